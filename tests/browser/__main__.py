@@ -1,6 +1,6 @@
-"""What is seen in a browser: python -m tests.browser [PROOF…]   (make browser-proof)
+"""Proofs in a real browser: python -m tests.browser [PROOF…]   (make browser-proof)
 
-A proof is a module beside this one; its `main()` raises AssertionError where something is wrong.
+A proof is a module next to this one; its `main()` raises AssertionError if something is wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PROOFS = ("report", "tunnels")
 
 
 def main(names: list[str]) -> None:
-    """Do these proofs, or all."""
+    """Run these proofs; all if none is named."""
     for name in names or PROOFS:
         began = time.monotonic()
         importlib.import_module(f"tests.browser.{name}").main()

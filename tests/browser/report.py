@@ -1,4 +1,4 @@
-"""A report of a real run, in Chromium, without a network: its curves are seen."""
+"""The report of a real run shows its curves in Chromium, without a network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ for step in range(400):
 
 
 def main() -> None:
-    """A run of 25 s on a box, and the page that is written of it."""
+    """Do a run of 25 s on a box, and check its report."""
     user = Settled()
     user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     with tempfile.TemporaryDirectory() as folder, Rig(mirror=True) as rig:

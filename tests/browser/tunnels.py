@@ -1,4 +1,4 @@
-"""Jupyter and TensorBoard on a box, seen through the tunnel, and what a hostile page there gets."""
+"""Jupyter and TensorBoard on a box through the tunnel, and what a hostile page there can get."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ with SummaryWriter("out/first") as writer:
         writer.add_scalar("loss", 0.375, step)
 print("step 20 loss 0.375", flush=True)
 """
-# What Python compiles when something is imported is left out.
+# Without the files that Python compiles on import.
 ENVIRONMENT = (
     "cd /workspace/homework/.venv && "
     "find . -name __pycache__ -prune -o ! -type d -printf '%p %m %s %T@ %l\n' | sort"
@@ -54,7 +54,7 @@ NOTEBOOK = json.dumps(
         "nbformat_minor": 5,
     }
 )
-# It plants a cookie wherever it can, and writes down what its page could get.
+# It plants a cookie wherever it can, and shows what its page could get.
 HOSTILE = """\
 import http.server
 PAGE = '''<script>
@@ -79,7 +79,7 @@ http.server.HTTPServer(("127.0.0.1", 9000), Handler).serve_forever()
 
 
 def main() -> None:
-    """Raises AssertionError where something is not as it should be."""
+    """Do the proof. Raises AssertionError if something is wrong."""
     with TemporaryDirectory(prefix="tunnels-") as folder, Rig(mirror=True) as rig:
         user = User(Path(folder) / "home")
         user.repository(
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def see_servers(rented: Rented, jupyter: str, tensorboard: str, folder: Path) -> None:
-    """The link is lost between the two cells."""
+    """Check both servers; the link is lost between the two cells."""
     notebook = jupyter.replace("/lab?", "/lab/tree/look.ipynb?")
     cut, healed = folder / "cut", folder / "healed"
     logins = int(rented.box.run(LOGINS))
@@ -135,7 +135,7 @@ def see_servers(rented: Rented, jupyter: str, tensorboard: str, folder: Path) ->
 
 
 def see_hostile_page(rented: Rented) -> None:
-    """It shares no cookies with what is on this machine, and can't read there."""
+    """The page shares no cookies with servers on this machine, and can't read from them."""
     with own_server() as (port, asked):
         rented.box.write("/root/hostile.py", HOSTILE.replace("OTHER", f"http://localhost:{port}"))
         rented.box.run("setsid python3 /root/hostile.py >/dev/null 2>&1 </dev/null &")
@@ -154,7 +154,7 @@ def see_hostile_page(rented: Rented) -> None:
 
 @contextmanager
 def own_server() -> Iterator[tuple[int, list[tuple[str, str]]]]:
-    """A server of the person's own, with a cookie; each path that was asked for, with cookies."""
+    """The user's own server, which sets a cookie; its port, and each request's path and cookies."""
     asked: list[tuple[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,6 +1,6 @@
-"""Write the parts of docs/ that follow from the code: python -m tests.docs.generate   (make docs)
+"""Write the generated parts of docs/ from the code: python -m tests.docs.generate   (make docs)
 
-A part stands between `<!-- begin: NAME -->` and `<!-- end -->`; everything else is written by hand.
+A part is between `<!-- begin: NAME -->` and `<!-- end -->`; everything else is written by hand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def documents() -> list[Path]:
 
 
 def renewed(text: str) -> str:
-    """`text` with its generated parts as the code has them now."""
+    """Return `text` with its generated parts made again from the code."""
 
     def part(found: re.Match[str]) -> str:
         name, about, _ = found.groups()
@@ -93,7 +93,7 @@ def _option(argument: object) -> tuple[str, ...]:
 
 
 def codes(_: str) -> str:
-    """What a box may say of a step, and what to do."""
+    """The codes that a box may report about a step, and what to do."""
 
     def readable(text: str) -> str:
         return _WORD.sub(lambda found: f"*{found[1]}*", text)
@@ -112,7 +112,7 @@ def steps(_: str) -> str:
 
 
 def checks(_: str) -> str:
-    """The checks of a verdict, the weightiest first."""
+    """The checks of a verdict, the most important first."""
     rows: list[tuple[str, ...]] = [
         ("`gpu`", "GPUs can be read at all; each reason why not has its own sentence.", "return"),
         ("`answers`", "The GPU answers: neither lost nor waiting for a reset.", "return"),
@@ -126,7 +126,7 @@ def _wants(check: Check) -> str:
 
 
 def _means(check: Check) -> str:
-    """The outcomes that stand in the judge's own code, the heaviest first."""
+    """The outcomes named in the judge's own code, the worst first."""
     words = set(check.judge.__code__.co_names)
     if "at_least" in words:
         words.add("RETURN")
@@ -167,7 +167,7 @@ PARTS: dict[str, Callable[[str], str]] = {
 
 
 def main() -> None:
-    """Write those that changed, and the JSON Schema of profiles."""
+    """Write the documents that changed, and the JSON Schema of profiles."""
     files = {path: renewed(path.read_text(encoding="utf-8")) for path in documents()}
     files[ROOT / "profiles/schema.json"] = schema_json.text()
     for path, new in files.items():

@@ -1,8 +1,8 @@
 """Draw docs/run.svg from a real run: python -m tests.docs.picture     (make picture)
 
-As root, a setup runs on a *vast* box of the rig, with a repository, a profile and a key as a user
-has them. What it printed and the events it recorded are kept beside this file; `--redraw`
-(make docs) draws them again without a run.
+Needs root: a setup runs on a *vast* box of the rig, with a user's repository, profile and key. Its
+output and recorded events are kept next to this file; `--redraw` (make docs) draws them again
+without a run.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def read() -> Recording:
 
 
 def drawn(recording: Recording) -> str:
-    """Its picture."""
+    """Return its picture as SVG."""
     return draw(recording.parsed(), recording.output, title=recording.command)
 
 
 def main() -> None:
-    """Record, keep and draw."""
+    """Record a run, unless `--redraw` is given, and draw it."""
     if "--redraw" not in sys.argv:
         with tempfile.TemporaryDirectory() as folder, Rig() as rig:
             recording = record(rig, Path(folder) / "home")

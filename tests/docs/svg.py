@@ -1,8 +1,8 @@
 """Draw a finished run from its recorded events, as one SVG.
 
 It has no scripts, no fonts and nothing else to fetch, so it shows wherever a README is shown.
-Each step has the timeline's own line and, beside it, a bar for the time in which it ran: steps
-that ran at the same time lie side by side.
+Each step has its line of the timeline and, next to it, a bar for the time in which it ran: bars of
+steps that ran at the same time overlap.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _words(lines: Sequence[str], top: int) -> list[str]:
 
 
 def _text(x: float, y: int, text: str, colour: str) -> str:
-    # textLength and hard spaces keep columns where they are, whatever font a reader has.
+    # textLength and hard spaces keep the columns aligned in any font.
     width = len(text) * _CHAR
     return (
         f'<text x="{x:.1f}" y="{y}" fill="{_COLOURS[colour]}" textLength="{width:.1f}" '

@@ -1,4 +1,4 @@
-"""The pages say what is so: generated parts, commands, profiles and links are held to the code."""
+"""The pages are checked against the code: generated parts, commands, profiles and links."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def files_in(text: str) -> list[str]:
 
 
 def found(name: str) -> list[Path]:
-    """What such a name means: from the top, or from `bootstrap/`, as the pages shorten it."""
+    """The files of this name in the root, `bootstrap/` or `templates/`, as pages shorten it."""
     return [*ROOT.glob(name), *(ROOT / "bootstrap").glob(name), *(ROOT / "templates").glob(name)]
 
 
 def headings(path: Path) -> set[str]:
-    """The anchors of a page, as its readers' sites make them."""
+    """The anchors of a page, as sites that render it make them."""
     found = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
@@ -102,7 +102,7 @@ def test_what_to_look_for_is_in_the_file_that_is_named() -> None:
 
 @each_page
 def test_commands_are_understood(page: Path) -> None:
-    """Each is parsed by the program's own parser, which refuses what it does not know."""
+    """Each is parsed by the program's own parser, which refuses unknown words."""
     for words in commands_in(page.read_text(encoding="utf-8")):
         if words[0].startswith("-") or words[0].isupper():  # boxstrap --list, boxstrap TASK --help
             continue
@@ -113,7 +113,7 @@ def test_commands_are_understood(page: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_provider_has_its_two_commands_and_what_its_class_says(name: str) -> None:
-    """How both are parsed: `test_commands_are_understood`."""
+    """`test_commands_are_understood` checks that both can be parsed."""
     provider = PROVIDERS[name]
     section = text_of("docs/providers.md").partition(f"\n## {provider.title}\n")[2]
     section = " ".join(section.partition("\n## ")[0].split())

@@ -66,7 +66,7 @@ def test_its_recommended_lines_are_those_of_the_program(
 
 @pytest.mark.boxes
 def test_a_setup_of_today_prints_the_same(mirror_rig: Rig, tmp_path: Path) -> None:
-    """But for numbers, and for how many lines the training has printed by then."""
+    """Except for numbers, and for how many lines the training has printed by then."""
     today = picture.record(mirror_rig, tmp_path / "home")
     assert _words(today.command) == _words(RECORDING.command)
     assert _words(today.output) == _words(RECORDING.output), "make picture"

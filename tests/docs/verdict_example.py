@@ -1,10 +1,9 @@
-"""Write an example of the page that `verify --report` makes: eight cards, one of them sick.
+"""Write an example of the page that `verify --report` makes: eight GPUs, one of them faulty.
 
     python -m tests.docs.verdict_example docs/verdict-example.html        (or: make docs)
 
-The GPUs are read by the real reader from the stand-in for NVML, and judged by the real judge; the
-page says that it is an example. What stands around the GPUs is fixed, so that the page is always
-the same.
+The real reader reads the GPUs from the stand-in for NVML, and the real judge judges them; the page
+says that it is an example. All other facts are fixed, so that the page is always the same.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ AT = datetime(2026, 11, 21, 8, 45, tzinfo=timezone.utc)
 
 
 def example() -> str:
-    """The page."""
+    """Return the page."""
     with tempfile.TemporaryDirectory() as folder:
         facts = _facts(Path(folder))
     result = verify_judge.judge({**facts, **AROUND}, parse_expected(json.dumps(ORDER)), 0.6)

@@ -1,4 +1,4 @@
-"""Somebody with a repository on a git host that boxes reach, and doors to send through."""
+"""Fixtures: a user's repository on a git host that boxes reach, and boxes to rent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A git host over http: `git http-backend` behind a small server, and a token where asked."""
+"""A git host over http: `git http-backend` behind a small server, with a token if wanted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE_S = 60
 
 
 class GitHost(ThreadingHTTPServer):
-    """Serves the bare repositories below `folder`; with `token`, to its bearer alone."""
+    """Serves the bare repositories below `folder`; with `token`, only to clients that send it."""
 
     daemon_threads = True
 
@@ -30,17 +30,17 @@ class GitHost(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is reached."""
+        """The host's base URL."""
         return f"http://{self.address}:{self.server_port}"
 
 
 class _PrivateGitHandler(BaseHTTPRequestHandler):
     server: GitHost
-    # What is no request is told so in words that HTTP has, and on standard error.
+    # A malformed request gets an HTTP/1.0 error response, and is logged on standard error.
     default_request_version = "HTTP/1.0"
 
     def log_request(self, *_: object) -> None:
-        """Say nothing of what is in order."""
+        """Log only errors."""
 
     def do_GET(self) -> None:
         self._answer()

@@ -1,4 +1,4 @@
-"""A package index of plain static pages, which link the files beside them by their bare names."""
+"""A package index of plain static pages, which link the files next to them by their bare names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HREF = re.compile(r'href="([^"]+)"')
 class StaticIndex(ThreadingHTTPServer):
     """The pages of another index, as a folder of files would show them.
 
-    `without`: a file that ends so is not there.
+    `without`: files whose names end with this are missing.
     """
 
     daemon_threads = True
@@ -45,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: StaticIndex
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def static_index(address: str, upstream: str, without: str = "\n") -> Iterator[StaticIndex]:
-    """Such an index on this machine's `address`, until the end of the block."""
+    """A static index on this machine's `address`, until the end of the block."""
     index = StaticIndex(address, upstream, without)
     thread = threading.Thread(target=index.serve_forever, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""A terminal that somebody pastes into: tmux on this machine, an ssh login to a box inside it."""
+"""A terminal to paste into: tmux on this machine, with an ssh login to a box inside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE_S = 180
 
 
 class Terminal:
-    """One window of a tmux server of its own."""
+    """The one window of its own tmux server."""
 
     def __init__(self, socket: Path, argv: Sequence[str]) -> None:
         self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
@@ -25,17 +25,17 @@ class Terminal:
         return done.stdout
 
     def screen(self) -> str:
-        """What it shows, with what scrolled away."""
+        """What it shows, including the scrollback."""
         return self._run("capture-pane", "-p", "-J", "-S", "-300")
 
     def type_lines(self, text: str) -> None:
-        """As `send-keys` types it, line after line."""
+        """Type the text with `send-keys`, line by line."""
         for line in text.splitlines():
             self._run("send-keys", "-l", "--", line)
             self._run("send-keys", "Enter")
 
     def paste(self, text: str) -> None:
-        """As a paste: all at once."""
+        """Paste the whole text at once."""
         self._run("load-buffer", "-", stdin=text)
         self._run("paste-buffer")
 
@@ -44,7 +44,7 @@ class Terminal:
         return self.until(lambda shown: any(text in shown for text in wanted), timeout)
 
     def until(self, right: Callable[[str], bool], timeout: float = PATIENCE_S) -> str:
-        """The screen, once it is right."""
+        """The screen, once `right` accepts it. Fails after `timeout` seconds."""
         limit = time.monotonic() + timeout
         while not right(shown := self.screen()):
             assert time.monotonic() < limit, f"it never came:\n{shown[-4000:]}"

@@ -1,4 +1,4 @@
-"""One table of cases through every edition of the script, on real boxes: all leave the same."""
+"""The same cases through every edition of the script, on real boxes: all leave the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = {
 }
 """Kind of box -> profile, working folder."""
 SAMPLED = {"vast": EDITIONS, "bare": ("minimal",), "nosudo": ("compact",)}
-"""Which of them comes first in a usual run; `--every`, as in `make chaos`, has all on each kind."""
+"""The editions that go first in a usual test run; `--every`, as in `make chaos`, tries all."""
 
 RECORD = r"""
 cd "$1"
@@ -68,7 +68,7 @@ class Doors:
         self.there = ("--host", box.host_string, "--identity", str(box.identity))
 
     def go(self, edition: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """One edition on the box; its exit code and what it said."""
+        """Run one edition on the box; its exit code and output."""
         if edition == "setup":
             done = self.user.run("setup", *self.there, *words)
             return subprocess.CompletedProcess([], done.rc, done.out, done.err)
@@ -88,12 +88,12 @@ class Doors:
         )
 
     def sh(self, script: str, *words: str) -> str:
-        """What a script of the test says on the box, as the box's own user."""
+        """Run a script of the test on the box, as the box's own user; its output."""
         command = ["bash", "-c", script, "bash", self.folder, *words]
         return self.box.run(command, user=self.box.user)
 
     def runs(self) -> list[str]:
-        """The runs that there are, once all of them are over."""
+        """The folders of all runs, once all of them are over."""
         return self.sh(WAIT).split()
 
     def state(self) -> list[tuple[str, str, int]]:
@@ -102,7 +102,7 @@ class Doors:
         return [(run["name"], run["state"], run["rc"]) for run in document["runs"]]
 
     def listing(self, *, times: bool) -> list[str]:
-        """All that lies in the home and the working folder, once the log is noted to its end."""
+        """All files in the home and the working folder, once the log is written to its end."""
         self.sh("while grep -qas 'keep_lo[g].sh' /proc/[0-9]*/cmdline; do sleep 0.1; done")
         lines = self.box.listing([self.box.home, self.folder]).splitlines()
         return [line for line in lines if times or re.match(r"[0-9a-f]{64} ", line)]
@@ -121,7 +121,7 @@ def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: 
 def test_every_edition_leaves_the_same_and_no_training_begins_twice(
     doors: Doors, request: pytest.FixtureRequest
 ) -> None:
-    """Each edition first, then each other one."""
+    """Each edition goes first once, followed by every other one."""
     firsts = EDITIONS if request.config.getoption("every") else SAMPLED[doors.box.kind]
     left: dict[str, str] = {}
     for first in firsts:
@@ -131,7 +131,7 @@ def test_every_edition_leaves_the_same_and_no_training_begins_twice(
         (run,) = doors.runs()
         left[first] = doors.sh(RECORD, run)
         assert doors.state() == [("train-1", "finished", 0)], first
-        # Once more it changes nothing; the minimal one writes what it wrote before.
+        # A second time it changes nothing; minimal writes the same content again.
         before = doors.listing(times=first != "minimal")
         assert doors.go(first).returncode == 0
         assert doors.runs() == [run], first
@@ -146,7 +146,7 @@ def test_every_edition_leaves_the_same_and_no_training_begins_twice(
 def test_what_is_other_work_is_begun_by_each(
     rented: Rented, hosted: Hosted, user: User, request: pytest.FixtureRequest
 ) -> None:
-    """What tells works from each other is the same for all: command, `python:` and variables."""
+    """All editions tell work apart by the same things: command, `python:` and variables."""
     box = rented("vast", used=True)
     hosted(box, extends="vast")
     doors = Doors(user, box, "/workspace")
@@ -167,7 +167,7 @@ def test_what_is_other_work_is_begun_by_each(
 
 
 def test_a_door_prepares_a_training_once(rented: Rented, hosted: Hosted, user: User) -> None:
-    """With packages that the profile names. A narrow one has no room for it, and says so."""
+    """With packages that the profile names. A door without room for `prepare` says so."""
     box = rented("vast", used=True)
     commands = "[python -c 'import iniconfig', echo x >>made]"
     more = f"python: {{packages: [iniconfig]}}\nprepare: {commands}\n"
@@ -190,7 +190,7 @@ FAILURES = {
     "package-missing": ("python.requirements=[odd.txt]",),
     "no-gpu": ("gpu.require=true",),
 }
-"""Code -> what of a profile fails with it on a box of the rig."""
+"""Code -> settings of a profile that fail with it on a box of the rig."""
 
 
 def test_a_failure_is_said_in_the_same_words(
@@ -213,7 +213,7 @@ def test_a_failure_is_said_in_the_same_words(
             assert re.search(rf"^[a-z]+ fail {code}$", said[edition].stdout, re.MULTILINE), code
         assert (rc == 6) == (said["minimal"].returncode == 6)
         assert said["minimal"].returncode != 0
-        # What the step said last is the reason; the full script shows more of what came before.
+        # The step's last line is the reason; the full script shows more of the lines before it.
         reason = sentences(said["compact"].stderr)[-1]
         assert reason in sentences(said["full"].stderr), code
     assert not box.exists("/workspace/.boxstrap/runs") or "train" not in box.run(
@@ -222,7 +222,7 @@ def test_a_failure_is_said_in_the_same_words(
 
 
 def sentences(said: str) -> list[str]:
-    """The lines that say something."""
+    """The lines that are not blank."""
     return [line.strip() for line in said.splitlines() if line.strip()]
 
 
@@ -237,7 +237,7 @@ def test_a_profile_for_pip_is_built_with_pip_and_trains_once(
         assert len(doors.runs()) == 1, edition
     assert box.run("/workspace/homework/.venv/bin/python -m pip --version").startswith("pip ")
     assert "builds with uv alone" in user.run("oneliner", "--small").must(2).err
-    # A start-up hook with the compact one leaves whole what the full one laid there.
+    # The compact edition leaves the programs unchanged that the full one placed.
     programs = box.listing(["/workspace/.boxstrap/box"])
     assert "/top_stream.py" in programs
     assert doors.go("compact", "--set", "env.TURN=2").returncode == 0

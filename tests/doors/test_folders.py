@@ -1,4 +1,4 @@
-"""A repository is one through every door, and a folder of somebody's stays theirs."""
+"""A repository is the same one through every door, and users' own folders are left alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ each_paste = pytest.mark.parametrize("words", [(), ("--small",)], ids=["compact"
 
 
 def typed(box: Box, paste: str) -> subprocess.CompletedProcess[str]:
-    """What a shell of the box makes of a paste, ending as the script does."""
+    """Run a paste in a shell on the box; the exit code is the script's."""
     return subprocess.run(
         box.ssh_command("bash -s"),
         input=paste.replace(";rm $f", ""),
@@ -32,7 +32,7 @@ def typed(box: Box, paste: str) -> subprocess.CompletedProcess[str]:
 
 
 def one_training(box: Box, commit: str) -> None:
-    """There is one folder, in which one training goes on, and its tree is as it was."""
+    """Assert that there is one folder with one live training, and its tree is unchanged."""
     assert box.run("ls -d /workspace/*/") == "/workspace/homework/\n"
     assert box.run("git -C /workspace/homework rev-parse HEAD").strip() == commit
     assert box.run("ls -d /workspace/.boxstrap/runs/*/*").count("train-") == 1
@@ -51,7 +51,7 @@ def test_what_a_setup_began_a_paste_leaves_alone(
     made.git("remote", "remove", "origin")
     user.run("setup", *there, *LONG).must(0)
     one_training(box, first)
-    # Another machine, which knows it by its address.
+    # As on another machine, which knows the repository by its URL.
     shutil.rmtree(user.state / "repositories")
     made.git("remote", "add", "origin", url)
     for number in range(2):
@@ -64,7 +64,7 @@ def test_what_a_setup_began_a_paste_leaves_alone(
         one_training(box, first)
         made.commit({"train.py": f"print('step {number}')\n"})
         made.git("push", "-q", str(tmp_path / "host/homework.git"), "main")
-    # Nor another command, of the commit that trains.
+    # Another command for the commit that is training is not started either.
     made.git("reset", "-q", "--hard", first)
     other = ("--set", "train.command=python train.py --other")
     assert typed(box, user.run("oneliner", *words, *LONG, *other).must(0).out).returncode == 8

@@ -22,7 +22,7 @@ PLACES = ["/root", "/home", "/etc"]
 
 
 def boot(box: Box, hook: str) -> str:
-    """The hook's output, as at a boot."""
+    """Run the hook as at a boot; its output."""
     box.write("/var/tmp/hook", hook)
     return box.run("cd / && exec bash /var/tmp/hook </dev/null 2>&1")
 
@@ -40,14 +40,14 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: 
     assert "train ok" in boot(box, hook.must(0).out)
     assert runs(box) == ["train-1"]
     assert box.run(f"stat -c %U {HOME}/.boxstrap/runs/*/train-1").strip() == "ubuntu"
-    # Python writes bytecode while it imports, and so does what compiles beside it.
+    # Python writes bytecode while it imports, and so does the compiler in the background.
     log = f"{HOME}/.boxstrap/runs/*/train-1/log"
     begun = f"grep -q step {log} && ! pgrep -f '[b]ytecode.py'"
     box.run(f"until {begun}; do sleep 0.1; done", timeout=60)
     before = box.listing(PLACES)
     assert "nothing to do" in boot(box, hook.out)
     changed = set(box.listing(PLACES).splitlines()) ^ set(before.splitlines())
-    # The run itself writes its log, and when that grew.
+    # The run itself writes its log, and the times at which that grew.
     own = ("/train-1/log", "/train-1/times")
     assert [line for line in changed if not any(name in line for name in own)] == []
     other = user.run(*words, "--set", "train.command=python train.py --other").must(0).out
@@ -56,7 +56,7 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: 
     assert "and this was not started" in said
     assert said.endswith("exit 8\n")
     assert runs(box) == ["train-1"]
-    # The box stops and starts: what died stays so, unless the profile says otherwise.
+    # After a reboot a run that died is not started again, unless the profile says so.
     box.power_off()
     box.power_on()
     boot(box, hook.out)
@@ -66,7 +66,7 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: 
     assert runs(box) == ["train-1", "train-2"]
     boot(box, revive)
     assert runs(box) == ["train-1", "train-2"]
-    # Or it goes on, once: what was begun again before it is not meant.
+    # Or the newest run is resumed, once; an earlier one that was restarted is not.
     box.power_off()
     box.power_on()
     goes_on = user.run(*words, "--set", "train.at_boot=resume").must(0).out

@@ -29,7 +29,7 @@ def login(box: Box) -> list[str]:
 
 
 def settled(shown: Terminal) -> None:
-    """Wait for a shell that listens, in the provider's own tmux where there is one."""
+    """Wait for a shell that accepts input, in the provider's own tmux if there is one."""
     shown.wait_for("# ", "$ ", timeout=30)
     shown.type_lines(READY)
     shown.wait_for("ready", timeout=30)
@@ -66,12 +66,12 @@ def test_a_paste_reaches_the_first_step(
         shown.wait_for("its log: ")
         said = box.run(f"cat {place}/.boxstrap/runs/*/train-1/log")
         assert said == f"step 1 it's $HOME - {place}/homework/.venv\n"
-        # From a laptop, which never saw this box.
+        # As seen from a laptop that never met this box.
         there = ["--host", box.host_string, "--identity", str(box.identity)]
         (run,) = user.run("status", "--json", *there).must(0).json()["runs"]
         assert (run["name"], run["commit"]) == ("train-1", repository.head)
         assert (run["state"], run["rc"]) == ("finished", 0)
-        # Once more: the same training is not begun again.
+        # Pasted again: the same training is not started twice.
         shown.type_lines("clear")
         shown.paste(paste.out)
         shown.wait_for("its log: ", "already run")
@@ -79,7 +79,7 @@ def test_a_paste_reaches_the_first_step(
     keys = box.read(f"{box.home}/.ssh/authorized_keys")
     assert keys.count(Path(f"{box.identity}.pub").read_text().split()[1]) == 1
     if not words:
-        # And a setup over ssh knows that this work was done.
+        # A setup over SSH sees that this work is done.
         again = user.run("setup", *there, "--committed-only").must(0)
         assert "train-1: finished" in again.out
 
@@ -106,7 +106,7 @@ def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(
     )
     look = "grep -rls --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev {} / || true"
     assert box.run(look.format(TOKEN)) == ""
-    # What would be found, is: the secret of the profile lies where the training reads it.
+    # The search does find things: the profile's secret is where the training reads it.
     found = {"/workspace/.boxstrap/env", "/workspace/.boxstrap/secrets"}
     assert found <= set(box.run(look.format("key-51c0")).split())
     assert (
@@ -135,7 +135,7 @@ def test_a_paste_that_is_cut_does_nothing(rented: Rented, hosted: Hosted, user: 
     paste = user.run("oneliner").must(0).out
     before = box.listing(["/root", "/workspace", "/etc"])
     lines = paste.splitlines(keepends=True)
-    # Without its last line alone nothing is missing: bash ends a here-document with the text.
+    # Cutting only the last line would lose nothing: bash ends a here-document at end of input.
     cut = (
         paste[: len(paste) // 2],
         paste[:-40],

@@ -1,9 +1,9 @@
 """The proof: python -m tests.editor [PICTURE]   (make editor-proof; needs root, npm and Chromium)
 
-A box is set up by somebody with secrets. Then, as Remote-SSH does, a script goes over
-`ssh -T -D PORT ALIAS bash` and leaves a real VS Code server on the box, which outlives that
+A box is set up with a secret. Then, as Remote-SSH does, a script sent over
+`ssh -T -D PORT ALIAS bash` starts a real VS Code server on the box, which outlives that
 connection. A browser opens it through a tunnel and types into its terminal: python there must
-be the environment's, and the profile's variables and secrets must be there.
+be the environment's, and the profile's variables and secrets must be set.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ echo "listeningOn==$port=="
 
 
 def main(picture: Path) -> int:
-    """Do it all; 0 where everything was as it should be."""
+    """Do the proof; return 0 if everything was right."""
     node, programs = need("node"), install()
     user = Settled()
     user.env["WANDB_API_KEY"] = SECRET
@@ -88,7 +88,7 @@ def main(picture: Path) -> int:
 
 
 def _carry(user: Settled, programs: Path, node: str) -> None:
-    """Send the server to the box, as an editor does that can't fetch it there."""
+    """Send the server to the box, as an editor does if it can't be downloaded there."""
     real = Path(node).resolve()
     pack = ["tar", "-C", str(programs), "-cf", "-", "node_modules"]
     pack += ["-C", str(real.parent), real.name]
@@ -101,7 +101,7 @@ def _carry(user: Settled, programs: Path, node: str) -> None:
 
 
 def _serve(user: Settled) -> int:
-    """Start the server over the connection that Remote-SSH would make; it is gone afterwards."""
+    """Start the server over a connection as Remote-SSH makes it, which ends afterwards."""
     command = ["ssh", "-T", "-D", str(free_port()), "my-box", "bash"]
     done = subprocess.run(
         user.inside(*command), input=START, env=user.env, capture_output=True, text=True,

@@ -1,7 +1,7 @@
-"""The program of the proof: a VS Code server that a package registry carries.
+"""Install the program of the proof: a VS Code server from a package registry.
 
-code-server is VS Code's own server with a door for browsers. Its parts that are
-compiled are those that a terminal needs; what would be fetched from elsewhere
+code-server is VS Code's own server, made usable from a browser. Only the parts
+that a terminal needs are compiled; what would be fetched from elsewhere
 (a search program, Kerberos) is left out.
 """
 
@@ -15,12 +15,12 @@ from tests.boxes import places
 from tests.browser import MissingError, need, run_npm
 
 PACKAGE = "code-server@4.100.3"
-"""The newest for Node 20, which Debian and its relatives have."""
+"""The newest version for Node 20, which Debian and its derivatives have."""
 COMPILED = ("node-pty", "@vscode/spdlog", "native-watchdog", "@parcel/watcher")
 
 
 def install() -> Path:
-    """The folder with the server; made once, and kept beside the rig's layers."""
+    """Return the folder with the server; it is made once, and kept next to the rig's layers."""
     folder = places.cache() / f"editor-{PACKAGE.replace('@', '-')}"
     if (folder / "done").exists():
         return folder
@@ -33,7 +33,7 @@ def install() -> Path:
     server = server_folder(folder) / "lib" / "vscode"
     run_npm(["install", "--ignore-scripts", "--omit=dev", "--legacy-peer-deps"], server)
     for module in COMPILED:
-        # The last script of one writes a file for its own developers, and may fail.
+        # node-pty's last script writes a file for its own developers, and may fail.
         run_npm(["rebuild", module], server, check=module != "node-pty")
     if not list(server.glob("node_modules/node-pty/build/Release/pty.node")):
         raise MissingError("node-pty could not be compiled: a terminal needs it")
@@ -42,5 +42,5 @@ def install() -> Path:
 
 
 def server_folder(folder: Path) -> Path:
-    """Where code-server lies."""
+    """Return the folder of code-server."""
     return folder / "node_modules" / "code-server"

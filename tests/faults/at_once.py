@@ -1,4 +1,4 @@
-"""Rows of the table that mostly wait, all at once: each with a box and a user of its own."""
+"""Runs rows of the table that mostly wait in parallel, each with its own box and user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Case = TypeVar("_Case")
 
 
 def at_once(do: Callable[[_Case], object], cases: Iterable[_Case]) -> None:
-    """Do it for every case at the same time; when all have ended, the first failure is raised."""
+    """Call `do` for all cases in parallel; after all have ended, raise the first failure."""
     with ThreadPoolExecutor(max_workers=32) as pool:
         for ended in [pool.submit(do, case) for case in cases]:
             ended.result()

@@ -1,4 +1,4 @@
-"""Boxes for the table of faults: rented as those of the main job are."""
+"""Boxes for the table of faults, rented in the same way as for the main job."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def anywhere(request: pytest.FixtureRequest, user: User) -> Iterator[Rented]:
         box = request.getfixturevalue("mirror_rig").start("nosudo")
     else:
         box = LoopbackBox()
-    yield Rented(user, cast(Box, box))  # a test of these asks no more than both can do
+    yield Rented(user, cast(Box, box))  # these tests use only what both can do
     box.stop()

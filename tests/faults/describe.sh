@@ -1,11 +1,10 @@
 #!/bin/bash
-# What a set-up made of this box, as text: two boxes that were set up alike give the same lines.
+# Prints what a setup made of this box: two boxes that were set up alike give the same lines.
 #
 #   describe.sh WORKDIR REPOSITORY
 #
-# Left out is what differs between two equal boxes: times, numbers of processes, the names of git's
-# packs, caches, the setups themselves, of which there are as many as were begun, and what the monitor has, which comes
-# to a run that lives for a while.
+# Left out is what differs between two equal boxes: times, PIDs, the names of git's packs, caches, the setups (one for
+# each start), and the monitor's files, which a run gets only if it lives for a while.
 # shellcheck disable=SC2016 # awk's own dollars
 export LC_ALL=C
 work=$1 tree=$1/$2 home=$1/.boxstrap

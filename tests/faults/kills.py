@@ -1,7 +1,7 @@
-"""Kills: what is killed, at which moment, and how a user goes on from there.
+"""Kills: what is killed, at which moment, and how a user continues from there.
 
-A moment is drawn by chance: a time, uniformly over what an undisturbed setup took, or a mark, which
-is something that can be seen on the box while it works.
+A moment is random: a time, uniform over the duration of an undisturbed setup, or a mark, which is
+something that can be seen on the box during a setup.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ MARKS = (
     *("agent ok", "shell start", "ssh start", "gpu start", "repo start", "repo ok"),
     *("python start", "python ok", "train start", "run made", "run begun", "training", "train ok"),
 )
-"""What can be seen on a box while it works; steps that have nothing to do are never seen."""
+"""What can be seen on a box during a setup; steps that have nothing to do are never seen."""
 OF_A_SETUP = ("setup.sh", "pid")
 OF_A_RUN = {"run made": "command", "run begun": "pid"}
 """Marks that are a file in the folder of a setup or of a run."""
 MOST_TRIES = 6
-"""How often the same command may be needed after a kill."""
+"""How many times the command may be run in all, the killed one included."""
 ENDS = {0, 3, 7, -9}
-"""How a command may end that lost its box, its setup or its own life under it."""
+"""Exit codes of a command whose box, setup or own process was killed."""
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """A setup that nobody disturbed: its seconds, and the box it made."""
+    """An undisturbed setup: its seconds, and the box it made."""
 
     seconds: float
     box: str
@@ -43,7 +43,7 @@ class Undisturbed:
 
 @dataclass(frozen=True)
 class Moment:
-    """When a kill comes: after a share of what a setup takes, or so long after a mark was seen."""
+    """When to kill: after a share of a setup's usual time, or some seconds after a mark."""
 
     share: float = 0.0
     mark: str = ""
@@ -56,7 +56,7 @@ class Moment:
 
 
 def draw(chance: random.Random) -> Moment:
-    """Half of them anywhere in the time a setup takes, half right after something is seen."""
+    """Draw a moment: half anywhere in a setup's time, half right after a mark."""
     if chance.random() < 0.5:
         return Moment(share=chance.random())
     mark, late = chance.choice(MARKS), chance.choice((0, chance.uniform(0, 0.1)))
@@ -65,7 +65,7 @@ def draw(chance: random.Random) -> Moment:
 
 @dataclass
 class Eye:
-    """Sees what a setup does on a box as it happens, from the side, without starting anything."""
+    """Watches a setup on a box from this machine, without starting anything there."""
 
     rented: Rented
     _known: set[str] = field(default_factory=set)
@@ -79,7 +79,7 @@ class Eye:
         return self.rented.box.root / f"{WORKDIR}/.boxstrap"[1:]
 
     def sees(self, mark: str) -> bool:
-        """Whether this can be seen by now, of the setups that began after this eye was opened."""
+        """Return whether setups started since this Eye was made have reached the mark."""
         if mark == "objects":
             return next(self._home.glob("store/*/objects/*incoming*"), None) is not None
         if mark == "training":
@@ -95,14 +95,14 @@ class Eye:
         return [place for place in self._home.glob(pattern) if _named(place) not in self._known]
 
     def await_moment(self, moment: Moment, usual_s: float, going: Running) -> bool:
-        """Wait for it; False where the command was over before."""
+        """Wait for the moment; return False if the command ended before."""
         if moment.mark and not self._await(lambda: self.sees(moment.mark), going):
             return False
         end = time.monotonic() + moment.after_s + moment.share * usual_s
         return self._await(lambda: time.monotonic() >= end, going)
 
     def leader(self, going: Running) -> int:
-        """The process of the newest setup, as the box numbers it; 0 where none came to be."""
+        """Return the newest setup's PID on the box, or 0 if there is none."""
         found: list[Path] = []
 
         def is_there() -> bool:
@@ -123,7 +123,7 @@ class Eye:
 
 
 def _named(place: Path) -> str:
-    """The same after the box's power was off."""
+    """Name a folder so that it stays the same after a power cut."""
     return f"{place.parent.name}/{place.name}"
 
 
@@ -137,7 +137,7 @@ def _told(events: Path) -> list[str]:
 
 
 def begun(rented: Rented) -> int:
-    """How often the training began: it writes a line outside its tree."""
+    """Return how often the training started: it writes a line outside its tree."""
     try:
         return len((rented.box.root / "root/begun").read_text().splitlines())
     except FileNotFoundError:
@@ -145,13 +145,13 @@ def begun(rented: Rented) -> int:
 
 
 def watched(rented: Rented) -> Undisturbed:
-    """Run a setup to its end."""
+    """Run an undisturbed setup to its end."""
     done = rented.run("setup").must(0)
     return Undisturbed(done.seconds, described(rented))
 
 
 def described(rented: Rented) -> str:
-    """The box as set-up made it, without what differs between two equal boxes."""
+    """Describe the box as setup made it, without what differs between two equal boxes."""
     script = (HERE / "tests/faults/describe.sh").read_text()
     name = rented.user.place.name
     return rented.box.run(["/bin/bash", "-c", script, "describe", WORKDIR, name])
@@ -161,23 +161,23 @@ def described(rented: Rented) -> str:
 
 
 def kill_program(rented: Rented, going: Running, eye: Eye, chance: random.Random) -> None:
-    """The program on this machine, as when a laptop's battery is empty."""
+    """Kill the program on this machine, as when a laptop's battery is empty."""
     going.kill()
 
 
 def kill_sshd(rented: Rented, going: Running, eye: Eye, chance: random.Random) -> None:
-    """The logins' sshd processes; sometimes the listening one too, for a moment."""
+    """Kill the logins' sshd processes; sometimes the listening one too, for a moment."""
     if chance.random() < 0.3:
         rented.box.kill_sshd()
         time.sleep(chance.uniform(0, 2))
         rented.box.start_sshd()
         return
-    # The listening one calls itself by its path.
+    # The listening sshd has its path in its title.
     rented.box.run("pkill -9 -f '^sshd: [^/]' || true")
 
 
 def kill_script(rented: Rented, going: Running, eye: Eye, chance: random.Random) -> None:
-    """The script on the box: its first process, or all that it started with it."""
+    """Kill the script on the box: its first process, or its whole session."""
     leader = eye.leader(going)
     if not leader:
         return
@@ -188,7 +188,7 @@ def kill_script(rented: Rented, going: Running, eye: Eye, chance: random.Random)
 
 
 def kill_power(rented: Rented, going: Running, eye: Eye, chance: random.Random) -> None:
-    """The box's power, which comes back after a moment."""
+    """Cut the box's power for a moment."""
     rented.box.power_off()
     time.sleep(chance.uniform(0, 1))
     rented.box.power_on()
@@ -202,11 +202,11 @@ KILLS = {
 }
 
 
-# -- how a user goes on
+# -- how a user continues
 
 
 def await_notice(going: Running) -> bool:
-    """Wait until the program says that its link is lost, or ends with a word about it."""
+    """Wait until the program says that its link is lost, or ends because of it."""
     limit = time.monotonic() + 60
     while going.process.poll() is None and time.monotonic() < limit:
         if " lost " in going.said():
@@ -216,7 +216,7 @@ def await_notice(going: Running) -> bool:
 
 
 def go_on(rented: Rented, going: Running) -> list[Completed]:
-    """Let the command end, and run it again until it is content; each end is an allowed one."""
+    """Let the command end, and repeat it until it succeeds; each end must be an allowed one."""
     ends = [going.end(120)]
     while ends[-1].rc != 0:
         assert ends[-1].rc in ENDS, ends[-1].text

@@ -6,8 +6,8 @@ A test takes the fixture `faults`:
         ...
         attempt.noticed(seconds, at_most=20)
 
-A test that fails inside, or afterwards, is a FAILED try. `seeded` is a random.Random of this run's
-`--seed` and of the test: the same seed makes the same choices, in whichever order tests run.
+A test that fails inside, or afterwards, is a FAILED try. `seeded` is a random.Random made from this
+run's `--seed` and the test: the same seed makes the same choices, in any order of tests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.faults.table import FAILED, FaultRow, Try, lines, rows
 
 _MARK = "faults"
 _SAMPLED = "sampled"
-# What a test's report carries to the controller: that it is a row, and each of its tries.
+# What a test's report sends to the controller: that it is a row, and each of its tries.
 _IS_ROW = ("row of the table of faults", "yes")
 _TRY = "fault"
 
@@ -40,17 +40,17 @@ class Attempt:
         self._began = time.monotonic()
 
     def begin(self) -> None:
-        """The fault bites from now on: what `noticed()` counts from. Else it is the try's begin."""
+        """Start the time for `noticed()` now, when the fault hits; else it starts with the try."""
         self._began = time.monotonic()
 
     def noticed(self, seconds: float | None = None, *, at_most: float | None = None) -> None:
-        """It was noticed, after so many seconds (now, unless given); fails if that is late."""
+        """Record after how many seconds (until now, unless given) it was noticed; fail if late."""
         took = time.monotonic() - self._began if seconds is None else seconds
         self.record = replace(self.record, noticed_s=took)
         assert at_most is None or took <= at_most, f"noticed after {took:.1f} s, not {at_most:g} s"
 
     def outcome(self, words: str) -> None:
-        """What became of it, where there is more to say than that it held."""
+        """Set the outcome, if there is more to say than that it held."""
         self.record = replace(self.record, outcome=words)
 
 
@@ -62,7 +62,7 @@ class Faults:
 
     @contextmanager
     def attempt(self, fault: str, at: str | None = None) -> Iterator[Attempt]:
-        """One try of a fault; `at` says where or when it bit."""
+        """Record one try of a fault; `at` says where or when it hit."""
         under_way = Attempt(fault, at)
         try:
             yield under_way
@@ -80,13 +80,13 @@ class Faults:
 
 @pytest.fixture
 def faults(request: pytest.FixtureRequest) -> Faults:
-    """Where this test writes down what it tried."""
+    """Records what this test tried."""
     return Faults(request.node.user_properties)
 
 
 @pytest.fixture
 def seeded(request: pytest.FixtureRequest) -> random.Random:
-    """Chance that comes again with the same `--seed`; another one for each test."""
+    """Random choices that repeat with the same `--seed`, different for each test."""
     return random.Random(f"{request.config.getoption('seed')} {request.node.nodeid}")
 
 
@@ -112,7 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """All workers take the same cases, and the seed that is printed is theirs."""
+    """Give all workers the seed that is printed, so that they take the same cases."""
     node.workerinput["seed"] = node.config.option.seed
 
 
@@ -123,7 +123,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Whoever records is a row of the table: `-m faults` finds it."""
+    """Mark each test that uses `faults` as a row of the table, for `-m faults`."""
     for item in items:
         if "faults" in getattr(item, "fixturenames", ()):
             item.add_marker(_MARK)
@@ -133,14 +133,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _sample(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
-    """Of what is marked so the first case and a third of the others; the same in each worker."""
+    """Keep the first case of each sampled test and a third of the others, equal in all workers."""
     seen = Counter[tuple[object, ...]]()
     kept = []
     for item in items:
         name = getattr(item, "originalname", "")
         test = (item.path, name)
         seen[test] += 1
-        # Not the same third of all: with one seed as many cases are left out as with the next.
+        # A different third for each test, so that each seed leaves out about as many cases.
         left_out = (seen[test] + seed + zlib.crc32(name.encode())) % 3
         if not item.get_closest_marker(_SAMPLED) or seen[test] == 1 or not left_out:
             kept.append(item)
@@ -148,7 +148,7 @@ def _sample(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the table, and count what never came to a try."""
+    """Print the table, and count the tests that never came to a try."""
     ended = [one for reports in terminalreporter.stats.values() for one in reports]
     reports = [one for one in ended if isinstance(one, pytest.TestReport)]
     tests = [one for one in reports if _IS_ROW in map(tuple, one.user_properties)]
@@ -167,7 +167,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 def _tries(report: pytest.TestReport) -> list[Try]:
-    """What a test tried; where it failed after all of its tries, the last one is to blame."""
+    """Return a test's tries; if it failed after all of them, the last one is marked FAILED."""
     found = [Try(**data) for name, data in report.user_properties if name == _TRY]  # type: ignore[arg-type]
     if found and report.failed and all(one.outcome != FAILED for one in found):
         found[-1] = replace(found[-1], outcome=FAILED)

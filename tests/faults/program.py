@@ -1,4 +1,4 @@
-"""boxstrap itself with one of its numbers changed, so that a test need not wait for minutes."""
+"""boxstrap with changed constants, so that a test need not wait for minutes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ main()
 
 
 def with_numbers(folder: Path, **numbers: int) -> str:
-    """The path of such a program: `with_numbers(folder, LOCK_PATIENCE_S=5)`."""
+    """Write such a program and return its path: `with_numbers(folder, LOCK_PATIENCE_S=5)`."""
     path = folder / "boxstrap"
     path.write_text(_PROGRAM.format(python=sys.executable, numbers=numbers))
     path.chmod(0o755)

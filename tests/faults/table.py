@@ -1,4 +1,4 @@
-"""The table of faults as data and as text; nothing here reads, writes or waits."""
+"""The table of faults as data and as text; nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAD = ("fault", "tries", "outcome", "time to notice (median, worst)")
 
 @dataclass(frozen=True)
 class Try:
-    """One time that a fault was injected: where, whether it was outlived, seconds to notice."""
+    """One injection of a fault: where, its outcome, seconds until it was noticed."""
 
     fault: str
     at: str | None = None
@@ -22,7 +22,7 @@ class Try:
     noticed_s: float | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """As it travels from a worker to the controller."""
+        """Return it in the form that a worker sends to the controller."""
         return asdict(self)
 
 
@@ -37,12 +37,12 @@ class FaultRow:
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        """As the table shows it."""
+        """The row's cells as shown in the table."""
         return self.fault, str(self.tries), self.outcome, _seconds(self.noticed_s)
 
 
 def rows(tries: Iterable[Try]) -> list[FaultRow]:
-    """One row a fault, in the order of their names."""
+    """Return one row for each fault, sorted by name."""
     by_fault: dict[str, list[Try]] = {}
     for one in tries:
         by_fault.setdefault(one.fault, []).append(one)
@@ -55,7 +55,7 @@ def rows(tries: Iterable[Try]) -> list[FaultRow]:
 
 
 def lines(table: Sequence[FaultRow]) -> list[str]:
-    """The table as aligned text, its head first."""
+    """Return the table as aligned text, with the header first."""
     cells = [HEAD, *(row.cells for row in table)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]
     return [_line(row, widths) for row in cells]

@@ -1,4 +1,4 @@
-"""The rows that need no root: on an ordinary account of a box, or of this machine."""
+"""The rows that need no root: on an ordinary account of a box, or on this machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Checkpoints that are written slowly, moved, replaced and deleted while `pull --watch` runs: none
-is ever torn at home, and each that stays for ten seconds is there within ten of being complete."""
+is ever torn here, and each that stays for ten seconds is here within ten of being complete."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.boxes
 
 WITHIN_S = 10.0
 STAYS_S = 10.5
-"""How long what is to come home stays as it is."""
+"""How long a checkpoint that must arrive stays unchanged."""
 PROFILE = """\
 version: 1
 gpu: {{require: false}}
 env: {{TRIES: "{tries}", SIZE_MB: "{size}", PACE_S: "{pace}", CHANCE: "{chance}"}}
 train: {{command: python save.py, results: [out/]}}
 """
-# Says in /journal what is complete, with which digest, and what is about to go: with the time.
+# Writes to /journal, with the time, what is complete (and its digest) and what is about to go.
 SAVE = """\
 import hashlib, os, random, shutil, time
 
@@ -106,15 +106,15 @@ remove(time.time())
 
 @dataclass
 class Watched:
-    """What the box says that it saved, and what was seen at home."""
+    """What the box says it saved, and what arrived here."""
 
     rented: Rented
     sound: dict[str, set[str]] = field(default_factory=dict)
-    """Digests that a path may have."""
+    """Valid digests of each path."""
     arrived: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Path and digest, and when that had its name here."""
+    """When each path with a digest got its name here."""
     gone: set[str] = field(default_factory=set)
-    """What was removed on the box: here it goes too, once it was seen, for the disk's sake."""
+    """What was removed on the box; removed here too once seen, to save disk space."""
     _seen: set[tuple[Path, int, int]] = field(default_factory=set)
 
     @property
@@ -134,7 +134,7 @@ class Watched:
         return found
 
     def look(self) -> None:
-        """Every file that has a name here is one that was complete on the box."""
+        """Check that each file with its final name here was complete on the box."""
         files = [path for path in self.out.rglob("*") if path.is_file()]
         states = {path: path.stat() for path in files}
         for path, state in states.items():
@@ -150,12 +150,12 @@ class Watched:
             elif path.parent == self.out and f"out/{path.name}" in self.gone - {"out/last.pt"}:
                 path.unlink()
         for folder in self.out.glob("checkpoint-*"):
-            if len(list(folder.iterdir())) < 3:  # its names are given one after the other
+            if len(list(folder.iterdir())) < 3:  # its files get their names one after the other
                 time.sleep(0.5)
                 assert len(list(folder.iterdir())) == 3, f"half of {folder.name} is here"
 
     def late(self) -> dict[str, float]:
-        """Seconds from being complete to being here, of each that stayed."""
+        """Return seconds from completion to arrival, of each checkpoint that stayed."""
         journal, waits = self.journal(), {}
         for word, path, digest, when in journal:
             ends = [at for what, of, _, at in journal if (what, of) == ("gone", path) and at > when]

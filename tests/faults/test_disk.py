@@ -1,4 +1,4 @@
-"""A disk that is full, or becomes full: found before, or named; finished once there is room."""
+"""A box's disk is full or fills up: found early, or named; finished once there is room."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MB = 1_000_000
 
 def large_commit(repository: UserRepository) -> None:
     """30 MB that don't compress."""
-    repository.git("config", "core.compression", "0")  # trying takes its time
+    repository.git("config", "core.compression", "0")  # compressing random data only takes time
     (repository.root / "data.bin").write_bytes(os.urandom(30 * MB))
     repository.commit({})
 
 
 def large_package(repository: UserRepository) -> None:
-    """A wheel of 80 MB unpacked, and less than 100 KB as it lies in the commit."""
+    """A wheel of 80 MB unpacked, and less than 100 KB in the commit."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr("large/__init__.py", "")
@@ -47,7 +47,7 @@ def large_package(repository: UserRepository) -> None:
     repository.commit({"requirements.txt": "./large-1-py3-none-any.whl\n"})
 
 
-# Which step it hits, MB that are left, and what doesn't fit into them.
+# The step that fails, MB that are left, and what doesn't fit into them.
 ROWS: tuple[tuple[str, int, Callable[[UserRepository], None]], ...] = (
     ("repo", 20, large_commit),
     ("python", 40, large_package),
@@ -64,7 +64,7 @@ def test_a_disk_that_becomes_full(
         grow(rented.user.repository())
         with faults.attempt("disk full", {"repo": "clone", "python": "environment"}[step]) as row_:
             rented.box.fill_disk(left_mb)
-            # Else the first look finds the little room, and stops before any change.
+            # Otherwise the check for free space stops the setup before any change.
             rented.program = with_numbers(tmp_path / step, MIN_FREE_MB=1)
             failed = rented.run("setup").must(7)
             assert f"the step {step} failed: {SAYS}" in failed.err, failed.err
@@ -97,7 +97,7 @@ def test_a_run_on_a_full_disk_is_not_begun(rent: Rent, faults: Faults) -> None:
     rented.user.repository()
     rented.run("setup").must(0)
     with faults.attempt("disk full", "run") as attempt:
-        # The last write of `cat` takes back what of its 128 KB found no room: a run needs less.
+        # `cat` writes 128 KB at a time: its failed last write leaves room that is enough for a run.
         rented.box.run("cat /dev/zero >/ballast; sync; dd if=/dev/zero bs=4k >>/ballast || true")
         full = rented.run("run", "--", "echo", "again").must(7)
         assert SAYS in full.err

@@ -1,4 +1,4 @@
-"""This machine's own disk: full, or not to be written, at each thing that is kept of a box."""
+"""This machine's disk is full or read-only, for each thing that boxstrap stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def mount(*words: str) -> None:
 
 @contextmanager
 def mounted(folder: Path, *words: str) -> Iterator[Path]:
-    """A small disk of its own in the folder's place."""
+    """Mount a small disk over the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     mount("-t", "tmpfs", *words, "none", str(folder))
     try:
@@ -38,7 +38,7 @@ def mounted(folder: Path, *words: str) -> Iterator[Path]:
 
 @contextmanager
 def small_state(rented: Rented) -> Iterator[Path]:
-    """A state folder that holds a few files, and the ssh config on the same disk."""
+    """Make a state folder with room for a few files, and the ssh config on the same disk."""
     with mounted(rented.user.state, "-o", "size=256k,mode=0700") as state:
         rented.user.env["BOXSTRAP_SSH_CONFIG"] = str(state / "their" / "config")
         (state / "their").mkdir()
@@ -56,7 +56,7 @@ def fill(state: Path) -> None:
 
 
 def content(state: Path) -> dict[str, bytes]:
-    """What is remembered: every file but the filler, and locks, which hold nothing."""
+    """Return what is stored: all files but the filler, and locks, which are empty."""
     files = (path for path in state.rglob("*") if path.is_file() and path.name != "filler")
     return {str(path): data for path in sorted(files) if (data := path.read_bytes())}
 
@@ -66,7 +66,7 @@ def said(done: Completed) -> list[str]:
 
 
 TAKES = "version: 1\nsecrets: [HF_TOKEN]\ntrain: {command: python train.py}\n"
-# What is typed, its exit code on a full disk, and what must not be left half-written there.
+# The command, its exit code on a full disk, and the file that must not be left half-written.
 WRITES: dict[str, tuple[tuple[str, ...], int, str]] = {
     "init": (("init", "--repo", "{full}"), 1, "boxstrap.yaml"),
     "render --output": (("render", "--output", "{full}/setup.sh"), 2, "setup.sh"),
@@ -75,7 +75,7 @@ WRITES: dict[str, tuple[tuple[str, ...], int, str]] = {
 
 @pytest.mark.parametrize("what", WRITES)
 def test_a_file_that_does_not_fit(user: User, faults: Faults, what: str) -> None:
-    """One sentence, and no half of it that a later command takes for the whole."""
+    """One sentence, and no partial file that a later command would take for complete."""
     typed, code, name = WRITES[what]
     user.repository()
     with mounted(user.home / "full", "-o", "size=512k") as full:
@@ -123,7 +123,7 @@ def test_a_mirror_that_does_not_fit(hosted: Host, user: User, faults: Faults) ->
         user.run(*words).must(0)
 
 
-# The whole of /tmp and what stands for it read-only, but for the user's home.
+# Makes /tmp and /var/tmp read-only, except for the user's home.
 NOWHERE = """\
 mount --bind "$HOME" "$HOME" && mount --rbind /tmp /tmp && mount -o remount,ro,bind /tmp &&
 mount --bind /var/tmp /var/tmp && mount -o remount,ro,bind /var/tmp &&
@@ -132,11 +132,11 @@ cd . && exec "$@"
 
 
 def test_no_folder_for_temporary_files(user: User, faults: Faults) -> None:
-    """Python would take the folder stood in: the repository, which then has files of ours."""
+    """Python would use the current folder, and so put boxstrap's files into the repository."""
     repository = user.repository()
     place, told = str(repository.root), "there is no folder for temporary files"
     user.env["TMPDIR"] = "/proc"
-    # The tests' own ssh makes its configuration when it is first run.
+    # The tests' own ssh writes its configuration when it is first run.
     subprocess.run(["ssh", "-V"], env=user.env, capture_output=True, check=True)
     argv = ["unshare", "-m", "sh", "-c", f'cd "{place}"; {NOWHERE}', "sh"]
     for task in (("render",), ("status",), ("setup", "--host", "root@127.0.0.1:1")):
@@ -180,7 +180,7 @@ SPOIL: dict[str, tuple[Change, Change, str]] = {
 
 @pytest.mark.parametrize("how", SPOIL)
 def test_a_state_folder_that_takes_nothing(rent: Rent, faults: Faults, how: str) -> None:
-    """A first contact stops before anything is sent; a known box is set up all the same."""
+    """A first contact stops before anything is sent; a known box is still set up."""
     spoil, mend, why = SPOIL[how]
     rented = rent("vast", used=True)
     rented.user.repository()

@@ -1,4 +1,4 @@
-"""Another package run on the box: waited for, named, and left alone."""
+"""Another package manager at work on the box: waited for, named, and left alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_another_package_run(mirror_rig: Rig, tmp_path: Path, faults: Faults) ->
         assert "the step tools failed: another run of the package manager" in failed.err
         assert f"(process {holder})" in failed.err
         assert f"process {holder} ({HOLDER}) has held the lock" in failed.err
-        assert f"{holder}\n" in rented.box.run("pgrep -f unattended-upgr")  # it lives
+        assert f"{holder}\n" in rented.box.run("pgrep -f unattended-upgr")  # still alive
         assert not rented.box.exists(f"{rented.folder}/steps/tools.ok")
         rented.box.run(f"kill {holder}")
         attempt.outcome("named, exit 7; then finished")

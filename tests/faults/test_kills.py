@@ -1,7 +1,7 @@
 """Kill the program, sshd, the script or the box at any moment: running again ends in the same box.
 
 Each try sets up a fresh box and, on the same box, the next commit; both are disturbed. The training
-writes a line outside its tree when it begins, so that beginning twice is seen.
+writes a line outside its tree when it starts, so that a second start is seen.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.main_job.rented import Rented
 pytestmark = pytest.mark.boxes
 
 KINDS = ("vast", "vast", "runpod")
-"""One with all its tools, more often; one that takes them from its package manager."""
+"""A box with all its tools, more often, and one that gets them from its package manager."""
 TRAIN = """\
 import os, time
 with open(os.path.expanduser("~/begun"), "a") as file:
@@ -60,7 +60,7 @@ SECOND = "iniconfig>=2\npluggy\npackaging\n"
 
 @dataclass
 class KilledWork:
-    """A repository with two commits, and what each becomes on a box when nothing disturbs."""
+    """A repository with two commits, and what an undisturbed setup makes of each."""
 
     repository: UserRepository
     rig: Rig
@@ -68,7 +68,7 @@ class KilledWork:
     _usual: dict[str, tuple[Undisturbed, Undisturbed]] = field(default_factory=dict)
 
     def usual(self, kind: str) -> tuple[Undisturbed, Undisturbed]:
-        """Measured once for each kind of box."""
+        """Return both undisturbed setups, measured once for each kind of box."""
         if kind not in self._usual:
             rented = Rented(User(self.home / kind), self.rig.start(kind))
             try:
@@ -82,7 +82,7 @@ class KilledWork:
         return self._usual[kind]
 
     def stand(self, rented: Rented, branch: str) -> None:
-        """The user stands on this commit, in a clone of their own."""
+        """Check out this branch in the user's own clone."""
         place = rented.user.home / "homework"
         if not place.exists():
             rented.user.home.joinpath("laptop.pub").write_text(f"{KEY}\n")
@@ -96,7 +96,7 @@ class KilledWork:
 
 @pytest.fixture(scope="session")
 def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> KilledWork:
-    """The repository: binary data too, so that objects travel for a moment."""
+    """Make the repository, with binary data, so that sending its objects takes a moment."""
     home = tmp_path_factory.mktemp("work")
     chance = random.Random(7)
     user = User(home / "author")
@@ -118,7 +118,7 @@ def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> KilledWor
 
 
 def end_training(rented: Rented) -> None:
-    """Let the training end by itself."""
+    """Let the training end on its own, and wait for it."""
     rented.box.run("touch /tmp/end")
     rented.box.run("while pgrep -f 'bin/python [t]rain.py'; do sleep 0.05; done; rm /tmp/end")
 
@@ -163,10 +163,10 @@ def test_killed_at_a_random_moment(
 
 
 def settled(rented: Rented, usual: Undisturbed, out: str, times: int, *, rebooted: bool) -> None:
-    """The box is the undisturbed one, and the training began once, or is said to have died."""
+    """Check that the box equals an undisturbed one, and that the training started once or died."""
     again = rented.run("setup").must(0)
     if rebooted and re.findall(r"(\w+) +start ", again.err) == ["gpu"]:
-        # The box came back when its setup was over: its GPU is looked at anew, and that is all.
+        # The box rebooted after its setup was over: only its GPU is checked again.
         again = rented.run("setup").must(0)
     assert "nothing to do" in again.out, out + again.text
     if "died with the box" in again.out:
@@ -178,7 +178,7 @@ def settled(rented: Rented, usual: Undisturbed, out: str, times: int, *, reboote
 
 
 def must_be_alike(usual: str, found: str, without: str = "") -> None:
-    """Two boxes are set up alike, but for a section."""
+    """Fail unless two boxes are set up alike, up to the section `without`."""
     if without:
         usual, found = (text.split(f"\n== {without}")[0] for text in (usual, found))
     lines = difflib.unified_diff(usual.splitlines(), found.splitlines(), "usual", "found", n=0)

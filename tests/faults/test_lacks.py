@@ -1,4 +1,4 @@
-"""Boxes that lack something: it works all the same, or stops before any change and says why."""
+"""Boxes that lack something: setup works anyway, or stops before any change and says why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.main_job.conftest import Rent
 pytestmark = pytest.mark.boxes
 
 NOTHING_CHANGED = "exit 5, nothing changed"
-# A machine of another kind, as far as a program can see: no such box is to be had here.
+# Pretends to be another architecture: there is no such box for these tests.
 UNAME = """\
 #!/bin/sh
 case $1 in -m) echo aarch64 ;; -sm) echo Linux aarch64 ;; *) exec /usr/bin/uname "$@" ;; esac

@@ -1,4 +1,4 @@
-"""A link that dies without a word: noticed, said, outlived by the box, taken up where it broke."""
+"""A link that dies silently is noticed and reported; the box continues, and so does the link."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ time.sleep(20)
 print("step 1 loss 0.5", flush=True)
 time.sleep(600)
 """
-# The nth command on the box waits before it does anything, until it is let go.
+# The nth command on the box waits before it does anything, until it is released.
 HOLD = """\
 count=$(($(cat /tmp/commands 2>/dev/null || echo 0) + 1))
 echo "$count" >/tmp/commands
@@ -48,22 +48,22 @@ fi
 
 
 def rented_by(folder: Path, box: Box) -> Rented:
-    """Somebody of their own for each box: they are all at it at once."""
+    """Give each box its own user, since all are used at the same time."""
     return Rented(User(folder / "home"), box)
 
 
 def noticed_and_outlived(
     rented: Rented, going: Running, faults: Faults, at: str, let_go: Callable[[], object]
 ) -> Completed:
-    """The fault, from the moment where it bites to its end."""
+    """Cut the link, and check that this is noticed and that the setup ends well."""
     with faults.attempt(BLACK_HOLE, at) as attempt:
         rented.box.blackhole(SSH)
         attempt.begin()
         let_go()
         going.await_said("link       lost", timeout=NOTICED_S + 5)
         attempt.noticed(at_most=NOTICED_S)
-        if at in NAMES and at != "repo":  # else the box lacks the commit, which is here
-            await_over(rented)  # nobody looks, and it goes on
+        if at in NAMES and at != "repo":  # which needs the commit from here
+            await_over(rented)  # the setup continues without a link
         rented.box.unblackhole()
         done = going.end(60).must(0)
         assert "link       back" in done.err
@@ -81,9 +81,9 @@ def await_over(rented: Rented) -> None:
 
 
 def assert_each_line_once(rented: Rented, done: Completed) -> None:
-    """What was shown is what the box told: no line is lost, and none comes twice.
+    """Check that what was shown is what the box reported: no line is lost or repeated.
 
-    (A step whose progress this side knew before its begin is shown from there on.)
+    (A step whose progress arrives before its start is shown from there on.)
     """
     told = rented.box.run("cat /workspace/.boxstrap/setups/*/events.jsonl").splitlines()
     events = [json.loads(line) for line in told]
@@ -119,7 +119,7 @@ def test_a_black_hole_at_each_step(
 def test_a_black_hole_before_the_setup_is_under_way(
     mirror_rig: Rig, tmp_path: Path, shared_folder: Path, faults: Faults
 ) -> None:
-    """Whether a setup was launched when the answer got lost is asked, and it is launched once."""
+    """If the answer of a launch is lost, boxstrap asks, so the setup is launched once."""
 
     def one(nth: int) -> None:
         hold = {"/root/.bashrc": HOLD.format(nth=nth)}

@@ -1,4 +1,4 @@
-"""What broke on a box is noticed by the checks and mended; what its user did there stays."""
+"""Damage on a box is noticed by the checks and repaired; the user's work there stays."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def set_up(rented: Rented) -> UserRepository:
 
 
 class Mended:
-    """A box that one damage after the other is done to: each test leaves it as it found it."""
+    """A box that is damaged again and again: each test leaves it as it was."""
 
     def __init__(self, rig: Rig, shared: Path, homes: Path) -> None:
         self._rig, self._shared, self._homes = rig, shared, homes
@@ -55,7 +55,7 @@ class Mended:
 
     @contextmanager
     def lent(self, *, fresh: bool) -> Iterator[tuple[Rented, UserRepository]]:
-        """The box, set up and in order; a test that fails has it thrown away."""
+        """Lend the box, set up and in order; it is discarded if the test fails."""
         if fresh:
             self.close()
         if not self._kept:
@@ -91,7 +91,7 @@ def broken(rented: Rented) -> dict[str, str]:
 
 
 def looks(rented: Rented) -> str:
-    """What a user sees of the box: files, what git says, packages that can be imported."""
+    """Return what a user sees of the box: files, git's output, importable packages."""
     return rented.box.run(
         f"cd {TREE} && git status --porcelain && git log --oneline && git fsck --full --no-dangling"
         " && cat notes.txt && .venv/bin/python -c 'import iniconfig, six; print(six.__file__)'"
@@ -128,7 +128,7 @@ def looks(rented: Rented) -> str:
 def test_damage_is_noticed_and_mended(
     mended: Mended, faults: Faults, fault: str, damage: str, step: str
 ) -> None:
-    # Objects that were mended lie elsewhere than in a pack of the tree: such damage would be none.
+    # Repaired objects are no longer in a pack of the tree, so a pack can't be damaged twice.
     with mended.lent(fresh="/objects/pack/" in damage) as (rented, repository):
         before, runs = looks(rented), rented.runs()
         notes = rented.box.read(f"{TREE}/notes.txt")
@@ -139,7 +139,7 @@ def test_damage_is_noticed_and_mended(
             assert looks(rented) == before
             assert broken(rented) == {}
             assert rented.runs() == runs
-            # It serves for the next commit too.
+            # The next commit works too.
             repository.commit({"notes.txt": f"{notes}and on\n"})
             rented.run("setup").must(0)
             assert rented.box.read(f"{TREE}/notes.txt") == f"{notes}and on\n"
@@ -247,7 +247,7 @@ OURS = f"git --git-dir=$(echo {PLACED}) --work-tree={TREE}"
 def test_a_switch_that_was_cut_short_is_undone_and_done(
     rent: Rent, faults: Faults, when: str, git: str
 ) -> None:
-    """As a kill leaves it in the midst of git's checkout; an edit made since then stays."""
+    """As a kill in the middle of git's checkout leaves it; an edit made since then stays."""
     rented = rent("vast", used=True)
     repository = set_up(rented)
     old = repository.head

@@ -1,4 +1,4 @@
-"""What the network around a box can do to a setup: tried again within bounds, named, and mended."""
+"""Network faults during a setup: retried within limits, named, and finished once repaired."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = "packages.rig.test"
 
 @dataclass
 class NetworkWorld:
-    """A box, who rented it, and the rig with all that it reaches."""
+    """A box with its user, and the rig with all that the box reaches."""
 
     rented: Rented
     rig: Rig
@@ -43,7 +43,7 @@ class NetworkWorld:
 
 @dataclass(frozen=True)
 class NetworkCase:
-    """One row: what breaks, what is said, how it is mended."""
+    """One row: what breaks, what is said, how it is repaired."""
 
     fault: str
     at: str
@@ -55,7 +55,7 @@ class NetworkCase:
     tries_again: bool = True
     at_most_s: float = 150
     own_mirror: bool = False
-    """Whether the mirror breaks: one of its own, so that no other box is hit."""
+    """Whether to break a mirror of its own, so that no other box is affected."""
 
 
 def no_names(world: NetworkWorld) -> None:
@@ -90,7 +90,7 @@ CASES = (
         lambda world: world.rig.mirror.stall(),
         lambda world: world.rig.mirror.mend(),
         own_mirror=True,
-        tries_again=False,  # uv did, for over a minute
+        tries_again=False,  # uv itself retried for over a minute
     ),
     NetworkCase(
         *("index stalls", "no uv", INDEX_SAYS),
@@ -111,7 +111,7 @@ def world_for(rig: Rig, box: Box, folder: Path) -> NetworkWorld:
 def stopped_then_finished(
     world: NetworkWorld, case: NetworkCase, faults: Faults, *options: str
 ) -> None:
-    """It ends in good time and names the fault, has stamped nothing, and goes on when asked."""
+    """Check that setup ends in time, names the fault, stamps nothing; finishes once repaired."""
     rented = world.rented
     with faults.attempt(case.fault, case.at) as attempt:
         case.break_(world)
@@ -176,7 +176,7 @@ def test_a_git_server_that_is_out_of_order(
 
 
 def serve(world: NetworkWorld, server: GitServer) -> None:
-    """The user's repository, on the server, is where the box is to clone it from."""
+    """Put the user's repository on the server, as the remote that the box clones from."""
     place = world.rented.user.place
     subprocess.run(
         ["git", "clone", "--quiet", "--bare", str(place), str(world.folder / "homework.git")],
@@ -188,7 +188,7 @@ def serve(world: NetworkWorld, server: GitServer) -> None:
 
 
 def test_every_fifth_packet_lost(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
-    """In both directions, of the link and of all that the box fetches."""
+    """In both directions, for the link and for all that the box fetches."""
 
     def one(number: int) -> Completed:
         box = mirror_rig.start("vast")

@@ -1,4 +1,4 @@
-"""The box's own link is gone for half a minute while it fetches something: it is ridden out."""
+"""The box's own link is gone for half a minute while it fetches something; setup waits for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GONE_S = 30
 
 @dataclass(frozen=True)
 class LinkFault:
-    """What is being fetched, on which kind of box, and what is seen right before."""
+    """What is being fetched, on which kind of box, and the mark right before it."""
 
     fetched: str
     kind: str
@@ -31,7 +31,7 @@ class LinkFault:
     mark: str
     options: tuple[str, ...] = ()
     tries_itself: bool = False
-    """Whether the program that fetches is patient enough alone."""
+    """Whether the program that fetches retries long enough on its own."""
 
 
 ROWS = (

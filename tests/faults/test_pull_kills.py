@@ -1,5 +1,5 @@
-"""Kill either side of a pull, or cut its link, at random moments: the same arrives, little of it is
-sent twice, and nothing that is not whole ever has its name here."""
+"""Kill either side of a pull, or cut its link, at random moments: all arrives unchanged, little of
+it is sent twice, and no incomplete file ever has its final name here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROFILE = "version: 1\ngpu: {require: false}\ntrain: {command: 'true', results: 
 
 
 def digests(root: Path) -> dict[str, str]:
-    """Every file that has its name."""
+    """Return the digest of each file with its final name."""
     found = (path for path in root.rglob("*") if path.is_file())
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -33,7 +33,7 @@ def digests(root: Path) -> dict[str, str]:
 
 
 def went(rented: Rented) -> int:
-    """Bytes that left the box."""
+    """Return the bytes that left the box."""
     return int(rented.box.read("/sys/class/net/eth0/statistics/tx_bytes"))
 
 

@@ -1,5 +1,5 @@
-"""Kill either side of a push, or cut its link, at random moments: the same arrives, and little of
-it is sent twice."""
+"""Kill either side of a push, or cut its link, at random moments: all arrives unchanged, and little
+of it is sent twice."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MIB = 2**20
 LARGE, SMALL = 48 * MIB, 200
 MB_S = 16.0
 AGAIN = 16 * MIB
-"""What a cut may cost."""
+"""Bytes that may be sent again after a cut."""
 TARGET = "/root/data"
 
 
 def kill_there(rented: Rented, going: Running, chance: random.Random) -> None:
-    """The program that came along."""
+    """Kill the program that a push runs on the box."""
     rented.box.run("pkill -9 -f '[i]mport zlib,base64' || true")
 
 
@@ -39,12 +39,12 @@ KILLS = (
 
 
 def came(rented: Rented) -> int:
-    """Bytes that came to the box."""
+    """Return the bytes that came to the box."""
     return int(rented.box.read("/sys/class/net/eth0/statistics/rx_bytes"))
 
 
 def full_disk(rented: Rented, source: Path, faults: Faults) -> None:
-    """There is room when it is looked at, and then there is none."""
+    """There is enough room when it is checked, and then there is none."""
     with faults.attempt("disk full", at="push") as attempt:
         going = rented.begin("push", str(source), "--to", "data")
         limit = time.monotonic() + 30

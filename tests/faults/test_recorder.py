@@ -1,4 +1,4 @@
-"""The recorder: what a test writes down comes out as a row, over workers too."""
+"""The recorder: what a test records becomes a row, also with workers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_case(case):
 """
 
 PLUGINS = ("-p", "xdist", "-p", "tests.faults.plugin")
-NO_OTHERS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they take most of the time of a start
+NO_OTHERS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # they take most of the start-up time
 
 
 def recorded(folder: Path, *options: str) -> str:

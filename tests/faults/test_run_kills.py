@@ -1,8 +1,8 @@
-"""Restart the box, kill tmux or a runner, fill the disk, cut the link while a run begins: `status`
-tells the truth, no run begins twice, and no exit code is lost.
+"""Restart the box, kill tmux or a runner, fill the disk, cut the link while a run starts: `status`
+tells the truth, no run starts twice, and no exit code is lost.
 
-Each try begins two runs on the same box: one that lives when the fault comes, and one that begins
-at that moment, or waits for its turn. Their commands note that they began, and that they ended.
+Each try starts two runs on the same box: one that is alive when the fault comes, and one that
+starts at that moment or waits for its turn. Their commands log that they started and ended.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ PROFILE = (
     "version: 1\ngpu: {require: false}\ntrain: {command: bash job.sh first 0, resume: 'true'}\n"
 )
 ENDS = {0, 3, 5, 7, -9}
-"""How `run` may end that lost its box, its link, all room or its own life under it."""
+"""Exit codes of a `run` whose box, link, disk space or own process was lost."""
 WITHOUT_TMUX = ("without tmux",)
 BEGINNINGS = ((), ("--queue",), ("--after",), ("--after-any",), WITHOUT_TMUX)
-"""How the second run of a try begins."""
+"""How the second run of a try starts."""
 PATIENCE_S = 30
 
 
 class Begun(NamedTuple):
-    """A run: the word of its command, which no two have, and its name."""
+    """A run: the unique word of its command, and its name."""
 
     word: str
     name: str
@@ -51,24 +51,24 @@ class Begun(NamedTuple):
 
 @dataclass
 class Tried:
-    """The box, and what its runs were to end with."""
+    """The box, and the exit codes that its runs should have."""
 
     rented: Rented
     chance: random.Random
     codes: dict[str, int] = field(default_factory=dict)
     """Exit code of each command, by its word."""
     had_power: bool = True
-    """Whether the box had it all the time of this try."""
+    """Whether the box had power during the whole try."""
 
     def begin(self, *words: str) -> tuple[str, Running]:
-        """A run with a command that nobody else has."""
+        """Start a run with a unique command."""
         word = f"job{len(self.codes)}"
         self.codes[word] = self.chance.choice((0, 0, 3, 137))
         command = f"bash job.sh {word} {self.codes[word]}"
         return word, self.rented.begin("run", "--json", *words, "--", command)
 
     def runs(self) -> dict[str, dict[str, object]]:
-        """The runs by the word of their command, which no two have."""
+        """Return the runs by the unique word of their command."""
         told = self.rented.status()["runs"]
         words = [str(run["command"]).split()[2] for run in told]
         assert len(words) == len(set(words)), words
@@ -78,12 +78,12 @@ class Tried:
         return self.rented.box.read("/journal").splitlines()
 
     def alive(self) -> set[str]:
-        """The words of the commands that really run."""
+        """Return the words of the commands that really run."""
         listed = self.rented.box.run("pgrep -af 'bash job[.]sh' || true")
         return set(re.findall(r"bash job\.sh (\w+)", listed))
 
     def truth(self) -> dict[str, dict[str, object]]:
-        """What `status` says, which is so: of a moment in which nothing changed meanwhile."""
+        """Return what `status` says, checked at a moment when nothing changed in between."""
         limit = time.monotonic() + PATIENCE_S
         while True:
             before = self.alive(), self.journal()
@@ -104,25 +104,25 @@ class Tried:
             assert time.monotonic() < limit, before
 
     def is_so(self, word: str, run: dict[str, object], alive: set[str], journal: list[str]) -> bool:
-        """Whether this run is what `status` says it is."""
+        """Return whether `status` is right about this run."""
         began, ended = f"begin {word}" in journal, f"end {word}" in journal
         if word in alive:
             return run["state"] == "running"
         if run["state"] == "finished" and str(run["ended"]).startswith(("after ", "stop")):
             return run["rc"] == 143 and not began
         if run["state"] == "finished":
-            # There may have been no room for what decided it.
+            # There may have been no room to write why it ended.
             decided = run["ended"] in (None, f"exit {run['rc']}")
             return ended and decided and run["rc"] == self.codes[word]
         if run["state"] == "running":
             return False
-        # The power may go between the end and its record.
+        # Power may be lost between a command's end and its record.
         return (
             not began if run["state"] in ("queued", "waiting") else not (ended and self.had_power)
         )
 
     def open(self, word: str = "") -> None:
-        """Let this command come to its end, or all."""
+        """Let this command end, or all."""
         self.rented.box.run(f"touch /dev/shm/open{word and f'-{word}'}")
 
     def await_true(self, what: Callable[[dict[str, dict[str, object]]], bool]) -> None:
@@ -153,7 +153,7 @@ def kill_tmux(tried: Tried, live: Begun, going: Running) -> None:
 
 
 def fill_disk(tried: Tried, live: Begun, going: Running) -> None:
-    """Until a run has ended meanwhile, and is known to have."""
+    """Fill the disk until the live run has ended and `status` says so."""
     tried.rented.box.fill_disk(20)
     tried.rented.box.run("cat /dev/zero >>/ballast || true")
     tried.open(live.word)
@@ -163,7 +163,7 @@ def fill_disk(tried: Tried, live: Begun, going: Running) -> None:
 
 
 def kill_runner(tried: Tried, live: Begun, going: Running) -> None:
-    """Of the run that lives, and of the one that begins."""
+    """Kill the live run's runner, and sometimes all runners and waiters."""
     runner = f"$(cut -d ' ' -f 1 {tried.rented.folder}/runs/*/{live.name}/pid | head -n 1)"
     tried.rented.box.run(f"kill -9 {runner} || true")
     if tried.chance.random() < 0.5:
@@ -181,7 +181,7 @@ def cut_link(tried: Tried, live: Begun, going: Running) -> None:
 
 
 def kill_program(tried: Tried, live: Begun, going: Running) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it was over before
+    with contextlib.suppress(ProcessLookupError):  # it had already ended
         going.kill()
 
 
@@ -196,7 +196,7 @@ FAULTS: tuple[tuple[str, Callable[[Tried, Begun, Running], None]], ...] = (
 
 
 def end_of(going: Running) -> None:
-    """It may have lost its box or its life, and says so."""
+    """Wait for the end of a command, whatever its exit code."""
     going.process.wait(120)
 
 
@@ -205,11 +205,11 @@ def test_status_tells_the_truth_of_runs_after_every_fault(
 ) -> None:
     rented = rent("vast", used=True, disk="1500M")
     rented.user.repository(boxstrap__yaml=PROFILE, job__sh=JOB)
-    # There is room for it when the disk is full.
+    # Space is reserved for the journal, so that it can be written on a full disk.
     rented.box.run("touch /journal && fallocate -n -l 1M /journal && touch /dev/shm/open-first")
     rented.run("setup").must(0)
     tried = Tried(rented, seeded, {"first": 0})
-    # Six faults and five beginnings: from wherever it starts, all pairs come in thirty tries.
+    # Six faults and five ways to start: any thirty tries in a row cover all pairs.
     first = seeded.randrange(len(FAULTS) * len(BEGINNINGS))
     for number in range(first, first + request.config.getoption("tries")):
         what, fault = FAULTS[number % len(FAULTS)]
@@ -227,7 +227,7 @@ def one_try(
     how: tuple[str, ...],
     moment: float,
 ) -> str:
-    """What was said of the two runs after the fault."""
+    """Do one try; return what `status` said of the two runs after the fault."""
     tried.had_power = True
     tried.rented.box.run("rm -f /dev/shm/open")
     word, going = tried.begin()
@@ -235,7 +235,7 @@ def one_try(
     words = (*how, live.name) if "--after" in "".join(how) else how
     without_tmux: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if how == WITHOUT_TMUX:
-        # It has the main tree, since to make one beside is a setup, which would bring tmux.
+        # It must use the main tree: another tree would need a setup, which installs tmux.
         tried.open(live.word)
         tried.await_true(lambda runs: is_over(runs[live.word]))
         words, without_tmux = (), tried.without_tmux()
@@ -252,7 +252,7 @@ def one_try(
     runs = tried.truth()
     assert ended.rc != 0 or word in runs, ended.text
     said = f"{runs[live.word]['state']}, {runs[word]['state'] if word in runs else 'not there'}"
-    # The next run takes up those that wait for their turn.
+    # The next run also starts those that wait for their turn.
     tried.open(live.word)
     _, going = tried.begin("--queue")
     going.end().must(0)
@@ -263,6 +263,6 @@ def one_try(
 
 
 def is_over(run: dict[str, object]) -> bool:
-    """What follows a run that died waits until somebody lets that go on."""
+    """A run queued after a run that died waits until somebody resumes that one."""
     waits = run["state"] == "queued" and str(run["queue"]).startswith("after ")
     return waits or run["state"] not in ("running", "queued")

@@ -1,7 +1,7 @@
-"""Killed in a switch of snapshots, or out of power: the next placing ends it, and nothing of the
-box is lost.
+"""A kill or power cut in a switch of snapshots: the next placing finishes it, and nothing made on
+the box is lost.
 
-The library's own placing, on this machine's git and disk, without a box: a try takes a second.
+Runs the library's own placing with this machine's git and disk, without a box: a second per try.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ MADE_THERE = {
     "out/model.bin": "what training made\n",
     "kept/notes.txt": "one\nan edit of the box\n",
 }
-"""Made on the box, and in nobody's way."""
+"""Made on the box, in files that no state touches."""
 
 
 @dataclass
 class Switched:
-    """A repository in two states, each a snapshot with changes, and a box's folder for them."""
+    """A repository and its three states, each a commit and a snapshot with changes."""
 
     source: UserRepository
     states: tuple[tuple[str, str], ...] = ()
     """Commit and snapshot of each."""
 
     def stand(self, number: int) -> None:
-        """The files of a state: changed, new, gone, of another mode; a folder where a file was."""
+        """Write a state's files: changed, new, removed, another mode; a folder where a file was."""
         chance, root = random.Random(number), self.source.root
         for at in range(60):
             (root / f"data{at}.bin").write_bytes(chance.randbytes(20_000))
@@ -54,7 +54,7 @@ class Switched:
         (root / f"only{number - 1}.txt").unlink(missing_ok=True)
 
     def snapshot(self) -> str:
-        """The raw bytes of all that stands there, as a commit on HEAD."""
+        """Commit the raw bytes of all files on top of HEAD; return the commit."""
         attributes = self.source.root / ".git/info/attributes"
         attributes.parent.mkdir(exist_ok=True)
         attributes.write_text(RAW)
@@ -74,7 +74,7 @@ def switched(tmp_path_factory: pytest.TempPathFactory) -> Switched:
     states = []
     for number in range(3):
         made.stand(number)
-        if number == 1:  # the next state stands on another commit
+        if number == 1:  # from here on, states are based on another commit
             made.source.commit({})
             made.source.write({"data1.bin": "changed since\n"})
         states.append((made.source.head, made.snapshot()))
@@ -83,7 +83,7 @@ def switched(tmp_path_factory: pytest.TempPathFactory) -> Switched:
 
 
 class SwitchedBox:
-    """A folder as a box has it, and the placing in it."""
+    """A folder like a box's, and the placing in it."""
 
     def __init__(self, folder: Path, switched: Switched) -> None:
         self.folder, self.switched = folder, switched
@@ -93,15 +93,15 @@ class SwitchedBox:
         self.programs = folder.with_name(f"{folder.name}-programs")
 
     def note_syncs(self) -> None:
-        """From now on it is known which files were brought to the disk."""
+        """From now on, log which files are synced to disk."""
         self.programs.mkdir()
         program = self.programs / "sync"
         program.write_text(f'#!/bin/sh\nshift\nstat -c "%i %.9Y" "$@" >>"{self.programs}/synced"\n')
         program.chmod(0o755)
 
     def lose_power(self, before: SwitchedBox, chance: random.Random) -> None:
-        """Of a file that was written since, and not brought to the disk, the name is there, and
-        some of it: file systems keep the order of names, and write contents when they like."""
+        """Cut files written since `before` and not synced to a random length: file systems keep
+        the order of names, but write contents at any time."""
         log = self.programs / "synced"
         synced = log.read_text().splitlines() if log.exists() else []
         for path in sorted(self.folder.rglob("*")):
@@ -116,7 +116,7 @@ class SwitchedBox:
                     os.truncate(path, kept)
 
     def begin(self, number: int) -> subprocess.Popen[str]:
-        """Place a state, in a process group of its own."""
+        """Start placing a state, in a process group of its own."""
         commit, snapshot = self.switched.states[number]
         home = self.folder / ".boxstrap"
         values = {
@@ -140,7 +140,7 @@ class SwitchedBox:
         )
 
     def place(self, number: int) -> None:
-        """The same, to its end."""
+        """Place a state, and wait for the end."""
         going = self.begin(number)
         said, _ = going.communicate(timeout=60)
         assert going.returncode == 0, said
@@ -148,7 +148,7 @@ class SwitchedBox:
     def await_moment(
         self, chance: random.Random, seconds: float, going: subprocess.Popen[str]
     ) -> None:
-        """A moment drawn by chance: anywhere, or while the files are switched."""
+        """Wait for a random moment: anywhere, or while the files are switched."""
         if chance.random() < 0.3:
             time.sleep(chance.uniform(0, seconds))
             return
@@ -157,7 +157,7 @@ class SwitchedBox:
         time.sleep(chance.uniform(0, 0.03))
 
     def make_store(self) -> None:
-        """All that would be sent, and the folders that a setup makes."""
+        """Make the store with all that would be sent, and the folders that a setup makes."""
         self.placed.parent.mkdir(parents=True)
         self._store.parent.mkdir()
         subprocess.run(["git", "init", "-q", "--bare", "--template=", self._store], check=True)
@@ -166,11 +166,11 @@ class SwitchedBox:
             self.switched.source.git("push", "-q", str(self._store), ref)
 
     def files(self) -> dict[str, tuple[str, bytes]]:
-        """Mode and content of each file of the tree."""
+        """Return mode and content of each file of the tree."""
         return files_of(self.tree)
 
     def git(self, *arguments: str) -> str:
-        """What the person's git says there."""
+        """Return the output of the user's git in the tree."""
         argv = ["git", "-C", str(self.tree), *arguments]
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
@@ -189,7 +189,7 @@ def files_of(tree: Path) -> dict[str, tuple[str, bytes]]:
 
 @pytest.fixture(scope="module")
 def begun(switched: Switched, tmp_path_factory: pytest.TempPathFactory) -> SwitchedBox:
-    """The first state was placed, and the box has made something of its own since."""
+    """A box on which the first state was placed, and files were made since."""
     box = SwitchedBox(tmp_path_factory.mktemp("begun") / "box", switched)
     box.folder.mkdir()
     box.make_store()
@@ -201,13 +201,13 @@ def begun(switched: Switched, tmp_path_factory: pytest.TempPathFactory) -> Switc
 
 
 def another(box: SwitchedBox, folder: Path) -> SwitchedBox:
-    """The same box once more: links stay links, times stay."""
+    """Copy the box; links stay links, and times are kept."""
     subprocess.run(["cp", "-a", box.folder, folder], check=True)
     return SwitchedBox(folder, box.switched)
 
 
 def switched_once(begun: SwitchedBox, folder: Path) -> tuple[SwitchedBox, float]:
-    """Another one whose switch nothing cut short, and the seconds that it took."""
+    """Return a copy with a complete switch, and the seconds that it took."""
     usual = another(begun, folder / "usual")
     began = time.monotonic()
     usual.place(1)
@@ -231,7 +231,7 @@ def test_killed_in_the_midst_of_a_switch(
             os.killpg(going.pid, signal.SIGKILL)
             going.communicate()
         converges(box, usual, seeded)
-        # It serves for the next one too.
+        # The next switch works too.
         box.place(0)
         assert box.files() == begun.files()
 
@@ -263,8 +263,8 @@ def test_out_of_power_in_the_midst_of_a_switch(
 
 
 def converges(box: SwitchedBox, usual: SwitchedBox, seeded: random.Random) -> None:
-    """The next placing makes the box as one to which nothing happened."""
-    if seeded.random() < 0.3:  # another state is what comes next
+    """Check that the next placing makes the box equal to an undisturbed one."""
+    if seeded.random() < 0.3:  # the next placing is of another state
         usual.place(2)
         box.place(2)
     else:

@@ -21,13 +21,13 @@ pytestmark = pytest.mark.boxes
 
 PROFILE = "version: 1\ngpu: {require: false}\n"
 ENDS = {0, 3, 7, -9}
-"""How a `sync` may end that lost its box or its own life under it."""
+"""Exit codes of a `sync` whose box or own process was lost."""
 MOST_TRIES = 6
 SSH = 22
 
 
 def kill_program(rented: Rented, going: Running, chance: random.Random) -> None:
-    with contextlib.suppress(ProcessLookupError):  # it was over before
+    with contextlib.suppress(ProcessLookupError):  # it had already ended
         going.kill()
 
 
@@ -36,14 +36,14 @@ def kill_sshd(rented: Rented, going: Running, chance: random.Random) -> None:
 
 
 def kill_query(rented: Rented, going: Running, chance: random.Random) -> None:
-    """The shell on the box, its git, or both at once."""
+    """Kill the shell on the box, its git, or both."""
     shell, git = "-f '[b]ash --norc -c'", "'^git'"
     for which in chance.choice(((shell,), (git,), (git, shell))):
         rented.box.run(f"pkill -9 {which} || true")
 
 
 def cut_link(rented: Rented, going: Running, chance: random.Random) -> None:
-    """Without a word, for a moment, or until it is noticed."""
+    """Drop all packets, for a moment or until it is noticed."""
     rented.box.blackhole(SSH)
     time.sleep(chance.choice((0.5, 2, 15)))
     rented.box.unblackhole()
@@ -72,7 +72,7 @@ class Both:
         return self.rented.box.root / self.rented.tree[1:]
 
     def change_here(self) -> None:
-        """Some files become others, come or go; a folder takes a file's place, or a file its."""
+        """Change, add and remove files; replace a file with a folder, or a folder with a file."""
         root, chance = self.repository.root, self.chance
         for number in chance.sample(range(12), 5):
             path = root / "data" / f"{number}"
@@ -93,7 +93,7 @@ class Both:
             self.repository.git("commit", "-q", "--allow-empty", "-m", "Go on")
 
     def make_there(self, number: int) -> None:
-        """A new file, an ignored one, and an edit of a file that stays as it is here."""
+        """Make a new file and an ignored one on the box, and edit a file that is unchanged here."""
         self.made[f"result-{number}"] = self.chance.randbytes(100)
         self.made[f"out/{number}"] = self.chance.randbytes(100)
         self.made["notes.txt"] = self.made.get("notes.txt", b"notes\n") + b"of the box\n"
@@ -113,7 +113,7 @@ class Both:
 
 
 def files(root: Path) -> dict[str, tuple[bytes, int]]:
-    """Content of each file, and whether it can be run; all but git's folder and the environment."""
+    """Return each file's content and execute bits, without git's folder and the environment."""
     found: dict[str, tuple[bytes, int]] = {}
     for path in root.rglob("*"):
         name = path.relative_to(root)
@@ -156,7 +156,7 @@ def test_sync_killed_at_a_random_moment(
 
 
 def watch_goes_on_after_a_lost_link(both: Both) -> None:
-    """On the same box: what is saved while the link is gone arrives when it is back."""
+    """What is saved while the link is gone arrives when it is back (on the same box)."""
     rented = both.rented
     watch = rented.begin("sync", "--watch")
     try:

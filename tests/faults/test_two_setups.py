@@ -1,4 +1,4 @@
-"""Two set-ups at once: the same is followed, another waits; what a dead one left is taken over."""
+"""Two setups at the same time: the same is followed, another waits, a dead one is replaced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCK = "/workspace/.boxstrap/lock"
 
 @pytest.fixture
 def at_work(rent: Rent) -> tuple[Rented, Running, str]:
-    """A setup in the midst of its step python, somebody who follows it, and its id."""
+    """A setup in the middle of its step python, the command that follows it, and its id."""
     rented = rent("vast", used=True)
     slow(rented)
     going = rented.begin("setup")
@@ -25,7 +25,7 @@ def at_work(rent: Rent) -> tuple[Rented, Running, str]:
 
 
 def holder(rented: Rented) -> int:
-    """The process that the lock names."""
+    """Return the PID in the lock."""
     return int(rented.box.read(LOCK).split()[0])
 
 
@@ -51,7 +51,7 @@ def test_another_one_waits_says_for_whom_and_is_8(
         assert f"longer than 1 s: setup {setup} of homework " in refused.err
         assert refused.seconds < 15
         assert not rented.box.exists("/workspace/other")
-        # With patience it is next.
+        # With a longer --wait it is next.
         waiting = rented.begin("setup", "--wait", "60")
         waiting.await_said(f"waits for setup {setup}")
         go_on(rented)
@@ -93,7 +93,7 @@ def test_after_a_restart_a_number_that_is_used_again_is_nobodys(
         rented.box.power_off()
         rented.box.power_on()
         go_on(rented)
-        # An innocent session of that very number.
+        # An unrelated session that has the same PID.
         rented.box.run(
             "while :; do setsid sleep 600 >/dev/null 2>&1 & "
             f"[ $! -lt {number} ] || break; kill $!; done; [ $! = {number} ]"

@@ -1,4 +1,4 @@
-"""Somebody in between: a relay on loopback that passes a box on, or poses as it."""
+"""A man in the middle: a relay on loopback that forwards to a box, or poses as it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tests.listener import Listener
 
 
 class Between:
-    """Before a box. `pose` makes it answer in the box's place, to whoever comes, with that key."""
+    """A relay in front of a box. `pose` makes it answer every client itself, with another key."""
 
     def __init__(self, address: str, port: int = 22) -> None:
         self._box = (address, port)
         self._key: paramiko.PKey | None = None
         self._lines: list[socket.socket] = []
         self.got: list[str] = []
-        """All that came to it once a key was agreed on: names, commands, data."""
+        """All that it received after the key exchange: names, commands, data."""
         self.posed = 0
-        """How often somebody came while it did."""
+        """How many connections came while it posed."""
         self._listener = Listener(self._begin)
 
     @property
     def host(self) -> str:
-        """What to type."""
+        """The host to pass to boxstrap."""
         return f"root@127.0.0.1:{self._listener.port}"
 
     def pose(self, key: paramiko.PKey | None) -> None:
-        """Play the box with this key, or (None) pass it on; what stands is cut."""
+        """Play the box with this key, or (None) forward to it; open connections are cut."""
         self._key = key
         lines, self._lines = self._lines, []
         for line in lines:
@@ -39,7 +39,7 @@ class Between:
                 line.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the listener and all connections."""
         self._listener.close()
         self.pose(None)
 
@@ -50,7 +50,7 @@ class Between:
     def _pass_on(self, near: socket.socket) -> None:
         try:
             far = socket.create_connection(self._box)
-        except OSError:  # the box is gone; who asked hears that
+        except OSError:  # the box is gone; the client is disconnected
             near.close()
             return
         with near, far:
@@ -74,7 +74,7 @@ class Between:
 
 
 class _Anybody(paramiko.ServerInterface):
-    """Lets anybody in, and writes down what they say."""
+    """Lets anybody in, and records what they send."""
 
     def __init__(self, got: list[str]) -> None:
         self._got = got

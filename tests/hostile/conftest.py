@@ -1,4 +1,4 @@
-"""Boxes are rented as those of the main job are."""
+"""Rents boxes in the same way as the tests of the main job."""
 
 from tests.main_job.conftest import rent
 

@@ -1,8 +1,8 @@
-"""Hosts and options that someone who means harm, or a bad paste, puts on the command line.
+"""Hosts and options from an attacker or a bad paste on the command line.
 
-Each must be refused before anything is run or connected, by the option's name.
-What profiles may hold lies in `tests/unit/profile/hostile.py`. CANARY is a file
-that any of them would make if a shell, or an option of ssh or git, obeyed it.
+Each must be refused before anything is run or connected, with the option's name.
+Values of profiles are in `tests/unit/profile/hostile.py`. CANARY is a file that
+any of them would create if a shell, or an option of ssh or git, obeyed it.
 """
 
 from __future__ import annotations

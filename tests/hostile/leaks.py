@@ -1,7 +1,7 @@
-"""What a box holds of planted secrets: on its disk, in its processes' memory, in tmux.
+"""Finds planted secrets on a box: on its disk, in its processes' memory, in tmux.
 
-Looked at from this machine, so that the box has no say in it. Of the disk only what differs from
-the box's image is read; of a process all that it could write to, its arguments, its environment.
+Disk and processes are read from this machine, so the box can't interfere. Only what differs from
+its image is read of the disk; of a process, its writable memory, arguments and environment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OVERLAP = 4096
 
 @dataclass(frozen=True, order=True)
 class Leak:
-    """A secret, by its name, and where it lies."""
+    """A secret, by its name, and where it was found."""
 
     kind: str
     """disk, deleted, memory, environ, cmdline, tmux."""
@@ -35,20 +35,20 @@ class Leak:
 
 
 class Planted:
-    """Values to look for: as they are, base64 at any alignment, quoted for a URL and for JSON."""
+    """Values to look for: plain, in base64 at any alignment, quoted for a URL and for JSON."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._needles = {form: name for name, text in values.items() for form in _forms(text)}
 
     def found_in(self, data: bytes) -> set[str]:
-        """The names of those that are in it."""
+        """Return the names of the values that are in it."""
         return {name for form, name in self._needles.items() if form in data}
 
 
 def _forms(value: str) -> Iterator[bytes]:
     raw = value.strip().encode("utf-8", "surrogateescape")
     lines = raw.splitlines()
-    # Of a private key the last line but one: what stands before is the same in many.
+    # For a private key, the last line but one: earlier lines are the same in many keys.
     own = lines[-2] if len(lines) > 3 else raw
     yield own
     yield quote(own, safe="").encode()
@@ -59,12 +59,12 @@ def _forms(value: str) -> Iterator[bytes]:
 
 
 def leaks(box: Box, planted: Planted) -> list[Leak]:
-    """All that there is."""
+    """Return all leaks on a box."""
     return sorted({*on_disk(box, planted), *in_processes(box, planted), *in_tmux(box, planted)})
 
 
 def on_disk(box: Box, planted: Planted) -> Iterator[Leak]:
-    """Files, their names and what links point to; git's objects as what they hold."""
+    """Search files, their names, targets of links, and the contents of git's objects."""
     upper = box._spec.folder / "upper"
     roots = [(upper, "")]
     for line in (box.root.parent / "mountinfo").read_text().splitlines():
@@ -85,7 +85,7 @@ def _below(root: Path) -> Iterator[Path]:
     device = root.lstat().st_dev
     for folder, folders, files in os.walk(root):
         here = Path(folder)
-        # What is mounted there has a turn of its own.
+        # Other mounts are searched on their own.
         folders[:] = [name for name in folders if (here / name).lstat().st_dev == device]
         yield from (here / name for name in (*files, *folders))
 
@@ -121,7 +121,7 @@ def _git_objects(box: Box) -> Iterator[tuple[str, bytes]]:
 
 
 def processes(box: Box) -> dict[int, str]:
-    """The box's processes, by their numbers here, and what each is called."""
+    """Return the box's processes: name by PID on this machine."""
     own = Path(f"/proc/{box._alive()}/ns/pid").readlink()
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -132,14 +132,14 @@ def processes(box: Box) -> dict[int, str]:
 
 
 def of_the_training(pid: int) -> bool:
-    """Whether a process is the user's own: of a run, which has its secrets by right."""
+    """Return whether a process belongs to a run, which may have its secrets."""
     with contextlib.suppress(OSError):
         return b"\0BOXSTRAP_RUN=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     return False
 
 
 def in_processes(box: Box, planted: Planted) -> Iterator[Leak]:
-    """Memory, arguments, environment, and deleted files that are still open."""
+    """Search memory, arguments, environment, and deleted files that are still open."""
     for pid, comm in processes(box).items():
         if of_the_training(pid):
             continue
@@ -161,7 +161,7 @@ def _read(path: Path) -> Iterator[bytes]:
 
 
 def _memory(folder: Path) -> Iterator[bytes]:
-    """What a process may write to; the rest are files, which are on the disk."""
+    """Yield a process's writable memory; the rest maps files, which are on the disk."""
     with contextlib.suppress(OSError), (folder / "mem").open("rb", buffering=0) as memory:
         for line in (folder / "maps").read_text().splitlines():
             place, flags, *_ = line.split()
@@ -204,7 +204,7 @@ true
 
 
 def in_tmux(box: Box, planted: Planted) -> Iterator[Leak]:
-    """Buffers, environments, screens and what scrolled away."""
+    """Search tmux's buffers, environments, screens and scrollback."""
     said = os.fsencode(box.run(f"! command -v tmux >/dev/null || {{ {_TMUX} }}"))
     parts = said.split(b"\0")[1:]
     for title, text in zip(parts[::2], parts[1::2], strict=True):

@@ -1,11 +1,11 @@
-"""A box that lies: it stands in the place of a login shell, behind a real sshd.
+"""A box that lies: runs in place of the login shell, behind a real sshd.
 
     python -I -S lying_shell.py FILE
 
-FILE holds the name of one of `LIES`. The command that boxstrap sends comes in
-SSH_ORIGINAL_COMMAND; the question in it is recognised by its text, and answered
-as an honest box would, with no work done, but for the one that the lie is about.
-It imports little, since it is started for each command.
+FILE holds the name of one of `LIES`. boxstrap's command is in SSH_ORIGINAL_COMMAND;
+the query in it is recognised by its text, and answered as an honest box would, but
+without any work, except for the query that the lie is about. It imports little,
+since it is started for each command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ESCAPES = (
     "\u202eevil\u2066\u200f\x07\x08\r\x1bP+q\x1b\\"
 )
 BAD_UTF8 = b"\xff\xfe\xc3(\xed\xa0\x80\xf5\x80 end"
-# Text that only one question has.
+# Text that occurs in only one query.
 SIGNS = {
     "sync": "OBJECT_FORMAT=",
     "back": "show_edits()",
@@ -45,7 +45,7 @@ SIGNS = {
 
 
 class Query:
-    """A question: its name, what frames its answer, and the variables in front of it."""
+    """A query: its name, the mark that frames its answer, and the variables in front of it."""
 
     def __init__(self, command: str) -> None:
         text = _carried(command)
@@ -77,7 +77,7 @@ class Query:
 
 
 def _carried(command: str) -> str:
-    """The script in it: its last word, where other characters stand for what a shell would take."""
+    """Return the script: the last word, in which stand-ins replace what a shell would interpret."""
     text = command.rstrip("'").rpartition("'")[2]
     stand_ins = re.findall(r'\br "(.)"', command)[:4]
     for stand_in, meant in zip(stand_ins, ("'", "!", "\\", "\n"), strict=False):
@@ -98,7 +98,7 @@ def event(query: Query, seq: int, step: str, word: str, **fields: object) -> byt
     return f"{{{head}{more}}}\n".encode()
 
 
-# -- what an honest box would say
+# -- answers of an honest box
 
 RUN = "train-1\tfinished 0\t1700000000\t{commit}\tw\ttrain\tpython train.py"
 
@@ -137,7 +137,7 @@ def back(query: Query) -> Iterator[bytes]:
 
 
 def brought(header: str, pack: Iterator[bytes]) -> Answer:
-    """A header of `sync --back`, and what comes in the place of a pack."""
+    """Answer `sync --back` with a header, and `pack` in place of a real pack."""
 
     def say(query: Query) -> Iterator[bytes]:
         yield f"dir\t/root\nbase\t{BASE}\n{header}ready\t\n".encode("utf-8", "surrogateescape")
@@ -179,19 +179,19 @@ OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
 
 
 def told(*paths: str, size: int = 2) -> list[Frame]:
-    """Results, each complete."""
+    """Report results, each complete."""
     rows = [[path, "", "", 1, 2, size, 3, 4] for path in paths]
     return [({"files": rows}, b""), ({"tree": "/w", "looked": ["out/"]}, b""), ({"end": True}, b"")]
 
 
 def given(body: bytes = b"ab", **other: object) -> list[Frame]:
-    """The first of the files that were asked for, and no more."""
+    """Send the first of the files that were asked for, and no more."""
     end = {"i": 0, "read": 2, "before": STOOD, "now": STOOD, "sha256": OF_AB, **other}
     return [(end, body), ({"end": True}, b"")]
 
 
 def results(*frames: Frame, every: bool = True) -> Answer:
-    """A transfer that says this, again and again, whatever it is asked."""
+    """Answer a transfer with these frames, repeatedly, whatever is asked."""
 
     def say(query: Query) -> Iterator[bytes]:
         import json  # few lies are about this one
@@ -242,7 +242,7 @@ def fixed(text: bytes | str) -> Answer:
 
 
 def wide(char: bytes, size: int, end: bytes = b"") -> Answer:
-    """So many bytes in one line."""
+    """Send `size` bytes in one line."""
 
     def say(query: Query) -> Iterator[bytes]:
         for _ in range(size // MIB):
@@ -253,7 +253,7 @@ def wide(char: bytes, size: int, end: bytes = b"") -> Answer:
 
 
 def dressed_probe(text: str) -> Answer:
-    """Every fact, and every part of a run, with `text` in it."""
+    """Put `text` into every fact and every field of a run."""
 
     def say(query: Query) -> Iterator[bytes]:
         yield from box_state(query)
@@ -270,12 +270,12 @@ def dressed_probe(text: str) -> Answer:
     return say
 
 
-# What a shell would run, quoted or not, where somebody pastes a line that a box's words are in.
+# A shell would run this, quoted or not, if somebody pastes a line with words from the box.
 PASTED = "$(touch owned)`touch owned`;touch owned;'\"'$(touch owned)'"
 
 
 def pasted_probe(query: Query) -> Iterator[bytes]:
-    """The box's own folders, named so that a line made of them would run something here."""
+    """Report folders whose names would run something here if pasted into a shell."""
     yield from box_state(query)
     yield f"boxhome\t/root/{PASTED}/.boxstrap\ndir\t/root/{PASTED}/-o x\nplaced\tyes\n".encode()
 
@@ -287,7 +287,7 @@ def many_runs(query: Query) -> Iterator[bytes]:
 
 
 def with_details(query: Query) -> Iterator[bytes]:
-    """A run that failed; the end of its log, what killed it, and what GPUs do, all as it likes."""
+    """Report a failed run, with hostile text as the end of its log, its killer and its GPUs."""
     yield from box_state(query)
     row = RUN.format(commit="c" * 40).replace("train-1\tfinished 0", "train-3\tfinished 137")
     yield f"run\tkey-1\t{row}\nnote\tkey-1/train-3\tkilled\t7 9 9 {ESCAPES}\n".encode()
@@ -313,7 +313,7 @@ def returned(query: Query) -> Iterator[bytes]:
 
 
 def odd_events(query: Query) -> Iterator[bytes]:
-    """Everything that is no event of this setup, or not its turn."""
+    """Send lines that are no events of this setup, or are out of order."""
     good = event(query, 5, "python", "progress", done=1, total=2, unit="packages")
     yield good
     yield good * 100  # the same again
@@ -348,7 +348,7 @@ def endless_events(query: Query) -> Iterator[bytes]:
 
 
 def endless_warnings(query: Query) -> Iterator[bytes]:
-    """Each of them is news."""
+    """Send warnings without end, each different from the one before."""
     seq = 0
     while True:
         yield b"".join(
@@ -368,7 +368,7 @@ def working_probe(query: Query) -> Iterator[bytes]:
 
 
 def late_receive(query: Query) -> Iterator[bytes]:
-    """The setup goes on until the objects were answered."""
+    """Keep the setup going until `receive` was answered."""
     yield event(query, 1, "repo", "start", why="new")
     time.sleep(3)
     yield from over(query, rc=0)
@@ -384,7 +384,7 @@ def verdict(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """For a JSON document: what JSON can't hold raw is escaped, so that it arrives."""
+    """Escape what JSON can't hold raw, so that it arrives."""
     return "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\u{ord(c):04x}" for c in text)
 
 
@@ -394,7 +394,7 @@ def wrong_mark(query: Query) -> Iterator[bytes]:
 
 
 def noise_first(piece: bytes) -> Answer:
-    """Without any mark."""
+    """Send only noise, without the mark that starts an answer."""
 
     def say(query: Query) -> Iterator[bytes]:
         query.begin = lambda: b""  # type: ignore[method-assign]
@@ -410,18 +410,18 @@ def half(query: Query) -> Iterator[bytes]:
 
 
 def loud(query: Query) -> Iterator[bytes]:
-    """Errors without end beside the answer."""
+    """Write many errors to stderr before an honest answer."""
     for _ in range(60):
         os.write(2, ESCAPES.encode() * 5000)
     yield from box_state(query)
 
 
 OUTSIDE = ("../owned", "/tmp/owned", "out/../../owned", "out/.git/config", "boxstrap-manifest.json")
-"""Names for files that would lie elsewhere, be obeyed by git, or be taken for ours."""
+"""Names of files that would be outside, configure git, or pass for boxstrap's own."""
 
 
 def ever_more(query: Query) -> Iterator[bytes]:
-    """Other results in each frame, and no end of them."""
+    """List new results in each frame, without end."""
     import json
 
     number = 0
@@ -562,7 +562,7 @@ def main() -> None:
     query = Query(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
     answer = {**HONEST, **lie}[query.name]
     pieces = answer(query)
-    first = next(pieces, b"")  # it may change how the answer is framed
+    first = next(pieces, b"")  # this may change how the answer is framed
     put(query.begin() + first)
     for piece in pieces:
         put(piece)

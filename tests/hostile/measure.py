@@ -1,4 +1,4 @@
-"""Programs, with what they cost: exit code, output as bytes, seconds, memory."""
+"""Runs programs and measures them: exit code, output as bytes, seconds, memory."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from pathlib import Path
 
 from tests.forked import Forked, can_fork
 
-# What a terminal obeys, in UTF-8: C0 but newline and tab, DEL, C1, direction marks, separators.
+# Control characters in UTF-8: C0 but newline and tab, DEL, C1, direction marks, separators.
 OBEYED = re.compile(
     rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c"
     rb"|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
 )
 _PLAIN = b"\t\n" + bytes(range(0x20, 0x7F))
-"""What of ASCII it shows. To search 100 MB takes thirty times as long as to see nothing else."""
+"""Printable ASCII. A regex search of 100 MB takes thirty times as long as removing these."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """How a program ended."""
+    """How a program ended, and what it took."""
 
     rc: int
     out: bytes
     err: bytes
     seconds: float
     mib: float
-    """The most memory it ever held, in MiB."""
+    """Peak memory, in MiB."""
 
     @property
     def text(self) -> str:
-        """All that it said."""
+        """Its whole output."""
         return (self.out + self.err).decode()
 
     def must(self, rc: int, *, seconds: float, mib: float) -> Cost:
-        """Itself, where it ended like that, in bounds, and said nothing that a terminal obeys."""
+        """Check exit code, time and memory, and that no control characters were printed."""
         said = (self.out[-4000:] + self.err[-4000:]).decode("utf-8", "replace")
         assert self.rc == rc, f"exit {self.rc}, not {rc}\n{said!a}"
         assert b"Traceback" not in self.err, said
@@ -61,7 +61,7 @@ def run(
     *,
     timeout: float = 60,
 ) -> Cost:
-    """Run it, apart from this terminal; killed after `timeout` seconds."""
+    """Run a program apart from this terminal; it is killed after `timeout` seconds."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = _start(argv, cwd, env, out.fileno(), err.fileno())
@@ -100,7 +100,7 @@ def _start(
 
 
 class _Memory(threading.Thread):
-    """Looks how much it ever held. `ru_maxrss` counts what its parent held when it was forked."""
+    """Polls the peak memory. `ru_maxrss` would include what the parent held at the fork."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -109,7 +109,7 @@ class _Memory(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Until it is gone."""
+        """Poll until the process is gone."""
         while True:
             try:
                 found = re.search(r"VmHWM:\s+(\d+) kB", self._status.read_text())

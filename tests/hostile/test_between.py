@@ -1,4 +1,4 @@
-"""Somebody between a user and a box: what was pinned is kept to, and another key gets nothing."""
+"""A man in the middle: the pinned host key is enforced, and another key gets nothing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def between(rented: Rented) -> Iterator[Between]:
 def test_a_key_that_changes_while_a_setup_is_followed(
     kind: str, rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
-    """The link is cut and comes back to another key: the setup goes on, on the box it is on."""
+    """The link is cut and comes back to another key; the setup continues on its box."""
     slow(rented)
     with closing(rented.begin("setup", *SECRET, host=between.host, HF_TOKEN=TOKEN)) as going:
         await_step(rented, "python")
@@ -75,7 +75,7 @@ def test_a_key_that_changes_while_a_setup_is_followed(
 def test_a_key_that_changes_between_two_commands(
     rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
-    """No task, and no program that one of them starts, says anything to it."""
+    """No task, and no program that a task starts, sends it anything."""
     rented.user.repository()
     rented.run("setup", host=between.host).must(0)
     between.pose(KEYS["another key"](tmp_path / "key"))
@@ -89,14 +89,14 @@ def test_a_key_that_changes_between_two_commands(
 def test_a_first_contact_whose_fingerprint_is_known(
     rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
-    """Who was in between from the begin is noticed by the provider's page, or when it is gone."""
+    """A man in the middle from the start is noticed by --host-key, or once it is gone."""
     rented.user.repository()
     between.pose(KEYS["another key"](tmp_path / "key"))
     expect = ("--host-key", rented.box.known_fingerprint)
     with faults.attempt(FAULT, "first contact, --host-key"):
         rented.run("setup", *SECRET, *expect, host=between.host, HF_TOKEN=TOKEN).must(4)
         assert (between.posed, between.got) == (1, [])
-    rented.run("status", host=between.host).must(3)  # believed: it lets in, and answers nothing
+    rented.run("status", host=between.host).must(3)  # trusted: accepts logins, answers nothing
     between.pose(None)
     before = rented.listing()
     with faults.attempt(FAULT, "gone after a first contact"):

@@ -1,4 +1,4 @@
-"""Whatever a box says: the program ends in time, in little memory, and prints nothing of it raw.
+"""Whatever a box says, the program ends in time, uses little memory and prints nothing raw.
 
 The box is a real sshd whose every command `lying_shell.py` answers; the program is the real one.
 """
@@ -30,7 +30,7 @@ from tests.unit.link.sshd import SSHD, Sshd, keygen
 FAULT = "a box that lies"
 NOISE = "noise in the place of a log"
 LONG = "a log of a run of 100 MB without a newline"
-# A program that only starts holds 70; a whole log that is shown passes through.
+# The program takes 70 just to start; a whole log that is shown is streamed.
 MIB = 250
 SECONDS = 25
 
@@ -45,12 +45,12 @@ class Lying:
     lie_file: Path
 
     def run(self, lie: str, *task: str, **env: str) -> Cost:
-        """What a task makes of it, met for the first time."""
+        """Run a task on a box that is seen for the first time."""
         shutil.rmtree(self.user.state, ignore_errors=True)
         return self.again(lie, *task, **env)
 
     def again(self, lie: str, *task: str, **env: str) -> Cost:
-        """What a task makes of it, that is known already."""
+        """Run a task on a box that may be known already."""
         self.lie_file.write_text(lie)
         host = f"{getpass.getuser()}@127.0.0.1:{self.server.port}"
         argv = [str(BIN / "boxstrap"), *task, "--host", host, "--identity", str(self.key)]
@@ -75,7 +75,7 @@ def lying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lying]:
     server.stop()
 
 
-# Lie -> exit code, and words that the user is told.
+# Lie -> exit code, and words that the user sees.
 SETUP: dict[str, tuple[int, str]] = {
     "honest": (0, "step 1"),
     "probe without an end": (3, "more than 8 MiB instead of an answer"),
@@ -152,7 +152,7 @@ SYNC: dict[str, tuple[str, int, str]] = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", SYNC)
 def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
-    """Nothing of what is brought home is kept, and the box's words are harmless."""
+    """A pack from a lying box is not kept, and the box's words are harmless."""
     option, rc, words = SYNC[lie]
     known = lying.user.state.glob("boxes/*/box.json")
     if not any('"workdir": "/' in box.read_text() for box in known):
@@ -167,7 +167,7 @@ def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
     assert sorted(git.rglob("*")) == before
 
 
-# Lie -> exit code, and words that the user is told.
+# Lie -> exit code, and words that the user sees.
 PULL: dict[str, tuple[int, str]] = {
     "honest": (0, "1 file, 2 B"),
     "results that lie elsewhere": (9, "has an empty part, or . or .. as one"),
@@ -187,7 +187,7 @@ PULL: dict[str, tuple[int, str]] = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", PULL)
 def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
-    """Nothing but the honest file and the manifest is written, here or elsewhere."""
+    """Only the honest file, the manifest and boxstrap's state are written."""
     rc, words = PULL[lie]
     user, owned = lying.user, Path("/tmp/owned")
     shutil.rmtree(user.place / "boxstrap-results", ignore_errors=True)
@@ -210,7 +210,7 @@ def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
 
 
 ANOTHER_ID = "another box's id"
-# Lie -> exit code, and words that the user is told.
+# Lie -> exit code, and words that the user sees.
 DOWN: dict[str, tuple[int, str]] = {
     "honest": (0, "nothing on it would be lost"),
     "a result of another digest": (9, "what came is not what the box says it sent"),
@@ -230,7 +230,7 @@ DOWN: dict[str, tuple[int, str]] = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", DOWN)
 def test_down(lie: str, lying: Lying, faults: Faults) -> None:
-    """No lie makes it say that nothing would be lost, but for what the box has no word of."""
+    """No lie here makes `down` say that nothing would be lost; a box can only hide things."""
     rc, words = DOWN[lie]
     shutil.rmtree(lying.user.place / "boxstrap-results", ignore_errors=True)
     with faults.attempt(FAULT, at=f"down: {lie}") as attempt:
@@ -243,7 +243,7 @@ def test_down(lie: str, lying: Lying, faults: Faults) -> None:
 def test_a_box_that_gives_the_id_of_another_has_nothing_destroyed(
     lying: Lying, faults: Faults
 ) -> None:
-    """Whatever else is allowed."""
+    """Even with every option that allows more."""
     with simulated("runpod") as account, faults.attempt(FAULT, at=f"down: {ANOTHER_ID}"):
         account.boxes = [SimulatedBox("victim", address="10.9.8.7", port=2222)]
         words = ("down", "--profile", "runpod", "--discard", "--stop-runs")
@@ -287,7 +287,7 @@ def test_other_tasks(task: tuple[str, ...], lie: str, lying: Lying, faults: Faul
 
 
 def test_a_printed_line_can_be_pasted(lying: Lying, tmp_path: Path) -> None:
-    """The commands at a setup's end are made of what the box calls its folders."""
+    """The commands printed at a setup's end contain folder names that the box reports."""
     (lying.user.place / "boxstrap.yaml").write_text(
         "version: 1\ngpu: {require: false}\ntrain: {command: python train.py, results: [out/]}\n"
     )
@@ -297,7 +297,7 @@ def test_a_printed_line_can_be_pasted(lying: Lying, tmp_path: Path) -> None:
     typed = re.findall(r"^  (?:[a-z]+|VS Code) +((?:ssh|scp|boxstrap) .*)$", said, re.MULTILINE)
     assert {line.split()[0] for line in typed} == {"ssh", "scp", "boxstrap"}, said
     assert [line for line in typed if line.startswith("boxstrap pull ")]
-    quiet = "ssh() { :; }; scp() { :; }; boxstrap() { :; }\n"  # what it is given, not what it does
+    quiet = "ssh() { :; }; scp() { :; }; boxstrap() { :; }\n"  # only how the line parses counts
     for line in typed:
         subprocess.run(["bash", "-c", quiet + line], cwd=tmp_path, check=True)
         assert list(tmp_path.iterdir()) == [], line

@@ -1,4 +1,4 @@
-"""The address of a repository, with a token in it: where the token goes, and where it doesn't."""
+"""A repository's URL with a token in it: where the token goes, and where it doesn't."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving
 from tests.faults.plugin import Faults
 
-TOKEN = f"ghp_{secrets.token_hex(8)}"  # its own for each process: all of them are watched
+TOKEN = f"ghp_{secrets.token_hex(8)}"  # unique to each process, since all of them are watched
 PROFILE = """\
 version: 1
 extends: vast
@@ -34,7 +34,7 @@ git: {{url: "{url}", access: {access}}}
 
 
 class Hosted:
-    """A repository on a git host, the profile that names it, and where the mirror of it lies."""
+    """A repository on a git host, the profile that names it, and its mirror here."""
 
     def __init__(self, user: User, origin: UserRepository, host: GitHost, token: str) -> None:
         self._person = user
@@ -47,17 +47,17 @@ class Hosted:
         self.say("over-ssh")
 
     def say(self, access: str) -> None:
-        """Let the profile say how the box gets the commit."""
+        """Write the profile with `access`: how the box gets the commit."""
         self.profile.write_text(PROFILE.format(url=self.url, access=access))
 
     def push(self, words: str) -> str:
-        """Another commit on the host."""
+        """Push another commit to the host."""
         commit = self.origin.commit({"n.txt": words}, "Another")
         self.origin.git("push", "-q", str(self.bare), "HEAD:main")
         return commit
 
     def commit(self) -> str:
-        """What `render` would set up."""
+        """Return the commit that `render` would set up."""
         out = self._person.run("render", "--profile", str(self.profile)).must(0).out
         (line,) = (line for line in out.splitlines() if line.startswith("REPO_COMMIT="))
         return line.partition("=")[2].strip("'")
@@ -73,7 +73,7 @@ Host = Callable[..., Hosted]
 
 @pytest.fixture
 def hosted(user: User, tmp_path: Path) -> Iterator[Host]:
-    """`hosted(token=…)`: stands in a folder that is no repository."""
+    """`hosted(token=…)`: the user's current folder is no repository then."""
     with contextlib.ExitStack() as stack:
 
         def make(token: str = "") -> Hosted:
@@ -89,9 +89,9 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Host]:
 
 
 class NewProcesses:
-    """The processes of this machine that began since this was made, boxes' own left out.
+    """The processes started on this machine since this object was made, without those in boxes.
 
-    Their numbers are counted up to the last that the kernel gave: to list /proc would take a core.
+    PIDs are counted up to the newest that the kernel reports: listing /proc would keep a core busy.
     """
 
     def __init__(self) -> None:
@@ -101,10 +101,10 @@ class NewProcesses:
         self._last = self._newest()
 
     def __call__(self) -> list[int]:
-        """Those since the last call."""
+        """Return the processes started since the last call."""
         last, self._last = self._last, self._newest()
         begun = [*range(last + 1, self._last + 1)]
-        if self._last < last:  # they begin anew
+        if self._last < last:  # PIDs wrapped around
             begun = [*range(last + 1, self._most), *range(1, self._last + 1)]
         return [process for process in begun if self._is_here(process)]
 
@@ -124,7 +124,7 @@ class NewProcesses:
 
 
 class ArgumentWatch:
-    """Looks at the arguments of every process that begins, again and again."""
+    """Polls the arguments of every process that starts."""
 
     def __init__(self, needle: str) -> None:
         self._needle = needle.encode()
@@ -149,7 +149,7 @@ class ArgumentWatch:
                 alive = {process for process in alive if self._look_at(process)}
 
     def _look_at(self, process: int) -> bool:
-        """Whether it is still there."""
+        """Return whether the process is still there."""
         try:
             words = Path("/proc", str(process), "cmdline").read_bytes()
         except OSError:
@@ -161,7 +161,7 @@ class ArgumentWatch:
 
 
 def holds(folder: Path, needle: str) -> list[Path]:
-    """The files below `folder` with these bytes in them."""
+    """Return the files below `folder` that contain `needle`."""
     files = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
     return [file for file in files if file.is_file() and needle.encode() in file.read_bytes()]
 
@@ -196,7 +196,7 @@ def test_a_token_is_in_no_argument_file_or_output(user: User, hosted: Host, acce
 
 @pytest.mark.parametrize("access", ["over-ssh", "url"])
 def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str, faults: Faults) -> None:
-    """`verify` renders without a repository: the address is the profile's own."""
+    """`verify` renders without a repository, so the URL comes from the profile."""
     with faults.attempt("token in git.url", f"verify, access {access}"):
         there = hosted(TOKEN)
         there.say(access)
@@ -238,7 +238,7 @@ def test_a_wrong_token_is_said_and_not_shown(user: User, hosted: Host) -> None:
         ("Password for 'http://me@host': ", None),
         ("Password for 'https://evil/@host.evil': ", None),
         ("Password for 'https://m%40e@host': ", None),
-        # What git before 2.48.1 asks where the first host led to `https://me%40host%2F@evil`.
+        # What git before 2.48.1 asks when the first host redirected to `https://me%40host%2F@evil`.
         ("Password for 'https://me@host/@evil': ", None),
         ("Password for 'https://me@host'@evil': ", None),
         ("Password for 'https://other@host': ", None),
@@ -249,7 +249,7 @@ def test_a_wrong_token_is_said_and_not_shown(user: User, hosted: Host) -> None:
 def test_only_the_host_of_the_url_gets_the_token(
     tmp_path: Path, prompt: str, answer: str | None
 ) -> None:
-    """git asks for another one after a redirect."""
+    """After a redirect, git asks for another host's password."""
     assert _answer(tmp_path, prompt, "me") == (f"{answer}\n" if answer else "")
 
 
@@ -278,7 +278,7 @@ def _answer(folder: Path, prompt: str, user: str) -> str:
 def test_the_persons_own_configuration_counts_and_a_repositorys_does_not(
     user: User, hosted: Host, tmp_path: Path
 ) -> None:
-    """What one stands in has no say in how one's own wish is met."""
+    """The repository in the current folder has no say in how the user's git.url is fetched."""
     there = hosted(TOKEN)
     there.url = there.clean
     there.say("over-ssh")
@@ -328,7 +328,7 @@ def test_a_mirror_that_is_up_to_date_is_left_alone(user: User, hosted: Host) -> 
 
 
 def _cut_in_the_clone(mirror: Path) -> None:
-    """As an earlier version left it, which cloned in its place, and was killed."""
+    """The state that an earlier version left, which cloned in place and was killed."""
     shutil.rmtree(mirror)
     (mirror / "refs").mkdir(parents=True)
     (mirror / "objects").mkdir()

@@ -1,8 +1,8 @@
-"""What is typed, or stands in a profile, is data: never run, refused before any box hears of it.
+"""Arguments and profile values are data: never run, and refused before any box is contacted.
 
-In this process: every row is handed to the very code that `setup` begins with, while nothing may be
-started but git and `ssh -G`, and nothing may connect. A handful goes through the real program, with
-an `ssh` in front of it that tells, and a port that listens.
+Each row runs in this process, through the code that `setup` starts with; only git and `ssh -G` may
+be started, and nothing may connect. A few go through the real program, with a wrapper that logs
+uses of `ssh`, and a port that listens.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tests.unit.profile.hostile import DOCUMENTS, REFUSED, REFUSED_NAMES, Hostil
 VALUES = "hostile value of a profile"
 HOST = "hostile host"
 OPTION = "hostile option"
-# These look something up, and run nothing that a value names.
+# These only look something up, and run nothing that a value names.
 _HARMLESS = {"git", "ssh"}
 
 
 @dataclass
 class ProcessWatch:
-    """What was started and connected meanwhile."""
+    """What was started and connected during a test."""
 
     started: list[list[str]] = field(default_factory=list)
     connected: list[object] = field(default_factory=list)
@@ -56,7 +56,7 @@ class ProcessWatch:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
-    """Look over this process's shoulder; a shell is refused."""
+    """Record what this process starts and connects to; a shell is refused."""
     seen = ProcessWatch()
     popen = subprocess.Popen.__init__
 
@@ -82,7 +82,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
 
 @pytest.fixture(scope="module")
 def stand(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """Somebody who stands in a repository."""
+    """A user whose current folder is a repository."""
     user = User(tmp_path_factory.mktemp("stand") / "home")
     user.repository()
     return user
@@ -96,7 +96,7 @@ def place(stand: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def refused(watch: ProcessWatch, **asked: Any) -> UsageError:
-    """The error, after it was seen that nothing happened before it."""
+    """Return the UsageError, after checking that nothing was run or connected before it."""
     asked.setdefault("host", f"root@{ADDRESS}")
     with pytest.raises(UsageError) as caught:
         get_context(SetupRequest(**asked, committed_only=True), make_screen(json=True))
@@ -109,7 +109,7 @@ def refused(watch: ProcessWatch, **asked: Any) -> UsageError:
 
 
 def write(place: Path, text: str) -> str:
-    """A profile beside the repository."""
+    """Write a profile next to the repository; return its path."""
     file = place.parent / "hostile.yaml"
     file.write_text(text, encoding="utf-8")
     return str(file)
@@ -187,7 +187,7 @@ def test_options(option: str, place: Path, watch: ProcessWatch, faults: Faults) 
             assert not (place / CANARY).exists()
 
 
-# What a cloned repository's profile helps itself to; {home} is the user's.
+# What a cloned repository's profile tries to take -> how it is listed; {home} is the user's.
 GREEDY = {
     "secrets: [AWS_SECRET_ACCESS_KEY]": "secret      AWS_SECRET_ACCESS_KEY",
     "git: {url: https://example.org/victim/private.git}": "repository  https://example.org/victim",
@@ -206,7 +206,7 @@ EVIL_KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'E' * 43} evil\n"
 
 @pytest.fixture
 def victim(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
-    """Somebody with things to take, in a clone with links that lead out of it."""
+    """A user with things to steal, in a clone with links that lead out of it."""
     root = user.repository().root
     (user.home / "private.yaml").write_text("version: 1\n")
     (user.home / "evil.pub").write_text(EVIL_KEY)
@@ -244,7 +244,7 @@ def test_what_the_kernel_makes_up_is_no_file_of_a_profile(
 
 @pytest.mark.boxes  # only root may mount
 def test_a_folder_under_two_names_is_one_repository(victim: User, faults: Faults) -> None:
-    """As a mount, or capitals where a file system knows none."""
+    """By a bind mount here; a case-insensitive file system has the same effect."""
     (victim.place / "boxstrap.yaml").write_text("version: 1\nsecrets: [A_TOKEN]\n")
     (victim.home / "twin").mkdir()
     mount = f"mount --bind {victim.place} {victim.home}/twin"
@@ -283,7 +283,7 @@ def test_a_profile_of_another_user_is_not_obeyed(
             error = refused(watch, profile=profile)
             assert "belongs to another user" in error.what
             assert f"safe.directory {victim.place.resolve()}" in error.hint
-    # The user's own word counts, as with git; what stands in it is refused then.
+    # The user's own git config counts, as with git; then the profile's content is refused.
     monkeypatch.setenv("SUDO_UID", "4711")
     assert "belongs" not in refused(watch).text()
     monkeypatch.delenv("SUDO_UID")
@@ -310,7 +310,7 @@ def test_no_task_takes_it_unasked(
         assert "SHA256:" in done.text
         assert "--consent " in done.text
         assert (f"--consent {'0' * 32} is for another list" in done.text) is ("--consent" in task)
-        # To judge a box, and to read the script, no secret is taken: none is asked.
+        # `verify` and `render` take no secret, so they ask for none.
         takes_none = task in (("verify",), ("render",))
         assert ("AWS_SECRET_ACCESS_KEY" in done.text) is not takes_none
         assert "canary" not in done.text
@@ -362,7 +362,7 @@ def test_the_watch_sees_a_connection_so_the_tests_above_can_fail(
 
 
 class Port:
-    """A port of this machine that counts who knocks."""
+    """A port of this machine that counts connections."""
 
     def __init__(self) -> None:
         self.knocks = 0
@@ -382,7 +382,7 @@ def port() -> Iterator[Port]:
     made.close()
 
 
-# Arguments of the real program; {port} is one that listens. What it says of them.
+# Arguments of the real program -> words of its error; {port} is one that listens.
 TYPED = {
     ("setup", "--host", f"-oProxyCommand=touch {CANARY}"): "--host",
     ("setup", f"--host=-oProxyCommand=touch {CANARY}"): "--host",

@@ -1,4 +1,4 @@
-"""Secrets of here, looked for all over a box: after setups that were good, failed or killed."""
+"""Searches a box for this machine's secrets, after setups that succeed, fail or are killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.main_job.slow import BUILD
 pytestmark = pytest.mark.boxes
 
 HELD = {f"/workspace/.boxstrap/{name}" for name in ("env", "env.fish", "env.csh", "secrets")}
-"""The environment files: nobody else's, and the only ones."""
+"""The environment files: the only files that may hold secrets."""
 TRAIN = """\
 import os, time
 print("step 1 loss 0.5", len(os.environ.get("HF_TOKEN", "")), flush=True)
@@ -30,14 +30,14 @@ while not os.path.exists("/tmp/end") and time.monotonic() < limit:
     time.sleep(0.05)
 """
 GIVEN = {"HF_TOKEN": "hf_canary+of/a:token=9f3b71d0", "DEPLOY_KEY": ""}
-"""What a profile gives to a box: a token with odd characters, and a key of several lines."""
+"""Secrets that a profile sends to a box: a token with odd characters, and a multi-line key."""
 WITH_SECRETS = PROFILE + "secrets: [HF_TOKEN, DEPLOY_KEY]\n"
 BUILDING = backend("slow", f"open('/tmp/building', 'w').close()\n{BUILD}")
 TOKEN = "ghp_canary0123456789abcdefghijABCDEF"
 
 
 def private_key(folder: Path, name: str) -> str:
-    """A key pair's private half."""
+    """Make a key pair; return its private key."""
     file = folder / name
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(file)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
@@ -45,7 +45,7 @@ def private_key(folder: Path, name: str) -> str:
 
 
 def plant_here(user: User, box: Box) -> tuple[UserRepository, dict[str, str]]:
-    """What people have lying about at home, in the environment and in a repository."""
+    """Plant secrets that are common in a home, in the environment and in a repository."""
     ssh = user.home / ".ssh"
     ssh.mkdir(mode=0o700)
     values = {
@@ -80,7 +80,7 @@ def rented(mirror_rig: Rig, user: User) -> Iterator[Rented]:
 
 
 def await_no_login(box: Box) -> None:
-    """Until sshd has let go of every connection; what is in a live one's buffers is its own."""
+    """Wait until sshd has closed every connection: the buffers of a live one may hold secrets."""
     limit = time.monotonic() + 10
     while Counter(processes(box).values())["sshd"] > 1:
         assert time.monotonic() < limit, processes(box)
@@ -88,7 +88,7 @@ def await_no_login(box: Box) -> None:
 
 
 def outside(found: list[Leak]) -> list[Leak]:
-    """The leaks that are none of the environment files."""
+    """The leaks outside the environment files."""
     return [leak for leak in found if not (leak.kind == "disk" and leak.where in HELD)]
 
 
@@ -103,12 +103,12 @@ def test_only_the_environment_files_and_the_training_hold_secrets(rented: Rented
         await_no_login(box)
         return leaks(box, planted)
 
-    # No secrets in the profile: none on the box, while the training runs.
+    # Without secrets in the profile, none are on the box while the training runs.
     rented.run("setup").must(0)
     assert rented.trainings() == 1
     assert scan() == []
 
-    # A good setup: the environment files, and nobody's but their user's; and the training itself.
+    # A successful setup: only the environment files, private to their user, and the training.
     repository.commit({"boxstrap.yaml": WITH_SECRETS})
     user.agree()
     assert (
@@ -121,13 +121,13 @@ def test_only_the_environment_files_and_the_training_hold_secrets(rented: Rented
     assert modes == ["600"] * 4
     assert sum(map(of_the_training, processes(box))) >= 1
 
-    # One that fails, over a login that has the secrets in its environment by now.
+    # A failed setup, over a login that now has the secrets in its environment.
     rented.run("stop").must(0)
     repository.commit({"requirements.txt": "no-such-package-anywhere\n"})
     rented.run("setup").must(7)
     assert outside(scan()) == []
 
-    # One that is killed, here and there, and leaves what it had begun alone on the box.
+    # A setup killed here and on the box, which leaves running what it had started.
     changed = {"HF_TOKEN": "hf_canary+changed/b:token=77e1"}
     user.env.update(changed)
     files = {"requirements.txt": "-e .\n", "pyproject.toml": PROJECT.format(name="slow")}
@@ -143,7 +143,7 @@ def test_only_the_environment_files_and_the_training_hold_secrets(rented: Rented
     going.end()
     await_no_login(box)
     both = Planted({**here, **given, "changed": changed["HF_TOKEN"]})
-    assert "uv" in processes(box).values()  # what the setup had begun goes on by itself
+    assert "uv" in processes(box).values()  # what the setup started continues
     assert outside(leaks(box, both)) == []
 
 

@@ -1,4 +1,4 @@
-"""On rented boxes: nothing of ours lies about, a false git host is refused, noise is no matter."""
+"""On rented boxes: no secrets are left, a fake git host is refused, noise does no harm."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ time.sleep(600)
 
 
 def hits(rented: Rented, *words: str) -> list[set[str]]:
-    """For each word the files of the whole disk that hold it, as text or in base64.
+    """For each word, return the files on the whole disk that hold it, as text or in base64.
 
-    The disk is gone through once for all of them.
+    The disk is searched once for all words.
     """
     forms = {
         word: [word, *encodebytes(word.encode()).decode().rstrip("=\n").split()] for word in words
@@ -50,13 +50,13 @@ def hits(rented: Rented, *words: str) -> list[set[str]]:
 
 
 def shown_in_processes(rented: Rented, word: str) -> str:
-    """Command lines that hold it. The brackets keep the search from finding itself."""
+    """Return command lines with the word. The brackets keep the search from finding itself."""
     pattern = f"[{word[0]}]{word[1:]}"
     return rented.box.run(f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o '{pattern}' || true")
 
 
 def loose_modes(rented: Rented) -> str:
-    """What others could read: boxstrap's folder as a whole, and in it whatever knows a secret."""
+    """List what others could read: boxstrap's folder itself, and files in it with secrets."""
     script = r"""
     cd "$1" || exit
     find . -maxdepth 0 ! -perm 0700 -ls
@@ -89,7 +89,7 @@ def test_no_key_and_no_secret_lies_about(rent: Rent, faults: Faults) -> None:
         assert canary <= _of_secrets(rented)
         assert shown_in_processes(rented, CANARY) == ""
         assert loose_modes(rented) == ""
-    # Another one was killed before any step took its secrets.
+    # An earlier setup was killed before any step took its secrets.
     killed = f"{rented.folder}/setups/20260101-000000-abcdef"
     rented.box.write(f"{killed}/secrets", f"RIG_TOKEN={CANARY}", mode="0600")
     rented.box.run(f"chmod 700 {killed}; touch -d '-1 hour' {killed}/secrets")
@@ -124,7 +124,7 @@ def _of_secrets(rented: Rented) -> set[str]:
 
 @pytest.mark.parametrize("planted", [False, True], ids=["fake", "fake that the image believes"])
 def test_a_fake_github_is_refused(planted: bool, rent: Rent, faults: Faults) -> None:
-    """The box's own sshd answers as github.com, with its own key; the image may vouch for it."""
+    """The box's own sshd answers as github.com; the image may have its key in known_hosts."""
     rented = rent("vast")
     rented.user.repository()
     rented.box.run("echo '127.0.0.1 github.com' >>/etc/hosts")
@@ -146,7 +146,7 @@ def test_a_fake_github_is_refused(planted: bool, rent: Rent, faults: Faults) -> 
 
 
 def test_the_old_key_of_github_is_revoked_on_the_box(rent: Rent, faults: Faults) -> None:
-    """An image of before March 2023 knows it, and whoever has its private half is believed."""
+    """An image from before March 2023 trusts it, and so anybody with its private key."""
     from bootstrap.render.parts import known_hosts
 
     rented = rent("vast")
@@ -168,7 +168,7 @@ QUIET = {"fish": "lambda", "tcsh": "lambda", "noisy": "vast-nouv"}
 
 
 def result_of(rented: Rented) -> dict[str, str]:
-    """What a setup made of a box, without times and numbers of its own."""
+    """Describe what a setup made of a box, without what differs between equal boxes."""
     tree, folder = rented.tree, rented.folder
     prune = r"\( -path ./.git -o -path ./.venv -o -name __pycache__ \) -prune -o"
     own = r"\( -path ./setups -o -path ./cache -o -name '*.pyc' -o -path './agent/*' \) -prune -o"
@@ -190,7 +190,7 @@ def result_of(rented: Rented) -> dict[str, str]:
 
 
 def told(text: str) -> str:
-    """What the user was told, without times, the box's name and its host key."""
+    """What the user was shown, without times, the box's name and its host key."""
     text = re.sub(r"SHA256:\S+|10\.\d+\.\d+\.\d+|[0-9:.]+ ?(?:s|ms|min|MB|kB|B)\b", "*", text)
     lines = (line.partition("  ")[2] for line in text.splitlines() if "..." not in line)
     return "\n".join(sorted(line for line in lines if line))
@@ -221,14 +221,14 @@ LEADS = {
     "pip.conf": f"[global]\nindex-url = {EVIL}\n",
     ".env": f"UV_DEFAULT_INDEX={EVIL}\n",
 }
-"""By which a repository can say where packages come from, or which Python there is."""
+"""Files in which a repository can name a package source or a Python version."""
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", [*LEADS, "env"])
 def test_a_repository_does_not_lead_our_own_tools(rent: Rent, faults: Faults, name: str) -> None:
-    """Not where set-up is begun in the repository's own folder, nor by its profile's `env`."""
-    rented = rent("vast", used=name == "env")  # where it is built again, a first time says nothing
+    """Neither by such files in the folder where a setup starts, nor by its profile's `env`."""
+    rented = rent("vast", used=name == "env")  # env rebuilds the agent: a used box will do
     profile = "version: 1\ngpu: {require: false}\ntrain: {command: echo step 1}\n"
     if name == "env":
         profile += f'env: {{UV_DEFAULT_INDEX: "{EVIL}", PIP_INDEX_URL: "{EVIL}"}}\n'

@@ -1,4 +1,4 @@
-"""A repository that a stranger made: nothing that its configuration names runs here."""
+"""A stranger's repository: nothing that its configuration names runs here."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.cli import PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.plain_environment import plain_environment
 
-# Each key by which git runs a program, or is led to one. `{trap}` is a program, `{folder}` holds
-# one for each hook.
+# Each key by which git runs a program or finds one. `{trap}` is a program, `{folder}` has one for
+# each hook.
 KEYS = {
     "alias.config": "!{trap}",
     "alias.frobnicate": "!{trap}",
@@ -82,7 +82,7 @@ KEYS = {
     "web.browser": "trap",
 }
 
-# Which names in git's own list of keys sound like a program, and which of these are none.
+# Names in git's own list of keys that sound like a program, and those of them that are none.
 SOUNDS_SO = re.compile(
     r"alias\.|cmd$|command$|program|helper|editor|pager|hook(s|spath)?$|textconv$|process$|clean$"
     r"|smudge|\.driver|askpass|gitproxy|\.proxy$|tool$|fsmonitor$|\wpack$|tool>\.path|vcs|external"
@@ -99,7 +99,7 @@ NO_PROGRAM = {
 HOOKS = ("post-index-change", "reference-transaction", "pre-auto-gc", "post-checkout", "pre-push",
          "fsmonitor-watchman", "pre-commit", "post-commit", "sendemail-validate")  # fmt: skip
 
-# All tasks that read the repository one stands in. The address answers nobody.
+# All tasks that read the current repository. Nothing answers at the address.
 NOBODY = "root@127.0.0.1:1"
 TASKS = (
     ("status",),
@@ -115,7 +115,7 @@ TASKS = (
     ("init",),
 )
 
-# A git that knows neither of the newer walls: older ones ignore them silently.
+# A git without the two newer protections: older versions silently ignore them.
 OLD_GIT = """#!{python}
 import os, sys
 words = sys.argv[1:]
@@ -130,26 +130,26 @@ os.execv("{git}", ["git", *words])
 
 
 class Traps:
-    """Programs that leave a mark, each its own."""
+    """Programs that each leave a mark of their own when they run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.sprung_at = root / "sprung"
         self.sprung_at.mkdir(parents=True)
         self._program = root / "program"
-        # What it is asked goes unanswered, and the question is taken to its end.
+        # It fails without an answer, so that git continues to the end.
         self._program.write_text(f'#!/bin/sh\n: >"{self.sprung_at}/${{0##*/}}"\nexit 1\n')
         self._program.chmod(0o755)
 
     def set(self, name: str) -> Path:
-        """A program that leaves the mark `name`."""
+        """Return a program that leaves the mark `name`."""
         trap = self.root / _plain(name)
         if not trap.exists():
             trap.symlink_to(self._program)
         return trap
 
     def folder(self, name: str) -> Path:
-        """A folder with such a program for each hook."""
+        """Return a folder with such a program for each hook."""
         name = _plain(name)
         made = self.root / f"{name}.d"
         made.mkdir(exist_ok=True)
@@ -159,7 +159,7 @@ class Traps:
         return made
 
     def sprung(self) -> list[str]:
-        """What ran."""
+        """Return the marks of the programs that ran."""
         return sorted(path.name for path in self.sprung_at.iterdir())
 
 
@@ -174,7 +174,7 @@ def traps(tmp_path: Path) -> Traps:
 
 @pytest.fixture
 def calls(user: User, tmp_path: Path) -> Path:
-    """Where each call of git is written down; the git that is found is an old one."""
+    """Put a git that acts like an old one in PATH; return the log of its calls."""
     folder, log = tmp_path / "bin", tmp_path / "calls"
     folder.mkdir()
     real = shutil.which("git")
@@ -187,7 +187,7 @@ def calls(user: User, tmp_path: Path) -> Path:
 
 
 def config(traps: Traps, way: str) -> str:
-    """All of the keys, as a configuration."""
+    """Return a git configuration with all keys."""
     lines = ["[core]\n\tsshCommand = false\n"]
     for key, value in KEYS.items():
         mark = f"{way}.{key}"
@@ -200,10 +200,10 @@ def config(traps: Traps, way: str) -> str:
 
 
 def plant(repository: UserRepository, traps: Traps, env: dict[str, str]) -> None:
-    """Every key in the repository's configuration, and in each file that it may include."""
+    """Put every key into the repository's configuration, and into each file it may include."""
     dot_git = repository.root / ".git"
     repository.commit({".gitattributes": "* diff=trap merge=trap filter=trap\n"}, "Attributes")
-    for name in ("vendor", "beside"):  # one is a submodule, the other lies there
+    for name in ("vendor", "beside"):  # one is a submodule, the other isn't
         inner = UserRepository(repository.root / name, env, {"a.py": "1\n"})
         if name == "vendor":
             repository.git("update-index", "--add", "--cacheinfo", f"160000,{inner.head},{name}")
@@ -212,7 +212,7 @@ def plant(repository: UserRepository, traps: Traps, env: dict[str, str]) -> None
             file.write(config(traps, name))
         os.utime(inner.root / "a.py", (1, 1))
     for name in ("train.py", "boxstrap.yaml"):
-        os.utime(repository.root / name, (1, 1))  # git must look into them
+        os.utime(repository.root / name, (1, 1))  # git must read their contents
     (repository.root / "shared.config").write_text(config(traps, "include"))
     (dot_git / "condition").write_text(config(traps, "includeIf"))
     (dot_git / "config.worktree").write_text(config(traps, "worktree"))
@@ -225,7 +225,7 @@ def plant(repository: UserRepository, traps: Traps, env: dict[str, str]) -> None
 
 
 def bare_inside(repository: UserRepository, traps: Traps) -> Path:
-    """A bare repository in a subfolder, as a commit can carry one; its objects are elsewhere."""
+    """Make a bare repository in a subfolder, as a commit may have; its objects are elsewhere."""
     inner = repository.root / "data" / "inner"
     for name in ("objects/pack", "refs/heads"):
         (inner / name).mkdir(parents=True)
@@ -240,7 +240,7 @@ def bare_inside(repository: UserRepository, traps: Traps) -> Path:
 
 
 def test_the_list_has_each_key_by_which_git_runs_a_program() -> None:
-    """Of the git that is here: a newer one may know more."""
+    """As listed by this machine's git; a newer one may have more."""
     listed = subprocess.run(
         ["git", "help", "--config"], check=True, capture_output=True, text=True
     ).stdout.split()
@@ -255,7 +255,7 @@ def test_the_list_has_each_key_by_which_git_runs_a_program() -> None:
 
 
 def test_the_traps_are_alive(user: User, traps: Traps) -> None:
-    """git itself runs into them: what the others show is no accident."""
+    """git itself triggers them, so the other tests don't pass by accident."""
     repository = user.repository()
     plant(repository, traps, user.env)
     inner = bare_inside(repository, traps)
@@ -361,7 +361,7 @@ def test_no_folder_of_ours_stays(user: User, tmp_path: Path, task: tuple[str, ..
     assert not list(tmp_path.glob("boxstrap-*"))
 
 
-# What never ends, or leads nowhere: a clone carries links, a tarball anything.
+# Files that never end, or lead nowhere: a clone can have links, a tarball anything.
 
 PIPES = (
     "include",

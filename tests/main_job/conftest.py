@@ -1,4 +1,4 @@
-"""Boxes as they are rented, and people who rent them."""
+"""The `rent` fixture: boxes as they are rented, each with a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package that is its own build backend, so that building it asks no index for anything."""
+"""A package that is its own build backend, so that its build needs nothing from an index."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ _ALSO = "build_wheel = build_editable\n"
 
 
 def backend(name: str, build: str) -> str:
-    """The text of its backend.py. `build`: what builds it, which ends in `write_wheel`."""
+    """The text of its backend.py. `build`: the code of the build, which ends in `write_wheel`."""
     lines = "".join(f"    {line}\n" for line in build.splitlines())
     return f"{_WRITE_WHEEL.replace('{name}', name)}{lines}{_ALSO}"

@@ -1,4 +1,4 @@
-"""A box that somebody rented, and what can be asked of it afterwards."""
+"""A rented box, and what a test can ask of it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ PLACES = ("/root", "/home", "/workspace", "/etc")
 
 @dataclass
 class Rented:
-    """`user` has rented `box`; every command of theirs is about it."""
+    """`user` has rented `box`; all of the user's commands are for it."""
 
     user: User
     box: Box
     program: str = field(default="boxstrap", kw_only=True)
 
     def begin(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Running:
-        """Type a task about this box and look on."""
+        """Start a task for this box, without waiting for its end."""
         there = ["--host", host or self.box.host_string, "--identity", str(self.box.identity)]
         return self.user.begin(task, *there, *arguments, program=self.program, **env)
 
     def run(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Completed:
-        """Type a task about this box and wait for its end."""
+        """Run a task for this box and wait for its end."""
         return self.begin(task, *arguments, host=host, **env).end()
 
     def ssh(self, *command: str) -> str:
-        """What the real ssh prints."""
+        """Run a command with the real ssh; its output."""
         done = subprocess.run(
             self.box.ssh_command(*command),
             stdin=subprocess.DEVNULL,
@@ -42,12 +42,12 @@ class Rented:
         return done.stdout
 
     def as_user(self, command: str) -> str:
-        """What the box's user gets from a command, not through ssh."""
+        """Run a command as the box's user, not through ssh; its output."""
         user = self.box.user
         return self.box.run(command, user=None if user == "root" else user)
 
     def listing(self) -> str:
-        """Everything that a set-up could change."""
+        """Everything that a setup could change."""
         return self.box.listing([place for place in PLACES if self.box.exists(place)])
 
     @property
@@ -61,12 +61,12 @@ class Rented:
         return f"{self.folder.removesuffix('/.boxstrap')}/{self.user.place.name}"
 
     def runs(self) -> list[str]:
-        """The names of the runs that were ever begun."""
+        """The names of all runs that were ever started."""
         place, folders = f"{self.folder}/runs", self.box.folders
         return sorted(name for key in folders(place) for name in folders(f"{place}/{key}"))
 
     def trainings(self) -> int:
-        """How many trainings are alive: processes whose command is ours."""
+        """How many trainings are alive: processes that run `train.py`."""
         return int(self.box.run("pgrep -fc 'bin/python [t]rain.py'", check=False).strip() or 0)
 
     def status(self) -> dict[str, Any]:

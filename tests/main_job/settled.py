@@ -1,7 +1,7 @@
 """A user whose account has a home of its own: ssh and boxstrap see the same ~/.ssh/config.
 
-To ssh, home is what the account's entry in /etc/passwd says. So each command
-runs in a mount namespace where that file is another one.
+ssh takes the home from the account's entry in /etc/passwd, so each command runs in a mount
+namespace with another passwd file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _INSIDE = 'mount --make-rprivate / && mount --bind "$1" /etc/passwd && shift && 
 
 
 class Settled(User):
-    """Its home is short, since paths of sockets must be."""
+    """Its home has a short path, since socket paths must be short."""
 
     def __init__(self) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="bx-", dir="/tmp")))
         lines = Path("/etc/passwd").read_text().splitlines(keepends=True)
         own = (line for line in lines if not line.startswith("root:"))
         self._passwd = self.home / "passwd"
-        self.env["PATH"] = f"{BIN}:{PATH}"  # the ssh that finds home by itself
+        self.env["PATH"] = f"{BIN}:{PATH}"  # the unwrapped ssh, which looks up the home itself
         self._passwd.write_text(f"root:x:0:0:root:{self.home}:/bin/bash\n" + "".join(own))
 
     @property
@@ -36,15 +36,15 @@ class Settled(User):
         return self.start(str(BIN / program), *arguments, **env)
 
     def start(self, *command: str, **env: str) -> Running:
-        """Any program at all, at home."""
+        """Start any program in this home."""
         return Running(self.inside(*command), self.place, {**self.env, **env})
 
     def inside(self, *command: str) -> list[str]:
-        """A command as it is run at home."""
+        """The argv that runs a command in this home."""
         return ["unshare", "-m", "sh", "-c", _INSIDE, "sh", str(self._passwd), *command]
 
     def ssh(self, *arguments: str, stdin: str = "", rc: int = 0) -> str:
-        """What the real ssh prints; it asks nothing."""
+        """What the real ssh prints, in batch mode."""
         done = subprocess.run(
             self.inside("ssh", "-o", "BatchMode=yes", *arguments),
             input=stdin,
@@ -58,7 +58,7 @@ class Settled(User):
         return done.stdout
 
     def leave(self) -> None:
-        """Close what is shared, and take the home away."""
+        """Close shared ssh connections and remove the home."""
         for socket in self.home.glob(".local/state/boxstrap/ssh/*"):
             if socket.is_socket():
                 subprocess.run(

@@ -1,4 +1,4 @@
-"""A setup that lasts as long as a test needs, and what the box tells of it meanwhile."""
+"""A setup that lasts as long as a test needs, and what the box reports during it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cli import UserRepository
 from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
 
-# A package that takes its time: a build that sleeps, so that a setup lasts as long as a test needs.
+# A package whose build sleeps until /tmp/go-on exists, so that a setup lasts as a test needs.
 BUILD = """\
 import time
 limit = time.time() + 60
@@ -26,7 +26,7 @@ train: {command: python train.py}
 
 
 def slow(rented: Rented, name: str = "homework") -> UserRepository:
-    """A repository whose environment is not built before /tmp/go-on is there."""
+    """A repository whose environment is not built before /tmp/go-on exists."""
     project, builds = PROJECT.format(name="slow"), backend("slow", BUILD)
     return rented.user.repository(
         name, boxstrap__yaml=LONG, pyproject__toml=project, backend__py=builds
@@ -38,7 +38,7 @@ def go_on(rented: Rented) -> None:
 
 
 def await_step(rented: Rented, step: str, event: str = "start") -> str:
-    """Wait until a setup on the box tells this; its id."""
+    """Wait until a setup on the box reports this event; its id."""
     limit = time.monotonic() + 60
     while time.monotonic() < limit:
         found = "".join(seen(rented, "setups/*/events.jsonl"))
@@ -51,13 +51,13 @@ def await_step(rented: Rented, step: str, event: str = "start") -> str:
 
 
 def seen(rented: Rented, pattern: str) -> list[str]:
-    """The files of our folder on the box, read from the side: often, without starting anything."""
+    """Texts of files in boxstrap's folder, read from outside: often, without starting a process."""
     folder = rented.box.root / "workspace/.boxstrap"
     return [path.read_text() for path in sorted(folder.glob(pattern))]
 
 
 def await_nothing(rented: Rented, pattern: str) -> None:
-    """Wait until no process has such a command."""
+    """Wait until no process has a command that matches."""
     limit = time.monotonic() + 10
     while found := rented.box.run(f"pgrep -fa '{pattern}' || true"):
         assert time.monotonic() < limit, found

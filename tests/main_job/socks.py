@@ -1,4 +1,4 @@
-"""Through the SOCKS proxy that `ssh -D` is."""
+"""Fetch pages through the SOCKS proxy of `ssh -D`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 
 def fetch(proxy: int, port: int, path: str = "/") -> str:
-    """GET of http://127.0.0.1:port as the proxy's other end sees it. The port may open late."""
+    """GET http://127.0.0.1:port from the proxy's other end; the proxy may open its port late."""
     with _connect(proxy) as through:
         through.sendall(b"\x05\x01\x00")
         assert through.recv(2) == b"\x05\x00"
@@ -19,7 +19,7 @@ def fetch(proxy: int, port: int, path: str = "/") -> str:
 
 
 def ask(through: socket.socket, path: str = "/") -> str:
-    """GET over a connection that stands; the body."""
+    """GET over an open connection; the body."""
     through.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
     said = b""
     while piece := through.recv(4096):

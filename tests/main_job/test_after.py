@@ -33,7 +33,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
-    """A box whose training goes on until it is stopped."""
+    """A box whose training runs until it is stopped."""
     user = User(tmp_path_factory.mktemp("after") / "home")
     user.repository(train__py=TRAIN)
     box = mirror_rig.start("vast")
@@ -42,7 +42,7 @@ def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_before_a_setup_the_plan_says_what_would_run_and_writes_nothing(rented: Rented) -> None:
-    rented.run("plan").must(0)  # what the first contact itself writes is written
+    rented.run("plan").must(0)  # so that the first contact's own files are already written
     before = rented.listing()
     planned = rented.run("plan", "--json").must(0).json()
     assert planned["box"] == f"{rented.box.address}-22"
@@ -106,7 +106,7 @@ def test_attach_opens_the_session_and_leaves_it_alive(rented: Rented) -> None:
         timeout=20,
     )
     terminal.expect("more")
-    terminal.send(b"\x02d")  # tmux's own keys: let go, and leave it
+    terminal.send(b"\x02d")  # tmux's own keys to detach
     terminal.expect("detached")
     terminal.expect(pexpect.EOF)
     terminal.close()
@@ -124,7 +124,7 @@ def test_logs_are_what_was_printed(rented: Rented) -> None:
     lines = rented.run("logs", "--json").must(0).out.splitlines()
     assert json.loads(lines[0]) == {"v": 1, "line": "step 1"}
     assert "there is no run nine" in rented.run("logs", "--run", "nine").must(2).err
-    # It goes on meanwhile. A run that is named twice is shown once.
+    # The training writes on, so only the start is compared. A run named twice is shown once.
     for which in (("--live", "--since", "1d"), ("--run", "train-1", "--run", "homework/train-1")):
         assert rented.run("logs", *which).must(0).out.startswith(shown.out)
     assert "step 1" not in rented.run("logs", "--since", "0s").must(0).out
@@ -179,7 +179,7 @@ def test_a_forgotten_box_is_unknown(rented: Rented) -> None:
 
 
 def plant_gpu(rented: Rented, folder: Path, scenario: str) -> None:
-    """Make NVML's stand-in the box's own driver library, with this scenario."""
+    """Install NVML's stand-in as the box's driver library, with this scenario."""
     data = base64.b64encode(stub.build_library(folder).read_bytes()).decode()
     rented.box.run("base64 -d >/usr/lib/libnvidia-ml.so.1; ldconfig", stdin=data)
     rented.box.write("/etc/nvml-scenario", scenario)
@@ -206,7 +206,7 @@ def test_verify_of_a_healthy_gpu_is_0(with_gpu: Rented) -> None:
     ordered = ("--set", "gpu.name=H100", "--set", "gpu.require=true")
     wrong = with_gpu.run("verify", *ordered).must(6)
     assert "H100" in wrong.text
-    # A setup with a GPU goes through, and torch's build follows the driver that was seen.
+    # A setup with a GPU succeeds, and torch's build is chosen for the driver that was found.
     with_gpu.run("setup", "--set", "gpu.require=true").must(0)
     assert with_gpu.box.read("/workspace/.boxstrap/gpu.driver").strip() == "550.54.15"
 

@@ -13,7 +13,7 @@ from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
 
-# By a setup with nothing to do. Each would cost it some hundredths of a second.
+# A setup with nothing to do must not import these: each takes some hundredths of a second.
 NOT_NEEDED = {"pydantic", "git", "jinja2", "rich", "unittest.mock", "invoke.vendor.yaml"}
 LONG = """\
 version: 1
@@ -87,14 +87,14 @@ def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
     assert told["repo_dir"] == rented.tree
     environment = setup("--set", "python.torch_backend=cpu", "--json").must(8).json()
     assert environment["differs"] == ["environment"]
-    # Work is neither secrets nor who may log in: it runs already.
+    # Secrets and authorized keys are no part of the work: the same work is already running.
     changed = setup(key="other-value").must(0)
     assert "it still uses the earlier secrets" in changed.out
     rented.user.home.joinpath("rig.pub").write_text(Path(f"{rented.box.identity}.pub").read_text())
     keys = "ssh.authorized_keys=[~/rig.pub]"
     assert "train-1: running" in setup("--set", keys).must(0).out
     assert rented.runs() == ["train-1"]
-    # Begun by an earlier version, it tells less.
+    # A run that an earlier version started has no `made_of`, so less is reported.
     rented.as_user(f"rm {rented.folder}/runs/*/train-1/made_of")
     told = setup(*other, "--json", key="other-value").must(8).json()
     assert told["differs"] == ["command"]
@@ -141,7 +141,7 @@ def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
 
 
 def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> None:
-    """As when the power goes between the two."""
+    """As after a power cut between the start of the run and its stamp."""
     rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)

@@ -1,4 +1,4 @@
-"""Data out of a bucket, results into one: the S3 server checks signatures and expiry."""
+"""Data from a bucket, results to a bucket; the S3 server checks signatures and expiry."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_data_comes_from_a_bucket_and_results_go_into_one(rent: Rent, server: S3
     rented.user.repository(train__py=TRAIN, boxstrap__yaml=profile)
     env = {**server.variables(), "RESULTS_KEY": f"{server.box_key_id}:{server.box_secret}"}
 
-    # The repository's author named buckets of the person's: they are asked.
+    # The repository's author named the user's buckets, so the user is asked for consent.
     refused = rented.run("setup", "--json", **env).must(2).json()["error"]
     assert {(each["key"], each["takes"]) for each in refused["takes"]} == {
         ("secrets", "RESULTS_KEY"),
@@ -75,7 +75,7 @@ def test_data_comes_from_a_bucket_and_results_go_into_one(rent: Rent, server: S3
         ("train.results_to", "s3://results/mine"),
     }
 
-    # As if it took hours: the first addresses have expired, and are signed anew.
+    # As if it took hours: the first URLs have expired and are signed again.
     server.move_clock(EXPIRES_S + 60)
     back = threading.Thread(target=_once_refused, args=(server,))
     back.start()
@@ -85,12 +85,12 @@ def test_data_comes_from_a_bucket_and_results_go_into_one(rent: Rent, server: S3
     assert "X-Amz" not in done.out + done.err
     assert rented.box.run(f"sha256sum {rented.tree}/model/large.bin").split()[0] == _sha256(large)
 
-    # Who puts results there was killed: the next setup takes that up, and trains nothing twice.
+    # The uploader was killed: the next setup starts it again, and trains nothing twice.
     rented.box.run("kill -9 $(pgrep -f [u]pload_results.py)")
     rented.run("setup", **env).must(0)
     assert rented.runs() == ["train-1"]
 
-    # Nothing of ours runs here any more: the box goes on by itself.
+    # No boxstrap runs on this machine any more: the box continues on its own.
     _until(lambda: rented.status()["runs"][0]["state"] == "finished")
     _until(lambda: any(name.endswith("manifest.json") for name in server.objects("results")))
     _until(lambda: "whole" in rented.as_user("cat ~/.boxstrap/runs/*/*/uploaded"))
@@ -108,7 +108,7 @@ def test_data_comes_from_a_bucket_and_results_go_into_one(rent: Rent, server: S3
 
 
 def _nothing_of_the_person_stays(rented: Rented, server: S3Server) -> None:
-    """Neither their key nor an address that it signed, on either side."""
+    """Neither the user's key nor a URL signed with it is on the box or in the state kept here."""
     planted = Planted({"key": server.secret, "key id": server.key_id, "sig": "X-Amz-Signature="})
     assert leaks(rented.box, planted) == []
     for path in rented.user.state.rglob("*"):

@@ -1,4 +1,4 @@
-"""`git.access: url`: the box fetches the commit by itself, from a real git server."""
+"""`git.access: url`: the box itself fetches the commit from a real git server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[GitServer]:
 def test_a_commit_is_fetched_and_then_another(
     rent: Rent, server: GitServer, tmp_path: Path, bare_commits: bool
 ) -> None:
-    """Neither is the tip of a branch; a server that gives tips alone gives the branches."""
+    """Neither commit is the tip of a branch; from a server of tips only, branches are fetched."""
     rented = rent("vast", used=True)
     repository = rented.user.repository()
     commits = [repository.head]
@@ -42,7 +42,7 @@ def test_a_commit_is_fetched_and_then_another(
     for commit, run in zip((*commits[:2], commits[0]), (1, 2, 1), strict=True):
         keys = {"access": "url", "url": url, "ref": commit}
         options = [word for key, value in keys.items() for word in ("--set", f"git.{key}={value}")]
-        # The first one's objects are there when it comes again: without a ref they don't count.
+        # In round 3 the first commit's objects are in the store: without a ref they don't count.
         rented.as_user(f"! cd {STORE} || git update-ref -d refs/boxstrap/{commit}")
         done = rented.run("setup", *options).must(0)
         assert "step 1 loss" in done.out

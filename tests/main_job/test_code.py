@@ -1,4 +1,4 @@
-"""`boxstrap code`: the repository on a box in an editor. The editor itself is stood in for."""
+"""`boxstrap code`: the repository on a box in an editor. A stub stands in for the editor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINK = "vscode://vscode-remote/ssh-remote+my-box/workspace/homework"
 
 @pytest.fixture(scope="module")
 def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
-    """A box that was set up; its owner's program path is bare of editors."""
+    """A box that was set up; its user's PATH has no editor."""
     user = Settled()
     user.repository()
     box = start_used(mirror_rig, "vast", shared_folder)
@@ -40,7 +40,7 @@ def user(rented: Rented) -> Settled:
 
 
 def editor(user: Settled, name: str, rc: int = 0) -> Path:
-    """A program of that name, which writes down what it was asked."""
+    """A program of that name that writes its arguments to the returned file."""
     folder = user.home / "programs"
     folder.mkdir(exist_ok=True)
     said = user.home / f"{name}.said"
@@ -50,14 +50,14 @@ def editor(user: Settled, name: str, rc: int = 0) -> Path:
 
 
 def test_without_the_program_the_link_is_printed(user: Settled, rented: Rented) -> None:
-    """And in the link, as URIs lose capitals, the name that ssh knows too."""
+    """URIs lose capitals, so the link uses the lower-case alias that ssh knows too."""
     told = user.run("code", "--host", "My-Box").must(0)
     assert LINK in told.out
     assert "no program code here" in told.out
     settings = read(rented.box.read(f"/root/{SETTINGS}"))
     assert isinstance(settings, dict)
     assert settings["python.defaultInterpreterPath"] == "${workspaceFolder}/.venv/bin/python"
-    # A box of the rig has as much room as this machine leaves it.
+    # A box of the rig has as much disk space as this machine has left.
     free = int(rented.box.run("df --output=avail -k /root | tail -n 1"))
     lacking = [lack["code"] for lack in _told(user)["lacks"]]
     assert lacking == (["disk"] if free < 1_000_000 else [])
@@ -108,7 +108,7 @@ def test_the_boxs_settings_are_merged_never_overwritten(user: Settled, rented: R
 
 
 def test_the_terminals_settings_bring_the_environment(user: Settled, rented: Rented) -> None:
-    """Also where the image's own start-up file activates another one, as Vast.ai's do."""
+    """Even if the image's own start-up file activates another environment, as Vast.ai's do."""
     rented.box.run(f"rm /root/{SETTINGS}")
     user.run("code", "--host", "My-Box").must(0)
     settings = read(rented.box.read(f"/root/{SETTINGS}"))

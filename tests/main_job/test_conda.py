@@ -1,4 +1,4 @@
-"""`python.conda`: an environment of conda's packages on boxes, from a channel made here."""
+"""`python.conda`: an environment of conda packages on boxes, from a channel that the test makes."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def channel(shared_folder: Path) -> Path:
 
 @pytest.fixture
 def alias(channel: Path, mirror_rig: Rig) -> Iterator[str]:
-    """Where boxes reach it."""
+    """The lines of a condarc with which boxes reach the channel."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     handler = partial(Quiet, directory=str(channel))
     server = ThreadingHTTPServer((mirror_rig.mirror.host, 0), handler)
@@ -86,7 +86,7 @@ def test_an_environment_of_condas_packages(rent: Rent, alias: str) -> None:
     entered = rented.run("exec", "--", "sh", "-c", "python -c 'import of_conda'; echo $WHO")
     assert "it's me" in entered.must(0).out
     assert "nothing to do" in rented.run("setup").must(0).out
-    # What can't be had leaves what is there; what is wanted no more is in no new one.
+    # An unsatisfiable file changes nothing; what is no longer required is not in a new one.
     wrong = FILE.replace("of_conda=1.*", "of_conda=2.*").replace("ours", "ours, nodefaults")
     repository.commit({"envs/environment.yml": wrong})
     failed = rented.run("setup").must(7)
@@ -97,7 +97,7 @@ def test_an_environment_of_condas_packages(rent: Rent, alias: str) -> None:
     repository.commit({"envs/environment.yml": wrong.replace("2.*", "1.*").split("  - pip")[0]})
     done = rented.run("setup", "--set", "prepare=[]").must(0)
     assert done.out.split("of_conda.py ")[1].split("\n")[0] == "iniconfig of_conda"
-    # Without it the environment is uv's again, and nothing is left of this one.
+    # Without python.conda uv makes the environment again, and nothing of conda's is left.
     plain = ("--set", "python.conda=null", "--set", "python.requirements=[]")
     train = ("--set", "train.command=python -c 'import sys; print(sys.prefix, sys.path)'")
     rented.run("setup", "--set", "prepare=[]", *plain, *train).must(0)

@@ -1,4 +1,4 @@
-"""`data`: what is fetched by the box and what is sent from here, at its places before training."""
+"""`data`: fetched by the box or sent from this machine, in place before training."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NAMES = ("example.org", "huggingface.co")
 
 @pytest.fixture
 def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[DataServer]:
-    """On the rig's bridge, where boxes reach it."""
+    """A data server on the rig's bridge, where boxes reach it."""
     made = DataServer(mirror_rig.mirror.host, tmp_path, port=443, names=NAMES)
     yield made
     made.close()
@@ -86,15 +86,15 @@ data:
     assert "b.tmp" not in done.out
     assert rented.box.read("/workspace/shared/one.txt") == "1"
     assert "data       ok" in done.err
-    # What is there costs one look: nobody is asked, and nothing is to do.
+    # Data in place is only checked: no server is asked, and there is nothing to do.
     asked = len(server.asked)
     assert "nothing to do" in rented.run("setup").must(0).out
-    # It is no work of the tree.
+    # Data does not count as a change of the tree.
     assert "data" not in rented.as_user("git -C /workspace/homework status --porcelain")
-    # A volume that was kept: what a setup noted is gone, what was brought is there.
+    # As on a volume that was kept: the step's stamp is gone, the data is there.
     rented.box.run("rm /workspace/.boxstrap/steps/homework-*/data.ok")
     assert "data       ok" in rented.run("setup").must(0).err
-    # What changed here is sent, over a link that breaks meanwhile, and nothing else.
+    # Only what changed here is sent, over a link that breaks during the transfer.
     (root / "sets/deep/c.bin").write_bytes(os.urandom(40_000_000))
     again = rented.begin("setup", "--restart")
     parts = "/workspace/homework/data/sent/.boxstrap-parts"
@@ -106,7 +106,7 @@ data:
     done = again.end().must(0)
     assert "data       start  its settings changed" in done.err
     assert "step 1 ./data/sent/deep c.bin 40000000" in done.out
-    # A new run finds it as well.
+    # A new run finds it too.
     assert "step 1 ./data/sent/deep c.bin" in rented.run("run", "--", "python train.py").must(0).out
     assert len(server.asked) == asked
 
@@ -114,7 +114,7 @@ data:
 def test_what_can_not_come_ends_the_step_with_its_reason_and_leaves_nothing(
     rent: Rent, server: DataServer
 ) -> None:
-    """One box: its disk is small."""
+    """All cases on one box, whose disk is small."""
     rented = rented_with(rent, server, "", disk="1G")
     server.add("big.bin", b"x" * 1000)
     archive = io.BytesIO()
@@ -154,7 +154,7 @@ def corpus() -> bytes:
 
 
 def test_the_page_from_data_to_results_as_it_stands(rent: Rent, server: DataServer) -> None:
-    """Its profile and the commands at its top; the addresses in it lead to a server of ours."""
+    """Uses the page's profile and its first commands; its URLs lead to the test's server."""
     page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
     profile = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
     commands = re.findall(r"^```\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0].splitlines()

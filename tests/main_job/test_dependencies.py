@@ -1,4 +1,4 @@
-"""Private dependencies by git address: their sources travel, and the box has no credential."""
+"""Private dependencies by git URL: their sources are sent, and the box gets no credential."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TRAIN = "import helper, library\nprint('step 1', library.STATE, '/', helper.STAT
 
 @dataclass
 class KeyedGitHost:
-    """A box that serves repositories to whoever logs in with the user's key."""
+    """A box that serves git repositories to logins with the user's key."""
 
     box: Box
     user: User
@@ -54,7 +54,7 @@ class KeyedGitHost:
         return f"ssh://{self.box.user}@{self.box.address}{self.box.home}/{name}.git"
 
     def push(self, name: str, state: str, tag: str = "") -> str:
-        """A state of a package; its commit."""
+        """Push a state of a package; return its commit."""
         files = {"state": state, "backend.py": backend(name, BUILD.format(name=name))}
         files["pyproject.toml"] = PROJECT.format(name=name)
         if name not in self.made:
@@ -78,7 +78,7 @@ def host(rent: Rent) -> KeyedGitHost:
 
 
 def agreed(rented: Rented, *words: str) -> str:
-    """Agree to what the requirements take, which are the addresses; what the setup then says."""
+    """Consent to the git URLs that the requirements take; return what the setup then printed."""
     refused = rented.run("setup", *words, "--json").must(2).json()["error"]
     assert {each["key"] for each in refused["takes"]} == {"python.private"}
     done = rented.run("setup", *words, "--consent", refused["digest"]).must(0)
@@ -106,26 +106,26 @@ def test_requirements(installer: str, rent: Rent, host: KeyedGitHost) -> None:
     assert f"{host.address('library')} at {pinned[:12]} is sent" in said
     head = host.made["helper"].head
     assert f"{host.address('helper')}, its default branch at {head[:12]} is sent" in said
-    # The version is told by a tag, as many packages do.
+    # The package takes its version from a git tag, as many do.
     assert f"step 1 first v1.0 / old {head[:7]}" in said
     assert leaks(rented.box, credentials(host)) == []
     assert "nothing to do" in rented.run("setup", *choice).must(0).out
 
-    if installer == "pip":  # it keeps what has the same version, wherever it came from
+    if installer == "pip":  # pip keeps a package of the same version, wherever it came from
         return
-    # The box alone can't read them, and says what to do.
+    # Without python.private the box can't read them, and says what to do.
     repository.commit({"requirements.txt": listed.replace(pinned, "main")})
     failed = rented.run("setup", *choice, "--set", "python.private=[]").must(7)
     assert "needs a credential" in failed.err
     assert "python.private" in failed.err
 
-    # Another commit, by a part of its id; nothing that the box has is sent again.
+    # Another commit, by its abbreviated id; what the box already has is not sent again.
     again = host.push("library", "third")
     repository.commit({"requirements.txt": listed.replace(pinned, again[:9])})
     host.push("helper", "new")
     done = rented.run("setup", *choice).must(0)
     assert "step 1 third v1.0-2-g" in done.out
-    # The host is gone, and what is pinned is there.
+    # The git host is gone, but the pinned commit is already on the box.
     repository.commit({"requirements.txt": listed.replace(pinned, again).splitlines()[0]})
     repository.commit({"train.py": TRAIN.replace("helper", "library")})
     host.box.kill_sshd()
@@ -146,7 +146,7 @@ def test_a_lock_of_uv(rent: Rent, host: KeyedGitHost, mirror_rig: Rig) -> None:
         timeout=120,
     )
     repository.commit({}, "Lock")
-    # The branch goes on, and is forced: a lock means its commit.
+    # The branch moves on after the lock: the locked commit counts.
     old = host.made["helper"].head
     host.push("helper", "new")
     said = agreed(rented)

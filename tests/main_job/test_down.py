@@ -1,4 +1,4 @@
-"""A rented box is given back: refused while anything would be lost, then it ends."""
+"""`down` gives a rented box back: refused while anything would be lost, then it is destroyed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.providers.accounts import SimulatedAccount, SimulatedBox, simulated
 pytestmark = pytest.mark.boxes
 
 BOX_ID = "21843570"
-"""As the box calls itself (tests/boxes/kinds.py)."""
+"""The id that the box has for itself (tests/boxes/kinds.py)."""
 PROFILE = """\
 version: 1
 gpu: {require: false}
@@ -54,10 +54,10 @@ def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount
         f"cd {tree} && git config user.name x && git config user.email x@x && git stash -q"
         " && echo again >>train.py"
     )
-    # A look says all of it, and changes nothing.
+    # A dry run reports all of it and changes nothing.
     look = user.run("--dry", "down", "--host", "gpu", "--json").must(9).json()
     assert {one["kind"] for one in look["unsafe"]} == {"results", "edits", "commits"}
-    # What can come, comes; what can't is why it is refused.
+    # What can be brought home is; what can't is why `down` is refused.
     refused = user.run("down", "--host", "gpu").must(9).err
     assert "homework: commits that are only there: refs/stash" in refused
     assert "train-1" not in refused.partition("not destroyed")[2]
@@ -65,7 +65,7 @@ def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount
     assert home.read_text() == "trained"
     assert repository.git("show", "refs/boxstrap/gpu/edits:notes.txt") == "new"
     assert account.destroyed == []
-    # The person takes care of the stash; and of what was pulled something goes.
+    # The user drops the stash, and a file that was pulled is deleted here.
     rented.as_user(f"cd {tree} && git stash drop -q")
     home.unlink()
     look = user.run("--dry", "down", "--host", "gpu", "--json").must(9).json()
@@ -76,7 +76,7 @@ def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount
     assert f"(vast:{BOX_ID}): destroyed, and no longer listed; about $" in done.out
     assert home.read_text() == "trained"
     assert (account.destroyed, account.boxes) == ([BOX_ID], [other])
-    # Its entry and its pin are gone; what it was and cost is kept.
+    # Its ssh entry and host key pin are gone; a record of what it was and cost is kept.
     assert "Host gpu" not in entries()
     assert not [*user.state.glob("boxes/*")]
     (record,) = user.state.glob("ended/gpu-*/box.json")

@@ -1,4 +1,4 @@
-"""How a setup or a training can fail, what is shown of it, and how it goes on afterwards."""
+"""How a setup or a training can fail, what is shown of it, and how it continues afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
     assert "no such data" in failed.out
     assert "exit code 1" in failed.err
     assert "boxstrap logs" in failed.err
-    # Afterwards it is a fact, told, and no failure of the command that tells it.
+    # Later commands report the failure but don't fail themselves.
     told = rented.run("setup").must(0)
     assert "train-1 ended with exit code 1" in told.out
     assert rented.runs() == ["train-1"]
@@ -36,7 +36,7 @@ def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
 def test_a_crash_behind_a_pipe_is_10_and_its_part_is_named(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(train__py="print('step 0', flush=True)\nraise SystemExit(7)\n")
-    # The profile's names are the training's own, whatever the runner calls its things.
+    # A profile may set any variable, even of a name that the runner uses itself.
     piped = ("train.command=python train.py 2>&1 | tee all.log", "env.run=abc", "env.child=abc")
     sets = [word for one in piped for word in ("--set", one)]
     failed = rented.run("setup", *sets).must(10)
@@ -96,7 +96,7 @@ def test_escape_codes_of_a_training_never_reach_the_terminal(rent: Rent) -> None
     assert "\u202e" not in rented.run("logs").must(0).out
 
 
-# What programs and bash itself read: a shell on the box has them, and so has whatever it runs.
+# Read by the loader and by Python: a shell on the box has them, and so has all that it runs.
 OF_PROGRAMS = {
     "LD_PRELOAD": "/nowhere.so",
     "LD_LIBRARY_PATH": "/nowhere",

@@ -1,4 +1,4 @@
-"""`shell` and `exec`: the repository's folder, its environment, and nothing changed on the way."""
+"""`shell` and `exec`: in the repository's folder and environment; arguments arrive unchanged."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def rented(
     box = start_used(mirror_rig, "vast", shared_folder)
     there = Rented(user, box)
     there.run("setup").must(0)
-    # An image that activates an environment of its own at each shell.
+    # As in an image that activates its own environment in each shell.
     box.write(
         "/root/.bashrc", box.read("/root/.bashrc") + 'export PATH="/opt/own/bin:$PATH"\ncd /\n'
     )
@@ -80,7 +80,7 @@ def raw(
     return subprocess.run(
         argv(rented, program, *command),
         input=stdin,
-        cwd=HERE if program == "inv" else rented.user.place,  # inv wants a tasks.py
+        cwd=HERE if program == "inv" else rented.user.place,  # inv needs a tasks.py
         env=rented.user.env,
         capture_output=True,
         timeout=60,

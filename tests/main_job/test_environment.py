@@ -1,4 +1,4 @@
-"""The profile's variables in each kind of shell: what spoils them is named."""
+"""The profile's variables in each kind of shell: what overrides or removes them is named."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_start_up_files_spoil_is_named_and_proved_once_it_is_gone(rent: Ren
     assert "no answer from a shell in run's tmux, other tmux" in first.err
     assert not [name for name in ("GREETING:", "API_KEY:") if name in first.err]
 
-    # Some say nothing of it again where nothing is to do; `verify` does, and its document.
+    # A setup with nothing to do does not repeat it; `verify` does, also with --json.
     again = rented.run("setup").must(0)
     assert "nothing to do" in again.out
     assert "WANDB_MODE" not in again.text
@@ -53,7 +53,7 @@ def test_what_start_up_files_spoil_is_named_and_proved_once_it_is_gone(rent: Ren
     for name, text in before.items():
         box.write(f"/root/{name}", text)
     missing = rented.run("verify", "--environment").must(7)
-    assert "GREETING: missing in ssh host cmd, login shell" in missing.err  # without our line
+    assert "GREETING: missing in ssh host cmd, login shell" in missing.err  # without our own line
     rented.run("setup").must(0)
     changed = rented.run("verify", "--environment", "--set", "env.names=theirs").must(7)
     assert "names: another value in" in changed.err

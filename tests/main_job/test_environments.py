@@ -107,7 +107,7 @@ def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> 
 
 
 def test_an_index_without_the_pinned_uv(rent: Rent, mirror_rig: Rig) -> None:
-    """A mirror that keeps the newest files alone; the profile's installer makes no difference."""
+    """As on a mirror that keeps only the newest files; the profile's installer does not matter."""
     rented = rent("vast", used=True)
     rented.box.run("rm /usr/local/bin/uv*; ! command -v uv")
     repository = rented.user.repository()
@@ -117,13 +117,13 @@ def test_an_index_without_the_pinned_uv(rent: Rent, mirror_rig: Rig) -> None:
         pip = f"[global]\nindex-url = {index.url}\ntrusted-host = {gateway}\n"
         rented.box.write("/etc/pip.conf", pip)
         here = {"PIP_TRUSTED_HOST": gateway, "PIP_INDEX_URL": index.url}
-        # Where this machine can't get it either, it is named.
+        # If this machine can't get it either, the error says so.
         rented.run("setup", "--set", "python.installer=pip", **here).must(7)
         failed = rented.run("setup", **here).must(7)
         assert f"the step agent failed: {CODES['uv-unlisted'].what}" in failed.err
         assert f"the index at {index.url}/uv/ has no {wheel}" in failed.err
         assert f"this machine's package index does not give uv {VERSION} either" in failed.err
-        # Where it can, the wheel is sent; and once it is in the cache, from there.
+        # If it can, the wheel is sent; the second time from the local cache.
         for here["PIP_INDEX_URL"] in (mirror_rig.mirror.index_url, index.url):
             rented.box.run(f"rm -rf {rented.folder}/agent {rented.folder}/bin {rented.folder}/uv")
             done = rented.run("setup", **here).must(0)
@@ -131,7 +131,7 @@ def test_an_index_without_the_pinned_uv(rent: Rent, mirror_rig: Rig) -> None:
             assert f"uv {VERSION} was sent from this machine" in done.err
             assert f"uv {VERSION}" in rented.box.run(f"{rented.folder}/bin/uv --version")
         assert rented.runs() == ["train-1"]
-        # Another uv of the box's own is used.
+        # A uv of another version that the user installs on the box is used.
         rented.box.run(f"rm -rf {rented.folder}/agent {rented.folder}/bin {rented.folder}/uv")
         rented.ssh(CODES["uv-unlisted"].hint.partition(": ")[2])
         repository.commit({"notes.txt": "other work\n"})
@@ -179,7 +179,7 @@ def packages(rented: Rented, *names: str, environment: str = ENVIRONMENT) -> str
 def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
     rent: Rent, mirror_rig: Rig, installer: str
 ) -> None:
-    """And nothing else is touched: what stays is not installed again."""
+    """Nothing else is touched: what stays is not installed again."""
     options = ("--set", f"python.installer={installer}")
     rented = rent("vast", used=True)
     repository = rented.user.repository(requirements__txt="iniconfig>=2\npathspec\n")
@@ -190,7 +190,7 @@ def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
     before = rented.box.run(seen)
     repository.commit({"train.py": "print('step 1 loss 0')\n"})
     rented.run("setup", *options).must(0)
-    # The requirements are the same: what somebody put there by hand stays.
+    # The requirements are the same, so a package that was installed by hand stays.
     names = ("iniconfig", "pathspec", "pluggy")
     assert packages(rented, *names) == repr(list(names))
     repository.commit({"requirements.txt": "iniconfig>=2\n"})
@@ -256,7 +256,7 @@ def test_packages_and_groups_beside_files_and_instead(
 
 
 def test_packages_beside_a_lock_and_what_is_built_last(rent: Rent, mirror_rig: Rig) -> None:
-    """docopt has no wheel: its build wants the setuptools of the environment, or its own."""
+    """docopt has no wheel: without build isolation it needs setuptools in the environment."""
     rented = rent("vast", used=True)
     repository = rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT + GROUPED)
     lock(repository, rented, mirror_rig)

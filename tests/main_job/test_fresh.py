@@ -40,7 +40,7 @@ WORKDIRS = {
     "bare": "/root",
     "nosudo": "/home/student",
 }
-# None of them has systemd.
+# None of these kinds has systemd; it is counted once.
 LACKS = {
     "bare": ("no python3", "no git, curl or tmux", "no systemd"),
     "nosudo": ("no root, no sudo",),
@@ -50,7 +50,7 @@ LACKS = {
 
 @dataclasses.dataclass
 class Fresh(Rented):
-    """A box after its first set-up, and what that said."""
+    """A box after its first setup, and what that printed."""
 
     first: Completed
     commit: str
@@ -88,7 +88,7 @@ def test_it_reaches_the_first_step(fresh: Fresh, faults: Faults) -> None:
 
 
 def test_what_it_may_import_is_compiled_beside_it(fresh: Fresh) -> None:
-    """Of what it never imports there is bytecode too; none is written into its tree."""
+    """Modules that it never imports are compiled too; no bytecode is written into its tree."""
     compiled = f"{fresh.tree}/.venv/lib/python3*/site-packages/iniconfig/__pycache__/_version.*.pyc"
     fresh.box.run(f"timeout 30 sh -c 'until ls {compiled}; do sleep 0.2; done'")
     assert not fresh.box.exists(f"{fresh.tree}/__pycache__")
@@ -166,7 +166,7 @@ def test_keys_are_there_once_with_right_modes(fresh: Fresh) -> None:
 
 @pytest.mark.sampled
 def test_no_credential_of_ours_is_on_the_box(fresh: Fresh) -> None:
-    """The whole disk is looked through; that a token would be found is seen by planting one."""
+    """Searches the whole disk; a planted token shows that the search would find one."""
     search = (
         f"grep -rlsI --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev {TOKEN[:6]} / || true"
     )

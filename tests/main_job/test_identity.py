@@ -32,7 +32,7 @@ def folders(rented: Rented) -> list[str]:
 
 
 def nothing_new(rented: Rented, tree: str, commit: str) -> None:
-    """The one training goes on in its tree, which is as it was."""
+    """Assert that the one training continues in its tree, which is unchanged."""
     assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
     assert head(rented, tree) == commit
     assert folders(rented) == [f"{Path(tree).name}/"]
@@ -103,7 +103,7 @@ def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent
     assert rented.as_user(inside) == before
     assert (head(rented, tree), head(rented, f"{tree}/../{own}")) == (first, two.head)
     assert rented.trainings() == 1
-    # Said once.
+    # It is reported only once.
     again = rented.run("setup").must(0)
     assert "nothing to do" in again.out
     assert "another repository" in set_up.text
@@ -144,7 +144,7 @@ def test_a_repository_made_anew_at_its_place_is_another_one(rent: Rent) -> None:
 
 
 def test_two_machines_whose_paths_are_alike_have_two_repositories(rent: Rent) -> None:
-    """As in containers, where each is /root/homework: its path says nothing of a repository."""
+    """As in containers, where each is /root/homework: a path does not identify a repository."""
     rented = rent("vast", used=True)
     user = rented.user
     repository = user.repository(boxstrap__yaml=LONG)

@@ -1,4 +1,4 @@
-"""A client that goes away, a link that dies, another who is at work: the box goes on, once."""
+"""A client that goes away, a lost link, a second client: the box continues, and works once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.boxes
 
 @pytest.fixture
 def at_work(rent: Rent) -> tuple[Rented, Running, str]:
-    """A setup in the midst of its step python, somebody who follows it, and its id."""
+    """A box with a setup in the middle of its step python, the client that follows it, its id."""
     rented = rent("vast", used=True)
     slow(rented)
     going = rented.begin("setup")

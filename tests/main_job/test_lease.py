@@ -1,5 +1,5 @@
-"""A lease that a setup sets: who holds it is said, a person alone extends it, and it destroys what
-was pulled."""
+"""A lease that a setup sets: its holder is shown, only the user extends it, and it destroys a box
+only if everything was pulled."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     assert "extended by 2 h 00 min" in said
     assert rented.status()["lease"]["limits"]["hours"]["limit"] == 7 * 3600
     assert "is no time" in rented.run("lease", "--extend", "soon").must(2).err
-    # Whoever is killed is begun again; what was counted stays.
+    # A killed monitor is started again, and keeps the time that was counted.
     counted = rented.status()["lease"]["limits"]["hours"]["is"]
     rented.box.run("pkill -KILL -f 'box/[m]onitor.py'")
     rented.box.run(
         "for i in $(seq 150); do pgrep -f 'box/[m]onitor.py' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["limits"]["hours"]["is"] >= counted
-    # What the provider runs at each start begins it again, once however often it was set up.
+    # The provider's start-up hook starts it again; repeated setups add only one line to it.
     rented.box.run("pkill -KILL -f 'box/([l]ease.sh|[m]onitor.py)'")
     assert "its monitor is gone" in rented.run("status").must(0).out
     first, ours, *rest = rented.box.run(f"cat {hook}").splitlines()
@@ -64,7 +64,7 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
         "for i in $(seq 150); do pgrep -f 'box/[m]onitor.py' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["held"] == "no-answer"
-    # A setup without a lease leaves it; another setup with other terms goes on counting.
+    # A setup without a lease leaves it; one with other terms continues the count.
     rented.run("setup").must(0)
     rented.run("setup", "--set", "lease.hours=9").must(0)
     lease = rented.status()["lease"]["limits"]
@@ -82,7 +82,7 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
 def _only_what_was_pulled_is_destroyed(
     rented: Rented, account: SimulatedAccount, hook: str
 ) -> None:
-    """The box's own programs, and an account that it comes to by a tunnel."""
+    """Uses the box's own programs, and an account that the box reaches through a tunnel."""
     rented.run("setup", "--set", "lease.hours=9", "--set", "lease.then=destroy").must(0)
     rented.run("stop").must(0)
     rented.run("pull").must(0)
@@ -115,7 +115,7 @@ def _only_what_was_pulled_is_destroyed(
         assert account.destroyed == []
         said = "stopped, not destroyed (train-1: its results are not what was pulled)"
         assert said in rented.run("lease").must(0).out
-        # Somebody starts it again on the provider's page, has its lease go on, and brings all home.
+        # The user starts it again on the provider's page, extends the lease and pulls everything.
         account.boxes[0].state = "running"
         rented.run("lease", "--extend", "2h").must(0)
         rented.run("pull").must(0)

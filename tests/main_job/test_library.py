@@ -53,7 +53,7 @@ def test_a_program_sets_two_boxes_up_at_once(rent: Rent) -> None:
 
 
 def test_its_errors_are_plain_exceptions(user: User) -> None:
-    """And neither Invoke nor an exit has to do with them."""
+    """They don't exit the process, and Invoke is not imported."""
     said = _run(
         "import sys\n"
         "from bootstrap.errors import UsageError\n"

@@ -1,4 +1,4 @@
-"""`--host local`: the same set-up on this machine, which keeps its home as it is."""
+"""`--host local`: the same setup on this machine, which leaves the home as it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def here(home: Path) -> Iterator[User]:
-    """Somebody who has set up this machine."""
+    """A user who has set up this machine."""
     user = User(home)
     (home / ".bashrc").write_text("# mine\n")
     (home / ".ssh").mkdir(mode=0o755)
@@ -72,7 +72,7 @@ def test_a_setup_leaves_no_process_behind(here: User) -> None:
         for line in Path("/proc").glob("[0-9]*/cmdline")
         if str(here.home / "box").encode() in _read(line)
     ]
-    # tmux keeps the session's window open, so that its last words can be read.
+    # tmux keeps the session's window open, so that its last output can be read.
     left = [_read(line).replace(b"\0", b" ") for line in mine]
     assert [said for said in left if b"tmux" not in said] == []
 

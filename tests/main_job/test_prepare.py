@@ -50,7 +50,7 @@ def test_what_comes_before_training_is_done_once_for_the_same_files(rent: Rent) 
     again = rented.run("setup").must(0)
     assert "prepare    start  its settings changed" in again.err
     assert "step 1 of xx" in again.out
-    # A tree that is made anew has nothing of it.
+    # A new tree is prepared again.
     rented.box.run("rm -rf /workspace/homework")
     anew = rented.run("setup", "--restart").must(0)
     assert "prepare    start" in anew.err

@@ -1,6 +1,6 @@
-"""`pull`: results of a run brought home, once or while it trains; what is not safe is said.
+"""`pull`: results of a run are fetched, once or while it trains; what is not safe is reported.
 
-The box is this machine. All tests share it, and a user.
+The box is this machine. All tests share it and one user.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TO_LOCAL = ("--host", "local")
 
 
 class PullingUser:
-    """A repository, the box that it trains on, and what came home."""
+    """A repository, the box that it trains on, and the pulled results."""
 
     def __init__(self, folder: Path) -> None:
         self.user = User(folder / "home")
@@ -70,7 +70,7 @@ class PullingUser:
         return document
 
     def go(self, *, wait: bool = True) -> None:
-        """Let the training go on."""
+        """Let the training continue."""
         (self.tree / "go").touch()
         await_that(lambda: not (self.tree / "go").exists() or not wait)
 
@@ -139,7 +139,7 @@ def test_a_second_pull_looks_once_and_brings_nothing(puller: PullingUser) -> Non
     before = {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
     again = puller.user.run("pull", *TO_LOCAL, "--json").must(0).json()
     assert (again["landed"], again["received"], again["missing"]) == ({}, 0, {})
-    assert again["seconds"] < 2  # without the moment for which what is new must stand
+    assert again["seconds"] < 2  # without the wait for new files to stop changing
     assert before == {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
 
 

@@ -1,4 +1,4 @@
-"""A secret of several lines that the training prints: redacted at once, and by later commands."""
+"""A multi-line secret that the training prints: redacted immediately, and by later commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEAKS = ("Ab3/", "hf_abcdefghij")
 
 @pytest.fixture
 def given(user: User) -> User:
-    """Somebody who trained with a profile that lies elsewhere, and stands elsewhere now."""
+    """A user who trained with a profile outside the repository, whose own names no secrets."""
     profile = user.home / "elsewhere.yaml"
     profile.write_text(PROFILE)
     user.repository(boxstrap__yaml="version: 1\n", train__py=TRAIN)
@@ -48,7 +48,7 @@ def test_later_commands_mask_it_without_the_profile(given: User, faults: Faults)
                 shown = given.run(*task, "--host", "local", **VALUES)
                 assert not [leak for leak in LEAKS if leak in shown.text]
                 assert "token [HF_TOKEN hidden]" in shown.out
-        # Names alone are kept.
+        # Only the names are kept.
         record = (given.state / "boxes/local/box.json").read_text()
         assert "HF_TOKEN" in record
         assert not [leak for leak in LEAKS if leak in record]

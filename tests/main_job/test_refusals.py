@@ -20,7 +20,7 @@ pytestmark = pytest.mark.boxes
 
 @pytest.fixture
 def rented(rent: Rent) -> Rented:
-    """A box that nobody has touched, and a repository."""
+    """A fresh box, and a repository."""
     rented = rent("vast")
     rented.user.repository()
     return rented
@@ -65,8 +65,8 @@ def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented, faults: Fau
 
 TOKEN = "hf_" + "k" * 34
 SECRET = ("--set", "secrets=[HF_TOKEN]")
-# What a first contact may be, and how it ends.
-VAST = ("--profile", "vast")  # who names the provider is not asked for it, and nothing is kept then
+# First contacts: the command, its exit code and options.
+VAST = ("--profile", "vast")  # so the box is not asked for its provider, which is not saved then
 FIRST: dict[str, tuple[int, tuple[str, ...]]] = {
     "verify": (6, VAST),
     "setup, 5": (5, (*VAST, "--set", "box.workdir=/proc/nowhere")),
@@ -142,7 +142,7 @@ def test_a_known_box_whose_record_is_lost_is_4_and_the_ways_out_lead_out(
 
 
 def test_a_box_that_an_earlier_version_met_is_the_same_box(rented: Rented) -> None:
-    """It was called by its bare address; both names lead there, and its pin holds."""
+    """It was named by its bare address; both names lead to it, and its pin holds."""
     rented.run("setup").must(0)
     (folder,) = (rented.user.state / "boxes").iterdir()
     address = rented.box.address
@@ -226,7 +226,7 @@ def test_no_gpu_where_one_is_required_is_6_and_nothing_is_built(rented: Rented) 
     assert refused.text.lower().count("return this box") == 1
     assert not rented.box.exists("/workspace/homework/.venv")
     assert not rented.box.exists("/root/.boxstrap/runs")
-    # The verdict is there for programs too.
+    # --json has the verdict too.
     told = rented.run("setup", "--set", "gpu.require=true", "--json").must(6).json()
     assert (told["exit"], told["verdict"]["verdict"]) == (6, "return")
 

@@ -1,4 +1,4 @@
-"""What the image brings of an environment is copied, where that is quicker than fetching it."""
+"""Packages of the image's environment are copied if that is quicker than fetching them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = ("--set", "python.reuse=never")
 
 
 def wheels(index: StaticIndex) -> set[str]:
-    """The projects of which a file was fetched since the last time."""
+    """The projects of which a wheel was fetched since the last call."""
     asked = {path.split("/")[2] for path in index.asked if path.endswith(".whl")}
     index.asked.clear()
     return asked
@@ -34,7 +34,7 @@ def image(rented: Rented) -> str:
 
 
 def imports(rented: Rented, environment: str) -> str:
-    """Where the packages come from, once all of them are imported and uv is content."""
+    """Where pytest is imported from, once all packages can be imported and uv's check passes."""
     rented.box.run(f"uv pip check --python {environment}/bin/python")
     rented.box.run(f"{environment}/bin/pytest --version && head -1 {environment}/bin/pytest")
     ask = "import iniconfig, packaging, pluggy, pytest; print(pytest.__file__)"
@@ -47,7 +47,7 @@ def test_what_the_image_brings_is_reused(rent: Rent, mirror_rig: Rig) -> None:
     install = "/venv/main/bin/pip install -q --no-cache-dir"
     box.run(f"{install} {BROUGHT} && /venv/main/bin/python -c 'import pytest, pathspec'")
     before = image(rented)
-    # So slow that these are worth copying.
+    # Make the measured download so slow that these are worth copying.
     slow = r's|"read": "[0-9.]* MB/s from |"read": "0.1 MB/s from |'
     box.run(
         f"sed -i '{slow}' {rented.folder}/gpu.json && grep -q '0.1 MB/s' {rented.folder}/gpu.json"
@@ -66,13 +66,13 @@ def test_what_the_image_brings_is_reused(rent: Rent, mirror_rig: Rig) -> None:
         assert image(rented) == before
         assert "4 packages of the image are reused: about" in rented.run("plan").must(0).out
         assert "nothing to do" in rented.run("setup").must(0).out
-        # It was the same work all along; only where its files come from is another matter.
+        # It is the same work, wherever its packages come from.
         done = rented.run("setup", *NEVER).must(0)
         assert "of the image" not in done.err
         assert {"pytest", "pluggy", "iniconfig", "packaging", "pathspec"} <= wheels(index)
         assert rented.runs() == ["train-1"]
         assert "nothing to do" in rented.run("setup", *NEVER).must(0).out
-        # A lock that pins another version has that one.
+        # A lock that pins another version gets that version.
         pinned = PROJECT.replace("dependencies = []", 'dependencies = ["pytest==8.3.4"]')
         repository = rented.user.repository("second", pyproject__toml=pinned)
         lock(repository, rented, mirror_rig)

@@ -1,6 +1,6 @@
-"""`run`: a new run of what stands here, whatever ran before; each once, each in a tree of its own.
+"""`run`: a new run of the local work, whatever ran before; each once, each in its own tree.
 
-The box is this machine. All tests share it, and a user.
+The box is this machine. All tests share it and one user.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Runner:
     repository: UserRepository
 
     def run(self, *more: str, rc: int = 0, program: str = "boxstrap") -> dict[str, Any]:
-        """What `run --json` says, called from where `inv` finds its tasks."""
+        """What `run --json` prints, called from the folder where `inv` finds its tasks."""
         words = ("run", *TO_LOCAL, "--json", "--repo", str(self.repository.root), *more)
         return Running([str(BIN / program), *words], HERE, self.user.env).end().must(rc).json()
 
@@ -55,7 +55,7 @@ class Runner:
         return next(run for run in self.runs() if run.name == name)
 
     def end_of(self, name: str) -> tuple[int, str]:
-        """Exit code, and what decided it, once it is over."""
+        """Wait for its end; the exit code, and what decided it."""
         run, until = self.folder(name), time.monotonic() + 30
         while not (run / "exit").exists():
             assert time.monotonic() < until, name
@@ -121,7 +121,7 @@ def test_without_a_command_the_profiles_and_one_word_is_a_line_for_the_shell(her
     assert (line["run"]["name"], line["first_lines"]) == ("sweep_1-1", ["HELLO"])
     failed = here.run("--session", "sweep_1", "--", "exit 3", rc=10)
     assert (failed["run"]["name"], failed["run"]["rc"]) == ("sweep_1-2", 3)
-    # A setup asks whether the work ran already: it did, by a run.
+    # A setup asks whether the work already ran: `run` did that.
     before = here.runs()
     here.user.run("setup", *TO_LOCAL).must(0)
     assert here.runs() == before
@@ -143,12 +143,12 @@ def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
         assert len(sessions) == 3
         for number, one in enumerate(live):
             assert (Path(one["tree"]) / "lib.py").read_text() == f"# work {number}\n"
-        # All are made of the same packages: they share an environment.
+        # They need the same packages, so they share an environment.
         made_with = {(run / "venv").read_text() for run in here.runs() if run.name in sessions}
         assert made_with == {f"{here.user.home}/work/homework/.venv\n"}
     finally:
         here.stop()
-    # What is over is taken again: the main tree first.
+    # Trees of runs that are over are used again, the main tree first.
     assert Path(here.run("--", "true")["tree"]).name == "homework"
 
 
@@ -177,8 +177,8 @@ MADE_THERE = (b".venv", b"out", b"__pycache__")
 
 
 def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner) -> None:
-    """Two have the repository itself installed, isolated from the folder of the script: only their
-    environment tells them which `lib` is theirs."""
+    """Two run with `-I`, isolated from the script's folder, with the repository installed: only
+    their environment decides which `lib` they import."""
     root, names = here.repository.root, ("one", "two", "three")
     stood, live = [], []
 
@@ -198,7 +198,7 @@ def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner
             command = f"python {'-I ' * (name != 'three')}train.py"
             live.append(here.run("--", command))
             if name == "two":
-                # The same again is in the same tree, at once.
+                # The same work again uses the same tree, without a setup.
                 here.user.run("stop", *TO_LOCAL, "--run", live[-1]["run"]["name"]).must(0)
                 first, live[-1] = live[-1], here.run("--", command)
                 assert live[-1]["tree"] == first["tree"]
@@ -215,7 +215,7 @@ def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner
         assert [one["first_lines"] for one in live] == [
             [f"{name} {tree}/lib.py {tree}/.venv"] for name, tree in zip(names, trees, strict=True)
         ]
-        # What lives is left alone, whatever is said.
+        # Trees of live runs are left alone, even with --discard.
         cleaned()
         assert cleaned("--discard", beside[0], rc=9) == dict.fromkeys(beside, "kept")
         named = here.user.run("status", *TO_LOCAL, "--json").must(0).json()["trees"]
@@ -290,7 +290,7 @@ def test_what_died_goes_on_in_its_own_tree_or_not_at_all(here: Runner) -> None:
     told = here.user.run("status", *TO_LOCAL).must(0).out
     assert "boxstrap run --resume lost-1" in told
     assert "boxstrap run --resume lost-1" in here.user.run("setup", *TO_LOCAL).must(0).out
-    # The tree is free again, so the next run has it.
+    # The tree is free again, so the next run uses it.
     holds = here.run("--session", "holds")
     try:
         assert "another run has its tree" in here.run("--resume", "lost-1", rc=9)["error"]["what"]

@@ -47,7 +47,7 @@ def test_a_secrets_life(rent: Rent) -> None:
         return len((home / "asked").read_text())
 
     def kept() -> str:
-        """All that boxstrap's folder on the box has of secrets."""
+        """The contents of all files with secrets in boxstrap's folder on the box."""
         everything = f"cd {rented.folder} && cat {' '.join(FILES)} 2>/dev/null; true"
         return rented.as_user(everything)
 
@@ -64,7 +64,7 @@ def test_a_secrets_life(rent: Rent) -> None:
     assert modes.split() == ["600"] * 4
     assert all(leak in kept() for leak in (LEAKS[0], LEAKS[3]))
 
-    # The value of the environment is another one: it is noticed, sent, and the command not asked.
+    # The environment's value has changed: this is noticed and sent, and the command is not run.
     listed = rented.run("secrets", "--profile", str(profile), "--json", FROM_ENV=LEAKS[1]).must(0)
     rows = {row["name"]: row for row in listed.json()["secrets"]}
     assert [rows[f"FROM_{name}"]["same"] for name in ("ENV", "FILE", "COMMAND")] == [
@@ -79,7 +79,7 @@ def test_a_secrets_life(rent: Rent) -> None:
     assert all(leak in kept() for leak in (LEAKS[1], LEAKS[3]))
     assert "nothing to do" in setup(LEAKS[1])
 
-    # Where no value is at hand, the box redacts by its own; it holds another value of FROM_ENV now.
+    # The box redacts values that are missing here; it now holds another value of FROM_ENV.
     (profile.parent / ".env").rename(home / "put-away")
     for words in ((), ("--json",)):
         shown = rented.run("logs", *words, FROM_ENV=LEAKS[0]).must(0)
@@ -94,14 +94,14 @@ def test_a_secrets_life(rent: Rent) -> None:
     top = rented.run("top", "--looks", "1").must(0)
     assert not [leak for leak in LEAKS if leak in top.text]
 
-    # What the box says that it holds, and nobody here gave it, is shown and not kept.
+    # A secret that the box claims to hold, but never got from here, is shown and not recorded.
     rented.as_user(f"printf 'HOME=/root\\0' >>{rented.folder}/secrets")
     claimed = rented.run("secrets", "--json").must(0).json()["secrets"]
     assert [row["held"] for row in claimed if row["name"] == "HOME"] == [True]
     (record,) = (rented.user.state / "boxes").glob("*/box.json")
     assert '"HOME"' not in record.read_text()
 
-    # Away: the profile's own variables stay, and so does what the run was started with.
+    # Wiped: the profile's own variables stay, and so do the values that the run started with.
     wiped = rented.run("secrets", "--wipe").must(0)
     assert "wiped FROM_ENV, FROM_FILE, FROM_COMMAND" in wiped.out
     assert "train-1 is running: its processes keep the values" in wiped.out
@@ -112,7 +112,7 @@ def test_a_secrets_life(rent: Rent) -> None:
     assert {row["name"]: (row["held"], row["boxes"]) for row in gone} == {}
     assert "FROM_COMMAND" in rented.run("logs").must(0).err
 
-    # The next setup sends them again, and asks the command again: the box lacks its value.
+    # The next setup sends them again, and runs the command again, since the box lacks its value.
     (home / "put-away").rename(profile.parent / ".env")
     assert "FROM_COMMAND (from command)" in setup(LEAKS[1])
     assert asked() == 2

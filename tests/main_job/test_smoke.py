@@ -1,4 +1,4 @@
-"""The GPU and the environment together, on boxes whose driver is NVML's stand-in."""
+"""The smoke test of GPU and environment together, on boxes whose driver is NVML's stand-in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.smoke.torch_env import cpu_wheel
 pytestmark = pytest.mark.boxes
 
 PROFILE = "version: 1\ntrain: {command: python train.py}\n"
-# A torch that is there and finds that CUDA does not start: all that the smoke test asks of it then.
+# A torch that can be imported but can't start CUDA; the smoke test needs no more of it then.
 SICK_TORCH = {
     "torch/__init__.py": "from torch import cuda, version\n__version__ = '2.6.0'\n"
     "def device(name): return name\n",
@@ -48,7 +48,7 @@ def with_torch(rented: Rented, files: dict[str, str]) -> None:
 
 
 def show_gpu(rented: Rented, folder: Path) -> Rented:
-    """Have a box show a healthy A100, whose driver runs CUDA 12.4."""
+    """Make a box show a healthy A100, whose driver runs CUDA 12.4."""
     if stub.compiler() is None:
         pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
     plant_gpu(rented, folder, scenarios.A100)
@@ -57,7 +57,7 @@ def show_gpu(rented: Rented, folder: Path) -> Rented:
 
 @pytest.fixture
 def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
-    """A box that was set up before, and has it."""
+    """A box that was set up before and shows a healthy A100."""
     return show_gpu(rent("vast", used=True), tmp_path)
 
 
@@ -68,7 +68,7 @@ def test_an_environment_without_torch_is_looked_at_by_nvml_alone(with_gpu: Rente
     first = with_gpu.run("setup", "--json").must(0).json()
     assert {step["step"]: step["state"] for step in first["steps"]}["smoke"] == "ok"
     assert "nothing to do" in with_gpu.run("setup").must(0).out
-    # While it runs no GPU is tried; afterwards, with the environment that was built last.
+    # No GPU is tested while a run is alive; afterwards, with the environment built last.
     busy = with_gpu.run("verify", "--json").must(0).json()
     assert {step["step"]: step.get("why") for step in busy["steps"]}["smoke"] == "a run is alive"
     with_gpu.run("stop").must(0)
@@ -84,10 +84,10 @@ def test_a_gpu_that_fails_under_load_is_6(with_gpu: Rented) -> None:
     assert "CUDA can't start on it" in told.err
     assert "Nothing was built" not in told.err
     assert with_gpu.trainings() == 0
-    # What is known to be bad is tried again, and said again.
+    # A GPU that failed is tested again, and reported again.
     again = with_gpu.run("setup", "--json").must(6).json()
     assert again["verdict"]["reasons"][0]["code"] == "smoke-failed"
-    # A user may have it all the same.
+    # The user can turn it into a warning.
     with_gpu.run("setup", "--set", "gpu.checks.smoke=warn").must(0)
     assert with_gpu.runs() == ["train-1"]
 
@@ -99,7 +99,7 @@ def test_torch_without_cuda_is_refused_before_it_is_fetched(
     if cpu_wheel() is None:
         pytest.skip("no CPU build of torch is at hand")
     with_gpu.user.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.13.0\n")
-    # uv says what it would take, and nothing is fetched.
+    # uv reports what it would install, and nothing is fetched.
     with faults.attempt("torch without CUDA", at="before it is fetched") as attempt:
         early = with_gpu.run("setup").must(7)
         attempt.noticed()
@@ -117,7 +117,7 @@ def test_torch_without_cuda_is_refused_once_it_is_there(with_gpu: Rented, faults
         attempt.noticed()
     assert "torch 2.6.0 is built without CUDA, and the box has a GPU" in late.text
     assert "python.torch_backend: cu126" in late.err
-    # Where no GPU is required, it will do.
+    # If no GPU is required, it is accepted.
     with_gpu.run("setup", "--set", "gpu.require=false").must(0)
     assert with_gpu.runs() == ["train-1"]
 

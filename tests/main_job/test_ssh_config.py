@@ -29,7 +29,7 @@ env: {GREETING: hello}
 secrets: [WANDB_API_KEY]
 train: {command: python train.py}
 """
-# What Remote-SSH does: a script on standard input, which leaves a server behind it.
+# As Remote-SSH does: a script on standard input that leaves a server running.
 SERVER = """\
 echo "start of script"
 cat > /tmp/server.py <<'END'
@@ -51,7 +51,7 @@ echo "listeningOn==$(cat /tmp/server.port)== tty==$(tty)=="
 
 @pytest.fixture(scope="module")
 def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
-    """A box that was set up by somebody with an ssh config of their own."""
+    """A box that was set up by a user with their own ssh config."""
     user = Settled()
     user.env["WANDB_API_KEY"] = "wandb-0123456789"
     user.ssh_config.parent.mkdir(mode=0o700)
@@ -116,7 +116,7 @@ def test_what_remote_ssh_does(user: Settled, rented: Rented) -> None:
         going.stdin.write(SERVER)
         going.stdin.flush()
         first = going.stdout.readline()
-        assert first == "start of script\n"  # nothing of the box's greetings comes before
+        assert first == "start of script\n"  # no greeting of the box comes first
         said = re.match(r"listeningOn==(\d+)== tty==not a tty==", going.stdout.readline())
         assert said
         port = int(said[1])
@@ -181,13 +181,13 @@ def test_a_box_that_moved_is_found_there(user: Settled, rented: Rented, mirror_r
 
 
 def test_an_alias_of_ours_is_a_host_for_boxstrap_too(user: Settled, rented: Rented) -> None:
-    """With a user in front it is resolved by our own entry, which is no way to remember."""
+    """With a user in front it resolves through our own entry, which must not be recorded."""
     rented.run("setup", host="root@my-box").must(0)
     (box,) = user.run("boxes", "--json").must(0).json()["boxes"]
     assert box["name"] == "my-box"
     assert box["host"] != "root@my-box"
     assert user.ssh("my-box", "hostname").strip() == rented.box.name
-    # The key that was named once is remembered.
+    # The identity file that was given once is remembered.
     assert "train-1" in user.run("status", "--host", "my-box").must(0).out
 
 

@@ -31,7 +31,7 @@ def test_all_boxes_of_the_repository_are_shown(rent: Rent) -> None:
     assert boxes["good"]["runs"][0]["repository"] == "homework"
     assert boxes["bad"]["error"]["exit"] == 3
 
-    # A box that was there a moment ago was not just rented.
+    # A box that was reachable a moment ago is not taken for one that was just rented.
     alone = user.run("status", "--host", "bad").must(3)
     assert "You were last on this box" in alone.err
     assert "just rented" not in alone.err

@@ -1,6 +1,6 @@
-"""`sync`: what stands here goes to its tree on a box, and what was made there stays, or comes home.
+"""`sync`: local work goes to its tree on a box; what was made there stays, or is brought back.
 
-The box is this machine. All tests share it, and a user; each leaves the tree as it stands here.
+The box is this machine. All tests share it and one user; each leaves the tree as it is here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Twin:
     tree: Path
 
     def sync(self, *more: str, rc: int = 0) -> str:
-        """Send; what was said."""
+        """Sync, and return what was printed."""
         return self.user.run("sync", *TO_LOCAL, *more).must(rc).text
 
     def read(self, name: str) -> str:
@@ -83,7 +83,7 @@ def test_what_stands_here_is_placed_and_what_was_made_there_stays(twin: Twin) ->
     assert not (twin.tree / "gone.txt").exists()
     assert (twin.read("result"), twin.read("out/model")) == ("made\n", "made\n")
     assert "already as here" in twin.sync()
-    # The next setup finds the tree right, with the changes and once they are committed.
+    # The next setup finds the tree right, before and after the changes are committed.
     assert " repo       start" not in twin.user.run("setup", *TO_LOCAL).must(0).text
     (twin.tree / "result").unlink()
     twin.repository.git("add", "-A")
@@ -115,7 +115,7 @@ def test_what_was_edited_on_the_box_stops_it_and_comes_home(twin: Twin) -> None:
         "new file",
         "tool",
     ]
-    # A pack and a ref came, nothing else, and nothing was checked out.
+    # Only a pack and a ref arrived, and nothing was checked out.
     after = listing(twin.repository.root)
     changed = {
         Path(name) for name, (digest, *_) in after.items() if before.get(name, ("",))[0] != digest
@@ -124,7 +124,7 @@ def test_what_was_edited_on_the_box_stops_it_and_comes_home(twin: Twin) -> None:
     assert {path.parent.name for path in changed} == {"pack", "local"}
     again = twin.user.run("sync", "--back", *TO_LOCAL, "--json").must(0).json()
     assert (again["refs"], again["new"]) == ({ref: git("rev-parse", ref)}, [])
-    # What the person discards there is out of the way.
+    # Edits that the user discards there no longer block it.
     for name in ("new file", "tool"):
         (twin.tree / name).unlink()
     subprocess.run(["git", "-C", twin.tree, "checkout", "HEAD", "--", "keep.txt"], check=True)
@@ -145,7 +145,7 @@ def test_commits_made_on_the_box_stop_it_and_come_home(twin: Twin) -> None:
     assert twin.repository.git("show", f"{ref}:train.py") == "print('committed there')"
     assert twin.repository.head == before
     assert "edits made on the box" not in done.out
-    # Edits beside them are those of no commit.
+    # Uncommitted edits on top of them are reported as edits.
     (twin.tree / "keep.txt").write_text("edited there\n")
     done = twin.user.run("sync", "--back", *TO_LOCAL).must(0)
     assert "edits made on the box: 1 updated (keep.txt)" in done.out
@@ -200,7 +200,7 @@ def test_a_box_without_this_tree_says_so(twin: Twin) -> None:
 
 
 def test_a_record_that_lies_about_the_box_is_found_out(twin: Twin) -> None:
-    """What the box is said to have isn't there: it says so, and gets another pack."""
+    """The box lacks what its record claims: it reports so, and gets another pack."""
     twin.write("train.py", "print('never sent')\n")
     twin.sync()
     record = twin.user.state / "boxes/local/box.json"
@@ -237,7 +237,7 @@ def arrives(path: Path, text: str, within: float = 20) -> None:
 def test_each_save_is_sent_until_ctrl_c(twin: Twin, watch: Running) -> None:
     twin.write("train.py", "print('saved')\n")
     arrives(twin.tree / "train.py", "print('saved')\n")
-    # As editors do: written beside it, then renamed.
+    # As editors save: to a temporary file, which is then renamed.
     twin.write(".train.py.tmp", "print('renamed')\n")
     (twin.repository.root / ".train.py.tmp").rename(twin.repository.root / "train.py")
     arrives(twin.tree / "train.py", "print('renamed')\n")
@@ -245,7 +245,7 @@ def test_each_save_is_sent_until_ctrl_c(twin: Twin, watch: Running) -> None:
     arrives(twin.tree / "deep/er/new.py", "new\n")
     twin.write("deep/er/new.py", "newer\n")
     arrives(twin.tree / "deep/er/new.py", "newer\n")
-    # An edit on the box is said, and the next save goes on.
+    # An edit on the box is reported, and syncing continues with the next save.
     (twin.tree / "keep.txt").write_text("mine\n")
     twin.write("keep.txt", "yours\n")
     watch.await_said("edited on the box")
@@ -296,7 +296,7 @@ def test_a_folder_that_git_ignores_is_pushed_to_its_place(twin: Twin) -> None:
         "1 file already there" in twin.user.run("push", "out/data/a\x1b[31m", *TO_LOCAL).must(0).out
     )
 
-    # What a training made of it stays, until it is said otherwise.
+    # A file that the training changed stays, unless --replace is given.
     (twin.tree / "out/data/a\x1b[31m").write_text("created there")
     refused = twin.user.run("push", "out/data", *TO_LOCAL).must(9)
     assert "1 file on the box" in refused.err
@@ -311,7 +311,7 @@ def test_a_folder_that_git_ignores_is_pushed_to_its_place(twin: Twin) -> None:
     assert (
         "working folder" in twin.user.run("push", "out/data", *TO_LOCAL, "--to", "/etc").must(2).err
     )
-    # Without a path: the profile's own data that lies here.
+    # Without a path, the profile's own local data is pushed.
     (outside / "c").write_text("12")
     own = twin.user.home / "own.yaml"
     own.write_text(

@@ -1,4 +1,4 @@
-"""Boxes looked at live: two at once, one that drops and comes back, one that was never set up."""
+"""`top`: live boxes, two at once, one that drops and comes back, one that was never set up."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_a_box_is_looked_at_over_one_login(rent: Rent, tmp_path: Path) -> None:
     assert found[0]["run"]["state"] == "running"
     after = int(rented.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
     assert after - logins in (0, 1)
-    # What looks there ends when nobody looks any more.
+    # The sampler on the box ends when nobody reads it any more.
     deadline = time.monotonic() + 10
     while rented.box.run("pgrep -f [t]op_stream.py || :").strip():
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    # `status` takes one sample of it, in the exchange that it has anyway.
+    # `status` takes one sample, in the exchange that it makes anyway.
     run = rented.status()["runs"][0]
     assert run["metric"] == "step 7 loss 0.5"
     use = run["gpu_use"]
@@ -56,7 +56,7 @@ def test_a_box_is_looked_at_over_one_login(rent: Rent, tmp_path: Path) -> None:
     shown = rented.run("status").must(0).out
     assert re.search(r"running +started .+ ago +GPU 0: \d+ %, \d+\.\d of 80\.0 GiB", shown), shown
     assert "\n      step 7 loss 0.5\n" in shown
-    # The monitor came with the run, by itself.
+    # The run started the monitor automatically.
     samples = "until [ $(cat samples | wc -l) -ge 2 ]; do sleep 0.2; done; cat samples"
     noted = rented.box.run(f"cd /workspace/.boxstrap/runs/*/train-1; {samples}", timeout=30)
     head, first, *_ = map(json.loads, noted.splitlines())
@@ -72,7 +72,7 @@ def test_a_box_is_looked_at_over_one_login(rent: Rent, tmp_path: Path) -> None:
         assert part in page, part
     assert len(re.findall(r'<path d="M[^"]+" class="line', page)) >= 4
     assert page.count('class="bar ok"') >= 5
-    # What is written there never travels.
+    # The report that was written here is never sent to the box.
     assert "nothing to do" in rented.run("setup").must(0).out
 
 
@@ -82,7 +82,7 @@ def test_two_boxes_at_once_and_one_that_drops_comes_back(
 ) -> None:
     other = rent("vast", used=True)
     with_gpu.run("verify").must(0)
-    other.run("verify").must(6)  # no GPU; what looks is there all the same
+    other.run("verify").must(6)  # no GPU, but the sampler is placed anyway
     words = ("--every", "1", "--looks", "8", "--json", "--host", other.box.host_string)
     states: dict[str, list[str]] = {}
 

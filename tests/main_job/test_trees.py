@@ -1,4 +1,4 @@
-"""Folders on the box that boxstrap did not make: they stay their owner's."""
+"""Folders on the box that boxstrap did not make: left alone, unless the user has them adopted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_folders_beside_the_tree_are_never_deleted(rent: Rent, faults: Faults) -
 
 @pytest.fixture
 def cloned(user: User) -> UserRepository:
-    """The user's own clone in the work folder, with all that a clone has."""
+    """The user's own clone in the working folder, with remotes, branches and an identity."""
     repository = user.repository(boxstrap__yaml=PROFILE)
     own = user.home / "work" / "homework"
     own.parent.mkdir()
@@ -52,7 +52,7 @@ def cloned(user: User) -> UserRepository:
 
 
 def told(clone: UserRepository) -> str:
-    """What the clone knows of others: remotes, branches of theirs, upstreams."""
+    """The clone's remotes, remote branches and upstreams."""
     return clone.git("config", "--get-regexp", r"^(remote|branch)\.") + clone.git(
         "for-each-ref", "refs/remotes", "refs/heads/other"
     )
@@ -69,7 +69,7 @@ def test_a_clone_of_ones_own_is_refused_and_left_as_it_is(
         assert (told(cloned), cloned.head) == before[:2]
         assert cloned.git("status", "--porcelain", "--ignored") == before[2]
         attempt.outcome("exit 7, nothing changed")
-    # Neither a new commit nor a second try makes it ours.
+    # Neither a new commit nor a second try makes it boxstrap's.
     UserRepository.commit(_of(cloned, user.place), {"train.py": "print('step 9')\n"})
     user.run("setup", "--host", "local").must(7)
     assert (told(cloned), cloned.head) == before[:2]
@@ -81,7 +81,7 @@ def test_an_adopted_clone_keeps_remotes_and_branches(user: User, cloned: UserRep
     before = told(cloned)
     user.run("setup", "--host", "local", "--adopt").must(0)
     assert told(cloned) == before
-    # From then on it is one of ours, and keeps them still.
+    # From then on it is one of boxstrap's trees, and still keeps them.
     commit = source.commit({"train.py": "print('step 9')\n"})
     assert "step 9" in user.run("setup", "--host", "local").must(0).out
     assert (told(cloned), cloned.head) == (before, commit)
@@ -129,7 +129,7 @@ def _of(like: UserRepository, root: Path) -> UserRepository:
 
 
 def test_nothing_of_the_templates_deletes_by_a_glob_outside_our_own_folder() -> None:
-    """Whatever `rm` takes with a `*` begins with a folder of ours."""
+    """Every `rm` with a `*` names a path in one of boxstrap's folders."""
     shipped = Path(__file__).resolve().parents[2] / "templates"
     found = subprocess.run(
         ["grep", "-rnE", r"\brm\b.*\*", str(shipped)], capture_output=True, text=True, check=False

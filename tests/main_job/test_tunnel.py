@@ -1,5 +1,5 @@
-"""`tunnel` on a box: a port, and Jupyter with the repository's environment. What a browser shows
-of it, and TensorBoard, is in tests/browser."""
+"""`tunnel` on a box: a port, and Jupyter with the repository's environment. Tests with a browser,
+and those of TensorBoard, are in tests/browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def opened(going: Running) -> dict[str, dict[str, Any]]:
 
 
 def ask(one: dict[str, Any], path: str, *, token: str = "", data: bytes | None = None) -> Any:
-    """A page, by the name that a browser uses; the status where it is refused."""
+    """Fetch a page by the host name that a browser uses; the status code if it is refused."""
     request = urllib.request.Request(f"http://127.0.0.1:{one['here']}{path}", data)
     request.add_header("Host", one["url"].split("/")[2])
     if token:
@@ -69,7 +69,7 @@ def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
         modes = rented.box.run("cd /workspace/.boxstrap/servers && stat -c %a . homework-jupyter")
         assert modes == "700\n700\n"
         assert token not in rented.box.run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-        # The link is lost and comes back: to the same server, and by the same address here.
+        # The link is lost and comes back: to the same server, at the same local address.
         rented.box.kill_sshd()
         rented.box.start_sshd()
         assert kernel["id"].encode() in ask(jupyter, "/api/kernels", token=token)
@@ -79,7 +79,7 @@ def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
         again = opened(going)["jupyter"]
         assert (jupyter["found"], again["found"]) == (False, True)
         assert again["url"] == jupyter["url"]
-        # A server that died is started again where the link comes back, with the same secret.
+        # A server that died is started again when the link comes back, with the same secret.
         rented.box.run("kill -KILL $(cut -d' ' -f1 /workspace/.boxstrap/servers/*/pid)")
         rented.box.kill_sshd()
         rented.box.start_sshd()

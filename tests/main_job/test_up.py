@@ -28,12 +28,12 @@ train: {command: python train.py, results: [out/]}
 """
 TRAIN = 'print("0.4", file=open("out/result", "w"))\n'
 _FAULTS = ("429", "500 after", "cut after", "nonsense after", "wrong types after")
-"""Those after which nobody waits for minutes."""
+"""Faults after which the program does not wait for minutes."""
 
 
 @pytest.fixture
 def account() -> Iterator[SimulatedAccount]:
-    """Two offers; what is rented is there at once."""
+    """An account with two offers; a rented box is ready immediately."""
     with simulated("vast") as made:
         made.loading_s = 0.0
         made.offers = [SimulatedOffer(str(11 + at), price=0.4 + at / 10) for at in range(2)]
@@ -50,7 +50,7 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     def up(*options: str) -> Completed:
         return user.run("up", "--identity", str(box.identity), *options)
 
-    # Nobody said what it may cost.
+    # No price limit was given.
     assert "--max-price 0.42" in up().must(2).err
     assert account.rented == []
     # What a setup would refuse is refused before anything is paid for.
@@ -65,17 +65,17 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert (
         user.run("boxes", "--all", "--json").must(0).json()["boxes"][0]["known_as"] == "vast-9001"
     )
-    assert done["lease"]["limits"]["hours"]["limit"] == 24 * 3600  # since nobody named one
+    assert done["lease"]["limits"]["hours"]["limit"] == 24 * 3600  # the default
     terms = box.run("cat ~/.boxstrap/lease.json")
     assert -300 < json.loads(terms)["rented"] - time.time() < 0  # it counts from the renting
-    # Once more: this box, and nothing to do.
+    # The second time it is the same box, with nothing to do.
     again = up("--max-price", "0.6").must(0)
     assert "vast:9001, rented as boxstrap-" in again.err
     assert "stopped after 24 hours" in again.err
     assert account.rented == ["9001"]
     assert box.run("cat ~/.boxstrap/lease.json") == terms
     assert rented.runs().count("train-1") == 1
-    # It has no GPU, and now the profile orders one: one that was there before is kept, a new one
+    # The profile now requires a GPU, which the box lacks: a box from before is kept, a new one
     # is given back, and there is no third offer.
     refused = up("--max-price", "0.6", "--set", "gpu.require=true").must(6)
     assert "is not given back automatically" in refused.err
@@ -91,7 +91,7 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
 def test_whatever_strikes_up_and_down_nothing_is_lost_or_rented_twice(
     rent: Rent, request: pytest.FixtureRequest, seeded: random.Random
 ) -> None:
-    """The program itself on boxes of the rig; `make chaos` does it ten times."""
+    """Runs the program itself on boxes of the rig; `make chaos` does so ten times."""
     for _ in range(max(1, request.config.getoption("tries") // 5)):
         seed = seeded.randrange(1_000_000)
         try:
@@ -117,7 +117,7 @@ def _struck(rented: Rented, account: SimulatedAccount, chance: random.Random) ->
     (ours,) = account.rented
     user.run("wait").must(0)
     is_stuck = chance.random() < 0.5
-    if is_stuck:  # what lies in git's index alone can't come home
+    if is_stuck:  # a file that is only in git's index can't be brought home
         box.run(f"cd {rented.tree} && echo mine >only.txt && git add only.txt && rm only.txt")
         refused = _typed_until_done(user, account, chance, ("down",), refused=9)
         assert "only.txt" in refused.text
@@ -137,7 +137,7 @@ def _typed_until_done(
     words: tuple[str, ...],
     refused: int = 0,
 ) -> Completed:
-    """Type it until it ends as it should, struck at any call but for the fourth time."""
+    """Run it until it ends as it should; all tries but the fourth are struck at a random call."""
     for struck in (True, True, True, False):
         account.asked.clear()
         fault = {chance.randrange(12): chance.choice(_FAULTS)}
@@ -155,7 +155,7 @@ def _typed_until_done(
 
 
 def _striking(running: Running, chance: random.Random) -> Callable[..., None]:
-    """At some call, before or after it is done, Ctrl-C, kill -9 or nothing."""
+    """Ctrl-C, kill -9 or nothing, before or after a random call is done."""
     strikes = chance.randrange(12), chance.random() < 0.5
     act = chance.choice((running.interrupt, running.kill, lambda: None))
 
@@ -167,7 +167,7 @@ def _striking(running: Running, chance: random.Random) -> Callable[..., None]:
 
 
 def _listed(user: User) -> set[str]:
-    """The marks of what was rented, or perhaps; an hour passes, and what is unknown is decided."""
+    """Marks of boxes that are or may be rented; makes undecided requests look an hour older."""
     found = set[str]()
     for file in (user.state / "rentals").glob("boxstrap-*.json"):
         record = json.loads(file.read_text())

@@ -32,14 +32,14 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def rented(rent: Rent, earlier: Path) -> Rented:
-    """A box, and a repository whose training goes on."""
+    """A box, and a repository whose training keeps running."""
     rented = rent("vast", by=earlier)
     rented.user.repository(boxstrap__yaml=LONG, requirements__txt=REQUIREMENTS)
     return rented
 
 
 def set_up_before(rented: Rented, earlier: Path) -> dict[str, str]:
-    """Set up by the earlier program; what must still be there afterwards."""
+    """Set up with the earlier program; return what must still be there afterwards."""
     before(rented, earlier, "setup").end().must(0)
     assert not rented.as_user(f"ls {rented.folder}/steps/*/repo.dir 2>/dev/null || :")
     return kept(rented, rented.tree)
@@ -58,7 +58,7 @@ def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
     again = rented.run("setup").must(0)
     assert "train-1: running" in again.out
     assert kept(rented, rented.tree) == was
-    # Nothing of the earlier version's Python is left to be imported by this one's.
+    # No Python file of the earlier version is left that this version could import.
     python = rented.as_user(f"cd {rented.folder}/box && ls *.py").split()
     carried = [name for name, _ in box_files() if not step_of(name)]
     assert python == [name for name in carried if name.endswith(".py")]
@@ -80,7 +80,7 @@ def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
 def test_the_same_content_is_its_work_whatever_its_commit_is_called(
     rented: Rented, earlier: Path
 ) -> None:
-    """Its record has a commit alone: the tree is looked up."""
+    """The earlier version recorded only a commit, so its tree is looked up."""
     git = partial(subprocess.run, cwd=rented.user.place, check=True)
     git(["git", "commit", "-q", "--allow-empty", "-m", "Not the first, which names the repository"])
     was = set_up_before(rented, earlier)
@@ -90,7 +90,7 @@ def test_the_same_content_is_its_work_whatever_its_commit_is_called(
     rented.run("stop").must(0)
     assert "train-1: was stopped" in rented.run("setup").must(0).out
     assert "nothing to do" in rented.run("setup").must(0).out
-    # Now the box has that commit; and another on top, that changes nothing.
+    # Now the box has that commit; another one on top changes nothing.
     head = git(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
     assert rented.as_user(f"git -C {rented.tree} rev-parse HEAD") == head
     git(["git", "commit", "-q", "--allow-empty", "-m", "Nothing"])
@@ -99,7 +99,7 @@ def test_the_same_content_is_its_work_whatever_its_commit_is_called(
     rented.user.place.joinpath("train.py").write_text("print('step 9')\n")
     git(["git", "commit", "-qam", "Other content"])
     assert "step 9" in rented.run("setup").must(0).out
-    # So it is with a run of this version.
+    # The same holds for a run of this version.
     git(["git", "commit", "-q", "--amend", "-m", "In other words again"])
     assert "train-2: finished" in rented.run("setup").must(0).out
     assert rented.runs() == ["train-1", "train-2"]
@@ -191,7 +191,7 @@ def test_a_remote_that_was_added_in_between(rented: Rented, earlier: Path) -> No
 
 
 def test_two_keys_of_one_folder_look_after_each_others_run(rented: Rented, earlier: Path) -> None:
-    """The earlier program let a remote that was added begin a second training beside the first."""
+    """In the earlier program, adding a remote let a second training start next to the first."""
     set_up_before(rented, earlier)
     subprocess.run(["git", "remote", "add", "origin", URL], cwd=rented.user.place, check=True)
     subprocess.run(

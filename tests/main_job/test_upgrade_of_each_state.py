@@ -1,7 +1,7 @@
-"""A box that the version before the layers set up, in each state that a box can be in.
+"""A box set up by the version before the layers, in each state that a box can be in.
 
-It is followed, stopped and set up again by the present version: nothing trains twice, and nothing
-is built again. It stays so for every later version.
+The present version follows it, stops it and sets it up again: nothing trains twice, and nothing
+is built again. This must hold for every later version too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def state(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def rented(rent: Rent, earlier: Path, state: str) -> Rented:
-    """A box in this state, by the earlier version."""
+    """A box that the earlier version brought into this state."""
     rented = rent("vast", by=earlier)
     rented.user.repository(boxstrap__yaml=PROFILES[state], requirements__txt="iniconfig>=2\n")
     before(rented, earlier, "setup").end().must(0)
@@ -53,12 +53,12 @@ def rented(rent: Rent, earlier: Path, state: str) -> Rented:
 
 
 def runs(rented: Rented) -> list[str]:
-    """The runs that were ever begun; a box that is only set up has no folder of them."""
+    """The runs that were ever started; a box that is only set up has no folder for them."""
     return rented.runs() if rented.box.exists(f"{rented.folder}/runs") else []
 
 
 def as_it_was(rented: Rented) -> dict[str, str]:
-    """What must not be made again: tree, environments, trainings, what they were begun for."""
+    """What must not be made again: tree, environments, trainings, what they were started for."""
     return {**kept(rented, rented.tree), "agent": rented.as_user(BUILT.format(rented.folder))}
 
 
@@ -92,7 +92,7 @@ def test_it_is_followed_and_stopped(rented: Rented, state: str) -> None:
         for task in ("logs", "stop"):
             assert "no run was started on this box" in rented.run(task).must(2).err
     assert (as_it_was(rented), runs(rented)) == (was, RUNS[state])
-    # Whatever ended is begun again only where that is asked for.
+    # A run that ended is started again only on request.
     rented.run("setup").must(0)
     assert (as_it_was(rented), runs(rented)) == (was, RUNS[state])
 

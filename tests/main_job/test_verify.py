@@ -1,4 +1,4 @@
-"""The verdict on real boxes: a stand-in for NVML in the place of the driver, and real limits."""
+"""The verdict on real boxes, with a stand-in for NVML as the driver, and real limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def card(library: Path) -> Card:
 
 
 def outcomes(done: Completed) -> dict[str, str]:
-    """Each check and the heaviest that it found."""
+    """Each check and its worst outcome."""
     return {row["check"]: row["outcome"] for row in done.json()["verdict"]["checks"]}
 
 
@@ -83,7 +83,7 @@ INIT = {4: "no-permission", 9: "no-driver", 12: "nvml-missing", 15: "gpu-sick", 
 def test_a_fault_of_every_code_on_a_box(
     rent: Rent, card: Card, seeded: random.Random, request: pytest.FixtureRequest
 ) -> None:
-    """With the agent that a setup puts there; every fault is injected in tests/nvml."""
+    """Uses the agent that a setup places; every fault is injected in tests/nvml."""
     rented = rent("vast", used=True)
     card(rented, scenarios.A100)
     rented.run("verify", *GPU).must(0)
@@ -144,7 +144,7 @@ def test_a_driver_that_hangs_costs_ten_seconds(rent: Rent, card: Card) -> None:
     assert reason["code"] == "gpu-hang"
     assert "asked for remapped of GPU 0" in reason["says"]
     assert hung.json()["verdict"]["seconds"] < 10
-    assert outcomes(hung)["cpus"] == "pass"  # the machine was read all the same
+    assert outcomes(hung)["cpus"] == "pass"  # the machine was still read
 
 
 def test_what_a_container_grants_is_what_counts(rent: Rent) -> None:
@@ -176,7 +176,7 @@ def test_an_index_that_does_not_answer_is_a_warning(rent: Rent, mirror_rig: Rig)
         mirror_rig.mirror.mend()
     (reason,) = silent.json()["verdict"]["reasons"]
     assert "can't be used: no answer within 1.5 s" in reason["says"]
-    assert outcomes(silent)["clock"] == "pass"  # by this machine's alone
+    assert outcomes(silent)["clock"] == "pass"  # compared with this machine's clock only
     try:
         mirror_rig.mirror.break_with(503)
         broken = rented.run("verify", *free, "--json").must(0)

@@ -1,4 +1,4 @@
-"""Waiting for a run: how it ended, why, and who is told; across a link that was lost."""
+"""`wait`: how a run ended, why, and which of the user's commands run; also over a lost link."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run
     assert told.startswith("local: train-1 ended with exit code 1 after ")
     assert told.endswith("|finished|1\n")
     assert "notify.yaml: bad: it ended with 3" in waited.err
-    # Nobody waited this time; the reason is the same, and redacted where no value is here.
+    # The run is already over, so no command runs; the reason is redacted without a value here.
     again = user.run("wait", "--host", "local", "--json").must(10).json()
     assert again["runs"][0]["failure"]["what"] == "ValueError: bad token [TOKEN hidden]"
     assert (user.home / "told").read_text() == told
     shown = user.run("status", "--host", "local").must(0).out
     assert "| ValueError: bad token [TOKEN hidden]" in shown
-    # The price is the box's from now on, whoever asks; a cent a second.
+    # The price is recorded with the box, for every later command: a cent a second.
     assert again["runs"][0]["dollars"] == pytest.approx(again["runs"][0]["seconds"] / 100)
     assert f"{again['runs'][0]['seconds']:.1f} s, $0.0{again['runs'][0]['seconds']}\n" in waited.out
     assert "  $36.00 an hour: about $" in shown
@@ -93,7 +93,7 @@ def test_a_lost_link_is_outlived_and_nothing_of_ours_stays_on_the_box(rent: Rent
 
 
 def await_waiter(rented: Rented, *, is_there: bool) -> None:
-    """What looks on the box whether the run is over; each second also whether anybody listens."""
+    """Wait until the box's waiter is there or gone; each second it checks if anybody listens."""
     until = time.monotonic() + 15
     while bool(rented.box.run("pgrep -fx 'sleep 1' || :").strip()) != is_there:
         assert time.monotonic() < until, "nobody waits on the box" if is_there else "one waits yet"

@@ -1,4 +1,4 @@
-"""A run is ended as a whole: what went into sessions of its own too, and what can't be is named."""
+"""A run is ended as a whole, with processes in their own sessions; those that survive are named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ version: 1
 gpu: {require: false}
 train: {command: python train.py}
 """
-# In sessions of their own: a child, an orphan, one without our mark, one that is deaf.
+# In their own sessions: a child, an orphan, one without our mark, one that ignores SIGTERM.
 SCATTERED = """\
 import os, subprocess, sys, time
 deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(700.1)"
@@ -30,7 +30,7 @@ SCATTER = "pgrep -fa '[7]00[.][1234]|bin/python [t]rain.py' || true"
 
 
 def alive(rented: Rented) -> list[str]:
-    """The command lines of what the run started and lives."""
+    """The command lines of the run's processes that are alive."""
     return [line.partition(" ")[2] for line in rented.box.run(SCATTER).splitlines()]
 
 
@@ -42,7 +42,7 @@ def test_stop_ends_what_went_into_sessions_of_its_own(
         rented = rent(kind, used=kind == "vast")
         rented.user.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
         begun = rented.run("setup").must(0)
-        # What is recommended can be done there: without tmux nothing can be attached to.
+        # Only commands that work there are recommended: without tmux, no `attach`.
         assert ("boxstrap attach" in begun.out) == (kind == "vast")
         assert "boxstrap logs -f" in begun.out
         assert "train-1: waiting up to 30 s for its first line" in begun.err
@@ -70,12 +70,12 @@ def test_restart_ends_the_whole_of_the_earlier_run(rent: Rent) -> None:
 def test_a_run_has_a_cgroup_where_one_may_be_made(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.box.run("mkdir /cgroups && mount -t cgroup2 none /cgroups")
-    # Without mark, parent or session: nothing but its cgroup tells whose it is.
+    # Without mark, parent or session: only its cgroup shows which run it belongs to.
     train = SCATTERED.replace('["sleep", "700.4"]', '["sh", "-c", "setsid sleep 700.4 & exit 0"]')
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=train)
     rented.run("setup").must(0)
     group = rented.as_user(f"cat {rented.folder}/runs/*/train-1/cgroup").strip()
-    # Beside these the shell of its command.
+    # Plus the shell of its command.
     assert len(rented.box.read(f"{group}/cgroup.procs").split()) == len(alive(rented)) + 1 == 6
     rented.run("stop").must(0)
     assert alive(rented) == []
@@ -88,7 +88,7 @@ def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
     train = f"import subprocess, time\nsubprocess.Popen({root})\nprint('step 1', flush=True)\n"
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=f"{train}time.sleep(600)\n")
     rented.run("setup").must(0)
-    for _ in range(2):  # the second one does not call it ended either
+    for _ in range(2):  # the second stop does not report it as ended either
         stopped = rented.run("stop", "--json").must(7).json()
         assert stopped["stopped"] == ["train-1"]
         assert {(run, user) for run, _, user, _ in stopped["left"]} == {("train-1", "root")}

@@ -1,4 +1,4 @@
-"""Two repositories on one box: nobody reaches the other's run by accident. In this order."""
+"""Two repositories on one box: neither reaches the other's run by accident. In this order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAILS = "import time\nprint('it begins', flush=True)\ntime.sleep(3)\nraise Syste
 
 @dataclass
 class Two:
-    """A box on which two repositories train, and where their user stands."""
+    """A box on which two repositories of one user train."""
 
     rented: Rented
     mine: UserRepository
@@ -116,7 +116,7 @@ def test_a_log_that_is_followed_ends_as_the_run_does(two: Two) -> None:
         7,
         "mine",
     )
-    # What has ended well, and what was stopped, is no failure.
+    # A run that succeeded or was stopped is no failure.
     two.mine.commit({"train.py": "print('done', flush=True)\n"})
     rented.run("setup").must(0)
     followed = rented.run("logs", "-f").must(0)
@@ -126,7 +126,7 @@ def test_a_log_that_is_followed_ends_as_the_run_does(two: Two) -> None:
 
 
 def test_what_is_recommended_means_the_repository_that_was_named(user: User) -> None:
-    """The user stands in another repository, as whoever runs the demo does."""
+    """The user is in another repository's folder, as in the demo."""
     named = user.repository("named").root
     user.repository("stood-in", train__py="print('another')\n")
     done = user.run("setup", "--host", "local", "--repo", str(named)).must(0)

@@ -1,4 +1,4 @@
-"""Your work as it stands: on the box byte for byte, and the same work however it is committed."""
+"""Local work: on the box byte for byte, and the same work however it is committed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ box: {workdir: ~/work}
 python: {requirements: []}
 """
 SAMPLED = 8
-"""How many states a usual run places; `--every`, as in `make chaos`, has all."""
+"""How many states a usual test run places; `--every`, as in `make chaos`, places all."""
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_one_state_after_another_is_placed_as_it_stands(
     seeded: random.Random,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The box is this machine: what it places lies there to be compared."""
+    """The box is this machine, so that the placed files can be compared directly."""
     monkeypatch.setenv("HOME", str(user.home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(user.home / ".config"))
     (user.home / ".gitconfig").write_text(

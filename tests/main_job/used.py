@@ -1,7 +1,7 @@
-"""A box that was set up before, for another repository: our own tools are on it, and looked at.
+"""A box that was set up before, for another repository: it has our tools, and was checked.
 
-It is made once for each kind; the boxes begin with its file system. A test whose subject comes
-after them takes such a box: the steps up to `gpu` take half of what a first setup takes.
+It is made once for each kind, and boxes start with its file system. Tests of later steps take
+such a box, because the steps up to `gpu` take half of the time of a first setup.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ rm -rf lock setup.sh runs setups store steps/*/ ../earlier /tmp/tmux-*
 
 
 def start_used(rig: Rig, kind: str, place: Path, by: Path | None = None, **variant: Any) -> Box:
-    """Start a box like that; what it begins with is made and kept in `place`, which all share.
+    """Start such a box; its file system is made once and kept in `place`, which all tests share.
 
-    `by`: it was the program of this folder that set it up, an earlier one.
+    `by`: the folder of the earlier program that set it up.
     """
     layer = place / f"used-{kind}{f'-{by.name}' if by else ''}"
     with locked(place / f"{layer.name}.lock"):
@@ -45,7 +45,7 @@ def _make(rig: Rig, kind: str, layer: Path, program: dict[str, str]) -> None:
 
 
 def _seem_up_since(box: Box) -> None:
-    """To its last setup it was up all the time: what that one said of its GPU holds."""
+    """Make the box look up since its last setup, so that what that found of its GPU holds."""
     started = (box.root.parent / "stat").read_text().rpartition(") ")[2].split()[19]
     folder = box.root / f"{box.home}/.boxstrap"[1:]
     if folder.is_symlink():

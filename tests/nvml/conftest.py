@@ -1,4 +1,4 @@
-"""One rig serves all scenarios: the stand-in reads its scenario when it is loaded."""
+"""One rig for all scenarios: the stand-in reads its scenario when it is loaded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Cards as NVML tells of them, and what can be wrong with them.
+"""Cards as NVML reports them, and what can be wrong with them.
 
 What a card doesn't support is left out: the stand-in then answers NOT_SUPPORTED.
-Of two lines with the same key the later one holds.
+Of two lines with the same key the later one counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ driver = 550.54.15
 cuda = 12040
 count = 1
 """
-# What every card of the last ten years tells.
+# What every card of the last ten years reports.
 COMMON = """
 gpu.uuid = GPU-00000000-1111-2222-3333-444444444444
 gpu.compute_mode = 0
@@ -41,7 +41,7 @@ gpu.pcie_gen = 4
 gpu.pcie_max_gen = 4
 gpu.nvlink = 111111111111
 """
-# Newer drivers tell the room below slow-down instead of the threshold.
+# Newer drivers report the margin below slow-down instead of the threshold.
 H100 = f"""{DRIVER}{COMMON}
 driver = 570.124.06
 gpu.slowdown_at = !3
@@ -63,7 +63,7 @@ gpu.pcie_gen = 5
 gpu.pcie_max_gen = 5
 gpu.nvlink = 111111111111111111
 """
-# A GeForce: neither ECC counters, row remapping, MIG nor NVLink; its idle link stepped down.
+# A GeForce: no ECC counters, row remapping, MIG or NVLink; its PCIe link is slower when idle.
 RTX4090 = f"""{DRIVER}{COMMON}
 gpu.name = NVIDIA GeForce RTX 4090
 gpu.memory = 24564 400
@@ -77,7 +77,7 @@ gpu.pcie_gen = 1
 gpu.pcie_max_gen = 4
 gpu.persistence = 0
 """
-# Before Ampere: pages are retired, nothing is remapped; an old driver knows the old names alone.
+# Before Ampere, pages are retired, not remapped; an old driver has only the old names.
 V100 = f"""{DRIVER}{COMMON}
 driver = 470.256.02
 cuda = 11040
@@ -128,9 +128,9 @@ ORDERS: dict[str, dict[str, object]] = {
 
 
 class Fault(NamedTuple):
-    """What is wrong with an otherwise healthy card, and what must be said of it.
+    """What is wrong with an otherwise healthy card, and what must be reported.
 
-    `quiet` lists what of the same family must not be said: the value beside the threshold.
+    `quiet` is a value just on the good side of the threshold: nothing must be reported.
     """
 
     card: str

@@ -22,12 +22,12 @@ LIBRARY = "libnvidia-ml.so.1"
 
 
 def compiler() -> str | None:
-    """A C compiler, or None where the machine has none."""
+    """Return a C compiler, or None if the machine has none."""
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
 def build_library(folder: Path) -> Path:
-    """The stand-in, built into `folder`; put that folder into LD_LIBRARY_PATH."""
+    """Build the stand-in into `folder`, which then goes into LD_LIBRARY_PATH."""
     cc = compiler()
     assert cc is not None
     library = folder / LIBRARY
@@ -37,7 +37,7 @@ def build_library(folder: Path) -> Path:
 
 
 def build_agent(folder: Path) -> Path:
-    """An environment with nvidia-ml-py and psutil alone, taken from this one; its python."""
+    """Make an environment with this one's nvidia-ml-py and psutil alone; return its python."""
     venv.create(folder, symlinks=True)
     site = next(folder.glob("lib/python*/site-packages"))
     for name in ("pynvml", "psutil"):
@@ -54,7 +54,7 @@ def build_agent(folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class VerifyRun:
-    """What one run of the check gave."""
+    """The result of one run of the check."""
 
     code: int
     result: dict[str, Any]
@@ -63,17 +63,17 @@ class VerifyRun:
     seconds: float
 
     def reasons(self) -> list[tuple[str, str, list[int]]]:
-        """Outcome, code and GPUs of each reason, in the order of weight."""
+        """Return outcome, code and GPUs of each reason, in order of weight."""
         return [(r["outcome"], r["code"], r["gpus"]) for r in self.result["reasons"]]
 
     def outcomes(self, check: str) -> list[str]:
-        """What a check said of each GPU."""
+        """Return the outcomes of a check, one for each GPU."""
         return [c["outcome"] for c in self.result["checks"] if c["check"] == check]
 
 
 @dataclass(frozen=True)
 class NvmlRig:
-    """A folder as the box has it: `box/` beside an agent that has the stand-in for a driver."""
+    """A folder like a box's: `box/` next to an agent, with the stand-in as its driver."""
 
     folder: Path
     python: Path
@@ -106,7 +106,7 @@ class NvmlRig:
 
 
 def make_rig(folder: Path, *, compiled: bool = False) -> NvmlRig:
-    """All of it, below `folder`. A box has nothing compiled, which takes half of a run's time."""
+    """Make a rig in `folder`. A box has no bytecode, and compiling takes half of a run's time."""
     lay_programs(folder / "box")
     made = NvmlRig(folder, build_agent(folder / "agent"), build_library(folder))
     if compiled:
@@ -115,7 +115,7 @@ def make_rig(folder: Path, *, compiled: bool = False) -> NvmlRig:
 
 
 def has_real_driver() -> bool:
-    """Whether this machine has an NVIDIA library of its own, which `stub=False` would load."""
+    """Return whether this machine has an NVIDIA library, which `stub=False` would load."""
     probe = "import ctypes; ctypes.CDLL('libnvidia-ml.so.1')"
     return (
         subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False).returncode

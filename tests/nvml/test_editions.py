@@ -1,4 +1,4 @@
-"""The shorter editions' GPU checks against the same cards and the same faults as the full one's."""
+"""The GPU checks of the compact and minimal editions, with the full one's cards and faults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPACT_FAULTS = [
 
 
 def check(rig: stub.NvmlRig, scenario: str, order: Any = None) -> tuple[int, str, verdict.Verdict]:
-    """The packed check, as a paste lays it on a box: exit code, its lines, its document."""
+    """Run the compact check as a paste places it; return its exit code, lines and document."""
     box = rig.folder / "compact" / "box"
     box.mkdir(parents=True, exist_ok=True)
     for name, text in files():
@@ -84,7 +84,7 @@ def test_a_fault_is_seen_and_its_absence_too(rig: stub.NvmlRig, name: str) -> No
 def test_a_driver_that_does_not_start_is_a_return(rig: stub.NvmlRig, init: int) -> None:
     assert check(rig, f"init = !{init}")[0] == 6
     code, _, document = check(rig, f"init = !{init}", {"require": False})
-    # As the full check says it: no driver and no trace of a card is what such a box has.
+    # Like the full check: a box that needs no GPU may have no driver and no trace of a card.
     assert (code, document.verdict) == (0, "keep" if init in (9, 12) else "warn")
 
 

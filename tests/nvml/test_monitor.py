@@ -1,4 +1,4 @@
-"""The monitor, as it lies on a box: what it notes of live runs, and when it leaves."""
+"""The monitor, as placed on a box: what it records of live runs, and when it ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture
 def begin(rig: stub.NvmlRig, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Begins monitors of a box whose folder is `tmp_path`."""
+    """Starts monitors of a box whose folder is `tmp_path`."""
     lay_programs(tmp_path / "box")
     (tmp_path / "runs").mkdir()
     begun: list[subprocess.Popen[bytes]] = []
@@ -54,7 +54,7 @@ def begin(rig: stub.NvmlRig, tmp_path: Path) -> Iterator[Callable[..., subproces
 
 
 def samples(run: Path) -> list[Any]:
-    """What was noted of it, line by line."""
+    """Return the samples of a run, one for each line."""
     file = run / "samples"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -89,10 +89,10 @@ def test_live_runs_are_sampled_until_none_lives(
         assert 0 < memory < head["memory_total"]
         assert gpus == [[0, 4 * 2**20, None, 31]]
     assert not samples(other)
-    # One a box.
+    # Only one for each box.
     assert begin().wait(10) == 0
     assert first.poll() is None
-    # A run that ended is sampled no more; the next one finds the same monitor.
+    # A run that ended is no longer sampled; the next one uses the same monitor.
     (run / "exit").write_text("0\n")
     lay(CASES[LIVE], processes, tmp_path / "runs/homework-1/train-2")
     await_samples(tmp_path / "runs/homework-1/train-2", 3)
@@ -113,7 +113,7 @@ def test_a_run_that_began_as_it_left_is_taken_up(
         times += 1
         if times == 1:
             lay(CASES[LIVE], processes, tmp_path / "runs/homework-1/train-1")
-            # The monitor that this run began.
+            # The monitor that this run started.
             assert begin().wait(10) == 0
         else:
             processes.living.kill()
@@ -162,7 +162,7 @@ def test_samples_of_weeks_stay_few(tmp_path: Path) -> None:
 
 
 def test_it_is_light(begin: Begin, processes: Processes, tmp_path: Path) -> None:
-    """A sample each 10 s may take 0.5 % of a core: 50 ms, the shell that looks at the run too."""
+    """A sample every 10 s may take 0.5 % of a core: 50 ms, with the shell that checks the run."""
     run = tmp_path / "runs/homework-1/train-1"
     lay(CASES[LIVE], processes, run)
     going = psutil.Process(begin(stays=60).pid)

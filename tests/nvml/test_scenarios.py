@@ -195,7 +195,7 @@ def test_a_hang_costs_the_limit_and_names_the_call(
     answer = rig.run(f"{A100}\ncount = 4\n{wrong}", "--limit", "0.8")
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-hang", [])])
     assert answer.result["reasons"][0]["says"].endswith(f"within 0.8 s when asked for {asked}")
-    assert 0.8 <= answer.seconds < 5  # one that lingers holds our pipes for 20 s
+    assert 0.8 <= answer.seconds < 5  # one that lingers keeps the pipes open for 20 s
 
 
 def test_a_hang_costs_less_than_ten_seconds_as_it_comes(rig: stub.NvmlRig) -> None:
@@ -205,7 +205,7 @@ def test_a_hang_costs_less_than_ten_seconds_as_it_comes(rig: stub.NvmlRig) -> No
 
 
 def test_no_process_of_ours_is_left_by_a_hang(rig: stub.NvmlRig) -> None:
-    before = readers(rig)  # those that linger of other tests
+    before = readers(rig)  # left over from other tests
     rig.run(f"{A100}\ninit = hang", "--limit", "0.5")
     _, left = psutil.wait_procs(readers(rig) - before, timeout=5)  # killed, but not waited for
     for process in left:
@@ -214,7 +214,7 @@ def test_no_process_of_ours_is_left_by_a_hang(rig: stub.NvmlRig) -> None:
 
 
 def readers(rig: stub.NvmlRig) -> set[psutil.Process]:
-    """The processes that read GPUs for this rig."""
+    """Return the processes that read GPUs for this rig."""
     python = str(rig.python)
     every = psutil.process_iter(["cmdline"])
     return {process for process in every if python in (process.info["cmdline"] or [])}
@@ -262,7 +262,7 @@ def test_strict_turns_a_warning_into_a_return(rig: stub.NvmlRig) -> None:
 def test_a_gpu_that_is_not_required_and_not_as_ordered_is_kept_in_all_its_words(
     rig: stub.NvmlRig,
 ) -> None:
-    """What was said of it once: return this box. And then: keep it, with a warning."""
+    """It once said both "return this box" and "keep it, with a warning"."""
     answer = rig.run(f"{A100}\ngpu.ecc_now = 2", order={"require": False, "name": "H100"})
     assert (answer.code, answer.result["verdict"]) == (0, "warn")
     read = verdict.read((rig.folder / "result.json").read_bytes())
@@ -328,7 +328,7 @@ def test_looking_leaves_nothing_behind(rig: stub.NvmlRig, tmp_path: Path) -> Non
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
-    """Sizes and times of all that is not the test's own."""
+    """Return sizes and times of all files that are not the test's own."""
     own = {"scenario", "order.json", "result.json"}
     files = [p for p in folder.rglob("*") if p.is_file() and p.name not in own]
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
@@ -337,5 +337,5 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
 def test_a_verdict_costs_a_third_of_a_second(rig: stub.NvmlRig, tmp_path: Path) -> None:
     eight = f"{scenarios.H100}\ncount = 8"
     asked = stub.make_rig(tmp_path)  # as a box has it
-    # Other tests may load the machine: one quick answer shows that it can be had.
+    # Other tests may load the machine: one quick answer is enough.
     assert any(asked.run(eight).seconds <= 0.3 for _ in range(100))

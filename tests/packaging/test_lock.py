@@ -1,4 +1,4 @@
-"""The lock files of development: they fit pyproject.toml, and name no place to fetch from."""
+"""The lock files for development fit pyproject.toml, and name no place to fetch from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HASHES = re.compile(r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n")
 
 
 def locked(lock: Path) -> dict[str, list[Requirement]]:
-    """The pinned versions of each package: several where Pythons differ."""
+    """The pinned versions of each package: several if they differ between Pythons."""
     found: dict[str, list[Requirement]] = {}
     for pin in map(Requirement, filter(None, HASHES.split(lock.read_text()))):
         found.setdefault(pin.name, []).append(pin)
@@ -41,7 +41,7 @@ def test_each_version_is_exact_and_has_hashes_and_nothing_else_is_there(lock: Pa
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize(("lock", "wanted"), [(LOCK, RUNTIME), (DEV_LOCK, RUNTIME + DEV)])
 def test_what_the_project_requires_is_locked(lock: Path, wanted: list[str], python: str) -> None:
-    """Forgotten after a change of pyproject.toml: `make lock`."""
+    """If this fails after a change of pyproject.toml, run `make lock`."""
     pins = locked(lock)
     where = {"python_version": python, "python_full_version": f"{python}.0"}
     for requirement in map(Requirement, wanted):

@@ -1,4 +1,4 @@
-"""The uv that boxes are given: every machine has one, and renewing it loses nothing."""
+"""The uv that boxes get: each kind of machine has a wheel, and renewing it loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel works far from this checkout: built, installed and used as a stranger would."""
+"""The wheel works outside this checkout: built, installed and used as a new user would."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UV = str(Path(sys.executable).parent / "uv")
 PASSED_ON = ("PATH", "LANG", "SSL_", "PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
-# One worker has the wheel: it is built once.
+# All tests on one worker, so that the wheel is built once.
 pytestmark = pytest.mark.xdist_group("wheel")
 
 RENDER = """
@@ -38,7 +38,7 @@ sys.stdout.write(render_script(profile.name, values, steps))
 
 
 class InstalledPlace:
-    """A folder outside the checkout, with its own home, environment and terminal server."""
+    """A folder outside the checkout, with its own home, environment and tmux server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class InstalledPlace:
 
 
 def _index_settings() -> dict[str, str]:
-    """uv takes the index that pip is set to here, as it does on a box."""
+    """Settings that make uv use the index configured for pip here, as on a box."""
     told = subprocess.run(
         [sys.executable, ROOT / "bootstrap/box/pip_indexes.py"],
         capture_output=True,
@@ -113,7 +113,7 @@ def wheel(built: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(place: InstalledPlace, wheel: Path) -> InstalledPlace:
-    """The wheel in an environment of its own, made by uv: nothing in it that it did not ask for."""
+    """The wheel in an environment of its own, made by uv: only its dependencies are in it."""
     place.run(UV, "venv", "--quiet", "--python", sys.executable, place.folder / "venv")
     place.run(UV, "pip", "install", "--quiet", "--python", place.bin / "python", wheel)
     return place
@@ -177,7 +177,7 @@ def test_it_renders_each_shipped_profile(installed: InstalledPlace, name: str) -
 
 
 def test_a_box_without_pip_gets_an_index(installed: InstalledPlace) -> None:
-    """uv's environments hold no pip unless something asks for it; its default is needed."""
+    """uv's environments have no pip unless something requires it; boxstrap needs pip's default."""
     ask = "from bootstrap.render.index import default_index; print(default_index())"
     assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")
 
@@ -206,9 +206,9 @@ def test_uvx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> N
 def test_pipx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> None:
     if not shutil.which("pipx"):
         pytest.skip("pipx is not installed")
-    # Its own pip, as one who used it before has; it would take ten seconds to get that.
+    # pipx's own pip, as after an earlier use: getting it would take ten seconds.
     shared = place.folder / "shared"
     place.run(UV, "venv", "--quiet", "--seed", "--python", "python3", shared)
-    # pip reads this as `compile = 0`: with 1 it compiled all that it installed.
+    # pip reads this as `compile = 0`: with 1 it would compile all that it installs.
     place.env |= {"PIPX_SHARED_LIBS": str(shared), "PIP_NO_COMPILE": "0"}
     assert __version__ in place.run("pipx", "run", "--spec", wheel, "boxstrap", "--version")

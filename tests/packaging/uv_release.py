@@ -2,8 +2,8 @@
 
     python -m tests.packaging.uv_release [VERSION]     (or: make uv-release)
 
-pip downloads the wheels, so they come from the index that pip is set to here.
-Writes bootstrap/render/uv_release.py anew; read the difference before you commit it.
+pip downloads the wheels, so they come from the index configured for pip here.
+Writes bootstrap/render/uv_release.py again; read the diff before you commit it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from bootstrap.render import uv_release
 
 #: `uname -s`-`uname -m`, and the wheel's platform. The static ones, for musl, build an
-#: environment a third slower; a box without glibc is refused before any change anyway.
+#: environment a third slower; and a box without glibc is refused before any change.
 PLATFORMS = {
     "Linux-x86_64": "manylinux_2_17_x86_64",
     "Linux-aarch64": "manylinux_2_17_aarch64",
@@ -30,7 +30,7 @@ MODULE = Path(uv_release.__file__)
 
 
 def main() -> None:
-    """Fetch, look inside, write."""
+    """Fetch the wheels, check them, and write the module."""
     version = sys.argv[1] if len(sys.argv) > 1 else ""
     wheels = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +64,7 @@ def _fetch(folder: Path, platform: str, version: str) -> Path:
 
 
 def _look_inside(wheel: Path, version: str) -> None:
-    """A box takes this one member, and knows it by this name."""
+    """Check that the one member that a box takes has the expected name. Raises SystemExit."""
     member = f"uv-{version}.data/scripts/uv"
     if member not in zipfile.ZipFile(wheel).namelist():
         raise SystemExit(

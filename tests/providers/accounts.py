@@ -1,8 +1,8 @@
-"""Simulated accounts: one server for each provider, which remembers what is rented there.
+"""Simulated accounts: one HTTP server per provider, which keeps what is rented there.
 
-What Vast.ai's and RunPod's answer is checked against their documents, and so is what they are
-asked; Lambda's and Paperspace's answers are as their pages describe them (`answers.py`). Each has
-a clock of its own, offers with a fate, and faults at any call.
+Requests to and answers of Vast.ai and RunPod are checked against their OpenAPI documents; Lambda's
+and Paperspace's answers follow their pages (`answers.py`). Each account has its own clock, offers
+with a fate, and faults at any call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOADING_S = 60.0
 
 
 class SimulatedClock:
-    """The time at the providers: it passes when somebody waits, in a process of ours too."""
+    """The providers' time: it advances when `sleep` is called, also in a forked process."""
 
     def __init__(self, begin: Callable[[], float] = lambda: STARTED) -> None:
         self._begin = begin
@@ -44,7 +44,7 @@ class SimulatedClock:
 
 @dataclass
 class SimulatedOffer:
-    """One machine for rent, and what becomes of who rents it."""
+    """One machine for rent, and what happens once it is rented."""
 
     id: str
     machine: str = ""
@@ -53,7 +53,7 @@ class SimulatedOffer:
     memory_gib: float = 24
     price: float = 0.5
     billed: float | None = None
-    """What the account says that it costs once it is rented, where that is another price."""
+    """The price that the account reports once it is rented, if it differs."""
     region: str = "Texas, US"
     disk_gb: float = 500
     fate: str = "runs"
@@ -73,28 +73,28 @@ class SimulatedBox:
     user: str = "root"
     since: float = STARTED
     becomes: tuple[float, str] | None = None
-    """When, and in what state it is then."""
+    """When its state changes, and to what."""
     order: dict[str, Any] = field(default_factory=dict)
     """What it was rented with."""
     keys: list[str] = field(default_factory=list)
 
 
 class CutError(Exception):
-    """The connection ends instead of an answer."""
+    """Closes the connection instead of answering."""
 
 
 @dataclass
 class SimulatedAccount:
-    """What one provider's server answers from."""
+    """The state of one provider's server."""
 
     provider: str
     boxes: list[SimulatedBox] = field(default_factory=list)
     faults: list[tuple[int, object]] = field(default_factory=list)
-    """Answers that come next, instead of the right ones."""
+    """Status and document of the next answers, instead of the right ones."""
     faults_at: dict[int, str] = field(default_factory=dict)
-    """A word of `FAULTS` for the request of this number, counted from 0."""
+    """A key of `FAULTS` by the number of the request, counted from 0."""
     fault_on: dict[str, str] = field(default_factory=dict)
-    """The same for the next request whose method and path begin so."""
+    """The same for the next request whose method and path start with this."""
     offers: list[SimulatedOffer] = field(default_factory=list)
     volumes: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
@@ -103,21 +103,21 @@ class SimulatedAccount:
     is_team: bool = False
     clock: SimulatedClock = field(default_factory=SimulatedClock)
     address: tuple[str, int, str] = ("127.0.0.1", 22, "root")
-    """Where boxes that are rented are reached, and as whom."""
+    """Address, port and user of rented boxes."""
     rented: list[str] = field(default_factory=list)
     destroyed: list[str] = field(default_factory=list)
-    """Ids, in the order of time; boxes that a bid left by mistake are among them."""
+    """Ids, oldest first; includes boxes that a failed bid left behind."""
     asked: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    """Method and path of each request that was no GET."""
+    """Method and path of each request that was not a GET."""
     violations: list[str] = field(default_factory=list)
     on_call: Callable[..., None] = lambda number, *, is_done: None
-    """Told of each request, before it is done and after, by its number."""
+    """Called with the number of each request, before and after it is done."""
     url: str = ""
     next_id: int = 9001
 
     def environment(self) -> dict[str, str]:
-        """What leads the program to this account."""
+        """The variables that make the program use this account."""
         name = self.provider.upper()
         return {f"BOXSTRAP_{name}_API": self.url, f"{name}_API_KEY": KEY}
 
@@ -135,22 +135,22 @@ class SimulatedAccount:
         return ANSWERS[self.provider](self, method, words, query, given)
 
     def fault_of(self, method: str, path: str) -> str:
-        """The fault that is laid for this request."""
+        """Take the fault that is set for this request; "" if there is none."""
         asked = f"{method} {path}"
         laid = next((each for each in self.fault_on if asked.startswith(each)), "")
         return self.fault_on.pop(laid, "")
 
     def one(self, box_id: str) -> SimulatedBox | None:
-        """The box of this id."""
+        """The box with this id."""
         return next((box for box in self.boxes if box.id == box_id), None)
 
     def offer(self, offer_id: str) -> SimulatedOffer | None:
-        """The offer of this id, where nobody has it."""
+        """The offer with this id, unless it is taken."""
         found = next((offer for offer in self.offers if offer.id == offer_id), None)
         return found if found and found.fate != "taken" else None
 
     def rent(self, offer: SimulatedOffer, label: str, order: dict[str, Any]) -> SimulatedBox:
-        """A box of this offer, which has the account's keys."""
+        """Rent a box of this offer; it gets the account's keys."""
         address, port, user = self.address
         box_id = str(self.next_id)
         self.next_id += 1
@@ -167,7 +167,7 @@ class SimulatedAccount:
         return box
 
     def destroy(self, box_id: str) -> bool:
-        """Whether there was one."""
+        """Destroy this box; return whether it existed."""
         box = self.one(box_id)
         if box:
             self.boxes.remove(box)
@@ -188,7 +188,7 @@ FAULTS: dict[str, tuple[bool, Any]] = {
         (200, {"instances": 1, "pods": {}, "offers": "none", "new_contract": "many", "data": 3}),
     ),
 }
-"""Whether what was asked for is done all the same, and what comes back."""
+"""Whether the request is carried out all the same, and the answer."""
 
 
 class _AccountHandler(BaseHTTPRequestHandler):
@@ -207,7 +207,7 @@ class _AccountHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", ERRORS[self.account.provider][status >= 400])
         self.send_header("Content-Length", str(len(answer)))
-        with contextlib.suppress(ConnectionError):  # who asked is gone
+        with contextlib.suppress(ConnectionError):  # the client is gone
             self.end_headers()
             self.wfile.write(answer)
 
@@ -263,9 +263,9 @@ _contract = lru_cache(Contract)  # reading a document takes longer than most tes
 
 @contextlib.contextmanager
 def simulated(provider: str, *, is_held: bool = True) -> Iterator[SimulatedAccount]:
-    """An account of this provider; every exchange kept to its document, where there is one.
+    """An account of this provider; every exchange is checked against its document, if it has one.
 
-    `is_held`: False where many are made, and that would take most of the time.
+    `is_held=False` skips the check, which would take most of the time if many accounts are made.
     """
     account = SimulatedAccount(provider)
     contract = _contract(provider) if is_held and provider in {"vast", "runpod"} else None

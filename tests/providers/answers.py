@@ -1,4 +1,4 @@
-"""How each provider's simulated account answers: what is asked, and what comes of it."""
+"""How each provider's simulated account answers a request, and what the request changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A provider's own OpenAPI document, and whether requests and answers keep to it.
+"""Check requests and answers against a provider's own OpenAPI document.
 
-`documents/` holds what is used of Vast.ai's and RunPod's documents (2026-11), without prose. An
-unknown field or query is a violation too, which the documents alone would let pass.
+`documents/` holds the used parts of Vast.ai's and RunPod's documents (2026-11), without prose. An
+unknown field or query is a violation too, though the documents alone would allow it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ERRORS = {
     "lambda": ("application/json", "application/json"),
     "paperspace": ("application/json", "application/json"),
 }
-"""The type of an answer, and of an error."""
+"""The content types of a good answer and of an error."""
 _ASKED = "paths.{}.{}.requestBody.content.application/json.schema.properties"
 _REFUSED = "paths.{}.{}.responses.400.content.application/json.schema.properties"
 _ANSWERS = "paths.{}.get.responses.200.content.application/json.schema.properties"
@@ -32,27 +32,27 @@ OVERLAYS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "vast": {
         # `vastai show user` prints `credit`, which the document leaves out.
         _ANSWERS.format("/api/v0/users/current"): {"credit": {"type": ["number", "null"]}},
-        # One instance has the ports that a list of them has; the document has a list of numbers.
+        # A single instance has ports as in the list of them; the document has numbers.
         "components.schemas.Instance.properties": {"ports": {"type": ["object", "array", "null"]}},
         # An instance that is gone: clients see null.
         _ANSWERS.format("/api/v0/instances/{id}"): {
             "instances": {"anyOf": [{"$ref": "#/components/schemas/Instance"}, {"type": "null"}]}
         },
-        # Every filter takes every operator, as its own table of them says.
+        # Every filter takes every operator, as the document's own table of them says.
         _ASKED.format("/api/v0/bundles", "post"): {"num_gpus": {"type": "object"}},
-        # Everybody may look for offers.
+        # Searching offers needs no key.
         "paths./api/v0/bundles.post": {"security": []},
-        # Reasons that clients see beside those that it names.
+        # Clients also see reasons that the document doesn't name.
         _REFUSED.format("/api/v0/asks/{id}", "put"): {"error": {"type": "string"}},
         _REFUSED.format("/api/v0/ssh", "post"): {"error": {"type": "string"}},
-        # Spelled so by `vastai create instance`: direct connections, and the proxy beside.
+        # As `vastai create instance` spells it: direct connections, and the proxy as well.
         _ASKED.format("/api/v0/asks/{id}", "put"): {
             "runtype": {"type": "string", "enum": ["ssh_direc ssh_proxy"]}
         },
     },
     "runpod": {},
 }
-"""Reviewed: where what clients send and see differs from the document."""
+"""Reviewed exceptions: where real requests and answers differ from the document."""
 
 
 class Contract:
@@ -73,7 +73,7 @@ class Contract:
         self._parameters = document["components"].get("parameters", {})
         self._kinds = ERRORS[provider]
 
-    @lru_cache(maxsize=64)  # noqa: B019 - it stays; who waits asks the same again and again
+    @lru_cache(maxsize=64)  # noqa: B019 - contracts are never freed; polling repeats exchanges
     def check(
         self,
         method: str,
@@ -83,7 +83,7 @@ class Contract:
         status: int,
         answer: bytes,
     ) -> str:
-        """How this exchange breaks the document; "" where it doesn't.
+        """How this exchange breaks the document; "" if it doesn't.
 
         Clients send a slash at the end of Vast.ai's paths; its document has none.
         """
@@ -133,7 +133,7 @@ def _matches(template: str, path: str) -> bool:
 
 
 def _refuse_unknown(node: object, parts: frozenset[str], name: str = "") -> None:
-    """Objects that name their fields have no others; of an `allOf` the whole is meant."""
+    """Forbid unnamed fields in objects that name theirs; in an `allOf`, only for the whole."""
     if isinstance(node, list):
         for each in node:
             _refuse_unknown(each, parts, _LISTED)
@@ -148,7 +148,7 @@ def _refuse_unknown(node: object, parts: frozenset[str], name: str = "") -> None
 
 
 def _parts(node: object) -> Iterator[str]:
-    """Names of schemas that stand in an `allOf`: others add to their fields."""
+    """Names of schemas that are used in an `allOf`, where others add to their fields."""
     if isinstance(node, list):
         for each in node:
             yield from _parts(each)

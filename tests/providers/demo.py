@@ -1,8 +1,8 @@
 """Rent, train, give back, without an account: python -m tests.providers.demo    (make demo-rent)
 
-As root. The account is simulated and what is rented is a box of the rig; what is typed is the
-program itself, as a user with a home, a repository and a key of their own. The box has a key of
-its own too, and comes to the account through a tunnel: it holds its lease.
+Needs root. The account is simulated and the rented box is one of the rig; the commands are the real
+program's, run as a user with their own home, repository and key. The box has its own account key
+and reaches the account through a tunnel, so it holds its lease itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TYPED = (
 
 
 def show(rig: Rig, home: Path) -> tuple[list[str], list[str]]:
-    """Type all of it; the ids of what was rented, and destroyed. Raises CalledProcessError."""
+    """Run all commands; return the ids rented and those destroyed. Raises CalledProcessError."""
     user = User(home)
     train = (shipped("templates") / "demo/train.py").read_text("utf-8") + RESULT
     made = {"train.py": train, "requirements.txt": "tqdm\n", ".gitignore": "out/\n"}
@@ -79,7 +79,7 @@ def show(rig: Rig, home: Path) -> tuple[list[str], list[str]]:
 
 
 def main() -> int:
-    """Show it."""
+    """Run the demo."""
     with tempfile.TemporaryDirectory() as folder, Rig() as rig:
         try:
             show(rig, Path(folder) / "home")

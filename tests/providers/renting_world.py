@@ -1,4 +1,4 @@
-"""A simulated account, somebody who rents there, and what must hold whatever goes wrong."""
+"""A simulated account, a user who rents there, and what must hold whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FATES = ("runs", "runs", "stuck", "dies", "taken", "failed bid")
 
 
 class Heard(Reporter):
-    """Keeps what it was told."""
+    """Keeps what is reported to it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -54,27 +54,27 @@ class Heard(Reporter):
 
 @dataclasses.dataclass
 class RentingWorld:
-    """The account, what was set up there, and how many boxes of ours there ever were at once."""
+    """The account, what was set up there, and the most of our boxes that ever existed at once."""
 
     simulation: SimulatedAccount
     heard: Heard = dataclasses.field(default_factory=Heard)
     set_up: list[str] = dataclasses.field(default_factory=list)
     asked: list[Offer] = dataclasses.field(default_factory=list)
     ends: list[type[BaseException] | None] = dataclasses.field(default_factory=list)
-    """How the setups to come end; without one, well."""
+    """How the next setups end; None, or an empty list, is success."""
     most_at_once: int = 0
     most_unknown: int = 0
-    """How many rentals were undecided at once, when one was asked for."""
+    """The most rentals that were undecided when one was asked for, itself included."""
     interrupt_at: float | None = None
-    """When, by the account's clock, Ctrl-C comes, if somebody waits then."""
+    """When, by the account's clock, Ctrl-C interrupts a wait."""
 
     @property
     def ours(self) -> list[SimulatedBox]:
-        """The boxes there that carry a mark."""
+        """The boxes in the account that have a mark."""
         return [box for box in self.simulation.boxes if str(box.label).startswith("boxstrap-")]
 
     def renter(self, **changed: Any) -> Renter:
-        """Somebody who rents what the order says."""
+        """A renter with this order."""
         order = changed.pop("order", RentOrder(max_price=1.0))
         wish = RentWish(order, PUBLIC, "repo", "homework", **changed)
         account = PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
@@ -83,7 +83,7 @@ class RentingWorld:
         return Renter([account], wish, self.heard, self.asked.append, arrival)
 
     def up(self, **changed: Any) -> tuple[Rental, str]:
-        """Rent, with a setup that does nothing."""
+        """Rent, with a setup that only ends as `ends` says."""
         return self.renter(**changed).run(self._set_up)
 
     def down(self, box: Rental) -> None:
@@ -93,7 +93,7 @@ class RentingWorld:
         rental.save(box.over(self.simulation.clock.now))
 
     def sleep(self, seconds: float) -> None:
-        """Time passes there, and somebody may press Ctrl-C meanwhile."""
+        """Advance the account's clock; Ctrl-C may interrupt this."""
         self.simulation.clock.sleep(seconds)
         if self.interrupt_at is not None and self.simulation.clock.now >= self.interrupt_at:
             self.interrupt_at = None
@@ -107,7 +107,7 @@ class RentingWorld:
         return host
 
     def check(self) -> None:
-        """What must hold at any moment: no unknown box, never two of ours, none of others gone."""
+        """Check what must always hold: no unknown box, never two of ours, no other's box gone."""
         known = rental.all_rentals()
         alive = [each for each in known if each.state is not RentalState.ENDED]
         listed = {each.box_id for each in alive} | {each.mark for each in alive}
@@ -122,7 +122,7 @@ class RentingWorld:
 def renting_world(
     provider: str, monkeypatch: pytest.MonkeyPatch, *, is_held: bool = True
 ) -> Iterator[RentingWorld]:
-    """An account with two boxes of somebody else's, and four offers."""
+    """An account with two boxes that aren't ours, and four offers."""
     with simulated(provider, is_held=is_held) as simulation:
         for name, value in simulation.environment().items():
             monkeypatch.setenv(name, value)

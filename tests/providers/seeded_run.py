@@ -1,7 +1,7 @@
-"""A seeded run of rent, setup and teardown, where anything goes wrong at any call.
+"""A seeded run of rent, setup and teardown, with faults at any call.
 
-Each command is a process of its own, as a person's is: the account answers it with faults, and
-ends it by Ctrl-C or kill -9 at a call. What is on a box lies in a file beside the account's.
+Each command is a process of its own, as a user's is: the account answers it with faults, and
+ends it by Ctrl-C or kill -9 at a call. A file for each box says what is on it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ UNSAFE, SAFE = "unsafe", "safe"
 
 
 class HeardScreen(Heard):
-    """What a teardown shows, kept."""
+    """Keeps what a teardown shows."""
 
     def result(self, data: object, text: str = "") -> None:
         self.lines.append(text)
@@ -50,31 +50,31 @@ class HeardScreen(Heard):
 
 @dataclass
 class SeededWorld:
-    """An account where others have boxes too, and a person whose commands are struck."""
+    """An account with other users' boxes too, and a user whose commands are interrupted."""
 
     rented: RentingWorld
     chance: random.Random
     folder: Path
-    """A file for each box of ours, with what is on it."""
+    """Holds a file for each of our boxes, with what is on it."""
     wrong: list[str] = field(default_factory=list)
     struck: StruckCommand = field(default_factory=StruckCommand)
     dies_renting: bool = False
-    """Whether who rents is killed before the answer comes."""
+    """Whether the renting command is killed before the answer arrives."""
     discards: bool = False
     is_calm: bool = False
     """Whether nothing goes wrong any more."""
 
     def on(self, box_id: str) -> str:
-        """What is on this box; "" where nobody ever did anything there."""
+        """What is on this box; "" if nothing was ever done there."""
         file = self.folder / box_id
         return file.read_text() if file.exists() else ""
 
     def put(self, box_id: str, what: str) -> None:
-        """Something is on this box now."""
+        """Set what is on this box."""
         (self.folder / box_id).write_text(what)
 
     def typed(self, command: Callable[[], object]) -> int:
-        """A command in a process of its own; how it ended."""
+        """Run a command in a process of its own; return how it ended."""
         self.rented.simulation.asked.clear()  # requests are counted from here
         status = self.struck.run(command)
         self.struck.strikes, self.rented.interrupt_at = {}, None
@@ -82,7 +82,7 @@ class SeededWorld:
         return status
 
     def up(self) -> int:
-        """`up`, with a setup that ends somehow."""
+        """Run `up`, with a setup that ends in a random way."""
         end = None if self.is_calm else self.chance.choice(ENDS)
         what = self.chance.choice((UNSAFE, UNSAFE, SAFE))
 
@@ -98,7 +98,7 @@ class SeededWorld:
         return self.typed(lambda: self.rented.renter(loading_s=120.0).run(set_up))
 
     def down(self, host: str, *, discard: bool = False) -> int:
-        """`down` of this box; what is on it may come home, or not."""
+        """Run `down` of this box; whether its contents can be fetched is random."""
         comes_home = self.chance.random() < 0.5
         self.discards = discard
         elsewhere = self.chance.random() < 0.15 and not self.is_calm
@@ -107,7 +107,7 @@ class SeededWorld:
             box_id = connection.box.known.host_text.partition(":")[2]
             if self.on(box_id) == UNSAFE and comes_home and not (elsewhere or discard):
                 self.put(box_id, SAFE)
-            # Whoever was led elsewhere saw another box, and that one is safe.
+            # A login that was led elsewhere saw another box, which is safe.
             is_safe = elsewhere or self.on(box_id) != UNSAFE
             return [] if is_safe else [Unsafe("results", host, "never pulled")]
 
@@ -122,7 +122,7 @@ class SeededWorld:
         return self.typed(run)
 
     def boxes(self) -> int:
-        """`boxes --all`, which keeps what it finds out of rentals that nobody knew of."""
+        """Run `boxes --all`, which records what it learns about undecided rentals."""
         name = self.rented.simulation.provider
 
         def run() -> None:
@@ -132,7 +132,7 @@ class SeededWorld:
         return self.typed(run)
 
     def _meet(self, host: str) -> KnownBox:
-        """Log in: as the first contact does, and every other. Raises UnreachableError."""
+        """Log in, as every contact does. Raises UnreachableError."""
         provider, _, box_id = host.partition(":")
         seen = PROVIDERS[provider](ApiKey(KEY, "a test")).box(box_id)
         if seen is None or seen.state is not RentedState.RUNNING:
@@ -142,7 +142,7 @@ class SeededWorld:
         return known
 
     def check(self) -> None:
-        """What must hold after any command."""
+        """Check what must hold after any command."""
         assert self.wrong == []
         listed = {each.box_id or each.mark for each in _alive()} | {each.mark for each in _alive()}
         for box in self.ours:
@@ -152,7 +152,7 @@ class SeededWorld:
 
     @property
     def ours(self) -> list[SimulatedBox]:
-        """The boxes there that we rented."""
+        """The boxes in the account that this run rented."""
         simulation = self.rented.simulation
         return [box for box in simulation.boxes if box.id in simulation.rented]
 
@@ -162,7 +162,7 @@ def _alive() -> list[Rental]:
 
 
 class _Login:
-    """A connection, as far as a teardown looks at it; `port` where it leads elsewhere."""
+    """A connection, as far as a teardown uses it; `port` if it leads elsewhere."""
 
     def __init__(self, known: KnownBox, port: int | None) -> None:
         place = {"hostname": known.address, "port": port or known.port, "label": known.name}
@@ -180,7 +180,7 @@ class _Login:
 def seeded_world(
     provider: str, chance: random.Random, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SeededWorld]:
-    """The account of `renting_world`, which looks at what is done to it and strikes."""
+    """The account of `renting_world`, which checks each change and interrupts commands."""
     folder.mkdir(parents=True)
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.setenv("BOXSTRAP_SSH_CONFIG", str(folder / "config"))
@@ -201,7 +201,7 @@ def seeded_world(
             box.port = 2000 + len(simulation.rented)
             if world.dies_renting:
                 world.struck.hit(signal.SIGKILL)
-            # Somebody else's, of nearly the same name, is listed before it.
+            # Another user's box with nearly the same name is listed before it.
             others = f"6{len(simulation.rented):03}"
             simulation.boxes.insert(0, SimulatedBox(others, label=f"{label}0", port=1))
             return box
@@ -222,9 +222,9 @@ def seeded_world(
 def one_seeded_run(
     provider: str, chance: random.Random, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """Commands that are struck at any call, each followed by what must hold; how they ended.
+    """Run commands that are interrupted at any call, check after each, and return how they ended.
 
-    In the end the command again, with nothing going wrong, and nothing of ours is left.
+    Finally run them without faults: none of our boxes may be left.
     """
     with seeded_world(provider, chance, folder, monkeypatch) as world:
         simulation = world.rented.simulation
@@ -257,7 +257,7 @@ def one_seeded_run(
 
 
 def _lay(world: SeededWorld, creates: str) -> None:
-    """What will go wrong with the next command."""
+    """Choose what goes wrong with the next command."""
     chance, simulation = world.chance, world.rented.simulation
     faults = tuple(FAULTS)
     simulation.faults_at = {chance.randrange(_CALLS): chance.choice(faults) for _ in range(2)}
@@ -272,12 +272,12 @@ def _lay(world: SeededWorld, creates: str) -> None:
 
 
 def _end(world: SeededWorld) -> None:
-    """Nothing goes wrong any more: what is still there is in the list, and goes by it."""
+    """Without faults, each box that still exists is listed, and can be ended by that."""
     simulation = world.rented.simulation
     simulation.faults_at, simulation.fault_on, world.is_calm = {}, {}, True
     world.dies_renting = False
     simulation.clock.sleep(rental.NEVER_S + 1)
-    for _ in range(2):  # whatever nobody knew of is known then
+    for _ in range(2):  # undecided rentals are known after that
         world.up()
         world.check()
     for each in _alive():

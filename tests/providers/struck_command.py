@@ -1,4 +1,4 @@
-"""A command in a process of its own, which a simulated account ends at one of its calls."""
+"""A command in a process of its own, which a simulated account ends at one of its requests."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _LONGEST_S = 60
 
 @dataclass
 class StruckCommand:
-    """Runs one at a time."""
+    """Runs one command at a time."""
 
     strikes: dict[int, tuple[bool, int]] = field(default_factory=dict)
-    """At the request of this number, before or after it is done, this signal."""
+    """By a request's number: whether to wait until it is done, and the signal to send."""
     pid: Any = field(default_factory=lambda: RawValue("i", 0))
 
     def run(self, command: Callable[[], object]) -> int:
-        """How it ended."""
+        """Run the command; return how it ended."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the account's own
+            warnings.simplefilter("ignore", DeprecationWarning)  # the account has threads
             child = os.fork()
         if not child:
             self._be(command)
@@ -38,19 +38,19 @@ class StruckCommand:
         return status
 
     def strike(self, number: int, *, is_done: bool) -> None:
-        """What the account does to whoever asks, at this request."""
+        """Send the signal set for this request, if any; called by the account."""
         when, signaled = self.strikes.get(number, (None, 0))
         if when is is_done:
             self.hit(signaled)
 
     def hit(self, signaled: int) -> None:
-        """End what runs now."""
+        """Send this signal to the running command."""
         if self.pid.value:
             os.kill(self.pid.value, signaled)
-            time.sleep(0.02)  # it is noticed before the answer comes
+            time.sleep(0.02)  # so that it is noticed before the answer arrives
 
     def _be(self, command: Callable[[], object]) -> None:
-        """The child's whole life."""
+        """Run the command in the child, and exit."""
         status = _BROKEN
         try:
             signal.alarm(_LONGEST_S)
@@ -62,7 +62,7 @@ class StruckCommand:
             status = REFUSED
         except KeyboardInterrupt:
             status = INTERRUPTED
-        except BaseException:  # it is told, and the test fails
+        except BaseException:  # it is printed, and the test fails
             traceback.print_exc()
         finally:
             os._exit(status)

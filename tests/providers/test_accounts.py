@@ -1,4 +1,4 @@
-"""What the accounts of a person have, and a box that is named by its id there."""
+"""What a user's accounts list, and boxes that are named by their id in an account."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_all_that_the_accounts_have_is_listed(
     assert boxes["runpod:pod-a"]["spent"] > 1000
     assert boxes["runpod:pod-b"]["state"] == "starting"
     assert {box["known_as"] for box in boxes.values()} == {""}
-    # 59 that run and one that is stopped; two pods, one of them at the usual price; one of Lambda.
+    # 59 running and one stopped; two pods, one of them at the default price; one of Lambda.
     assert said["price"] == pytest.approx(59 * 0.25 + 0.0025 + 1.5 + 2.0)
     assert {one["provider"]: one["balance"] for one in said["accounts"]}["vast"] == 12.5
     text = user.run("boxes", "--all").must(0).out
@@ -95,7 +95,7 @@ def test_one_account_that_fails_hides_no_other(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
     accounts["runpod"].boxes = [SimulatedBox("pod-a")]
-    # A moment's trouble is none.
+    # Temporary errors are retried.
     accounts["runpod"].faults = [(500, {}), (429, {"title": "x", "status": 429, "detail": "slow"})]
     accounts["lambda"].faults = [(403, {"error": {"message": f"no \x1b[31m {KEY}"}})]
     accounts["vast"].faults = [(200, {"instances": [{"id": "none"}]})]
@@ -172,7 +172,7 @@ def test_a_box_is_reached_by_its_id_and_found_again_elsewhere(
     (box,) = user.run("boxes", "--json").must(0).json()["boxes"]
     assert box["price"] == 0.5
     assert box["dollars"] == pytest.approx((time.time() - STARTED) / 3600 * 0.5, rel=0.01)
-    # What is known needs no account.
+    # A known box needs no request to its account.
     asked = len(pods.asked)
     user.run("status", *words).must(0)
     user.run("status", "--host", "runpod-pod-a", *words[2:]).must(0)
@@ -188,14 +188,14 @@ def test_a_box_is_reached_by_its_id_and_found_again_elsewhere(
     again = user.run("status", *words).must(0)
     assert "is at" not in again.err
     assert "$0.75 an hour" in again.out
-    # Where it was, there is another box now; where it is, is its own key.
+    # The account now gives the address of another box, which has another host key.
     other = LoopbackBox()
     try:
         pods.boxes = [rented(other), rented(other, "pod-b")]
         there.kill_sshd()
         said = user.run("status", *words).must(4).err
         assert "its host key changed" in said
-        # A box of another id is another box, whoever was at its address.
+        # A box with another id is another box, even at an address that was in use before.
         pods.boxes = [rented(other, "pod-b")]
         user.run("status", "--host", "runpod:pod-b", "--identity", str(other.identity)).must(0)
     finally:

@@ -1,4 +1,4 @@
-"""What changes an account: renting, stopping, destroying; asked for once, whatever comes back."""
+"""Requests that change an account (rent, stop, destroy) are sent once, whatever the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RENTING = [name for name, provider in PROVIDERS.items() if not provider.cant_ren
 def simulation(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SimulatedAccount]:
-    """An account of the provider that the test names, with offers of three prices."""
+    """An account of the provider that the test names, with offers at three prices."""
     with simulated(request.param) as made:
         for name, value in made.environment().items():
             monkeypatch.setenv(name, value)
@@ -47,7 +47,7 @@ def simulation(
 
 
 def account_at(simulation: SimulatedAccount, key: str | None = KEY) -> CloudAccount:
-    """The program's own side of it."""
+    """The program's client for this account."""
     return PROVIDERS[simulation.provider](ApiKey(key, "a test") if key else None)
 
 
@@ -115,7 +115,7 @@ def test_what_nobody_knows_is_asked_for_once(simulation: SimulatedAccount, fault
     assert len(simulation.rented) == ("after" in fault) == len(account.find_mark(MARK))
     simulation.boxes = [SimulatedBox("77")]
     simulation.faults_at = {len(simulation.asked): fault}
-    # Of RunPod's answer to a DELETE nothing is read but its status.
+    # Of RunPod's answer to a DELETE only the status is read.
     says_done = (simulation.provider, fault) == ("runpod", "wrong types after")
     with contextlib.nullcontext() if says_done else pytest.raises(UndecidedError):
         account.destroy("77")
@@ -194,7 +194,7 @@ def test_a_team_s_account_that_takes_no_keys_gives_them_to_the_box(
 def test_a_key_that_is_refused_once_it_rented_hides_no_box(
     simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What rented must not be answered by an error that says that nothing was done."""
+    """Once a box is rented, no error may say that nothing was done."""
     account = account_at(simulation)
     offer = cheapest(account)
     monkeypatch.setitem(FAULTS, "401", (False, (401, {"msg": "no"})))

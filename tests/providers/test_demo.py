@@ -1,4 +1,4 @@
-"""`make demo-rent`: all of it is typed for real, and nothing is left."""
+"""`make demo-rent`: all commands really run, and nothing is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Giving a box back: by its exact id, over when the account lists it no more, and never another."""
+"""`down`: by a box's exact id, done once its account no longer lists it, and never another box."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def accounts(user: User) -> Iterator[dict[str, SimulatedAccount]]:
 
 @pytest.fixture
 def there() -> Iterator[LoopbackBox]:
-    """A box without root, on which boxstrap was and left nothing."""
+    """A box without root that has boxstrap's folder, and nothing to lose."""
     box = LoopbackBox()
     Path(box.home, ".boxstrap").mkdir()
     yield box
@@ -59,7 +59,7 @@ def test_it_is_destroyed_and_its_record_stays_with_what_it_cost(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
     pods = accounts["runpod"]
-    # Two of one name: the id decides.
+    # All have the same name: the id decides.
     pods.boxes = [pod(there), SimulatedBox("pod-b"), SimulatedBox("pod-c")]
     key = ("--identity", str(there.identity))
     user.run("status", "--host", "runpod:pod-a", *key).must(0)
@@ -104,7 +104,7 @@ def test_one_that_boxstrap_never_set_up_is_refused(
 def test_one_that_was_rented_from_here_is_ended_in_its_record(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox, *, ready: bool
 ) -> None:
-    """Where no setup of it ever succeeded, it holds no work."""
+    """A box on which no setup ever succeeded holds no work."""
     Path(there.home, ".boxstrap").rmdir()
     accounts["runpod"].boxes = [pod(there)]
     mark = f"boxstrap-{'a' * 12}"
@@ -128,7 +128,7 @@ def test_a_box_that_was_met_by_ssh_is_believed_where_its_account_agrees(
     pods.boxes = [pod(there), SimulatedBox("victim", address="10.9.8.7", port=2222)]
     host = ("--host", there.host_string, "--identity", str(there.identity))
     down = ("down", *host, "--profile", "runpod")
-    # It says nothing.
+    # The box doesn't say which one it is.
     said = user.run(*down).must(0).out
     assert "it doesn't say which box of your account at RunPod it is" in said
     assert "end it at the Pods page" in user.run(*down).must(0).out or "end it where" in said
@@ -137,13 +137,13 @@ def test_a_box_that_was_met_by_ssh_is_believed_where_its_account_agrees(
     refused = user.run(*down, "--discard").must(9).err
     assert "has runpod:victim at 10.9.8.7:2222" in refused
     assert "it may be another box" in refused
-    # One that is nobody's.
+    # It names a box that the account doesn't have.
     there.tell(RUNPOD_POD_ID="none")
     assert "has no box none, as it calls itself" in user.run(*down).must(0).out
     there.tell(RUNPOD_POD_ID="x;rm", CONTAINER_ID="victim")
     assert "doesn't say which box" in user.run(*down).must(0).out
     assert listed(pods) == ["pod-a", "victim"]
-    # Its own id; but another known box has that.
+    # It gives its own id, but another known box has that.
     there.tell(RUNPOD_POD_ID="pod-a")
     user.run("status", "--host", "runpod:pod-a", *host[2:], "--new-box", "--name", "first")
     accounts["runpod"].boxes[0].port = there.port
@@ -229,7 +229,7 @@ def test_two_at_once_end_it_once_and_keep_one_record(
 def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It was safe when it was to be destroyed, and nobody could log in since."""
+    """It was safe when its end was requested, and nobody has logged in since."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     said: list[dict[str, Any]] = []
     screen: Any = SimpleNamespace(
@@ -251,33 +251,33 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
             with pytest.raises(UnreachableError, match="it is unknown whether"):
                 ending.end(client, box, known, screen, [])
         (leaving,) = all_boxes()
-        # Somebody logged in meanwhile, or it is long ago: it is looked at again.
+        # If somebody logged in since, or it is long ago, it is looked at again.
         for other in (replace(leaving, seen=time.time() + 1), replace(leaving, ended=9.0)):
             with pytest.raises(UnreachableError, match="nothing answers"):
                 teardown._end_unseen(other, screen, wish, unreachable)
         assert listed(account) == ["pod-a"]
         teardown._end_unseen(leaving, screen, wish, unreachable)
         assert account.destroyed == ["pod-a"]
-        # Another command found its record, right before it was put aside.
+        # Another command read its record right before it was put aside.
         account.boxes = [SimulatedBox("pod-a")]
         monkeypatch.setattr(ending, "has_record", lambda _: True)
         ending.end(client, box, leaving, screen, [])
     assert (said[-1]["destroyed"], said[-1]["discarded"]) == (True, [])
-    assert retire(leaving) is None  # by another command that ends it too
+    assert retire(leaving) is None  # already put aside, as if by another command
     assert not [*tmp_path.rglob("boxes/*")]
 
 
 def test_one_that_nobody_looks_after_is_ended_by_its_exact_id_alone(
     user: User, accounts: dict[str, SimulatedAccount]
 ) -> None:
-    """A box of `boxes --all` that this machine never met, and can't log in to."""
+    """A box in `boxes --all` that this machine never logged in to, and can't log in to."""
     pods, vast = accounts["runpod"], accounts["vast"]
     pods.boxes = [SimulatedBox("pod-a", port=1, label="old\x1b[2J"), SimulatedBox("pod-ab")]
     vast.boxes = [SimulatedBox("77", port=1), SimulatedBox("78", state="stopped")]
     refused = user.run("down", "--host", "runpod:pod-a").must(3).err
     assert "down --host runpod:pod-a --discard" in refused
     user.run("--dry", "down", "--host", "runpod:pod-a", "--discard").must(3)
-    # Only what that account lists, by the whole of its id.
+    # Only a box that this account lists, by its full id.
     for host in ("runpod:77", "runpod:pod-", "runpod:POD-A", "vast:7", "vast:079"):
         assert "has no box" in user.run("down", "--host", host, "--discard").must(2).err
     assert pods.changed == vast.changed == []
@@ -330,7 +330,7 @@ def test_what_is_left_is_named_with_its_price(
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day in which a second takes no time."""
+    """A clock on which waiting takes no time."""
     now = [0.0]
     monkeypatch.setattr(destruction.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(
@@ -344,7 +344,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
     fault: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault at each of the first calls: only this box may go, and success is true."""
+    """A fault at each of the first calls: only this box may go, and no success is false."""
     with simulated(name) as account:
         monkeypatch.setenv(f"BOXSTRAP_{name.upper()}_API", account.url)
         for at in range(3):
@@ -356,7 +356,7 @@ def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
                 destruction.destroy(client, "77", lambda _: None)
                 assert listed(account) == ["78"], (at, fault)
             assert len(account.asked) > at, "the fault came"
-            # Whatever became of it, the same command again ends it.
+            # Whatever happened, the same command again ends the box.
             account.faults_at = {}
             destruction.destroy(client, "77", lambda _: None)
             assert listed(account) == ["78"]
@@ -368,7 +368,7 @@ def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
 def test_an_answer_that_never_came_is_looked_for(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Done or not, it is gone at the end, and that is known."""
+    """Whether the request was carried out or not, the box is known to be gone at the end."""
     said: list[str] = []
     with simulated("vast") as account:
         monkeypatch.setenv("BOXSTRAP_VAST_API", account.url)
@@ -386,7 +386,7 @@ def test_one_that_its_account_lists_is_not_taken_for_gone(
     there: LoopbackBox,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An account may not find a box by its id for a moment: its record must stay."""
+    """An account may briefly not find a box by its id: the box's record must stay."""
     pods = accounts["runpod"]
     pods.boxes = [pod(there)]
     key = ("--identity", str(there.identity))

@@ -1,4 +1,4 @@
-"""A machine of the person's holds the leases of boxes that can't."""
+"""`guard`: a machine of the user holds the leases of boxes that can't hold them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def there() -> Iterator[LoopbackBox]:
 
 @pytest.fixture
 def account(user: User, there: LoopbackBox) -> Iterator[SimulatedAccount]:
-    """An account with a box of ours, and one that nobody here knows."""
+    """An account with a box that this machine knows, and one that it doesn't."""
     with simulated("vast") as made:
         user.env |= made.environment()
         ours = SimulatedBox("1000", port=there.port, user=there.user, price=2.0)
@@ -67,11 +67,11 @@ def test_a_lease_that_is_over_ends_its_box_and_no_other(
     user: User, account: SimulatedAccount
 ) -> None:
     assert guard(user) == {**guard(user), "boxes": [], "not_by_id": [], "without_lease": []}
-    # No setup of it came so far as to set a lease.
+    # It is rented, but no setup got as far as setting a lease.
     rentals = user.state / "rentals"
     rentals.mkdir()
     ours = Rental("boxstrap-0123456789ab", "vast", box_id="2000", asked=1.0)
-    # Whoever rented it: a clock that was set back since does not put the renting off.
+    # A clock that was set back since does not move the time of the rental.
     assert ours.as_rented("2000", -3600.0, 50.0).began == 50.0
     file = rentals / f"{ours.mark}.json"
     for state in ("ended", "rented"):
@@ -86,12 +86,12 @@ def test_a_lease_that_is_over_ends_its_box_and_no_other(
     (said,) = guard(user)["boxes"]
     assert (said["host"], said["over"], said["stopped"]) == ("vast:1000", None, False)
     assert said["says"].startswith("1 h 00 min left, $6.00 of $50.00 at $2.00 an hour")
-    # A person extended it, or the box holds it itself.
+    # The user extended it, or the box holds it itself.
     set_lease(user, seconds=2 * HOUR, set=three_hours, extended=2 * HOUR, held="no-boot")
     assert guard(user)["boxes"][0]["over"] is None
     set_lease(user, seconds=2 * HOUR, set=three_hours, extended=2 * HOUR, held="yes")
     assert "holds its lease itself" in guard(user)["boxes"][0]["says"]
-    # A stop would lose something, and nobody said that it may.
+    # A stop would lose something, and the user did not allow that.
     set_lease(user, seconds=2.5 * HOUR, set=three_hours, extended=0.0, held="wipes")
     (file,) = user.home.rglob("guard.json")
     file.unlink()
@@ -110,7 +110,7 @@ def test_a_lease_that_is_over_ends_its_box_and_no_other(
 
 
 def counts(there: LoopbackBox, over: str, *, is_there: bool = True, **limits: list[float]) -> None:
-    """What the box's monitor says of its lease; dead, it says nothing more."""
+    """Write what the box's monitor says about its lease; `is_there`: whether the monitor runs."""
     home = there.home + "/.boxstrap"
     there.run(f"mkdir -p {home} && echo x >{home}/lease.json")
     said = {"held": "no-key", "over": over, "limits": limits, "counted": {}}
@@ -125,19 +125,19 @@ def test_how_idle_it_is_the_box_says_and_that_ends_it_alone(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     lease = {"seconds": 9 * HOUR, "set": time.time() - HOUR, "extended": 0.0, "held": "no-key"}
-    # Without such a limit nobody logs in: hours and dollars the account says.
+    # Without an idle limit nobody logs in: hours and dollars come from the account.
     counts(there, "idle", idle=[700.0, 600.0])
     set_lease(user, **lease)
     assert guard(user)["boxes"][0]["says"].startswith("8 h 00 min left")
     lease["idle"] = 600.0
-    # Its monitor is gone: what it said once may not be so now.
+    # Its monitor is gone, so what it last said may be outdated.
     counts(there, "idle", idle=[700.0, 600.0], is_there=False)
     set_lease(user, **lease)
     assert "can't be said: nothing counts that" in guard(user)["boxes"][0]["says"]
     counts(there, "", idle=[300.0, 600.0], hours=[-9e9, 9e9])
     assert guard(user)["boxes"][0]["says"].startswith("8 h 00 min left, idle for 5 min 00 s of 10")
     assert account.changed == []
-    # It can't say that it has more time: hours are counted here.
+    # The box can't give itself more time: hours are counted here.
     counts(there, "", idle=[0.0, 600.0], hours=[0.0, 9e9])
     (file,) = user.home.rglob("guard.json")
     kept = file.read_bytes()
@@ -150,7 +150,7 @@ def test_how_idle_it_is_the_box_says_and_that_ends_it_alone(
     counts(there, "idle", idle=[700.0, 600.0])
     assert (guard(user)["boxes"][0]["over"], account.boxes[0].state) == ("idle", "stopped")
     assert account.boxes[1].state == "running"
-    # Nobody can log in: hours and dollars alone, and that is said.
+    # Nobody can log in: only hours and dollars count, and that is said.
     account.boxes[0].state = "running"
     there.kill_sshd()
     assert "how idle it is can't be said" in guard(user)["boxes"][0]["says"]
@@ -161,7 +161,7 @@ def test_a_box_that_holds_its_lease_no_more_is_ended(
     user: User, account: SimulatedAccount, there: LoopbackBox
 ) -> None:
     set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="yes")
-    # Somebody may have extended it elsewhere, and nobody knows better.
+    # The user may have extended it from another machine, so a live monitor is trusted.
     for is_there, held in ((True, "yes"), (True, "refused"), (False, "yes")):
         counts(there, "", is_there=is_there)
         state = Path(there.home, ".boxstrap/lease.state")
@@ -175,7 +175,7 @@ def test_a_box_that_holds_its_lease_no_more_is_ended(
 
 
 def sets_up(there: LoopbackBox) -> None:
-    """A setup is at work there: that is not safe."""
+    """Write the lock of a running setup, which is not safe to end."""
     stat = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     holder = f"{os.getpid()} {stat[21 - 2]} {boot}"
@@ -189,7 +189,7 @@ def test_what_is_safe_is_destroyed_and_all_else_is_stopped(
     over = {"seconds": HOUR, "set": time.time() - 3 * HOUR, "held": "no-key", "then": "destroy"}
     set_lease(user, **over)
     (folder,) = user.state.glob("boxes/*")
-    # A guard, or a `down`, that brings results home for longer than cron waits is not disturbed.
+    # A guard or `down` that fetches results for longer than cron's interval is not disturbed.
     with (folder / "end.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert guard(user)["boxes"][0]["says"] == "another command is working on it"
@@ -197,7 +197,7 @@ def test_what_is_safe_is_destroyed_and_all_else_is_stopped(
     (said,) = guard(user)["boxes"]
     assert (said["stopped"], said["destroyed"]) == (True, False)
     assert [one["kind"] for one in said["unsafe"]] == ["setup"]
-    # Nobody can look.
+    # The box can't be reached.
     account.boxes[0].state = "running"
     there.kill_sshd()
     (said,) = guard(user)["boxes"]
@@ -251,7 +251,7 @@ def test_where_no_stop_is_results_yield_after_they_were_tried_to_be_fetched(
 
 
 def test_a_stop_that_would_lose_something_is_none() -> None:
-    """Whatever the box's monitor could say of it."""
+    """By what is recorded here, without asking the box's monitor."""
     runpod = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
     for workdir, held, wipes in (
         ("/workspace/me", "refused", False),
@@ -267,7 +267,7 @@ def test_a_stop_that_would_lose_something_is_none() -> None:
 def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that began since the setup may write beside the volume."""
+    """A run that started after the setup may write outside the volume."""
     screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
     stopped, box = list[str](), KnownBox("box", "runpod:a", workdir="/workspace")
     account: Any = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
@@ -285,7 +285,7 @@ def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
 def test_a_guard_whose_disk_is_full_ends_what_is_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """And a record that another command puts aside meanwhile is not made again."""
+    """Also, a record that another command puts aside in the meantime is not created again."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
@@ -330,7 +330,7 @@ def test_what_was_down_is_not_counted(user: User, account: SimulatedAccount) -> 
     assert "1 h 00 min left" in guard(user)["boxes"][0]["says"]
     account.boxes[0].since = time.time() - 600  # stopped in between, and started again
     assert "50 min" in guard(user)["boxes"][0]["says"]
-    # One that `up` rented counts from then on, whenever it was set up and looked at first.
+    # A box rented by `up` counts from its rental, whenever it was set up or first looked at.
     (file,) = user.home.rglob("guard.json")
     file.unlink()
     rented = time.time() - 3.5 * HOUR

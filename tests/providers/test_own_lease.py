@@ -1,5 +1,4 @@
-"""The real monitor ends a box of a simulated account: its run is warned, then it is stopped, or
-destroyed where nothing on it is unsafe."""
+"""The real monitor warns the run, then stops the simulated box, or destroys it if all is safe."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ class BoxWithLease:
         return subprocess.Popen([*monitor, "--every", "0.2", "--waits"], env=self.variables)
 
     def note_pulled(self) -> None:
-        """As a verified pull does."""
+        """Write the same note as a verified pull."""
         content = self.result.read_bytes()
         present = {"out/model.pt": (len(content), hashlib.sha256(content).hexdigest())}
         (self.run / "safe").write_text(f"{safe_note(present)}\n")
@@ -102,13 +101,13 @@ def await_(what: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def test_its_run_is_warned_and_it_is_stopped(account: SimulatedAccount, tmp_path: Path) -> None:
-    # Here is no volume: where a stop would wipe the rest, it is for those alone who let that yield.
+    # There is no volume here: if a stop would wipe the rest, only `destroy` lets the box end.
     then = "destroy" if APIS[account.provider].volume else "stop"
     box = BoxWithLease(tmp_path / "b", {"seconds": 4.0, "then": then}, environment(account))
     try:
         began = time.monotonic()
         await_(lambda: box.state.get("held") in {"yes", "no-boot"})
-        # Killed, it is begun again, and goes on counting; the API is away for a moment.
+        # Killed and started again, the monitor continues to count.
         box.monitor.kill()
         box.monitor.wait()
         counted = box.state["counted"]["elapsed"]
@@ -184,7 +183,7 @@ def test_what_a_stop_would_wipe_is_not_stopped(
     monkeypatch: pytest.MonkeyPatch,
     account: SimulatedAccount,
 ) -> None:
-    """The default lets money yield: its run goes on, and each contact says so."""
+    """By default the run is kept and continues to cost money; each contact says so."""
     home = tmp_path / ".boxstrap"
     (home / "runs").mkdir(parents=True)
     (home / "lease.json").write_text(json.dumps({"seconds": 1, "then": then}))
@@ -317,13 +316,13 @@ def test_a_box_without_a_key_says_so_and_its_run_goes_on(
     for _ in range(30):
         assert keeper.turn([run], [])
         now[0] += 1.0
-    assert ended == []  # a box that costs on had better train
+    assert ended == []  # the box costs money anyway, so its run continues
     said = json.loads((tmp_path / "lease.state").read_text())
     assert (said["held"], said["over"]) == ("no-key", "hours")
     (tmp_path / "lease.extended").write_text("50\n50\n")
     assert keeper.turn([], [])
     assert json.loads((tmp_path / "lease.state").read_text())["limits"]["hours"][1] == 101.0
-    # Released and set again, between two looks too, it begins anew.
+    # Released and set again, even between two looks, the lease starts from zero.
     for name in ("lease.state", "lease.extended"):
         (tmp_path / name).unlink()
     assert keeper.turn([], [])

@@ -34,7 +34,7 @@ PROVIDERS_THAT_RENT = tuple(CREATES)
 def world(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RentingWorld]:
-    """An account, at Vast.ai unless the test says where."""
+    """An account at Vast.ai, unless the test names another provider."""
     with renting_world(getattr(request, "param", "vast"), monkeypatch) as made:
         yield made
         made.check()
@@ -47,10 +47,10 @@ def test_the_cheapest_that_fits_is_rented_and_used_again(world: RentingWorld) ->
     assert (box.state, box.ready) == (RentalState.RENTED, True)
     assert world.ours[0].price == 0.3
     assert world.ours[0].label == box.mark
-    # When it was asked for by the account's clock, whatever this machine's says.
+    # `asked` is by this machine's clock, here simulated; `began` is by the account's.
     assert box.asked == pytest.approx(STARTED, abs=60)
     assert time.time() - 60 < box.began <= time.time()
-    # Once more: the one that is there. Of another profile, or asked for: another one.
+    # Once more: the same box. With `another`: another one.
     assert world.up()[0].host == host
     world.most_at_once = 0
     assert world.up(another=True)[0].host != host
@@ -126,7 +126,7 @@ def test_a_box_that_was_logged_in_to_is_never_given_back_by_itself(world: Rentin
         world.up()
     assert "may hold results" in error.value.hint
     assert world.simulation.destroyed == []
-    # Nobody was ever there: nothing can be lost.
+    # Nobody ever logged in: nothing can be lost.
     record.save(KnownBox("vast-9001", "vast:9001"))
     world.up()
     assert world.simulation.destroyed == ["9001"]
@@ -287,11 +287,11 @@ def test_a_box_that_is_dearer_than_agreed_is_given_back_at_once(world: RentingWo
     assert world.simulation.clock.now - STARTED < 120
     said = "\n".join(world.heard.lines)
     assert "it costs $0.71 an hour, and $0.60 was agreed to" in said
-    # Within the limit it is said, and counted with.
+    # A higher price within the limit is reported, and counts.
     assert "9002 costs $0.55 an hour, not $0.5" in said
     assert rental.of_host(box.host) == box
     assert box.price == 0.55
-    # Once it is in use a price that rises is said, and ends nothing.
+    # A price that rises while the box is in use is reported, and ends nothing.
     world.ours[0].price = 0.9
     assert world.up(order=RentOrder(max_price=0.6))[0].box_id == "9002"
     assert "costs $0.90 an hour, not $0.55" in world.heard.lines[-1]
@@ -325,7 +325,7 @@ def test_two_at_once_rent_one(world: RentingWorld) -> None:
 
 
 def test_two_that_wait_for_one_that_never_comes_up_rent_one_more(world: RentingWorld) -> None:
-    """The first gives it back and rents; the second finds that, and rents nothing."""
+    """The first gives it back and rents another; the second notices, and rents nothing."""
     world.simulation.offers[0].fate = "stuck"
     sleep, others = world.sleep, list[str]()
 
@@ -343,7 +343,7 @@ def test_two_that_wait_for_one_that_never_comes_up_rent_one_more(world: RentingW
 
 
 def test_one_that_was_given_back_meanwhile_stays_so(world: RentingWorld) -> None:
-    """`down` in another terminal, while a setup goes on."""
+    """`down` in another terminal, during a setup."""
 
     def ended(host: str) -> str:
         world.down(rental.all_rentals()[0])
@@ -363,7 +363,7 @@ def test_down_while_it_is_set_up_leaves_nothing_and_says_nothing_untrue(
     with pytest.raises(UnreachableError):
         world.renter().run(ended_meanwhile)
     assert not any("goes on and costs" in line for line in world.heard.lines)
-    # Killed before the end of a box was noted: the next `up` notes it, and rents.
+    # If `down` is killed before it notes a box's end, the next `up` notes it, and rents.
     box, _ = world.up()
     rental.note_leaving(box.host, time.time())
     world.simulation.destroy(box.box_id)
@@ -372,7 +372,7 @@ def test_down_while_it_is_set_up_leaves_nothing_and_says_nothing_untrue(
 
 
 def test_one_that_was_to_go_long_ago_is_looked_at_again(world: RentingWorld) -> None:
-    """Its end could not be asked for; somebody may have gone on there by their own ssh."""
+    """Its end could not be requested; somebody may have used it since by their own ssh."""
     box, _ = world.up()
     rental.note_leaving(box.host, world.simulation.clock.now)
     world.sleep(rental.LEAVES_S + 1)
@@ -444,7 +444,7 @@ def test_one_to_be_given_back_that_somebody_used_since_is_not_destroyed(
     assert "8000" not in world.simulation.destroyed
     assert any("vast:8000 was to be given back, and somebody" in one for one in world.heard.lines)
     assert {each.host for each in rental.all_rentals() if each.ready} >= {"vast:8000"}
-    world.most_at_once = 0  # that of another repository is one of ours too
+    world.most_at_once = 0  # the box of another repository counts as ours too
 
 
 def test_a_record_that_can_t_be_read_is_kept_while_an_account_was_not_asked(

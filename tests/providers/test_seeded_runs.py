@@ -1,4 +1,4 @@
-"""Rent, setup, teardown, and anything that may go wrong at any call: `make chaos` takes 200."""
+"""Rent, setup and teardown, with faults at any call: `make chaos` does 190 runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.providers.seeded_run import one_seeded_run
 
 PROVIDERS_THAT_RENT = tuple(CREATES)
 ON_A_FAKE_BOX = 3.8
-"""For each try of `--tries`, of which `make chaos` has fifty."""
+"""Runs for each try of `--tries`; `make chaos` has 50 tries."""
 
 
 def test_no_box_is_lost_rented_twice_or_destroyed_wrongly(

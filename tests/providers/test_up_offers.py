@@ -1,4 +1,4 @@
-"""`up` and `boxes --all` as they are typed, as far as no box is set up."""
+"""`up` and `boxes --all` from the command line, without setting up a box."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROFILE = (
 
 @pytest.fixture
 def vast(user: User) -> Iterator[SimulatedAccount]:
-    """An account with a few offers, and somebody in a repository of theirs."""
+    """An account with a few offers, and a user in their repository."""
     with simulated("vast") as made:
         user.env |= made.environment()
         user.repository(boxstrap__yaml=PROFILE)
@@ -41,7 +41,7 @@ def test_offers_are_shown_cheapest_first_and_nothing_is_rented(
     assert [line.split()[-6] for line in text.splitlines()] == ["99.8%", "99.8%"]
     assert text.index("$0.41") < text.index("$0.51")
     assert text == user.run("--dry", "up").must(0).out
-    # Vast.ai tells its offers to everybody.
+    # Vast.ai shows its offers without a key.
     del user.env["VAST_API_KEY"]
     said = user.run("up", "--dry-run", "--provider", "vast", "--json").must(0).json()
     assert [offer["id"] for offer in said["offers"]] == ["12", "11"]
@@ -105,7 +105,7 @@ def test_a_repository_does_not_choose_whose_account_pays(
     refused = user.run("up", "--max-price", "0.60", "--json").must(2).json()
     assert {"key": "provider.account", "takes": "vast"} in refused["error"]["takes"]
     assert vast.asked == []
-    # Said by the person, who then lacks a key alone; a setup spends nothing there.
+    # Chosen by the user, only an ssh key is missing; a plan spends nothing, so it asks for nothing.
     for words in (("--provider", "vast"), ("--set", "provider.account=vast")):
         assert "no ssh key" in user.run("up", "--max-price", "0.60", *words).must(2).err
     agreed = ("up", "--max-price", "0.60", "--consent", refused["error"]["digest"])
@@ -125,7 +125,7 @@ def test_what_was_perhaps_rented_is_listed_until_it_is_known(
     rental.save(Rental("boxstrap-00000000000e", "vast", RentalState.LEAVING, now, "9"))
     vast.boxes = [SimulatedBox("7", label="boxstrap-00000000000c"), SimulatedBox("9")]
     said = user.run("boxes", "--all", "--json").must(0).json()
-    # b never came up in ten minutes, c is there; of d there is no key to look.
+    # b was not listed within ten minutes, c is listed; there is no key to look for d.
     marks = sorted(each["mark"][-1] for each in said["perhaps_rented"])
     assert marks == ["a", "d"]
     text = user.run("boxes", "--all").must(0).out

@@ -1,4 +1,4 @@
-"""The box's own files beside an agent with NVML's stand-in, and a python with the real torch."""
+"""The box's own files, an agent with NVML's stand-in, and a python with the real torch."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ class Smoked:
     err: str
 
     def rows(self, check: str) -> list[tuple[int | None, str]]:
-        """GPU and outcome of each row of a check."""
+        """Return GPU and outcome of each row of a check."""
         return [(r["gpu"], r["outcome"]) for r in self.verdict["checks"] if r["check"] == check]
 
     def row(self, check: str, gpu: int | None) -> dict[str, Any]:
-        """What a check found of a GPU."""
+        """Return the row of a check for a GPU."""
         rows = self.verdict["checks"]
         return next(row for row in rows if (row["check"], row["gpu"]) == (check, gpu))
 
     def says(self, check: str, gpu: int | None) -> str:
-        """What it said."""
+        """Return what the check said of the GPU."""
         return str(self.row(check, gpu)["says"])
 
     def read(self, check: str, gpu: int | None) -> str:
-        """What it read."""
+        """Return what the check read of the GPU."""
         return str(self.row(check, gpu)["read"])
 
     def reasons(self) -> list[tuple[str, str, list[int]]]:
-        """Outcome, code and GPUs of each reason, in their order."""
+        """Return outcome, code and GPUs of each reason, in their order."""
         return [(r["outcome"], r["code"], r["gpus"]) for r in self.verdict["reasons"]]
 
 
 def smoke(
     box: stub.NvmlRig, scenario: str, python: Path, *options: str, order: object = None
 ) -> Smoked:
-    """The verdict through NVML, and then the smoke test on top of it, both as a box runs them."""
+    """Run the NVML verdict and then the smoke test on top of it, as a box does."""
     asked = box.run(scenario, order=order)
     assert asked.code in (0, 6), asked.err
     env = {

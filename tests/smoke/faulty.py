@@ -1,5 +1,5 @@
-# Appended to `smoke_backends.py` of a copy of the box's files: a GPU that is sick in its own way.
-# Which way, its UUID tells, which `smoke.py` gives each worker as the device it may see.
+# Appended to `smoke_backends.py` in a copy of the box's files: a GPU with one fault, named by its
+# UUID, which `smoke.py` passes to each worker as its visible device.
 
 
 class _Sick(Torch):  # noqa: F821 - of smoke_backends.py

@@ -1,4 +1,4 @@
-"""The arithmetic itself: both libraries' engines, on a processor, by the same questions."""
+"""The arithmetic itself: both libraries' engines on a CPU, with the same checks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_full_test_takes_over_80_percent_of_the_memory(found: dict[str, Any]
 
 
 class Counted:
-    """An engine that counts the bytes that it holds at once."""
+    """An engine that counts the bytes it holds at the same time."""
 
     def __init__(self, total: int, free: int) -> None:
         self.total, self.free = total, free

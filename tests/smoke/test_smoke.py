@@ -1,7 +1,7 @@
 """The smoke test end to end: the box's own programs, NVML's stand-in, and the real torch.
 
-The arithmetic is torch's on this processor. Each fault is one sick GPU of a box of several, so
-that the healthy ones beside it show that nothing else is said.
+The arithmetic is torch's, on the CPU. Each fault is one sick GPU of several in a box, so that the
+healthy ones show that nothing else is reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GPU = {fault: index for index, fault in enumerate(FAULTS)}
 
 @pytest.fixture(scope="module")
 def box(rig: stub.NvmlRig, tmp_path_factory: pytest.TempPathFactory) -> stub.NvmlRig:
-    """A copy whose GPUs are sick as their UUIDs say, and timed for a moment alone."""
+    """A copy whose GPUs have the faults that their UUIDs name; measures speed only briefly."""
     folder = tmp_path_factory.mktemp("sick")
     lay_programs(folder / "box")
     with (folder / "box/smoke_backends.py").open("a") as engines:
@@ -43,7 +43,7 @@ def box(rig: stub.NvmlRig, tmp_path_factory: pytest.TempPathFactory) -> stub.Nvm
 
 @pytest.fixture(scope="module")
 def smoked(box: stub.NvmlRig, torch_python: Path) -> Smoked:
-    """One box of eight GPUs, all tried at once."""
+    """One box with a GPU for each fault, all tested at the same time."""
     names = "".join(
         f"gpu.{index}.uuid = GPU-{fault}\ngpu.{index}.name = NVIDIA Unheard Of\n"
         for fault, index in GPU.items()

@@ -1,7 +1,7 @@
-"""An environment with a CPU build of torch: a machine's own, or one made once and kept.
+"""Finds an environment with a CPU build of torch, or makes one once and keeps it.
 
 In this order: the python that BOXSTRAP_TEST_TORCH names; this one, if it has torch; one made from
-a CPU build that pip is set to find on this machine. A CUDA build, gigabytes, is never fetched.
+a CPU build that pip is configured to find on this machine. No CUDA build (gigabytes) is fetched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAME = "BOXSTRAP_TEST_TORCH"
 
 
 def torch_python() -> Path | None:
-    """A python that can import torch; None where this machine has none at hand."""
+    """Return a python that can import torch, or None if this machine has none."""
     if os.environ.get(NAME):
         return Path(os.environ[NAME])
     if importlib.util.find_spec("torch"):
@@ -28,7 +28,7 @@ def torch_python() -> Path | None:
 
 
 def cpu_wheel() -> Path | None:
-    """A CPU build for this Python, in a folder that pip is set to look into."""
+    """Return a CPU build for this Python from a folder that pip is configured to search."""
     tag = f"-cp{sys.version_info.major}{sys.version_info.minor}-"
     folders = host_sources.pip_index().local_wheels()
     found = (wheel for folder in folders for wheel in folder.glob("torch-*+cpu-*.whl"))
@@ -36,7 +36,7 @@ def cpu_wheel() -> Path | None:
 
 
 def made(wheel: Path) -> Path:
-    """The environment of a wheel; made by the first that asks, used by all."""
+    """Return the python of a wheel's environment, which the first caller makes for all."""
     folder = places.cache() / "torch" / f"{wheel.name.partition('-cp')[0]}-numpy"
     python = folder / "bin" / "python"
     with places.locked(folder.parent / "torch.lock"):
@@ -45,7 +45,7 @@ def made(wheel: Path) -> Path:
             env = {**os.environ, "UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1"}
             make = [*uv, "venv", "--clear", "--python", sys.executable, str(folder)]
             fill = [*uv, "pip", "install", "--python", str(python), str(wheel), "numpy"]
-            # Boxes' programs write no bytecode, and each import would take three times as long.
+            # Boxes' programs write no bytecode; without it each import takes three times as long.
             compiled = [str(python), "-c", "import torch, numpy"]
             for command in (make, fill, compiled):
                 subprocess.run(command, env=env, check=True, timeout=300)

@@ -1,4 +1,4 @@
-"""What a repository's own profile takes needs the user's word; what is theirs does not."""
+"""What a repository's own profile takes needs the user's consent; the user's profile does not."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_key_that_declares_nothing_is_seen_so_the_test_above_can_fail() -> Non
 
 @pytest.fixture
 def clone(user: User, monkeypatch: pytest.MonkeyPatch) -> UserRepository:
-    """A repository that the user cloned, and stands in."""
+    """A repository that the user cloned; it is the current folder."""
     made = user.repository()
     monkeypatch.chdir(made.root)
     (user.home / "id").write_text("a key")
@@ -94,7 +94,7 @@ Says = Callable[..., BoxOptions]
 
 @pytest.fixture
 def says(clone: UserRepository) -> Says:
-    """`says(text)`: the repository's profile says that."""
+    """`says(text)` writes `text` into the repository's profile."""
 
     def write(text: str, name: str = "boxstrap.yaml", **options: object) -> BoxOptions:
         (clone.root / name).write_text(f"version: 1\n{text}\n")
@@ -125,7 +125,7 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
     options = says(text)
     error = refused(options, kinds=TO_RENT)
     (each,) = (one for one in error.takings.each if one.key == key)
-    # Results go into a bucket with that secret alone, which is taken too.
+    # Uploading results needs the bucket's secret, which is taken too.
     assert {one.what for one in error.takings.each} <= {each.what, "RESULTS_KEY"}
     assert each.what.startswith(what.format(home=user.home.resolve()))
     assert f"  {each}" in error.text()
@@ -179,7 +179,7 @@ def test_it_holds_for_this_repository_alone(says: Says, user: User, clone: UserR
     moved = BoxOptions(repo=clone.root.with_name("elsewhere"))
     refused(moved)
     refused(BoxOptions(repo=moved.repo, consent=digest))
-    # By its real path, whatever leads there.
+    # A repository is identified by its real path, also through a link.
     agree(moved)
     (user.home / "way").symlink_to("elsewhere")
     load_profile(BoxOptions(repo=user.home / "way"))
@@ -194,7 +194,7 @@ def test_a_record_that_can_not_be_read_is_no_consent(left: str, says: Says) -> N
     refused(options)
     agree(options)
     load_profile(options)
-    # Nor one of another repository under this one's name.
+    # A record of another repository under this one's file name does not count either.
     kept = json.loads(record.read_text())
     record.write_text(json.dumps({**kept, "repository": "/elsewhere"}))
     refused(options)
@@ -209,15 +209,15 @@ def test_the_persons_own_words_need_none(says: Says, user: User, clone: UserRepo
     load_profile(says("", profile="../mine.yaml"))
     load_profile(says("", profile=str(user.home / "mine.yaml")))
     load_profile(says("secrets: [B]", sets=("secrets=[A]", "ssh.identity=~/id")))
-    # A home under git, and the user in it: their config folder stays theirs.
+    # If the home is a git repository, the user's config folder is still the user's.
     (user.home / ".git").mkdir()
     load_profile(BoxOptions(repo=user.home, profile="mine"))
     assert records() == []
-    # Their own word stays theirs, whatever they extend.
+    # A key that the user's profile sets itself is the user's, whatever it extends.
     (config_dir() / "mine.yaml").write_text(f"{own}extends: {clone.root}/boxstrap.yaml\n")
     load_profile(says("env: {B: c}", profile="mine"))
     assert records() == []
-    # A file of the repository that theirs extends is the repository's word.
+    # What comes from a repository's file that the user's profile extends is the repository's.
     (config_dir() / "mine.yaml").write_text(f"extends: {clone.root}/boxstrap.yaml\n")
     refused(says("secrets: [A]", profile="mine"))
 
@@ -242,14 +242,14 @@ def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
         "cwd": "./sub/evil.yaml",
     }
     (user.home / "x").mkdir()
-    repo = user.home if way == "cwd" else options.repo  # another one than they stand in
+    repo = user.home if way == "cwd" else options.repo  # not the current folder's repository
     refused(BoxOptions(repo=repo, profile=named[way]))
 
 
 def test_a_link_that_leads_out_of_the_repository_takes_that_file(
     says: Says, user: User, clone: UserRepository
 ) -> None:
-    """And what that file takes is the link's word."""
+    """What that file asks for is asked for by the repository too."""
     (user.home / "base.yaml").write_text("version: 1\nsecrets: [OF_THE_HOME]\n")
     (clone.root / "boxstrap.yaml").unlink()
     (clone.root / "boxstrap.yaml").symlink_to(user.home / "base.yaml")
@@ -275,7 +275,7 @@ def test_the_repository_stood_in_is_no_other_one(says: Says, clone: UserReposito
     load_profile(says("git: {url: https://example.org/me/homework.git}"))
     for other in ("git@example.org:me/homework.git", "https://example.org/me/private.git"):
         refused(says(f"git: {{url: '{other}'}}"))
-    # Who planted the address as origin gains nothing: then it is not fetched.
+    # An attacker who sets the address as origin gains nothing: it is not fetched then.
     assert "tok-1" not in refused(says("git: {url: 'https://tok-1@example.org/x.git'}")).text()
 
 
@@ -331,12 +331,12 @@ def test_no_other_place_makes_a_profile_usable() -> None:
     assert found == LOADERS
 
 
-# Another repository's objects: a `.git` that came with the files may lead there
+# A `.git` that came with the files may point to another repository's objects.
 
 
 @pytest.fixture
 def private(user: User, clone: UserRepository) -> UserRepository:
-    """Another repository of the user's; they stand in the first one."""
+    """Another repository of the user's; the current folder is the first one."""
     assert clone.root.is_dir()
     return UserRepository(user.home / "private", user.env, {"secret.py": "1\n"})
 
@@ -356,7 +356,7 @@ def _commondir(git: Path, other: Path) -> None:
 
 
 def _forged_worktree(git: Path, other: Path) -> None:
-    """It says itself that it is one; the other repository knows nothing of it."""
+    """Claims to be a worktree of the other repository, which has no record of it."""
     own = git.parent / "worktrees" / "x"
     own.mkdir(parents=True)
     (own / "HEAD").write_text("ref: refs/heads/main\n")
@@ -413,7 +413,7 @@ def test_objects_of_another_repository_need_consent(
 def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
     says: Says, clone: UserRepository, private: UserRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other side names them, or it lies inside."""
+    """The other repository has a record of them, or the git folder is inside the tree."""
     says("secrets: []")
     clone.git("add", "-A")
     clone.git("commit", "-qm", "A profile")
@@ -439,7 +439,7 @@ def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) ->
         str(root / "sets"),
         "s3://mine/x",
     ]
-    # A link is what it leads to; and who only sends the work is not asked.
+    # A link counts as its target; a command that only sends the work needs no consent.
     (root / "sets").symlink_to(user.home)
     assert str(refused(options).takings.each[0].what) == str(user.home.resolve())
     load_profile(options, kinds=NO_SECRET)

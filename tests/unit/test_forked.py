@@ -1,4 +1,4 @@
-"""A forked program is the executed one: what it says, how it ends, what it knows of its caller."""
+"""A forked program behaves like an executed one: output, exit, what it sees of its caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.forked import INV, PROGRAM, Forked, can_fork
 from tests.plain_environment import HERE
 
 EXECUTED = {"PYTHONHASHSEED": "0"}
-"""Asked of Python when it starts, which a forked one can't be."""
+"""Read by Python at its start, so a program with it is executed, not forked."""
 
 
 def both(user: User, *words: str, **env: str) -> tuple[Completed, Completed]:

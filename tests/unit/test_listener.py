@@ -1,4 +1,4 @@
-"""Ports that tests open: once one is closed, nothing of it takes what comes to another."""
+"""Ports that tests open: a closed one leaves no thread that would take another's connections."""
 
 from __future__ import annotations
 

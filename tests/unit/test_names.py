@@ -1,4 +1,4 @@
-"""One name, one thing."""
+"""Class names are unique in the whole tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOP = Path(__file__).parents[2]
 
 
 def classes(within: ast.AST) -> Iterator[ast.ClassDef]:
-    """Those of a module, wherever they stand: no expression holds one."""
+    """Yield the classes of a module at any depth; expressions can't contain one."""
     for node in ast.iter_child_nodes(within):
         if isinstance(node, ast.ClassDef):
             yield node

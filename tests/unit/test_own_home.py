@@ -1,6 +1,6 @@
-"""Whatever lies in the home of whoever runs this, tests, demo and benchmark leave it unread.
+"""Tests, demo and benchmark never read the home of the user who runs them.
 
-A home in which whatever is read goes wrong: the account's, since OpenSSH asks no $HOME.
+The home here breaks whatever reads it. It is also the account's, since OpenSSH ignores $HOME.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INSIDE = 'mount --make-rprivate / && mount --bind "$HOME/passwd" /etc/passwd &&
 
 
 class Full:
-    """Runs programs as somebody with that home, and with settings of their own."""
+    """Runs programs as a user with that home and with environment settings of their own."""
 
     def __init__(self, home: Path) -> None:
         self.home = home

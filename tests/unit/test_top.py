@@ -1,4 +1,4 @@
-"""Boxes looked at live, one of which tells without end."""
+"""`top`: boxes watched live, one of which sends samples without end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much faster a box tells than a screen draws: the newest look counts, and is shown."""
+    """If a box sends faster than a screen draws, only the newest sample is kept and shown."""
     queues: list[queue.Queue[BoxView]] = []
     longest = 0
 
@@ -68,7 +68,7 @@ def test_the_processes_of_a_run_are_known_by_its_mark() -> None:
     run = subprocess.Popen(["sleep", "60"], env={"A": "b", "BOXSTRAP_RUN": mark})
     try:
         while not Path(f"/proc/{run.pid}/environ").read_bytes():
-            time.sleep(0.01)  # the kernel has begun the program, and not laid out its memory
+            time.sleep(0.01)  # the kernel has started the program, but not yet set up its memory
         assert top_stream.run_of(run.pid) == "homework-01234567/train-2"
     finally:
         run.kill()

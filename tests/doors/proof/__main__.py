@@ -1,6 +1,6 @@
-"""Show what doors get to their real consumers: python -m tests.doors.proof   (make door-proof)
+"""Show rendered doors to their real consumers: python -m tests.doors.proof   (make door-proof)
 
-SkyPilot, dstack, hadolint and the Dev Containers CLI read it here; as root, cloud-init and a
+SkyPilot, dstack, hadolint and the Dev Containers CLI read theirs here; as root, cloud-init and a
 notebook's kernel run theirs on a box of the rig, up to the training's first step.
 """
 
@@ -28,7 +28,7 @@ READERS: dict[str, Callable[[Path, Path], str]] = {
 
 
 def main() -> int:
-    """Each in turn, or those that are named; the exit code is 1 where one refused."""
+    """Try each, or those named as arguments; the exit code is 1 if one failed."""
     failed = 0
     what = profile("vast", "gpu.name=A100", "gpu.count=2", 'secrets=["HF_TOKEN"]')
     proofs: dict[str, Callable[[Path], str]] = {}

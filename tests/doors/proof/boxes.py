@@ -1,4 +1,4 @@
-"""Consumers that run what they get, on boxes: cloud-init, and a notebook's kernel."""
+"""Consumers that run a rendered door on boxes: cloud-init, and a notebook's kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs that read what doors get, each in an environment that is made once and kept."""
+"""Programs that read rendered doors, each in an environment that is made once and kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _done(words: list[str], **env: str) -> str:
 
 
 def environment(*packages: str) -> Path:
-    """The bin folder of an environment with these packages alone."""
+    """The bin folder of an environment with only these packages."""
     folder = HOME / "-".join(packages)
     made = folder / "complete"
     if not made.exists():

@@ -1,4 +1,4 @@
-"""What is compiled beside a training's start: which modules, in which order, and when none."""
+"""What is compiled while a training starts: which modules, in which order, and when none."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ORDER = ["big", "big.early", "big.base", "big.late", "other.deep.inner"]
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """An environment of these packages, and a tree beside it."""
+    """An environment with these packages, and a tree next to it."""
     for name, text in PACKAGES.items():
         file = tmp_path / "env" / SITE / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def test_a_script_takes_late_names_by_its_module(environment: Path) -> None:
 
 
 def compile_for(environment: Path, command: str, cores: int) -> list[str]:
-    """The modules that it compiled, the one that was compiled first first."""
+    """Run the program; return the modules that it compiled, in that order."""
     site = environment / SITE
     said = subprocess.run(
         [
@@ -152,7 +152,7 @@ def test_it_compiles_the_last_one_first_and_on_one_core_nothing(environment: Pat
 
 
 def fetch(environment: Path, name: str, text: str, wheel: str = "archive-v0/w") -> Path:
-    """A module as uv has it in its cache, in the folder `wheel`."""
+    """Write a module as uv unpacks it: into the folder `wheel` of its cache."""
     file = environment.parent / "cache" / wheel / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -160,7 +160,7 @@ def fetch(environment: Path, name: str, text: str, wheel: str = "archive-v0/w") 
 
 
 def install(environment: Path, file: Path, name: str) -> Path:
-    """It, linked to where it belongs."""
+    """Link a module of the cache into the environment, as uv installs it."""
     landed = environment / SITE / name
     landed.unlink(missing_ok=True)
     landed.parent.mkdir(parents=True, exist_ok=True)
@@ -169,12 +169,12 @@ def install(environment: Path, file: Path, name: str) -> Path:
 
 
 def fetched_into(environment: Path) -> FetchedModules:
-    """Those of that cache."""
+    """Return the modules of the cache that `fetch` writes."""
     return FetchedModules(environment.parent / "cache", environment / SITE)
 
 
 def compiled(file: Path) -> Path:
-    """Where its bytecode lies."""
+    """Return the path of a module's bytecode."""
     return Path(cache_from_source(str(file)))
 
 
@@ -260,7 +260,7 @@ def test_it_ends_where_the_installer_was_gone_before_it_got_a_core(environment: 
 
 
 def is_last(process: Path) -> bool:
-    """Whether it takes a core only where nobody else wants it, as the kernel groups processes."""
+    """Whether a process has the lowest priority; with autogroups, its group's counts."""
     group = process / "autogroup"
     if group.exists():
         return group.read_text().endswith("nice 19\n")
@@ -268,7 +268,7 @@ def is_last(process: Path) -> bool:
 
 
 def as_any_other(process: Path) -> None:
-    """Other tests take all cores for minutes: it gets one all the same from here on."""
+    """Give a process normal priority: other tests can take all cores for minutes."""
     group = process / "autogroup"
     if group.exists():
         group.write_text("0")
@@ -281,7 +281,7 @@ def as_any_other(process: Path) -> None:
 def test_it_compiles_beside_fetching_and_ends_with_who_fetches(
     environment: Path, is_installed: bool
 ) -> None:
-    """Without the mark nothing is written, and nobody stays behind."""
+    """Without the file `installed` nothing is written; in both cases the helper ends."""
     folder = environment.parent
     mark = folder / "installed"
     words = [environment, folder / "tree", "python train.py", folder / "cache", mark]

@@ -1,4 +1,4 @@
-"""What `clean` takes off a box and what it leaves, with trees as they are placed there."""
+"""What `clean` removes from a box and what it keeps, with trees as a setup places them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.box.test_place import Placed, beside
 
 
 class Beside:
-    """A box with one tree beside its main one."""
+    """A box with one tree next to its main one."""
 
     def __init__(self, folder: Path) -> None:
         self.placed = Placed(folder)
@@ -30,7 +30,7 @@ class Beside:
         self.add_run("run-1", "exit", "0\n")
 
     def add_run(self, name: str, *more: str) -> Path:
-        """One that lives there, with one more file."""
+        """Add a run in the second tree, with one more file in its record."""
         run = self.home / "runs/k" / name
         run.mkdir(parents=True)
         (run / "dir").write_text(f"{self.tree}\n")
@@ -43,7 +43,7 @@ class Beside:
         self.placed.repo.git(*own, *arguments)
 
     def clean(self, *discard: str, look: bool = False) -> TreeBeside:
-        """What became of the tree."""
+        """Clean; return what became of the tree."""
         wire = LocalWire()
         said = clean_trees(
             wire, workdir=str(self.home.parent), repo_key="k", discard=discard, look=look
@@ -58,7 +58,7 @@ def box(tmp_path: Path) -> Beside:
 
 
 def test_a_tree_that_holds_nothing_goes(box: Beside) -> None:
-    """What was placed, caches, an environment of ours and links to shared folders are nothing."""
+    """Placed files, caches, boxstrap's environment and links to shared folders don't count."""
     (box.tree / "out/__pycache__").mkdir()
     (box.tree / "out/__pycache__/a.pyc").write_text("")
     (box.tree / ".venv/lib").mkdir(parents=True)

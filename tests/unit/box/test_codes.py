@@ -1,4 +1,4 @@
-"""A code that the box sends and this side doesn't know would be a fault without a name."""
+"""Every code that the box can send is known on this machine."""
 
 from bootstrap.box.verdict import gpu_errors, verify_table
 from bootstrap.codes import CODES

@@ -1,4 +1,4 @@
-"""What an environment.yml says, which channels that means on a box, and how a shell enters it."""
+"""Reading environment.yml, the channels that result on a box, and activation in a shell."""
 
 from __future__ import annotations
 

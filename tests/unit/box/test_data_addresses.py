@@ -1,4 +1,4 @@
-"""Objects of a bucket come by signed addresses: more than a thousand, and on when these expired."""
+"""Objects of a bucket come by signed URLs: more than a thousand, and after these expired."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 class Signer:
-    """This machine's part: it signs when the box says that it waits."""
+    """This machine's part: it signs URLs when the box reports that it waits for them."""
 
     def __init__(self, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in {**server.variables(), "CLIENT_SENDS": "1"}.items():
@@ -55,7 +55,7 @@ class Signer:
 
     def fetch(self, *named: tuple[str, str]) -> None:
         home = self.places._replace(home=self.places.home / ".boxstrap")
-        exclude = ((r"0[0-8]", True),)  # of the many a tenth is enough
+        exclude = ((r"0[0-8]", True),)  # a tenth of the many is enough
         items = [Item(n, url, to, "", False, exclude, "") for n, (url, to) in enumerate(named)]
         self.items = BucketItems({item.number: item.source for item in items})
         keys = {home.key(item) for item in items}
@@ -93,7 +93,7 @@ def test_addresses_that_expire_meanwhile_are_asked_for_again(
     def later(self: data_download.Download, *given: object) -> object:
         nonlocal count
         count += 1
-        if count == 3:  # three blocks are there, and hours have passed
+        if count == 3:  # the URLs expire before this request
             signer.server.move_clock(EXPIRES_S + 60)
         return opened(self, *given)  # type: ignore[arg-type]
 
@@ -102,7 +102,7 @@ def test_addresses_that_expire_meanwhile_are_asked_for_again(
     def sign_in_time(line: str) -> None:
         if signer.asked:
             signer.server.move_clock(0)
-            time.sleep(1.1)  # two addresses of one second are the same
+            time.sleep(1.1)  # URLs signed in the same second are identical
         hear(line)
 
     monkeypatch.setattr(data_addresses, "say", sign_in_time)

@@ -44,18 +44,18 @@ def server(served: DataServer) -> DataServer:
 
 
 class BoxHere:
-    """A working folder with a tree in it, as a box has them."""
+    """A working folder with a tree in it, as on a box."""
 
     def __init__(self, folder: Path, server: DataServer) -> None:
         self.home, self.tree = folder / ".boxstrap", folder / "work"
         self.home.mkdir()
         self.tree.mkdir()
-        # Of what pip trusts on this machine nothing is read: that takes longer than a fetch.
+        # This machine's own pip certificates are not read: that takes longer than a fetch.
         trusted = {"SSL_CERT_FILE": str(server.certificate), "PIP_CERT": ""}
         self.env = {**trusted, "HF_ENDPOINT": server.address}
 
     def run(self, word: str, *items: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-        """As the program, in this process: a start of Python for each would cost a second."""
+        """Run the program in this process: starting Python each time would cost a second."""
         out, err = io.StringIO(), io.StringIO()
         argv = ["fetch_data.py", word, *map(str, (self.home, self.tree, self.home))]
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -68,14 +68,14 @@ class BoxHere:
         return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
 
     def fetched(self, *items: dict[str, Any]) -> str:
-        """Fetch, and look that a second look finds it there; what was said."""
+        """Fetch, then check that `check` finds everything; return stdout."""
         done = self.run("fetch", *items)
         assert (done.returncode, done.stderr) == (0, ""), done
         assert self.run("check", *items).returncode == 0
         return done.stdout
 
     def refused(self, code: str, *items: dict[str, Any]) -> str:
-        """Fetch, which must end with this code and leave no file in the tree; the sentence."""
+        """Fetch, which must fail with this code and change no file; return stderr."""
         before = self.files()
         done = self.run("fetch", *items)
         assert done.returncode == 1, done
@@ -104,7 +104,7 @@ def test_a_file_is_fetched_once_and_a_second_look_asks_nobody(box: BoxHere, serv
     asked = len(server.asked)
     assert box.fetched(item) == ""
     assert len(server.asked) == asked
-    # What was changed on the box isn't right any more, and isn't replaced either.
+    # A file that was changed on the box fails the check, and is not replaced either.
     (box.tree / "data/train.bin").write_bytes(b"mine")
     box.refused("data-in-the-way", item)
 
@@ -139,12 +139,12 @@ def test_a_large_file_comes_in_blocks_and_goes_on_after_a_cut(
 def test_what_came_of_another_file_is_no_part_of_this_one(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, tags: bool
 ):
-    """Without a digest, sizes alone would take the halves of two files for one."""
+    """Without a digest, equal sizes alone would allow a mix of two files."""
     monkeypatch.setattr(data_download, "BLOCK", 4096)
     monkeypatch.setattr(data_download, "WORKERS", 1)
     monkeypatch.setattr(data_https, "PATIENCE_S", 0)
     server.tags = tags
-    # The server's word for both is the same: they begin alike.
+    # Both have the same ETag, since the server computes it from the first bytes.
     first, second = b"a" * 4096 + b"1" * 4096, b"a" * 4096 + b"2" * 4096
     if not tags:
         second = b"b" * 8192
@@ -172,7 +172,7 @@ def test_what_came_of_another_file_is_no_part_of_this_one(
 def test_a_file_that_changes_while_it_is_fetched_is_never_made_of_two(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, heeds_times: bool
 ):
-    """Neither by a server that heeds what it is asked, nor by one that only tells the time."""
+    """With a server that obeys If-Unmodified-Since, and one that only sends Last-Modified."""
     monkeypatch.setattr(data_download, "BLOCK", 4096)
     monkeypatch.setattr(data_download, "WORKERS", 1)
     server.tags, server.heeds_times = False, heeds_times
@@ -247,7 +247,7 @@ def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: Data
         box.tree,
         box.home,
     ]
-    # The last block stalls, so the others are there when it is killed.
+    # The last block stalls, so the others are complete when the program is killed.
     server.cut_after, server.cuts_left = 1000, 1000
     with subprocess.Popen(
         command,
@@ -322,7 +322,7 @@ def test_what_has_no_room_is_not_begun(box: BoxHere, server: DataServer):
 
 
 def addressed(box: BoxHere, *rows: dict[str, object]) -> None:
-    """What whoever started it signed for the first item."""
+    """Write the signed URLs of the first item, as this machine sends them."""
     own: dict[str, object] = {"item": 0, "etag": "", "alone": False}
     lines = [*(json.dumps({**own, **row}) for row in rows), "end\n"]
     (box.home / "data.addresses").write_text("\n".join(lines))
@@ -363,7 +363,7 @@ def test_a_dataset_of_the_hub_comes_by_its_revision(box: BoxHere, server: DataSe
     file = {"from": "hf:datasets/me/set@v1/test/0.parquet", "to": "e.parquet"}
     box.fetched(item, folder, file)
     assert {"t/0.parquet", "t/1.parquet", "e.parquet"} <= set(box.files())
-    # A new revision: files that went away there go, and what others put there stays.
+    # A new revision: files that it no longer has are removed; files of others stay.
     (box.tree / "set/mine").write_text("mine")
     del server.files["datasets/me/set/train/1.parquet"]
     box.fetched({**item, "from": "hf:datasets/me/set@v2"}, folder, file)
@@ -379,7 +379,7 @@ def test_another_address_for_the_same_place_is_fetched_anew(box: BoxHere, server
     box.fetched({"from": server.url("a/x"), "to": "d/"}, y)
     box.fetched({"from": server.url("b/x"), "to": "d/"}, y)
     assert box.files() == {"d/x": b"2", "d/y": b"3"}
-    # What no item names any more stays in a folder that several have.
+    # A file that no item names any more stays in a folder that several items share.
     server.add("c/y", b"4")
     box.fetched({"from": server.url("c/y"), "to": "d/"})
     assert box.files() == {"d/x": b"2", "d/y": b"4"}
@@ -478,7 +478,7 @@ def test_archives_are_unpacked_into_their_place(box: BoxHere, server: DataServer
     box.fetched(item, {"from": server.url("y.zip"), "to": "zip", "unpack": True})
     assert box.files()["zip/c/d"] == b"d"
     assert list((box.home / "data").glob("*.archive")) == []
-    # What somebody else put there is not replaced.
+    # Files of somebody else are not replaced.
     server.add("z.zip", zipped(("mine", b"theirs", 0)))
     (box.tree / "set/mine").write_text("mine")
     box.refused("data-in-the-way", {"from": server.url("z.zip"), "to": "set", "unpack": True})

@@ -1,4 +1,4 @@
-"""uv is digested and unpacked while it comes, and is there whole or not at all."""
+"""uv is hashed and unpacked during the download, and is installed whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PROGRAM = b"#!/bin/sh\necho uv\n" + bytes(range(256)) * 4000
 
 
 class OneWay(io.BytesIO):
-    """What a program writes that can't go back."""
+    """An output that can't seek."""
 
     def tell(self) -> int:
         raise OSError
 
 
 def wheel(method: int = zipfile.ZIP_DEFLATED, *, seekable: bool = True) -> bytes:
-    """A wheel with uv between other members; what can't seek has no sizes before them."""
+    """A wheel with uv between other members; without seeking, sizes follow the data."""
     whole = io.BytesIO() if seekable else OneWay()
     with zipfile.ZipFile(whole, "w", method) as archive:
         archive.writestr("uv/__init__.py", b"x" * 300_000)
@@ -39,7 +39,7 @@ def wheel(method: int = zipfile.ZIP_DEFLATED, *, seekable: bool = True) -> bytes
 
 
 class UvIndex(ThreadingHTTPServer):
-    """An index that has one wheel, and hangs up after so many bytes of it."""
+    """An index with one wheel, which hangs up after `cut` bytes of it."""
 
     def __init__(self, data: bytes, cut: int | None) -> None:
         super().__init__(("127.0.0.1", 0), _UvHandler)
@@ -65,7 +65,7 @@ class _UvHandler(BaseHTTPRequestHandler):
 
 
 class Fetched:
-    """What became of one try."""
+    """The outcome of one download."""
 
     def __init__(self, folder: Path, data: bytes, cut: int | None, sha: str) -> None:
         index = UvIndex(data, cut)
@@ -126,7 +126,7 @@ def test_what_is_cut_off_is_the_network_s_fault(folder: Path, cut: int) -> None:
 def test_with_curl_alone_it_is_the_same(
     folder: Path, cut: int | None, other: bytes, says: str
 ) -> None:
-    """Who cuts it off is the network, and nobody who sends another one."""
+    """A cut-off download is a network error, not a wrong digest."""
     data = wheel()
     index = UvIndex(data, cut)
     threading.Thread(target=index.serve_forever, daemon=True).start()

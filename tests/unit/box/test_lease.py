@@ -1,4 +1,4 @@
-"""A lease holds what it says: a simulated box and account, whose clocks, links and monitor fail."""
+"""A lease keeps its limits, on a simulated box and account with failing clocks and monitor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLACK_S = 120.0
 
 @dataclass
 class SimulatedWorld:
-    """A box that is rented, its account, and a monitor that holds its lease. Real seconds."""
+    """A rented box, its account, and the monitor that holds its lease; times in real seconds."""
 
     terms: LeaseTerms
     price: float = 2.0
@@ -40,7 +40,7 @@ class SimulatedWorld:
     now: float = 0.0
     boot: str = "boot-0"
     booted: float = -5000.0
-    """When the machine was, in real seconds: its clock began then."""
+    """When the machine booted, in real seconds; its own clock starts then."""
     up_since: float = 0.0
     account_started: float = 0.0
     is_up: bool = True
@@ -49,34 +49,34 @@ class SimulatedWorld:
     used_until: float = 1e9
     growing: bool = True
     runs_end_at: float | None = 1e9
-    """When the live run ends; None where there is none."""
+    """When the live run ends; None if there is none."""
     extended: float = 0.0
     kept: str = ""
-    """The state, as it is written down."""
+    """The state as JSON, as the monitor saves it."""
     spent: float = 0.0
     unreachable: float = 0.0
-    """Seconds in which the box was to be stopped, and its account could not be reached."""
+    """Seconds in which the box was due to be stopped but its account could not be reached."""
     warned_at: float | None = None
     asked: list[float] = field(default_factory=list)
     content: int = 0
-    """What lies on the box: another number whenever somebody wrote."""
+    """Content of the box: a number that changes with every write."""
     pulled: int | None = None
-    """What of it lies at home."""
+    """The content that was last pulled to this machine."""
     look_s: float = 5.0
-    """How long a look at what is safe takes."""
+    """Seconds that a look at what is safe takes."""
     ended_by: str = ""
     ended_late: bool = False
-    """Whether it was destroyed while something of it was nowhere else."""
+    """Whether the box was destroyed while something existed only there."""
     wall: float = 1e9
-    """Set by whoever likes; nothing may read it."""
+    """The wall clock, which faults change; nothing may read it."""
     _looked: float = 0.0
     _state: LeaseState | None = None
     _ask_at: float = 0.0
     _look_from: tuple[float, int] | None = None
-    """When the look at what is safe began, and what was there then."""
+    """When the look at what is safe started, and the content at that time."""
 
     def pass_time(self, seconds: float = TICK_S) -> None:
-        """Let real time pass, and the monitor look once."""
+        """Let real time pass, then let the monitor take one turn."""
         self.now += seconds
         if not self.is_up:
             return
@@ -102,7 +102,7 @@ class SimulatedWorld:
 
     @property
     def hurries(self) -> bool:
-        """Whether the monitor looks each second, for what was told of the box grows old."""
+        """Whether the monitor takes a turn each second: the result of a look soon gets old."""
         return self._state is not None and self._state.looks
 
     def kill_monitor(self) -> None:
@@ -114,7 +114,7 @@ class SimulatedWorld:
         self.has_monitor, self._looked, self._ask_at = True, self.now, self.now
 
     def restart(self, down: float, *, machine: bool) -> None:
-        """The box is stopped from outside, and started again: another boot, or container."""
+        """Stop the box from outside and start it again: a new boot, or only a new container."""
         self.kill_monitor()
         self.now += down
         self.up_since = self.account_started = self.now
@@ -178,7 +178,7 @@ def world(**given: float) -> SimulatedWorld:
 
 
 def overdrawn(simulated: SimulatedWorld, allowed: float) -> float:
-    """Seconds that were paid beyond what was allowed, and may be."""
+    """Seconds paid beyond the lease, its grace and the time without a reachable account."""
     paid = simulated.spent / simulated.price * HOUR
     return paid - allowed - simulated.grace - simulated.unreachable
 
@@ -188,11 +188,11 @@ def overdrawn(simulated: SimulatedWorld, allowed: float) -> float:
 def test_a_box_that_was_rented_for_it_counts_from_the_renting(
     limit: dict[str, float], *, account_answers: bool
 ) -> None:
-    """It loads, and is set up, for an hour before its monitor is there."""
+    """Loading the image and the setup take an hour before the monitor starts."""
     held = world(**limit, rented=1.7e9)
     held.has_monitor, held.runs_end_at = False, None
     held.pass_time(600.0)
-    held.up_since = held.account_started = held.now  # its container is begun
+    held.up_since = held.account_started = held.now  # its container starts
     held.pass_time(HOUR - 600.0)
     held.start_monitor()
     if not account_answers:
@@ -200,14 +200,14 @@ def test_a_box_that_was_rented_for_it_counts_from_the_renting(
     for _ in range(3):
         held.pass_time()
     assert held._state
-    known = held.now if account_answers else held.now - 600.0  # its own clock, until it is told
+    known = held.now if account_answers else held.now - 600.0  # by its own clock until then
     assert held._state.elapsed == pytest.approx(known, abs=1)
     assert held.until_stopped().now == pytest.approx(2 * HOUR, abs=TICK_S)
     assert held.spent <= 4.0 + 2.0 * SLACK_S / HOUR
 
 
 def test_what_was_set_before_goes_on_as_it_was() -> None:
-    """A state of an earlier version, and a lease that is set anew on a box that has worked."""
+    """A state of an earlier version, and a new lease on a box that has been up for days."""
     state = LeaseState.read({"boot": "b", "at": 50.0, "elapsed": 50.0})
     said = AccountReading(1.7e9 + 9e5, 1.7e9, 2.0)
     advance(LeaseTerms(seconds=HOUR, rented=1.7e9), state, Tick("b", 60.0, 0.0, said=said))
@@ -270,7 +270,7 @@ def test_what_computes_and_never_writes_is_hung() -> None:
         held.pass_time()
     assert held._state
     assert reached(terms, held._state) == ""
-    assert reached(terms, held._state, 0.8) == "stall"  # and this is said before
+    assert reached(terms, held._state, 0.8) == "stall"  # and a warning comes before
     assert held.until_stopped().now == pytest.approx(4 * HOUR + held.grace, abs=60)
     off = world(seconds=50 * HOUR)
     off.growing = False
@@ -281,7 +281,7 @@ def test_a_person_extends_it_and_nobody_else() -> None:
     held = world(seconds=HOUR, dollars=2.0, idle=600.0)
     held.used_until = 0.0
     held.extended = HOUR
-    assert held.until_stopped().now == pytest.approx(HOUR, abs=60)  # idle is held off so long
+    assert held.until_stopped().now == pytest.approx(HOUR, abs=60)  # and not by idleness before
     late = world(seconds=HOUR)
     while not late.warned_at:
         late.pass_time()
@@ -294,7 +294,7 @@ def test_the_wall_clock_counts_nothing_and_the_machines_sleep_counts() -> None:
     for shift in (-1e8, 1e8, -5e9):
         held.wall += shift
         held.pass_time()
-    held.pass_time(HOUR)  # asleep, or nobody looked: it is paid for
+    held.pass_time(HOUR)  # asleep, or no monitor turn: it is paid for
     assert held.until_stopped().now == pytest.approx(2 * HOUR + held.grace, abs=3 * TICK_S)
 
 
@@ -308,7 +308,7 @@ def test_a_killed_monitor_goes_on_where_it_was() -> None:
     held.pass_time()
     assert held._state
     assert held._state.elapsed == pytest.approx(held.now, abs=2 * TICK_S)
-    assert held._state.idle == 0.0  # nobody saw whether it was idle
+    assert held._state.idle == 0.0  # nothing observed whether it was idle
     assert held.until_stopped().now == pytest.approx(2 * HOUR + held.grace, abs=3 * TICK_S)
 
 
@@ -351,7 +351,7 @@ def test_an_account_that_does_not_answer_is_asked_on_until_it_does() -> None:
 
 @pytest.mark.parametrize("number", range(60))
 def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.Random) -> None:
-    """Beyond two minutes, the grace, and the time in which the account could not be reached."""
+    """Except two minutes, the grace, and the time in which the account can't be reached."""
     chance = seeded
     hours, price = chance.choice([0.1, 1.0, 5.0]), chance.choice([0.2, 3.0, 30.0])
     in_dollars = chance.random() < 0.4
@@ -361,14 +361,14 @@ def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.R
         price=price,
         grace=chance.choice([0.0, 10.0, 300.0]),
         runs_end_at=chance.choice([None, 1e9, hours * HOUR / 2]),
-        # Not the limit itself: the seconds of a look are a sum of fractions.
+        # Not LOOK_S itself: the duration of a look is a sum of fractions.
         look_s=chance.choice([0.0, 5.0, LOOK_S + 0.001, 1e9]),
     )
-    held.pass_time(0.0)  # a setup waits for the first look
-    # A look at what is safe takes its part of the two minutes: a starved monitor has less of them.
+    held.pass_time(0.0)  # a setup waits for the monitor's first turn
+    # A look at what is safe takes part of the two minutes, so a starved monitor has less left.
     longest = 50.0 if held.terms.then == STOP else 35.0
     faults = 0
-    if chance.random() < 0.5:  # it was rented for this, and its setup took a while
+    if chance.random() < 0.5:  # rented with this lease, and the setup takes a while
         held.terms = dataclasses.replace(held.terms, rented=1.7e9)
         held.has_monitor = False
         held.pass_time(chance.uniform(1.0, hours * HOUR / 2))
@@ -379,7 +379,7 @@ def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.R
         fault = chance.random() if faults < 12 else 1.0
         if fault < 0.01:
             held.kill_monitor()
-            held.pass_time(chance.uniform(1, 15))  # what sees to it begins it again
+            held.pass_time(chance.uniform(1, 15))  # its supervisor starts it again
             held.start_monitor()
         elif fault < 0.02:
             held.restart(chance.choice([5.0, 4 * HOUR]), machine=chance.random() < 0.5)
@@ -393,13 +393,13 @@ def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.R
         if chance.random() < 0.3:
             held.pulled = held.content
         elif chance.random() < 0.02:
-            held.content += 1  # by whoever is logged in
+            held.content += 1  # by somebody who is logged in
         if fault < 0.02:
-            held.pass_time(0.0)  # the monitor looks as soon as it begins
+            held.pass_time(0.0)  # the monitor takes a turn as soon as it starts
         faults += fault < 1.0 and fault < 0.052
         assert held.now < 500 * HOUR
     assert overdrawn(held, hours * HOUR + held.extended) <= SLACK_S
-    # And it is not ended before: what is not paid for is not counted.
+    # And it is not ended early: time that is not paid for is not counted.
     paid = held.spent / held.price * HOUR
     assert paid >= hours * HOUR - 60
     assert not held.ended_late
@@ -445,15 +445,15 @@ def test_a_box_whose_run_lives_or_began_meanwhile_is_stopped() -> None:
     state = LeaseState()
     assert [at(0.0), at(60.0)] == [[], [LOOK]]
     assert at(61.0, has_runs=True) == []
-    # What was looked at before is no word on what a run wrote since.
+    # A look from before says nothing about what a run wrote since.
     assert at(62.0, is_safe=True) == [LOOK]
     assert at(63.0, is_safe=True) == [DESTROY]
     assert at(64.0, is_safe=True) == []
-    # Somebody may have gone on there: it is looked at anew before it is asked for again.
+    # Somebody may have worked there since: a new look comes before the next request.
     assert at(73.0, is_safe=True) == [LOOK]
     assert at(74.0, is_safe=False) == [STOP]
     assert at(84.0) == [STOP]
-    # It could not be stopped, and now all is safe, as something says that began to look long ago.
+    # Stopping failed, and an outdated look says that all is safe: a new look comes first.
     assert at(94.0, is_safe=True) == [LOOK]
     assert at(95.0, is_safe=True) == [DESTROY]
 
@@ -477,7 +477,7 @@ def test_a_restart_counts_though_the_account_does_not_answer() -> None:
     held.restart(5.0, machine=True)
     held.api_down_until = held.now + 3 * HOUR
     held.kill_monitor()
-    held.pass_time(1200.0)  # until somebody's setup begins it
+    held.pass_time(1200.0)  # until a setup starts the monitor
     held.start_monitor()
     held.until_stopped()
     assert held.asked[0] == pytest.approx(2 * HOUR, abs=60)

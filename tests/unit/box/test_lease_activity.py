@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This machine is busy with other things: only the processes that a test names are seen."""
+    """Show only the processes that a test names: this machine is busy with other things."""
     monkeypatch.setattr(lease_activity, "EVERY_S", 0.0)
     monkeypatch.setattr(lease_activity, "_stat", SEEN.get)
     monkeypatch.setattr(lease_activity, "_terminals", lambda: iter(()))
@@ -50,7 +50,7 @@ def stat(seconds: float, start: str = "77") -> list[str]:
 
 
 def second_look(run: Path, *gpus: list[object] | None) -> UseLook:
-    """What is seen of what a test did since the first look."""
+    """Return the use that is seen since the first look."""
     found = READERS[run].look([run], gpus)
     assert found is not None
     return found
@@ -60,8 +60,8 @@ READERS: dict[Path, ActivityReader] = {}
 
 
 @pytest.fixture(autouse=True)
-def other(run: Path, quiet: None) -> Iterator[int]:  # which comes first
-    """A process of the box, which moves no bytes, when `reader` has looked first."""
+def other(run: Path, quiet: None) -> Iterator[int]:  # `quiet` runs first
+    """A process of the box that moves no bytes; the reader has taken its first look."""
     reader = READERS[run] = ActivityReader(run.parents[2])
     with subprocess.Popen(["sleep", "60"]) as process:
         SEEN[str(process.pid)] = stat(5)

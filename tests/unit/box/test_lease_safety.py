@@ -1,4 +1,4 @@
-"""What a box tells of itself before its lease destroys it: what it can't tell is not safe."""
+"""What a box reports as unsafe before its lease destroys it; what it can't check is unsafe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLD = 1_700_000_000
 
 
 class PulledBox:
-    """A box's folder with one run, all of whose results lie at home."""
+    """A box's folder with one run, all of whose results were pulled."""
 
     def __init__(self, place: Path) -> None:
         self.home, self.tree = place / ".boxstrap", place / "homework"
@@ -34,7 +34,7 @@ class PulledBox:
         self.pull()
 
     def pull(self) -> None:
-        """As a verified pull does."""
+        """Write the note that a verified pull leaves."""
         files = [one for one in (self.tree / "out").rglob("*") if one.is_file()]
         present = {
             str(one.relative_to(self.tree)): (
@@ -47,7 +47,7 @@ class PulledBox:
         (self.run / "safe").write_text(f"{safe_note(present)}\n")
 
     def unsafe(self) -> list[str]:
-        """Of its results."""
+        """Return what a look finds unsafe about the results."""
         look = ResultsLook(self.home)
         said = [*look.unsafe(), *look.changed()]
         return [one.removeprefix("train-1: ") for one in said]
@@ -63,7 +63,7 @@ def test_results_that_lie_at_home_are_safe(box: PulledBox) -> None:
     (box.run / "safe").unlink()
     assert box.unsafe() == ["its results were never pulled whole"]
     box.result.unlink()
-    assert box.unsafe() == []  # nothing is there that could be lost
+    assert box.unsafe() == []  # nothing that could be lost
     (box.run / "results").unlink()
     assert box.unsafe() == []  # its profile names none
     (box.run / "log_max").unlink()
@@ -98,7 +98,7 @@ CHANGES: dict[str, Callable[[PulledBox], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_other_than_what_was_pulled_is_not(box: PulledBox, change: str) -> None:
-    assert box.unsafe() == []  # and its digests are kept
+    assert box.unsafe() == []  # and the digests are saved
     CHANGES[change](box)
     assert len(box.unsafe()) == 1
     box.pull()
@@ -185,7 +185,7 @@ def test_a_second_look_reads_only_what_is_new(
     )
     box.unsafe()
     assert box.unsafe() == []
-    assert read.count("a.pt") == 2  # so young that it may change and show the same times
+    assert read.count("a.pt") == 2  # so recent that it may change without a change of its times
     monkeypatch.setattr(lease_safety, "_SETTLED_NS", -(10**12))
     assert box.unsafe() == box.unsafe() == []
     assert read.count("a.pt") == 3
@@ -251,7 +251,7 @@ def test_a_look_tells_of_runs_setups_and_trees(programs: Path, box: PulledBox) -
 
 
 def git(*args: str, **variables: str) -> None:
-    """In a repository of its own."""
+    """Run git as an author of its own."""
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     subprocess.run(
         ["git", *who, *args], check=True, capture_output=True, env=os.environ | variables
@@ -261,7 +261,7 @@ def git(*args: str, **variables: str) -> None:
 def test_no_variable_of_gits_hides_what_was_made(
     programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A monitor may have been begun in a run's environment, which the profile names."""
+    """The monitor may have been started in a run's environment, which the profile sets."""
     tree, notes = str(box.tree), box.home / "steps/homework-1"
     notes.mkdir(parents=True)
     (notes / "repo.dir").write_text(f"{tree}\n")
@@ -308,7 +308,7 @@ def looked(look: SafetyLook) -> list[str] | None:
 def test_a_kind_that_nobody_knows_is_not_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The shell library tells of more one day than this file has words for."""
+    """The shell library may one day report kinds that this file has no words for."""
     monkeypatch.setattr(lease_safety, "HERE", tmp_path)
     told = "holds\\trepositories\\t1\\tlib\\nholds\\tnovel\\t1\\tx\\nover\\tyes\\n"
     (tmp_path / "lease_look.sh").write_text(f"printf '{told}'\n")

@@ -1,4 +1,4 @@
-"""The machine around the GPUs: what is read of this one, and how every threshold is judged."""
+"""The machine around the GPUs: what is read from this one, and how each threshold is judged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bootstrap.box.verdict.verify_table import BOX_CHECKS
 from tests.box_programs import program
 
 GIB = 1024**3
-# A reading that nothing can be held against, for each check of the machine.
+# A good reading for each check of the machine.
 WELL: dict[str, Any] = {
     "cpus": {"granted": 8, "machine": 64},
     "ram": {"granted": 64 * GIB, "machine": 64 * GIB},
@@ -45,7 +45,7 @@ def reasons(readings: dict[str, Any], ordered: dict[str, float]) -> list[tuple[s
 
 
 FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], tuple[str, str]]] = {
-    # reading, wrong, and just right; the order; what is said of the wrong one
+    # reading, a wrong value, a value just right, the order, the outcome of the wrong one
     "cpus": (
         "cpus",
         {"granted": 3.5, "machine": 64},
@@ -175,7 +175,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux mac
 
 
 def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
-    """What the reader writes of this machine."""
+    """Return what the reader reports about this machine."""
     done = subprocess.run(
         [sys.executable, "-B", program("machine_reader.py"), str(folder), *options],
         capture_output=True,
@@ -207,7 +207,7 @@ def test_an_affinity_is_a_limit(tmp_path: Path) -> None:
 
 @pytest.fixture
 def limits() -> Iterator[list[Path]]:
-    """A cgroup of the kernel's own that grants 1.5 cores and 512 MiB: the files that take a pid."""
+    """A real cgroup that grants 1.5 cores and 512 MiB; yields the files that take a pid."""
     name = f"boxstrap-test-{os.getpid()}"
     v1 = {
         "cpu": {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"},

@@ -1,4 +1,4 @@
-"""What a container grants, from trees as kernels and container engines lay them out."""
+"""Limits of a container, read from files as kernels and container engines lay them out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V1_UNLIMITED = "9223372036854771712"
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
-    """A root with these files; `self` is /proc/self/cgroup, others lie in /sys/fs/cgroup."""
+    """Make a root: `self` is /proc/self/cgroup, other files are in /sys/fs/cgroup."""
     for name, text in files.items():
         file = root / ("proc/self/cgroup" if name == "self" else f"sys/fs/cgroup/{name}")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ V2_BELOW = {
     "kubepods/memory.max": str(32 * GIB),
     "kubepods/pod1/box/cpuset.cpus.effective": "0-3,8,10-11",
 }
-# The engine shows a container its own cgroup at the top, under a path that is the host's.
+# The container sees its own cgroup at the top, but the path in `self` is the host's.
 V1_DOCKER = {
     "self": "9:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n3:cpuset:/docker/abc",
     "cpu,cpuacct/cpu.cfs_quota_us": "50000",

@@ -1,4 +1,4 @@
-"""Kills for memory while a run lived: who counts them, what is noted, and a real one."""
+"""Out-of-memory kills during a run: which file counts them, what is noted, and a real one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.box.test_runner import make_run
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 each_shell = pytest.mark.parametrize("shell", SHELLS)
 MOUNTS = "proc /proc proc rw 0 0\n"
-# What a process is in, where that is mounted, and which file counts.
+# The process's cgroup line, and the folder and file that count its kills.
 PLACES = {
     "v2, its own": ("0::/user/session-1", {"v2/user/session-1": "memory.events"}),
     "v2, above it": ("0::/user/session-1/boxstrap-x", {"v2/user": "memory.events"}),
@@ -97,7 +97,7 @@ def test_what_is_noted_when_a_run_fails(
     tmp_path: Path,
 ) -> None:
     counter, killed = tmp_path / "memory.events", tmp_path / "killed"
-    # It began 4,000 seconds after the box.
+    # The command started 4,000 seconds after boot.
     (tmp_path / "pid").write_text("40 399900 boot\n42 400000 boot\n")
     if before is not None:
         (tmp_path / "kills").write_text(f"{before} 8000 {counter}\n")
@@ -111,7 +111,7 @@ def test_what_is_noted_when_a_run_fails(
 
 @pytest.fixture
 def small_cgroup() -> Iterator[Path]:
-    """A cgroup in which 80 MB may be used; only what a test puts into it."""
+    """A cgroup limited to 80 MB, for the processes that a test puts into it."""
     v1 = (V1 / "memory.limit_in_bytes").exists()
     group = (V1 if v1 else V2) / f"boxstrap-test-{uuid.uuid4()}"
     limit = group / ("memory.limit_in_bytes" if v1 else "memory.max")
@@ -124,7 +124,7 @@ def small_cgroup() -> Iterator[Path]:
         pytest.skip(f"no cgroup with a limit can be made here: {error}")
     yield group
     until = time.monotonic() + 60
-    while group.exists():  # what was killed in it may still be on its way out
+    while group.exists():  # killed processes may still be exiting
         try:
             group.rmdir()
         except OSError:

@@ -1,4 +1,4 @@
-"""The metrics of a log: usual ways of logging them, and lines that have none."""
+"""Metrics of a log: common ways of logging them, and lines without any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bootstrap.profile.values import METRIC
 LINES = {
     "step 7 loss 0.5": {"step": 7, "loss": 0.5},
     "Epoch 3/10, Loss: 0.4321, Acc: 87.5%": {"epoch": 3, "loss": 0.4321, "acc": 87.5},
-    # Keras, nanoGPT, Hugging Face's Trainer by its versions, torch's ImageNet example, tqdm.
+    # Keras, nanoGPT, Hugging Face's Trainer (old and new), torch's ImageNet example, tqdm.
     "391/391 [====] - 5s 12ms/step - loss: 0.42 - accuracy: 0.87 - val_loss: 0.5": {
         "loss": 0.42,
         "accuracy": 0.87,
@@ -60,7 +60,7 @@ LINES = {
 @pytest.mark.parametrize("line", LINES)
 def test_the_metrics_of_a_line(line: str) -> None:
     assert find_metrics(line) == LINES[line]
-    # What a box's grep lets through is all that there is to find.
+    # The box's grep must let the line through, or nothing is found in it.
     if LINES[line]:
         command = ["grep", "-ciE", LINE]
         grep = subprocess.run(command, input=line, text=True, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""The ways out of the box, measured against real servers on this machine."""
+"""The box's network connections, measured against real servers on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOBODY = "http://127.0.0.1:1/simple"  # what a box without an index of its own w
 
 
 class IndexServer(ThreadingHTTPServer):
-    """A package index: `size` bytes of a wheel, `rate` bytes a second, `ahead` seconds."""
+    """A package index: `size` bytes of wheel, `rate` bytes/s; the box is `ahead` seconds ahead."""
 
     daemon_threads = True
     size, rate, ahead, status, stall = 24 * MIB, 0, 0.0, 200, False
@@ -44,7 +44,7 @@ class Response(BaseHTTPRequestHandler):
     server: IndexServer
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the tests look at what was asked."""
+        """Log nothing: the tests read `asked`."""
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         return formatdate(time.time() - self.server.ahead, usegmt=True)
@@ -68,7 +68,7 @@ class Response(BaseHTTPRequestHandler):
                 if piece < len(body):
                     time.sleep(0.05)
         except OSError:
-            pass  # it has seen enough
+            pass  # the reader has measured enough and hung up
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def index() -> Iterator[IndexServer]:
 
 
 def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any], float]:
-    """What the reader writes, and the seconds that it took."""
+    """Run the reader; return its facts and the seconds that it took."""
     words = ["--index", NOBODY, "--wheel", WHEEL, *(("--git", git) if git else ())]
     clean = {key: value for key, value in os.environ.items() if "PROXY" not in key.upper()}
     env = {**clean, "UV_DEFAULT_INDEX": index, **environment}
@@ -101,7 +101,7 @@ def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any],
 
 
 def at_best(index: IndexServer, within: Callable[[float], bool]) -> bool:
-    """Others may load this machine: one look in which it comes out shows that it can."""
+    """Try several times: one good measurement is enough on a loaded machine."""
     for _ in range(8):
         facts, seconds = told(index.url)
         assert facts["index"]["host"] == "127.0.0.1"
@@ -172,7 +172,7 @@ def test_a_folder_has_no_speed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def speaker() -> Iterator[Callable[[bytes], str]]:
-    """A host that says something first, as sshd does; its address."""
+    """Start hosts that speak first, as sshd does; the function returns the address."""
     opened: list[Listener] = []
 
     def speak(word: bytes) -> str:

@@ -1,4 +1,4 @@
-"""A snapshot where the box stands in its way: no room for a file, a folder that is a link."""
+"""Placing a snapshot with obstacles on the box: no disk space, a folder that is a link."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.unit.repo.repositories import SampleRepository
 
 LARGE = 400 * 1024
 NO_ROOM = "trap '' XFSZ; ulimit -f 200"
-"""Files of 200 KiB at the most: to git, a full disk."""
+"""Limits files to 200 KiB, which looks like a full disk to git."""
 
 
 class Placed:
-    """A box's store and tree, in which states of a repository are placed."""
+    """A box's store and tree, into which states of a repository are placed."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.tree = folder / "w/.boxstrap", folder / "w/homework"
@@ -32,14 +32,14 @@ class Placed:
         self.repo.git("init", "-q", "--bare", str(self.store))
 
     def state(self, **files: str) -> str:
-        """A commit with these files too; `a__b` is a/b."""
+        """Commit these files too (`a__b` is a/b) and push; return the commit."""
         made = self.repo.commit(**{name.replace("__", "/"): text for name, text in files.items()})
         self.repo.git("push", "-q", str(self.store), f"HEAD:refs/boxstrap/{made}")
         self.commit = self.commit or made
         return made
 
     def place(self, snapshot: str, before: str = "") -> tuple[int, str]:
-        """Place it; how that ended, and the code of the failure."""
+        """Place a snapshot; return the exit code and the failure's code."""
         values = {
             "WORKDIR": self.tree.parent,
             "BOX_HOME": self.home,
@@ -72,7 +72,7 @@ class Placed:
         return done.returncode, (self.home / "code").read_text().strip()
 
     def files(self) -> dict[str, str]:
-        """What stands in the tree."""
+        """Return the files of the tree and their content."""
         found = (path for path in self.tree.rglob("*") if ".git" not in path.parts)
         return {str(p.relative_to(self.tree)): p.read_text() for p in found if p.is_file()}
 
@@ -137,7 +137,7 @@ def test_a_link_of_the_repository_may_become_a_folder(placed: Placed) -> None:
 
 
 def beside(placed: Placed) -> str:
-    """What makes a tree beside the main one of what `place` places next."""
+    """Return shell lines that make `place` use a tree next to the main one."""
     notes = placed.home / "steps/k/beside/2"
     notes.mkdir(parents=True, exist_ok=True)
     placed.tree.mkdir(exist_ok=True)
@@ -159,7 +159,7 @@ def test_a_tree_beside_has_the_shared_folders_of_the_main_one(placed: Placed) ->
     assert said == ""
     assert placed.place(placed.state(a="2\n"), before) == (0, ""), placed.said
     assert (tree / "a").read_text() == "2\n"
-    # The links are put back, and what somebody has in their place is not touched.
+    # Links are put back in place of nothing or an empty folder; a folder with files is kept.
     (tree / "data").unlink()
     (tree / "a b/c").unlink()
     (tree / "a b/c").mkdir()
@@ -188,7 +188,7 @@ def test_a_shared_folder_stays_in_its_tree(placed: Placed) -> None:
 
 @pytest.mark.parametrize("name", ["Me Myself", "Zoë D'Arc", "me; you # they", '"me" \\ you'])
 def test_the_tree_bears_the_persons_name(tmp_path: Path, name: str) -> None:
-    """Git reads it as it was told, whoever wrote it; another name there is noticed, and set."""
+    """Git reads back exactly the given name; a different one is noticed and replaced."""
     repo = SampleRepository(tmp_path / "homework")
     repo.root.mkdir()
     repo.git("init", "-q", "-b", "main")

@@ -1,4 +1,4 @@
-"""The queue on a box: who begins when, on which GPUs, once; and who is killed meanwhile."""
+"""The queue on a box: when and on which GPUs a run starts, once, even if waiters are killed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FOREVER = "while :; do sleep 1; done"
 
 
 class QueueBox:
-    """A box's folder, in which runs are made by hand and begun by what ships."""
+    """A box's folder, in which runs are made by hand and started by the shipped scripts."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.journal = folder / ".boxstrap", folder / "journal"
         self.runs, self.gates = self.home / "runs/homework", folder / "gates"
-        self._tmux = tempfile.mkdtemp(dir="/tmp")  # the path of a socket is short
+        self._tmux = tempfile.mkdtemp(dir="/tmp")  # the path of a socket must be short
         (self.home / "box").mkdir(parents=True)
         self.gates.mkdir()
         self.journal.touch()
@@ -37,7 +37,7 @@ class QueueBox:
         lay_programs(self.home / "box")
 
     def make(self, name: str, *, queue: str = "", gpus: str = "", command: str = "") -> Path:
-        """A run that was made and not begun; it lasts until its gate is opened."""
+        """Make a run without starting it; it lasts until its gate is opened."""
         run = self.runs / name
         run.mkdir(parents=True)
         mine = f"echo begin {name} ${{CUDA_VISIBLE_DEVICES-}} >>{self.journal}"
@@ -52,15 +52,15 @@ class QueueBox:
         return run
 
     def begin(self, run: Path) -> Path:
-        """As a script on the box begins it."""
+        """Start a run as a script on the box does."""
         self.script(f"start_run '{run}'")
         return run
 
     def script(self, line: str) -> str:
-        """What a line of the library's says."""
+        """Run a line with the library loaded; return what it prints."""
         here = f"have() {{ [ $1 != tmux ]; }}\nBOX_HOME={self.home} PROGRAMS={self.home}/box\n"
         here += "RESULTS=() REPO_DIR=/nowhere ENV_FILE=/nowhere STEP_CODE=/dev/null; set -e\n"
-        env = {**os.environ, "TMUX_TMPDIR": self._tmux}  # this machine's own is nobody's here
+        env = {**os.environ, "TMUX_TMPDIR": self._tmux}  # not this machine's own tmux server
         command = ["bash", "-c", f". {self.home}/library\n{here}{line}"]
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=30, env=env
@@ -72,7 +72,7 @@ class QueueBox:
         return self.script(f"run_state '{run}'")
 
     def open(self, *names: str) -> None:
-        """Let these come to their end."""
+        """Let these runs end."""
         for name in names:
             (self.gates / name).touch()
 
@@ -80,11 +80,11 @@ class QueueBox:
         return self.journal.read_text().splitlines()
 
     def begun(self) -> list[str]:
-        """The runs whose command was begun, in that order."""
+        """Return the runs whose command started, in that order."""
         return [line.split()[1] for line in self.said() if line.startswith("begin ")]
 
     def close(self) -> None:
-        """End whatever there is."""
+        """Kill all runs, waiters and the tmux server."""
         for run in self.runs.glob("*"):
             for name in ("waiter", "pid"):
                 kill(run, name)
@@ -93,7 +93,7 @@ class QueueBox:
 
 
 def kill(run: Path, name: str) -> None:
-    """The processes of a record, and what they started in their sessions."""
+    """Kill the processes of a record, and their process groups."""
     for line in (run / name).read_text().splitlines() if (run / name).exists() else ():
         for end in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, IndexError):
@@ -126,7 +126,7 @@ TRAIN_SESSION=train REPO_KEY=homework-1
 
 
 def test_a_session_whose_name_another_setup_took_meanwhile_has_a_longer_one(box: QueueBox) -> None:
-    """Of one account, with a working folder of its own: no lock is between them."""
+    """The other setup has the same account but another working folder, so no lock is shared."""
     run = box.make("late")
     box.script(f"{MEANWHILE}\nnew_session '{run}' window.sh '{run}' 2>/dev/null")
     assert (run / "session").read_text() == "train-homework-1\n"
@@ -231,7 +231,7 @@ def test_when_all_were_killed_the_next_setup_starts_them(box: QueueBox) -> None:
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(3)]
 
     def all_are_killed() -> bool:
-        """One that lives for a second more starts the others again."""
+        """Kill all waiters; one that lives a second longer may have started the others again."""
         for run in queued:
             kill(run, "waiter")
         return [box.script(f"queue_of '{run}'") for run in queued] == ["alone gpus"] * 3
@@ -265,7 +265,7 @@ def test_of_two_waiters_one_begins_it(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     run = box.begin(box.make("queued", queue="gpus"))
     waiter = (run / "waiter").read_text()
-    (run / "waiter").unlink()  # as if nothing were known of it
+    (run / "waiter").unlink()  # as if it had no waiter
     box.begin(run)
     assert (run / "waiter").read_text() != waiter
     box.open("live", "queued")

@@ -1,4 +1,4 @@
-"""Reusing what an image brings: what may be copied, what is worth it, and that copies are right."""
+"""Reusing packages of an image: what may be copied, when it pays, and correct copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SITE = f"lib/{VERSION}/site-packages"
 
 
 def install(root: Path, name: str, files: dict[str, str], installer: str = "pip") -> Distribution:
-    """A distribution as pip leaves it."""
+    """Install a distribution as pip leaves it."""
     site = root / SITE
     info = site / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
@@ -53,7 +53,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def everything_of(root: Path) -> dict[str, object]:
-    """Content, mode and time of change of all that lies below."""
+    """Return content, mode and modification time of everything in a folder."""
     found: dict[str, object] = {}
     for path in root.rglob("*"):
         state = path.lstat()
@@ -64,7 +64,7 @@ def everything_of(root: Path) -> dict[str, object]:
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    """The folder of packages of a new environment."""
+    """The site-packages folder of a new environment."""
     site = tmp_path / "new" / SITE
     site.mkdir(parents=True)
     return site
@@ -99,7 +99,7 @@ def test_images_are_found_without_ours_and_the_one_to_be_made(image: Path, tmp_p
 
 
 def roots(home: Path, *places: Path, seconds: float = 3) -> list[str]:
-    """What the library that ships finds there, in its own time."""
+    """Return what the shipped library finds there; a login shell has `seconds` to answer."""
     library = shell_part("lib", "reuse")
     line = f'{library}\nfind_roots "$@"; [ -z "${{ROOTS-}}" ] || printf "%s\\n" "${{ROOTS[@]}}"'
     done = subprocess.run(
@@ -139,10 +139,10 @@ def test_a_login_shell_names_its_python_whatever_it_prints(image: Path, tmp_path
     profile = tmp_path / ".bash_profile"
     profile.write_text(f"printf 'no newline'\nPATH='{made}/bin':$PATH\n")
     assert roots(tmp_path, image) == [str(made)]
-    # It isn't asked where a usual place has something.
+    # The login shell isn't asked if a usual place has packages.
     install(image, "thing", {"thing.py": "x = 1\n"})
     assert roots(tmp_path, image) == [str(image)]
-    # What it started in the background, and holds its output, is not waited for.
+    # A background process of it that holds its output is not waited for.
     profile.write_text(f"sleep 10 & disown; PATH='{made}/bin':$PATH\n")
     began = time.monotonic()
     assert roots(tmp_path) == [str(made)]
@@ -252,7 +252,7 @@ def test_speeds_are_the_verdicts(tmp_path: Path) -> None:
 
 
 def prepared(image: Path, new: Path, mb_s: str, said: str) -> list[str]:
-    """What `copy` is called with."""
+    """Write the input files of `copy`; return its arguments."""
     folder = new.parents[3]
     (folder / "gpu.json").write_text(
         json.dumps({"checks": [{"check": "index", "gpu": None, "read": f"{mb_s} MB/s from x"}]})
@@ -290,7 +290,7 @@ def test_what_uv_would_keep_is_copied_where_that_saves_time(
     assert sorted(path.name.split("-")[0] for path in new.glob("*.dist-info")) == taken
     said = capsys.readouterr().out.splitlines()
     assert said[0].endswith("has 2 of the packages that are required:")
-    # Digits of 4 bits in bytes of 8: half a megabyte at the least goes into less.
+    # The 0.6 MB of hex digits compress to less than 0.5 MB, which is rounded to 0.
     assert (said[-1] == "reused 2 0 3") == bool(taken)
 
 

@@ -1,4 +1,4 @@
-"""One table of records of runs, read by everybody who says what became of a run."""
+"""Every reader of run records agrees with one table about the state of a run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run_of(workdir: Path) -> Path:
 
 
 def probed(workdir: Path, shell: str = "sh") -> Run:
-    """The run as the program here reads it in the box's answer."""
+    """Return the run as this machine reads it from the box's answer."""
     values = dict.fromkeys(("repo_key", "repo_root", "script_id", "hint_names", "hint_files"), "")
     answer = said(shell, build_query("probe", workdir=str(workdir), **values))
     (run,) = probe.parse(answer.encode()).runs
@@ -157,7 +157,7 @@ def test_a_setup_takes_it_for_alive_or_not(name: str, workdir: Path) -> None:
     home, folder = workdir / ".boxstrap", run_of(workdir) / "nowhere"
     for key in ("homework", "other"):
         script = f"{parts}alive_in '{home}' {key} '{folder}' || echo none"
-        # One that waits for its turn has its tree already.
+        # A queued run has its tree already.
         alive = CASES[name].state in ("running", "queued")
         assert said("sh", script).strip() == (str(run_of(workdir)) if alive else "none")
 
@@ -166,7 +166,7 @@ def test_a_setup_takes_it_for_alive_or_not(name: str, workdir: Path) -> None:
 def test_the_minimal_script_starts_nothing_beside_it(name: str, workdir: Path) -> None:
     what = profile("vast", f"box.workdir={workdir}", "train.command=python train.py")
     script = render_minimal(what, dataclasses.replace(WORK, key="homework"))
-    # As far as it only looks.
+    # Only the part of the script that changes nothing.
     looks, cut, _ = script.partition("\nl=\n")
     assert cut
     command = ["bash", "-c", f"{looks}\necho none\n}}"]

@@ -1,4 +1,4 @@
-"""The runner of a training, as it lies on a box, by edition: what it records, what it ends."""
+"""The runner of a training, in each edition: what it records, and what it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ each_edition = pytest.mark.parametrize("edition", EDITIONS)
 
 
 def make_run(folder: Path, command: str, **profile: str) -> tuple[Path, Path]:
-    """A run that was made and not begun, and the file of the profile's environment."""
+    """Make a run without starting it; return its folder and the profile's environment file."""
     run = folder / ".boxstrap/runs/homework/train-1"
     run.mkdir(parents=True)
     (run / "command").write_text(f"{command}\n")
@@ -37,13 +37,13 @@ def make_run(folder: Path, command: str, **profile: str) -> tuple[Path, Path]:
 def begin(
     edition: str, folder: Path, command: str, **profile: str
 ) -> tuple[Path, subprocess.Popen[bytes]]:
-    """The folder of a run, and its runner at work."""
+    """Make and start a run; return its folder and its runner."""
     run, env = make_run(folder, command, **profile)
     return run, start(edition, run, env)
 
 
 def start(edition: str, run: Path, env: Path, window: int | None = None) -> subprocess.Popen[bytes]:
-    """The runner of a run that was made, perhaps in a window; programs of `bin` come first."""
+    """Start the runner of a run, perhaps in a window; programs in `bin` come first in PATH."""
     folder = env.parent
     box = folder / "box"
     box.mkdir()
@@ -59,14 +59,14 @@ def start(edition: str, run: Path, env: Path, window: int | None = None) -> subp
 
 
 def finish(edition: str, folder: Path, command: str, **profile: str) -> tuple[str, str, str]:
-    """Exit code, what decided it, and the log, of a run that ends by itself."""
+    """Run until it ends on its own; return exit code, what decided it, and the log."""
     run, runner = begin(edition, folder, command, **profile)
     runner.wait(20)
     return was(run, "exit"), was(run, "ended"), (run / "log").read_text()
 
 
 def was(run: Path, name: str) -> str:
-    """What the record has under this name; the compact script's leaves some of it out."""
+    """Return this part of the record; the compact edition leaves some out."""
     return (run / name).read_text().strip() if (run / name).exists() else ""
 
 
@@ -88,7 +88,7 @@ def test_a_path_of_the_profile_is_the_commands_alone(edition: str, tmp_path: Pat
 def test_its_end_is_known_before_its_window_has_shown_the_last_line(
     edition: str, tmp_path: Path
 ) -> None:
-    """It was known 0.2 s later: too late, on a busy box, for who watches how a run begins."""
+    """It was once written 0.2 s later, too late for a client that watches a run start."""
     run, env = make_run(tmp_path, "echo the last line; exit 7")
     (tmp_path / "bin").mkdir()
     sleep = tmp_path / "bin/sleep"
@@ -136,11 +136,11 @@ DEAF = "trap '' TERM; while :; do sleep 0.1; done"
         ("full", "sleep 600", "143"),
         ("full", "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat", "0"),
         ("full", SAVES, "5"),
-        # Of several commands: that of the one at work; none is begun after it.
+        # Of several commands, the running one decides; none is started after it.
         ("full", f'true && bash -c "{SAVES}" || touch after; touch after', "5"),
         ("full", f'bash -c "{SAVES}" | (trap "" TERM; cat); touch after', "5"),
         ("full", DEAF, "137"),
-        # Nothing beside it tells there that it was stopped.
+        # There the record has no `ended` file that says it was stopped.
         ("compact", SAVES, "143"),
         ("compact", "sleep 600", "143"),
         ("compact", "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat", "143"),
@@ -159,7 +159,7 @@ def test_who_is_stopped_has_its_own_exit_code(
     assert not (tmp_path / "after").exists()
 
 
-# Each says once that it is asked to end, and ends: one in a session of its own, without our mark.
+# Each writes that it was asked to end, and ends; `far` has its own session and no BOXSTRAP_RUN.
 ASKED = """
 word() { trap 'echo asked >>"$1"; exit 143' TERM; echo up >>"$1"; while :; do sleep 0.1; done; }
 export -f word
@@ -181,7 +181,7 @@ def test_each_process_is_asked_once_to_end(
         runner.kill()
         runner.wait()
     text = build_query("stop", workdir=str(tmp_path), what="train-1", repo_key="homework")
-    # As on a box: somebody waits for a runner that ends.
+    # As on a box, its parent reaps the runner when it ends.
     waiting = threading.Thread(target=runner.wait)
     waiting.start()
     done = subprocess.run([shell, "-c", text], capture_output=True, text=True, check=True)
@@ -193,7 +193,7 @@ def test_each_process_is_asked_once_to_end(
 
 @each_edition
 def test_each_moment_of_a_run_is_the_state_that_all_read(edition: str, tmp_path: Path) -> None:
-    """As `tests/run_states.py` has them, of what a runner really writes."""
+    """The records of a real runner have the states that `tests/run_states.py` lists."""
     assert state(make_run(tmp_path / "made", "true")[0]) == CASES["made, never begun"].state
     run, runner = begun(edition, tmp_path / "killed", "echo up; sleep 600")
     wait_for(lambda: was(run, "log") == "up")
@@ -209,7 +209,7 @@ def test_each_moment_of_a_run_is_the_state_that_all_read(edition: str, tmp_path:
 
 
 def state(run: Path) -> str:
-    """What the library says of a run."""
+    """Return the state of a run as the shell library reads it."""
     library = shell_part("lib", "process") + shell_part("lib", "run_state")
     command = ["sh", "-c", f'{library}run_state "$0"', str(run)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -237,7 +237,7 @@ def test_a_run_of_a_longer_name_is_not_touched(tmp_path: Path) -> None:
 
 
 def holds(environ: Path, text: str) -> bool:
-    """Whether a process's environment names this."""
+    """Whether a process's environment contains this text."""
     try:
         return text.encode() in environ.read_bytes()
     except OSError:
@@ -245,7 +245,7 @@ def holds(environ: Path, text: str) -> bool:
 
 
 def begun(edition: str, folder: Path, command: str) -> tuple[Path, subprocess.Popen[bytes]]:
-    """A run whose command is at work."""
+    """Start a run; wait until its command runs."""
     run, runner = begin(edition, folder, command)
     wait_for(lambda: (run / "pid").exists() and (run / "pid").read_text().count("\n") == 2)
     return run, runner

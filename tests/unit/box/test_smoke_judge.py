@@ -1,4 +1,4 @@
-"""Measurements judged, without any GPU: what the table expects, and what is odd."""
+"""Judging measurements without a GPU: expected figures, and odd results."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_model_that_is_not_in_the_table_is_measured_alone() -> None:
     assert "260 TFLOP/s" in rows["smoke-speed"].read
 
 
-# Names as the drivers give them.
+# Names as the drivers report them.
 NAMES = {
     "NVIDIA H100 80GB HBM3": 3350,
     "NVIDIA H100 PCIe": 2000,
@@ -181,5 +181,5 @@ def test_the_table_is_sane_and_each_figure_has_a_source() -> None:
         assert model.tf32 is None or model.fp32 <= model.tf32 <= model.half, model.name
         assert 250 < model.memory < 10_000, model.name
         assert model.generation in smoke_peaks.LANE
-        # A bus a generation older, or of half the lanes, is far under.
+        # A bus one generation older, or with half the lanes, is below the limit.
         assert model.bus() * thresholds.SMOKE["bus"] < model.bus() / 2

@@ -1,4 +1,4 @@
-"""Builds of torch, drivers and cards: which go together, and what is advised."""
+"""Which builds of torch, drivers and cards work together, and what is advised."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OLD_SHEET = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
 @pytest.mark.parametrize(
     ("driver", "wheel", "runs"),
     [
-        ((12, 4), (12, 8), True),  # minor versions go together
+        ((12, 4), (12, 8), True),  # minor versions are compatible
         ((12, 0), (12, 9), True),
         ((12, 9), (13, 0), False),
         ((13, 0), (12, 6), True),  # a newer driver runs older programs
@@ -47,12 +47,12 @@ def test_a_driver_runs_the_minor_versions_of_its_cuda(
         ((8, 0), ["sm_86"], False),  # not an older one
         ((9, 0), ["sm_86"], False),  # not another major one
         ((9, 0), ["sm_90a"], True),
-        ((10, 3), ["sm_100a"], False),  # for that card alone
+        ((10, 3), ["sm_100a"], False),  # for that card only
         ((10, 3), ["sm_100f"], True),  # for its family
         ((12, 0), ["sm_100f"], False),
         ((12, 0), ["sm_90", "compute_90"], True),  # compiled on the box
         ((8, 0), ["compute_90"], False),
-        ((12, 0), OLD_SHEET, False),  # an RTX 5090 and the wheels of a year before
+        ((12, 0), OLD_SHEET, False),  # an RTX 5090 and wheels one year older
         ((7, 0), ["sm_75", "sm_80"], False),  # a V100 and the wheels of CUDA 13
         ((12, 0), ["what?", ""], False),
     ],
@@ -127,11 +127,11 @@ def test_a_build_without_cuda_is_said_before_it_is_fetched() -> None:
 @pytest.mark.parametrize(
     ("backend", "text"),
     [
-        ("auto", "torch\n"),  # uv goes by the driver
+        ("auto", "torch\n"),  # uv chooses by the driver
         ("auto", "torch==2.6.0+cu124\n"),
         ("auto", "numpy  # not torch==2.9.0+cu130\n"),
         ("auto", "torchmetrics==1.0+cpu\n"),
-        ("cpu", "torch==2.9.0+cu130\n"),  # uv is told
+        ("cpu", "torch==2.9.0+cu130\n"),  # uv uses the profile's backend
         ("cu126", "torch==2.9.0\n"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_backend_that_the_driver_is_too_old_for() -> None:
 
 
 def installed(folder: Path, cuda: str) -> Path:
-    """What torch's own build writes into it."""
+    """Write torch/version.py as torch's build does."""
     (folder / "torch").mkdir()
     text = f"""from typing import Optional
 

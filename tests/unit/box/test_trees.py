@@ -37,7 +37,7 @@ class Trees:
         content: str = "c1",
         command: str = TRAIN,
     ) -> None:
-        """One that lives ("running"), waits for its turn ("queued"), or is over ("finished")."""
+        """Add the record of a run that is "running", "finished", "died" or not started."""
         run, venv = self.home / "runs/k" / name, venv or self.main / ".venv"
         run.mkdir(parents=True)
         typed = command.replace("python ", f"{venv}/bin/python ", 1)
@@ -59,7 +59,7 @@ class Trees:
             (run / "pid").write_text(f"{DEAD}\n{DEAD}\n")
 
     def add_tree(self, number: int) -> None:
-        """As `choose_tree` leaves one that was placed."""
+        """Add a tree as `choose_tree` and a setup leave it."""
         folder, notes = self.beside(number), self.home / f"steps/k/beside/{number}"
         folder.mkdir()
         placed = notes / "placed"
@@ -70,7 +70,7 @@ class Trees:
         subprocess.run([*git, "add", "a"], cwd=folder, check=True)
 
     def make_environment(self, files: dict[str, str]) -> None:
-        """The main tree's, as a setup leaves it."""
+        """Make the main tree's environment, as a setup leaves it."""
         self._write(self.main, files)
         packages = self.main / ".venv/lib/python3/site-packages"
         (packages / "torch").mkdir(parents=True)
@@ -82,24 +82,24 @@ class Trees:
         (notes / "python.folders").write_text("lib/python3/site-packages/torch\n")
 
     def inputs(self, number: int, venv: str = ".venv") -> str:
-        """What the environment of a tree is made of."""
+        """Return what the environment of a tree depends on."""
         return self.ask(f'use_tree {number}; inputs_python; echo "$INPUTS"', VENV=venv).rstrip("\n")
 
     def environment(self, files: dict[str, str], venv: str = ".venv") -> str:
-        """Which one a tree beside has with these files."""
+        """Return the environment that tree 2 gets with these files."""
         self._write(self.beside(2), files)
         said = self.ask('use_tree 2; find_environment; echo "$VENV_DIR"', VENV=venv)
         return said.strip().removeprefix(f"{self.main.parent}/")
 
     def choose(self, content: str = "c1", command: str = TRAIN) -> tuple[int, str, str]:
-        """Number, folder and notes of the tree that a new run of this gets."""
+        """Return number, folder and notes of the tree that a new run of this work gets."""
         shown = 'printf "%s\\n" "$TREE_NUMBER" "$REPO_DIR" "${NOTES#"$BOX_HOME/"}"'
         said = self.ask(f"choose_tree; {shown}", REPO_TREE=content, TRAIN_COMMAND=command)
         number, folder, notes = said.splitlines()
         return int(number), Path(folder).name, notes
 
     def ask(self, commands: str, *, check: bool = True, **values: str) -> str:
-        """What the library says to these commands on this box."""
+        """Run commands with the library on this box; return what they print."""
         own = {
             **{"BOX_HOME": str(self.home), "REPO_KEY": "k", "MAIN_DIR": str(self.main)},
             **{"VENV": ".venv", "REPO_STORE": f"{self.home}/store", "RUNS": f"{self.home}/runs/k"},
@@ -180,7 +180,7 @@ def test_the_same_again_takes_the_tree_in_which_it_ran_last(trees: Trees) -> Non
     assert trees.choose("c2")[0] == 2
     assert trees.choose("c1", "python other.py")[0] == 3
     assert trees.choose("c3")[0] == 5
-    # A number names one tree for good: what a record says of one that is gone is no other's.
+    # A number is never reused: a record of a removed tree must not mean another one.
     trees.add_run("run-5", trees.beside(5), state="finished", content="c5")
     (trees.home / "steps/k/beside/5/repo.dir").unlink()
     (trees.home / "steps/k/beside/5").rmdir()
@@ -248,7 +248,7 @@ def test_one_that_the_profile_places_is_that_of_each_tree(trees: Trees) -> None:
     trees.make_environment(files)
     venv = trees.home.parent / "env"
     assert trees.environment(files, str(venv)) == "env"
-    # With a link to the project it is made anew for each.
+    # With a link to the project it is rebuilt for each tree.
     main, second = (trees.inputs(number, str(venv)) for number in (1, 2))
     assert main != second
     assert str(trees.beside(2)) in second

@@ -1,4 +1,4 @@
-"""Results put into a bucket by the box itself: a real S3 server checks every signature."""
+"""The box uploads results to a bucket; a real S3 server checks every signature."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.box_programs import lay_programs
 from tests.boxes.s3_server import REGION, S3Server
 
 PART = 5 * 1024 * 1024
-"""What S3 takes as the smallest part."""
+"""The smallest part that S3 accepts, in bytes."""
 BELOW = re.compile(r"mine/train-1-20250102-030405-[0-9a-f]{6}/")
 
 
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 class Training:
-    """A run's folder and its tree, as the box has them."""
+    """A run's folder and its tree, as on a box."""
 
     def __init__(self, folder: Path, server: S3Server) -> None:
         self.server, self.bucket = server, f"b{abs(hash(folder)) % 10**9}"
@@ -99,7 +99,7 @@ def test_what_is_complete_is_there_with_its_digest(training: Training) -> None:
     assert isinstance(rows, list)
     assert {row["path"]: row["sha256"] for row in rows} == digests
     assert (training.manifest["complete"], training.manifest["live"]) == (False, True)
-    # What is there already is not put again; what is new, and what was changed, is.
+    # Uploaded files are not uploaded again; new and changed ones are.
     (training.out / "large").write_bytes(large[:100])
     asked = len(training.server.asked)
     one = Upload(training.run, stood_s=0)
@@ -185,7 +185,7 @@ def test_a_key_has_two_or_three_parts() -> None:
 
 
 def _begin(training: Training, home: Path) -> subprocess.Popen[bytes]:
-    """The program, as it lies on a box."""
+    """Start the program as it is on a box."""
     program = str(lay_programs(home / "box") / "upload_results.py")
     return subprocess.Popen([sys.executable, "-I", "-B", program, str(training.run)])
 
@@ -199,9 +199,9 @@ def test_it_ends_once_the_run_is_over_and_all_is_there(training: Training) -> No
         (training.run / "pid").write_text(2 * f"{command.pid} {stat[19]} {boot}\n")
         with _begin(training, home) as program:
             _until(lambda: "out/first" in training.there)
-            with _begin(training, home) as second:  # where one is at work, another leaves
+            with _begin(training, home) as second:  # a second one ends while one is at work
                 assert second.wait(20) == 0
-            # Killed, and begun again: it goes on.
+            # Killed; the next start continues.
             program.send_signal(signal.SIGKILL)
         (training.out / "last").write_bytes(b"2")
         (training.run / "exit").write_text("0\n")

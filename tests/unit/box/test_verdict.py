@@ -1,4 +1,4 @@
-"""The local side of the verdict: a document of a box that may be hostile, and its table."""
+"""The local side of the verdict: a document from a possibly hostile box, and its table."""
 
 from __future__ import annotations
 
@@ -228,5 +228,5 @@ def test_gpus_are_named_in_short(indexes: list[int], named: str) -> None:
 
 
 def test_the_schema_is_the_one_that_is_kept() -> None:
-    """To keep a new one: write `Verdict.model_json_schema()` there, indented by two."""
+    """To update the file, write `Verdict.model_json_schema()` to it, indented by two."""
     assert json.loads(SCHEMA.read_text()) == verdict.Verdict.model_json_schema()

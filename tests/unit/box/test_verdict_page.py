@@ -1,4 +1,4 @@
-"""The page for the host's owner: it stands alone, and what a box says never becomes part of it."""
+"""The page for the host's owner: it needs no other file, and a box can't inject markup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ABOUT = Subject(EVIL, EVIL, AT, EVIL)
 
 
 class PageReader(HTMLParser):
-    """The tags of a page with their attributes, and the text outside of its style."""
+    """Collects the tags, attributes and text of a page."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The judge by itself: what the kernel shows, names, versions, and thresholds."""
+"""The judge alone: traces in the kernel, names, versions and thresholds."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_the_kernel_is_read_below_a_root(tmp_path: Path) -> None:
     for slot, vendor, kind in [
         ("00", "0x10de", "0x030000"),
         ("01", "0x10de", "0x030200"),
-        ("02", "0x10de", "0x040300"),  # the sound of a GeForce
-        ("03", "0x1002", "0x030000"),  # another maker's
+        ("02", "0x10de", "0x040300"),  # audio device of a GeForce
+        ("03", "0x1002", "0x030000"),  # another vendor
     ]:
         card = tmp_path / "sys/bus/pci/devices" / slot
         card.mkdir(parents=True)
@@ -227,7 +227,7 @@ def test_codes_and_names_are_a_closed_vocabulary() -> None:
     ("code", "counts"), [(8, 8), (11, 11), (14, 14), (15, 15), (16, 16), (3, 0), (13, 0), (999, 0)]
 )
 def test_whichever_reading_fails_of_a_sick_card_it_is_not_used(code: int, counts: int) -> None:
-    """No power, an interrupt, a corrupt ROM, fallen off the bus, to be reset; others say less."""
+    """8: no power, 11: IRQ, 14: corrupt ROM, 15: off the bus, 16: needs a reset; others don't."""
     assert (
         verify_judge.unusable({"name": "A100", "memory": 80, "temperature": {"error": code}})
         == counts

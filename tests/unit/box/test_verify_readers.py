@@ -35,7 +35,7 @@ Started = list[Child]
 
 @pytest.fixture(autouse=True)
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
-    """Readers of our own beside the real ones, and the processes that were begun."""
+    """Add test readers next to the real ones; yields the processes that were started."""
     for name, work in WORK.items():
         body = work.replace("\n", "\n    ").rstrip()
         text = f"import os, sys, time\ndef main():\n    {body}\n"
@@ -57,7 +57,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
 
 
 def exit_code(child: Child) -> int:
-    """How a reader ended, where nobody waited for it."""
+    """Wait for a reader that nothing else waited for; return its exit code."""
     return os.waitstatus_to_exitcode(os.waitpid(child.process, 0)[1])
 
 

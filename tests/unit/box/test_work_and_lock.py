@@ -1,4 +1,4 @@
-"""What counts as the same work, and whose setup holds the lock, by the library that ships."""
+"""What counts as the same work, and which setup holds the lock, by the shipped library."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_another_profile_makes_no_other_work() -> None:
     ],
 )
 def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -> None:
-    """And not the one that wrote last: its exit code, or what it left, may come much later."""
+    """Not the one that wrote last: exit code and leftovers may be written much later."""
     runs = tmp_path / "runs/k"
-    # Not in the order of their names, which is the one in which they are looked at.
+    # Not in the order of their names, in which they are read.
     for began, name in enumerate(("b-1", "c-1", "a-1")):
         (runs / name).mkdir(parents=True)
         for file, text in {"work": "w1", "dir": "/w", "started": "0"}.items():
@@ -66,7 +66,7 @@ def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -
 
 
 def holder(folder: Path, process: str, script: str) -> str:
-    """What `take_lock` returns while that one holds it."""
+    """Return the exit code of `take_lock` while another process holds the lock."""
     (folder / "lock").write_text(f"{process}\n{script}\nsetup-1\n")
     with (folder / "lock").open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

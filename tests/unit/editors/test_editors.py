@@ -1,4 +1,4 @@
-"""Links, settings on both sides, and what a box lacks for an editor."""
+"""Editor links, settings on this machine and the box, and what a box lacks for an editor."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_settings_of_the_box_are_merged() -> None:
     assert kept == ["python.defaultInterpreterPath"]
     assert "// mine" in text
     assert at_path(text) == "/opt/python"
-    # What was written last time is ours to replace.
+    # A value that boxstrap wrote last time may be replaced.
     path = name_of(("python.defaultInterpreterPath",))
     text, kept = merged(EditorState({}, theirs), want, {path: "/opt/python"})
     assert (at_path(text), kept) == ("${workspaceFolder}/.venv/bin/python", [])
@@ -92,7 +92,7 @@ def test_the_users_settings_are_merged(own_home: Path) -> None:
     path = CODE.user_settings()
     assert path == own_home / ".config/Code/User/settings.json"
     assert update_user_settings(CODE, "my-box") == ""
-    assert not path.exists()  # an editor that was never started here is told nothing
+    assert not path.exists()  # nothing is written for an editor that was never started here
     path.parents[1].mkdir(parents=True)
     assert update_user_settings(CODE, "my-box") == ""
     assert json.loads(path.read_text()) == {

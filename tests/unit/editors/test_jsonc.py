@@ -1,4 +1,4 @@
-"""Settings of editors: JSON with comments, changed in one place only."""
+"""Editor settings: JSON with comments, changed in one place only."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ NOISE = st.sampled_from(["", " ", "\n", "\r\n", "\t", "// a, {\n", "/* } */", " 
 
 
 def commented(value: Any, draw: Any) -> str:
-    """The value as JSON with noise wherever it may be."""
+    """Return the value as JSON, with noise wherever the syntax allows it."""
 
     def noise() -> str:
         return draw(NOISE)

@@ -1,4 +1,4 @@
-"""The questions of `code`, asked of this machine: what is here, and settings replaced whole."""
+"""The queries of `code`, run on this machine: what it has, and settings replaced as a whole."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.unit.link.sshd import SSHD, Sshd, keygen
 
 
 class SshUser:
-    """Someone with an ssh config, who logs in to boxes and hears what is said."""
+    """A user with an ssh config who logs in to boxes; `said` collects the messages."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -30,9 +30,9 @@ class SshUser:
         self.write("")
 
     def write(self, text: str, *, identity: str | None = "default") -> None:
-        """An ssh config with `text` in front and safe defaults behind.
+        """Write an ssh config: `text`, followed by safe defaults.
 
-        `identity=None`: no key but what `text` names. Unsaid, ssh would name the account's own.
+        `identity=None`: only the keys that `text` names; ssh would otherwise use the user's own.
         """
         lines = [text, "Host *", f"  UserKnownHostsFile {self.known_hosts}"]
         lines.append("  GlobalKnownHostsFile none")
@@ -49,7 +49,7 @@ class SshUser:
         return registry.get_or_create(parse_host(host), self.endpoint(host), **options)
 
     def reach(self, host: str, **options: Any) -> SshWire:
-        """Log in, and nothing else: what is remembered of the box the login has left there."""
+        """Log in without saving the record: what is known of the box is what the login wrote."""
         box = options.pop("box", None) or self.box(host)
         wire = login(dial(self.endpoint(host)), box, say=self.said.append, **options)
         self._wires.append(wire)
@@ -86,7 +86,7 @@ def ssh_user(tmp_path: Path) -> Iterator[SshUser]:
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[Callable[..., Sshd]]:
-    """Start a server with a name of its own; stopped at the end."""
+    """Start named servers; they are stopped at the end of the test."""
     if not Path(SSHD).exists():
         pytest.skip("there is no sshd here: install openssh-server to test the link")
     servers: list[Sshd] = []

@@ -26,7 +26,7 @@ def keygen(path: Path, *options: str, passphrase: str = "") -> Path:
     if "-t" not in options:
         command += ["-t", "ed25519"]
     if "rsa" in options and "-b" not in options:
-        command += ["-b", "2048"]  # the usual 3072 take a second of work to find
+        command += ["-b", "2048"]  # generating the default 3072 bits takes about a second
     subprocess.run([*command, *options], check=True, stdin=subprocess.DEVNULL)
     return path
 
@@ -80,7 +80,7 @@ class Sshd:
             "PidFile none",
             "LogLevel VERBOSE",
             "PermitUserRC no",
-            # bash leaves ~/.bashrc alone where it isn't the outermost; other shells find none.
+            # bash doesn't read ~/.bashrc if SHLVL says that it is nested; other shells find none.
             f"SetEnv SHLVL=9 HOME={self.folder}",
         ]
         config.write_text("\n".join(lines) + "\n")
@@ -107,7 +107,7 @@ class Sshd:
         return fingerprint(self.folder / f"host_{next(iter(self.host_key_types))}.pub")
 
     def new_host_key(self) -> None:
-        """Another box at the same address."""
+        """Replace the host keys, as if another box were at the same address."""
         self.stop()
         for kind in self.host_key_types:
             for path in self.folder.glob(f"host_{kind}*"):
@@ -129,7 +129,7 @@ class Relay:
         self.port = self._listener.port
 
     def cut(self) -> None:
-        """From now on nothing passes, and nothing is closed."""
+        """Let nothing pass from now on, and close nothing."""
         self._open.clear()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Scripts to a box and their answers back, under every login shell and behind noisy rc files."""
+"""Scripts sent to a box and their answers, under every login shell and with noisy rc files."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_command_line_is_one_plain_line() -> None:
     begin, program, name, others, text, end = command.split("'")
     assert (begin, name, others, end) == ("exec /bin/sh -c ", ' /bin/sh "', '" \\! \\\\ ', "")
     assert not set("!\\") & set(program + text)
-    # Where it has each character there is, none can stand for another.
+    # If the script has every printable character, none is free to stand for another.
     command = shell_command("echo 'a\nb!' \\ " + "".join(map(chr, range(32, 127))))
     assert "\n" not in command
     assert "!" not in command

@@ -1,4 +1,4 @@
-"""Links that die without a word are noticed; slow ones live."""
+"""Links that die silently are noticed; slow ones are kept."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_contract_of_12_seconds() -> None:
 
 
 def test_a_cut_link_ends_a_read_within_12_seconds(ssh_user: SshUser, relay: Relay) -> None:
-    """The real figures, once; the other tests hurry."""
+    """This test uses the real timeouts; the others shorten them."""
     wire = through(ssh_user, relay)
     stream = wire.start("echo first; sleep 600")
     assert stream.read(100) == b"first\n"
@@ -135,7 +135,7 @@ def test_a_silent_but_living_link_stays(ssh_user: SshUser, relay: Relay) -> None
 
 @pytest.mark.usefixtures("hurry")
 def test_a_slow_upload_is_life(ssh_user: SshUser, server: Sshd) -> None:
-    """A thin link whose buffers are full: answers are late, but something comes."""
+    """On a slow link with full buffers answers are late, but something arrives."""
     listener = socket.create_server(("127.0.0.1", 0))
     ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {listener.getsockname()[1]}")
 
@@ -189,7 +189,7 @@ def test_a_slow_reader_keeps_its_link(
 def test_a_stopped_program_gives_the_box_a_fresh_chance(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-Z and fg: the silence meanwhile was not the box's."""
+    """After Ctrl-Z and fg: the silence in between was not the box's."""
     wire = ssh_user.login("box")
     ahead = 0.0
     clock = time.monotonic

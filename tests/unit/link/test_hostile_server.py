@@ -1,4 +1,4 @@
-"""A server that breaks the rules of SSH: the login, or the link, ends in words and in bounds."""
+"""Servers that break the rules of SSH: the login or the link ends with an error, within bounds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class HostileServer:
             self._talk(line)
 
     def flood(self, line: socket.socket, piece: bytes, most: int) -> None:
-        """Send it again and again, and count what is taken."""
+        """Send `piece` again and again, up to `most` bytes, and count what was sent."""
         while self.sent < most:
             line.sendall(piece)
             self.sent += len(piece)
@@ -101,7 +101,7 @@ def test_a_flood_before_the_login(
     faults: Faults,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It ends in little time, and long before all of it was taken in."""
+    """The login ends soon, long before the whole flood was read."""
     monkeypatch.setattr(transport, "HANDSHAKE_S", 1.0)
 
     def talk(line: socket.socket) -> None:
@@ -117,7 +117,7 @@ def test_a_flood_before_the_login(
 
 
 def mangled(dice: random.Random, data: bytes) -> bytes:
-    """The same with a few bytes changed, added or left out."""
+    """Return `data` with a few bytes changed, added or left out."""
     found = bytearray(data)
     for _ in range(dice.randrange(1, 4)):
         at = dice.randrange(len(found))
@@ -138,17 +138,17 @@ def mangled(dice: random.Random, data: bytes) -> bytes:
 
 
 class Mangler:
-    """Between a user and a real sshd: what the server says before its keys hold is mangled."""
+    """A relay to a real sshd that mangles what the server sends before encryption starts."""
 
     def __init__(self, target: int, dice: random.Random) -> None:
         self._target = target
         self._dice = dice
-        self._plain = dice.randrange(2)  # greeting and offer, or the exchange after it
+        self._plain = dice.randrange(2)  # from the greeting and offer on, or only what follows
 
     def __call__(self, near: socket.socket) -> None:
         with socket.create_connection(("127.0.0.1", self._target)) as far:
             threading.Thread(target=self._forward, args=(near, far), daemon=True).start()
-            far.settimeout(0.4)  # it waits for us, or we for it: nothing more comes
+            far.settimeout(0.4)  # both sides wait for each other: nothing more comes
             number = 0
             try:
                 while data := far.recv(65536):
@@ -174,7 +174,7 @@ def test_a_mangled_handshake_is_an_unreachable_box(
     faults: Faults,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever the library below makes of it, it is no error of boxstrap itself."""
+    """Whatever paramiko makes of it, it is not reported as an error of boxstrap itself."""
     for module, name in ((transport, "HANDSHAKE_S"), (dialing, "_GREETING_TIMEOUT")):
         monkeypatch.setattr(module, name, 1.5)
     seeds = [seeded.randrange(2**32) for _ in range(40)]
@@ -197,7 +197,7 @@ def test_a_mangled_handshake_is_an_unreachable_box(
 
 
 class Rude(paramiko.ServerInterface):
-    """Lets anybody in, and then does not answer what it is asked."""
+    """A server that lets anybody in, and then doesn't answer a request."""
 
     def __init__(self, *, silent_at: str) -> None:
         self.silent_at = silent_at
@@ -224,7 +224,7 @@ class Rude(paramiko.ServerInterface):
 def rude(
     serve: Callable[[Talk], HostileServer],
 ) -> Iterator[Callable[..., tuple[int, list[object]]]]:
-    """Start a server of another implementation; its port, and its channels once they are open."""
+    """Start a paramiko server; return its port, and its channels once they are open."""
     transports: list[paramiko.Transport] = []
     rudes: list[Rude] = []
 
@@ -267,7 +267,7 @@ def test_a_command_that_is_never_begun_has_its_time(
 def test_giving_up_on_a_link_that_is_gone_is_no_error(
     rude, ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The timer's thread closes the channel, and the connection goes just before."""
+    """The connection is lost just before the timer's thread closes the channel."""
     monkeypatch.setattr(ssh, "_START_TIMEOUT", 0.3)
     closed = threading.Event()
     close = paramiko.Channel.close
@@ -298,7 +298,7 @@ def test_more_than_the_window_ends_the_link(
     kind: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data that nobody reads yet must not fill this machine's memory, be it output or errors."""
-    monkeypatch.setattr(ssh.SshStream, "_drain_errors", lambda _: None)  # it is slower than the box
+    monkeypatch.setattr(ssh.SshStream, "_drain_errors", lambda _: None)  # slower than the box
     port, channels = rude()
     wire = ssh_user.login(host(port))
     stream = wire.start("true")
@@ -339,7 +339,7 @@ def test_nothing_weak_is_agreed_on(
     ssh_user: SshUser,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A server, or whoever sits in between, that offers nothing else gets no login."""
+    """A server, or a machine in the middle, that offers only weak algorithms gets no login."""
     monkeypatch.setattr(transport, "HANDSHAKE_S", 5.0)
 
     def only(name: str) -> Talk:
@@ -347,7 +347,7 @@ def test_nothing_weak_is_agreed_on(
             made = paramiko.Transport(line)
             made.add_server_key(paramiko.ECDSAKey.generate())
             options = made.get_security_options()
-            if option == "digests":  # AEAD brings its own
+            if option == "digests":  # AEAD ciphers need no digest
                 options.ciphers = ("aes128-ctr",)
             setattr(options, option, (name,))
             made.start_server(server=Rude(silent_at=""))
@@ -361,7 +361,7 @@ def test_nothing_weak_is_agreed_on(
     ssh_user.login(host(serve(only(strong)).port))
 
 
-# What a real sshd, or whoever sits before one, might offer alone: its options, its host key.
+# What a real sshd, or a machine in the middle, may offer alone: sshd option, host key type.
 DOWNGRADES: dict[str, tuple[str, str]] = {
     "a key exchange with SHA-1": ("KexAlgorithms diffie-hellman-group14-sha1", "ed25519"),
     "a signature with SHA-1": ("HostKeyAlgorithms ssh-rsa", "rsa"),
@@ -388,7 +388,7 @@ def test_nothing_weak_is_agreed_on_with_a_real_server(
 def test_a_certificate_is_no_pin(
     ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
-    """Nor does an authority that the user's known_hosts trusts vouch for another key."""
+    """Nor does a certificate authority in the user's known_hosts vouch for another key."""
     ca = keygen(tmp_path / "ca")
     ssh_user.known_hosts.write_text(f"@cert-authority * {ca.with_suffix('.pub').read_text()}")
     server = start_server("box", ssh_user.key)

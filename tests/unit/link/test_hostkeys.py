@@ -29,7 +29,7 @@ def public(server: Sshd, kind: str = "ed25519") -> str:
 
 
 def logins(server: Sshd) -> int:
-    """How many logins the server saw begin: each that got as far as naming a user."""
+    """Count the logins that the server saw: those that got as far as trying a key."""
     return server.log.read_text().count("Accepted publickey") + server.log.read_text().count(
         "Failed publickey"
     )
@@ -58,12 +58,12 @@ def test_openssh_accepts_the_pin_by_address_and_by_alias(ssh_user: SshUser, serv
 def test_the_real_ssh_finds_the_pin_in_any_folder(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """As `/mnt/c/Users/First Last` of a Windows below this Linux."""
+    """Such as `/mnt/c/Users/First Last` under WSL."""
     monkeypatch.setattr("bootstrap.paths.state_dir", lambda: tmp_path / "First Last 100%")
     ssh_user.reach("box").close()
     endpoint = ssh_user.endpoint("box")
     box = BoxHandle(BoxOptions(), parse_host("box"), ssh_user.box("box"), endpoint, print)
-    # Whatever the user's own config calls its key.
+    # Even if the user's own config sets another HostKeyAlias.
     ssh_user.write(ssh_user.alias("box", server, "HostKeyAlias theirs"))
     command = ssh_command(box, "true", terminal=False)
     command[1:1] = ["-F", str(ssh_user.config), "-o", "BatchMode=yes"]
@@ -73,9 +73,9 @@ def test_the_real_ssh_finds_the_pin_in_any_folder(
 def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
     ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
-    """The user's own config shares connections, and one stands to whoever was there before.
+    """The user's config shares connections, and one is open to the box that was there before.
 
-    So does one that another user of this machine put where that config looks for it.
+    Another user of this machine could also have put a socket where that config looks for it.
     """
     server, before = start_server("box", ssh_user.key), start_server("before", ssh_user.key)
     socket = tmp_path / "shared"
@@ -131,7 +131,7 @@ def test_a_changed_key_is_refused_with_nothing_sent(ssh_user: SshUser, server: S
 
 
 def test_the_login_itself_leaves_the_record_beside_the_pin(ssh_user: SshUser, server: Sshd) -> None:
-    """Whatever comes of the contact: the next one must find the pin again."""
+    """Whatever happens after the login, the next one must find the pin again."""
     ssh_user.reach("box").close()
     box = record.by_name("box")
     assert box is not None
@@ -197,14 +197,14 @@ def test_two_first_contacts_at_once_agree_on_one_box(ssh_user: SshUser, server: 
     ssh_user.reach("box", box=first).close()
     ssh_user.reach("box", box=second).close()
     server.new_host_key()
-    with pytest.raises(HostKeyError):  # it had not met the box when this contact began
+    with pytest.raises(HostKeyError):  # the box was not known yet when this contact started
         ssh_user.reach("box", box=second)
 
 
 def test_a_first_contact_that_overtook_another_key_is_refused(
     ssh_user: SshUser, server: Sshd, start_server: Callable[..., Sshd]
 ) -> None:
-    """Both began before either was pinned; the second saw another key."""
+    """Both started before either was pinned; the second saw another key."""
     late = ssh_user.box("box")
     check = HostKeyCheck(ssh_user.endpoint("box"), late, Prompt(ssh_user.said.append))
     other = start_server("other", ssh_user.key)
@@ -227,7 +227,7 @@ def test_a_new_box_at_the_address_gets_its_own_pin(ssh_user: SshUser, server: Ss
 
 
 def test_a_pin_holds_wherever_the_box_moves(ssh_user: SshUser, server: Sshd) -> None:
-    """A box's name is its HostKeyAlias: another port is no first contact."""
+    """A box's name is its HostKeyAlias: another port is not a first contact."""
     ssh_user.login("box")
     server.stop()
     server.port += 1
@@ -317,7 +317,7 @@ def test_the_users_known_hosts_contradict(ssh_user: SshUser, server: Sshd) -> No
         ssh_user.login("box")
     assert fingerprint(other) in caught.value.text()
     assert logins(server) == 0
-    # The user knows better: another box, or the fingerprint itself.
+    # The user can override it: with another box, or with the fingerprint.
     ssh_user.login("box", box=ssh_user.box("box", new_box=True))
     ssh_user.login("box", box=ssh_user.box("box", name="third"), host_key=server.fingerprint)
 

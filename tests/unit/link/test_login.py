@@ -49,7 +49,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 @pytest.fixture
 def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A terminal whose user knows the passphrase; the questions asked."""
+    """A terminal whose user knows the passphrase; the list of questions asked."""
     asked: list[str] = []
 
     def secret(_: object, prompt: str) -> str:
@@ -62,7 +62,7 @@ def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def tries(server: Sshd) -> list[str]:
-    """The fingerprints that the server was offered and what became of them."""
+    """The fingerprints of the keys that the server was offered, each with the result."""
     pattern = r"(Accepted|Failed|Postponed) publickey for \S+ from .*?(SHA256:\S+)"
     return [f"{m[1]} {m[2]}" for m in re.finditer(pattern, server.log.read_text())]
 
@@ -305,7 +305,7 @@ def test_certificate(
         subprocess.run(sign, check=True)
         ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
         ssh_user.login("box")
-        # The agent signs, the certificate lies elsewhere.
+        # The agent signs, and the certificate is in another file.
         moved = ssh_user.home / f"elsewhere_{kind}.pub"
         key.with_name(f"{key.name}-cert.pub").rename(moved)
         agent("-D")
@@ -379,7 +379,7 @@ def test_a_box_that_wants_passwords(ssh_user: SshUser, start_server: Callable[..
 
 
 class NoSshServer:
-    """Something on a port that says this to whoever comes, or (None) hangs up."""
+    """A server that sends `say` to each client, or hangs up if that is None."""
 
     def __init__(self, say: bytes | None) -> None:
         self._say = say

@@ -1,7 +1,7 @@
-"""What boxstrap uses of paramiko without paramiko's promise: each name, and why.
+"""Names of paramiko that boxstrap uses without a promise of stability, and why.
 
-paramiko may change any of these in any version. Before its range in pyproject.toml grows,
-tests/unit/link is run with the new version; then that stands in TESTED.
+paramiko may change any of these in any version. Before widening its range in
+pyproject.toml, run tests/unit/link with the new version and add that version to TESTED.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OVERRIDDEN: dict[tuple[type, str], str] = {
     (paramiko.PKey, "get_name"): "a documented hook",
     (paramiko.PKey, "sign_ssh_data"): "a documented hook",
 }
-"""Names of paramiko's classes that classes of ours define anew."""
+"""Names of paramiko's classes that boxstrap's subclasses override."""
 
 ATTRIBUTES: dict[tuple[type, str], str] = {
     (AuthHandler, "auth_event"): "is set by the answer to a login",
@@ -73,7 +73,7 @@ ATTRIBUTES: dict[tuple[type, str], str] = {
     (Channel, "eof_received"): "an end that the box said",
     (paramiko.PKey, "public_blob"): "the certificate that is sent with a key",
 }
-"""Attributes without an underscore, and without a word in paramiko's documentation."""
+"""Attributes without an underscore that paramiko doesn't document."""
 
 
 def modules() -> Iterator[str]:
@@ -81,7 +81,7 @@ def modules() -> Iterator[str]:
 
 
 def owns(owner: type, name: str) -> bool:
-    """Whether the class or one above it has the name, or gives it to its instances."""
+    """Whether the class or a base class has the name, or sets it on its instances."""
     sources = [inspect.getsource(base) for base in owner.__mro__ if base is not object]
     return hasattr(owner, name) or any(re.search(rf"self\.{name}\b", text) for text in sources)
 
@@ -99,7 +99,7 @@ def test_paramiko_has_each_name(owner: type, name: str) -> None:
 
 
 def test_every_private_name_that_is_used_is_listed() -> None:
-    """On anything but an object's own `self`, or on `self` where the class doesn't define it."""
+    """A name counts if it is used on another object, or on `self` but not defined by the module."""
     found = set()
     for name in modules():
         file = importlib.import_module(name).__file__

@@ -17,7 +17,7 @@ from bootstrap.link.prompt import Prompt
 
 
 def on_a_terminal(code: str, typed: str) -> tuple[str, str]:
-    """What the terminal showed and what the code printed, with `typed` typed at the question."""
+    """Return what the terminal showed and what the code printed when `typed` was the answer."""
     master, slave = pty.openpty()
     reading, writing = os.pipe()
     command = [sys.executable, "-c", f"from bootstrap.link.prompt import Prompt; {code}"]
@@ -40,7 +40,7 @@ def on_a_terminal(code: str, typed: str) -> tuple[str, str]:
     with os.fdopen(reading, "rb") as pipe:
         printed = pipe.read().decode()
     process.wait()
-    with contextlib.suppress(OSError):  # the terminal hung up with its last program
+    with contextlib.suppress(OSError):  # the terminal hangs up when its last program ends
         shown += os.read(master, 1000)
     os.close(master)
     return shown.decode(), printed

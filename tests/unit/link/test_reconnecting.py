@@ -1,4 +1,4 @@
-"""A lost link is taken up again, with growing pauses, for as long as is sensible."""
+"""A lost link is made again, with growing pauses, for as long as is sensible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bootstrap.link.wire import Stream, Wire
 
 
 class FakeWire:
-    """A wire that only counts."""
+    """A wire that only counts how often it is closed."""
 
     label = "root@box:22"
 
@@ -37,7 +37,7 @@ class FakeWire:
 
 
 class RefusingWorld:
-    """A clock that only pauses move, and a box that lets nobody in for a while."""
+    """A clock that only pauses advance, and a box that refuses logins for a while."""
 
     def __init__(self) -> None:
         self.now = 100.0

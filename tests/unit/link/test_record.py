@@ -1,4 +1,4 @@
-"""A box's record: read as earlier versions wrote it, and left alone where a later one did."""
+"""A box's record: read if an earlier version wrote it, left alone if a later one did."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WRITTEN = {
     "seen": 1795316402.1966858,
     "user": "root",
 }
-"""As commit d9bc910 wrote it, which had no `v`."""
+"""A record as commit d9bc910 wrote it, without a `v`."""
 READ = KnownBox(
     name="gpu",
     host_text="gpu",
@@ -114,7 +114,7 @@ def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None
 
 
 def test_the_least_that_an_earlier_version_wrote() -> None:
-    """Of a box that was logged in to, and nothing else."""
+    """The record of a box that was only logged in to."""
     least = {name: value for name, value in WRITTEN.items() if name != "extra"}
     write("gpu", {**least, "extra": {}})
     box = record.by_name("gpu")
@@ -123,7 +123,7 @@ def test_the_least_that_an_earlier_version_wrote() -> None:
 
 
 def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path) -> None:
-    """Somebody goes back to it and forward again: the box has lost nothing."""
+    """A user downgrades and upgrades again: the record loses nothing."""
     earlier = unpacked(EARLIER, tmp_path)
     record.save(READ)
     program = (

@@ -1,4 +1,4 @@
-"""What this machine remembers of boxes."""
+"""What this machine remembers about boxes."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_host_means_its_newest_box_even_where_it_is_an_earlier_ones_name(
 
 
 def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> None:
-    """Its folder, its pin and HostKeyAlias stay; what is shown and typed is one name."""
+    """Its folder, pin and HostKeyAlias stay; either name finds it, and one name is shown."""
     folder = boxes_folder() / "1.2.3.4"
     folder.mkdir(parents=True)
     values = {"name": "1.2.3.4", "host_text": "root@1.2.3.4", "address": "1.2.3.4", "port": 22}
@@ -148,7 +148,7 @@ def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> 
 
 
 def test_names_that_differ_in_capitals_alone_are_one_name() -> None:
-    """To file systems, to addresses of editors, and so to a user."""
+    """File systems and the addresses of editors may ignore case, so boxstrap does too."""
     record.save(get_or_create("root@1.2.3.4:22", name="gpu"))
     assert get_or_create("GPU", "9.9.9.9").name == "GPU-2"
     with pytest.raises(UsageError, match="there is a box gpu already"):

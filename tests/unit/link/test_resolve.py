@@ -1,4 +1,4 @@
-"""Hosts through the real `ssh -G`."""
+"""Hosts resolved by the real `ssh -G`."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_without_ssh_it_says_what_to_install(
 
 
 def test_known_hosts_files_with_blanks(ssh_user: SshUser, tmp_path: Path) -> None:
-    """As `/mnt/c/Users/First Last/.ssh`: what it says of a changed key must not be missed."""
+    """Such as `/mnt/c/Users/First Last/.ssh`: a changed key recorded there must not be missed."""
     there = tmp_path / "First Last 100%" / "known hosts"
     there.parent.mkdir()
     there.touch()

@@ -144,7 +144,7 @@ def test_an_unquoted_paste_gets_its_quoted_form(line: str, form: str | None) -> 
 
 
 def test_a_pasted_tunnel_is_said_not_to_be_opened_by_other_commands_at_once(user: User) -> None:
-    """Where the box can't be reached, too: it comes before the login."""
+    """Also if the box can't be reached: the message comes before the login."""
     paste = f"ssh -p 1 root@127.0.0.1 -L {FORWARD}"
     done = user.run("status", "--host", paste).must(3)
     assert f"this command doesn't open -L {FORWARD}; use: boxstrap tunnel" in done.err

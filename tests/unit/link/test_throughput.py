@@ -32,7 +32,7 @@ def test_200_mb_each_way(ssh_user: SshUser, server: Sshd) -> None:
 
 
 def test_the_window_is_large_enough_for_a_far_box(ssh_user: SshUser, server: Sshd) -> None:
-    """At 100 ms, 2 MiB windows would hold it at 20 MB/s."""
+    """At a round trip of 100 ms, windows of 2 MiB would limit it to 20 MB/s."""
     relay = Relay(server.port, delay=0.05)
     ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {relay.port}")
     wire = ssh_user.login("far")

@@ -1,4 +1,4 @@
-"""Ports of a box on this machine, through a real sshd."""
+"""Ports of a box forwarded to this machine, through a real sshd."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def echo(peer: socket.socket) -> None:
 
 
 class BoxServer:
-    """What listens on the box, which is this machine: `talk` with whoever connects."""
+    """A server on the box, which is this machine; `talk` handles each connection."""
 
     def __init__(self, talk: Callable[[socket.socket], object] = echo, port: int = 0) -> None:
         self._talk = talk
@@ -47,7 +47,7 @@ class BoxServer:
 
 
 class Opened:
-    """A link and its tunnels, and what was warned of."""
+    """A link, its tunnels and the warnings."""
 
     def __init__(self, login: Callable[[], Wire]) -> None:
         self.warned: list[str] = []
@@ -72,7 +72,7 @@ class Opened:
 
 @pytest.fixture(params=["ssh", "local"])
 def opened(request: pytest.FixtureRequest, ssh_user: SshUser) -> Iterator[Opened]:
-    """To a box by SSH, and to this machine."""
+    """A link to a box over SSH, and one to this machine."""
     if request.param == "ssh":
         request.getfixturevalue("server")
     login: Callable[[], Wire] = (
@@ -113,7 +113,7 @@ def test_it_listens_on_this_machines_loopback_alone(opened: Opened) -> None:
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_a_port_that_is_taken_is_left_to_its_owner(opened: Opened, family: int) -> None:
-    """On one of the two addresses, too: a browser would try it first."""
+    """Even if only one of the two addresses is taken: a browser might try that one first."""
     address = "127.0.0.1" if family == socket.AF_INET else "::1"
     with socket.create_server((address, 0), family=family) as taken:
         port = taken.getsockname()[1]
@@ -140,7 +140,7 @@ def test_where_nothing_answers_it_says_so_once_and_tries_again(opened: Opened) -
 def test_a_lost_link_cuts_what_was_open_and_keeps_what_comes_waiting(
     server: Sshd, ssh_user: SshUser
 ) -> None:
-    """What was cut off must not look like an end."""
+    """A connection that was cut off must not look like one that ended."""
     with closing(Opened(lambda: ssh_user.login("box"))) as opened, closing(BoxServer()) as there:
         tunnel = opened.tunnel(there.port)
         peer = socket.create_connection(("127.0.0.1", tunnel.port), timeout=20)
@@ -180,7 +180,7 @@ def test_what_nobody_reads_here_stays_on_the_box(server: Sshd, ssh_user: SshUser
         while before != sum(sent):
             before = sum(sent)
             time.sleep(0.5)
-        # Our window, and what sshd and the kernel keep of it on the way.
+        # Our SSH window, and what sshd and the kernel buffer on the way.
         print(f"sent unread: {before / 2**20:.1f} MiB")
         assert before < 24 * 2**20
 
@@ -227,7 +227,7 @@ def test_what_is_no_port_is_refused(text: str) -> None:
 
 
 def test_each_box_has_a_name_of_its_own_in_a_browser() -> None:
-    """Of one label: two of them would share cookies below the second."""
+    """Each is a single label: names such as a.x and b.x would share the cookies of x.localhost."""
     names = ["box", "Box", "b-ox", "b.ox", "b_ox", "5.17.27.63-46769", "x" * 63, "X" * 63, "-", "é"]
     hosts = [host_of(name) for name in names]
     assert hosts[0] == "box.localhost"

@@ -1,4 +1,4 @@
-"""A folder to stand in, a config folder of its own, and profiles in one line."""
+"""Fixtures: a current folder, a separate config folder, and profiles written in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def here(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: empty, and nobody's home."""
+    """The current folder: empty, and not a home."""
     folder = own_home.with_name(f"{own_home.name}-here")
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -33,7 +33,7 @@ def config(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def write(here: Path) -> Write:
-    """Write a profile and say where."""
+    """Write a profile and return its path."""
 
     def write_(text: str, name: str = "a.yaml", folder: Path = here) -> Path:
         path = folder / name
@@ -46,7 +46,7 @@ def write(here: Path) -> Write:
 
 @pytest.fixture
 def wrong(write: Write) -> Callable[..., str]:
-    """The text of the error that a profile gives; fails when it gives none."""
+    """Return the text of the error that a profile raises; fails if it raises none."""
     from bootstrap.profile.load import load
 
     def wrong_(text: str, *sets: str) -> str:

@@ -1,8 +1,8 @@
-"""Values that someone who means harm, or a slip of the keyboard, puts into a profile.
+"""Profile values that an attacker, or a typing mistake, may bring.
 
-`REFUSED` must never get past loading. `ACCEPTED` looks as bad and is
-legitimate where it stands: it must come out byte for byte. `DOCUMENTS` are
-whole files. CANARY is a file that any of them would make if a shell saw it.
+`REFUSED` must never get past loading. `ACCEPTED` looks as bad but is
+legitimate at its key: it must come out byte for byte. `DOCUMENTS` are
+whole files. CANARY is a file that any of them would create if a shell ran it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _REQUIREMENTS += [
 _INDEXES = ["https://me:secret@host/simple", "file:///etc", "host/simple", "https://host/a b"]
 _INDEXES += ["https://host/?a=b", "ftp://host", "https://"]
 
-# Key -> what it must refuse. A key that ends in [] is a list, given one item.
+# Key -> values that it must refuse. A key that ends in [] is a list, given one item.
 _REFUSED: dict[str, list[str]] = {
     "box.workdir": [*_WORD, "relative", "~root", "/x/../..", "/a b", "/a:b"],
     "ssh.user": [*_WORD, "a b", "root@evil"],
@@ -148,13 +148,13 @@ _ACCEPTED: dict[str, list[str]] = {
 
 
 class HostileCase(NamedTuple):
-    """A value at a key, and its place in the YAML that `document` makes of it."""
+    """A key with a hostile value, and the YAML document that holds it."""
 
     key: str
     value: str
 
     def document(self) -> str:
-        """A profile that holds the value in line 1, escaped so that it is one line of ASCII."""
+        """Return a profile with the value in line 1, escaped into one line of ASCII."""
         path = self.key.removesuffix("[]").split(".")
         text = yaml_text(self.value)
         text = f"[{text}]" if self.key.endswith("[]") else text
@@ -166,7 +166,7 @@ class HostileCase(NamedTuple):
 
 
 def yaml_text(text: str) -> str:
-    """`text` as YAML's double-quoted ASCII."""
+    """Return `text` as a double-quoted YAML string in ASCII."""
     return '"' + "".join(map(_escaped, text)) + '"'
 
 
@@ -191,7 +191,7 @@ ACCEPTED = list(accepted())
 REFUSED_NAMES = _REFUSED_NAMES
 
 _LAUGHS = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 10))
-# Name -> a whole file that must be refused, with a line, in no time.
+# Name -> a whole file that must be refused quickly, with a line number.
 DOCUMENTS: dict[str, str] = {
     "billion laughs": f"l0: &l0 [lol]\n{_LAUGHS}",
     "a list that holds itself": "packages: &a [*a]",

@@ -1,4 +1,4 @@
-"""What a wrong profile says, word for word."""
+"""The exact error messages for wrong profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bootstrap.profile.load import load
 from bootstrap.profile.problems import WrongProfileError
 from bootstrap.tasks.exit_codes import error_document, exit_code
 
-# (profile, what it says); one problem each
+# (profile, its error message); one problem each
 ONE_LINERS = [
     ("pyton: {}", "a.yaml:1: pyton: there is no such key; did you mean python?"),
     (
@@ -129,7 +129,7 @@ ONE_LINERS = [
         "env: {A-B: x}",
         "a.yaml:1: env.A-B: expected a variable's name (letters, digits, _), got 'A-B'",
     ),
-    # values that are wrong together
+    # values that contradict each other
     (
         "env:\n  HF_TOKEN: x\nsecrets: [HF_TOKEN]",
         "a.yaml:2: env.HF_TOKEN: is also listed under secrets; its value would be in this file",

@@ -1,4 +1,4 @@
-"""Whatever the text: loading it works, or says what is wrong with it. Nothing else."""
+"""Loading any text either works or raises an error that says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUIET = settings(
 
 
 def flow(tree: object) -> str:
-    """`tree` as YAML in one line."""
+    """Return `tree` as YAML in one line."""
     if isinstance(tree, dict):
         return "{" + ", ".join(f"{yaml_text(k)}: {flow(v)}" for k, v in tree.items()) + "}"
     if isinstance(tree, list):

@@ -1,4 +1,4 @@
-"""Git addresses among what an environment is made of, in every way that they are written."""
+"""Git addresses among an environment's requirements, in every notation."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_the_profile_names_beside_files() -> None:
     ],
 )
 def test_which_are_sent(private: list[str] | None, sent: list[str]) -> None:
-    """By ssh, unless the profile names others; none with a credential, or that is a program."""
+    """SSH addresses, unless the profile names others; never one with a credential or a program."""
     addresses = ["ssh://git@h/me/lib", "git@h:me/lib", "https://h/me/lib"]
     addresses += ["https://token@h/me/lib", "ssh://me:word@h/me/lib", "ext::sh -c x", "-oX=y:z"]
     every = map(GitDependency, addresses)

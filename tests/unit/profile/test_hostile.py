@@ -1,4 +1,4 @@
-"""Whatever a profile holds: refused with file, line and key before anything is run."""
+"""Hostile profiles are refused with file, line and key before anything is run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nothing_runs(monkeypatch):
 
 
 def each_key(cases):
-    """A test for each key, with all of its cases: of two thousand tests most would be overhead."""
+    """One test per key, with all of its cases: two thousand tests would be mostly overhead."""
     grouped = groupby(sorted(cases, key=attrgetter("key")), attrgetter("key"))
     return pytest.mark.parametrize(
         "cases", [pytest.param([*those], id=key) for key, those in grouped]

@@ -1,4 +1,4 @@
-"""The laws of merging: mappings merge, lists replace, the later scalar wins."""
+"""Merge rules: mappings merge, lists are replaced, the later scalar wins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAVES = st.builds(Leaf, st.integers() | st.lists(st.integers(), max_size=3) | s
 
 
 def branches(depth: int) -> st.SearchStrategy[Branch]:
-    """Trees as the schema allows them: what is a section in one is a section in all."""
+    """Trees that the schema allows: a section in one of them is a section in all."""
     if depth == 0:
         return st.builds(Branch, st.dictionaries(NAMES, LEAVES))
     children = st.fixed_dictionaries(

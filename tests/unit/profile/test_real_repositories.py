@@ -34,7 +34,7 @@ def test_what_init_writes(name: str, here: Path) -> None:
 
 
 def value_of(document: dict, key: str) -> object:
-    """A value by its key with dots between."""
+    """Return the value at a dotted key."""
     for step in key.split("."):
         document = document[step]
     return document

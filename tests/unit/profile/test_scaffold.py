@@ -1,4 +1,4 @@
-"""A first boxstrap.yaml: it loads as it stands, whatever the repository looks like."""
+"""The first boxstrap.yaml loads as generated, for any repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a repository's files: each kind by itself, and what is broken or means harm."""
+"""What is read from a repository's files: each kind, and broken or hostile ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEARNS = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
 
 
 def written(root: Path, **files: str):
-    """The profile of a repository with these files; `a__b_py` is a/b.py."""
+    """Return the profile of a repository with these files; `a__b_py` is a/b.py."""
     for name, text in {"train_py": LEARNS, **files}.items():
         path = root / f".{name.replace('__', '/')}".replace("_", ".").lstrip(".")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def test_an_environment_of_conda_is_built_by_conda_where_it_has_more_than_packag
 
 
 def test_a_module_that_nobody_knows_is_no_package(here: Path) -> None:
-    """On an index its name may be anybody's."""
+    """On an index, anybody may own that name."""
     profile = written(here, train_py="import torhc_utils\n" + LEARNS)
     assert profile.python.packages == ["torch"]
     assert notes(look(here)) == ["train.py imports torhc_utils, which no requirement names"]

@@ -1,4 +1,4 @@
-"""A folder that looks as boxstrap's does on a box, made by hand."""
+"""A hand-made folder that looks like boxstrap's on a box."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 
 def identity(pid: int) -> str:
-    """A process as the box writes it down: number, start time, boot."""
+    """Return a process as the box records it: PID, start time, boot id."""
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{pid} {stat[19]} {boot}"
@@ -24,7 +24,7 @@ DEAD = "999999999 1 00000000-0000-0000-0000-000000000000"
 
 
 def text_of(command: str) -> str:
-    """The script that a command line of `shell_command` carries."""
+    """Return the script inside a command line made by `shell_command`."""
     packed = re.search(r"echo (\S+) \| base64 -d\)\"'$", command)
     if packed:
         return base64.b64decode(packed[1]).decode()
@@ -52,7 +52,7 @@ class BoxHome:
             file.write_text(text)
 
     def run(self, name: str, **changes: str) -> None:
-        """A run that finished well, unless `changes` say otherwise."""
+        """Write a run that finished with exit code 0, unless `changes` say otherwise."""
         files = {
             "command": "python train.py\n",
             "commit": "a" * 40 + "\n",
@@ -67,7 +67,7 @@ class BoxHome:
         self.write({f"runs/homework-1/{name}/{key}": text for key, text in kept.items()})
 
     def listing(self) -> dict[str, tuple[float, bytes]]:
-        """Everything below the working folder, with times."""
+        """Return everything below the working folder, with modification times."""
         return {
             str(path.relative_to(self.workdir)): (
                 path.lstat().st_mtime,
@@ -79,7 +79,7 @@ class BoxHome:
 
 @pytest.fixture
 def box_home(tmp_path: Path) -> BoxHome:
-    """A box with four runs and a setup at work: this process pretends to be it."""
+    """A box with four runs and a running setup: train-3 and the setup have this process's id."""
     home = BoxHome(tmp_path / "it's a work dir")
     here = identity(os.getpid())
     home.run("train-1")

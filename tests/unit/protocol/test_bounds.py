@@ -1,4 +1,4 @@
-"""Following has an end where the box has none: what it may say, and how long it may say nothing."""
+"""Following is bounded: how much a box may send, and how long it may be silent."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SETUP = "20260101-000000-abcdef"
 
 
 class Scripted(LocalWire):
-    """A wire on which each question is answered by a script of ours: the first that fits its text.
+    """A wire on which each query is answered by the first script whose word is in the query's text.
 
-    The questions travel as they are; what runs in their place is chosen by a word in them.
+    The queries are sent unchanged; the script runs in place of the query.
     """
 
     def __init__(self, answers: dict[str, str]) -> None:
@@ -49,7 +49,7 @@ Wires = Callable[[dict[str, str]], Scripted]
 
 @pytest.fixture
 def wires() -> Iterator[Wires]:
-    """Make wires; they are closed at the end."""
+    """Make wires; they are closed after the test."""
     made: list[Scripted] = []
 
     def make(answers: dict[str, str]) -> Scripted:
@@ -63,7 +63,7 @@ def wires() -> Iterator[Wires]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Patience of tenths of a second."""
+    """Shorten time limits to tenths of a second."""
     monkeypatch.setattr(follow, "EVERY_S", 0.05)
     monkeypatch.setattr(follow, "ANSWER_S", 0.4)
     monkeypatch.setattr(exchange, "BEGIN_S", 0.3)
@@ -118,7 +118,7 @@ def test_one_that_began_may_take_longer(wires: Wires) -> None:
 def test_logins_that_bring_nothing_new_get_rarer_and_end(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
-    """Each login succeeds, and what follows ends at once."""
+    """Each login succeeds, and the following ends immediately."""
     monkeypatch.setattr(follow, "Backoff", lambda **_: Backoff(patience_s=0.5))
     logins: list[float] = []
 
@@ -141,7 +141,7 @@ def test_news_begin_the_patience_anew() -> None:
 
 
 class _Silent:
-    """Objects of nothing."""
+    """An empty object stream."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
 
@@ -155,7 +155,7 @@ class _Silent:
 def send(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[Scripted, list[BoxstrapError]], CommitSender]:
-    """Begins to send nothing; what failed is put into the list."""
+    """Start to send an empty object stream; errors are put into the list."""
     monkeypatch.setattr(send_commit, "ObjectStream", _Silent)
     monkeypatch.setattr(send_commit, "have_locally", lambda *_: [])
 
@@ -188,7 +188,7 @@ def test_a_report_of_objects_has_an_end(send: Any, wires: Wires) -> None:
 
 
 def test_a_report_that_we_did_not_wait_for_is_no_refusal(send: Any, wires: Wires) -> None:
-    """As after Ctrl-C."""
+    """For example after Ctrl-C."""
     told: list[BoxstrapError] = []
     wire = wires({"receive-pack": "exec sleep 60"})
     sending = send(wire, told)
@@ -206,7 +206,7 @@ def test_a_report_that_we_did_not_wait_for_is_no_refusal(send: Any, wires: Wires
 def test_no_thread_here_ends_with_a_traceback(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
-    """The size in an answer may be no number at all, or one of a million digits."""
+    """The size in an answer may not be a number, or may have thousands of digits."""
     monkeypatch.setattr(follow, "EVERY_S", 0.02)
     ended: list[object] = []
     monkeypatch.setattr(threading, "excepthook", ended.append)

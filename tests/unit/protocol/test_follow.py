@@ -1,4 +1,4 @@
-"""Following a setup's events over a link that breaks anywhere: none is lost, none comes twice."""
+"""Following a setup's events over a link that breaks anywhere: none is lost or repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def line(seq: int, event: str = "progress", **fields: object) -> str:
 
 
 class Breaking(LocalWire):
-    """A wire that breaks after a random number of bytes, in small pieces."""
+    """A wire that reads in small pieces and breaks after a random number of bytes."""
 
     def __init__(self, dice: random.Random, most: int) -> None:
         super().__init__()
@@ -150,13 +150,13 @@ def test_a_setup_that_ended_while_nobody_looked_is_read_to_its_end(folder: Path)
 
 @pytest.mark.parametrize("rest", ["", '{"v":1,"setup'], ids=["whole", "cut"])
 def test_a_setup_that_died_while_the_link_was_away_is_told(folder: Path, rest: str) -> None:
-    """Nothing more comes over the new link: what the old one brought is all that there is."""
+    """Nothing more comes over the new link: the old one already brought everything."""
     told = line(1, "start", why="new") + line(2)
     (folder / "events.jsonl").write_text(told + rest)
     (folder / "pid").write_text(DEAD + "\n")
 
     class BreakingAtTheEnd(LocalWire):
-        """Breaks when it has brought everything."""
+        """A wire that breaks once everything was read."""
 
         def start(self, command: str) -> LocalStream:
             stream = super().start(command)

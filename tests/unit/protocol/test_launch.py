@@ -1,4 +1,4 @@
-"""A launch is whole or nothing: a cut upload starts nothing; a box that won't do is left alone."""
+"""A launch is all or nothing: a cut upload starts nothing; an unsuitable box is left alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bootstrap.link.local import LocalWire
 from bootstrap.protocol.launch import Launch, launch, new_setup_id
 from bootstrap.protocol.query import build_query
 
-# As the real script is called, and as little as it can be.
+# A minimal script that is called like the real one.
 SCRIPT = """\
 {
 folder=$(dirname "$0")
@@ -48,7 +48,7 @@ def test_it_starts_with_its_words_and_secrets(workdir: Path) -> None:
     launch(LocalWire(), start(workdir, words=["restart", "only=gpu"], secrets=SECRETS))
     folder = workdir / ".boxstrap/setups" / SETUP
     assert (folder / "arguments").read_text().split() == ["run", SETUP, "5", "restart", "only=gpu"]
-    # Only the script has them open: the file has no name that would outlive it.
+    # Only the script has the secrets open: the file has no name that would outlive it.
     assert (folder / "was-given").read_bytes() == SECRETS
     assert (folder / "mode").read_text() == "600\n"
     assert (folder / "secrets").is_symlink()
@@ -82,7 +82,7 @@ def test_a_cut_upload_starts_nothing(at: int, workdir: Path) -> None:
 
 
 class Cut(LocalWire):
-    """A wire that carries so many bytes of input and not one more."""
+    """A wire that carries at most this many bytes of input."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

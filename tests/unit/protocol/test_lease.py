@@ -1,4 +1,4 @@
-"""What is shown of a box's lease, and believed of what a box says of it."""
+"""What is shown of a box's lease, and how far the box's answer about it is believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a box answers is a stranger's word: read with limits, cleaned, never an error of ours."""
+"""A box's answers are untrusted: read with limits, cleaned, and never a crash here."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @st.composite
 def answers(draw: st.DrawFn) -> bytes:
-    """Lines that begin like real ones and go on as they like."""
+    """Lines that start like real ones and continue at random."""
     lines = draw(st.lists(st.tuples(st.sampled_from(WORDS), ODD | st.just(ROW)), max_size=12))
     return "\n".join(f"{word}\t{value}" for word, value in lines).encode()
 
 
 def check(found: BoxState) -> None:
-    """What the rest of boxstrap may rely on."""
+    """Check what the rest of boxstrap relies on."""
     nothing: frozenset[str] = frozenset()
     as_data = dataclasses.asdict(dataclasses.replace(found, env=nothing, files=nothing))
     text = json.dumps({key: value for key, value in as_data.items() if key not in ("env", "files")})

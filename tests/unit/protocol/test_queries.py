@@ -1,4 +1,4 @@
-"""The questions themselves, asked of a box made by hand: the same answer in every shell."""
+"""The queries themselves, run on a hand-made box: the same answer in every shell."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def answer(argv: list[str], text: str, home: Path) -> bytes:
         check=False,
     )
     assert done.stderr == b""
-    # The clock goes on while they are asked.
+    # The clock advances between the shells.
     return b"\n".join(x for x in done.stdout.splitlines() if not x.startswith(b"time\t"))
 
 

@@ -1,4 +1,4 @@
-"""Every reader of what a box says, by a table: whatever comes, it is read, or refused in words."""
+"""Every reader of a box's answers, in a table: any input is read or refused with a message."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ RUN = parse_run(f"r-1\ttrain-1\trunning\t1\t{'a' * 40}\tw\ttrain\tpython x.py")
 
 
 class Saying:
-    """A link on which the box says the same to everything; its exit code is what it likes, too."""
+    """A link on which the box gives the same answer and exit code, whatever it is asked."""
 
     label = "root@box"
 
@@ -108,7 +108,7 @@ class Saying:
 
 
 class LinkMadeOnce(SimpleNamespace):
-    """A link that is not made again."""
+    """A link that never reconnects."""
 
     label = "root@box"
     cancel = CancelToken()
@@ -118,7 +118,7 @@ class LinkMadeOnce(SimpleNamespace):
 
 
 def all_of(wire: Any) -> bytes:
-    """What a command without a frame of its own says."""
+    """Return the whole output of a streamed command, which has no frame of its own."""
     stream = stream_answer(wire, "")
     return b"".join(iter(lambda: stream.read(1000), b""))
 
@@ -222,7 +222,7 @@ def read_log(wire: Any) -> None:
 
 
 def pushed(wire: Any) -> None:
-    """Only what the box was asked about counts, and each file once."""
+    """Only files that the box was asked about count, each once."""
     source = Path(__file__).parents[1] / "sync"
     found = push_folder(wire, source, "data", exclude=["__pycache__"])
     assert found.had + found.files + len(found.kept) + len(found.failed) == 3
@@ -230,7 +230,7 @@ def pushed(wire: Any) -> None:
 
 
 def pulled(wire: Any) -> None:
-    """Files with sound names, types and bounds; of one that was asked for how it ended, once."""
+    """Files have valid names, types and sizes; a requested file ends with one final result."""
     with Transfer(wire, "/w") as transfer:
         results = BoxResults(transfer, "root@box", "r-1/train-1", "/w", ["out/"])
         look = results.look(live=True)
@@ -242,7 +242,7 @@ def pulled(wire: Any) -> None:
 
 
 def served(wire: Any) -> None:
-    """Of what it says of a server an address here is made."""
+    """An address on this machine is made from what the box says about a server."""
     project = RemoteProject("/w/homework", "/w/homework/.venv")
     stop_server(wire, TENSORBOARD, home="/w/.boxstrap", project=project)
     doing: list[str] = []
@@ -253,7 +253,7 @@ def served(wire: Any) -> None:
 
 
 def made(wire: Any) -> None:
-    """What was made in trees is named as it can be shown, and by ids alone."""
+    """Names of what was made in trees are safe to show, and refs are valid ids."""
     found = read_content(wire, workdir="/w")
     said = [str(one) for tree in found.trees for one in (*tree.holds, tree.name, tree.refs)]
     assert "\x1b" not in "".join(said)
@@ -261,7 +261,7 @@ def made(wire: Any) -> None:
 
 
 def named(wire: Any) -> None:
-    """The id of a box is part of an address of its account's."""
+    """The id of a box becomes part of a URL of the provider account."""
     assert re.fullmatch(r"[A-Za-z0-9_-]{0,64}", read_box_id(wire, ["CONTAINER_ID"]))
 
 
@@ -327,8 +327,8 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/results.py": pulled,
     "protocol/send_commit.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
-"""Module, and where it has several which -> what it makes of a box's words. Whoever asks a box
-stands here."""
+"""Module (and which, if it has several) -> its reader of a box's answer. Every module that asks
+a box is listed here."""
 
 ASKS = re.compile(
     r"^from bootstrap\.link\.exchange import.*\b(exchange|ask|stream_answer)\b"
@@ -428,7 +428,7 @@ HEADERS = st.dictionaries(
     | st.dictionaries(st.sampled_from(["0", "²", DIGITS, "-1"]), st.sampled_from([1, -1, "x", {}])),
     max_size=3,
 )
-# What is asked at first is answered well, and the rest at random.
+# The first request gets a valid answer, the rest random ones.
 FRAMES = st.tuples(
     st.sampled_from(["", "hhh", "aaa", "ssr", "aff"]), st.lists(HEADERS, max_size=6)
 ).map(

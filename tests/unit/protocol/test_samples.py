@@ -1,4 +1,4 @@
-"""A look at a box is read as a stranger's: bounded, cleaned, or nothing."""
+"""Samples from a box are untrusted: bounded, cleaned, or dropped."""
 
 from __future__ import annotations
 

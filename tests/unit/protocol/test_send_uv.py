@@ -1,4 +1,4 @@
-"""uv's wheel on this machine: from its own index by the hash that ships, then from the cache."""
+"""uv's wheel on this machine: from its pip index, checked by the shipped hash, then the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INFO = f"uv-{VERSION}.dist-info"
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that this machine's pip is set to, with a wheel for another kind of machine."""
+    """A folder that this machine's pip reads, with a wheel for another kind of machine."""
     folder = tmp_path / "index"
     folder.mkdir()
     with zipfile.ZipFile(folder / NAME, "w") as archive:

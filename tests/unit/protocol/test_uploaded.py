@@ -1,4 +1,4 @@
-"""What a box notes of results in a bucket; it may lie."""
+"""A box's note about its results in a bucket, which may be false."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendering for tests: a fixed commit, any profile, and the parts of what comes out."""
+"""Rendering for tests: a fixed commit, any profile, and the parts of the rendered script."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TRAIN = "train.command=python train.py"
 
 
 def profile(name: str, *sets: str) -> Profile:
-    """A shipped profile, or one at a path, with a training."""
+    """Load a shipped profile, or one at a path, with a training command."""
     return load(name, sets=(TRAIN, *sets)).profile
 
 
 def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:
-    """The script that takes a box to this profile."""
+    """Return the script that sets up a box by this profile."""
     smoke = what.gpu.require and what.gpu.smoke != "none"
     train, prepare, data = what.train is not None, bool(what.prepare), bool(what.data)
     lease = what.lease is not None
@@ -44,12 +44,12 @@ def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:
 
 
 def shipped_script(name: str) -> str:
-    """The script of a shipped profile."""
+    """Return the script of a shipped profile."""
     return render(profile(name), local=name in {"local", "demo"})
 
 
 def variables_part(script: str) -> str:
-    """What stands between the opening brace and the library."""
+    """Return the text between the opening brace and the library."""
     _, _, rest = script.partition("\n{\n")
     head, library, _ = rest.partition("# ---- library ")
     assert library
@@ -57,5 +57,5 @@ def variables_part(script: str) -> str:
 
 
 def static_parts() -> Sequence[Path]:
-    """Every shell file that is shipped as it is."""
+    """Return every shell file that is shipped unchanged."""
     return sorted(shipped("templates").rglob("*.sh"))

@@ -1,4 +1,4 @@
-"""What a failed command printed, as one code; the messages are what the programs really print."""
+"""A failed command's output becomes one code; the messages are copied from the real programs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SAID = (
 
 
 def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') -> str:
-    """What the library makes of a step's log."""
+    """Return the code that the library finds in a step's log."""
     (folder / "log").write_text(f"{said}\n")
     library = "".join(shell_part("lib", name) for name in ("base", "errors"))
     done = subprocess.run(
@@ -133,7 +133,7 @@ def test_what_an_earlier_try_said_is_not_to_blame(tmp_path: Path) -> None:
 
 
 def test_tries_again_for_a_minute_and_no_longer(tmp_path: Path) -> None:
-    """A clock of the test's own: no second is waited, and none that passes meanwhile is counted."""
+    """Uses a fake clock: the test does not really wait, and real time does not count."""
     then = """
     unset SECONDS; SECONDS=0  # a plain variable from now on
     sleep() { SECONDS=$((SECONDS + $1)); printf '%s ' "$1"; }

@@ -1,8 +1,8 @@
-"""A script that arrives cut does nothing at all, wherever the cut is; the questions neither.
+"""A script or query that arrives cut off does nothing at all, wherever the cut is.
 
-Nothing that a cut leaves depends on chance, so some places are enough for every day: a third of
-the ends' bytes, and of places at lines' ends and anywhere, drawn from `--seed`. With `--every` it
-is all of these, and with `--every-byte` each byte.
+The effect of a cut is deterministic, so a sample is enough for everyday use: a third of the bytes
+near both ends, and of places at line ends and anywhere, drawn from `--seed`. `--every` tries all
+of these, `--every-byte` each byte.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tests.unit.render.scripts import shipped_script
 
 TRIPWIRE = "this-must-never-be-shown"
 SENTINEL = "0123456789abcdef" * 2
-# What bash says of a text that ends too early; the line it stopped at may follow.
+# What bash prints about a script that ends too early; the line it stopped at may follow.
 UNREADABLE = re.compile(r"unexpected |syntax error|here-document|: `")
 MODES = (["preflight"], ["plan"], ["run", "20260101-000000-abcdef", "0"])
 ENDS, DRAWN = 400, 100
-"""Bytes of each end; places anywhere, and as many where lines end."""
+"""Bytes at each end; number of places anywhere, and again at line ends."""
 
 Cut = Callable[[bytes], str | None]
-"""Runs what is left; what was wrong with it, None where it did nothing."""
+"""Runs the cut script; returns what it did wrong, None if it did nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def script() -> bytes:
 
 @pytest.fixture
 def places(request: pytest.FixtureRequest, seeded: random.Random) -> Callable[..., list[int]]:
-    """Where to cut; the last newline of a text may go. `fewer` takes a share of them."""
+    """Where to cut; losing only the last newline is allowed. `fewer` divides their number."""
 
     def choose(whole: bytes, fewer: int = 1) -> list[int]:
         every = range(len(whole) - 1)
@@ -63,7 +63,7 @@ def places(request: pytest.FixtureRequest, seeded: random.Random) -> Callable[..
 
 
 def bash(home: Path, argv: list[str], stdin: bytes = b"") -> tuple[str, str]:
-    """Run bash where no program can be found; output and errors."""
+    """Run bash with no program on its PATH; return stdout and stderr."""
     done = subprocess.run(
         ["/bin/bash", "--norc", *argv],
         input=stdin,
@@ -77,16 +77,16 @@ def bash(home: Path, argv: list[str], stdin: bytes = b"") -> tuple[str, str]:
 
 
 def wrong(out: str, errors: str) -> str | None:
-    """What is wrong with what a cut script did; None where it did nothing."""
+    """Return what a cut script did wrong; None if it did nothing."""
     if TRIPWIRE in out + errors:
         return f"it shows the environment: {(out + errors)[:200]}"
-    # No program is in reach, so whatever began to work answers, or complains.
+    # No program can be found, so a script that starts to work prints output or errors.
     others = [line for line in errors.splitlines() if not UNREADABLE.search(line)]
     return f"it began to work: {out[:200]} {others[:3]}" if out or others else None
 
 
 def as_file(home: Path, mode: list[str]) -> Cut:
-    """As a box runs it: from a file."""
+    """Run it as a box does: from a file."""
 
     def run(cut: bytes) -> str | None:
         file = home / f"{len(cut)}.sh"
@@ -99,13 +99,13 @@ def as_file(home: Path, mode: list[str]) -> Cut:
 
 
 def as_input(home: Path, mode: list[str]) -> Cut:
-    """As `plan` hands it over: bash takes it from its input, with the one program it needs."""
+    """Run it as `plan` does: bash reads it from stdin, with only the program `cat`."""
     _, *argv = shlex.split(FROM_INPUT.replace("(cat)", f"({shutil.which('cat')})"))
     return lambda cut: wrong(*bash(home, [*argv, *mode], cut))
 
 
 def tried(whole: bytes, cuts: Iterable[int], run: Callable[[int], Cut]) -> list[tuple[int, str]]:
-    """Those cuts that did something; `run` has another way for each number."""
+    """Return the cuts that did something; `run` picks a way to run by the cut's number."""
     places = list(cuts)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = pool.map(lambda pair: run(pair[0])(whole[: pair[1]]), enumerate(places))
@@ -114,14 +114,14 @@ def tried(whole: bytes, cuts: Iterable[int], run: Callable[[int], Cut]) -> list[
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Nothing is in it, and nothing may be afterwards."""
+    """A home that is empty and must stay so."""
     (tmp_path / "empty").mkdir()
     return tmp_path
 
 
 @pytest.mark.parametrize("way", [as_file, as_input])
 def test_cut_anywhere_it_does_nothing(way, script: bytes, home: Path, places, faults) -> None:
-    # What bash makes of it is the same.
+    # Fewer from stdin: bash parses it the same way.
     cuts = places(script, fewer=12 if way is as_input else 1)
     with faults.attempt("script cut", at=way.__name__) as attempt:
         attempt.outcome(f"held at {len(cuts)} bytes")
@@ -162,7 +162,7 @@ def asked(name: str, home: Path) -> str:
 def test_a_question_cut_anywhere_does_nothing(
     name: str, home: Path, places, faults: Faults
 ) -> None:
-    """Its text, as the box decodes it: no more comes than the line that the answer begins with."""
+    """The text as the box decodes it: it prints at most the line that starts the answer."""
     text = asked(name, home).encode()
     inside = [
         at for at in places(text, fewer=1 if name == "launch" else 4) if at < text.rindex(b"\n)\n")
@@ -194,7 +194,7 @@ def test_a_question_cut_anywhere_does_nothing(
 def test_the_command_that_carries_a_question_does_nothing_when_cut(
     shell: str, home: Path, seeded: random.Random, faults: Faults
 ) -> None:
-    """SSH hands a command over whole or not at all; and yet."""
+    """SSH passes a command on whole or not at all; this holds even if it did not."""
     argv = ["busybox", "sh"] if shell == "busybox" else [shell]
     if subprocess.run(["/bin/sh", "-c", f"command -v {argv[0]}"], capture_output=True).returncode:  # noqa: PLW1510
         pytest.skip(f"{shell} is not installed")

@@ -1,4 +1,4 @@
-"""What goes through a door: sizes, limits, and that packing changes nothing but the length."""
+"""Scripts for doors: sizes, limits, and that packing changes only the length."""
 
 from __future__ import annotations
 
@@ -48,30 +48,30 @@ each_door = pytest.mark.parametrize("name", DOORS)
 
 @pytest.fixture
 def key(tmp_path: Path) -> str:
-    """A value for --set that lets a second key in."""
+    """A value for --set that authorizes a second key."""
     (tmp_path / "second.pub").write_text(SECOND + "\n")
     return f'ssh.authorized_keys=["{tmp_path / "second.pub"}"]'
 
 
 @pytest.fixture
 def loosely_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a test of what is packed: to pack as well as can be takes ten times as long."""
+    """Pack with plain gzip: the best packing takes ten times as long."""
     monkeypatch.setattr(pack, "squeezed", gzip.compress)
 
 
 def unpacked(text: str) -> str:
-    """The script inside of whatever holds it."""
+    """Return the script that is packed inside `text`."""
     found = re.search(r"H4sI(?:[A-Za-z0-9+/]|\s|\\n|\\(?=\n))*=*", text)
     assert found
     packed = re.sub(r"\s|\\n|\\", "", found[0])
     unzip = zlib.decompressobj(31)
     script = unzip.decompress(base64.b64decode(packed[: len(packed) // 4 * 4])).decode()
-    assert unzip.eof  # what follows is not of it, and nothing of it is missing
+    assert unzip.eof  # the stream is complete; what follows is not part of it
     return script
 
 
 def test_shell_without_comments_means_the_same() -> None:
-    """As bash understood it; where text has several lines, their indentation aside."""
+    """Compared as bash parsed it, ignoring the indentation of multi-line strings."""
 
     def functions(*texts: str) -> list[str]:
         script = "".join(texts) + "\ndeclare -f"
@@ -89,7 +89,7 @@ def test_shell_without_comments_means_the_same() -> None:
 @pytest.mark.parametrize("name", RENTED)
 def test_a_paste_fits_its_limit(name: str, key: str) -> None:
     what = profile(name, key)
-    # As a real one, which packs badly.
+    # Random ids, like real ones, compress badly.
     commit, root = (Random(seed).randbytes(20).hex() for seed in (1, 2))
     own = {"commit": commit, "snapshot": commit, "tree": "", "root": root}
     work = dataclasses.replace(WORK, **own, key=f"homework-{root[:8]}")
@@ -113,8 +113,8 @@ def test_every_edition_is_read_by_bash_and_shellcheck(name: str, key: str, tmp_p
 
 
 def declared(text: str) -> str:
-    """What bash makes of a file's functions, without comments and indentation."""
-    script = f"{text}\ndeclare -f"  # longer than one argument of a program may be
+    """Return a file's functions as bash prints them, without comments and indentation."""
+    script = f"{text}\ndeclare -f"  # from stdin: too long for one argument
     done = subprocess.run(
         ["bash", "--norc", "/dev/stdin"], input=script, capture_output=True, text=True, check=True
     )
@@ -130,7 +130,7 @@ def test_packing_shell_leaves_its_meaning() -> None:
 
 
 def test_what_is_carried_is_the_library_s_own() -> None:
-    """Each function of the compact script is one of the shipped parts, without its full lines."""
+    """Each function of the compact script is from a shipped part, without its `# full` lines."""
     kinds = {"lib", "steps", "doors", "compact"}
     files = [file for file in static_parts() if file.parent.name in kinds]
     shipped_ones = "\n".join(without_full(file.read_text()) for file in files)
@@ -141,7 +141,7 @@ def test_what_is_carried_is_the_library_s_own() -> None:
 
 
 def functions_of(script: str) -> dict[str, str]:
-    """Each function as bash has read it."""
+    """Return each function as bash parsed it."""
     text = declared(script.replace('\nmain "$@"\nexit\n', "\n"))
     found = re.split(r"^([a-z_]+) \(\) \n", text, flags=re.MULTILINE)[1:]
     return dict(zip(found[::2], found[1::2], strict=True))
@@ -160,7 +160,7 @@ def test_packing_python_leaves_its_meaning() -> None:
         if not text.startswith("#"):
             assert ast.dump(ast.parse(without_spaces(text))) == ast.dump(ast.parse(text))
     assert "in ''" in without_spaces("a in ''")
-    # What goes is named nowhere else.
+    # Removed names are not used anywhere else.
     left = {name for text in own.values() for name in defined(text, python=text.startswith('"'))}
     everything = "\n".join(text for _, text in compact.files())
     gone = left - set(defined(everything, python=False))
@@ -187,7 +187,7 @@ def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
 
 
 def defined(text: str, *, python: bool = True) -> dict[str, str]:
-    """Functions and classes of a module by name."""
+    """Return the functions and classes of a module by name."""
     if not python:
         return dict.fromkeys(re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE), "")
     found = [x for x in ast.parse(text).body if isinstance(x, ast.FunctionDef | ast.ClassDef)]
@@ -216,7 +216,7 @@ def test_what_a_door_gets_fits_and_holds_the_script_and_no_secret(
     assert SECOND.split()[1] in script
     assert "HF_TOKEN" in script
     assert SECRET not in made.text + script
-    # Only where the machine ends with its command does the command wait for the training.
+    # The command waits for the training only if the machine ends with its command.
     assert door.wait == bool(re.search(r"""\bwait\\?['"\n]""", made.text))
 
 
@@ -300,7 +300,7 @@ def test_the_full_script_is_carried_unchanged() -> None:
 
 
 def test_no_value_ends_the_carried_script() -> None:
-    """As a name of several lines might."""
+    """A name of several lines could contain the end marker."""
     begin = "x\nEND_OF_FULL_SCRIPT\nEND_OF_FULL_SCRIPT_\ntouch sprung\n"
     carried = render_carrier(profile("vast"), dataclasses.replace(WORK, user_name=begin))
     lines = carried.split("\n")
@@ -313,8 +313,8 @@ def test_no_value_ends_the_carried_script() -> None:
 
 
 def test_the_compact_script_has_every_function_that_it_calls() -> None:
-    """What is left out of the library may be called by what is not."""
-    # A query's own functions are in no script.
+    """A function left out of the library might still be called by one that is kept."""
+    # The functions of queries are in no script.
     parts = (file for file in static_parts() if file.parent.name != "queries")
     whole = "\n".join(file.read_text() for file in parts)
     ours = compact.render_compact(profile("vast"), WORK)
@@ -340,7 +340,7 @@ def test_what_uvx_is_told_there_makes_the_same_script(user: User, tmp_path: Path
     here = user.run("render", "--for", "terminal", *words).must(0).out
     assert max(map(len, paste.splitlines())) < 4095
     far = User(tmp_path / "far")
-    # Pasted on the box: uvx brings this very boxstrap.
+    # Pasted on the box: this uvx runs the boxstrap under test.
     (tmp_path / "uvx").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
     (tmp_path / "uvx").chmod(0o755)
     kept = paste.replace("&&bash ~/.boxstrap-door/box.sh", "&&cat ~/.boxstrap-door/box.sh")
@@ -360,7 +360,7 @@ def test_what_uvx_is_told_there_makes_the_same_script(user: User, tmp_path: Path
             "# boxstrap",
             "REPO_BRANCH=",
             "GIT_USER_",
-        )  # the user's own, and who stands where
+        )  # differ by user and by current folder
         lines = script.splitlines()
         return [line for line in lines if not line.startswith((*names, "written: "))]
 

@@ -1,4 +1,4 @@
-"""The engine: what steps tell it through a pipe, however it arrives."""
+"""The engine reads what steps report through a pipe, however it arrives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.render.parts import shell_part
 
-# A setup of two steps, `b` after `a`, without anything else around it.
+# A setup of two steps, `b` after `a`, and nothing else.
 RIG = """
 set -eu
 STEPS=(a b)
@@ -23,7 +23,7 @@ exec 3<>pipe
 
 
 def run(folder: Path, steps: str) -> tuple[list[tuple[str, str]], str]:
-    """What was told of the steps that `steps` starts, and how it ended."""
+    """Return the events of the steps that `steps` starts, and the exit code with any errors."""
     library = "".join(shell_part("lib", name) for name in ("base", "events", "engine"))
     done = subprocess.run(
         ["/bin/bash", "--norc", "-c", f"{library}\n{RIG}\n{steps}\nrun_graph; echo $SETUP_EXIT"],
@@ -38,13 +38,13 @@ def run(folder: Path, steps: str) -> tuple[list[tuple[str, str]], str]:
     return events, done.stdout.strip() + done.stderr
 
 
-# What a step's shell says itself, of a child that was ended, goes into a log, as in the engine.
+# What a step's shell prints about a killed child goes into a log, as in the engine.
 START = "start_step() {{ STATE[$1]=running; ( {body} ) >log 2>&1 & CHILD[$1]=$!; }}"
 
 
 @pytest.mark.parametrize("pieces", [("{}", " ok\n"), ("{} ", "ok\n"), ("{} ok", "\n")])
 def test_a_line_that_comes_in_pieces_is_whole(pieces: tuple[str, str], tmp_path: Path) -> None:
-    """A busy box may need more than a second between two bytes of it."""
+    """On a busy box, more than a second may pass between two bytes of a line."""
     first, second = (piece.format("'$1'").replace("\n", "\\n") for piece in pieces)
     body = f"printf '{first}' >&3; sleep 1.4; printf '{second}' >&3"
     events, end = run(tmp_path, START.format(body=body))

@@ -1,4 +1,4 @@
-"""The environment file of the box, read by the shells themselves: values arrive byte for byte."""
+"""The box's environment file, read by real shells: values arrive byte for byte."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AS_SHELL = 'mapfile -t -d "" PAIRS; as_shell "$1"; printf %s "$QUOTED"'
 
 
 def env_file(values: Mapping[str, str], flavour: str, folder: Path) -> Path:
-    """What the step `shell` writes, by its own function."""
+    """Write the environment file with the step `shell`'s own function."""
     step = next(path for path in static_parts() if path.name == "shell.sh")
     file = folder / f"env.{flavour}"
     done = subprocess.run(

@@ -1,11 +1,11 @@
-"""What is rendered for each shipped profile, kept for review in tests/golden.
+"""The rendered script of each shipped profile, kept for review in tests/golden.
 
-One golden is a script; each of the others is what differs from it. A golden has
-the script's own lines. What stands in it unchanged (the library, the steps, the
-files of the box) is one line there that names the file; that those lines hold
-exactly these files is what `whole` proves. The version and the index that this
-machine's pip has built in are named, not shown. Renew them with
-`pytest tests/unit/render --update-golden`, and read the difference.
+One golden is a script; each of the others is its difference from that one. A
+golden has the script's own lines. Parts that are copied unchanged (the library,
+the steps, the files of the box) are one line each that names the file; `whole`
+proves that the script has exactly these files there. The version and the default
+index of this machine's pip are replaced by placeholders. Update with
+`pytest tests/unit/render --update-golden`, and review the difference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HUNK = "@@\n"
 
 
 def parts() -> dict[str, str]:
-    """The line that stands for a part, and its text."""
+    """Return placeholder line -> text of the part."""
     library = {f"# (templates/lib/{name}.sh)\n": shell_part("lib", name) for name in LIBRARY}
     steps = {f"# (templates/steps/{name}.sh)\n": shell_part("steps", name) for name in NAMES}
     files = {f"# (the file {name})\n": f"{text}\n" for name, text in box_files()}
@@ -38,7 +38,7 @@ def parts() -> dict[str, str]:
 
 
 def reviewable(script: str) -> str:
-    """The script with a line in the place of each part."""
+    """Return the script with each part replaced by its placeholder line."""
     for line, text in parts().items():
         assert script.count(text) <= 1
         script = script.replace(text, line)
@@ -47,7 +47,7 @@ def reviewable(script: str) -> str:
 
 
 def whole(golden: str) -> str:
-    """The script again."""
+    """Return the script with placeholders replaced by the parts."""
     golden = golden.replace("# boxstrap VERSION:", f"# boxstrap {__version__}:")
     golden = golden.replace("\nINDEX='(the index of pip)'\n", f"\nINDEX='{default_index()}'\n")
     for line, text in parts().items():
@@ -56,7 +56,7 @@ def whole(golden: str) -> str:
 
 
 def difference(base: str, other: str) -> str:
-    """What makes `other` of `base`: hunks without line numbers, with the context that they need."""
+    """Return a diff from `base` to `other`: hunks without line numbers, with enough context."""
     old, new = base.splitlines(keepends=True), other.splitlines(keepends=True)
     for context in range(1, 10):
         _, _, *lines = unified_diff(old, new, n=context)
@@ -67,7 +67,7 @@ def difference(base: str, other: str) -> str:
 
 
 def places(base: str, difference: str) -> list[tuple[int, str, str]]:
-    """The hunks whose place is certain: where in the script, what goes, what comes."""
+    """Return the hunks with exactly one possible place: offset, old text, new text."""
     found = []
     for hunk in difference.split(HUNK)[1:]:
         lines = hunk.splitlines(keepends=True)
@@ -78,7 +78,7 @@ def places(base: str, difference: str) -> list[tuple[int, str, str]]:
 
 
 def golden(name: str) -> str:
-    """The reviewed script of a profile."""
+    """Return the reviewed script of a profile."""
     script = (GOLDEN / f"{BASE}.sh").read_text()
     if name == BASE:
         return script
@@ -92,7 +92,7 @@ def golden(name: str) -> str:
 
 
 def update(name: str) -> None:
-    """Write a golden anew, and the one that it differs from."""
+    """Rewrite a golden, and the one that it is compared with."""
     base = reviewable(shipped_script(BASE))
     (GOLDEN / f"{BASE}.sh").write_text(base)
     if name != BASE:
@@ -131,7 +131,7 @@ def test_another_value_gives_another_script() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_first_look_fits_into_two_arguments_of_a_command(name: str) -> None:
-    # Linux takes 128 KiB for one string of argv (MAX_ARG_STRLEN); the rest is for the profile.
+    # Linux allows 128 KiB for one string of argv (MAX_ARG_STRLEN); the rest is for the profile.
     look, files = shipped_script(name).split("# ---- files of the box")
     library, steps = look.split("# ---- steps")
     assert len(library.encode()) < 110_000
@@ -149,4 +149,4 @@ def test_on_this_machine_nothing_touches_ssh(name: str) -> None:
     ]
     assert "\nIS_LOCAL='yes'\n" in script
     assert "apply_ssh()" not in script
-    # What its step `shell` leaves alone is seen in tests/main_job/test_local.py.
+    # tests/main_job/test_local.py checks what its step `shell` leaves alone.

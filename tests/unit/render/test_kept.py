@@ -1,4 +1,4 @@
-"""Scripts are kept in the cache folder; nobody can tell a kept one from a fresh one."""
+"""Scripts are kept in the cache folder; a kept one is identical to a fresh one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_cache_that_cannot_be_written_is_none() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"\0" * 900, b"#!/usr/bin/env bash\n"])
 def test_a_damaged_one_is_made_anew(damage: bytes, faults: Faults) -> None:
-    """Emptied by a power cut, NUL bytes of a disk, or cut: it is known by its digest."""
+    """Emptied by a power cut, filled with NUL bytes, or cut off: the digest detects it."""
     with faults.attempt("script cache damaged", damage[:2].hex() or "emptied"):
         fresh = render_script("x", [("A", 1)], ())
         (file,) = kept()
@@ -61,7 +61,7 @@ def test_another_script_in_its_place_is_not_believed() -> None:
 
 
 def test_a_disk_that_fills_up_while_it_is_written_leaves_nothing(tmp_path: Path) -> None:
-    """A limit on the size of files cuts the write as a full disk does."""
+    """A file size limit cuts the write off as a full disk would."""
     code = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))\n"

@@ -1,4 +1,4 @@
-"""The git hosts' keys that ship are those whose fingerprints their owners publish."""
+"""The shipped keys of git hosts match the fingerprints that their owners publish."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.unit.render.scripts import (
 
 
 def shellcheck(*paths: Path) -> str:
-    """What it finds."""
+    """Return what shellcheck finds."""
     program = shutil.which("shellcheck")
     assert program, "shellcheck is not installed: install it (apt-get install shellcheck)"
     done = subprocess.run(
@@ -59,14 +59,14 @@ def test_rendered_scripts_are_clean(name: str, tmp_path: Path) -> None:
 def test_a_script_full_of_odd_values_is_clean(tmp_path: Path) -> None:
     odd = {f"A{n}": case.value for n, case in enumerate(hostile.ACCEPTED) if case.key == "env.A"}
     script = render(profile("vast", 'packages=["g++"]', 'python.extras=["a"]').replace(env=odd))
-    # All but its values was looked at above.
+    # Everything but its values was checked above.
     assert without_values(script) == without_values(shipped_script("vast"))
     head = script.partition("\n{\n")[0]
     assert shellcheck(written(tmp_path, f"{head}\n{{\n{variables_part(script)}\n}}\n")) == ""
 
 
 def without_values(script: str) -> str:
-    """A script without what differs from profile to profile."""
+    """Return a script without the part that differs between profiles."""
     return script.replace(variables_part(script), "", 1)
 
 
@@ -83,9 +83,9 @@ def test_bash_can_read_it(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["queries", "lib"])
 def test_the_posix_parts_say_so(kind: str) -> None:
-    """Queries run in whatever /bin/sh is; what they share with the script must be POSIX too.
+    """Queries run in any /bin/sh, so the library parts that they share must be POSIX too.
 
-    Those that only a box that was set up is asked run in bash, with the script's own functions."""
+    Queries for boxes that were set up run in bash, with the script's own functions."""
     shared, in_bash = (
         {"process.sh", "run_state.sh"},
         {
@@ -110,7 +110,7 @@ def test_no_file_of_the_box_has_the_sign_that_parts_them() -> None:
 
 
 def test_no_two_programs_have_one_name_and_all_import_from_beside_them() -> None:
-    """Each has a folder here; on a box they lie in one."""
+    """They are in several folders here, but in one on a box."""
     folder = Path(bootstrap.__file__).parent / "box"
     sources = [file.name for file in folder.glob("**/*.py") if file.name != "__init__.py"]
     assert len(sources) == len({*sources})

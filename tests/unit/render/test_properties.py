@@ -1,7 +1,7 @@
-"""Whatever a profile lets through comes out at the other end byte for byte, and nothing else runs.
+"""Every value that a profile allows arrives byte for byte, and none of it is executed.
 
-The other ends: the variables of the script (see test_values.py too), the environment in each kind
-of shell, the command of a run as bash is given it, and a script that shellcheck finds nothing in.
+It arrives in the script's variables (see also test_values.py), in the environment of each kind of
+shell, and in a run's command as bash gets it; shellcheck finds nothing in the script.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FEW = settings(max_examples=12)
 
 
 def fits(document: object) -> bool:
-    """Whether the profile's own rules let it through."""
+    """Return whether the profile's own rules allow it."""
     try:
         make_profile(document)
     except ValueError:
@@ -42,12 +42,12 @@ def fits(document: object) -> bool:
 
 VALUES = TEXT.filter(lambda text: fits({"env": {"A": text}}))
 COMMANDS = TEXT.filter(lambda text: fits({"train": {"command": text}}))
-# A secret may hold anything that a variable can: lines, controls, what is no UTF-8.
+# A secret may hold anything that a variable can: newlines, control characters, invalid UTF-8.
 SECRETS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 
 
 def environment_in(shell: str, values: Mapping[str, str], folder: Path) -> dict[bytes, bytes]:
-    """What a program sees that this shell starts, once it has read the environment file."""
+    """Return the environment of a program that this shell starts after reading the file."""
     flavour, argv, source = SHELLS[shell]
     done = subprocess.run(
         [
@@ -98,17 +98,17 @@ def test_secrets_of_any_bytes(shell: str, values: dict[str, bytes]) -> None:
         assert {name: os.fsdecode(found[name.encode()]) for name in given_} == given_
 
 
-# As bash is called by the run: what it is given stands in the file beside it.
+# Stands in for bash when a run starts its command: records the command that it was given.
 RECORDER = """\
 #!/bin/sh
 [ "$1 $2 $3" = '-o pipefail -c' ] && [ "$#" = 6 ] || exec /bin/bash "$@"
 printf %s "$4" >"$SEEN"
 """
-# What stands in front of a command; and in the place of one that is no list, so that its own
-# process alone has its words.
+# READ_FIRST comes before every command; FROM_ITS_FILE replaces a simple command, so that only the
+# command's own process has its words on the command line.
 READ_FIRST = '. "$1"; shift; '
 FROM_ITS_FILE = 'eval "$(<"$BOXSTRAP_RUN/command")"'
-# The folder of a run is made by the script's own functions, and run by its own runner.
+# The script's own functions make the folder of a run; its own runner runs it.
 MAKE_RUN = """
 set -eu
 SENT_KEY=$REPO_KEY
@@ -185,7 +185,7 @@ def test_shellcheck_finds_nothing_in_any_script(
     if not fits(document):
         return
     script = render(make_profile(document))
-    # The static parts are checked once and for all in test_lint.py.
+    # The static parts are checked in test_lint.py.
     head = script.partition("\n{\n")[0]
     with TemporaryDirectory() as folder:
         file = Path(folder, "setup.sh")

@@ -1,4 +1,4 @@
-"""What a profile requires beside files, in the script: and nothing where it names nothing."""
+"""Requirements that a profile has besides files, in the script; nothing if it names none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BESIDE = (
 
 
 def inputs(home: Path, *sets: str) -> str:
-    """The inputs of the step python as a stamp has them."""
+    """Return the inputs of the step python as in its stamp."""
     script = render(profile("ssh", f"box.workdir={home}", *sets))
     body = script.replace('\nmain "$@"\nexit\n', "\n")
     body += (
@@ -34,7 +34,7 @@ def inputs(home: Path, *sets: str) -> str:
 
 
 def test_an_environment_is_made_of_what_it_was_where_none_of_it_is_named(tmp_path: Path) -> None:
-    """As the versions before wrote it: what is trained stays the same work."""
+    """The same text as in earlier versions, so that the work stays the same."""
     assert inputs(tmp_path) == f"v1 {tmp_path}/.venv '' uv auto '' '' '' \n"
 
 
@@ -72,7 +72,7 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
 
 
 def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
-    """And of what came, twice a second, without a process for it."""
+    """Received bytes are reported too, twice a second, without starting a process."""
     said = "Downloading torch (803.2MiB)\\nDownloading x (1.5GiB)\\nDownloading y (512B)\\n"
     total = int(803.2 * 2**20) + int(1.5 * 2**30) + 512
     script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
@@ -87,13 +87,13 @@ def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
     )
     told = re.findall(r"^python progress done=\d+ total=(\d*) unit=bytes$", done.stdout, re.M)
     assert told, done.stdout
-    # A beat before all lines were read tells of those that were.
+    # A report before all lines were read counts only the lines read so far.
     assert told[-1] == str(total)
     assert not done.stderr
 
 
 def test_a_network_card_that_goes_takes_nothing_back(tmp_path: Path) -> None:
-    """As a VPN's does: what had come by it came."""
+    """A VPN's card may disappear: the bytes received through it still count."""
     script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
     body = (
         f"{script}\ncounts=(5000 5300 90 190)\n"
@@ -126,7 +126,7 @@ def test_on_one_core_nothing_is_compiled_beside_it(tmp_path: Path, *, pinned: bo
 def test_uv_is_asked_for_torch_only_where_a_gpu_has_to_run_it(
     tmp_path: Path, required: str
 ) -> None:
-    """It resolves everything once more for that."""
+    """The query makes uv resolve everything once more."""
     script = render(profile("ssh", f"gpu.require={required}")).replace('\nmain "$@"\nexit\n', "\n")
     body = (
         f'{script}\nrun_uv() {{ echo "$*" >asked; }}\nOWN_INDEX=yes BOX_HOME=$PWD SETUP_DIR=$PWD'

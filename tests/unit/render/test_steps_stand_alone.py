@@ -1,5 +1,5 @@
-"""A script may leave steps out (`verify` has no repository), so a step uses its own words and the
-library's, and none of another step's.
+"""A script may leave steps out (`verify` has no repository), so a step calls only its own functions
+and the library's, never another step's.
 """
 
 from __future__ import annotations

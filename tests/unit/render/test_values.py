@@ -1,4 +1,4 @@
-"""Any value comes out of the script as it went in, and none of them is ever run."""
+"""Any value comes out of the script as it went in, and none is ever executed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EITHER = TEXT | SHELLY
 
 
 def through_bash(script: str, expressions: Sequence[str]) -> list[str]:
-    """What bash holds after it read the variables of a script; each is printed with a NUL."""
+    """Return the expressions' values after bash read a script's variables; printed with NULs."""
     shown = "\n".join(f"printf '%s\\0' {expression}" for expression in expressions)
     done = subprocess.run(
         ["/bin/bash", "--norc", "-s"],
@@ -127,9 +127,9 @@ def test_a_branch_and_a_person_are_data_too(tmp_path: Path) -> None:
 
 
 def run_script(script: str, home: Path, mode: str) -> str:
-    """Let bash read it, in a home and folder of its own; what it printed."""
+    """Run it with bash, in its own home and folder; return the output."""
     home.mkdir(exist_ok=True)
-    # Of a pipe bash reads each byte by itself.
+    # A file, since bash reads a pipe byte by byte.
     with tempfile.TemporaryFile() as read:
         read.write(script.encode())
         read.seek(0)

@@ -1,4 +1,4 @@
-"""The lease of what `up` rents: no box is left that never ends, and nothing is lost unasked."""
+"""The lease of a box that `up` rents: it always ends, and nothing is lost without asking."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_day_is_the_end_unless_hours_or_dollars_are(given: list[str], sets: li
     [
         ("vast", (), False),
         ("runpod", (), False),
-        ("runpod", ("box.workdir=/data",), False),  # there its volume is mounted
+        ("runpod", ("box.workdir=/data",), False),  # where its volume is mounted
         ("runpod", ("box.workdir=~/work",), True),
         ("lambda", (), True),
         ("lambda", ("lease.then=stop",), False),

@@ -1,4 +1,4 @@
-"""A box's answer about what was made there, the list of it, and a run that ends meanwhile."""
+"""The box's answer about what was made there, the list of it, and a run that ends during a look."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Wire(LocalWire):
     ],
 )
 def test_half_an_answer_is_none(answer: bytes) -> None:
-    """What is passed over would be taken for nothing, and the box be destroyed."""
+    """Ignored lines would mean that nothing is unsafe, and the box would be destroyed."""
     wire = _Wire()
     with pytest.raises(BoxstrapError):
         parse_made(answer, wire)
@@ -51,7 +51,7 @@ def test_the_list_says_what_to_do_about_each() -> None:
 
 
 def test_a_run_that_ended_while_this_looked_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its results were none yet when those were looked at, and at the end it is live no more."""
+    """Results were checked while it was running; at the end it is no longer alive."""
     over = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
     live, again = replace(over, state="running", rc=None), replace(over, started=7)
     nothing = SimpleNamespace(find_unsafe=lambda *_: [], bring_home=list)

@@ -1,6 +1,6 @@
-"""What would be lost with a box is told, each way in which something can be; and else nothing is.
+"""`down` lists everything that would be lost with a box, and nothing else.
 
-The box is this machine. All tests share it, and a user; each puts right what it made.
+The box is this machine. All tests share it and one user; each undoes its changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ME = ("-c", "user.name=Box", "-c", "user.email=b@example.org")
 
 
 class World:
-    """A repository, its tree on the box, and its results, which were pulled."""
+    """A repository, its tree on the box, and its pulled results."""
 
     def __init__(self, folder: Path) -> None:
         self.user = User(folder / "home")
@@ -68,12 +68,12 @@ class World:
         return done.stdout
 
     def look(self, rc: int) -> list[str]:
-        """The list, as a look gives it."""
+        """Return the list of `down --dry`, which must exit with `rc`."""
         return self.listed(self.user.run("--dry", "down", *LOCAL, "--json"), rc)
 
     @staticmethod
     def listed(ended: Completed, rc: int) -> list[str]:
-        """For people and for programs it is the same."""
+        """Return the list from JSON, and check that the error text has the same."""
         unsafe = ended.must(rc).json()["unsafe"]
         for one in unsafe:
             assert f"{one['where']}: {one['what']}" in ended.json()["error"]["what"]
@@ -89,7 +89,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @contextlib.contextmanager
 def another(file: Path, content: str | None) -> Iterator[None]:
-    """The file with that content, or none, for a while."""
+    """Give the file other content, or remove it, for a while."""
     aside = file.with_name("aside")
     if file.exists():
         file.rename(aside)
@@ -141,7 +141,7 @@ def tagged(world: World) -> Iterator[None]:
 
 @contextlib.contextmanager
 def in_the_index(world: World) -> Iterator[None]:
-    """A file whose content was staged, and then put back."""
+    """A staged edit whose file has its old content again."""
     with edited(world, "staged\n"):
         world.git("add", "keep.txt")
     yield
@@ -173,7 +173,7 @@ def without_git(world: World) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_an_index_to_compare(world: World) -> Iterator[None]:
-    """Something is staged, and the person's git compares nothing with it."""
+    """Something is staged, and the user's git configuration makes `git diff` fail."""
     with in_the_index(world):
         world.git("config", "diff.orderFile", "/nowhere")
         yield
@@ -207,7 +207,7 @@ def in_a_submodule(world: World) -> Iterator[None]:
 
 @contextlib.contextmanager
 def committed_in_a_submodule(world: World, *, then: str = "") -> Iterator[None]:
-    """Its folder is made a repository of its own there, as `git submodule update` does."""
+    """Make its folder a repository on the box, as `git submodule update` does."""
     lib = world.tree / "lib"
     before = (lib / "inner.txt").read_text()
     git = ["git", "-C", lib, *ME]
@@ -225,7 +225,7 @@ def committed_in_a_submodule(world: World, *, then: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def forged(world: World) -> Iterator[None]:
-    """A receipt as somebody who doesn't have this machine's key would change it."""
+    """A receipt changed by somebody without this machine's key."""
     body = json.loads(world.receipt.read_text())
     with another(world.tree / "out/new", "1"):
         body["files"]["out/new"] = [1, "0" * 64, "out/new"]
@@ -235,7 +235,7 @@ def forged(world: World) -> Iterator[None]:
 
 @contextlib.contextmanager
 def of_another_box(world: World) -> Iterator[None]:
-    """One that this machine wrote, of the same run on another box."""
+    """A receipt that this machine wrote for the same run on another box."""
     from unittest.mock import patch
 
     from bootstrap.transfer import receipt
@@ -406,7 +406,7 @@ def test_it_brings_home_what_can_come_and_is_safe_then(world: World) -> None:
     (world.tree / "out/c").write_text("c")
     with branched(world):
         tip = world.git("rev-parse", "try").strip()
-        # Who stands elsewhere brings no work home, and is told of it.
+        # From another folder no work is brought home, and the refusal lists it.
         elsewhere = world.user.home / "elsewhere"
         elsewhere.mkdir()
         place, world.user.place = world.user.place, elsewhere
@@ -419,15 +419,15 @@ def test_it_brings_home_what_can_come_and_is_safe_then(world: World) -> None:
         assert git("rev-parse", "refs/boxstrap/local/heads/try") == tip
         edits = "refs/boxstrap/local/edits"
         assert git("show", f"{edits}:keep.txt") == "on the box"
-        # Results come by a pull, not as edits.
+        # Results are pulled, not brought as edits.
         assert git("diff", "--name-only", f"{edits}^", edits).split() == ["keep.txt", "new"]
         assert world.look(0) == []
-        # It is the content that counts, now: what is done there after that is not home.
+        # The current content counts: an edit on the box after that is unsafe again.
         (world.tree / "new").write_text("newer")
         assert world.look(9) == [
             "edits homework: edited (1): keep.txt; files created there (1): new"
         ]
-        # What a person's own `sync --back` brought is home as well, from wherever they ask.
+        # Work that the user's own `sync --back` brought is safe too, whatever folder they ask from.
         world.user.run("sync", "--back", *LOCAL).must(0)
         world.user.place = elsewhere
         assert [one for one in world.look(0) if "results" not in one] == []
@@ -451,7 +451,7 @@ def test_a_tree_beside_and_a_tree_of_nobody_here_are_looked_at(world: World) -> 
     (beside / "keep.txt").write_text("x")
     assert world.look(9) == ["edits homework@2: edited (1): keep.txt"]
     (beside / "keep.txt").write_text(text)
-    # Without the repository here nobody can compare.
+    # Without the local repository the box's edits can't be compared.
     aside = world.repository.root.rename(world.repository.root.with_name("aside"))
     user.place = user.home
     with edited(world, "x"):

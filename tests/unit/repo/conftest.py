@@ -1,4 +1,4 @@
-"""Real repositories, made by git under a home of their own."""
+"""Real repositories, made by git with a temporary home."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.repo.repositories import SampleRepository, listing
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with a git identity, apart from the one of whoever runs the tests."""
+    """A home with a git identity, separate from that of the user who runs the tests."""
     for name in list(os.environ):
         if name.startswith("GIT_") and name != "GIT_TEMPLATE_DIR":
             monkeypatch.delenv(name)
@@ -68,5 +68,5 @@ def untouched_root() -> Iterator[Callable[[Path], None]]:
 
 @pytest.fixture
 def untouched(repo: SampleRepository, untouched_root: Callable[[Path], None]) -> Callable[[], None]:
-    """`untouched_root` for the repository that the test has."""
+    """`untouched_root` for the test's `repo`."""
     return lambda: untouched_root(repo.root)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class SampleRepository:
-    """A repository of a test, and the commands that its user would type."""
+    """A test's repository, and the commands that its user would type."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -39,7 +39,7 @@ class SampleRepository:
 
 
 def listing(folder: Path) -> dict[str, tuple[str, int, int]]:
-    """Every entry under `folder`: digest, time of change in ns, mode."""
+    """Every entry under `folder`: digest, modification time in ns, mode."""
     found = {}
     for place in [folder, *sorted(folder.rglob("*"))]:
         state = place.lstat()

@@ -1,4 +1,4 @@
-"""What stands in a working tree, or in a folder on a box: to be compared, byte for byte."""
+"""The files of a working tree, or of a folder on a box, to be compared byte for byte."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Entry = tuple[str, bytes]
 
 
 def standing(root: Path) -> dict[bytes, Entry]:
-    """What is to stand on a box of the working tree at `root`.
+    """Return the files that a box should have of the working tree at `root`.
 
-    The disk says what there is; git is asked only what it ignores, and what a sparse checkout
-    keeps away.
+    The disk says which files exist; git says what it tracks and ignores, what a sparse checkout
+    leaves out, and the modes if core.fileMode is off.
     """
     found = {os.fsencode(path.relative_to(root)): _entry(path) for path in _travelling(root)}
     modes = dict[bytes, bytes]()
@@ -35,7 +35,7 @@ def standing(root: Path) -> dict[bytes, Entry]:
 
 
 def placed(root: Path) -> dict[bytes, Entry]:
-    """What stands in a folder, its `.git` apart."""
+    """Return the files in a folder, without its `.git`."""
     files = (path for path in _walked(root) if path.is_symlink() or path.is_file())
     return {os.fsencode(path.relative_to(root)): _entry(path) for path in files}
 
@@ -56,7 +56,7 @@ def _travelling(root: Path) -> Iterator[Path]:
 
 
 def _walked(root: Path) -> Iterator[Path]:
-    """All files, links, and folders with a repository of their own, which are not entered."""
+    """Yield all files, links and nested repositories, which are not entered."""
     for folder, folders, files in os.walk(root):
         top = Path(folder)
         folders[:] = [name for name in folders if name != ".git"]

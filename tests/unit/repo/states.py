@@ -1,4 +1,4 @@
-"""Repositories in the states that people leave them in, by a seed: for what must travel whole."""
+"""Repositories in the states that users leave them in, by a seed, for tests of snapshots."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def ignored_by_this_clone(repo: SampleRepository, rng: random.Random) -> None:
     place.parent.mkdir(exist_ok=True)
     place.write_text("mine.*\n")
     repo.write("mine.txt", _some(rng))
-    repo.write("own.orig", _some(rng))  # by the person's own excludes
+    repo.write("own.orig", _some(rng))  # by the user's own excludes
 
 
 def ignored_after_it_travelled(repo: SampleRepository, rng: random.Random) -> None:
@@ -243,7 +243,7 @@ def ident_and_encoding(repo: SampleRepository, rng: random.Random) -> None:
 
 
 def filters(repo: SampleRepository, rng: random.Random) -> None:
-    """As git-crypt has them; whatever runs leaves a mark in the folder `ran`."""
+    """Filters like git-crypt's; any that runs makes the file `ran` next to the repository."""
     repo.write("f.key", "secret\n")
     repo.write(".gitattributes", "[attr]locked filter=crypt diff=crypt\n*.key locked\n")
     repo.git("add", "f.key", ".gitattributes")
@@ -265,7 +265,7 @@ def lfs(repo: SampleRepository, rng: random.Random) -> None:
 
 
 def submodules(repo: SampleRepository, rng: random.Random) -> None:
-    """One with changes of its own and one inside it; one that isn't here."""
+    """One with changes of its own and a submodule inside it; one that isn't checked out."""
     inner, nested = (repo.root.parent / f"{name}-{rng.random()}" for name in ("inner", "nested"))
     for place in (nested, inner):
         place.mkdir()
@@ -313,7 +313,7 @@ STATES: tuple[State, ...] = (
     filters, lfs, submodules, what_cannot_travel, a_split_index,
 )  # fmt: skip
 
-# Where these happen: how the repository came to be.
+# How the repository was made in which these happen.
 GROUNDS = (
     "plain",
     "plain",
@@ -328,14 +328,14 @@ GROUNDS = (
 
 
 def make_state(seed: int, folder: Path) -> tuple[SampleRepository, list[State]]:
-    """The repository of a seed, clean, and what is to happen in it, in this order.
+    """Return the clean repository of a seed, and the states to put it in, in this order.
 
-    Each state comes first in one of as many seeds as there are, with others after it.
+    Of any `len(STATES)` consecutive seeds each state is sure to be in one; others are random.
     """
     rng = random.Random(seed)
     ground = GROUNDS[seed % len(GROUNDS)]
     chosen = [STATES[seed % len(STATES)], *rng.sample(STATES, rng.randrange(1, 4))]
-    chosen.sort(key=lambda state: state is sparse)  # what it hides git adds no more
+    chosen.sort(key=lambda state: state is sparse)  # git doesn't add what it hides
     return _ground(ground, folder), list(dict.fromkeys(chosen))
 
 

@@ -1,4 +1,4 @@
-"""What of a dependency's repository is fetched here, and put into the file that is sent."""
+"""Which parts of a dependency's repository are fetched here and put into the bundle to send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.repo.repositories import SampleRepository
 
 @pytest.fixture
 def server(repo: SampleRepository, tmp_path: Path) -> Iterator[GitServer]:
-    """Serves a repository whose history was written anew once: its first commit is on no branch."""
+    """Serve a repository whose history was rewritten: the commit `Left` is on no branch."""
     repo.git("branch", "-m", "main")
     repo.commit("Left", lib="1")
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "served/lib.git"))
@@ -78,7 +78,7 @@ def test_the_host_is_asked_only_for_what_may_be_new(
     sent(server, [last], file, have=["0" * 40, repo.git("rev-parse", "v1").strip(), "-odd"])
     assert server.asked == asked
     assert file.stat().st_size < whole
-    # Where nothing in it is new, it is sent whole: git makes no empty one.
+    # If nothing in it is new, the bundle is sent whole: git makes no empty one.
     sent(server, [last], file, have=[last])
     assert named(file)[f"refs/boxstrap/{last}"] == last
     sent(server, ["main"], file)

@@ -1,4 +1,4 @@
-"""What looks like a credential stays here; what only resembles one travels."""
+"""Files that look like credentials stay here; harmless ones that resemble them are sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HARMLESS_NAMES = (
     "tokens.txt", "secrets.yaml", "monkey.py", "a.key",
 )  # fmt: skip
 
-# Put together here, so that no scanner of this repository takes them for real.
+# Assembled from parts, so that no secret scanner takes them for real ones.
 KEY = (
     "-----BEGIN {}PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7\n" * 3
 )

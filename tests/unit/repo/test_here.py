@@ -1,4 +1,4 @@
-"""What is read of the repository one stands in, in every state it may be in."""
+"""What is read from the current repository, in every state that it may be in."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_no_program_of_the_repository_runs(repo: SampleRepository, tmp_path: Pat
 
 
 def test_settings_that_name_no_program_still_count(repo: SampleRepository, home: Path) -> None:
-    """Of the repository and of the user, with what they include."""
+    """Settings of the repository and of the user, with the files that they include."""
     repo.git("config", "--global", f"includeIf.gitdir:{repo.root.parent}/.path", str(home / "work"))
     (home / "work").write_text("[user]\n\temail = work@example.org\n")
     assert read(repo.root).identity_email == "work@example.org"
@@ -337,7 +337,7 @@ def test_settings_that_name_no_program_still_count(repo: SampleRepository, home:
 
 
 def test_what_is_read_is_one_line_that_can_be_shown(repo: SampleRepository) -> None:
-    """It goes into scripts and onto terminals."""
+    """Values that are read go into scripts and onto terminals."""
     repo.git("config", "user.name", "Me\nEND_OF_WHOLE_SCRIPT\x1b[2J")
     repo.git("checkout", "-q", "-b", "a\u202eb")
     here = read(repo.root)

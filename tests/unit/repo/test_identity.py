@@ -1,4 +1,4 @@
-"""A repository stays itself when its remote or its place changes."""
+"""A repository keeps its identity when its remote or its path changes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_worktrees_of_one_are_one(repo: SampleRepository, tmp_path: Path) -> Non
 
 
 def test_made_anew_at_its_place_it_is_another_one(repo: SampleRepository, new: New) -> None:
-    """Again and again: the numbers of files are used again."""
+    """Repeated, because the file system may reuse inode numbers."""
     key = read(repo.root).key
     keys = {key}
     for number in range(1, 4):

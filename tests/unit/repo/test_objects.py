@@ -46,13 +46,13 @@ class ObjectStore:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def receive(self, pieces: Iterable[bytes]) -> tuple[bytes, bytes]:
-        """What receive-pack answers on its two streams."""
+        """Send the pieces to receive-pack, and return its stdout and stderr."""
         child = subprocess.Popen(
             ["git", "receive-pack", "--stateless-rpc", str(self.root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            bufsize=0,  # else its end writes what is left, and meets a git that was killed
+            bufsize=0,  # or closing the pipe would flush the rest to a git that was killed
         )
         with child:
             assert child.stdin
@@ -346,7 +346,7 @@ def test_a_damaged_repository_stops_the_stream(repo: SampleRepository, store: Ob
 
 
 def children() -> set[psutil.Process]:
-    """Direct ones; others may be of a rig that this worker keeps, so compare with before."""
+    """Direct child processes. A rig that this worker keeps may have some: compare with before."""
     return set(psutil.Process().children())
 
 
@@ -401,7 +401,7 @@ def test_closing_from_another_thread_is_met_as_an_error(repo: SampleRepository) 
 
 
 def test_a_big_file_in_small_pieces_and_flat_memory(repo: SampleRepository) -> None:
-    repo.git("config", "core.compression", "0")  # of noise it makes nothing, and takes long
+    repo.git("config", "core.compression", "0")  # noise doesn't compress, and trying takes long
     repo.commit("Big", big=noise(50_000_000))
     here = read(repo.root)
     seen: list[tuple[int, int, int]] = []
@@ -423,7 +423,7 @@ def test_a_big_file_in_small_pieces_and_flat_memory(repo: SampleRepository) -> N
 
 
 def test_git_holds_little_of_the_pack_that_it_reads(repo: SampleRepository) -> None:
-    """Mapped files count: who looks at a machine's memory sees them."""
+    """Mapped files count, because tools that show a process's memory include them."""
     for number in range(4):
         (repo.root / f"{number}.bin").write_bytes(random.Random(number).randbytes(10_000_000))
     repo.git("config", "core.compression", "0")

@@ -1,4 +1,4 @@
-"""What belongs to another user is not obeyed, wherever above it lies."""
+"""A repository of another user is refused, also one in a folder above."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_strangers_repository_is_refused(repo: SampleRepository) -> None:
 
 
 def test_a_repository_that_a_stranger_put_above_is_refused(repo: SampleRepository) -> None:
-    """As in a shared folder, where everybody may write."""
+    """For example in a shared folder that everybody may write to."""
     mine = repo.root / "mine"
     mine.mkdir()
     give(repo.root / ".git")

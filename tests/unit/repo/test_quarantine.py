@@ -26,7 +26,7 @@ def name_of(kind: str, data: bytes) -> bytes:
 
 
 def pack(*objects: tuple[str, bytes]) -> bytes:
-    """A pack of these objects as they are, whatever git would think of them (gitformat-pack(5))."""
+    """Pack these objects as they are, even if git would refuse them (gitformat-pack(5))."""
     body = b"PACK" + struct.pack(">II", 2, len(objects))
     for kind, data in objects:
         size, head = len(data), bytearray()
@@ -58,7 +58,7 @@ def sent(*entries: tuple[bytes, bytes], mode: bytes = b"100644") -> tuple[bytes,
 
 
 def take(repo: SampleRepository, data: bytes | Iterator[bytes], tip: str) -> None:
-    """As `sync --back` does it."""
+    """Take a pack into quarantine, check and keep it, as `sync --back` does."""
     pieces = iter([data]) if isinstance(data, bytes) else data
     with Quarantine(read(repo.root), BOUNDS, sender="box") as quarantine:
         quarantine.take(pieces)
@@ -158,7 +158,7 @@ def test_an_endless_stream_and_a_huge_pack_are_cut_off(
         yield b"PACK" + struct.pack(">II", 2, 2**31)
         for _ in itertools.count():
             taken += 1
-            # An object of a terabyte, which goes on and on.
+            # An object with a stated size of 512 GiB and data without an end.
             yield (
                 b"\xb0\x80\x80\x80\x80\x80\x01" + zlib.compress(b"")[:2] if taken == 1 else b""
             ) + bytes(65536)
@@ -171,7 +171,7 @@ def test_an_endless_stream_and_a_huge_pack_are_cut_off(
 def test_what_unpacks_to_more_than_there_is_room_for_is_ended(
     repo: SampleRepository, untouched: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deltas that double: some hundred bytes that want gigabytes of memory."""
+    """Deltas that double: a small pack that needs more memory than is allowed."""
     untouched()
     monkeypatch.setattr("bootstrap.repo.quarantine._MEMORY_KIB", 200_000)
     with pytest.raises(BoxstrapError, match="refused"):
@@ -179,7 +179,7 @@ def test_what_unpacks_to_more_than_there_is_room_for_is_ended(
 
 
 def doubling(begin: int, times: int) -> bytes:
-    """A pack of one blob, and deltas of which each copies the one before twice."""
+    """Return a pack of one blob and deltas, each of which copies the one before it twice."""
     data = b"x" * begin
     body = b"PACK" + struct.pack(">II", 2, times + 1)
     places = [len(body)]

@@ -1,4 +1,4 @@
-"""The work that stands in the editor, as it travels: whole, raw, and nothing of it touched."""
+"""Snapshots of a working tree: complete, raw, and taken without touching the repository."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNT = 60
 
 @pytest.fixture(autouse=True)
 def stores(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the stores are; the person ignores `*.orig` everywhere."""
+    """The folder of the stores; the user ignores `*.orig` everywhere."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / ".state"))
     ignore = home / ".config" / "git" / "ignore"
@@ -46,7 +46,7 @@ def stores(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Receiver:
-    """A store as a box has it, and the files it places."""
+    """A store like a box's, and the tree that is checked out from it."""
 
     def __init__(self, folder: Path) -> None:
         self.store = folder / "store.git"
@@ -61,7 +61,7 @@ class Receiver:
         ).stdout  # fmt: skip
 
     def take(self, root: Path, snapshot: Snapshot) -> dict[bytes, Entry]:
-        """Send it, check it out raw, and say what stands there then."""
+        """Send the snapshot, check it out raw, and return the files that are there then."""
         here = read(root)
         if not self.store.exists():
             self.git("init", "-q", "--bare", f"--object-format={here.object_format}")
@@ -83,7 +83,7 @@ class Receiver:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A usual run samples the states; `--every`, as in `make chaos`, has all."""
+    """Sample the states in a usual run; use all with `--every`, as in `make chaos`."""
     if "seed" in metafunc.fixturenames:
         every = metafunc.config.getoption("every")
         metafunc.parametrize("seed", range(0, COUNT, 1 if every else 4))
@@ -167,7 +167,7 @@ def test_committing_what_stands_there_is_the_same_content(repo: SampleRepository
 
 
 def test_staged_and_put_back_is_no_change(repo: SampleRepository) -> None:
-    """What stands in the working tree counts, and nothing else."""
+    """Only the content of the working tree counts."""
     repo.write("train.py", "print(2)\n")
     repo.git("add", "train.py")
     repo.write("train.py", "print(1)\n")
@@ -199,7 +199,7 @@ def test_an_encoding_is_no_change(repo: SampleRepository) -> None:
 
 @pytest.fixture
 def crypt(new: New, home: Path, tmp_path: Path) -> SampleRepository:
-    """A fresh clone with a filter of the user's own, as git-crypt's: it is run by git alone."""
+    """A fresh clone with a filter of the user's own, like git-crypt's; only git may run it."""
     (home / "ran").touch()
     for way, turn in (("clean", "a-z A-Z"), ("smudge", "A-Z a-z")):
         program = home / way
@@ -228,7 +228,7 @@ def test_a_filter_never_runs(crypt: SampleRepository, home: Path) -> None:
 
 
 def test_what_was_away_for_one_look_travels_with_the_next(repo: SampleRepository) -> None:
-    """Git lists a file that it tracks whether or not it is there: two looks seemed alike."""
+    """Git lists a tracked file whether or not it is there, so the two looks seemed alike."""
     file, aside = repo.root / "train.py", repo.root.parent / "aside"
     file.rename(aside)
     repo.write("new.py", "new\n")
@@ -264,7 +264,7 @@ def test_lfs_travels_as_it_lies(repo: SampleRepository) -> None:
 
 
 def test_the_limit_holds_for_new_files_that_are_staged(repo: SampleRepository) -> None:
-    """They are new to the commit, though git tracks them; one that is in it may grow."""
+    """They are not in the commit, though git tracks them; a file that is in it may grow."""
     repo.commit(grown="1")
     repo.write("grown", bytes(3 * 2**20))
     take_snapshot(read(repo.root), max_file_mib=2)
@@ -339,7 +339,7 @@ def test_a_submodule_whose_folder_is_gone_is_a_change(with_submodule: SampleRepo
 def test_a_submodule_that_leads_elsewhere_is_left(
     with_submodule: SampleRepository, new: New
 ) -> None:
-    """A hostile repository may name another one of this machine as its submodule's."""
+    """A hostile repository may point a submodule at another repository on this machine."""
     private = new("private")
     private.commit(secret="s3cret")
     place = with_submodule.root / "vendor/inner"
@@ -474,7 +474,7 @@ def test_what_no_snapshot_needs_any_more_goes(
 
 
 def test_a_file_that_cannot_be_read_is_named(repo: SampleRepository) -> None:
-    """As git says it: nothing is unreadable for root."""
+    """Given git's message as text, because root can read every file."""
     said = 'error: open("a/new"): Permission denied\nfatal: Unable to process path a/new'
     error = unreadable(read(repo.root), GitError(128, said))
     assert error

@@ -172,7 +172,7 @@ def test_a_sound_address_keeps_all_but_its_credential(
     assert as_https(url) == f"https://{host}/{path}"
 
 
-# Made of what addresses are made of, so that near misses are met as well as noise.
+# Built from parts of addresses, so that near misses are tested as well as noise.
 pieces = st.sampled_from(
     [*"-:/@.~%=+ $;'\"\\\n\x00\x1b\u202e[]é", "::", "://", "ext", "https", "ssh", "git", "host"]
 )
@@ -209,7 +209,7 @@ def test_no_text_breaks_the_rest(text: str) -> None:
 def test_a_mirror_that_finds_no_room_is_no_wrong_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a lock that it can't fill, git says nothing of the disk."""
+    """When git can't write a lock file, its message doesn't mention the disk."""
     free, said = [0], ["error: couldn't write '/m/refs/heads/main.lock'"]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free[0]))
 

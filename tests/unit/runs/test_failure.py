@@ -1,4 +1,4 @@
-"""Why a run failed, read from the end of its log and what its box counted."""
+"""Why a run failed, found from the end of its log and the box's counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a run: bounded on disk, known by its times, read over what was let go."""
+"""The log of a run: bounded on disk, indexed by time, read across the part that was dropped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.unit.box.test_runner import make_run, start, was
 
 MIB = 1024 * 1024
 LIMIT = 8 * MIB
-# Each line tells when it was written; in all 30 MiB within three seconds, and then one line once
-# there was time to cut.
+# Each line has the time when it was written; 30 MiB in all within three seconds, then one line
+# after there was time to cut the log.
 WRITES = """\
 import time
 for number in range(30 * 1024):
@@ -40,7 +40,7 @@ MakeReader = Callable[..., LogReader]
 
 @pytest.fixture
 def reader() -> Iterator[MakeReader]:
-    """Makes readers of runs that lie in a folder of this machine."""
+    """Make readers of runs in a folder of this machine."""
     links = list[ReconnectingLink]()
 
     def make(folder: Path, name: str = "train-1") -> LogReader:
@@ -55,7 +55,7 @@ def reader() -> Iterator[MakeReader]:
 
 
 def finished(folder: Path, log: bytes, times: str | None = None, name: str = "train-1") -> Path:
-    """A run that is over, with this log."""
+    """Make a run that is over, with this log."""
     run = folder / ".boxstrap/runs/homework" / name
     run.mkdir(parents=True)
     for file, text in {"pid": "1 1 x\n1 1 x\n", "exit": "0\n", "times": times}.items():
@@ -83,19 +83,19 @@ def test_a_log_is_bounded_and_read_to_its_last_line(
         read += piece
         most = max(most, (run / "log").stat().st_blocks * 512)
     runner.wait(20)
-    # A little is written while it is made room.
+    # The run continues to write while the log is cut.
     assert LIMIT / 2 < most < 2 * LIMIT
     kept = int(was(run, "times").split()[1])
     rest = (run / "log").read_bytes()[kept:]
     assert LIMIT / 2 - 1024 <= len(rest) <= LIMIT
     steps = [int(step) for step in re.findall(rb"^[0-9.]+ step ([0-9]+) x+$", read, re.MULTILINE)]
     assert steps[-1] == 30 * 1024 - 1
-    if has_holes:  # without, what is written in some milliseconds is lost
+    if has_holes:  # without holes, what is written in a few milliseconds is lost
         assert steps == list(range(30 * 1024))
         assert rest == bytes(read[-len(rest) :])
     assert rest.endswith(read[-1024:])
     assert not list(run.glob("log?*.aside"))
-    # As exact as the index is, which has few times where the machine has other things to do.
+    # As exact as the index, which has fewer times when the machine is busy.
     noted = [int(line.split()[0]) for line in was(run, "times").splitlines()]
     gap = max(
         later - earlier for earlier, later in zip(noted, [*noted[1:], noted[-1]], strict=True)
@@ -112,7 +112,7 @@ def test_what_was_let_go_is_passed_over(tmp_path: Path, reader: MakeReader) -> N
     run = finished(tmp_path, b"first\n", f"1 {hole}\n2 {hole + 10}\n")
     with (run / "log").open("r+b") as log:
         log.seek(hole)
-        # Zeros that it wrote itself are no hole.
+        # Zeros that the run wrote itself are not a hole.
         log.write(b"begin\n" + bytes(10_000) + b"end\n")
     follower = reader(tmp_path)
     began = time.monotonic()
@@ -130,10 +130,10 @@ LOG = b"one\ntwo\nthree\nfour\n"
     [
         ("100 0\n102 6\n105 19\n", 50, 0),
         ("100 0\n102 6\n105 19\n", 102, 0),
-        ("100 0\n102 6\n105 19\n", 103, 4),  # of the line that was half written
+        ("100 0\n102 6\n105 19\n", 103, 4),  # start of the line that was half written
         ("100 0\n102 8\n105 19\n", 103, 8),
         ("100 0\n102 6\n105 19\n", 106, 19),
-        ("100 4\n102 6\n105 19\n", 50, 4),  # what lies before was let go
+        ("100 4\n102 6\n105 19\n", 50, 4),  # the part before it was dropped
         ("", 50, 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""When a pull is over, and that it says of no file that it is here where it is not."""
+"""When a pull ends, and that it never reports a file as pulled that is not here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOME = HomeFile(3, 4, 6)
 
 
 def a_pull(**parts: Any) -> Any:
-    """One call of it, with what these tests look at alone."""
+    """Make a pull with only the parts that these tests need."""
     one = object.__new__(pull._Pull)
     one._wish, one._live, one._idle = SimpleNamespace(watch=False), False, 0
     vars(one).update(parts)
@@ -28,7 +28,7 @@ def a_pull(**parts: Any) -> Any:
 
 
 def test_what_is_of_no_use_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A box that sends another content than it announces would be asked for ever."""
+    """A box that sends other content than it announces would otherwise be asked forever."""
     puller = SimpleNamespace(received=0, stopped="")
     rounds: list[PullRound] = []
 

@@ -1,4 +1,4 @@
-"""The report of a run: what a box's own program reads of it, and the page that is made of that."""
+"""The report of a run: what the box's program reads of it, and the page made from that."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Lay = Callable[..., RunHistory]
 
 @pytest.fixture
 def lay(tmp_path: Path) -> Lay:
-    """Lays a run into a folder of this machine, and asks for its history as of a box."""
+    """Put a run into a folder of this machine, and ask for its history as on a box."""
 
     def make(log: str | bytes, redact: Sequence[str] = (), **files: str) -> RunHistory:
         folder = tmp_path / ".boxstrap/runs/homework-1/train-1"
@@ -124,7 +124,7 @@ def test_a_long_log_is_read_in_pieces(lay: Lay, tmp_path: Path) -> None:
     assert {value for _, value in loss.points} == {0.5}
     assert loss.points[0][0] < 200
     assert loss.points[-1][0] > 69_000
-    # Ten gigabytes of which most was let go: a hole.
+    # Ten gigabytes, most of which was dropped: a hole.
     file = tmp_path / ".boxstrap/runs/homework-1/train-1/log"
     with file.open("r+b") as opened:
         opened.truncate(10**10)
@@ -348,8 +348,8 @@ def test_the_page_says_all_of_it() -> None:
         "a package could not be built",
     ):
         assert part in seen, part
-    # Each curve is a line with its points: of loss, of two GPUs' load, memory and power, of one's
-    # heat, of the machine.
+    # Each curve is a path with points: loss, load, memory and power of two GPUs, temperature of one
+    # GPU, the machine.
     assert len(re.findall(r'<path d="M[^"]+" class="line', text)) >= 10
     secret = page(report(), lambda said: said.replace("train.py", "[X hidden]"))
     assert "train.py" not in secret

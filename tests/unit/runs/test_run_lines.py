@@ -1,4 +1,4 @@
-"""`status`, as people read it: each run in a line, what its GPUs do, why it failed, what to do."""
+"""`status` for people: a line per run, what its GPUs do, why it failed, what to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(name: str, **changes: object) -> Run:
 
 
 def gpu(index: int, load: int = 50, **held: int) -> UsedGpu:
-    """`held` has GiB by the name of a run."""
+    """Make a GPU; `held` is GiB of memory by the name of a run."""
     by_run = {f"k-1/{name.replace('_', '-')}": count * GIB for name, count in held.items()}
     return UsedGpu(index, f"GPU-{index}", load, 30 * GIB, 80 * GIB, by_run)
 

@@ -1,4 +1,4 @@
-"""Which runs are meant: another repository's are never taken for one's own."""
+"""Which runs are selected: another repository's runs are never taken for the user's."""
 
 from __future__ import annotations
 

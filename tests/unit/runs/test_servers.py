@@ -1,4 +1,4 @@
-"""What a box says of the servers on it: a stranger's words, of which an address here is made."""
+"""A box's answer about its servers is untrusted: an address on this machine is made from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKEN = "0123456789abcdef" * 2
 
 
 def told(monkeypatch: pytest.MonkeyPatch, kind: ServerKind, *lines: str) -> Server:
-    """What is made of a box that prints these lines, whatever it is asked."""
+    """Return the server as read from a box that prints these lines to any query."""
     script = "".join(f"printf '%s\\n' '{line}'\n" for line in lines)
     monkeypatch.setattr(servers, "build_long_query", lambda *_, **__: script)
     wire, project = LocalWire(), RemoteProject("/work/homework", "/work/homework/.venv")

@@ -1,4 +1,4 @@
-"""What a person may say after `--since`."""
+"""Values of `--since`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = datetime(2026, 11, 22, 14, 30, 10)
         ("1d", 86400),
         ("14:30", 10),
         ("14:29:50", 20),
-        ("14:31", 86400 - 50),  # yesterday's: today's is yet to come
+        ("14:31", 86400 - 50),  # yesterday's, as today's is still to come
         ("2026-11-22 13:30", 3610),
         ("2026-11-22T13:30:10", 3600),
         ("2026-11-23 00:00", 0),

@@ -1,4 +1,4 @@
-"""Ending several runs."""
+"""Stopping several runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bootstrap.runs import stop
 
 
 def test_what_waits_for_its_turn_is_ended_before_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would begin."""
+    """Otherwise it would start."""
     runs = [
         Run("homework", name, state, None, 0, "", "", "", 0, 0, "")
         for name, state in (("first", "running"), ("second", "queued"), ("third", "queued"))

@@ -1,4 +1,4 @@
-"""Where secrets come from: the environment, a `.env` that git ignores, a command of one's own."""
+"""Sources of secrets: the environment, a `.env` that git ignores, a command of the user's."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def test_a_dotenv_that_git_does_not_ignore_is_refused(user: User) -> None:
         find_sources(["A"], repository.root, {})
     assert ".gitignore" in caught.value.hint
     assert "canary" not in caught.value.text()
-    # It is not read at all for what the environment has, nor for other names.
+    # It is not read at all for secrets that the environment has, nor for other names.
     assert find_sources(["A"], repository.root, {"A": "x"})
     assert find_sources(["B"], repository.root, {}) == []
     (repository.root / ".gitignore").write_text(".env\n")
     (found,) = find_sources(["A"], repository.root, {})
     assert found.value == "canary-value"
-    # One that was committed is not ignored, whatever .gitignore says.
+    # A tracked file is not ignored, whatever .gitignore says.
     repository.git("add", "-f", ".env")
     with pytest.raises(UsageError, match="git does not ignore"):
         find_sources(["A"], repository.root, {})
@@ -130,7 +130,7 @@ def test_a_command_runs_at_home_and_only_when_the_box_lacks_its_value(
     assert not secrets.ask_commands(ids)
     assert secrets.describe(ids) == "A (the box has it; its command is not asked), B"
     assert not (own_home / "ran").exists()
-    # The box has the value of another command, as somebody else gave it.
+    # The box has another value, for example from somebody else's command.
     assert secrets.ask_commands({"A": fingerprint({"A": "else"})})
     assert secrets.values["A"] == "value-of-a"
     assert (own_home / "ran").read_text() == f"{own_home.resolve()}\n"

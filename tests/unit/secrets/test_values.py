@@ -1,4 +1,4 @@
-"""Secrets are taken from here, change what they must change, and are in no script."""
+"""Secrets are taken from this machine, change the ids that they must, and are in no script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be known here is said before a box that isn't known yet hears or keeps anything."""
+"""Errors that can be found locally are reported before a new box is contacted or recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The login that begins before a profile is read: to a known box, where it was, as it was."""
+"""The login that starts before a profile is read: to a known box, at its last address and user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Begin = Callable[..., "EarlyLogin | None"]
 
 @pytest.fixture
 def begin(user: User, monkeypatch: pytest.MonkeyPatch) -> Begin:
-    """Ask for a login to a box that was met as `root`, at that place; nothing is dialled."""
+    """Start a login to a box recorded with user `root` and this address; nothing is dialed."""
     for name, value in user.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(BoxHandle, "dial", lambda self: setattr(self, "_dialing", "dialed"))
@@ -118,12 +118,12 @@ SAID = BoxState({"user": "root"}, script="of the last time", plan={"train": "don
 @pytest.mark.parametrize(
     ("script", "request_", "answer"),
     [
-        # What it has is asked about: its plan holds.
+        # The box has the script that the probe asked about: its plan is valid.
         (ASKED.script, ASKED, SAID),
-        # It has another script than the one that came out: there is no plan, and no new question.
+        # The box lacks the script rendered now: there is no plan, and no new probe is needed.
         (ASKED.script, ASKED._replace(script="new"), replace(SAID, plan={})),
         ("", ASKED._replace(script="new"), replace(SAID, script="", plan={})),
-        # Somebody set it up meanwhile, with just that one: its plan was not told.
+        # Somebody has since set it up with exactly that script: its plan was not asked for.
         ("new", ASKED._replace(script="new"), None),
         (ASKED.script, ASKED._replace(repo_key="other-2"), None),
         (ASKED.script, ASKED._replace(workdir="/workspace", script="new"), None),
@@ -146,4 +146,4 @@ def test_what_it_said_early_stands_for_what_it_would_say(
     login._request = ASKED
     login.run()
     assert login.answer(request_) == answer
-    assert login.answer(request_) is None  # what it said holds once
+    assert login.answer(request_) is None  # an answer is used once

@@ -1,7 +1,7 @@
-"""The state machine that drives a setup, over the local link: a real script, a folder as the box.
+"""The state machine that drives a setup over the local link: a real script, a folder as the box.
 
-The script is that of the profile `local` with four of its steps, and waits at the step `shell`
-for a file, so that a test decides how far a setup has come.
+The script is that of the profile `local` with four of its steps. It waits for a file at the step
+`shell`, so that a test decides how far a setup gets.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ PATIENCE_S = 30.0
 
 
 class Told(Reporter):
-    """Keeps what it is told."""
+    """A reporter that keeps everything."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.said: list[str] = []
         self.begun = threading.Event()
-        """The step that waits was reached."""
+        """Set when the waiting step was reached."""
 
     def event(self, event: Event) -> None:
         self.events.append(event)
@@ -69,7 +69,7 @@ class Told(Reporter):
         self.said.append("lost")
 
     def of_the_box(self) -> list[Event]:
-        """Without those of this machine, which has objects to send."""
+        """Return events without this machine's own, such as those of sent objects."""
         return [event for event in self.events if event.seq]
 
     def of(self, step: str) -> list[str]:
@@ -78,7 +78,7 @@ class Told(Reporter):
 
 @dataclass
 class Setup:
-    """A setup that somebody asked for; `begin` drives it in a thread of its own."""
+    """A requested setup; `begin` drives it in its own thread."""
 
     context: SetupContext
     told: Told
@@ -111,14 +111,14 @@ class Setup:
         return self
 
     def well(self) -> str:
-        """The id of the setup, where all of it went well."""
+        """Wait for the end, check that there was no error, and return the setup's id."""
         self.end()
         assert self.error is None, self.error.text()
         return self.id
 
 
 class ScriptedBox:
-    """A box that is a folder of this machine, and its user, who stands in a repository."""
+    """A folder of this machine as the box, and a user with a repository."""
 
     def __init__(self, user: User) -> None:
         self.folder = user.home / "box"
@@ -127,7 +127,7 @@ class ScriptedBox:
         self._begun: list[Setup] = []
 
     def ask(self, *, cancel: CancelToken | None = None, script: str = "", **asked: object) -> Setup:
-        """Somebody asks for a setup; `script` makes it another one."""
+        """Request a setup; another `script` makes it a different one."""
         told = Told()
         sets = ("gpu.require=false", f"box.workdir={self.folder}")
         request = SetupRequest("local", "local", sets, self.repository.root, **asked)  # type: ignore[arg-type]
@@ -148,7 +148,7 @@ class ScriptedBox:
         return sorted(path.name for path in (self.folder / ".boxstrap/setups").iterdir())
 
     def how_it_ended(self, setup: str) -> int:
-        """Its exit code, as the box keeps it; waits for it."""
+        """Wait for a setup's end, and return its exit code as recorded on the box."""
         file = self.folder / f".boxstrap/setups/{setup}/status.json"
         limit = time.monotonic() + PATIENCE_S
         while not file.is_file() or (status := json.loads(file.read_text()))["state"] != "over":
@@ -185,7 +185,7 @@ def test_it_is_done_once_and_then_there_is_nothing_to_do(box: ScriptedBox) -> No
     assert again.well() == ""
     assert again.told.events == []
     assert box.setups() == [setup]
-    # Who asks for a new run doesn't hear that all is done.
+    # A request for a new run is not answered with "all done".
     assert box.ask(restart=True).begin().well() in set(box.setups()) - {setup}
 
 
@@ -201,7 +201,7 @@ def test_the_same_that_is_at_work_is_followed(box: ScriptedBox) -> None:
 
 
 def test_of_the_same_begun_twice_at_once_one_is_done(box: ScriptedBox) -> None:
-    """Both were told that nothing is at work; the box lets one begin."""
+    """Both saw that no setup is running; the box lets only one start."""
     second = box.ask()
     nothing_at_work = second.context.box_state()
     first = box.ask().begin().reach_the_wait()
@@ -247,7 +247,7 @@ def test_a_commit_that_broke_off_is_sent_again(
     begun: list[BreakingOff] = []
 
     class BreakingOff(ObjectStream):
-        """The first one ends in the middle, with its link."""
+        """The first stream ends in the middle, and its link breaks."""
 
         def __iter__(self) -> Iterator[bytes]:
             begun.append(self)
@@ -267,7 +267,7 @@ def test_a_commit_that_broke_off_is_sent_again(
 
 
 def uv_wheel(size: int) -> bytes:
-    """A wheel with a program `uv`, and another one beside it as in the real one."""
+    """Make a wheel with the programs `uv` and `uvx`, like the real one."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("uv", "uvx"):
@@ -277,7 +277,7 @@ def uv_wheel(size: int) -> bytes:
 
 
 def test_uv_that_broke_off_is_sent_again(box: ScriptedBox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The box's index has none: its step waits for what this machine sends."""
+    """The box's index does not have uv: the step waits until this machine sends it."""
     wheel = uv_wheel(150_000)
     ready = f"mkdir -p $BOX_HOME/bin; WHEEL_SUM={hashlib.sha256(wheel).hexdigest()}"
     setup = box.ask(script=f"; {ready}; await_uv || fail uv-unlisted none")
@@ -324,7 +324,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
         if len(asked) > 1:
             return
         lock = box.folder / ".boxstrap/lock"
-        # Else it may look too early.
+        # Otherwise the executor may look too early.
         while reached == "at work" and not (lock.is_file() and lock.stat().st_size):
             time.sleep(0.01)
         if reached == "over":
@@ -332,7 +332,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
         raise LinkLost("this machine")
 
     before = []
-    if reached == "over":  # no commit is left to be sent
+    if reached == "over":  # so that no commit has to be sent
         box.open()
         before = [box.ask().begin().well()]
     monkeypatch.setattr(executor, "launch", launch)
@@ -343,7 +343,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
     assert {*before, setup.well()} == set(box.setups())
     assert setup.id == asked[-1]
     assert len(asked) == (2 if reached == "nothing" else 1)
-    assert not any("already running" in said for said in setup.told.said)  # it is known as its own
+    assert not any("already running" in said for said in setup.told.said)  # recognized as its own
 
 
 def test_a_link_that_breaks_at_every_launch_is_given_up(
@@ -398,13 +398,13 @@ def test_a_token_ends_every_wait(
     monkeypatch.setattr(setup.context.link, "_login", refuse)
     setup.context.link.wire.close()
     limit = time.monotonic() + PATIENCE_S
-    while setup.told.said.count("lost") < 3:  # it pauses for longer each time
+    while setup.told.said.count("lost") < 3:  # each pause is longer
         assert time.monotonic() < limit
         time.sleep(0.02)
     began = time.monotonic()
     token.cancel()
     assert isinstance(setup.end().error, CancelledError)
-    assert time.monotonic() - began < 1  # of a pause of two seconds
+    assert time.monotonic() - began < 1  # the pause would last two seconds
 
 
 def test_one_that_is_stopped_on_the_box_says_so(box: ScriptedBox) -> None:

@@ -1,4 +1,4 @@
-"""What is known and refused before a box is touched."""
+"""What is sent to a box, and what is refused before the box is touched."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.plain_environment import HERE
 
 @pytest.fixture(autouse=True)
 def stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """`payload` goes elsewhere; afterwards everything is as it was."""
+    """Restore the current folder afterwards, since `payload` changes it."""
     monkeypatch.chdir(tmp_path)
 
 
 def payload(place: Path, *sets: str, with_source: bool = True, **asked: object) -> Payload:
-    """What is sent by somebody who stands in `place`."""
+    """Return what is sent when the current folder is `place`."""
     os.chdir(place)
     loaded = load("vast", sets=sets)
     return build_payload(loaded, SetupRequest(**asked), local=False, with_source=with_source)  # type: ignore[arg-type]
@@ -136,7 +136,7 @@ def test_a_door_says_what_it_cannot_carry(user: User) -> None:
         assert "  your changes (1 modified, 1 new)" in refused.err
         assert "--committed-only" in refused.err
         assert not refused.out
-    # Its own profile is read here, and need not be carried.
+    # The repository's profile is read on this machine and need not be carried.
     repository.git("checkout", "-q", ".")
     (repository.root / "new.py").unlink()
     (repository.root / "boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
@@ -266,7 +266,7 @@ def test_what_is_named_by_ssh_is_sent_once_its_address_is_agreed_to(user: User) 
     agreed = payload(repository.root, consent=caught.value.takings.digest)
     assert [each.address for each in agreed.dependencies] == ["ssh://git@example.org/me/lib.git"]
     assert "- ssh://git@example.org/me/lib.git'" in agreed.script
-    # As it stands, not as it was committed; and one address more is one question more.
+    # The file in the working tree counts, not the committed one; a new address needs new consent.
     repository.write({"requirements.txt": ASKED.replace("lib", "new")})
     with pytest.raises(ConsentError, match=r"me/new\.git \(new\)"):
         payload(repository.root)

@@ -1,4 +1,4 @@
-"""What a box answers about its shells, read with bounds and compared with what is expected."""
+"""A box's answer about its shells is read with bounds and compared with the expected values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def line(*words: str) -> bytes:
 
 
 def answer(**digests: str) -> bytes:
-    """Every way has answered; of A it has this digest, or none where it is empty."""
+    """Return an answer from every way, with this digest of A, or none if it is empty."""
     told = [line("shell", "zsh")]
     for way in (*WAYS, "file"):
         digest = digests.get(way.replace("-", "_"), GOOD)

@@ -1,4 +1,4 @@
-"""What a box was given is redacted afterwards: by the names that are kept with it."""
+"""Secrets given to a box are redacted later, by the names kept in its record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_each_line_of_a_key_is_masked_by_itself() -> None:
     assert redactor.text(PEM.strip()) == "[KEY hidden]"
     crossed = redactor.text(PEM.replace("\n", "\r\n"))
     assert not any(line in crossed for line in PEM.splitlines()[:-1])
-    # As a program prints it that puts the lines back.
+    # A program may turn the escaped newlines back into real ones.
     packed = redactor_of([box("KEY")], environment={"KEY": PEM.replace("\n", "\\n")})
     assert "Ab3/" not in packed.text(PEM)
 

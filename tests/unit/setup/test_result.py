@@ -1,4 +1,4 @@
-"""How a setup's end becomes an exit code, and what is said of a run."""
+"""How a setup's end becomes an exit code, and what is said about a run."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_run_of_a_work_is_the_newest_of_it() -> None:
     found = run_of_work(box_state, "a" * 40)
     assert found is not None
     assert found.name == "train-2"
-    # The folder is part of the work: whoever began it, it is the same.
+    # Work includes its folder, so the same work is the same run, also under another key or commit.
     assert run_of_work(replace(box_state, facts={"work": "w2", "key": "other"}), "c" * 40) == found
     assert run_of_work(replace(box_state, facts={"work": "w9", "key": "other"}), "a" * 40) is None
 

@@ -1,4 +1,4 @@
-"""What the real ssh makes of a config."""
+"""Ask the real ssh how it understands a config."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _WORD = re.compile(rb"[\w.-]+")
 
 
 def meaning(config: Path, host: str) -> tuple[int, str]:
-    """`ssh -G` of a host: exit code, and every option it would take."""
+    """`ssh -G` of a host: exit code, and every option that ssh would use."""
     done = subprocess.run(
         ["ssh", "-G", "-F", config, "--", host],
         stdin=subprocess.DEVNULL,
@@ -29,7 +29,7 @@ def options(config: Path, host: str) -> dict[str, str]:
 
 
 def hosts_in(data: bytes, most: int = 4) -> list[str]:
-    """Hosts that the config names, some that its patterns match, and one that it never heard of."""
+    """Hosts that the config names, some that its patterns match, and one unknown to it."""
     named: list[str] = []
     for line in data.splitlines():
         words = line.replace(b"=", b" ").replace(b'"', b"").split()

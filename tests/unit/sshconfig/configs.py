@@ -1,4 +1,4 @@
-"""Thirty ssh configs as people have them, by name: what the file holds, byte for byte."""
+"""Thirty realistic ssh configs by name, with the exact bytes of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes that are known, and an ssh config that is nobody's."""
+"""Known boxes, and an ssh config that is only the test's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJZ8sOwVHKRf4Jh5O2ZjYVYwTnbqc1+7cjGL
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigPlace:
-    """An ssh config of our own, not there yet."""
+    """The place of the test's ssh config, which doesn't exist yet."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "ssh" / "config"))
     found = find_place()
     assert found is not None

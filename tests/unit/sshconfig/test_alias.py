@@ -1,4 +1,4 @@
-"""At the end of a setup: when the ssh config is kept, when it is left alone, and what is said."""
+"""The end of a setup: when the ssh config is updated, when it is left alone, and what is said."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_goes_wrong_is_said_once_and_fails_nothing(
 
 
 def test_an_entry_of_ours_is_no_way_to_remember(place: ConfigPlace, make_box: MakeBox) -> None:
-    """`root@my-box` is resolved by our own entry: what is kept is how the box was reached."""
+    """`root@my-box` is resolved by our own entry, so the host by which the box was met is kept."""
     box = make_box("my-box")
     led = Endpoint(
         "my-box",

@@ -1,4 +1,4 @@
-"""Real-world ssh configs: every other host stays as it was, and taking out brings the file back."""
+"""Real-world ssh configs: every other host stays as it was, and removal restores the file."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_lines_that_were_moved_out_of_effect_are_told_of(
 
 
 def test_a_byte_order_mark_stays_first() -> None:
-    """Windows' ssh takes one; the others refuse the whole file."""
+    """Windows' ssh accepts one; the others refuse the whole file."""
     marked = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
     made = with_block(marked, "x")
     assert made.startswith(b"\xef\xbb\xbf# The boxes of boxstrap.")

@@ -35,7 +35,7 @@ def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_pat
         "hostname": "5.17.27.63",
         "port": "46769",
         "user": "root",
-        "identityfile": f"{key}%",  # as it is written; ssh makes one of two
+        "identityfile": f"{key}%",  # as written: ssh reads `%%` as `%`
         "identitiesonly": "yes",
         "userknownhostsfile": str(box.known_hosts),
         "hostkeyalias": "my-box",
@@ -64,14 +64,14 @@ def test_a_connection_is_shared(place: ConfigPlace, make_box: MakeBox) -> None:
 
 
 def test_boxes_at_one_address_share_no_connection(place: ConfigPlace, make_box: MakeBox) -> None:
-    """An earlier box's connection stands for ten minutes, and ssh would take it for this one."""
+    """An earlier box's connection stays for ten minutes, and ssh would use it for this one."""
     place.config.parent.mkdir()
     paths = []
-    for name in ("old", "new", "new"):  # the last one was forgotten, and met again
+    for name in ("old", "new", "new"):  # the last one was forgotten, and is recorded again
         place.config.write_text(own_entry(make_box(name), "/tmp").text())
         paths.append(options(place.config, name)["controlpath"])
     assert len(set(paths)) == 3
-    assert len({path[-40:] for path in paths}) == 1  # which is all that ssh itself sees
+    assert len({path[-40:] for path in paths}) == 1  # %C, which alone would be shared
 
 
 def test_the_socket_of_a_shared_connection_fits() -> None:
@@ -100,7 +100,7 @@ def test_a_jump_host_is_kept(
 
 
 def test_a_bare_address_gets_an_alias_with_its_port(place: ConfigPlace, make_box: MakeBox) -> None:
-    """An entry for the address itself would speak for every other box there."""
+    """An entry for the address itself would apply to every other box there."""
     make_box("203.0.113.7", address="203.0.113.7", port=22)
     before = meaning(place.config.parent / "none", "203.0.113.7")
     kept = update(place)
@@ -155,7 +155,7 @@ def test_of_the_boxes_at_one_place_the_newest_is_alive(
 
 
 def test_a_users_alias_stays_theirs(place: ConfigPlace, make_box: MakeBox) -> None:
-    """Where the box is reached by it: the pin is added, and nothing else."""
+    """If the box is reached by it, the pinned host key is added, and nothing else."""
     text = "Host gpu\n  HostName 5.17.27.63\n  Port 46769\n  ForwardAgent yes\n  User me\n"
     place.config.parent.mkdir()
     place.config.write_text(text)
@@ -165,12 +165,12 @@ def test_a_users_alias_stays_theirs(place: ConfigPlace, make_box: MakeBox) -> No
     now = options(place.config, "gpu")
     assert now.pop("userknownhostsfile") == f"/home/me/kh 1 {box.known_hosts}"
     plain.pop("userknownhostsfile")
-    assert plain.pop("updatehostkeys") != now.pop("updatehostkeys")  # ssh's own, with files named
+    assert plain.pop("updatehostkeys") != now.pop("updatehostkeys")  # ssh: off if files are set
     assert now == plain
 
 
 def test_a_second_box_behind_a_users_alias(place: ConfigPlace, make_box: MakeBox) -> None:
-    """--new-box: `ssh gpu` knows both keys; the new box has a name of its own as well."""
+    """--new-box: `ssh gpu` accepts both keys; the new box also has its own name."""
     place.config.parent.mkdir()
     place.config.write_text("Host gpu\n  HostName 5.17.27.63\n")
     old = make_box("gpu", "gpu", port=22)
@@ -217,7 +217,7 @@ def test_a_name_that_is_theirs_in_either_form_is_left_to_the_user(
 def test_boxes_whose_names_differ_in_capitals_alone_are_not_taken_for_each_other(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
-    """An earlier version met both."""
+    """An earlier version of boxstrap recorded both."""
     make_box("gpu")
     make_box("GPU", port=22)
     kept = update(place)

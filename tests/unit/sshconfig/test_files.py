@@ -1,4 +1,4 @@
-"""The user's file is theirs: links, modes, owners, and what must be left alone."""
+"""The user's ssh config: links, modes and owners stay, and some files must be left alone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_read_only_file_is_left_alone(place: ConfigPlace, make_box: MakeBox, m
     kept = update(place)
     assert "is read-only, so it was left as it is" in kept.trouble
     assert place.config.read_bytes() == USUAL
-    # The line put in by hand is all that it takes.
+    # It is enough that the user adds the line by hand.
     place.config.chmod(0o600)
     place.config.write_bytes(f"Include {place.include}\n".encode() + USUAL)
     place.config.chmod(mode)
@@ -108,7 +108,7 @@ def test_a_change_by_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_the_file(place: ConfigPlace, make_box: MakeBox) -> None:
-    """No room, or a folder that can't be written: nothing is half done."""
+    """If the disk is full, nothing is half done."""
     given(place)
     make_box("my-box")
     script = (

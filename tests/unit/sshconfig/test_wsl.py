@@ -1,4 +1,4 @@
-"""Inside Windows: the entries are written on its side too. Its programs are stood in for."""
+"""In WSL the entries are written for Windows too. Scripts stand in for its programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.sshconfig.configs import USUAL
 from tests.unit.sshconfig.conftest import KEY, MakeBox
 
 PROFILE = r"C:\Users\Zoë Müller"
-# As Windows' own: Unicode where it is asked for (/u), else the console's code page.
+# As Windows' own cmd.exe: Unicode if it is asked for (/u), else the console's code page.
 ANSWERS = f"""\
 [ "$1" = /u ] && form=UTF-16LE || form=CP850
 printf '%s\\r\\n' '{PROFILE}' | iconv -f UTF-8 -t $form"""
@@ -25,7 +25,7 @@ printf '%s\\r\\n' '{PROFILE}' | iconv -f UTF-8 -t $form"""
 
 @pytest.fixture
 def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Windows:
-    """A Windows whose user's folder has a blank and odd letters."""
+    """A Windows whose user's folder has a space and non-ASCII letters in its name."""
     home = tmp_path / "c/Users/Zoë Müller"
     home.mkdir(parents=True)
     programs = tmp_path / "programs"

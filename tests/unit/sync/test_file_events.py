@@ -1,4 +1,4 @@
-"""Which changes of files are a reason to look: not git's own, and not what git ignores."""
+"""Which file changes cause a sync: not git's own files, and not ignored ones."""
 
 from __future__ import annotations
 

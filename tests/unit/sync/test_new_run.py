@@ -1,4 +1,4 @@
-"""`run` over a link that is cut at any moment: one run for one id, or a word that none can tell."""
+"""`run` over a link that is cut at any time: one run per id, or an error that it is unknown."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.cli import User
 
 PROFILE = "version: 1\nextends: local\nbox: {workdir: ~/work}\n"
 LONGEST_S = 1.0
-"""About as long as the exchange takes."""
+"""About the duration of the exchange."""
 
 
 class Scissors:
-    """Cuts the link of the next command a while after it began."""
+    """Closes the wire of the next command `after_s` seconds after its start."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.after_s: float | None = None
@@ -43,7 +43,7 @@ class Scissors:
 
 
 def await_settled(home: Path) -> None:
-    """The box goes on without the link: until nothing of it is at work."""
+    """Wait until nothing runs on the box, which continues without the link."""
     lock = home / "work/.boxstrap/lock"
     limit = time.monotonic() + 20
     while f":{lock.stat().st_ino} " in Path("/proc/locks").read_text():
@@ -72,7 +72,7 @@ def test_a_link_that_is_cut_at_the_start_begins_it_once(
             said = outcome(replace(asked, run=wish))
             assert said == wish.id or (gives_up and "unknown whether the run was started" in said)
         await_settled(user.home)
-        # Whoever asks again with the id gets the one run that there is.
+        # Asking again with the same id returns the one existing run.
         assert outcome(replace(asked, run=wish)) == wish.id
         runs = list(user.home.glob("work/.boxstrap/runs/*/*/id"))
         assert [path.read_text() for path in runs].count(f"{wish.id}\n") == 1
@@ -85,7 +85,7 @@ def raises(_: ReconnectingLink, why: UnreachableError) -> None:
 
 
 def outcome(request: SetupRequest) -> str:
-    """The id of the run that began, or why nobody knows."""
+    """Return the id of the run that was started, or the error that says why it is unknown."""
     shown: list[str] = []
     screen = PlainScreen(io.StringIO(), io.StringIO())
     try:

@@ -1,4 +1,4 @@
-"""What a box says to a state that it does not take, as people read it."""
+"""The messages shown when a box refuses a state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invoke's own options, in `boxstrap` and `inv`: what they mean here, and a refusal of the rest."""
+"""Invoke's own options in `boxstrap` and `inv`: what they mean, and that the rest is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HARMLESS = {"boxes": ["boxes"], "profiles": ["profiles"], "status": ["status", "
 
 @pytest.fixture
 def at(user: User) -> User:
-    """Somebody in a repository; `inv` needs a checkout with tasks.py to stand in."""
+    """A user in a repository with tasks.py, which `inv` needs."""
     repository = user.repository()
     (repository.root / "tasks.py").symlink_to(HERE / "tasks.py")
     repository.commit({}, "With tasks")
@@ -44,7 +44,7 @@ def at(user: User) -> User:
 
 
 def on_box(user: User) -> list[str]:
-    """What lies where a setup of this machine would put things."""
+    """The files where a setup of this machine would put things."""
     return sorted(str(path) for path in (user.home / "box").rglob("*"))
 
 

@@ -1,4 +1,4 @@
-"""`boxstrap` and `inv` as they are typed: exit codes, one clear message, one JSON document."""
+"""`boxstrap` and `inv` as commands: exit codes, one clear message, one JSON document."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ WRONG = {
 
 @pytest.fixture
 def at(user: User) -> User:
-    """Somebody in a repository; `inv` needs a checkout with tasks.py to stand in."""
+    """A user in a repository with tasks.py, which `inv` needs."""
     repository = user.repository()
     (repository.root / "tasks.py").symlink_to(HERE / "tasks.py")
     return user
@@ -251,7 +251,7 @@ def test_init_writes_through_no_link(target: str, user: User) -> None:
     (repository.root / "boxstrap.yaml").symlink_to(target)
     before = {*user.home.rglob("*")}
     assert "there already" in user.run("init").must(2).err
-    (known,) = user.state.glob("repositories/*.json")  # what we keep of it ourselves
+    (known,) = user.state.glob("repositories/*.json")  # boxstrap's own record of the repository
     assert {*user.home.rglob("*")} ^ before == {known, *known.parents[:4]}
     assert (repository.root.parent / "there").read_text() == "mine\n"
 
@@ -306,7 +306,7 @@ def test_an_error_of_our_own_is_1_with_a_report_and_no_traceback(at: User) -> No
 
 
 def test_ctrl_c_is_130(at: User) -> None:
-    """In the midst of waiting for a host that doesn't answer."""
+    """While waiting for a host that doesn't answer."""
     going = at.begin("status", "--host", "root@203.0.113.1")
     time.sleep(1.5)
     going.interrupt()
@@ -315,7 +315,7 @@ def test_ctrl_c_is_130(at: User) -> None:
 
 
 def test_ctrl_c_while_something_is_tidied_away_is_130_too(at: User) -> None:
-    """Python only prints what is raised there, and goes on."""
+    """Python only prints what is raised in `__del__`, and continues."""
     (at.home / "held").mkdir()
     (at.home / "held" / "sitecustomize.py").write_text(
         "import os, signal, time\n"

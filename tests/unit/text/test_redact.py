@@ -156,7 +156,7 @@ def test_what_has_the_same_length_counts_the_same():
 
 @pytest.mark.parametrize("start", [0, 70_000, 100_009, 100_015, 100_026, 100_033, 100_040, 100_062])
 def test_a_box_goes_on_within_a_secret_and_shows_none_of_it(start, tmp_path):
-    """As `logs -f` does after a lost link: bytes before are read again, and not sent again."""
+    """As `logs -f` does after a lost link: earlier bytes are read again, but not sent again."""
     kept, earlier = tmp_path / "secrets", tmp_path / "environ"
     kept.write_bytes(b"TOKEN=second-value-of-it\0OTHER=loss 0.5\0X=abc\0")
     earlier.write_bytes(b"PATH=/bin\0TOKEN=first-value-of-it\0")

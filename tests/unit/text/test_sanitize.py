@@ -8,7 +8,7 @@ from bootstrap.text.sanitize import SanitizeStream, sanitize
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-# Written apart from the module's own tables on purpose.
+# Independent of the module's own tables on purpose.
 HARM = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )

@@ -1,4 +1,4 @@
-"""This machine as a box that has a run with results, reached by the program that travels."""
+"""This machine as a box that has a run with results, reached by the program sent to boxes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOLDS = "import sys; files = [open(p, 'ab') for p in sys.argv[1:]]; print(flush=
 
 @dataclasses.dataclass
 class ResultsHere:
-    """A working folder with one run, and the folder that its results come to."""
+    """A working folder with one run, and the folder that its results are pulled to."""
 
     workdir: Path
     home: Path
@@ -74,7 +74,7 @@ class ResultsHere:
     def pull(
         self, *, live: bool = False, most: int = PLENTY, run: str = RUN, ahead: bool = False
     ) -> PullRound:
-        """What is complete when it has stood for a moment; `ahead`: it is read before that."""
+        """Pull the files that stood unchanged for a moment; `ahead`: start reading before that."""
         with self.source() as source, self.pulling(most, run) as puller:
             if not ahead:
                 source.look(live=live)
@@ -82,7 +82,7 @@ class ResultsHere:
             return puller.round(source, live=live)
 
     def here(self) -> dict[str, bytes]:
-        """Every file at home that has its name, by its path."""
+        """The content of every file at home that has its final name, by path."""
         files = (path for path in self.home.rglob("*") if path.is_file() or path.is_symlink())
         named = {str(path.relative_to(self.home)): path for path in files}
         return {name: path.read_bytes() for name, path in named.items() if PARTS not in name}
@@ -90,7 +90,7 @@ class ResultsHere:
 
 @contextmanager
 def held(*files: Path) -> Iterator[None]:
-    """A process that has these open for writing."""
+    """Run a process that has these files open for writing."""
     argv = [sys.executable, "-I", "-S", "-c", HOLDS, *map(os.fspath, files)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

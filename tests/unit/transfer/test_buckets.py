@@ -1,4 +1,4 @@
-"""Buckets, by a real S3 server that is first seen to refuse a wrong and an expired address."""
+"""Buckets on a real S3 server that is first shown to refuse wrong and expired addresses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _address(path: str) -> str:
 
 
 def test_the_server_refuses_what_is_not_signed_or_has_expired(server: S3Server) -> None:
-    """What the other tests rest on."""
+    """The other tests rely on this."""
     address = _address("s3://corpus/many/0007.txt")
     assert _get(address) == (200, b"7")
     assert _get(address.partition("?")[0])[0] == 403
@@ -142,7 +142,7 @@ def test_too_many_objects_are_refused(server: S3Server, monkeypatch: pytest.Monk
         Bucket("s3://corpus/many/").objects()
 
 
-ENDPOINT = {"AWS_ENDPOINT_URL": "https://s3.example.org"}  # else the bucket's region is asked
+ENDPOINT = {"AWS_ENDPOINT_URL": "https://s3.example.org"}  # otherwise the region is looked up
 
 
 def _settings(tmp_path: Path, **files: str) -> dict[str, str]:
@@ -188,7 +188,7 @@ def test_a_program_of_the_persons_gives_keys(
     by_process = f"[default]\ncredential_process = '{program}' x\n"
     settings = s3_settings("x", _settings(tmp_path, config=by_process))
     assert settings["aws_session_token"] == "R"
-    # Else the provider's program is asked, which knows logins for an hour.
+    # Otherwise the provider's own program is asked, which has logins that last an hour.
     (tmp_path / "bin").mkdir()
     program.rename(tmp_path / "bin" / "aws")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
@@ -204,7 +204,7 @@ def test_a_program_of_the_persons_gives_keys(
 def test_addresses_of_google_and_azure_are_signed_by_their_published_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No server of theirs can be had; what is signed is computed here from the rules."""
+    """No server of theirs can be run here, so the signatures are checked by the rules."""
     import base64
     import hashlib
     import hmac

@@ -1,4 +1,4 @@
-"""Which files of a box are complete: those that stood, that nobody writes, with all their parts."""
+"""Complete files: unchanged for a while, open to no writer, and with all their parts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.unit.transfer.boxes import held
 
 
 class Looks:
-    """Looks at `out` of a folder; a clock that only tests move."""
+    """Looks at `out` in a folder, with a clock that only tests advance."""
 
     def __init__(self, tree: Path) -> None:
         self.tree, self.now = tree, 100.0
         self._files = CompleteFiles(str(tree), ["out/"], clock=lambda: self.now)
 
     def after(self, seconds: float, *, live: bool = True) -> dict[str, str]:
-        """Why each is not complete, so much later."""
+        """Look again so much later; return for each file why it is not complete."""
         self.now += seconds
         return {file.path: file.why for file in self._files.look(live=live).files}
 
@@ -38,7 +38,7 @@ def test_a_file_is_complete_once_it_stood_for_two_seconds(looks: Looks) -> None:
     assert looks.after(0) == {"out/a": "young"}
     assert looks.after(1.9) == {"out/a": "young"}
     assert looks.after(0.1) == {"out/a": ""}
-    # Same size, same time of content: what was written again shows by the inode's own time.
+    # With the same size and mtime, a rewrite still shows in the inode's ctime.
     times = file.stat().st_mtime_ns
     file.write_text("2")
     os.utime(file, ns=(times, times))
@@ -58,7 +58,7 @@ def test_what_nobody_writes_once_the_run_is_over_may_be_read_ahead(
     with held(looks.tree / "out/b"):
         assert looks.after(0, live=True) == {"out/a": "young", "out/b": "young"}
         assert looks.after(1, live=False) == {"out/a": "closed", "out/b": "young"}
-        with monkeypatch.context() as coarse:  # two writes may leave the same time there
+        with monkeypatch.context() as coarse:  # two writes may leave the same timestamp
             coarse.setattr("bootstrap.box.transfer.complete_files._FINE_NS", 1)
             assert looks.after(0, live=False) == {"out/a": "young", "out/b": "young"}
         assert looks.after(1, live=False) == {"out/a": "", "out/b": "held"}
@@ -67,7 +67,7 @@ def test_what_nobody_writes_once_the_run_is_over_may_be_read_ahead(
 def test_what_another_machine_wrote_shows_when_a_file_is_opened(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look at a shared disk is answered from memory for seconds, an opened file is not."""
+    """On a shared disk, stat of a path is cached for seconds; stat of an opened file is not."""
     (looks.tree / "out/a").write_text("1")
     (looks.tree / "newer").write_text("2")
     assert looks.after(0, live=False) == {"out/a": "closed"}
@@ -101,7 +101,7 @@ def test_a_file_mapped_for_writing_is_held_though_it_is_closed(tmp_path: Path) -
     with file.open("r+b") as opened:
         mapped = mmap.mmap(opened.fileno(), 4096)
     wanted = {(file.stat().st_dev, file.stat().st_ino)} | found
-    # Python keeps a descriptor of its own beside the mapping: it is hidden here.
+    # Python keeps a descriptor of its own next to the mapping; this fake /proc hides it.
     proc = tmp_path / "proc/7"
     proc.mkdir(parents=True)
     (proc / "maps").write_text(Path("/proc/self/maps").read_text())
@@ -159,7 +159,7 @@ def test_parts_are_waited_for_while_the_run_lives(there: list[str], whole: bool)
         ("out/epoch=3-step=40.ckpt/checkpoint/a", True),
         ("out/global_step500/a", True),
         ("out/ckpt_7/sub/a", True),
-        # A folder of an experiment is none: its log is open to the end.
+        # An experiment's folder is not a checkpoint: its log is open to the end.
         ("out/resnet_epochs100_lr0.1/a", False),
         ("out/checkpoints/a.pt", False),
         ("out/version_0/a", False),

@@ -1,4 +1,4 @@
-"""Files land whole, in their folder alone, and over nothing of the person's."""
+"""Files land whole, only in their folder, and replace no file of the user's."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_came_is_gone_on_with_and_a_file_that_landed_is_never_written_to(
     partial = landing.partial("a", STATE, 4)
     partial.write(b"cd")
     partial.finish(0)
-    # A kill between its second name and the end of its first one leaves both.
+    # A kill between linking the final name and removing the partial one leaves both.
     os.link(landing.place / PARTS / partial.name, landing.place / "a")
     assert landing.begun("a", STATE, 4) == 0
     again = landing.partial("a", STATE, 4)
@@ -83,7 +83,7 @@ def test_only_what_a_pull_put_there_is_replaced(landing: Landing) -> None:
     second = digest_of(landing, "m.from-train-2.pt")
     assert land(landing, "m.pt", "four", second) == "m.from-train-2.pt"
     assert land(landing, "m.pt", "five") == "m.from-train-2.2.pt"
-    assert land(landing, "m.pt", "mine") == "m.pt"  # the very same: nothing to do
+    assert land(landing, "m.pt", "mine") == "m.pt"  # the same content: nothing to do
     texts = {path.name: path.read_text() for path in landing.place.glob("m*")}
     assert texts == {"m.pt": "mine", "m.from-train-2.pt": "four", "m.from-train-2.2.pt": "five"}
 
@@ -126,13 +126,13 @@ def test_the_folders_of_a_repository_may_be_no_links(tmp_path: Path) -> None:
     with pytest.raises(NotSafeError, match="--to"):
         Landing(tmp_path / "repo", ("results", "box"), "train-1")
     assert not (tmp_path / "box").exists()
-    with Landing(tmp_path / "repo/results", (), "train-1") as landing:  # the person's own
+    with Landing(tmp_path / "repo/results", (), "train-1") as landing:  # the user's own link
         land(landing, "a", "1")
     assert (tmp_path / "a").is_file()
 
 
 def test_names_that_differ_by_case_alone_both_land(landing: Landing) -> None:
-    """As on a file system that takes both for one: the second finds a file that is not its own."""
+    """As on a case-insensitive file system: the second finds a file that is not its own."""
     land(landing, "Model.pt", "one")
     os.link(landing.place / "Model.pt", landing.place / "model.pt")
     assert land(landing, "model.pt", "two") == "model.from-train-2.pt"

@@ -1,4 +1,4 @@
-"""Results of a run, brought here from this machine as a box: what comes, what waits, what not."""
+"""A run's results, pulled from this machine as a box: what lands, what waits, what is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_results_are_here_byte_for_byte_and_come_once(box: ResultsHere) -> None:
     }
     when = (box.out / "a").stat().st_mtime_ns
     assert (box.home / "out/a").stat().st_mtime_ns == when
-    # Nothing is read where both sides are as they were, or it would be seen.
+    # If both sides are unchanged, nothing is read; `taken` would show it.
     taken: list[object] = []
     with box.source() as source, box.pulling() as puller:
         source.get = lambda wanted: taken.append(wanted) or iter(())  # type: ignore[method-assign,func-returns-value]
@@ -73,7 +73,7 @@ def test_what_was_told_once_is_told_again_only_where_it_changed(box: ResultsHere
 def test_more_files_than_any_run_has_are_refused(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New names with each look, too, of which none takes room by itself."""
+    """Also if each look has new names of empty files, which take no space themselves."""
     monkeypatch.setattr("bootstrap.transfer.puller.MOST_FILES", 3)
     for name in ("a", "b", "c"):
         box.write(f"out/{name}", "")
@@ -86,7 +86,7 @@ def test_more_files_than_any_run_has_are_refused(
 def test_more_folders_than_any_run_has_are_refused(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty file in deep folders of its own takes more room than its size says."""
+    """An empty file in deep folders of its own takes more space than its size says."""
     monkeypatch.setattr("bootstrap.transfer.puller.MOST_FILES", 4)
     box.write("out/a/b/c", "")
     box.write("out/a/d/e", "")
@@ -108,7 +108,7 @@ def test_what_is_being_written_waits(box: ResultsHere) -> None:
 
 
 class ChangedMeanwhile:
-    """Does something on the box at the first piece of the file named."""
+    """A source that runs `action` on the box at the first piece of the file at `path`."""
 
     def __init__(self, source: Any, path: str, action: Callable[[], object]) -> None:
         self._source, self._path, self.stood_s = source, path, source.stood_s
@@ -135,7 +135,7 @@ def pull_while(box: ResultsHere, path: str, action: Callable[[], object]) -> Pul
 
 
 def test_what_changes_while_it_is_read_is_taken_again(box: ResultsHere) -> None:
-    # Large enough that the box still reads when the first piece is here.
+    # Large enough that the box is still reading when the first piece is here.
     file = box.write("out/a.pt", os.urandom(64 * MIB))
     found = pull_while(box, "out/a.pt", lambda: box.write("out/a.pt", b"new" * 1000))
     assert found.missing == {"out/a.pt": "changed"}
@@ -160,7 +160,7 @@ def test_a_checkpoint_lands_whole_or_not_at_all(box: ResultsHere) -> None:
 def test_what_is_read_ahead_lands_when_it_turns_out_to_be_complete(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The smallest first, and of a live run nothing."""
+    """The smallest files are read first; nothing of a live run is read ahead."""
     monkeypatch.setattr("bootstrap.transfer.choice.AHEAD", 50_000)
     for name in ("out/a", "out/checkpoint-1/a", "out/checkpoint-1/b", "out/checkpoint-2/a"):
         box.write(name, "1")
@@ -181,7 +181,7 @@ def test_what_is_read_ahead_lands_when_it_turns_out_to_be_complete(
 def test_while_it_must_stand_the_box_is_not_asked_again(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look goes through all processes there."""
+    """A look goes through all processes of the box."""
     box.write("out/a")
     looks: list[BoxLook] = []
     with box.source(1.0) as source, box.pulling() as puller:
@@ -243,7 +243,7 @@ def test_nothing_here_is_deleted_and_only_our_own_is_replaced(box: ResultsHere) 
     box.write("out/new", "333")
     box.pull()
     assert box.here() == {**here, "out/new.from-train-1": b"333"}
-    # Another run into the same folder: what the first one put there is not its own.
+    # Another run pulled into the same folder doesn't own what the first one put there.
     box.write("out/a", "22")
     box.pull(run="train-2")
     assert box.here()["out/a.from-train-1"] == b"22"
@@ -251,7 +251,7 @@ def test_nothing_here_is_deleted_and_only_our_own_is_replaced(box: ResultsHere) 
 
 
 def test_a_name_beside_that_the_box_uses_itself_costs_no_file(box: ResultsHere) -> None:
-    """What lies here under a name beside is another file's than the one of that name there."""
+    """Here such a name may hold another file than the one that has this name on the box."""
     (box.home / "out").mkdir(parents=True)
     (box.home / "out/a.pt").write_text("mine")
     for content in ("1", "22"):
@@ -263,7 +263,7 @@ def test_a_name_beside_that_the_box_uses_itself_costs_no_file(box: ResultsHere) 
 
 
 class CutAnswers(LocalWire):
-    """Breaks off after so many bytes of answers."""
+    """A wire that breaks off after so many bytes of answers."""
 
     def __init__(self, after: int) -> None:
         super().__init__()
@@ -357,7 +357,7 @@ def test_more_than_is_allowed_is_refused_before_anything_comes(box: ResultsHere)
 
 
 class LyingSource:
-    """What a hostile box may send for `out/a`, which it announces with two bytes."""
+    """A hostile box that announces `out/a` with two bytes, and sends `items` for it."""
 
     stood_s = 0.0
 
@@ -482,7 +482,7 @@ def test_a_run_of_an_earlier_version_has_the_profiles_results(box: ResultsHere) 
 
 
 def test_a_torn_file_never_has_its_name(box: ResultsHere) -> None:
-    """Files that are replaced and rewritten all the time, while they are pulled."""
+    """The files are replaced and rewritten all the time while they are pulled."""
     stop = threading.Event()
 
     def write() -> None:

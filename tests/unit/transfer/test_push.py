@@ -1,4 +1,4 @@
-"""A push to this machine as a box, through the program that travels: what arrives, what is kept."""
+"""Pushes to this machine as a box, with the program sent to boxes: what arrives, what is kept."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def push(wire: LocalWire, source: Path, target: Path) -> Push:
 
 
 def contents(folder: Path) -> dict[bytes, tuple[bytes, int, int]]:
-    """Bytes, permissions and time of each file below, and folders that are empty."""
+    """Bytes, permissions and time of each file in a folder, and its empty folders."""
     found = {}
     for path in folder.rglob("*"):
         name = os.fsencode(path.relative_to(folder))
@@ -94,7 +94,7 @@ def test_what_stands_here_is_there_byte_for_byte_and_once(
     first = push()
     assert (first.files, first.bytes, first.had) == (5, 3 * MIB + 11, 0)
     assert contents(target) == contents(source)
-    # Equal sizes and times: nothing is read, on either side, or it would be seen.
+    # With equal sizes and times neither side is read, or the changed text would show.
     for folder, text in ((source, "2"), (target, "3")):
         times = (folder / "a").stat().st_mtime_ns
         write(folder, a=text)
@@ -120,7 +120,7 @@ def test_what_a_push_put_there_is_replaced_and_nothing_else(
     second = push()
     assert (second.files, second.had, second.kept) == (1, 2, ["longer", "other"])
     assert (target / "ours").read_text() == "22"
-    write(target, ours="33")  # by a training
+    write(target, ours="33")  # as a training might
     write(source, ours="4")
     assert push().kept == ["longer", "other", "ours"]
     third = push(replace=True)
@@ -171,7 +171,7 @@ def test_links_are_followed_within_the_source_alone(
 
 
 class CutStream(LocalStream):
-    """One that is gone after so many bytes were written to it."""
+    """A stream that is lost after so many bytes were written to it."""
 
     left = 0
     wire: CutWire
@@ -225,7 +225,7 @@ def test_after_each_cut_only_what_was_under_way_is_sent_again(
     link.close()
     assert contents(target) == contents(source)
     assert (pushed.files, len(back)) == (51, 5)
-    # Of each cut: what lay in pipes, and a block; the questions about 51 files.
+    # Each cut costs what was in pipes, a block, and the questions about 51 files.
     assert sum(counts) < 40 * MIB + 5 * 2 * MIB
     assert not (target / ".boxstrap-parts").exists()
 
@@ -238,7 +238,7 @@ def test_a_file_that_changes_while_it_is_read_is_sent_as_it_is_then(
 
     def changed(file: Any, listed: Any) -> bool:
         looked[0] += 1
-        if looked[0] == 2:  # the large one was read, and its name is not given yet
+        if looked[0] == 2:  # the large one was read, but doesn't have its name yet
             write(source, large=bytes(2 * MIB) + b"more")
         return is_as_listed(file, listed)
 
@@ -284,7 +284,7 @@ def test_no_place_outside_of_the_working_folder(
 def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
     wire: LocalWire, source: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program of a push whose link is gone may live on: the same push ends it."""
+    """The box program of a push whose link is lost may live on; the same push again ends it."""
     write(source, a="1")
     (tmp_path / "other").mkdir()
     write(tmp_path / "other", b="1")
@@ -320,7 +320,7 @@ def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
 def test_an_answer_without_an_end_is_refused(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would fill this machine's memory."""
+    """Otherwise it would fill this machine's memory."""
     write(source, a="1")
     endless = ({"states": "a" * 1000, "begun": {"5": 1}} for _ in range(100))
     monkeypatch.setattr(Transfer, "run", lambda *_: ((header, b"") for header in endless))
@@ -352,7 +352,7 @@ def test_very_many_empty_folders_come(
 def test_a_process_that_holds_no_lock_is_never_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a volume of two boxes, the number in the lock is of a process of the other."""
+    """On a volume shared by two boxes, the process id in the lock may be the other box's."""
     monkeypatch.setattr(take.time, "sleep", lambda _: None)
     ended: list[int] = []
     monkeypatch.setattr(take.os, "kill", lambda process, _: ended.append(process))
@@ -368,7 +368,7 @@ def test_a_process_that_holds_no_lock_is_never_ended(
 def test_a_program_that_stands_still_is_left_and_the_push_goes_on(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its link is alive all the while."""
+    """Its link stays alive all the time."""
     monkeypatch.setattr(transfer, "SILENT_S", 1)
     monkeypatch.setattr(transfer, "_TICK_S", 0.2)
     write(source, large=os.urandom(4 * MIB))
@@ -420,7 +420,7 @@ def test_a_program_that_says_it_is_at_work_is_waited_for(
 
 
 def test_what_takes_long_on_a_box_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A digest, a look, a disk that is slow."""
+    """Such as a digest, a look, or a sync to a slow disk."""
     monkeypatch.setattr(incoming, "SYNC_S", 0.01)
     file = tmp_path / "a"
     file.write_bytes(bytes(3 * MIB))
@@ -452,7 +452,7 @@ def test_a_beat_is_said_where_nothing_else_was_for_a_while(monkeypatch: pytest.M
 
 
 class DyingFile(io.FileIO):
-    """One whose disk fails in the middle."""
+    """A file whose disk fails in the middle."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if self.tell() or size == 1:

@@ -81,7 +81,7 @@ def test_a_receipt_that_was_made_up_or_changed_is_none(made: Made, tmp_path: Pat
         assert check_receipt(file, *NAMES, present) == NONE
     file.write_text(json.dumps(body))
     assert check_receipt(file, *NAMES, present) == []
-    (tmp_path / "state/secrets.key").unlink()  # another machine's
+    (tmp_path / "state/secrets.key").unlink()  # as if on another machine
     assert check_receipt(file, *NAMES, present) == NONE
     file.unlink()
     assert check_receipt(file, *NAMES, present) == NONE

@@ -1,4 +1,4 @@
-"""What the tests of the screens share: events, a clock, a stream that is a terminal."""
+"""What the tests of the screens share: events, a clock, a stream to write to."""
 
 import io
 import json
@@ -20,7 +20,7 @@ def ev(t: float, step: str, event: str, **fields: Any) -> Event:
 
 
 class Clock:
-    """Seconds since the test began, and the same as a time of day."""
+    """Seconds since the test started, also as a time of day."""
 
     def __init__(self) -> None:
         self.now = 0.0

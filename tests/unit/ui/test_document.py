@@ -22,12 +22,12 @@ def told(do, redact=str):
             raise
         finally:
             screen.close()
-            screen.close()  # once more is no more output
+            screen.close()  # closing it again prints nothing more
     finally:
         assert written(err) == ""
         text = written(out)
         assert text.count("\n") == 1
-        told.document = json.loads(text)  # also where an error goes on up
+        told.document = json.loads(text)  # also if an error is raised
     return told.document
 
 

@@ -44,7 +44,7 @@ def test_a_note_is_told_at_once_and_stays():
     assert row.words()[0].startswith("14 of 14 packages")
     steps.take(ev(4, "python", "ok"))
     assert row.words() == [f"14 packages; {said}", "14 packages"]
-    # A setup that does it again begins without.
+    # A step that starts again has no note.
     steps.take(ev(9, "python", "start"))
     assert row.noted == ""
 

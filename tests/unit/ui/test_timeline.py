@@ -20,7 +20,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class TimelineTerminal:
-    """A timeline on a terminal that exists on paper only."""
+    """A timeline on a simulated terminal."""
 
     def __init__(self, width=80, height=24, encoding="utf-8", env=ENV) -> None:
         self.clock, self.stream, self.out = Clock(), paper(encoding), paper(encoding)
@@ -92,7 +92,7 @@ def test_no_line_is_wider_than_the_terminal(width, price):
             screen.lost(event.t)
             terminal.screen._live.refresh()
     for line in re.split(r"\r|\n", ESCAPES.sub("", written(terminal.stream))):
-        if "tmux" not in line and "link back" not in line:  # sentences in passing do wrap
+        if "tmux" not in line and "link back" not in line:  # printed sentences do wrap
             assert cell_len(line) <= max(width - 1, 20)
 
 

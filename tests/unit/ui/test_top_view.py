@@ -1,4 +1,4 @@
-"""Boxes at work, as they are shown."""
+"""How `top` shows boxes."""
 
 from __future__ import annotations
 

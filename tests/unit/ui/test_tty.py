@@ -1,4 +1,4 @@
-"""The timeline in a real terminal: tmux draws it and tells what a user sees."""
+"""The timeline in a real terminal: tmux draws it and reports what a user sees."""
 
 import shutil
 import subprocess
@@ -36,14 +36,14 @@ time.sleep(60)
 
 
 class Pane:
-    """A terminal of tmux's, on a socket of its own."""
+    """A tmux terminal, on a socket of its own."""
 
     def __init__(self, folder: Path, width: int) -> None:
         self._tmux = ["tmux", "-S", str(folder / "tmux.sock"), "-f", "/dev/null", "-u"]
         script = folder / "script.py"
         script.write_text(SCRIPT)
         root = Path(__file__).parents[3]
-        # A size exported by somebody else must not count.
+        # A size from the environment must not count.
         env = f"PYTHONPATH={root} COLUMNS=300 LINES=3 PYTHONIOENCODING=utf-8"
         command = f"{env} {sys.executable} {script}"
         self("new-session", "-d", "-x", str(width), "-y", "30", command)
