@@ -1,4 +1,4 @@
-"""The programs of a box, beside each other as they lie there."""
+"""The programs of a box, in one folder as on the box."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.plain_environment import shared
 
 
 def lay_programs(folder: Path) -> Path:
-    """All of them, into `folder`, which is made where it isn't there."""
+    """Write all of them into `folder`, which is created if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in box_files():
         (folder / name).write_text(f"{text}\n")
@@ -18,7 +18,7 @@ def lay_programs(folder: Path) -> Path:
 
 
 def program(name: str) -> Path:
-    """The one of this name, to be run: nothing is written where it lies."""
+    """Return the path of one program, to be run; don't write into its folder."""
     return _laid() / name
 
 

@@ -44,10 +44,10 @@ _MAKING = threading.Lock()
 
 
 def _new_repository() -> Path:
-    """The git folder of a repository that was just made, with an author: to be copied.
+    """Return the git folder of a new repository with an author, to be copied.
 
-    For each of a thousand repositories git would begin three programs. The users of a test that
-    does many things at once ask at the same time, and a cache alone lets each of them make it.
+    Otherwise git would start three programs for each of a thousand repositories. Threads of a test
+    ask at the same time, and a cache without the lock would let each of them make it.
     """
     with _MAKING:
         return _made_repository()
@@ -78,31 +78,31 @@ class Completed:
 
     @property
     def text(self) -> str:
-        """All that it said."""
+        """All its output."""
         return self.out + self.err
 
     @property
     def imported(self) -> set[str]:
-        """The modules that it imported, where it ran with PYTHONPROFILEIMPORTTIME."""
+        """The modules that it imported, if it ran with PYTHONPROFILEIMPORTTIME."""
         found = {line.rpartition("|")[2].strip() for line in self.err.splitlines()}
         assert "bootstrap" in found
         return found
 
     def json(self) -> dict[str, Any]:
-        """The one document on standard output; fails where there is more, or none."""
+        """Return the one document on standard output; fails if there is more, or none."""
         found = json.loads(self.out)
         assert isinstance(found, dict)
         return found
 
     def must(self, rc: int) -> Completed:
-        """Itself, where it ended like that and without a traceback."""
+        """Assert that it ended with `rc` and without a traceback; return itself."""
         assert self.rc == rc, f"exit {self.rc}, not {rc}\n{self.out}\n{self.err}"
         assert "Traceback" not in self.text, self.text
         return self
 
 
 class Running:
-    """A program that still runs."""
+    """A program that is still running."""
 
     def __init__(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
         self._began = time.monotonic()
@@ -127,7 +127,7 @@ class Running:
         )
 
     def line(self) -> str:
-        """The next line of its standard output. Nothing is read ahead: `end` gives what follows."""
+        """Read the next line of standard output and nothing after it: `end` returns the rest."""
         assert self.process.stdout is not None
         got = b""
         while not got.endswith(b"\n") and (more := os.read(self.process.stdout.fileno(), 1)):
@@ -135,11 +135,11 @@ class Running:
         return got.decode(errors="replace")
 
     def interrupt(self) -> None:
-        """As Ctrl-C does."""
+        """Interrupt it, as Ctrl-C does."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self) -> None:
-        """As a laptop whose battery is empty; it may be over by then."""
+        """Kill it, as a laptop with an empty battery would; it may have ended already."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -156,19 +156,19 @@ class Running:
             return Completed(self.process.wait(), out, self.said(), seconds)
 
     def close(self) -> None:
-        """End what is left of it: nothing of a test that fails goes on behind it."""
+        """Kill it if it still runs, so that a failed test leaves nothing running."""
         if self.process.poll() is None:
             self.kill()
         self.process.communicate()
         self._err.close()
 
     def said(self) -> str:
-        """What it said on standard error so far."""
+        """Return its standard error so far."""
         size = os.fstat(self._err.fileno()).st_size
         return os.pread(self._err.fileno(), size, 0).decode(errors="replace")
 
     def await_said(self, text: str, timeout: float = 60) -> None:
-        """Wait until it has said this."""
+        """Wait until this is on standard error."""
         limit = time.monotonic() + timeout
         while text not in self.said():
             if self.process.poll() is not None or time.monotonic() > limit:
@@ -206,7 +206,7 @@ class UserRepository:
             path.write_text(text)
 
     def commit(self, files: Mapping[str, str], subject: str = "Go on") -> str:
-        """Write and commit; the commit's id."""
+        """Write and commit; return the commit's id."""
         self.write(files)
         self.git("add", "--all")
         self.git("-c", "maintenance.auto=false", "commit", "-q", "-m", subject)
@@ -214,7 +214,7 @@ class UserRepository:
 
     @property
     def head(self) -> str:
-        """The commit it stands on; mostly read here, as git would begin a program for it."""
+        """The current commit, read from .git if possible, to save starting git."""
         with contextlib.suppress(OSError):
             stands_on = (self.root / ".git/HEAD").read_text().strip()
             if (name := stands_on.removeprefix("ref: ")) != stands_on:
@@ -223,7 +223,7 @@ class UserRepository:
 
 
 class User:
-    """Stands in a folder and types commands."""
+    """A user who types commands in a folder."""
 
     def __init__(self, home: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
@@ -232,7 +232,7 @@ class User:
         self.place = home
 
     def repository(self, name: str = "homework", **files: str) -> UserRepository:
-        """Make a repository with a training and stand in it; `name__py` is the file name.py."""
+        """Make a repository with a training and enter it; `name__py` is the file name.py."""
         named = {key.replace("__", "."): text for key, text in files.items()}
         found = {"train.py": TRAIN, "boxstrap.yaml": PROFILE, **named}
         made = UserRepository(self.home / name, self.env, found)
@@ -240,21 +240,21 @@ class User:
         return made
 
     def begin(self, *arguments: str, program: str = "boxstrap", **env: str) -> Running:
-        """Type a command and look on."""
+        """Start a command without waiting for it."""
         return Running([str(BIN / program), *arguments], self.place, {**self.env, **env})
 
     def run(
         self, *arguments: str, program: str = "boxstrap", timeout: float = PATIENCE_S, **env: str
     ) -> Completed:
-        """Type a command and wait for its end."""
+        """Run a command and wait for its end."""
         return self.begin(*arguments, program=program, **env).end(timeout)
 
     def agree(self) -> None:
-        """Agree to what the profile of the repository stood in takes; it must be something."""
+        """Consent to what the current repository's profile takes; fails if it takes nothing."""
         error = self.run("oneliner", "--json").must(2).json()["error"]
         self.run("oneliner", "--json", "--consent", error["digest"])
 
     @property
     def state(self) -> Path:
-        """What boxstrap remembers for them."""
+        """The user's state folder of boxstrap."""
         return Path(self.env["XDG_STATE_HOME"]) / "boxstrap"

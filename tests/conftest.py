@@ -1,4 +1,4 @@
-"""What all tests share: a home apart from the one of whoever runs them, and boxes."""
+"""Shared by all tests: a home separate from the real user's, and boxes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.plain_environment import forget_settings, plain_environment
 # The table of faults, and `--seed`.
 pytest_plugins = ["tests.faults.plugin"]
 
-# Before anything of ours begins, also what a whole session shares. (Without PYTHONDONTWRITEBYTECODE
-# too: uncompiled modules make each start of a program take three times as long.)
+# Before any of our programs starts, including what a session shares. (PYTHONDONTWRITEBYTECODE is
+# removed too: uncompiled modules make each start of a program take three times as long.)
 forget_settings(os.environ, kept="BOXSTRAP_RIG_")
 # Layers of boxes are kept for the next run; a test's own home would hide them.
 if os.geteuid() == 0:
     os.environ["BOXSTRAP_RIG_CACHE"] = str(places.cache())
 
-# What is collected stays to the end: looking for garbage in it took a tenth of each worker's time.
+# Collected tests stay to the end: searching them for garbage took a tenth of each worker's time.
 gc.disable()
 
 hypothesis.settings.register_profile("ours", deadline=None, print_blob=True, max_examples=40)
@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Of whole folders each worker compiles another part first: all would compile all."""
+    """For whole folders, let each worker import another part first: otherwise all compile all."""
     config = session.config
     worker = getattr(config, "workerinput", None)
     folders = [config.rootpath / folder for folder in config.option.file_or_dir or ("tests",)]
@@ -57,13 +57,13 @@ def pytest_collection(session: pytest.Session) -> None:
     files = sorted(file for folder in folders for file in folder.glob("**/test_*.py"))
     for file in files[int(worker["workerid"][2:]) :: worker["workercount"]]:
         name = ".".join(file.relative_to(config.rootpath).with_suffix("").parts)
-        with contextlib.suppress(Exception, pytest.skip.Exception):  # said when it is collected
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # reported at collection
             import_module(name)
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems")
 def pytest_mix_of_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of several workers: units among the tests with boxes, of which some only wait for minutes."""
+    """With several workers, spread unit tests among tests with boxes, some of which wait long."""
     if not hasattr(config, "workerinput"):
         return
     files = list(dict.fromkeys(item.path for item in items))
@@ -75,7 +75,7 @@ def pytest_mix_of_tests(config: pytest.Config, items: list[pytest.Item]) -> None
 
 def pytest_collection_finish() -> None:
     gc.freeze()
-    gc.set_threshold(100_000, 50, 50)  # as the program has it
+    gc.set_threshold(100_000, 50, 50)  # as in boxstrap itself
     gc.enable()
 
 
@@ -94,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests that share a box stay with one worker: it is set up once."""
+    """Keep tests that share a box on one worker, so that it is set up once."""
     if config.getvalue("dist") != "load":
         return None
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
@@ -106,7 +106,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
             super().mark_test_complete(node, item_index, duration)
-            # What is over is counted anew after each test: thousands of units, thousands of times.
+            # xdist recounts finished scopes after each test: thousands of them, thousands of times.
             units = self.assigned_work[node]
             for scope in [scope for scope, unit in units.items() if all(unit.values())]:
                 del units[scope]
@@ -114,7 +114,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByBox(config, log)
 
 
-# Module, and what tells those of it apart that share something: the kind of box, for example.
+# Tests with the same groups share something: the module, and for example the kind of box.
 _SHARING = tuple(
     map(
         re.compile,
@@ -133,14 +133,14 @@ _SHARING = tuple(
 
 @pytest.fixture(scope="session")
 def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Places for homes. pytest's own numbering looks through all that were made before."""
+    """Paths for homes. pytest's own numbering scans all folders made before."""
     folder = tmp_path_factory.mktemp("h", numbered=False)
     return (folder / str(number) for number in itertools.count())
 
 
 @pytest.fixture(autouse=True)
 def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing of the tests reaches the home, the state or the configuration of a user."""
+    """Keep tests away from the home, the state and the configuration of the real user."""
     home = next(homes)
     home.mkdir()
     for name, value in plain_environment(home).items():
@@ -151,5 +151,5 @@ def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def user(own_home: Path) -> User:
-    """Somebody who types commands, in that home."""
+    """A user who types commands in that home."""
     return User(own_home)

@@ -1,4 +1,4 @@
-"""A real https server of files that can be broken, and a hub as Hugging Face's API has it."""
+"""A real https file server that can be made to fail, with the API of a Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ COMMIT = "5" * 40
 
 
 class DataServer:
-    """Serves `files`, by their paths, over https with a certificate of its own.
+    """Serves `files` by path, over https with its own certificate.
 
-    `certificate` is what a client has to trust. Faults hold until they are changed: `status`
-    answers every request so (`status_left` requests of them), `cut_after` hangs up after so many
-    bytes of an answer (`cuts_left` times), `ranges` False gives no parts of files, `tags` False no
-    word for the state that a file is in. `modified` is the time of change that it names,
-    `heeds_times` whether it refuses what changed since, `odd` headers in the place of its own.
+    Clients have to trust `certificate`. Faults hold until changed: `status` is the answer to the
+    next `status_left` requests, `cut_after` closes the connection after that many bytes of a body
+    (`cuts_left` times), `ranges` False ignores Range, `tags` False sends no ETag. `modified` is
+    sent as Last-Modified, `heeds_times` honours If-Unmodified-Since, `odd` replaces headers.
     """
 
     def __init__(
@@ -34,16 +33,16 @@ class DataServer:
         self.files: dict[str, bytes] = {}
         self.redirects: dict[str, str] = {}
         self.asked: list[tuple[str, str, str]] = []
-        """Of each request: its path, its range, its authorization."""
+        """Path, range and authorization of each request."""
         self.sent = 0
-        """Bytes of bodies."""
+        """Bytes of bodies sent."""
         self.status, self.status_left = 0, 0
         self.cut_after, self.cuts_left = 0, 0
         self.ranges, self.tags = True, True
         self.modified, self.heeds_times = "", True
         self.odd: dict[str, str] = {}
         self.token = ""
-        """Without it the hub says nothing."""
+        """If set, the hub refuses requests without it."""
         self.certificate = folder / "data-server.pem"
         key = folder / "data-server.key"
         _certify(listen, names, self.certificate, key)
@@ -60,16 +59,16 @@ class DataServer:
         self._thread.start()
 
     def url(self, path: str) -> str:
-        """The address of a file."""
+        """Return the address of a file."""
         return f"{self.address}/{path}"
 
     def add(self, path: str, content: bytes) -> str:
-        """Serve it; its SHA-256."""
+        """Serve it; return its SHA-256."""
         self.files[path] = content
         return hashlib.sha256(content).hexdigest()
 
     def close(self) -> None:
-        """End it."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -80,7 +79,7 @@ class _FileServer(ThreadingHTTPServer):
     owner: DataServer
 
     def handle_error(self, *_: object) -> None:
-        """A client that hangs up is no news."""
+        """Ignore clients that hang up."""
 
 
 class _DataHandler(BaseHTTPRequestHandler):
@@ -88,7 +87,7 @@ class _DataHandler(BaseHTTPRequestHandler):
     server: _FileServer
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._answer(b"")
@@ -152,7 +151,7 @@ class _DataHandler(BaseHTTPRequestHandler):
             return self._json(found or [{"type": "directory", "path": asked}] * folder)
         folder = below.removeprefix(COMMIT).strip("/")
         entries = [each for each in entries if each["path"].startswith(folder and f"{folder}/")]
-        # Pages of two.
+        # Two entries per page.
         at = int(parse_qs(urlsplit(self.path).query).get("cursor", ["0"])[0])
         following = f"{owner.address}/{path}?recursive=true&cursor={at + 2}"
         link = {"Link": f'<{following}>; rel="next"'} if at + 2 < len(entries) else {}
@@ -192,7 +191,7 @@ def _certify(address: str, names: Sequence[str], certificate: Path, key_file: Pa
     name = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, str(key.public_key().public_numbers().x)[:60])]
     )
-    # A box's clock may be wrong.
+    # Valid for long, since a box's clock may be wrong.
     begins = datetime.datetime(2020, 1, 1)
     made = (
         x509.CertificateBuilder()

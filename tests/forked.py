@@ -1,8 +1,8 @@
 """The programs `boxstrap` and `inv`, forked from a server that has imported them.
 
-To start a Python and import everything takes ten times as long as what most commands do, and the
-tests type thousands of them. What is forked is the same program, in a process and a session of its
-own, with its own environment, folder and streams. `can_fork` says when it is executed instead.
+Starting a Python and importing everything takes ten times as long as most commands, and the tests
+run thousands of them. The fork is the same program, in its own process and session, with its own
+environment, folder and streams. `can_fork` says when the program is executed instead.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ HERE = Path(__file__).resolve().parents[1]
 PROGRAM = str(Path(sys.executable).with_name("boxstrap"))
 INV = str(Path(sys.executable).with_name("inv"))
 AT_START = ("LANG", "LC_", "LD_", "PYTHON")
-"""Python reads variables with such names once, when it starts."""
+"""Python reads variables with these prefixes once, when it starts."""
 _LATE = ("encodings.utf_8_sig", "pip._internal.models.index", "platformdirs.unix")
-"""What most commands import when they need it."""
+"""Modules that most commands import late."""
 USUAL = {"LANG": "C.UTF-8", "PYTHONPATH": str(HERE)}
 
 
 def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Whether this is one of the programs, and its Python is started as usual."""
+    """Return whether this is one of the programs, and its Python is started as usual."""
     named = (name for name in env if name.startswith(AT_START))
     return (
         sys.platform == "linux"
@@ -51,9 +51,9 @@ def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
 
 
 class Forked:
-    """A program that was forked, as subprocess.Popen shows one.
+    """A forked program, with the interface of subprocess.Popen.
 
-    It reads nothing, and where its output goes nowhere else, that is a pipe which is read here.
+    It has no standard input; without `stdout`, its output goes to a pipe that is read here.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class Forked:
         self.pid = self._reported()
 
     def _reported(self) -> int:
-        """The next line of its report, and no more: one that ends at once has two."""
+        """Read one line of its report and no more: a program that ends immediately sends two."""
         line = b""
         while not line.endswith(b"\n"):
             line += os.read(self._report, 1) or b"\n"
         return int(line)
 
     def poll(self) -> int | None:
-        """How it ended; None while it runs."""
+        """Return its exit code; None while it runs."""
         return self._await_end(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; subprocess.TimeoutExpired where that takes longer."""
+        """Wait for its end; raises subprocess.TimeoutExpired if that takes longer."""
         code = self._await_end(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(PROGRAM, timeout or 0)
@@ -106,7 +106,7 @@ class Forked:
             return self.returncode
 
     def communicate(self, timeout: float = 1e6) -> tuple[str, None]:
-        """What is left of its output, and wait for its end."""
+        """Return the rest of its output, and wait for its end."""
         limit = time.monotonic() + timeout
         while self.stdout and not self.stdout.closed:
             if not select.select([self.stdout], [], [], max(0, limit - time.monotonic()))[0]:
@@ -122,17 +122,17 @@ class Forked:
 # -- the server: one for all of pytest's processes
 
 SHARED = "TESTS_FORK_SERVER"
-"""The variable with the address of the server that pytest's first process has started."""
+"""The variable with the address of the server that pytest's first process started."""
 
 
 def start_server() -> str:
-    """Start one, which ends with this process; its address."""
+    """Start a server that ends with this process; return its address."""
     address = str(Path(tempfile.mkdtemp(prefix="boxstrap-forked-")) / "requests")
     ours, theirs = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
     with theirs:
         theirs.bind(address)
         theirs.listen(64)
-        ours.connect(address)  # the first: when it is closed, the server ends
+        ours.connect(address)  # the first connection: when it is closed, the server ends
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.forked"],
             cwd=HERE,
@@ -153,7 +153,7 @@ def start_server() -> str:
 
 @functools.cache
 def _server() -> socket.socket:
-    """Where this process sends its requests."""
+    """Return the socket for this process's requests."""
     ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.connect(os.environ.get(SHARED) or start_server())
     atexit.register(ours.close)
@@ -161,7 +161,7 @@ def _server() -> socket.socket:
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a program for each request, and report its number and how it ended."""
+    """Fork a program for each request, and report its pid and how it ended."""
     gc.disable()
     _import_all()
     gc.freeze()
@@ -191,7 +191,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def _fork(caller: socket.socket, callers: Sequence[socket.socket]) -> tuple[int, int, int] | None:
-    """Begin what it asks for: process, number, where to report; None where it asks no more."""
+    """Start the requested program: its pidfd, pid and report; None if the caller has closed."""
     asked, fds, _, _ = socket.recv_fds(caller, 1 << 20, 3)
     if not asked:
         return None
@@ -207,7 +207,7 @@ def _fork(caller: socket.socket, callers: Sequence[socket.socket]) -> tuple[int,
 
 
 def _import_all() -> None:
-    """Import what the program may, without what runs on boxes."""
+    """Import all that the programs may import, without what runs on boxes."""
     import bootstrap
 
     for found in pkgutil.walk_packages(bootstrap.__path__, "bootstrap."):
@@ -216,7 +216,7 @@ def _import_all() -> None:
     for name in _LATE:
         with contextlib.suppress(ImportError):
             import_module(name)
-    # What each command for a door, each transfer and each log would make anew from what is shipped.
+    # Caches that each command for a door, each transfer and each log would fill again.
     import_module("bootstrap.render.compact").files()
     import_module("bootstrap.render.script").bare_box_files()
     import_module("bootstrap.protocol.transfer").box_program()
@@ -224,7 +224,7 @@ def _import_all() -> None:
 
 
 def _begin(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoReturn:
-    """Be the program in a session of its own, once its number is reported."""
+    """Become the program in its own session, after reporting its pid."""
     *streams, report = fds
     os.setsid()
     os.write(report, b"%d\n" % os.getpid())
@@ -241,13 +241,13 @@ def _begin(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoRetur
 def _report_end(process: int, number: int, report: int) -> None:
     os.close(process)
     _, status = os.waitpid(number, 0)
-    with contextlib.suppress(BrokenPipeError):  # nobody asks any more
+    with contextlib.suppress(BrokenPipeError):  # the reader is gone
         os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
     os.close(report)
 
 
 def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
-    """Be the program, as if Python had just been started."""
+    """Become the program, as if Python had just started."""
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
@@ -258,13 +258,13 @@ def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
 
 
 def _be_inv() -> NoReturn:
-    """Invoke's own program, which ends as Python does."""
+    """Run Invoke's own program, and exit as Python does."""
     from bootstrap.tasks.program import use_box_program
 
     code: str | int | None = 0
     try:
         program = import_module("invoke.main").program
-        # As these do when `tasks.py` imports them.
+        # As happens when `tasks.py` imports them.
         use_box_program(import_module("bootstrap.tasks").FAMILIES)
         program.run()
     except SystemExit as end:

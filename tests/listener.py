@@ -1,4 +1,4 @@
-"""A port of this machine for tests, and a thread that takes who comes."""
+"""A local port for tests, and a thread that accepts its connections."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """End it, and the thread first: it would take what comes to the next owner of the number.
+        """Stop the thread, then close the socket.
 
-        A descriptor's number is given away again at once, and `accept` may be about to use it.
+        Otherwise `accept` may run on a descriptor that is already another socket's.
         """
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:  # not on Linux: there closing is what wakes it
+        except OSError:  # not Linux: closing the socket wakes the thread
             pass
         else:
             self._thread.join()

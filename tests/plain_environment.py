@@ -1,4 +1,4 @@
-"""The environment of the programs that tests start: nothing of whoever runs them but the PATH."""
+"""The environment of programs that tests start: only PATH is taken from the real user."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FAMILIES = ("BOXSTRAP_", "FORCE_", "GIT_", "INVOKE_", "PYTHON", "SSH_", "TMUX",
 
 
 def forget_settings(environ: MutableMapping[str, str], *, kept: str) -> None:
-    """Take out what whoever runs this set for their own programs; `kept` begins what is ours."""
+    """Remove the real user's settings; names that start with `kept` are the tests' own."""
     for name in list(environ):
         if name in _SETTINGS or (name.startswith(_FAMILIES) and not name.startswith(kept)):
             del environ[name]
 
 
 def plain_environment(home: Path) -> dict[str, str]:
-    """What a program sees: this machine's PATH, a home of its own, and nothing of ours."""
+    """Return a program's environment: this machine's PATH, its own home, no user settings."""
     return {
         "PATH": f"{own_ssh(home)}:{BIN}:{PATH}",
         "HOME": str(home),
@@ -41,16 +41,16 @@ def plain_environment(home: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TEMPLATE_DIR": str(shared() / "git"),
-        "TMUX_TMPDIR": str(shared()),  # no session of a test's meets those of whoever runs it
-        "PYTHONPATH": str(HERE),  # what is tested is the checkout that these tests are of
+        "TMUX_TMPDIR": str(shared()),  # keeps tests' sessions apart from the real user's
+        "PYTHONPATH": str(HERE),  # test the checkout that these tests are in
     }
 
 
 def own_ssh(home: Path) -> Path:
-    """A folder with an `ssh` whose files lie in `home`, for the front of a PATH.
+    """Return a folder with an `ssh` that uses the files in `home`, for the front of a PATH.
 
-    OpenSSH asks the account where home is, whatever $HOME says: it would take the
-    configuration, the keys and the known hosts of whoever runs the tests.
+    OpenSSH takes the home from the account, whatever $HOME says: it would use the
+    configuration, keys and known hosts of the real user.
     """
     folder = home.with_name(f"{home.name}-ssh")
     if SSH and not folder.is_symlink():
@@ -60,7 +60,7 @@ def own_ssh(home: Path) -> Path:
 
 
 def forget_own_ssh(home: Path) -> None:
-    """Take away what `own_ssh` made there."""
+    """Remove what `own_ssh` made there."""
     for path in home.parent.glob(f"{home.name}-ssh*"):
         path.unlink()
 
@@ -88,17 +88,17 @@ _MAKING = threading.Lock()
 
 
 def shared() -> Path:
-    """What thousands of homes share: `ssh`, tmux's server, and what `git init` begins with.
+    """Return the folder that all homes share: `ssh`, tmux's sockets and git's template.
 
-    That `ssh` makes the configuration of the home beside it when it runs. Git's own sample of
-    each hook took two thirds of the time that a test's repository takes.
+    The `ssh` writes the configuration next to its home when it runs. The template has no sample
+    hooks: they took two thirds of the time to make a test's repository.
     """
-    with _MAKING:  # the users of a test that does many things at once share it, too
+    with _MAKING:  # a test with several threads shares it too
         return _made()
 
 
 def _forget(folder: Path) -> None:
-    """Take it away, and end the tmux server of those whose box was this machine."""
+    """Remove it, and end the tmux servers of tests whose box was this machine."""
     for socket in folder.glob("tmux-*/*"):
         subprocess.run(["tmux", "-S", socket, "kill-server"], capture_output=True, check=False)
     shutil.rmtree(folder, ignore_errors=True)

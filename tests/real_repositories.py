@@ -1,8 +1,8 @@
-"""Real training repositories at named commits: of each what `init` reads, and what it must write.
+"""Real training repositories at fixed commits: what `init` reads of each, and what it must write.
 
-Nothing of their code is here: only which commands a README names, what files ask for, and what
-scripts import; `RealRepository.write` makes files of these that say the same. A script of such a
-copy imports what the real one does and takes one step, so that its environment can be tried.
+None of their code is here: only the commands in READMEs, the requirements in files, and the
+imports of scripts; `RealRepository.write` makes equivalent files from these. A script of such a
+copy imports what the real one does and takes one step, so that its environment can be tested.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RealRepository:
-    """One of them, and the keys of the profile that its `init` must write."""
+    """One repository, and the keys of the profile that its `init` must write."""
 
     commit: str
     writes: dict[str, Any]
     readme: tuple[str, ...] = ()
-    """Commands of its README, in their order."""
+    """Commands of its README, in order."""
     scripts: dict[str, str] = field(default_factory=dict)
-    """Path, and the modules that it imports; `*` before a script that learns when it is run."""
+    """Path: the modules that it imports, `>` an output folder; `*PATH` is a script that trains."""
     files: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    """What it must say beside, each a part of a note."""
+    """Parts of the notes that it must also print."""
 
     def write(self, root: Path) -> None:
-        """Its files in `root`, as far as `init` reads them."""
+        """Write the files that `init` reads into `root`."""
         page = "".join(f"```\n{command}\n```\n" for command in self.readme)
         texts = {"README.md": f"# It\n\n{page}", **self.files}
         for path, modules in self.scripts.items():
@@ -297,7 +297,7 @@ REPOSITORIES: dict[str, RealRepository] = {
             "*denoising_diffusion_pytorch/guided_diffusion.py": "torch einops",
         },
         files={"pyproject.toml": _DDPM_PROJECT},
-        writes={},  # a library: the train.py of its README is the reader's own
+        writes={},  # a library: the reader writes the train.py of its README
         notes=("no training script was found",),
     ),
     "tloen/alpaca-lora": RealRepository(

@@ -1,4 +1,4 @@
-"""What became of a run, as every reader must see it: one table of records, and what they mean."""
+"""The states of a run, as every reader must see them: a table of records and their meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class RunCase(NamedTuple):
-    """What lies in a run's folder (None: no such file), and the state that this is.
+    """The files in a run's folder (None: no such file), and the state that they mean.
 
     `pid` has words for the lines of the file: runner first, then the command.
     """
@@ -65,9 +65,9 @@ class Processes:
     zombie: subprocess.Popen[bytes]
 
     def line(self, word: str) -> str:
-        """What a runner would have written of it: number, start, boot."""
+        """Return the line that a runner would have written: pid, start time, boot id."""
         if word == "dead":
-            return f"{2**22 + 1} 1 {_boot()}"  # above every number that Linux gives
+            return f"{2**22 + 1} 1 {_boot()}"  # above Linux's highest pid
         process = self.zombie if word == "zombie" else self.living
         stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         start = int(stat[19]) + (word == "reused")
@@ -86,7 +86,7 @@ def _boot() -> str:
 
 
 def some_processes() -> Processes:
-    """One that lives, and one that ended and that nobody waits for."""
+    """Start one process that lives, and one that ended and that nobody waited for."""
     living = subprocess.Popen(["sleep", "600"])
     zombie = subprocess.Popen(["true"])
     while Path(f"/proc/{zombie.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
@@ -95,7 +95,7 @@ def some_processes() -> Processes:
 
 
 def lay(case: RunCase, processes: Processes, run: Path) -> None:
-    """The folder of a run as the case has it."""
+    """Write the folder of a run as in the case."""
     run.mkdir(parents=True)
     words = {"started": "1", "commit": "a" * 40, "work": "w", "session": "train"}
     files = {name: f"{text}\n" for name, text in words.items()}

@@ -1,4 +1,4 @@
-"""`python -m tests.bench`: one table from one run. Exit 1 when a bar is missed."""
+"""`python -m tests.bench`: run the benchmarks, print one table. Exit 1 when a bar is missed."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from tests.boxes import RigError
 
 _PARTS = ("fresh", "uv", "again", "verify", "logs", "start", "status", "sync", "run")
 _ALONE = ("init", "reuse", "biglog", "transfer")
-"""Measured only where they are asked for: whole builds, minutes of writing."""
+"""Measured only on request: whole builds, minutes of writing."""
 
 
 def main() -> int:
-    """Measure what was asked for; the exit code."""
+    """Measure what was requested; return the exit code."""
     asked = _arguments()
     parts = [asked.only] if asked.only else _PARTS
     rows: list[BenchRow] = []

@@ -1,4 +1,4 @@
-"""The same command again, when nothing is to do; beside this machine, and 100 ms away."""
+"""The same command again with nothing to do, near and 100 ms away."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FAR_FACTOR, _FAR_MORE_S = 1.1, 0.2
 def measure(
     stage: Stage, runs: int, places: dict[str, StagePlace], *, with_peers: bool = True
 ) -> list[BenchRow]:
-    """Everybody by turns. `places` are boxes that are set up; missing ones are made."""
+    """Measure all in turn. `places` are boxes that are set up; missing ones are made."""
     parts = (*_QUICK, *(_PEERS if with_peers else ()))
     for competitor in parts:
         if competitor.key not in places:
@@ -35,7 +35,7 @@ def measure(
     found: dict[tuple[bool, str], list[float]] = defaultdict(list)
     for is_far in (False, True):
         for turn in range(runs + 1):
-            counts = turn > 0  # the first one meets the box at this address
+            counts = turn > 0  # the first turn is the first contact at this address
             for competitor in parts:
                 took = _again(stage, competitor, places[competitor.key], is_far)
                 if counts:

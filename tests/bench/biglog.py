@@ -1,4 +1,4 @@
-"""10 GB of log through one run, followed meanwhile: disk, memory, what `logs --since` shows."""
+"""10 GB of log from one run, followed live: disk, memory, and what `logs --since` shows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GROUP = "10 GB of log through one run"
 _SIZE = 10_000_000_000
 _LIMIT_MIB = 256
 _MOST_MB = 2 * _LIMIT_MIB * 1.048576
-"""What is written while room is made lies on top of its limit."""
+"""Twice the limit: the log still grows while boxstrap makes room."""
 _MOST_MEMORY_MB = 128
-"""Beside what following holds anyway, what was on its way when it was passed over."""
+"""What following needs anyway, plus the data in transit when the follower skipped it."""
 _RUN = "/workspace/.boxstrap/runs/*/train-1"
 _PROFILE = f"""\
 version: 1
@@ -26,7 +26,7 @@ extends: vast
 gpu: {{require: false}}
 train: {{command: python write.py, log_max_mib: {_LIMIT_MIB}}}
 """
-# As fast as it goes, a time in each line; then slowly, so that seconds can be told apart.
+# First at full speed with a time in each line, then slowly, so that the seconds differ.
 _WRITE = f"""\
 import sys, time
 line = "TIME step {{n:7d}} loss {{loss:.4f}} lr 3e-4\\n"
@@ -45,7 +45,7 @@ for number in range(80):
 
 
 def measure(stage: Stage) -> list[BenchRow]:
-    """Begin the run, follow it to its end, look at its disk, then ask for its last seconds."""
+    """Start the run, follow it to its end, sampling its disk, then ask for its last seconds."""
     place = stage.box("vast")
     repository = stage.repository("biglog", {"boxstrap.yaml": _PROFILE, "write.py": _WRITE})
     words = ("--host", place.host, "--identity", str(place.box.identity))
@@ -90,14 +90,14 @@ def measure(stage: Stage) -> list[BenchRow]:
 
 
 def _most_on_disk(place: StagePlace) -> list[float]:
-    """The most that its log took on the box's disk until it ended, in MB."""
+    """Return the peak size of its log on the box's disk until it ended, in MB."""
     look = f"while [ ! -f {_RUN}/exit ]; do stat -c %b {_RUN}/log; sleep 0.05; done"
     look = f"{look} | sort -n | tail -n 1"
     return [int(place.box.run(look, timeout=600)) * 512 / 1e6]
 
 
 def _slow(place: StagePlace) -> list[str]:
-    """The last lines of the log, as the box has them."""
+    """Return the last lines of the log on the box."""
     return place.box.run(f"tail -n 80 {_RUN}/log").splitlines()
 
 
@@ -106,7 +106,7 @@ def _last_time(place: StagePlace) -> float:
 
 
 def _outside(said: Path, slow: list[str], since: int) -> int:
-    """Lines written since then that are not shown, and shown ones two seconds older or more."""
+    """Count lines since then that are not shown, and shown ones over two seconds older."""
     shown = [
         line for line in said.read_text().splitlines() if line[:1].isdigit() and " slow " in line
     ]

@@ -1,4 +1,4 @@
-"""Where the time of a fresh run went, read afterwards from what it left on the box."""
+"""Where the time of a fresh run went, read from the files that it left on the box."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _FILES: dict[str, tuple[str, Callable[..., float]]] = {
     "first wheel unpacked": ("workspace/homework/.venv/lib/python3*/site-packages/*/RECORD", min),
     "last wheel unpacked": ("workspace/homework/.venv/lib/python3*/site-packages/*/RECORD", max),
 }
-"""What a competitor's files tell by their times, the same for all that use this place."""
+"""Moments by the mtimes of files, the same for all competitors that use these paths."""
 
 
 def moments(root: Path, epoch: float) -> Moments:
-    """The moments of a run that began at `epoch`, on the box whose files lie below `root`."""
+    """Return the moments of a run that started at `epoch` on the box with this root folder."""
     found: Moments = {}
     for name, (pattern, which) in _FILES.items():
         times = [file.stat().st_mtime for file in root.glob(pattern)]
@@ -35,7 +35,7 @@ def moments(root: Path, epoch: float) -> Moments:
 
 
 def as_text(name: str, runs: Sequence[Moments]) -> str:
-    """The medians in their order in time."""
+    """Format the medians in chronological order."""
     names = {moment for run in runs for moment in run}
     middle = {moment: median([run[moment] for run in runs if moment in run]) for moment in names}
     ordered = sorted(middle.items(), key=lambda pair: pair[1])

@@ -1,4 +1,4 @@
-"""Running a program and saying how long it took: one way for every competitor."""
+"""Run a program and measure how long it took, the same way for every competitor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TimedCall:
 
 
 def run(call: TimedCall, log: Path, limit: float = 600) -> float:
-    """Run it to its end, its output going to `log`; seconds. BenchError when it fails."""
+    """Run it with its output in `log`; return the seconds. Raises BenchError if it fails."""
     with log.open("wb") as said, (call.stdin or Path(os.devnull)).open("rb") as given:
         began = time.perf_counter()
         process = subprocess.Popen(
@@ -37,7 +37,7 @@ def run(call: TimedCall, log: Path, limit: float = 600) -> float:
             stdout=said,
             stderr=subprocess.STDOUT,
         )
-        # With a time limit of its own, `wait` looks every 50 ms only.
+        # `wait` with a timeout polls only every 50 ms.
         alarm = threading.Timer(limit, process.kill)
         alarm.start()
         code = process.wait()
@@ -50,7 +50,7 @@ def run(call: TimedCall, log: Path, limit: float = 600) -> float:
 
 
 def first_output(call: TimedCall) -> float:
-    """Seconds until it writes its first byte, to standard output or error."""
+    """Return the seconds until it writes its first byte, to standard output or error."""
     began = time.perf_counter()
     process = subprocess.Popen(
         call.argv,
@@ -70,7 +70,7 @@ def first_output(call: TimedCall) -> float:
 
 
 class Stopwatch(threading.Thread):
-    """Looks every 10 ms from the side whether `seen()` is true; `at` is when it was."""
+    """Polls `seen()` every 10 ms in a thread; `at` is when it was first true."""
 
     def __init__(self, seen: Callable[[], bool]) -> None:
         super().__init__(daemon=True)
@@ -79,14 +79,14 @@ class Stopwatch(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Look until it is seen, or nobody waits any more."""
+        """Poll until it is seen, or wait() has given up."""
         while not self._over.wait(0.01):
             if self._seen():
                 self.at = time.perf_counter()
                 return
 
     def wait(self, limit: float) -> float:
-        """When it was seen, on perf_counter's clock. BenchError after `limit` seconds."""
+        """Return when it was seen, by perf_counter. Raises BenchError after `limit` seconds."""
         self.join(limit)
         self._over.set()
         if self.at is None:

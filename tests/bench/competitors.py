@@ -1,4 +1,4 @@
-"""Who takes part, and what each one's user would type. Their files are in `peers/`."""
+"""The competitors, and what the user of each one types. Their files are in `peers/`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Calls = Callable[[Stage, StagePlace], Sequence[TimedCall]]
 
 @dataclass(frozen=True)
 class Competitor:
-    """One way from a fresh box to a training that runs."""
+    """One way from a fresh box to a running training."""
 
     key: str
     name: str
     kind: str
-    """The box it gets."""
+    """The kind of box that it gets."""
     log: str
-    """Where its training's output goes on the box, as a pattern."""
+    """A glob pattern of its training's log on the box."""
     calls: Calls
-    """What is typed, one after the other."""
+    """The commands, in order."""
     can_repeat: bool = True
 
 
@@ -70,7 +70,7 @@ def _ansible(stage: Stage, place: StagePlace) -> Sequence[TimedCall]:
     env = stage.environment(
         ANSIBLE_CONFIG=str(PEERS / "ansible.cfg"),
         ANSIBLE_HOME=str(stage.file("ansible")),
-        # A login of its own for each call, as for somebody who comes back after an hour.
+        # A new login for each call, as for a user who comes back after an hour.
         ANSIBLE_SSH_CONTROL_PATH_DIR=str(sockets),
     )
     sockets.mkdir()
@@ -98,7 +98,7 @@ def _pyinfra(stage: Stage, place: StagePlace) -> Sequence[TimedCall]:
 
 
 def _by_address(stage: Stage, place: StagePlace) -> Path:
-    """A known_hosts as paramiko looks it up: HostKeyAlias is unknown to it."""
+    """Write a known_hosts by address, because paramiko doesn't know HostKeyAlias."""
     known = stage.file(f"{place.ssh_config.stem}.pyinfra_known_hosts")
     name = place.address if place.port == 22 else f"[{place.address}]:{place.port}"
     known.write_text(f"{name} {place.box.host_key}\n")
@@ -112,7 +112,7 @@ def _bare(stage: Stage, place: StagePlace) -> Sequence[TimedCall]:
 
 
 def ssh_true(stage: Stage, place: StagePlace) -> TimedCall:
-    """`ssh host true`: as little as a login can be."""
+    """Return `ssh host true`: the minimal login."""
     argv = ["ssh", "-F", str(place.ssh_config), "box", "true"]
     return TimedCall(argv, stage.environment(), stage.folder)
 

@@ -1,4 +1,4 @@
-"""From the command to the first training step, on a box that nobody has touched."""
+"""From the command to the first training step, on a new box."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FreshRun:
 def measure(
     stage: Stage, runs: int, slow_runs: int, patience: float
 ) -> tuple[dict[str, FreshBench], dict[str, StagePlace]]:
-    """Run all of them by turns; the figures, and one box of each that is set up."""
+    """Run all in turn; return the figures, and one box of each that is set up."""
     found: dict[str, FreshBench] = {}
     places: dict[str, StagePlace] = {}
     warm(stage)
@@ -64,7 +64,7 @@ def measure(
 
 
 def _order(turn: int, runs: int, slow_runs: int) -> Iterator[Competitor]:
-    """Each turn begins with another one, so that no one always has the quiet moment."""
+    """Start each turn with another competitor, so that none always gets the quiet moment."""
     if turn < runs:
         first = turn % len(QUICK)
         yield from QUICK[first:] + QUICK[:first]
@@ -73,11 +73,11 @@ def _order(turn: int, runs: int, slow_runs: int) -> Iterator[Competitor]:
 
 
 def once(stage: Stage, competitor: Competitor) -> FreshRun:
-    """One run on a box of its own. The clock is this machine's, the same for all."""
+    """Do one run on its own box. The clock is this machine's, the same for all."""
     place = stage.box(competitor.kind)
     calls = competitor.calls(stage, place)
     log = stage.file(f"{place.box.name}.out")
-    # Seen through /proc: nothing runs on the box for it.
+    # Watched through /proc, so that nothing extra runs on the box.
     root = Path(f"/proc/{place.box._alive()}/root")
     pattern = competitor.log.lstrip("/")
     watch = clock.Stopwatch(lambda: any(_has_begun(file) for file in root.glob(pattern)))
@@ -100,7 +100,7 @@ def _has_begun(file: Path) -> bool:
 
 
 def warm(stage: Stage) -> None:
-    """One uncounted install of each sort, so that all find the same warm mirror."""
+    """Do one uncounted install of each sort, so that all find the same warm mirror."""
     tell("warming the mirror")
     for competitor in (BARE, BOXSTRAP_NOUV):
         once(stage, competitor).place.box.stop()
@@ -115,7 +115,7 @@ def warm(stage: Stage) -> None:
 
 
 def rows(found: dict[str, FreshBench], cores: int) -> list[BenchRow]:
-    """The figures, with the bars of those that have one."""
+    """Return the figures, with their bars."""
     bare = median(found[BARE.key].first_step)
     ours = median(found[BOXSTRAP.key].first_step)
     share = _OF_BARE if cores > 1 else _OF_BARE_ON_ONE_CORE

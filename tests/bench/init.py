@@ -1,7 +1,7 @@
 """Copies of real repositories (`tests/real_repositories.py`): `init`, then a setup without an edit.
 
-Each copy's training imports what the real one does and takes a step. What a machine's index or
-its lack of a GPU keeps from it stands in the row.
+Each copy's training imports what the real one does and takes a step. What this machine's package
+index or missing GPU prevents is noted in the row.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _REASON = re.compile(r"(?:Because|No module|error:|Error:)[^\n]{0,90}")
 
 
 def measure(stage: Stage) -> list[BenchRow]:
-    """One box for all of them, since rented boxes keep what they have fetched."""
+    """Measure all on one box, since rented boxes keep what they have fetched."""
     place = stage.box("vast")
     rows = []
     for name, repository in REPOSITORIES.items():
         if "train.command" not in repository.writes or "uv.lock" in repository.files:
-            continue  # a library; and a lock that is cut short here can't be installed
+            continue  # a library, or a lock that is shortened here and can't be installed
         root = stage.commit(name.rpartition("/")[2], repository.write)
         log = stage.file("init.log")
         clock.run(stage.boxstrap("init", state="init", repository=root), log)
         words = ["--host", place.host, "--identity", str(place.box.identity), *_WITHOUT_GPU]
         command = str(repository.writes["train.command"])
         script = next(path[1:] for path in repository.scripts if path[1:] in command)
-        # Without a GPU there is nothing for a launcher to launch.
+        # Without a GPU, a launcher has nothing to launch.
         words += ["--set", f"train.command=python {script}"]
         try:
             took = clock.run(stage.boxstrap("setup", *words, state="init", repository=root), log)
@@ -44,7 +44,7 @@ def measure(stage: Stage) -> list[BenchRow]:
 
 
 def _outcome(place: StagePlace, name: str) -> str:
-    """`step 1`, or why a repository's training did not take it, in the words of its log."""
+    """Return `step 1`, or the line of the log that says why the training didn't take it."""
     over = f'grep -qs "step 1" {_run(name)}/log || ls {_run(name)}/exit 2>/dev/null'
     place.box.run(f"timeout 60 sh -c 'until {over}; do sleep 1; done'", check=False)
     said = _log(place, name)
@@ -52,7 +52,7 @@ def _outcome(place: StagePlace, name: str) -> str:
 
 
 def _log(place: StagePlace, name: str) -> str:
-    """What the repository's training said; nothing where there was none."""
+    """Return the log of the repository's training; empty if there is none."""
     return place.box.run(f"cat {_run(name)}/log 2>/dev/null", check=False)
 
 
@@ -61,6 +61,6 @@ def _run(name: str) -> str:
 
 
 def _reason(said: str) -> str:
-    """The line that says why, shortened."""
+    """Return the line that says why, shortened."""
     found = _REASON.findall(said)
     return found[-1] if found else json.dumps(said[-90:])

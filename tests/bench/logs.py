@@ -30,13 +30,13 @@ class Followed:
     seconds: float
     """From the command to the last byte."""
     memory_mb: float
-    """The most that the program's process held."""
+    """Peak memory of the program's process."""
     count: int
-    """The bytes that came."""
+    """Bytes received."""
 
 
 def measure(stage: Stage, runs: int) -> list[BenchRow]:
-    """Make the run, then read its log, near and far by turns."""
+    """Start the run, then read its log, first near, then far."""
     near = stage.box("vast")
     repository = stage.repository_for_log(SIZE)
     words = ("--host", near.host, "--identity", str(near.box.identity))
@@ -49,7 +49,7 @@ def measure(stage: Stage, runs: int) -> list[BenchRow]:
     found: dict[bool, list[Followed]] = {False: [], True: []}
     for is_far, place in places.items():
         call = _call(stage, place)
-        if is_far:  # meets the box at this address; a copy of the set-up's memory would do too
+        if is_far:  # first contact at this address; a copy of the setup's state would do too
             clock.run(
                 stage.boxstrap(
                     "setup",
@@ -84,7 +84,7 @@ def _whole(followed: Followed) -> Followed:
 
 
 def follow(call: TimedCall) -> Followed:
-    """Read all of it as a pipe would; the bytes go nowhere, and are counted on the way."""
+    """Read all its output through a pipe; the bytes are counted and discarded."""
     began = time.perf_counter()
     process = subprocess.Popen(
         call.argv,

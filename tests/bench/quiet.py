@@ -1,4 +1,4 @@
-"""Waiting until nobody else works on this machine: two cores are soon shared."""
+"""Wait until nothing else runs on this machine: two cores are soon shared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def wait(patience: float) -> None:
 
 
 def idle() -> float:
-    """The share of the cores' time that nobody used, over the next seconds."""
+    """Return the idle share of the cores' time, over the next seconds."""
     before = _ticks()
     time.sleep(_LOOK_S)
     after = _ticks()
@@ -25,6 +25,6 @@ def idle() -> float:
 
 
 def _ticks() -> tuple[int, int]:
-    """Idle and all ticks since the start (proc(5), /proc/stat: the 4th and 5th are idle)."""
+    """Return idle and total ticks since boot (proc(5), /proc/stat: the 4th and 5th are idle)."""
     fields = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
     return fields[3] + fields[4], sum(fields[:8])

@@ -1,4 +1,4 @@
-"""An environment with torch on a box whose image has torch, the index slow: reused, or fetched."""
+"""Set up torch on a box whose image has it, with a slow index: reused, or fetched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASK = "import torch, numpy, tqdm, sympy, jinja2; print(torch.ones(2).sum(), tor
 
 
 def measure(stage: Stage, runs: int, patience: float) -> list[BenchRow]:
-    """Setups by turns on fresh boxes of one image; the image's bytes are compared too."""
+    """Alternate setups on fresh boxes of one image; the bars come from the size of its wheels."""
     layer, held = _image(stage)
     root = stage.repository("reused", {"requirements.txt": _REQUIRED, "boxstrap.yaml": _PROFILE})
     took: dict[str, list[float]] = {"auto": [], "never": []}
@@ -56,7 +56,7 @@ def measure(stage: Stage, runs: int, patience: float) -> list[BenchRow]:
 
 
 def _image(stage: Stage) -> tuple[Path, float]:
-    """A box's file system with torch in /venv/main, and the megabytes of its wheels."""
+    """Return a layer with torch in /venv/main, and the megabytes of its wheels."""
     place = stage.box("vast")
     install = "/venv/main/bin/python -m pip install -q --no-cache-dir --report /tmp/report"
     place.box.run(f"{install} {_BROUGHT} && /venv/main/bin/python -c 'import torch'", timeout=900)
@@ -74,7 +74,7 @@ def _size(url: str) -> int:
 
 
 def _setup(stage: Stage, layer: Path, root: Path, reuse: str) -> tuple[float, int]:
-    """One setup on a box of its own: seconds, and the bytes that came to it."""
+    """Do one setup on its own box; return the seconds, and the bytes that the box received."""
     place = stage.box("vast", on=layer)
     before, image = _received(place.box), _digest(place.box) if reuse == "auto" else ""
     words = ("setup", "--host", place.host, "--identity", str(place.box.identity))
@@ -91,7 +91,7 @@ def _setup(stage: Stage, layer: Path, root: Path, reuse: str) -> tuple[float, in
 
 
 def _prove(place: StagePlace, said: str, image: str) -> None:
-    """It was reused, it works, and the image is what it was. Raises BenchError."""
+    """Check that the image was reused and left unchanged, and torch works. Raises BenchError."""
     if "of the image are reused" not in said:
         raise BenchError(f"nothing was reused:\n{said[-2000:]}")
     place.box.run(f"uv pip check --python {_ENVIRONMENT}/bin/python")
@@ -103,13 +103,13 @@ def _prove(place: StagePlace, said: str, image: str) -> None:
 
 
 def _digest(box: Box) -> str:
-    """Of all files of the image's environment, with their modes and times."""
+    """Return a digest of all files of the image's environment, with their modes and times."""
     files = "find /venv/main -printf '%p %m %T@ %l\\n' | sort; find /venv/main -type f -print0"
     return box.run(f"({files} | sort -z | xargs -0 sha256sum) | sha256sum", timeout=120)
 
 
 def _received(box: Box) -> int:
-    """The bytes that came to its card."""
+    """Return the bytes that its network card received."""
     lines = Path(f"/proc/{box._alive()}/net/dev").read_text().splitlines()
     (card,) = (line.split(":")[1].split() for line in lines if line.strip().startswith("eth0:"))
     return int(card[0])

@@ -21,7 +21,7 @@ _PROFILE = "version: 1\nextends: vast\ngpu: {require: false}\ntrain: {command: p
 
 
 def measure(stage: Stage, runs: int) -> list[BenchRow]:
-    """On one box, which is set up for it; its environment is in place."""
+    """Measure on one box that is set up, with its environment in place."""
     near = stage.box("vast")
     repository = stage.repository("trained", {"boxstrap.yaml": _PROFILE, "train.py": "1\n"})
     found: dict[tuple[bool, str], list[float]] = defaultdict(list)
@@ -32,7 +32,7 @@ def measure(stage: Stage, runs: int) -> list[BenchRow]:
                 _TRUE: clock.run(ssh_true(stage, place), stage.file("true.out")),
                 _RUN: _saved(stage, place, repository, f"turn {turn} of {is_far}"),
             }
-            if turn:  # the first one meets the box at this address
+            if turn:  # the first turn is the first contact at this address
                 for name, seconds in took.items():
                     found[is_far, name].append(seconds)
         tell(f"run, {'100 ms away' if is_far else 'near'}: {runs} of each")
@@ -55,7 +55,7 @@ def _call(stage: Stage, place: StagePlace, repository: Path, *words: str) -> Tim
 
 
 def _saved(stage: Stage, place: StagePlace, repository: Path, text: str) -> float:
-    """Seconds until the line is there to be read."""
+    """Return the seconds from the save until the new line can be read."""
     call = _call(stage, place, repository, "run")
     began = time.perf_counter()
     (repository / "train.py").write_text(f"print({text!r}, flush=True)\n")

@@ -30,7 +30,7 @@ class StagePlace:
     address: str
     port: int
     ssh_config: Path
-    """Knows the box as `box`, with its key and ours."""
+    """Has the box as `box`, with its host key and the rig's key."""
     is_far: bool = False
 
     @property
@@ -40,7 +40,7 @@ class StagePlace:
 
 
 class Stage:
-    """One rig with everything on it; everything is gone when it is left.
+    """One rig with everything that the benchmark needs; all of it is removed on exit.
 
     `cores`: how many of them a box may use; 0 for all.
     """
@@ -83,9 +83,9 @@ class Stage:
         return self._rig
 
     def box(self, kind: str, on: Path | None = None) -> StagePlace:
-        """A fresh box. Its uv knows the mirror, whoever calls it, as its pip does.
+        """Start a fresh box. Its uv and pip use the mirror, whichever program calls them.
 
-        `on`: what `Box.keep` kept of another one, with which it begins.
+        `on`: a layer from `Box.keep` of another box, to start from.
         """
         box = self.rig.start(kind, files={"/etc/uv/uv.toml": self.rig.mirror.uv_toml}, on=on)
         if self.cores:
@@ -94,31 +94,31 @@ class Stage:
         return self._place(box, box.address, box.port)
 
     def far(self, place: StagePlace) -> StagePlace:
-        """The same box, 100 ms away."""
+        """Return the same box, 100 ms away."""
         if place.box.name not in self._far:
             address, port = self.rig.delay_proxy(place.box, _FAR_S)
             self._far[place.box.name] = self._place(place.box, address, port, is_far=True)
         return self._far[place.box.name]
 
     def file(self, name: str) -> Path:
-        """A path for a file of this run."""
+        """Return a path for a file of this run."""
         return self.folder / name
 
     def environment(self, **more: str) -> dict[str, str]:
-        """The environment of somebody whose home holds nothing yet."""
+        """Return the environment of a user with an empty home."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         env = {**plain_environment(home), "LC_ALL": "C.UTF-8", **more}
-        del env["PYTHONPATH"]  # the peers' Python is their own
+        del env["PYTHONPATH"]  # the peers have their own Python
         return env
 
     @property
     def agent_socket(self) -> str:
-        """Of an agent that holds our key."""
+        """The socket of an agent that holds the rig's key."""
         return str(self.folder / "agent")
 
     def boxstrap(self, *words: str, state: str, repository: Path | None = None) -> TimedCall:
-        """A call of boxstrap whose memory of boxes is `state`."""
+        """Return a call of boxstrap that keeps its state in the folder `state`."""
         program = Path(sys.executable).parent / "boxstrap"
         if not program.exists():
             raise BenchError(f"{program} is not there: make install")
@@ -126,7 +126,7 @@ class Stage:
         return TimedCall([str(program), *words], env, repository or self.homework)
 
     def repository_for_log(self, size: int) -> Path:
-        """A repository whose training does nothing but write a log of this size."""
+        """Make a repository whose training only writes a log of this size."""
         profile = (
             "version: 1\nextends: vast\ngpu:\n  require: false\n"
             f"train:\n  command: python write_log.py {size}\n  log_max_mib: {size // 2**19}\n"
@@ -134,16 +134,16 @@ class Stage:
         return self._repository("longlog", ("write_log.py",), {"boxstrap.yaml": profile})
 
     def repository(self, name: str, texts: dict[str, str]) -> Path:
-        """A repository of these files."""
+        """Make a repository of these files."""
         return self._repository(name, (), texts)
 
     def commit_all(self, folder: Path) -> None:
-        """Commit all that stands in it."""
+        """Commit everything in it."""
         self._git(folder, "add", "-A")
         self._git(folder, "commit", "-q", "-m", "Go on")
 
     def close(self) -> None:
-        """Clear everything away."""
+        """Remove everything."""
         if self._agent is not None:
             self._agent.terminate()
             self._agent.wait()
@@ -177,7 +177,7 @@ class Stage:
         return folder
 
     def commit(self, name: str, write: Callable[[Path], None]) -> Path:
-        """A repository of what `write` puts into its folder."""
+        """Make a repository of what `write` puts into its folder."""
         folder = self.folder / name
         folder.mkdir()
         write(folder)
@@ -198,7 +198,7 @@ class Stage:
         subprocess.run(["git", "-C", str(folder), *words], env=self.environment(), check=True)
 
     def _publish(self) -> None:
-        """Put the repository on the git server, a box that the other boxes reach."""
+        """Push the repository to the git server, a box that the other boxes can reach."""
         self.git_box.run("git init -q --bare -b main ~/homework.git", user=self.git_box.user)
         place = self._place(self.git_box, self.git_box.address, self.git_box.port)
         ssh = f"core.sshCommand=ssh -F {place.ssh_config}"
@@ -219,11 +219,11 @@ class Stage:
 
 
 def _peers_venv() -> Path:
-    """Ansible and pyinfra, in an environment of their own that is kept."""
+    """Return the programs of a cached environment with Ansible and pyinfra."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     venv = cache / "boxstrap-bench" / "venv"
     if not (venv / "bin" / "pyinfra").exists():
-        # Not with --clear: another bench may use it.
+        # Not with --clear: another bench may be using it.
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
         pip = [str(venv / "bin" / "python"), "-m", "pip", "-qq"]
         subprocess.run([*pip, "install", *_FOR_PEERS], check=True)

@@ -1,4 +1,4 @@
-"""From typing a task to its first output."""
+"""From typing a command to its first output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BAR = Bar(0.4)
 
 
 def measure(stage: Stage, runs: int, places: dict[str, StagePlace]) -> list[BenchRow]:
-    """Tasks without a box, and a setup of a box that is set up already."""
+    """Measure commands without a box, and a setup of a box that is set up already."""
     if BOXSTRAP.key not in places:
         places[BOXSTRAP.key] = once(stage, BOXSTRAP).place
     (setup,) = BOXSTRAP.calls(stage, places[BOXSTRAP.key])

@@ -1,7 +1,7 @@
-"""`status` of a box with twenty runs, beside `ssh host true`: near, and 100 ms away.
+"""`status` of a box with twenty runs, compared with `ssh host true`: near, and 100 ms away.
 
-The dearest such box: a run lives on a GPU (NVML's stand-in), so that it is asked for its use, and
-of ten that failed the logs are read.
+This is the most expensive such box: a run is alive on a GPU (NVML's stand-in), so its use is
+queried, and the logs of ten failed runs are read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRUE, _STATUS = "ssh host true", "boxstrap status"
 _FACTOR, _MORE_S = 1.5, 0.5
 _TRAIN = "import time\nprint('step 1', flush=True)\ntime.sleep(3600)\n"
 _PROFILE = "version: 1\nextends: vast\ngpu: {smoke: none}\ntrain: {command: python train.py}\n"
-# A traceback of usual length, behind as much of a log as is read.
+# A traceback of usual length, after as much log as `status` reads.
 _MORE_RUNS = f"""
 cd /workspace/.boxstrap/runs/*/
 for n in $(seq 2 {RUNS}); do
@@ -42,13 +42,13 @@ done
 
 
 def measure(stage: Stage, runs: int) -> list[BenchRow]:
-    """Both by turns, so that each finds the same quiet or loud machine."""
+    """Measure both in turn, so that each gets the same load of this machine."""
     near = stage.box("vast")
     here: Any = SimpleNamespace(box=near.box)
     plant_gpu(here, stage.folder, scenarios.A100)
     repository = stage.repository("many", {"train.py": _TRAIN, "boxstrap.yaml": _PROFILE})
     tell("a box with a run that lives, and others that are over")
-    for place in (near, stage.far(near)):  # meets the box at each address
+    for place in (near, stage.far(near)):  # first contact at each address
         words = ("--host", place.host, "--identity", str(place.box.identity))
         setup = stage.boxstrap("setup", *words, state="status", repository=repository)
         clock.run(setup, stage.file("status.out"))
@@ -69,7 +69,7 @@ def measure(stage: Stage, runs: int) -> list[BenchRow]:
 
 
 def _check(stage: Stage, place: StagePlace) -> None:
-    """That it said what it is timed for."""
+    """Check that it showed what it is timed for. Raises BenchError."""
     told = stage.file("status.out").read_text()
     for words in ("GPU 0: ", "| ValueError: 19", "ValueError: 17", "running", "older ones"):
         if words not in told:

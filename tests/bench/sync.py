@@ -1,4 +1,4 @@
-"""`sync`: one file that changed, near and 100 ms away; a watched save; a large first send."""
+"""`sync`: one changed file, near and 100 ms away; a watched save; a large first send."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TREE = "workspace/{name}"
 
 
 def measure(stage: Stage, runs: int) -> list[BenchRow]:
-    """Everything on one box, which is set up for each repository."""
+    """Measure everything on one box, which is set up for each repository."""
     near = stage.box("vast")
     repository = stage.repository("edited", {"boxstrap.yaml": _NO_TRAINING, "train.py": "1\n"})
     places = {False: near, True: stage.far(near)}
@@ -47,7 +47,7 @@ def measure(stage: Stage, runs: int) -> list[BenchRow]:
                 _NOTHING: _boxstrap(stage, place, repository, "setup"),
                 _TRUE: clock.run(ssh_true(stage, place), stage.file("true.out")),
             }
-            if turn:  # the first one meets the box at this address
+            if turn:  # the first turn is the first contact at this address
                 for name, seconds in took.items():
                     found[is_far, name].append(seconds)
         for turn in range(runs + 1):
@@ -71,7 +71,7 @@ def _boxstrap(stage: Stage, place: StagePlace, repository: Path, *words: str) ->
 
 
 def _watched(stage: Stage, place: StagePlace, repository: Path, runs: int) -> list[float]:
-    """Seconds of each save; the box's file is looked at from this machine, through its root."""
+    """Return the seconds of each save; the box's file is read from here, through its root."""
     call = _call(stage, place, repository, "sync", "--watch")
     there = place.box.root / _TREE.format(name=repository.name) / "train.py"
     found: list[float] = []
@@ -98,7 +98,7 @@ def _watched(stage: Stage, place: StagePlace, repository: Path, runs: int) -> li
 def _holds(path: Path, text: str) -> bool:
     try:
         return path.read_text() == text
-    except FileNotFoundError:  # git takes the old one away first
+    except FileNotFoundError:  # git removes the old one first
         return False
 
 
@@ -111,7 +111,7 @@ def _await(there: Callable[[], bool], limit: float = 30) -> None:
 
 
 def _first_send(stage: Stage, near: StagePlace) -> list[BenchRow]:
-    """The same commit to the same box, by `git push` and by `sync`; until its ref is there."""
+    """Send the same commit to the same box, by `git push` and by `sync`, until its ref is there."""
     _, small = _sent(stage, near, "small", _FILES // 10)
     repository = _committed(stage, near, "large", _FILES)
     near.box.run("git init -q --bare ~/pushed.git", user=near.box.user)
@@ -135,7 +135,7 @@ def _sent(stage: Stage, near: StagePlace, name: str, files: int) -> tuple[float,
 
 
 def _committed(stage: Stage, near: StagePlace, name: str, files: int) -> Path:
-    """A repository that was set up, and has grown by many files since."""
+    """Make a repository that was set up, and has gained many files since."""
     repository = stage.repository(name, {"boxstrap.yaml": _NO_TRAINING, "train.py": f"{files}\n"})
     _boxstrap(stage, near, repository, "setup")
     chance = random.Random(3)
@@ -148,7 +148,7 @@ def _committed(stage: Stage, near: StagePlace, name: str, files: int) -> Path:
 
 
 def _synced(stage: Stage, near: StagePlace, repository: Path) -> tuple[float, float]:
-    """Seconds until its ref is in the box's store; the most memory meanwhile, in MB."""
+    """Return the seconds until its ref is in the box's store, and the peak memory in MB."""
     call = _call(stage, near, repository, "sync")
     store = near.box.root / "workspace/.boxstrap/store"
     known = set(store.glob("*/refs/boxstrap/*"))
@@ -161,7 +161,7 @@ def _synced(stage: Stage, near: StagePlace, repository: Path) -> tuple[float, fl
 
 
 def _memory(call: TimedCall, log: Path) -> float:
-    """The most that the program and its gits held together, mapped files included, in MB."""
+    """Return the peak memory of the program and its gits together, mapped files included, in MB."""
     most = 0
     with log.open("wb") as said:
         process = psutil.Popen(
@@ -179,7 +179,7 @@ def _held(process: psutil.Process) -> int:
     held = 0
     with contextlib.suppress(psutil.Error):
         for each in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):  # it ended meanwhile
+            with contextlib.suppress(psutil.Error):  # it has ended
                 held += each.memory_info().rss
     return held
 

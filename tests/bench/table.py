@@ -16,7 +16,7 @@ class Bar:
     at_least: bool = False
 
     def is_met(self, value: float) -> bool:
-        """Whether `value` keeps to it."""
+        """Return whether `value` is within it."""
         return value >= self.limit if self.at_least else value <= self.limit
 
 
@@ -58,7 +58,7 @@ class BenchRow:
 
 
 def as_text(rows: Sequence[BenchRow]) -> str:
-    """The table, a heading for each group."""
+    """Format the table, with a heading for each group."""
     lines: list[str] = []
     group = ""
     for row in rows:

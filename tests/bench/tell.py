@@ -1,4 +1,4 @@
-"""Words on what goes on, on standard error: the table alone is on standard output."""
+"""Progress messages on standard error: standard output has only the table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 
 
 def tell(text: str) -> None:
-    """One line, with the time and the load of the machine."""
+    """Print one line, with the time and the load of the machine."""
     print(f"{time.strftime('%H:%M:%S')}  load {load()}  {text}", file=sys.stderr, flush=True)
 
 
 def load() -> str:
-    """The load average of the last minute."""
+    """Return the load average of the last minute."""
     return f"{os.getloadavg()[0]:.1f}"

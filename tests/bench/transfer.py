@@ -1,4 +1,4 @@
-"""10,000 small files and one of 4 GB over a link of 100 MB/s: `push` and `pull`, beside rsync."""
+"""10,000 small files and one of 4 GB over a link of 100 MB/s: `push`, `pull` and rsync."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _OF_RSYNC = {False: 1.15, True: 1.1}
 _MOST_MEMORY_MB, _MOST_AGAIN_MB = 150, 5 * 16 * 1.048576
 _CUTS = 5
 _IN, _OUT = ("rsync in", "push", "push again"), ("rsync out", "pull", "pull again")
-"""The measure, ours, and ours once more with nothing to do."""
+"""The reference, boxstrap, and boxstrap again with nothing to do."""
 _LOOK_S = 0.5
-"""Between two looks at a push: they take a core from it."""
+"""Seconds between two polls of a transfer: they take a core from it."""
 _PROFILE = """\
 version: 1
 extends: vast
@@ -37,11 +37,11 @@ train: {command: "true", results: [data/]}
 _RSYNC = "/workspace/rsync"
 _CARD = "/sys/class/net/eth0/statistics/{}_bytes"
 _PROGRAM = "import zlib,base64;exec"
-"""How the program of the box's side begins."""
+"""How the command line of the program on the box starts."""
 
 
 def measure(stage: Stage, runs: int, large_mb: int) -> list[BenchRow]:
-    """On one box, near and 100 ms away; then near with five cuts."""
+    """Measure on one box, near and 100 ms away; then near with five cuts."""
     near = stage.box("vast")
     repository = stage.repository("moved", {"boxstrap.yaml": _PROFILE, ".gitignore": "data/\n"})
     clock.run(_call(stage, near, repository, "setup"), stage.file("transfer.out"))
@@ -51,7 +51,7 @@ def measure(stage: Stage, runs: int, large_mb: int) -> list[BenchRow]:
     group = f"{_FILES:,} files of 10 kB and one of {large_mb / 1000:g} GB, link of 100 MB/s"
     rows = []
     for is_far, place in {False: near, True: stage.far(near)}.items():
-        # What is met first at this address is not counted.
+        # The first contact at this address is not counted.
         clock.run(_call(stage, place, repository, "status"), stage.file("transfer.out"))
         found: dict[str, list[float]] = {name: [] for name in (*_IN, *_OUT)}
         memory = 0.0
@@ -74,7 +74,7 @@ def measure(stage: Stage, runs: int, large_mb: int) -> list[BenchRow]:
                 found[name].append(seconds)
                 memory = max(memory, *held)
             _compare(source, next(home.glob("*/*/data")))
-            # Not earlier: ext4 is slow to make files for minutes after it, and so would be ours.
+            # Not earlier: ext4 creates files slowly for minutes after it, which would slow us down.
             shutil.rmtree(out)
             shutil.rmtree(home)
             tell(f"{'far' if is_far else 'near'}: {found}")
@@ -127,7 +127,7 @@ def _rsync(stage: Stage, place: StagePlace, source: str, target: str) -> float:
 def _timed(
     stage: Stage, place: StagePlace, repository: Path, *words: str, cuts: int = 0
 ) -> tuple[float, float, float]:
-    """Seconds, and the most memory of each side in MB; cut so often, at even shares of it."""
+    """Return seconds and each side's peak memory in MB; the link is cut `cuts` times, evenly."""
     call = _call(stage, place, repository, *words)
     log, part = stage.file("transfer.out"), _copy(place, repository, words[0])
     here = there = 0.0
@@ -154,7 +154,7 @@ def _timed(
 
 
 def _programs() -> list[psutil.Process]:
-    """The programs on boxes: their processes are seen from here. To look at all takes long."""
+    """Find boxstrap's programs on boxes: this machine sees their processes. A full scan is slow."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -164,14 +164,14 @@ def _programs() -> list[psutil.Process]:
 
 
 def _held(process: psutil.Process) -> float:
-    """In MB; 0 where it ended meanwhile."""
+    """Return its memory in MB; 0 if it has ended."""
     with contextlib.suppress(psutil.Error):
         return float(process.memory_info().rss / 1e6)
     return 0.0
 
 
 def _on_disk(folder: Path) -> int:
-    """Bytes of files that are there; one that comes or goes meanwhile doesn't matter."""
+    """Return the bytes of its files; one that comes or goes during the walk doesn't matter."""
     total = 0
     for top, _, names in os.walk(folder):
         for name in names:
@@ -181,7 +181,7 @@ def _on_disk(folder: Path) -> int:
 
 
 def _compare(source: Path, target: Path) -> None:
-    """Byte for byte, by a tool that is not ours."""
+    """Compare byte for byte, with an independent tool. Raises BenchError."""
     done = subprocess.run(
         ["diff", "-rq", str(source), str(target)], capture_output=True, text=True, check=False
     )
@@ -190,7 +190,7 @@ def _compare(source: Path, target: Path) -> None:
 
 
 def _copy(place: StagePlace, repository: Path, name: str) -> Path:
-    """Where a push's files come to, or a pull's."""
+    """Return where the files of a push or a pull arrive."""
     there = place.box.root / _target(repository)[1:]
     return there if name == "push" else repository / "boxstrap-results"
 
@@ -198,7 +198,7 @@ def _copy(place: StagePlace, repository: Path, name: str) -> Path:
 def _cut(
     stage: Stage, near: StagePlace, repository: Path, words: tuple[str, ...], group: str
 ) -> list[BenchRow]:
-    """Once without cuts, for the count of bytes that the card says, and once with."""
+    """Run once without cuts, for the network card's count of bytes, and once with cuts."""
     name, counts = words[0], list[int]()
     card = _CARD.format("rx" if name == "push" else "tx")
     copy = _copy(near, repository, name)

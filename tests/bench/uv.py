@@ -1,6 +1,6 @@
-"""Fetching uv alone, from its beginning until uv has run, beside what its file's bytes cost there.
+"""Fetching uv alone, until it has run once, compared with a plain download of its wheel.
 
-By the very functions of the script that set the box up, in the box, each way in turn.
+It calls the setup script's own functions in the box, each way in turn.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ done
 
 
 def measure(stage: Stage, runs: int, patience: float) -> list[BenchRow]:
-    """With Python and with curl alone on a *vast* box, with Python on a *bare* one."""
+    """Measure with Python and with curl alone on a *vast* box, with Python on a *bare* one."""
     link = wheel_link(stage)
     repository = stage.repository("nothing", {"boxstrap.yaml": _PROFILE})
     found: dict[str, Sequence[float]] = {}
@@ -74,7 +74,7 @@ def measure(stage: Stage, runs: int, patience: float) -> list[BenchRow]:
 
 
 def wheel_link(stage: Stage) -> str:
-    """Where the mirror has uv's wheel for this machine."""
+    """Return the mirror's URL of uv's wheel for this machine."""
     page = f"{stage.rig.mirror.index_url}uv/"
     name = WHEELS[f"{platform.system()}-{platform.machine()}"][0]
     with urlopen(page) as answer:
@@ -85,7 +85,7 @@ def wheel_link(stage: Stage) -> str:
 
 
 def _tries(place: StagePlace, link: str, runs: int, ways: Sequence[str]) -> dict[str, list[float]]:
-    """Seconds of each way; the first turn, which warms the mirror, is left out."""
+    """Return the seconds of each way; the first turn, which warms the mirror, is left out."""
     words = map(shlex.quote, (link, str(runs), " ".join(ways)))
     said = place.box.run(f"set -- {' '.join(words)}\n{_TRIES}", timeout=600)
     took: dict[str, list[float]] = {way: [] for way in ways}

@@ -19,7 +19,7 @@ _HOME = "/workspace/.boxstrap"
 
 
 def measure(stage: Stage, runs: int, again: int, patience: float) -> list[BenchRow]:
-    """Fresh boxes, then the last one again and again, then the reading of the GPUs alone."""
+    """Measure fresh boxes, then the last *vast* one repeatedly, then reading the GPUs alone."""
     if stub.compiler() is None:
         raise clock.BenchError("the stand-in for NVML needs a C compiler")
     library = stub.build_library(stage.folder).read_bytes()

@@ -1,4 +1,4 @@
-"""The rig by hand: `python -m tests.boxes start vast | list | sweep | kinds`."""
+"""Use the rig by hand: `python -m tests.boxes start vast | list | sweep | kinds`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One box: a Debian root file system in namespaces of its own, with its own sshd."""
+"""One box: a Debian root file system in its own namespaces, with its own sshd."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 
 _START_LIMIT = 15.0
 
-# dpkg's lock is fcntl's: a struct flock (x86-64 and aarch64 agree) of the type F_WRLCK.
+# dpkg locks with fcntl: a struct flock of type F_WRLCK (same layout on x86-64 and aarch64).
 _HOLDER = """
 use Fcntl;
 $0 = "unattended-upgr";
@@ -52,7 +52,7 @@ done
 
 
 class CommandError(RigError):
-    """A command in a box ended non-zero; `rc`, `stdout`, `stderr` say how."""
+    """A command in a box exited non-zero; see `rc`, `stdout` and `stderr`."""
 
     def __init__(self, what: str, rc: int, stdout: str, stderr: str) -> None:
         super().__init__(f"{what}: exit {rc}\n{(stderr or stdout)[-3000:]}")
@@ -62,7 +62,7 @@ class CommandError(RigError):
 
 
 class Box:
-    """A live box. Made by Rig.start(); every fault it can suffer is a method."""
+    """A live box, made by Rig.start(); each fault that it can have is a method."""
 
     port = 22
 
@@ -99,11 +99,11 @@ class Box:
 
     @property
     def host_key(self) -> str:
-        """The host's public key as a known_hosts line has it: type and base64."""
+        """The host's public key as in known_hosts: type and base64."""
         return " ".join(self._public.split()[:2])
 
     def ssh_command(self, *command: str) -> list[str]:
-        """The real client's command line for this box, trusting nothing but its key."""
+        """Return the OpenSSH command line for this box, which trusts only its host key."""
         known = self._spec.folder / "known_hosts"
         known.write_text(f"{self.address} {self.host_key}\n")
         options = {
@@ -114,18 +114,18 @@ class Box:
             "GlobalKnownHostsFile": "/dev/null",
             "StrictHostKeyChecking": "yes",
             "ConnectTimeout": "5",
-            "KexAlgorithms": "curve25519-sha256",  # a seventh of the usual one's processor time
+            "KexAlgorithms": "curve25519-sha256",  # a seventh of the default's CPU time
         }
         argv = ["ssh", "-F", "none", "-i", str(self.identity)]
         for name, value in options.items():
             argv += ["-o", f"{name}={value}"]
         return [*argv, f"{self.user}@{self.address}", *command]
 
-    # -- looking at it and changing it, from the side
+    # -- reading and changing it without ssh
 
     @property
     def root(self) -> Path:
-        """Its file system as this machine sees it, while it is on: read there as it happens."""
+        """Its live file system as seen from this machine, while it is on."""
         return Path(f"/proc/{self._alive()}/root")
 
     def run(
@@ -137,9 +137,9 @@ class Box:
         stdin: str | None = None,
         timeout: float = 120,
     ) -> str:
-        """Run a command in the box, as root or `user`, not through ssh; its standard output.
+        """Run a command in the box as root or `user`, not through ssh; return its standard output.
 
-        A string is a bash script. CommandError when it ends non-zero, unless check=False.
+        A string is a bash script. Raises CommandError if it exits non-zero, unless check=False.
         """
         argv = ["bash", "-c", command] if isinstance(command, str) else list(command)
         who = user or "root"
@@ -175,27 +175,27 @@ class Box:
         return self._inside(partial(Path(path).read_text, errors="surrogateescape"), path)
 
     def exists(self, path: str) -> bool:
-        """Whether a path is there, of whatever type."""
+        """Return whether a path exists, whatever its type."""
         return self._inside(partial(os.path.lexists, path), path)
 
     def real(self, path: str) -> str:
-        """Where a path leads when each link in it is followed."""
+        """Return the path with every symlink resolved."""
         return self._inside(lambda: os.path.realpath(path), path)
 
     def folders(self, path: str) -> list[str]:
-        """The names of the folders in a folder, in order."""
+        """Return the sorted names of the folders in a folder."""
         return self._inside(partial(folders_in, path), path)
 
     def write(self, path: str, text: str, *, mode: str = "0644", owner: str = "root") -> None:
-        """Write a file, its folder included."""
+        """Write a file, and create its folder if needed."""
         self._inside(partial(put_owned, Path(path), text, int(mode, 8), owner), path)
 
     def listing(self, paths: Sequence[str] = ("/",)) -> str:
-        """Everything under `paths`: mode, owner, size, times, and a checksum per file.
+        """List everything under `paths`: mode, owner, size, times, and a checksum per file.
 
-        Two listings that are equal prove that nothing changed in between. Left out
-        are /proc, /sys, /dev and what every login writes by itself: sshd's log, the
-        message of the day and the socket of a provider's auto-tmux.
+        Two equal listings prove that nothing changed in between. /proc, /sys and /dev are left
+        out, and what every login writes: sshd's log, the message of the day and the socket of a
+        provider's auto-tmux.
         """
         script = r"""
         skip=(-path /proc -o -path /sys -o -path /dev -o -path /var/log/sshd.log
@@ -230,7 +230,7 @@ class Box:
                 stdout=subprocess.PIPE,
                 stderr=console,
                 text=True,
-                start_new_session=True,  # Ctrl-C is the owner's business
+                start_new_session=True,  # only the owner gets Ctrl-C
             )
         try:
             assert self._outer.stdin is not None
@@ -242,7 +242,7 @@ class Box:
             net.plug_in(spec.subnet, spec.index, self._init)
             self._outer.stdin.write("go\n")
             self._outer.stdin.flush()
-            self._outer.stdout.readline()  # its card is up: a knock before that costs a second
+            self._outer.stdout.readline()  # its card is up: connecting earlier costs a second
             self.wait_for_sshd()
         except BaseException:
             self.power_off()
@@ -251,7 +251,7 @@ class Box:
         claims.note_box(spec.subnet, spec.index, facts)
 
     def power_off(self) -> None:
-        """Pull the plug: every process is gone at once, the file system stays."""
+        """Pull the plug: all its processes die immediately, the file system stays."""
         outer, self._outer = self._outer, None
         if outer is None:
             return
@@ -270,7 +270,7 @@ class Box:
         net.unplug(self._spec.subnet, self._spec.index)
 
     def keep(self, layer: Path) -> None:
-        """Power it off and keep what it wrote, for others to begin with: `Rig.start(on=layer)`."""
+        """Power it off and keep what it wrote, to start others from: `Rig.start(on=layer)`."""
         self.power_off()
         sh(["cp", "-a", str(self._spec.folder / "upper"), str(layer)])
 
@@ -282,7 +282,7 @@ class Box:
 
     @property
     def is_on(self) -> bool:
-        """Whether its processes live."""
+        """Whether its processes are alive."""
         return self._outer is not None and self._outer.poll() is None
 
     # -- its link
@@ -298,7 +298,7 @@ class Box:
         net.switch(self._spec.subnet, self._spec.index, on=True)
 
     def blackhole(self, port: int | None = None) -> None:
-        """Drop every packet to and from it, or its `port` alone, telling nobody."""
+        """Silently drop every packet to and from it, or only those of `port`."""
         self._drop(100, port)
 
     def unblackhole(self) -> None:
@@ -306,7 +306,7 @@ class Box:
         self.loss(0)
 
     def loss(self, percent: float) -> None:
-        """Lose this share of the packets in each direction (steps of 0.1)."""
+        """Drop this percentage of the packets in each direction (steps of 0.1)."""
         self._drop(percent)
 
     def _drop(self, percent: float, port: int | None = None) -> None:
@@ -315,24 +315,24 @@ class Box:
         self._is_lossy = percent > 0
 
     def limit(self, mb_s: float) -> None:
-        """Make its link carry no more than so many MB a second, each way; 0 ends that."""
+        """Limit its link to this many MB a second in each direction; 0 removes the limit."""
         net.limit(self._spec.subnet, self._spec.index, self._alive(), mb_s)
 
     # -- its package manager and its disk
 
     def hold_dpkg_lock(self, seconds: float = 3600) -> int:
-        """Have a process in it hold dpkg's lock, as another package run does; its number there."""
+        """Hold dpkg's lock in it, as another package run would; return the holder's pid there."""
         return int(self.run(["bash", "-c", _HOLD, "bash", _HOLDER, str(seconds)]))
 
     def fill_disk(self, leave_mb: int) -> None:
-        """Fill its disk until so many MB are free; only a box with a disk of its own has that."""
+        """Fill its disk until `leave_mb` MB are free; only for a box with its own disk."""
         self.run(
             f"free=$(df -m --output=avail / | tail -n 1); take=$((free - {leave_mb}));"
             "[ $take -le 0 ] || fallocate -l ${take}M /ballast"
         )
 
     def empty_disk(self) -> None:
-        """Give back what fill_disk() took."""
+        """Free what fill_disk() took."""
         self.run("rm -f /ballast")
 
     # -- its sshd
@@ -347,9 +347,9 @@ class Box:
         self.start_sshd()
 
     def kill_sshd(self) -> None:
-        """kill -9 the listener and every login with it; what they started lives on.
+        """kill -9 the listener and every login; the processes that they started live on.
 
-        They are gone when this returns: who is on its way out holds the port yet.
+        Returns when they are gone: a dying sshd still holds the port.
         """
         self.run(_KILL_SSHD)
 
@@ -363,7 +363,7 @@ class Box:
         self.wait_for_sshd()
 
     def wait_for_sshd(self, limit: float = _START_LIMIT) -> None:
-        """Wait until sshd listens; RigError after `limit` seconds or when the box died."""
+        """Wait until sshd listens; raises RigError after `limit` seconds or if the box died."""
         spec, end = self._spec, time.monotonic() + limit
         while self.is_on and time.monotonic() < end:
             if self._listens() and net.answers(spec.subnet, spec.index):
@@ -371,17 +371,17 @@ class Box:
             time.sleep(0.005)
         raise RigError(f"{self.name}: no sshd:\n{self.log.read_text()[-2000:]}")
 
-    # -- inner matters
+    # -- internals
 
     def _listens(self) -> bool:
-        """Whether its sshd has said so. To knock would have it start a program each time."""
+        """Return whether sshd says that it listens. Connecting would start a process each time."""
         with contextlib.suppress(FileNotFoundError):
             return self._told_by_sshd.stat().st_size > 0
         return False
 
     @property
     def _told_by_sshd(self) -> Path:
-        """The file that it writes once it listens; it is emptied before a start."""
+        """The pid file that sshd writes once it listens; it is emptied before a start."""
         return self.root / "run/sshd.pid"
 
     def _alive(self) -> int:

@@ -1,8 +1,8 @@
-"""Who holds which subnet, and the tidying up after owners that died.
+"""Claims on subnets, and cleanup after owners that died.
 
 A claim is a folder `<number>/` under places.CLAIMS whose `owner` file its process
-keeps locked for as long as it lives. The kernel lets go of that lock however the
-process ends, so a claim that can be locked is a dead one.
+keeps locked for as long as it lives. The kernel releases that lock however the
+process ends, so a claim that can be locked is dead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Subnet:
 
 
 class Claim:
-    """A subnet of our own, and a folder for overlays, until release()."""
+    """An owned subnet and a folder for overlays, until release()."""
 
     def __init__(self, subnet: Subnet, folder: Path, handle: int) -> None:
         self.subnet = subnet
@@ -70,7 +70,7 @@ class Claim:
 def take(folder: Path, lowest: int = 1) -> Claim:
     """Claim the first free subnet from `lowest` on; its overlays get `folder/<number>`.
 
-    Dead owners' claims on the way are tidied up first. RigError when all are taken.
+    Dead owners' claims on the way are cleaned up first. Raises RigError if all are taken.
     """
     with locked(CLAIMS / "lock"):
         for number in range(lowest, _HIGHEST):
@@ -98,7 +98,7 @@ def _claim(number: int, folder: Path) -> Claim:
 
 
 def sweep() -> list[int]:
-    """Tidy up after dead owners; the numbers of their subnets."""
+    """Clean up after dead owners; return the numbers of their subnets."""
     with locked(CLAIMS / "lock"):
         dead = [number for number in _numbers() if _is_dead(number)]
         for number in dead:
@@ -108,7 +108,7 @@ def sweep() -> list[int]:
 
 
 def live() -> Iterator[tuple[Subnet, int, list[dict[str, object]]]]:
-    """Every live rig: its subnet, its owner's process, its boxes."""
+    """Yield every live rig: its subnet, its owner's pid, its boxes."""
     for number in _numbers():
         if _is_dead(number):
             continue
@@ -119,7 +119,7 @@ def live() -> Iterator[tuple[Subnet, int, list[dict[str, object]]]]:
 
 
 def note_box(subnet: Subnet, index: int, facts: dict[str, object] | None) -> None:
-    """Say to `list` that a box is there (None: no longer)."""
+    """Record a box for `list`, or remove its record (None)."""
     file = CLAIMS / str(subnet.number) / f"box-{index:03}.json"
     if facts is None:
         file.unlink(missing_ok=True)
@@ -146,7 +146,7 @@ def _is_dead(number: int) -> bool:
 
 
 def _tidy(number: int) -> None:
-    """Remove a claim's bridge, rules, folder; each may be gone already."""
+    """Remove a claim's bridge, rules and folder; each may be gone already."""
     subnet = Subnet(number)
     place = CLAIMS / str(number)
     _quietly("nft", "delete", "table", "ip", subnet.bridge)

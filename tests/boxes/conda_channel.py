@@ -1,7 +1,7 @@
-"""A channel of conda packages, made here: a Python, and what a test puts beside it.
+"""A locally made conda channel: a Python, and the packages that a test adds.
 
-The Python is the one that runs the tests, told to look for its library beside itself. Packages are
-stored, not compressed: making the channel takes a second.
+The Python is the one that runs the tests, patched to find its library next to itself. Packages
+are stored, not compressed, so making the channel takes a second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Files = Mapping[str, bytes]
 
 
 def make_channel(folder: Path, packages: Mapping[str, Files]) -> None:
-    """Write a channel with `python` and `packages`, by name: files below site-packages."""
+    """Write a channel with `python` and `packages` (name: files below site-packages)."""
     subdir = f"linux-{'64' if platform.machine() == 'x86_64' else 'aarch64'}"
     _write(folder / subdir, [("python", platform.python_version(), _python(), False)])
     pure = [
@@ -35,7 +35,7 @@ def make_channel(folder: Path, packages: Mapping[str, Files]) -> None:
 
 
 def _python() -> dict[str, bytes]:
-    """The files of this Python, to run anywhere."""
+    """Return the files of this Python, made relocatable."""
     base, version = Path(sys.base_prefix), f"python3.{sys.version_info[1]}"
     program = (base / "bin" / version).read_bytes()
     here, beside = f"{base}/lib".encode(), b"$ORIGIN/../lib"

@@ -1,4 +1,4 @@
-"""A box put as far away as you like: the delay proxy as the rig holds it."""
+"""The rig's handle of the delay proxy, which makes a box appear any distance away."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.boxes.proc import REPOSITORY, RigError
 
 
 class DelayProxy:
-    """A process of its own that listens on `host`, `port`; see delay_process.py."""
+    """A separate process that listens on `host`, `port`; see delay_process.py."""
 
     host = "127.0.0.1"
 
@@ -28,7 +28,7 @@ class DelayProxy:
             stdout=subprocess.PIPE,
             text=True,
             cwd=REPOSITORY,
-            start_new_session=True,  # Ctrl-C is the owner's business
+            start_new_session=True,  # only the owner gets Ctrl-C
         )
         assert self._process.stdout is not None
         said = self._process.stdout.readline()

@@ -1,8 +1,8 @@
-"""A TCP proxy that makes a box as far away as you like, at full bandwidth.
+"""A TCP proxy that adds any latency to a box, at full bandwidth.
 
 `python -m tests.boxes.delay_process HOST ADDRESS PORT RTT` prints the port on
-HOST that it listens on and lives until standard input ends. Each piece is stamped when it
-arrives and passed on half a round trip later, however many are under way, so
+HOST that it listens on and runs until standard input ends. Each piece is stamped
+on arrival and passed on half a round trip later, however many are in flight, so
 throughput is not limited by sleeping. The handshake costs its round trip too.
 """
 
@@ -17,7 +17,7 @@ _BANDWIDTH = 400 << 20
 
 
 class _Pipe:
-    """One direction: pieces wait in line until their time, then go to the far end."""
+    """One direction: pieces are queued until they are due, then go to the far end."""
 
     def __init__(self, delay: float, window: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -32,7 +32,7 @@ class _Pipe:
         self.far: asyncio.Transport | None = None
 
     def put(self, piece: bytes | None) -> None:
-        """Take a piece from the near end; None is its end of file."""
+        """Queue a piece from the near end; None means end of file."""
         due = max(self._loop.time() + self._delay, self.earliest)
         self._line.append((due, piece))
         self._size += len(piece or b"")
@@ -41,7 +41,7 @@ class _Pipe:
         self._arm()
 
     def block(self, blocked: bool) -> None:
-        """The far end is full (or no longer)."""
+        """Note that the far end is full (or no longer is)."""
         self._blocked = blocked
         self._arm()
 
@@ -73,7 +73,7 @@ class _Pipe:
 
 
 class _End(asyncio.Protocol):
-    """One end of a connection: what it says goes into `out`, what it is told comes from `into`."""
+    """One end of a connection: what it receives goes to `out`, what it sends is from `into`."""
 
     def __init__(self, out: _Pipe, into: _Pipe) -> None:
         self._out = out

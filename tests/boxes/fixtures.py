@@ -1,8 +1,8 @@
 """pytest fixtures: `rig` (one per session or xdist worker) and `box` (a factory).
 
-A conftest takes them with `from tests.boxes.fixtures import *`. Tests that use
-them carry the marker `boxes`; without root they are skipped, and the end of the
-report counts them.
+Import them in a conftest: `from tests.boxes.fixtures import *`. Tests that use
+them have the marker `boxes`; without root they are skipped, and counted at the
+end of the report.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LEFT_OUT = {_REASON: "root", "no CPU build of torch": "a CPU build of torch"}
 
 @pytest.fixture(scope="session")
 def rig() -> Iterator[Rig]:
-    """The rig of this session; its boxes reach packages as this machine does."""
+    """The rig of this session; its boxes use the same package sources as this machine."""
     with Rig() as made:
         yield made
 
@@ -45,7 +45,7 @@ def mirror_rig() -> Iterator[Rig]:
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all workers."""
+    """A folder that all xdist workers share."""
     folder = tmp_path_factory.getbasetemp()
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
@@ -66,7 +66,7 @@ def box(rig: Rig) -> Iterator[Callable[..., Box]]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs boxes where there is no root."""
+    """Skip tests that need boxes when not root."""
     if os.geteuid() == 0:
         return
     for item in items:
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Count what was left out for want of something that a machine may lack."""
+    """Count the tests that were skipped because this machine lacks something."""
     skipped = terminalreporter.stats.get("skipped", [])
     for reason, need in LEFT_OUT.items():
         count = sum(reason in str(report.longrepr) for report in skipped)

@@ -1,4 +1,4 @@
-"""A git server over HTTP that can be broken: git's own `http-backend`, behind a small front."""
+"""A git HTTP server that can be made to fail: git's own `http-backend` behind a small server."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ class GitServer:
         self._thread.start()
 
     def url(self, name: str) -> str:
-        """The address of the repository in the folder `name`."""
+        """Return the address of the repository in the folder `name`."""
         return f"http://{self.host}:{self.port}/{name}"
 
     def break_with(self, status: int, times: int = 0) -> None:
-        """Answer every request with this HTTP status, until mend() or so many of them."""
+        """Answer with this HTTP status until mend(), or for `times` requests if not 0."""
         self._server.fault, self._server.faults_left = str(status), times
 
     def stall(self) -> None:
-        """Take requests and never answer, until mend()."""
+        """Accept requests but never answer, until mend()."""
         self._server.mended.clear()
         self._server.fault = "stall"
 
     def cut(self) -> None:
-        """Hang up in the midst of what is fetched, until mend()."""
+        """Close the connection in the middle of each fetch, until mend()."""
         self._server.fault = "cut"
 
     def refuse_bare_commits(self) -> None:
-        """Speak the old protocol, in which only the tips of branches and tags can be asked for."""
+        """Speak the old protocol, in which clients can request only tips of branches and tags."""
         self._server.new_protocol = ""
 
     def mend(self) -> None:
-        """Work again; who was kept waiting is hung up on."""
+        """Work again; the connections of stalled requests are closed."""
         self._server.fault = ""
         self._server.mended.set()
 
     @property
     def asked(self) -> int:
-        """How many requests came so far."""
+        """The number of requests so far."""
         return self._server.asked
 
     def close(self) -> None:
-        """End it."""
+        """Stop the server."""
         self.mend()
         self._server.shutdown()
         self._server.server_close()
@@ -74,11 +74,11 @@ class _Server(ThreadingHTTPServer):
 
 class _GitHandler(BaseHTTPRequestHandler):
     server: _Server
-    # What is no request is told so in words that HTTP has, and on standard error.
+    # Makes garbage get a full HTTP error response, and a line on standard error.
     default_request_version = "HTTP/1.0"
 
     def log_request(self, *_: object) -> None:
-        """Say nothing of what is in order."""
+        """Log errors only."""
 
     def do_GET(self) -> None:
         """Answer, unless a fault is on."""
@@ -93,14 +93,14 @@ class _GitHandler(BaseHTTPRequestHandler):
                 self.server.fault = ""
         else:
             head, _, body = self._backend().partition(b"\r\n\r\n")
-            # What is fetched comes in answer to a POST; half of it is a broken pack.
+            # A fetch is the answer to a POST; half of it is a broken pack.
             whole = fault != "cut" or self.command == "GET"
             self._pass_on(head, body if whole else body[: len(body) // 2], len(body))
 
     do_POST = do_GET  # noqa: N815 - the name that http.server calls
 
     def _backend(self) -> bytes:
-        """What git's own CGI program answers (RFC 3875; git-http-backend(1))."""
+        """Return the answer of git's own CGI program (RFC 3875; git-http-backend(1))."""
         asked = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         done = subprocess.run(

@@ -1,8 +1,8 @@
-"""What a box needs to reach packages from this machine, and nothing else about it.
+"""The package sources of this machine, for its boxes.
 
 Everything is read from this machine's own tools: Debian's mirror and proxy from
 apt, the package index from pip, certificates and name servers from /etc. So no
-host name stands here, and a box reaches what this machine reaches.
+host name is hard-coded here, and a box reaches what this machine reaches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOCAL_CERTS = "/usr/local/share/ca-certificates"
 
 @dataclass(frozen=True)
 class AptSource:
-    """One line of Debian's own sources, as apt understands them."""
+    """One source of Debian itself, as apt parsed it."""
 
     uri: str
     release: str
@@ -35,7 +35,7 @@ class AptSource:
 
 @dataclass(frozen=True)
 class PipIndex:
-    """What pip on this machine is set to, or has built in."""
+    """The index settings of this machine's pip, or its built-in ones."""
 
     index: str
     is_built_in: bool
@@ -43,11 +43,11 @@ class PipIndex:
     find_links: tuple[str, ...]
 
     def local_indexes(self) -> list[Path]:
-        """Extra indexes that are folders of this machine (PEP 503 trees)."""
+        """Return the extra indexes that are folders on this machine (PEP 503 trees)."""
         return [_folder(url) for url in self.extra if url.startswith("file:")]
 
     def local_wheels(self) -> list[Path]:
-        """Folders of wheels of this machine."""
+        """Return the folders of wheels on this machine."""
         return [_folder(place) for place in self.find_links if "://" not in place[6:]]
 
 
@@ -56,7 +56,7 @@ def _folder(place: str) -> Path:
 
 
 def codename() -> str:
-    """The Debian release of this machine, which is the boxes' too."""
+    """Return the Debian release of this machine, which the boxes use too."""
     for line in Path("/etc/os-release").read_text().splitlines():
         if line.startswith("VERSION_CODENAME="):
             return line.partition("=")[2].strip('"')
@@ -65,9 +65,9 @@ def codename() -> str:
 
 @lru_cache(maxsize=1)
 def apt_sources() -> tuple[AptSource, ...]:
-    """Debian's sources of this machine, the release itself first; others' are left out."""
+    """Return this machine's Debian sources, the release first, without third-party ones."""
     form = "$(CREATED_BY)|$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
-    # What it makes of the packages' lists is kept: a container's apt makes it for each question.
+    # Keep the cache that apt builds of the package lists: a container's apt rebuilds it each time.
     kept = f"Dir::Cache::pkgcache={places.cache()}/pkgcache.bin"
     listed = sh(["apt-get", "indextargets", "-o", kept, "--format", form])
     rows = [line.split("|") for line in listed.split()]
@@ -91,13 +91,13 @@ def sources_list() -> str:
 
 @lru_cache(maxsize=1)
 def apt_proxy() -> str | None:
-    """The proxy that apt on this machine is set to, if any."""
+    """Return the proxy that apt on this machine uses, if any."""
     said = sh(["apt-config", "shell", "PROXY", "Acquire::http::Proxy"])
     found = re.search(r"^PROXY='(.+)'$", said, re.MULTILINE)
     return found.group(1) if found else None
 
 
-# One start of Python for both; `pip config list` takes three times as long.
+# One Python start for both answers; `pip config list` takes three times as long.
 _ASK_PIP = """
 import json
 from pip._internal.configuration import Configuration
@@ -154,10 +154,10 @@ def pip_conf() -> str:
 
 
 def certificates() -> dict[str, bytes]:
-    """This machine's certificates as files of a box: the whole bundle and the local ones.
+    """Return this machine's certificates as files of a box: the whole bundle and the local ones.
 
-    The local ones lie where update-ca-certificates looks, so a box that installs
-    ca-certificates later keeps trusting them.
+    The local ones are where update-ca-certificates looks, so a box that installs
+    ca-certificates later still trusts them.
     """
     files = {}
     bundle = Path(BUNDLE)

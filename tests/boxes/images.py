@@ -1,4 +1,4 @@
-"""The boxes' layers: made once, kept in the cache, shared by every process.
+"""The boxes' layers: built once, kept in the cache, shared by every process.
 
 A layer is what its build left in the upper folder of an overlay. Its name is a
 hash of everything that went into it and of the layer below, so a changed recipe
@@ -20,13 +20,13 @@ from tests.boxes.proc import need, sh
 
 _Builder = Callable[[Path], None]
 
-#: Raise it to have every layer made anew.
+#: Increment it to rebuild every layer.
 RECIPE = 1
 
 _BASE_PACKAGES = ("openssh-server",)
 
 _BASE_FILES = {
-    # As container images have it: no services at install time, no slow syncs, no documentation.
+    # As in container images: no services at install time, no slow syncs, no documentation.
     "/usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
     "/etc/dpkg/dpkg.cfg.d/rig": "force-unsafe-io\npath-exclude=/usr/share/doc/*\n"
     "path-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\n",
@@ -37,7 +37,7 @@ _BASE_FILES = {
 
 
 def layers(kind: ResolvedKind) -> list[Path]:
-    """The folders of a kind's layers, topmost first, made now if they aren't there yet."""
+    """Return the folders of a kind's layers, topmost first; missing ones are built."""
     stack = [_base()]
     for row in kind.chain:
         if row.packages or row.files or row.build:
@@ -46,7 +46,7 @@ def layers(kind: ResolvedKind) -> list[Path]:
 
 
 def _base() -> Path:
-    """A Debian root file system with sshd and what this machine adds."""
+    """Return a Debian root file system with sshd and this machine's settings."""
     files = {
         path: text.encode() for path, text in _base_files().items()
     } | host_sources.certificates()
@@ -142,9 +142,9 @@ def put(
 ) -> None:
     """Write a file into an overlay's upper folder.
 
-    Folders on the way are made as they are in the layers below (owner, mode), since
-    in an overlay the uppermost folder's own attributes are the ones that count; a
-    folder that is nowhere below is the owner's, closed to others.
+    Parent folders get the owner and mode that they have in the layers below, since an
+    overlay uses the attributes of the uppermost folder; a folder that no layer has
+    belongs to `owner` and is closed to others.
     """
     at = upper
     for part in Path(path).parent.parts[1:]:
@@ -190,7 +190,7 @@ def _made(key: str) -> Path | None:
 
 
 def _make(key: str, build: _Builder) -> Path:
-    """Make a layer beside its place and move it in whole; others wait and then find it."""
+    """Build a layer in a temporary folder and rename it into place; others wait for it."""
     place = _folder("layers")
     with places.locked(places.cache() / "building.lock"):
         found = _made(key)

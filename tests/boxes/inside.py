@@ -1,6 +1,6 @@
-"""Do something inside a box, in a thread that has entered its namespaces.
+"""Run a function inside a box, in a thread that enters its namespaces.
 
-To start nsenter for it would take longer than what is mostly done there.
+Starting nsenter would take longer than most of what is done there.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TypeVar
 _Result = TypeVar("_Result")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_OWN_FOLDER = 0x200  # CLONE_FS: else no thread may leave the process's file system
+_OWN_FOLDER = 0x200  # CLONE_FS: setns to a mount namespace fails for threads that share it
 _NAMESPACES = 0x20000 | 0x4000000 | 0x8000000 | 0x20000000 | 0x40000000  # mnt, uts, ipc, pid, net
 
 
 def inside(pid: int, work: Callable[[], _Result]) -> _Result:
-    """What `work` gives where the process `pid` lives; the programs that it starts are there too.
+    """Return `work()`, run with the programs that it starts in the namespaces of process `pid`.
 
-    It must import nothing: the modules lie elsewhere. OSError when the process is gone.
+    It must import nothing: the modules aren't in the box. Raises OSError if the process is gone.
     """
 
     def enter() -> _Result:
@@ -44,7 +44,7 @@ def _checked(answer: int) -> None:
 
 
 def put_owned(file: Path, text: str, mode: int, owner: str) -> None:
-    """Write a file where we are, its folder included; its owner is one of /etc/passwd there."""
+    """Write a file and its folder, in the current root; `owner` is a name in its /etc/passwd."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, errors="surrogateescape")
     file.chmod(mode)
@@ -53,5 +53,5 @@ def put_owned(file: Path, text: str, mode: int, owner: str) -> None:
 
 
 def folders_in(path: str) -> list[str]:
-    """The names of the folders in a folder, in order."""
+    """Return the sorted names of the folders in a folder."""
     return sorted(each.name for each in Path(path).iterdir() if each.is_dir())

@@ -1,4 +1,4 @@
-"""SSH keys, made in this process: ssh-keygen takes longer to start than to make one."""
+"""SSH keys, made in this process: starting ssh-keygen takes longer than making a key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 
 def make_key(path: Path, comment: str) -> None:
-    """Write a new Ed25519 key to `path`, and its public half beside it (`.pub`)."""
+    """Write a new Ed25519 key to `path`, and its public half next to it (`.pub`)."""
     key = Ed25519PrivateKey.generate()
     path.touch(mode=0o600)
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
@@ -25,6 +25,6 @@ def make_key(path: Path, comment: str) -> None:
 
 
 def fingerprint(public: str) -> str:
-    """SHA256:… of a public key, as ssh-keygen prints it."""
+    """Return the SHA256:… fingerprint of a public key, as ssh-keygen prints it."""
     digest = hashlib.sha256(base64.b64decode(public.split()[1])).digest()
     return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"

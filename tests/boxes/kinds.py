@@ -1,8 +1,8 @@
 """The kinds of box, as data. A new kind or variant is a new row here.
 
-What the rows imitate is what providers' images really hold, as far as it
-matters to a set-up: login, shell start-up files, tools, variables. Where an
-image could do a thing in two ways, the row has the harder one.
+The rows imitate providers' real images as far as that matters to a setup: login,
+shell start-up files, tools, variables. If an image could do something in two ways,
+the row does the harder one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tests.boxes import startup
 from tests.boxes.startup import PATH
 
-#: Where a kind without bash keeps one for the rig, out of every PATH.
+#: A kind without bash keeps one here for the rig, outside the PATH of its logins.
 OWN_BASH = "/opt/rig"
 
 
@@ -21,10 +21,10 @@ OWN_BASH = "/opt/rig"
 class Kind:
     """One kind of box: a layer on the kind it extends.
 
-    `packages`, `files` and `build` make the layer, once; `environ` is what PID 1
-    is started with; `sshd` are lines put in front of sshd's configuration; a
-    `mount` is "tmpfs PATH SIZE" or "ro PATH". `user`, `environ`, `sshd` and
-    `mounts` that a kind doesn't give come from the kind it extends.
+    `packages`, `files` and `build` make the layer, once; PID 1 is started with `environ`;
+    `sshd` lines go in front of sshd's configuration; a mount is "tmpfs PATH SIZE" or
+    "ro PATH". `user`, `environ`, `sshd`, `mounts` and `disk` are inherited from the kind
+    it extends if unset.
     """
 
     name: str
@@ -58,7 +58,7 @@ class ResolvedKind:
 
 
 def _user(name: str, *, sudo: bool) -> str:
-    """Make an ordinary user with number 1000; the rig's key goes into its home later."""
+    """Return a script that makes an ordinary user with uid 1000; the rig's key comes later."""
     lines = f"useradd --create-home --shell /bin/bash --uid 1000 {name}\npasswd -l root\n"
     if sudo:
         lines += f"echo '{name} ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/90-{name}\n"
@@ -206,7 +206,7 @@ KINDS: Mapping[str, Kind] = {row.name: row for row in _ROWS}
 
 
 def whole(name: str) -> ResolvedKind:
-    """A kind with what it inherits; KeyError lists the kinds there are."""
+    """Resolve what a kind inherits; raises KeyError that lists the known kinds."""
     if name not in KINDS:
         raise KeyError(f"no kind {name!r}: there are {', '.join(KINDS)}")
     chain: list[Kind] = []

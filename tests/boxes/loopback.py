@@ -1,7 +1,7 @@
-"""A box without root: an sshd of one's own on loopback, with a home in a temporary folder.
+"""A box that needs no root: a private sshd on loopback, with a home in a temporary folder.
 
-It is no box of its own (the machine's files, network and processes are its), so it can suffer less:
-its host key changes, its sshd dies and comes back. What else a `Box` does takes root.
+It shares this machine's files, network and processes, so it has fewer faults: its host key can
+change, its sshd can die and come back. The other faults of a `Box` need root.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _START_LIMIT_S = 10.0
 
 
 class LoopbackBox:
-    """Named as in `Box`, as far as it goes."""
+    """A subset of `Box`, with the same names."""
 
     kind = "loopback"
 
@@ -59,7 +59,7 @@ class LoopbackBox:
         return sh(["ssh-keygen", "-lf", f"{self._host_key}.pub"]).split()[1]
 
     def run(self, command: str, *, user: str | None = None, check: bool = True) -> str:
-        """Run a bash script as a login's command would; its standard output."""
+        """Run a bash script as a login would run it; return its standard output."""
         env = {"HOME": self.home, "USER": self.user, "PATH": _PATH, "LC_ALL": "C.UTF-8"}
         done = subprocess.run(
             ["bash", "-c", command], env=env, capture_output=True, text=True, check=False
@@ -73,15 +73,15 @@ class LoopbackBox:
         return Path(path).read_text()
 
     def exists(self, path: str) -> bool:
-        """Whether a path is there, of whatever type."""
+        """Return whether a path exists, whatever its type."""
         return os.path.lexists(path)
 
     def real(self, path: str) -> str:
-        """Where a path leads when each link in it is followed."""
+        """Return the path with every symlink resolved."""
         return os.path.realpath(path)
 
     def folders(self, path: str) -> list[str]:
-        """The names of the folders in a folder, in order."""
+        """Return the sorted names of the folders in a folder."""
         return folders_in(path)
 
     def new_host_key(self) -> None:
@@ -93,21 +93,21 @@ class LoopbackBox:
         self.start_sshd()
 
     def move(self) -> None:
-        """Let it come back at another port, as a container that was restarted does."""
+        """Restart it on another port, like a container that was restarted."""
         self.kill_sshd()
         self.port = free_port()
         self._configure()
         self.start_sshd()
 
     def tell(self, **variables: str) -> None:
-        """Give its logins these variables, as a provider does."""
+        """Set these variables in its logins, as a provider does."""
         self._variables = "".join(f" {name}={value}" for name, value in variables.items())
         self.kill_sshd()
         self._configure()
         self.start_sshd()
 
     def kill_sshd(self) -> None:
-        """kill -9 the listener and every login with it; what they started lives on."""
+        """kill -9 the listener and every login; the processes that they started live on."""
         if self._sshd is None:
             return
         logins = psutil.Process(self._sshd.pid).children()
@@ -141,7 +141,7 @@ class LoopbackBox:
         raise RigError(f"no sshd (exit {self._sshd.poll()}):\n{said}")
 
     def stop(self) -> None:
-        """End it and all that was started in its home."""
+        """Stop it and kill every process whose HOME is its home."""
         self.kill_sshd()
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -158,7 +158,7 @@ class LoopbackBox:
             "UsePAM no",
             "PasswordAuthentication no",
             "PidFile none",
-            # It wins over what the account has.
+            # SetEnv overrides the account's own values.
             f"SetEnv HOME={self.home} PATH={_PATH}{self._variables}",
         )
         (self._folder / "config").write_text("".join(f"{line}\n" for line in lines))

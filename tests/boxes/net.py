@@ -1,4 +1,4 @@
-"""The rig's bridge and the boxes' network cards, and what can be done to them."""
+"""The rig's bridge, the boxes' network cards, and the faults of their links."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.boxes.proc import sh
 
 
 def set_up(subnet: Subnet) -> None:
-    """A bridge with the gateway's address, and a way out by masquerading.
+    """Make a bridge with the gateway's address, and masquerade outgoing traffic.
 
-    Its hardware address is given: else it would be the lowest of its cards', change
-    as boxes come and go, and leave the others talking to nobody for seconds.
+    The bridge gets a fixed MAC address: otherwise it has the lowest one of its cards, which
+    changes as boxes come and go and cuts off the others for seconds.
     """
     sh(
         ["ip", "-batch", "-"],
@@ -36,8 +36,8 @@ def set_up(subnet: Subnet) -> None:
 def plug_in(subnet: Subnet, index: int, pid: int) -> None:
     """Give the network namespace of a process a card `eth0` on the rig's bridge.
 
-    Its address is told to this machine beforehand: a question for it that is lost
-    while the card comes up would be asked again only a second later.
+    Its address is entered in this machine's neighbour table beforehand: an ARP request that
+    is lost while the card comes up is repeated only a second later.
     """
     card = subnet.card(index)
     sh(
@@ -52,9 +52,9 @@ def plug_in(subnet: Subnet, index: int, pid: int) -> None:
 
 
 def answers(subnet: Subnet, index: int) -> bool:
-    """Whether packets reach a box and come back. Asked is a port that is closed."""
+    """Return whether packets reach a box and come back; it tries a closed port."""
     try:
-        # A lost first packet costs a second: rather ask anew.
+        # TCP repeats a lost first packet after a second: better to let the caller try again.
         socket.create_connection((subnet.address(index), 1), timeout=0.1).close()
     except ConnectionRefusedError:
         return True
@@ -64,21 +64,21 @@ def answers(subnet: Subnet, index: int) -> bool:
 
 
 def unplug(subnet: Subnet, index: int) -> None:
-    """Remove a box's card, which is going with its namespace anyway: nothing to await."""
+    """Remove a box's card without waiting for its namespace to do so."""
     subprocess.run(["ip", "link", "delete", subnet.card(index)], capture_output=True, check=False)
 
 
 def switch(subnet: Subnet, index: int, *, on: bool) -> None:
-    """Pull the cable out, or plug it in again: the box sees its carrier go."""
+    """Pull or plug in the cable: the box sees its carrier change."""
     sh(["ip", "link", "set", subnet.card(index), "up" if on else "down"])
 
 
 def drop(subnet: Subnet, index: int, percent: float, port: int | None = None) -> None:
-    """Lose this share of the packets in either direction, silently; 0 heals.
+    """Silently drop this percentage of the packets in each direction; 0 drops none.
 
-    100 is a black hole; `port` limits it to what goes to and from that TCP port of the
-    box. The rules sit on the card itself, so that nobody, this machine's own sockets
-    included, is told.
+    100 is a black hole; `port` limits it to packets to and from that TCP port of the
+    box. The rules are on the card itself, so no socket gets an error, not even this
+    machine's own.
     """
     card = subnet.card(index)
     rules = f"table netdev {card}\ndelete table netdev {card}\n"
@@ -96,7 +96,7 @@ def drop(subnet: Subnet, index: int, percent: float, port: int | None = None) ->
 
 
 def limit(subnet: Subnet, index: int, pid: int, mb_s: float) -> None:
-    """Let no more than so many MB a second through, each way; 0 ends it."""
+    """Limit a card to this many MB a second in each direction; 0 removes the limit."""
     inside = ["nsenter", "-t", str(pid), "-n"]
     for way, card in (([], subnet.card(index)), (inside, "eth0")):
         subprocess.run(

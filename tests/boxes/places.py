@@ -1,4 +1,4 @@
-"""Where the rig keeps things, all of them outside the repository."""
+"""Where the rig keeps its files, outside the repository."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PLENTY = 6 << 30
 
 
 def cache() -> Path:
-    """The folder of layers, downloads and the overlays of live boxes.
+    """Return the folder of layers, downloads and the overlays of live boxes.
 
-    `BOXSTRAP_RIG_CACHE`, else `~/.cache/boxstrap-rig`. It must lie on a file
-    system that can carry an overlay (ext4, xfs, btrfs, tmpfs).
+    `BOXSTRAP_RIG_CACHE`, else `~/.cache/boxstrap-rig`. It must be on a file
+    system that supports overlays (ext4, xfs, btrfs, tmpfs).
     """
     chosen = os.environ.get("BOXSTRAP_RIG_CACHE")
     folder = Path(chosen) if chosen else Path.home() / ".cache" / "boxstrap-rig"
@@ -30,10 +30,10 @@ def cache() -> Path:
 
 
 def boxes() -> Path:
-    """The folder of live boxes' overlays: memory where there is plenty, else the cache.
+    """Return the folder of live boxes' overlays: in memory if there is plenty, else in the cache.
 
-    `BOXSTRAP_RIG_BOXES` decides. In memory, a box is written and cleared away at
-    the same speed whatever else this machine's disk has to do.
+    `BOXSTRAP_RIG_BOXES` overrides it. In memory, the speed of a box doesn't depend on
+    what else uses this machine's disk.
     """
     chosen = os.environ.get("BOXSTRAP_RIG_BOXES")
     if chosen:

@@ -1,4 +1,4 @@
-"""Run a program of this machine, or say plainly why it failed."""
+"""Run a program on this machine, with a readable error if it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a box's overlay holds before it is started for the first time."""
+"""The contents of a box's overlay before its first start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ORDINARY_USER = 1000
 
 @dataclass(frozen=True)
 class BoxSpec:
-    """What a box is to be: its kind, its place, its key and what is added to it."""
+    """The description of a box: its kind, address, folder, key and additions."""
 
     kind: ResolvedKind
     name: str
@@ -43,7 +43,7 @@ class BoxSpec:
 
     @property
     def login_file(self) -> str:
-        """The file that lets the rig's key in."""
+        """The authorized_keys file that gets the rig's key."""
         return f"{self.kind.home}/.ssh/authorized_keys"
 
 
@@ -67,7 +67,7 @@ def lay_out(spec: BoxSpec) -> None:
     secrets = {HOST_KEY: (key.read_text(), 0), spec.login_file: (login, owner)}
     for path, (text, who) in secrets.items():
         images.put(upper, spec.layers, path, text.encode(), mode=0o600, owner=who)
-    # Overlayfs takes it for deleted: no login starts five programs for a message of the day.
+    # A whiteout hides this folder: otherwise each login starts five programs to print the motd.
     os.mknod(upper / "etc/update-motd.d", stat.S_IFCHR, 0)
     if spec.disk:
         image = spec.folder / "disk.img"
@@ -76,7 +76,7 @@ def lay_out(spec: BoxSpec) -> None:
 
 
 def clear_work(spec: BoxSpec) -> None:
-    """The overlay's own folder, empty for a start, and the place where the box is mounted."""
+    """Empty the overlay's work folder for a start, and create the box's mount point."""
     work = spec.folder / "work"
     if work.exists():
         shutil.rmtree(work)
@@ -85,7 +85,7 @@ def clear_work(spec: BoxSpec) -> None:
 
 
 def make_host_key(spec: BoxSpec) -> Path:
-    """A new host key beside the overlay; the private file's path."""
+    """Make a new host key next to the overlay; return the private file's path."""
     key = spec.folder / "host_key"
     make_key(key, spec.name)
     return key

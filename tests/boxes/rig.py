@@ -22,14 +22,13 @@ _PROGRAMS = ("ip", "nft", "unshare", "nsenter", "apt-get")
 
 
 class Rig:
-    """Starts disposable boxes and clears them away, whatever happens.
+    """Starts disposable boxes and always removes them.
 
         with Rig() as rig:
             box = rig.start("vast")
 
-    `mirror=True` starts a caching mirror of the package index and of Debian's
-    packages beside it, and its boxes use that. Its subnet is the first free one
-    from `lowest` on.
+    `mirror=True` also starts a caching mirror of the package index and of Debian's
+    packages, which its boxes use. Its subnet is the first free one from `lowest` on.
     """
 
     def __init__(self, mirror: bool = False, lowest: int = 1) -> None:
@@ -78,10 +77,10 @@ class Rig:
     ) -> Box:
         """Start a box of a kind (see kinds.py); it answers on ssh when this returns.
 
-        `environ` adds to PID 1's variables, `files` (path: text, root's) to its file
-        system, `disk` ("300M") limits all that it writes; `on` is what Box.keep() kept of
-        another box of the kind: it begins with that one's file system. The first box of a kind on
-        a machine makes that kind's layers, which takes up to a few minutes.
+        `environ` adds to PID 1's variables, `files` (path: text, owned by root) to its file
+        system, `disk` ("300M") limits all that it writes; `on` is a layer from Box.keep() of
+        a box of the same kind, whose file system it starts with. The first box of a kind on
+        a machine builds that kind's layers, which takes up to a few minutes.
         """
         whole = kinds.whole(kind)
         layers = [*([on] if on else []), *images.layers(whole)]
@@ -119,7 +118,7 @@ class Rig:
         return self._mirror
 
     def delay_proxy(self, box: Box, rtt_s: float) -> tuple[str, int]:
-        """An address and port behind which the box's sshd is `rtt_s` seconds away."""
+        """Return an address and port from which the box's sshd has a round trip of `rtt_s`."""
         proxy = DelayProxy(box.address, box.port, rtt_s)
         with self._lock:
             self._proxies.append(proxy)
@@ -129,7 +128,7 @@ class Rig:
         return self._mirror.box_files() if self._mirror else {}
 
     def close(self) -> None:
-        """Destroy every box and leave nothing behind; harmless when done already."""
+        """Destroy every box and leave nothing behind; safe to call twice."""
         with self._lock:
             if self._closed:
                 return

@@ -1,4 +1,4 @@
-"""A real S3 server (nanio): it checks every signature and expiry, by a clock that can be moved."""
+"""A real S3 server (nanio): checks every signature and expiry, by a clock that can be moved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REGION = "us-east-1"
 
 
 class S3Server:
-    """Serves the folder's own folders as buckets, to whoever has one of two keys."""
+    """Serves the subfolders of a folder as buckets, to clients with one of two keys."""
 
     key_id, secret = "AKIDOFTHEPERSON", "the/person's+own=secret of buckets"
     box_key_id, box_secret = "AKIDOFTHEBOX", "the/box's+own=secret-of-results"
@@ -34,7 +34,7 @@ class S3Server:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, listen, str(self.port), str(folder)],
                 cwd=Path(__file__).parents[2],
-                stdin=subprocess.PIPE,  # it ends with whoever started it
+                stdin=subprocess.PIPE,  # the server ends with its parent
                 stdout=asked,
             )
         self._await(listen)
@@ -49,7 +49,7 @@ class S3Server:
         raise AssertionError("the S3 server did not start")
 
     def variables(self) -> dict[str, str]:
-        """What a person who uses it has in their environment."""
+        """Return the environment variables of a user of this server."""
         return {
             "AWS_ACCESS_KEY_ID": self.key_id,
             "AWS_SECRET_ACCESS_KEY": self.secret,
@@ -58,29 +58,29 @@ class S3Server:
         }
 
     def put(self, bucket: str, name: str, content: bytes) -> None:
-        """An object, without asking the server."""
+        """Write an object directly, without the server."""
         path = self.folder / bucket / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
     def objects(self, bucket: str) -> dict[str, bytes]:
-        """All objects of a bucket; what the server keeps for itself begins with a dot."""
+        """Return all objects of a bucket, without the server's own files (names with a dot)."""
         top = self.folder / bucket
         files = (each for each in top.rglob("*") if each.is_file())
         found = {str(each.relative_to(top)): each.read_bytes() for each in files}
         return {name: content for name, content in found.items() if not name.startswith(".")}
 
     def move_clock(self, seconds: float) -> None:
-        """From now on signed addresses are judged as if it were so much later."""
+        """Check signed URLs from now on as if it were this many seconds later."""
         self._clock.write_text(str(seconds))
 
     @property
     def asked(self) -> list[str]:
-        """The requests so far, as the server's log has them."""
+        """The requests so far, from the server's log."""
         return self._asked.read_text().splitlines()
 
     def close(self) -> None:
-        """End it."""
+        """Stop the server."""
         with self._process:
             self._process.terminate()
 

@@ -1,4 +1,4 @@
-"""What providers' and people's images start a shell with: variables, start-up files, a banner."""
+"""What shells start with in providers' and users' images: variables, start-up files, a banner."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ RUNPOD_BANNER = r"""
 For detailed documentation and guides, read the provider's pages.
 """
 
-# A start-up file of somebody who likes to be greeted: output on both streams, in
-# colours, without a last newline, an alias and a function that shadow tools, an
-# unfriendly umask and options, and a question to a terminal that isn't there.
+# A start-up file with many traps: coloured output on both streams without a final newline,
+# an alias and a function that shadow tools, a hostile umask and options, and a terminal
+# setting where there is no terminal.
 NOISY_RC = """\
 printf '\\033[1;32mWelcome back!\\033[0m\\r\\n'
 echo 'warning: your quota is 97 % full' >&2

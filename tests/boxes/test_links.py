@@ -1,4 +1,4 @@
-"""The links of boxes: each fault of one bites and ends, and a delay costs what was asked."""
+"""The links of boxes: each fault takes effect and ends, and a delay costs what was requested."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_black_hole_is_silent_for_both_sides_and_ends(box: Start) -> None:
         assert client.stdout.readline() == "on\n"
         made.blackhole()
         time.sleep(2)
-        assert client.poll() is None  # nobody was told
+        assert client.poll() is None  # the client got no error
         assert "timed out" in ssh(made, "true", "-oConnectTimeout=1").stderr
         made.unblackhole()
         assert client.stdout.readline() == "late\n"  # TCP sent it again
@@ -86,7 +86,7 @@ def test_delay_costs_its_round_trips_and_no_bandwidth(box: Start, rig: Rig) -> N
     start = time.monotonic()
     assert subprocess.run(argv, check=False).returncode == 0
     took = time.monotonic() - start
-    assert 0.6 < took < 5  # a login is some seven round trips
+    assert 0.6 < took < 5  # a login is about seven round trips
 
 
 def test_delay_takes_no_bandwidth() -> None:
@@ -98,12 +98,12 @@ def test_delay_takes_no_bandwidth() -> None:
         rate = size / (time.monotonic() - start) / 1e6
         proxy.close()
     assert size == 512 << 20
-    assert rate > 100  # MB/s; 260 where nothing else runs
+    assert rate > 100  # MB/s; 260 on an idle machine
 
 
 @contextmanager
 def zero_server(size: int) -> Iterator[int]:
-    """A server that sends so many zeros to whoever comes; its port."""
+    """Serve `size` zero bytes to one client; yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as door:
 
         def serve() -> None:

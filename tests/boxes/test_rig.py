@@ -1,4 +1,4 @@
-"""The rig itself: each kind is what it says, every fault bites, nothing stays behind."""
+"""The rig itself: each kind is as described, every fault takes effect, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.boxes
 Start = Callable[..., Box]
 
 ASIDE = (200, 220)
-"""Subnets that no rig beside these tests takes the moment they are free."""
+"""High subnet numbers, which no parallel rig takes as soon as they are free."""
 
 
 def ssh(
@@ -78,7 +78,7 @@ def test_vast_is_a_vast_container(box: Start) -> None:
     made = box("vast")
     done = ssh(made, "printenv CONTAINER_ID; echo shell is up")
     assert done.stdout == "21843570\nshell is up\n"
-    # Auto-tmux, whose server is now and then gone before it says why.
+    # Auto-tmux; sometimes its server exits before it says why.
     refusals = ("open terminal failed: not a terminal", "server exited unexpectedly")
     assert any(words in done.stderr for words in refusals)
     assert "VAST_CONTAINERLABEL=C.21843570" in made.run("tr '\\0' '\\n' </proc/1/environ")
@@ -189,7 +189,7 @@ def test_boxes_reach_the_package_index_and_debian(box: Start) -> None:
 
 
 def test_a_box_comes_up_in_less_than_a_second(rig: Rig) -> None:
-    rig.start("bare").stop()  # its layers are there now
+    rig.start("bare").stop()  # its layers exist now
     start = time.monotonic()
     rig.start("bare").stop()
     assert time.monotonic() - start < 1
@@ -245,7 +245,7 @@ def test_nothing_is_left_behind_even_by_an_owner_that_was_killed() -> None:
         if not Path(f"/proc/{init}").exists():
             break
         time.sleep(0.05)
-    assert not Path(f"/proc/{init}").exists()  # the box went with its owner
+    assert not Path(f"/proc/{init}").exists()  # the box died with its owner
     assert int(address.split(".")[2]) in claims.sweep()
     assert not Path(folder).exists()
     assert not traces(bridge)
@@ -264,7 +264,7 @@ def test_closing_a_rig_removes_everything() -> None:
 
 
 def traces(bridge: str) -> list[str]:
-    """The network cards and packet rules of a rig, by the name of its bridge."""
+    """Return the network cards and packet rules of a rig, by the name of its bridge."""
     tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
     cards = [card.name for card in Path("/sys/class/net").iterdir()]
     own = re.compile(rf"{bridge}(b\d+)?")

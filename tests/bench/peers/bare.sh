@@ -1,6 +1,6 @@
 #!/bin/bash
-# (d) The least that does the job, where uv is there already: `ssh -A box bash -s URL < bare.sh`.
-# The key stays at home (the agent is forwarded). Running it again is harmless.
+# (d) The minimum that does the job, if uv is installed already: `ssh -A box bash -s URL < bare.sh`.
+# The key stays on the user's machine (the agent is forwarded). Running it again is harmless.
 set -eu
 url=$1
 

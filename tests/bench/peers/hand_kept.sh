@@ -1,7 +1,7 @@
 #!/bin/bash
-# (a) The bash file that somebody keeps at hand and fills in for each machine: the same commands,
-# in the same order, as the file at the end of the post that asked for something better.
-# Between two @ stands what they fill in.
+# (a) A bash file that a user keeps and fills in for each machine: the same commands, in the same
+# order, as the file at the end of the post that asked for something better.
+# Placeholders are between two @.
 
 touch ~/.no_auto_tmux
 
@@ -15,7 +15,7 @@ chmod 700 ~/.ssh
 eval `ssh-agent -s`
 ssh-add ~/.ssh/id_rsa
 
-# else ssh asks whether the git server is the right one
+# otherwise ssh asks to confirm the git server's key
 ssh-keyscan @GIT_HOST@ >> ~/.ssh/known_hosts
 chmod 644 ~/.ssh/known_hosts
 

@@ -1,4 +1,4 @@
-"""The package index as a box sees it: the upstream's pages with this machine's wheels."""
+"""The package index as a box sees it: upstream's pages plus this machine's wheels."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.boxes.mirror.store import MirrorStore, NotFoundError
 _JSON = "application/vnd.pypi.simple.v1+json"
 _PAGE_AGE = 12 * 3600.0
 
-#: Raise it when what is kept of a page changes.
+#: Increment it when the cached form of a page changes.
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a project, wherever it lies (an http URL or a file: one)."""
+    """One file of a project, at an http: or file: URL."""
 
     name: str
     url: str
@@ -36,7 +36,7 @@ class File:
 
     @property
     def local(self) -> Path | None:
-        """Where it lies on this machine."""
+        """Its path, if it is on this machine."""
         parts = urlsplit(self.url)
         return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
@@ -46,16 +46,16 @@ class File:
 
 
 def normal(name: str) -> str:
-    """A project's name as PEP 503 writes it."""
+    """Normalize a project's name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class Index:
-    """Upstream pages, overlaid with folders of this machine.
+    """Upstream pages, overlaid with folders on this machine.
 
-    Files of local indexes are added to the upstream's. A project with a wheel in a
-    find-links folder is served from there alone: such a wheel is there because the
-    index's own builds are the wrong ones for this machine.
+    Files of local indexes are added to upstream's. A project with a wheel in a
+    find-links folder is served only from there: the wheel is there because the
+    index's own builds are wrong for this machine.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Index:
                 self._alone.setdefault(normal(wheel.name.split("-")[0]), []).append(wheel)
 
     def files(self, project: str) -> dict[str, File]:
-        """A project's files by name, read once per process; empty when nobody has it."""
+        """Return a project's files by name, read once per process; empty if no index has it."""
         if project not in self._read:
             text = self._kept(project, "files", lambda: self._listed(project))
             self._read[project] = {row["name"]: File(**row) for row in json.loads(text)}
         return self._read[project]
 
     def page(self, project: str, form: str, packed: bool) -> bytes | None:
-        """A project's page as "json" or "html", gzipped or not; None: no such project."""
+        """Return a project's page as "json" or "html", gzipped or not; None if there is none."""
         files = self.files(project).values()
         if not files:
             return None
@@ -91,7 +91,7 @@ class Index:
         return self._kept(project, f"{form} {packed}", make)
 
     def metadata(self, file: File) -> bytes:
-        """A wheel's METADATA (PEP 658): from upstream, else out of the wheel itself."""
+        """Return a wheel's METADATA (PEP 658) from upstream, else from the wheel itself."""
         return self._store.made(f"metadata of {file.url}", lambda: self._metadata(file))
 
     def _metadata(self, file: File) -> bytes:
@@ -107,7 +107,7 @@ class Index:
             return packed.read(name)
 
     def _kept(self, project: str, what: str, make: Callable[[], bytes]) -> bytes:
-        """Something made of a project's pages, made anew when one of them changed."""
+        """Return what `make` makes of a project's pages, cached until one of them changes."""
         pages = [folder / project / "index.html" for folder in self._indexes]
         if project in self._alone:
             pages = self._alone[project]
@@ -152,7 +152,7 @@ class Index:
 
 
 def as_json(project: str, files: Iterable[File]) -> bytes:
-    """A project's page as PEP 691 writes it."""
+    """Render a project's page as JSON (PEP 691)."""
     rows: list[dict[str, object]] = []
     for file in files:
         row: dict[str, object] = {
@@ -171,7 +171,7 @@ def as_json(project: str, files: Iterable[File]) -> bytes:
 
 
 def as_html(project: str, files: Iterable[File]) -> bytes:
-    """A project's page as PEP 503 writes it."""
+    """Render a project's page as HTML (PEP 503)."""
     lines = ["<!DOCTYPE html><html><head>"]
     lines.append(f"<title>Links for {project}</title></head><body>")
     for file in files:

@@ -1,8 +1,8 @@
 """The mirror's server: a package index and a proxy for apt in one small process.
 
-`python -m tests.boxes.mirror.server CONFIG` (JSON) prints its port and lives until
-standard input ends. Lines on standard input are faults, `503`, `stall`, `none`, or `limit N`: how
-many bytes a second all files together are given at; 0 is as fast as it can.
+`python -m tests.boxes.mirror.server CONFIG` (JSON) prints its port and runs until standard input
+ends. A line on standard input sets a fault (`503`, `stall`, `none`) or `limit N`: the bytes a
+second of all files together; 0 is no limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PIECE = 1 << 16
 
 
 class MirrorServer(ThreadingHTTPServer):
-    """Index, apt proxy and the fault that is on."""
+    """Index, apt proxy and the active fault."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -52,7 +52,7 @@ class MirrorServer(ThreadingHTTPServer):
         self._free_at = 0.0
 
     def wait_turn(self, size: int) -> None:
-        """Until so many bytes may go, where there is a limit for all connections."""
+        """Wait until `size` more bytes may be sent under the limit of all connections, if any."""
         if not self.limit:
             return
         with self._turn:
@@ -62,7 +62,7 @@ class MirrorServer(ThreadingHTTPServer):
 
     @lru_cache(maxsize=4096)  # noqa: B019 -- one server lives as long as its process
     def page(self, project: str, form: str, packed: bool) -> bytes | None:
-        """A project's page, read once per process; None when there is no such project."""
+        """Return a project's page, read once per process; None if there is no such project."""
         return self.index.page(project, form, packed)
 
 
@@ -76,7 +76,7 @@ class MirrorHandler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: standard error is the tests' own."""
+        """Log nothing: standard error belongs to the tests."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -100,7 +100,7 @@ class MirrorHandler(BaseHTTPRequestHandler):
             self.close_connection = True
         except OSError as error:
             if self._begun:
-                self.close_connection = True  # cut short: its length tells the client
+                self.close_connection = True  # cut short: the client sees it by the length
             else:
                 self._small(502, f"{error}\n".encode())
 
@@ -158,7 +158,7 @@ class MirrorHandler(BaseHTTPRequestHandler):
         self._through(self.server.debian, url, max_age=None if lasting else _RELEASE_AGE)
 
     def _through(self, store: MirrorStore, url: str, **how: Any) -> None:
-        """Send a file; while it is fetched for the first time, pass it on piece by piece."""
+        """Send a file; on its first fetch, pass it on piece by piece."""
         whole = self.command == "GET" and "Range" not in self.headers
 
         def sink(length: int | None, piece: bytes) -> None:
@@ -170,7 +170,7 @@ class MirrorHandler(BaseHTTPRequestHandler):
                     self._head(200, {"Content-Length": str(length), "Cache-Control": _LONG})
                 self.server.wait_turn(len(piece))
                 self.wfile.write(piece)
-            except OSError:  # the box went away: fetch on for the next one
+            except OSError:  # the box went away: finish the fetch for the next one
                 whole = False
 
         place = store.get(url, sink=sink, **how)
@@ -180,7 +180,7 @@ class MirrorHandler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _send(self, path: Path, cache: str) -> None:
-        """Send a file of this machine, or the one range that was asked for."""
+        """Send a local file, or the one range that was requested."""
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             first, last = self._range(size)
@@ -203,7 +203,7 @@ class MirrorHandler(BaseHTTPRequestHandler):
                 at += self.connection.sendfile(file, at, size)
 
     def _range(self, size: int) -> tuple[int, int]:
-        """The first and last byte wanted; everything unless one plain range was asked for."""
+        """Return the first and last byte to send: all, unless one simple range is requested."""
         unit, _, wanted = self.headers.get("Range", "").partition("=")
         start, dash, end = wanted.partition("-")
         with contextlib.suppress(ValueError):

@@ -19,12 +19,12 @@ _TRIES = 3
 _TIMEOUT = 120.0
 _PIECE = 1 << 18
 
-#: Told the length (None: unknown) once, then each piece as it arrives.
+#: Called with each piece as it arrives, and the total length (None: unknown).
 Sink = Callable[[int | None, bytes], None]
 
 
 class NotFoundError(Exception):
-    """The upstream says that there is no such thing (its HTTP status is in `status`)."""
+    """Upstream answered 4xx; the HTTP status is in `status`."""
 
     def __init__(self, url: str, status: int) -> None:
         super().__init__(f"{url}: {status}")
@@ -32,12 +32,12 @@ class NotFoundError(Exception):
 
 
 class MirrorStore:
-    """A folder of files named by the hash of what they were asked for."""
+    """A folder of files named by the hash of their URL or name."""
 
     def __init__(self, folder: Path, proxy: str | None = None) -> None:
         self._folder = folder
         handlers: list[urllib.request.BaseHandler] = []
-        # One context for all: reading this machine's certificates takes 50 ms.
+        # One context for all requests: reading this machine's certificates takes 50 ms.
         handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
         if proxy:
             handlers.append(urllib.request.ProxyHandler({"http": proxy}))
@@ -52,11 +52,10 @@ class MirrorStore:
         headers: Mapping[str, str] | None = None,
         sink: Sink | None = None,
     ) -> Path:
-        """The file behind a URL, fetched unless it is here (and younger than `max_age` s).
+        """Return the file behind a URL, fetched unless it is cached (and younger than `max_age` s).
 
-        While it is fetched, `sink` sees it pass; where it was here already, it sees
-        nothing. NotFoundError on 4xx; OSError when three tries failed and there is no
-        older copy either.
+        `sink` gets the pieces of the first try of a fetch, and nothing from the cache. Raises
+        NotFoundError on 4xx, OSError if three tries failed and there is no older copy.
         """
         place = self._place(url)
         if self._fresh(place, max_age):
@@ -74,7 +73,7 @@ class MirrorStore:
         return place
 
     def made(self, name: str, make: Callable[[], bytes], newer_than: float = 0) -> bytes:
-        """What was made before under this name (since `newer_than`), else made and kept now."""
+        """Return what is cached under this name (since `newer_than`), else make and cache it."""
         place = self._place(name)
         with contextlib.suppress(FileNotFoundError):
             if place.stat().st_mtime > newer_than:

@@ -1,18 +1,16 @@
 #!/bin/bash
 # PID 1 of a box's fresh namespaces, until the box's own init takes its place.
-# It builds the box's root from its layers, waits for its network card, moves
-# in and hands over. Everything mounted here belongs to the box's own mount
-# namespace: when the box dies, nothing of it is left on this machine.
+# It builds the box's root from its layers, waits for its network card, pivots into the root and execs the init.
+# All mounts are in the box's own mount namespace, so none is left on this machine when the box dies.
 #
 #   box.sh NAME FOLDER LOWER ADDRESS/PREFIX GATEWAY MTU [MOUNT...] -- NAME=VALUE...
 #
-# Standard output: the host's pid of this process, then "up" when the card has its
-# address and the root is the box's. Standard input: a line "go" once the card is there,
-# afterwards the init's orders; its end ends the box.
+# Standard output: the pid of this process on the host, then "up" when the card has its address and the root is
+# the box's. Standard input: a line "go" once the card exists, then orders for the init; end of file ends the box.
 set -eu
 
-# What an unprivileged container is given, and no more: the box's root cannot
-# set this machine's clock, load modules or mount.
+# Only the capabilities of an unprivileged container: the box's root cannot set this machine's clock, load modules
+# or mount.
 caps=-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap
 caps=$caps,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap
 
@@ -28,7 +26,7 @@ mount_all() { # FOLDER LOWER ROOT
     rm -rf "$store/work"
     mkdir "$store/work"
   fi
-  # One process for all of them: each start of a program costs what a mount does.
+  # One process for all of them: starting a program costs as much as a mount.
   echo "\
 box $3 overlay lowerdir=$2,upperdir=$store/upper,workdir=$store/work,volatile
 proc $3/proc proc nosuid,nodev,noexec
@@ -42,7 +40,7 @@ shm $3/dev/shm tmpfs mode=1777,nosuid,nodev,size=1g,X-mount.mkdir" >"$from"
   ln -s pts/ptmx "$3/dev/ptmx"
 }
 
-# A mount of a variant: "tmpfs PATH SIZE" (what lies there is copied in), "ro PATH".
+# A mount of a variant: "tmpfs PATH SIZE" (existing files are copied in), "ro PATH".
 mount_variant() { # ROOT KIND PATH [SIZE]
   local aside=$1/mnt
   case $2 in

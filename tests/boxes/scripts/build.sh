@@ -1,10 +1,10 @@
 #!/bin/bash
-# Makes one layer: what is installed and written inside the overlay lands in UPPER.
+# Builds one layer: what is installed and written inside the overlay ends up in UPPER.
 #
 #   build.sh LOWER UPPER WORK ROOT ARCHIVES LISTS -- PACKAGE... <script
 #
-# Runs in mount and PID namespaces of its own. ARCHIVES and LISTS keep apt's
-# downloads between layers; they are no part of the layer.
+# Runs in its own mount and PID namespaces. ARCHIVES and LISTS keep apt's
+# downloads between layers; they are not part of the layer.
 set -eu
 
 lower=$1 upper=$2 work=$3 root=$4 archives=$5 lists=$6

@@ -1,6 +1,6 @@
 #!/bin/bash
-# A box's init: starts sshd, takes in and reaps whatever its parent left behind,
-# and ends the box, with all its processes, when the rig closes standard input.
+# A box's init: starts sshd, adopts and reaps orphaned processes, and ends the
+# box with all its processes when the rig closes standard input.
 mkdir -p /run/sshd
 
 start_sshd() {
