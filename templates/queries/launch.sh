@@ -22,14 +22,8 @@ if [ "$(printf %s "$script" | wc -c)" -ne "$script_bytes" ]; then
   printf 'short\n'
   exit 0
 fi
-# Without the box's files, and in two parts: one argument of a command is limited to 128 KiB.
-library=$(printf '%s\n' "$script" | sed '/^# ---- steps/,$d')
-steps=$(printf '%s\n' "$script" | sed -n '/^# ---- steps/,/^# ---- files of the box/p')
-[ -z "$steps" ] || steps="
-$steps
-main \"\$@\"; exit; }"
 # shellcheck disable=SC2016 # bash reads it
-lacks=$(CLIENT_TIME=$client_time bash --norc -c 'look=$1$2 && shift 2 && eval "$look"' setup "$library" "$steps" preflight)
+lacks=$(printf %s "$script" | CLIENT_TIME=$client_time bash --norc -c 'eval "$(cat)"' setup preflight)
 if [ -n "$lacks" ]; then
   printf '%s\n' "$lacks"
   exit 0

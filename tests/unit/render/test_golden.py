@@ -129,16 +129,6 @@ def test_another_value_gives_another_script() -> None:
     assert render(profile("vast")) != render(profile("vast", "gpu.count=2"))
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_the_first_look_fits_into_two_arguments_of_a_command(name: str) -> None:
-    # Linux allows 128 KiB for one string of argv (MAX_ARG_STRLEN); the rest is for the profile.
-    look, files = shipped_script(name).split("# ---- files of the box")
-    library, steps = look.split("# ---- steps")
-    assert len(library.encode()) < 110_000
-    assert len(steps.encode()) < 110_000
-    assert "unpack_box() {" in files
-
-
 @pytest.mark.parametrize("name", ["local", "demo"])
 def test_on_this_machine_nothing_touches_ssh(name: str) -> None:
     script = shipped_script(name)
