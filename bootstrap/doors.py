@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.render.editions import COMPACT, FULL, IN_JSON, MINIMAL
+from bootstrap.render.editions import COMPACT, FULL, IN_JSON, MINIMAL, MINIMAL_LIMIT
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _REFUSED = ("Authentication failed", "could not read", "not found", "403")
 PASTE_LIMIT = 32 * 1024
-MINIMAL_LIMIT = 4048
-"""Characters that Vast.ai's API accepts for `onstart`, the narrowest door."""
 _USUAL = "vast"
 """The provider if the profile names none: its boxes have a web terminal to paste into."""
 _MOST_LISTED = 10

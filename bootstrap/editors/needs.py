@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bootstrap.link.parsing import number, version
+from bootstrap.link.answers import number, version
 
 OLDEST_GLIBC = (2, 28)
 OLDEST_KERNEL = (4, 18)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from bootstrap.editors import jsonc
 from bootstrap.editors.editors import Editor
+from bootstrap.link.answers import rows
 from bootstrap.link.exchange import exchange
-from bootstrap.link.parsing import rows
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import build_query
 

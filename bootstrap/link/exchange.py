@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError
+from bootstrap.link.answers import exit_code
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.parsing import exit_code
 from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.text.sanitize import sanitize

@@ -1,7 +1,7 @@
 """The schema of a profile: one class per section, with attributes named as the YAML's keys.
 
-Reading, merging, `--set` and checking are in other modules of this package. Every key says
-what it takes from the user (`Free`: nothing).
+Rules of values are in `values.py`, reading in `reading.py`, merging in `merge.py`, checking in
+`check.py`. Every key says what it takes from the user (`Free`: nothing).
 """
 
 # No `from __future__ import annotations`: `Section` reads them as types.

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Timer
 
+from bootstrap.link.answers import rows
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import BASH, AnswerStream, stream_answer
-from bootstrap.link.parsing import rows
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_query
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bootstrap.link.parsing import rows
+from bootstrap.link.answers import rows
 
 WAYS = {
     "ssh": "ssh host cmd",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.errors import TrainingFailedError
+from bootstrap.link.answers import exit_code
 from bootstrap.link.exchange import exchange
-from bootstrap.link.parsing import exit_code
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import STATES, Run

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from bootstrap.errors import StepFailedError, UnreachableError
 from bootstrap.events import Event, EventLines
+from bootstrap.link.answers import number
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import AnswerStream, exchange, stream_answer
-from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.protocol.query import BoxRedaction, build_query

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bootstrap.link.answers import number, rows
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import BASH, stream_answer
-from bootstrap.link.parsing import number, rows
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import build_long_query
 from bootstrap.protocol.trees import TreeContent, is_content

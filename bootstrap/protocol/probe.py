@@ -10,8 +10,8 @@ from functools import partial
 
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
+from bootstrap.link.answers import number, rows, version
 from bootstrap.link.exchange import exchange
-from bootstrap.link.parsing import number, rows, version
 from bootstrap.link.wire import Wire
 from bootstrap.plan import NAMES
 from bootstrap.protocol.lease import BoxLease, parse_lease

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from bootstrap.link.parsing import exit_code, number
+from bootstrap.link.answers import exit_code, number
 from bootstrap.protocol.uploaded import Uploaded, parse_uploaded
 
 _FIELDS = 8

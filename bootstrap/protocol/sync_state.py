@@ -7,9 +7,9 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from bootstrap.link.answers import rows
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import BASH, stream_answer
-from bootstrap.link.parsing import rows
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_long_query
 from bootstrap.render.quote import Value

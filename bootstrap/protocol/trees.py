@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.errors import BusyError, UsageError
+from bootstrap.link.answers import number, rows
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import BASH, stream_answer
-from bootstrap.link.parsing import number, rows
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import build_long_query
 

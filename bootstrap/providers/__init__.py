@@ -1,4 +1,4 @@
 """What people rent boxes from: one module each, over one small protocol."""
 
 NAMES = ("vast", "runpod", "lambda", "paperspace")
-"""As `--host NAME:ID` has them; here, so that a start that asks none of them imports none."""
+"""The names in `--host NAME:ID`. Here, so that a command that asks no provider imports none."""

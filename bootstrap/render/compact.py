@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
 
 LEFT_OUT_STEPS = ("smoke",)
+"""Skipped steps. A profile that needs `data` or `lease` is refused instead (`needs_full`)."""
 LEFT_OUT_PARTS = ("main",)
 """Parts of the library that it leaves out: it has its own `main`."""
 
@@ -57,10 +58,7 @@ def render_compact(profile: Profile, source: Source) -> str:
 
 def own_parts() -> list[str]:
     """Return the parts that the full script over SSH doesn't have."""
-    return [
-        shell_part("compact", "main"),
-        *(shell_part("doors", x) for x in ("terminal", "access")),
-    ]
+    return [shell_part(folder, name) for folder, name in OWN_PARTS]
 
 
 def library_parts() -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
-from bootstrap.render.editions import COMPACT, FULL, MINIMAL
+from bootstrap.render.editions import COMPACT, FULL, MINIMAL, MINIMAL_LIMIT
 from bootstrap.render.quote import harmless
 
 KIB = 1024
@@ -60,7 +60,7 @@ DOORS: dict[str, Door] = {
             "paste.j2",
             "Paste it as the On-start Script of a template, or: vastai create instance … "
             "--onstart FILE. It runs at every start of the container.",
-            limit=4048,
+            limit=MINIMAL_LIMIT,
             source="`onstart` of Vast.ai's API",
             profile="vast",
             editions=(MINIMAL,),

@@ -11,14 +11,17 @@ if TYPE_CHECKING:
 
 FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
 
+MINIMAL_LIMIT = 4048
+"""Characters that Vast.ai's API accepts for `onstart`, the narrowest door."""
+
 IN_JSON = {FULL: "whole", COMPACT: "short", MINIMAL: "small"}
 """Their names in JSON documents, whose format must not change."""
 
 LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
     COMPACT: (
         "steps that run at the same time, and live progress",
-        "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, and all of the "
-        "box around it",
+        "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, every check of "
+        "the machine and the network",
         "repairing a repository or a package manager's state that a kill or a bad disk damaged",
         "shells other than bash; saying before the download that no build of torch fits this GPU",
         "the extra indexes of the box's pip where the profile has python.index",
@@ -32,7 +35,7 @@ LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
         "what the compact script leaves out, too",
         "of the GPU check: everything but count, name, memory, memory in use and ECC errors",
         "package managers other than apt, the git hosts' known keys, pip's extra indexes",
-        "python.installer: pip; asking no step that is right already",
+        "python.installer: pip; skipping steps that are already right",
         "the commands of prepare",
     ),
 }

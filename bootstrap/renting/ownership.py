@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from bootstrap.consent import load_profile
 from bootstrap.errors import NotSafeError, ProfileError, UsageError
+from bootstrap.link.answers import rows
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxHandle, BoxOptions
-from bootstrap.link.parsing import rows
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.target import parse_host
 from bootstrap.link.wire import Wire

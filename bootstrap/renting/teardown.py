@@ -47,7 +47,7 @@ class TeardownWish:
 
 
 def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
-    """Fetch what the box has, and destroy it.
+    """Fetch what the box has, and destroy it; if no account here has the box, say so instead.
 
     Raises NotSafeError with a list if something would be lost; UnreachableError if it is unknown
     whether the box is gone; UsageError, HostKeyError.

@@ -20,7 +20,7 @@ from bootstrap.sync.back import bring_from, look_at_work, only_there
 from bootstrap.ui.screen import Screen
 
 _NAMED = 5
-_OWN = ("staged", "unread", "repositories")
+_KNOWN_ONLY_THERE = ("staged", "unread", "repositories")
 """Kinds that only the box itself can find, even after its edits were fetched."""
 
 
@@ -114,7 +114,7 @@ class BoxTrees:
         if compared is not None:
             yield from compared
         for content in tree.holds:
-            if compared is None or content.kind in _OWN:
+            if compared is None or content.kind in _KNOWN_ONLY_THERE:
                 yield Unsafe(content.kind, tree.name, str(content))
 
     def _compared(self, tree: UnsentContent, here: LocalRepository | None) -> list[Unsafe] | None:

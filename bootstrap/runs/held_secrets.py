@@ -8,9 +8,9 @@ from pathlib import Path
 
 from bootstrap.consent import load_profile
 from bootstrap.errors import BusyError
+from bootstrap.link.answers import rows
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.parsing import rows
 from bootstrap.link.record import all_boxes
 from bootstrap.protocol.query import build_query
 from bootstrap.render.parts import functions

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 
 from bootstrap.errors import UsageError
+from bootstrap.link.answers import rows
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxHandle, BoxOptions
-from bootstrap.link.parsing import rows
 from bootstrap.link.record import GUARD
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.lease import BoxLease, parse_lease

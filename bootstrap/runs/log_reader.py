@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from bootstrap.link.answers import number
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import AnswerStream, exchange, stream_answer
-from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bootstrap.errors import TrainingFailedError, UsageError
+from bootstrap.link.answers import number
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.parsing import number
 from bootstrap.plan import NAMES
 from bootstrap.protocol.run import Run
 from bootstrap.runs.connection import BoxConnection, connect

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError, NotSafeError, cant_write
+from bootstrap.link.answers import number
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.parsing import number
 from bootstrap.paths import expanded, write_private
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import END_BYTES

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from bootstrap.errors import NotSafeError, StepFailedError
+from bootstrap.link.answers import number, rows
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import BASH, stream_answer
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.parsing import number, rows
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.first_output import raise_if_failed, waits_for_output, watch_beginning
 from bootstrap.protocol.query import build_query

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, StepFailedError
+from bootstrap.link.answers import rows
 from bootstrap.link.exchange import BASH, stream_answer
-from bootstrap.link.parsing import rows
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_long_query
 from bootstrap.runs.project import RemoteProject

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, HostKeyError
 from bootstrap.events import Event, parse
+from bootstrap.link.answers import number
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.parsing import number
 from bootstrap.protocol.follow import file_tail
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run

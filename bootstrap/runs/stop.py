@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import islice
 
 from bootstrap.errors import StepFailedError, UsageError
+from bootstrap.link.answers import rows
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.parsing import rows
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.selection import qualified, repository_names
+from bootstrap.ui.next_commands import still_billing
 from bootstrap.ui.screen import Screen
-from bootstrap.ui.words import still_billing
 
 _PATIENCE_S = 60
 """Seconds that the box may take in addition to the run's own grace time."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from bootstrap.errors import TrainingFailedError, UsageError
+from bootstrap.link.answers import number
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import AnswerStream, stream_answer
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, as_it_ended

@@ -11,9 +11,9 @@ from functools import partial
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, UnreachableError
+from bootstrap.link.answers import number
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.handle import BoxHandle
-from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.profile.schema import Profile
 from bootstrap.protocol.first_output import (

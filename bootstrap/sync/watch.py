@@ -54,7 +54,7 @@ def watch_states(request: SetupRequest, screen: Screen, tell: Callable[[Synced],
             if changed or not told or sender.is_due():
                 sender.send_if_new()
             else:
-                sender.keep_alive()
+                sender.restore_link()
             told = True
     finally:
         link.close()
@@ -115,7 +115,7 @@ class _Sender:
                 break
         self._tried = state.snapshot.id
 
-    def keep_alive(self) -> None:
+    def restore_link(self) -> None:
         """Replace a lost link now, so that the next save does not wait for it."""
         if not self.link.wire.alive():
             self._reconnect(LinkLost(self.link.label))

@@ -12,7 +12,7 @@ from bootstrap.events import WHY
 from bootstrap.protocol.environment_comparison import NOT_PROVED, WAYS
 from bootstrap.runs.run_lines import how_to_resume
 from bootstrap.ui.layout import aligned
-from bootstrap.ui.words import NextCommands, what_next
+from bootstrap.ui.next_commands import NextCommands, what_next
 
 if TYPE_CHECKING:
     from pathlib import Path

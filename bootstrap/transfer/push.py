@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
-from bootstrap.link import parsing
+from bootstrap.link import answers
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Wire
@@ -161,7 +161,7 @@ class Push:
             free = max(free, number_of(header, "free"))
             parts = header.get("begun")
             for key, value in parts.items() if isinstance(parts, dict) else ():
-                at = parsing.number(key)
+                at = answers.number(key)
                 i = len(files) if at is None else len(states) + at
                 if i < len(files) and isinstance(value, int) and value > 0:
                     begun[i] = min(value, files[i].size)

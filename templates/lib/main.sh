@@ -134,7 +134,7 @@ setup() {
   finish "$SETUP_EXIT"
 }
 
-# finish EXIT [CODE]: writes the last event, then ends.
+# finish EXIT [CODE]: reports EXIT in the last event; the process itself ends with 0.
 finish() {
   end_setup "$@"
   exit 0

@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # run_state: what became of a run. POSIX sh: the queries use it too.
 
-# run_state DIR: running | finished RC | died | waiting (made, not started) | queued (waits for its turn, see queue.sh).
+# run_state DIR: running | finished RC | died | queued (waits for its turn, see queue.sh) | waiting (created, never
+# started; it waits for nothing).
 run_state() { find_state "$1" && printf '%s\n' "$_state"; }
 
 # in_state DIR WORD: starts no process.

@@ -38,7 +38,7 @@ await_commit() {
   local until=$((SECONDS + COMMIT_PATIENCE))
   until has_commit; do
     [ "$SECONDS" -lt "$until" ] ||
-      fail commit-missing "commit $REPO_SNAPSHOT never arrived" "run the same command again: it continues here"
+      fail commit-missing "commit ${REPO_COMMIT:0:12} never arrived" "run the same command again: it continues here"
     read_text "$REPO_STORE.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
     # A refusal from before this setup does not count.
     [ ! "$REPO_STORE.refused" -nt "$SETUP_DIR/pid" ] ||

@@ -68,7 +68,7 @@ class AccountReading(NamedTuple):
     price: float | None
 
 
-class UseLook(NamedTuple):
+class UseReading(NamedTuple):
     """How the box was used during the last `over` seconds."""
 
     over: float
@@ -87,7 +87,7 @@ class Tick:
     at: float
     since: float
     """When the box, or its container, was started."""
-    look: UseLook | None = None
+    look: UseReading | None = None
     said: AccountReading | None = None
     extended: float = 0.0
     """Seconds that the user added, in total."""
@@ -219,7 +219,7 @@ def _extend(state: LeaseState, extended: float) -> None:
         state.idle = state.still = 0.0
 
 
-def _notice(state: LeaseState, look: UseLook) -> None:
+def _notice(state: LeaseState, look: UseReading) -> None:
     state.idle = 0.0 if look.used else state.idle + look.over
     if look.grew:
         state.still = 0.0

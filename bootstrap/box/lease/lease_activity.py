@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .lease import UseLook
+from .lease import UseReading
 
 EVERY_S = 30.0
 """Seconds between two looks."""
@@ -46,7 +46,7 @@ class ActivityReader:
         self._box_home = box_home
         self._before: _Seen | None = None
 
-    def look(self, runs: Sequence[Path], gpus: Sequence[list[Any] | None]) -> UseLook | None:
+    def look(self, runs: Sequence[Path], gpus: Sequence[list[Any] | None]) -> UseReading | None:
         """Return what happened since the last look; None for the first, or if it is too early."""
         now = time.monotonic()
         if self._before and now - self._before.at < EVERY_S:
@@ -62,7 +62,7 @@ class ActivityReader:
         transfers = any(count > before.io.get(one, 0) for one, count in seen.io.items())
         types = any(before.typed.get(name, at) != at for name, at in seen.typed.items())
         used = computes or grew or transfers or types or is_set_up(self._box_home)
-        return UseLook(over, used, computes, grew)
+        return UseReading(over, used, computes, grew)
 
 
 def is_set_up(box_home: Path) -> bool:

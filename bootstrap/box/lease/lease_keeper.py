@@ -28,7 +28,7 @@ from .lease import (
     LeaseState,
     LeaseTerms,
     Tick,
-    UseLook,
+    UseReading,
     advance,
     limits,
     reached,
@@ -209,7 +209,7 @@ class LeaseKeeper:
         except NoAnswerError as error:
             self.error = str(error)
 
-    def _write(self, terms: LeaseTerms, state: LeaseState, look: UseLook | None) -> None:
+    def _write(self, terms: LeaseTerms, state: LeaseState, look: UseReading | None) -> None:
         """Write `lease.state`, for queries and for the next monitor."""
         said = {
             "v": VERSION,

@@ -10,7 +10,7 @@ GPU = {
     "memory_ecc": 0.96 * 15 / 16,  # GDDR cards keep 1/16 for ECC: A10, L4, L40S, T4
     "used_gib": 1.0,
     "power": 0.99,  # of the default; some cards round
-    "heat": 10,  # temperature, in °C below the slow-down
+    "heat": 10,  # °C that must be left to the temperature at which the card slows itself down
     "busy": 20,  # percent; below this, a link that stepped down is just at rest
 }
 MACHINE = {

@@ -20,7 +20,7 @@ from bootstrap.box.lease.lease import (
     LeaseState,
     LeaseTerms,
     Tick,
-    UseLook,
+    UseReading,
     advance,
     reached,
 )
@@ -160,12 +160,12 @@ class SimulatedWorld:
         (_, then), self._look_from = self._look_from, None
         return self.content == then == self.pulled
 
-    def _look(self) -> UseLook | None:
+    def _look(self) -> UseReading | None:
         if self.now - self._looked < USE_S:
             return None
         over, self._looked = self.now - self._looked, self.now
         used = self.now - over < self.used_until
-        return UseLook(over, used, computes=used, grew=self.growing and used)
+        return UseReading(over, used, computes=used, grew=self.growing and used)
 
     def until_stopped(self, most: float = 400 * HOUR) -> SimulatedWorld:
         while self.is_up and self.now < most:

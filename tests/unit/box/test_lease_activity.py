@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.box.lease import lease_activity
-from bootstrap.box.lease.lease import UseLook
+from bootstrap.box.lease.lease import UseReading
 from bootstrap.box.lease.lease_activity import ActivityReader, boot_id
 from bootstrap.protocol.transfer import box_program
 
@@ -49,7 +49,7 @@ def stat(seconds: float, start: str = "77") -> list[str]:
     return ["S", *["0"] * 10, ticks, *["0"] * 7, start]
 
 
-def second_look(run: Path, *gpus: list[object] | None) -> UseLook:
+def second_look(run: Path, *gpus: list[object] | None) -> UseReading:
     """Return the use that is seen since the first look."""
     found = READERS[run].look([run], gpus)
     assert found is not None

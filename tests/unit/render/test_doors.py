@@ -17,13 +17,13 @@ from random import Random
 import pytest
 import yaml
 
-from bootstrap.doors import MINIMAL_LIMIT, PASTE_LIMIT, door_url
+from bootstrap.doors import PASTE_LIMIT, door_url
 from bootstrap.errors import UsageError
 from bootstrap.profile.schema import Profile
 from bootstrap.render import compact, minimal, pack
 from bootstrap.render.carrier import carried_steps, render_carrier
 from bootstrap.render.doors import DOORS
-from bootstrap.render.editions import FULL
+from bootstrap.render.editions import FULL, MINIMAL_LIMIT
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste, without_spaces
 from bootstrap.render.parts import box_files, step_of
 from bootstrap.render.reduce import without_full

@@ -1,4 +1,4 @@
-from bootstrap.ui.words import NextCommands, what_next
+from bootstrap.ui.next_commands import NextCommands, what_next
 
 
 def test_everything_is_aligned():
