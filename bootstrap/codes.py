@@ -61,7 +61,7 @@ uv-missing | uv could not be fetched from any source | install uv on the box, th
 uv-unlisted | the box's package index does not have the uv that boxstrap expects | install another uv on the box, then run again: PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install uv
 uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; the file was not run
 index-unreachable | the package index doesn't answer | check the box's network and its settings of pip and apt, then run again
-no-python | the box has no Python, and none could be fetched | install python3 on the box
+no-python | the box has no python3, and this user can't install it: uv fetches one | nothing; or install python3 on the box
 python-version | the Python that the profile wants isn't on the box, and could not be installed | the step's log lists what the box has; set python.version to one of them
 environment-in-use | a live run uses the environment, and this needs another one | wait for its end, or end it: boxstrap stop; with a folder in the repository as python.venv each tree has its own
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
@@ -108,8 +108,8 @@ data-digest | a file of the profile's data is not the one that was named: its di
 data-unpinned | a file of the profile's data has no sha256: whatever its server gives is taken | put its SHA-256 beside its address in data
 data-space | the data has {need} MB, and {have} MB are left on the box | free some space on the box, or rent a larger disk
 data-archive | an archive of the profile's data is refused: nothing of it was placed | the step's log says what is wrong with it
-data-in-the-way | where data belongs lies something else (the step's log names it) | move it away, or change its to in data
-data-outside | an item of data has its place outside of the working folder | change its to in data, or box.workdir
+data-in-the-way | where data belongs lies something else (the step's log names it) | move it away, or change its `to` in `data`
+data-outside | an item of data has its place outside of the working folder | change its `to` in `data`, or box.workdir
 data-failed | data could not be written on the box | the step's log says why
 
 # prepare
@@ -124,10 +124,10 @@ run-not-begun | the run did not begin within 10 seconds | see the step's log
 lease-held | the box holds the lease itself | see what is left: boxstrap status
 lease-until-restart | the box holds the lease until it is restarted; after that nothing on this box holds it | run setup again then, or let a machine of yours watch it: boxstrap guard --once
 lease-no-key | nothing on this box holds the lease: its provider gave it no key of its own | let a machine of yours watch it: boxstrap guard --once
-lease-wipes | nothing on this box holds the lease: a stop would wipe what lies outside its volume, so it goes on | let results yield: boxstrap setup --set lease.then=destroy; or put box.workdir on the volume
+lease-wipes | nothing on this box holds the lease: a stop would wipe what lies outside its volume, so the box keeps running | let the box be destroyed at the end instead: boxstrap setup --set lease.then=destroy; or put box.workdir on the volume
 lease-refused | nothing on this box holds the lease: the account refuses the box's own key | let a machine of yours watch it: boxstrap guard --once
 lease-no-answer | nothing on this box holds the lease yet: the account does not answer it | it is asked again; see: boxstrap status
-lease-later | nothing on this box holds the lease yet: a monitor that knows none is at work until the run ends | see: boxstrap status
+lease-later | nothing on this box holds the lease yet: an earlier version's monitor, which knows no lease, is running until the run ends | see: boxstrap status
 
 # gpu
 no-gpu | the box shows no GPU | return this box, or set gpu.require: false
@@ -229,7 +229,10 @@ def explain(code: str, fields: Mapping[str, float | str]) -> Code:
     if known is None:
         return Code(code, "the step's log shows its last lines")
     numbers = _Numbers({name: _readable(value) for name, value in fields.items()})
-    return Code(known.what.format_map(numbers), known.hint.format_map(numbers))
+    # A hint whose number the box could not say would only mislead.
+    said = field_names(known.hint) <= numbers.keys()
+    hint = known.hint.format_map(numbers) if said else "the step's log says what fits"
+    return Code(known.what.format_map(numbers), hint)
 
 
 def _readable(value: float | str) -> str:

@@ -5,7 +5,7 @@
     │   └── ProfileError      a profile that is wrong (file, line, key)
     ├── UnreachableError      can't reach the box or log in
     ├── HostKeyError          host key changed, or not the one expected
-    ├── BoxLacksError         the box lacks what set-up needs; nothing was changed
+    ├── BoxLacksError         the box lacks what a setup needs; nothing was changed
     ├── ReturnBoxError        verdict: return this box
     ├── StepFailedError       a step failed, or `stop` could not end everything
     ├── BusyError             another setup, or a live run, holds the box
@@ -91,7 +91,7 @@ class HostKeyError(BoxstrapError):
 
 
 class BoxLacksError(BoxstrapError):
-    """The box lacks what set-up needs; nothing was changed."""
+    """The box lacks what a setup needs; nothing was changed."""
 
 
 class ReturnBoxError(BoxstrapError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Step:
-    """A named unit of set-up. `templates/steps/<name>.sh` says how it is checked and applied."""
+    """A named unit of a setup. `templates/steps/<name>.sh` says how it is checked and applied."""
 
     name: str
     needs: tuple[str, ...]
@@ -17,7 +17,7 @@ class Step:
     doing: str
     """What is shown while it runs for the first time."""
     on_local: bool = True
-    """Whether it runs if the box is this machine: not if it changes the user's own `~/.ssh`."""
+    """Whether it runs if the box is this machine: not if it changes `~/.ssh` or ends the box."""
     per_repo: bool = False
     """Whether its stamp belongs to one repository, so that two can share a box."""
     always_listed: bool = True

@@ -64,7 +64,7 @@ def _head(facts: Facts) -> list[str]:
 def _git(facts: Facts) -> list[str]:
     url = f" ({_plain(facts.url)})" if facts.url else ""
     return [
-        f"# The repository you stand in{url} goes over at the commit",
+        f"# The repository of this folder{url} goes over at the commit",
         "# you stand on. To have another one, or to let the box clone it by itself:",
         "# git:",
         "#   url: https://github.com/me/homework.git",
@@ -157,7 +157,7 @@ def _train(facts: Facts) -> list[str]:
     usual = f"python {facts.candidates[0]}" if found else "python train.py"
     return [
         *(found or ["# No training script was found."]),
-        "# Without this section, set-up stops when the box is ready.",
+        "# Without this section, a setup ends when the box is ready.",
         "# train:",
         f"#   command: {_plain(usual)}",
         f"#   results: {results}",

@@ -85,7 +85,7 @@ class Git(Section):
     """What is checked out on the box."""
 
     url: Repository[GitUrl | None] = field(
-        "URL of the repository; by default the one you stand in."
+        "URL of the repository; by default that of the current folder."
     )
     ref: Free[GitRef | None] = field("Branch, tag or commit; by default the commit you stand on.")
     access: Free[Literal["over-ssh", "url"]] = field(

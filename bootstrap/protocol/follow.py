@@ -121,9 +121,9 @@ class CompletionPoller(threading.Thread):
 
 
 def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterator[Event]:
-    r"""Yield all events of a setup, each once and in order, up to its `done`.
+    """Yield all events of a setup, each once and in order, up to its `done`.
 
-    After a lost link, reading continues where it broke (`ReconnectingLink\.reconnect`, which may
+    After a lost link, reading continues where it broke (`ReconnectingLink.reconnect`, which may
     give up with UnreachableError). Raises StepFailedError if the setup died without reporting it,
     NoAnswer if the box sends too much, or stops answering; CancelledError.
     """

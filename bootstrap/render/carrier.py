@@ -38,13 +38,12 @@ def render_carrier(
     profile: Profile,
     source: Source,
     *,
-    wait: bool = False,
     leave: tuple[str, ...] = (),
     bare: bool = False,
 ) -> str:
     """Return a script that sets up the box it runs on.
 
-    `wait`: it runs as long as the training. `leave`: steps to leave out. `bare`: without
+    `leave`: steps to leave out. `bare`: without
     comments, docstrings and indentation, which are of no use in a packed script.
     """
     steps = carried_steps(profile, leave)
@@ -61,7 +60,7 @@ def render_carrier(
         ("REPO_URL", (source.url or "") if "repo" not in leave else ""),
         ("SECRETS", profile.secrets),
         ("WORDS", AT_BOOT[at_boot]),
-        ("WAIT", wait),
+        ("WAIT", False),
     ]
     parts = [
         shell_part("doors", "carrier"),

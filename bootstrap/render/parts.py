@@ -59,7 +59,7 @@ as two arguments when it runs them from memory, and each argument has a size lim
 _LINT = re.compile(r"\A# shellcheck .*\n")
 _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
 """Where a program that outlives the script includes parts of the library or of queries."""
-_OF_QUESTIONS = ("transfer", "report")
+_SENT_WITH_QUERIES = ("transfer", "report")
 """Folders of programs that are sent with a query and not stored on a box."""
 _OF_TRANSFERS = ("complete_files.py", "held_files.py")
 """Modules of a transfer's program that programs stored on a box need too."""
@@ -97,7 +97,7 @@ def step_of(name: str) -> str:
 def _sources() -> dict[str, Path]:
     """Return the programs that are stored on a box, by their names there."""
     files = [*_BOX.glob("*.py"), *_BOX.glob("*/*.py")]
-    stay = [file for file in files if file.parent.name not in _OF_QUESTIONS]
+    stay = [file for file in files if file.parent.name not in _SENT_WITH_QUERIES]
     stay += [_BOX / "transfer" / name for name in _OF_TRANSFERS]
     return {file.name: file for file in stay if file.name != "__init__.py"}
 

@@ -93,10 +93,10 @@ def variables(  # noqa: PLR0913 - what a script is made of
 ) -> list[tuple[str, Value]]:
     """Return name and value of each variable, in the order of a profile.
 
-    `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` are the
-    same for each secret whose value this machine knows. `dependencies`: rows of those
-    that are sent, see templates/lib/dependencies.sh. `sent_data`: the items of `data:`
-    on this machine, by their numbers. `rented`: since when the lease counts.
+    `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` has
+    such an id for each of the profile's secrets, and is empty for a door. `dependencies`: rows of
+    those that are sent, see templates/lib/dependencies.sh. `sent_data`: the items of `data:` on
+    this machine, by their numbers. `rented`: since when the lease counts.
     """
     python, train = profile.python, profile.train
     return [

@@ -217,7 +217,9 @@ def _why_no_path(url: str) -> str:
     first = url.partition("/")[0]
     if re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}", first) and "/" in url:
         return f"it has no scheme: did you mean https://{url}"
-    return "it is a path of this machine (leave git.url out to send the repository you stand in)"
+    return (
+        "it is a path of this machine (leave git.url out to send the current folder's repository)"
+    )
 
 
 def _split_authority(rest: str) -> tuple[str, str]:

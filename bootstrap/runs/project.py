@@ -35,7 +35,7 @@ def project_of(connection: BoxConnection) -> RemoteProject:
         raise UsageError(
             f"whose repository is meant? This box has {', '.join(names)}.",
             where=connection.link.label,
-            hint="Stand in one of them, or name it: --repo PATH",
+            hint="Run this in one of them, or name it: --repo PATH",
         )
     box = connection.box
     found = _of(connection, connection.box_state)

@@ -148,10 +148,7 @@ class _Pull:
     def _take_all(self) -> Manifest:
         """Look and take until everything is here, or the rest will not become complete."""
         if self._wish.watch and self._live:
-            self._screen.say(
-                f"watching {self._run.name}: files are pulled as they become complete; stop with "
-                f"Ctrl-C"
-            )
+            self._screen.say(f"watching {self._run.name}: each complete file; stop with Ctrl-C")
         manifest: Manifest | None = None
         for done in self._rounds():
             self._idle = 0 if done.landed else self._idle + 1
@@ -223,9 +220,7 @@ class _Pull:
         on_box = frozenset(path for path in files if path in done.look.files)
         missing = done.reasons()
         lost = done.look.files.keys() - files.keys() - done.missing.keys()
-        missing.update(
-            {shown(path): "was changed here after it was pulled" for path in sorted(lost)}
-        )
+        missing.update({shown(path): "was changed here after the pull" for path in sorted(lost)})
         left = {shown(path): why for path, why in done.look.left.items() if why in NOTHING}
         links = [shown(path) for path in done.look.links]
         return Manifest(origin, source.paths, files, on_box, links, left, missing, self._live)

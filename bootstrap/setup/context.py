@@ -51,7 +51,7 @@ class SetupContext:
 
     @property
     def secrets_here(self) -> dict[str, str]:
-        """Return all secret values on this machine that the box may have been given."""
+        """Return all values on this machine among which the box's secrets are looked up."""
         return {**os.environ, **self.payload.secrets.values}
 
     def ask_commands(self, box_state: BoxState) -> None:

@@ -34,8 +34,8 @@ class ProbeRequest(NamedTuple):
 class EarlyLogin(threading.Thread):
     """Logs in to a known box and probes it while this machine reads profile and repository.
 
-    Reading takes a quarter of a second, and the login takes the network as long. The probe
-    asks about the last script, since usually the same one is rendered again. Errors of the
+    Reading takes a quarter of a second, and the login waits for the network about as long. The
+    probe asks about the last script, since usually the same one is rendered again. Errors of the
     login are raised by `login`.
     """
 
@@ -114,10 +114,11 @@ def begin_login(
     """Start the login to a known box that `--host` names, before a profile is read.
 
     It depends on neither profile nor repository: the box is where it was, with the same user.
-    An unknown box is not dialed. None if the box can't be determined yet, or if there is an
-    error, which is raised later in its place.
+    An unknown box is not dialed. None if the box can't be determined yet, if there is an
+    error (raised later in its place), or for an ssh command with -L, of which `find_box` would
+    speak twice.
     """
-    if not request.host or "-L" in request.host:
+    if not request.host or " -L" in request.host:
         return None
     try:
         box = find_box(request, say)

@@ -94,7 +94,7 @@ class SetupExecutor:
         return f"{self.payload.script_id}+{run.id}" if run else self.payload.script_id
 
     def _follow_another(self, setup: str, box_state: BoxState) -> str:
-        """Follow a running setup of the same script, then do what it was not asked to do."""
+        """Follow a setup of the same script, then run again if this request asks for more."""
         self.reporter.say(f"this setup is already running ({setup}): following it")
         self._follow(setup, box_state.have)
         box_state = self.context.box_state()

@@ -83,7 +83,7 @@ class BackgroundProof(Thread):
 
 
 def start_if_new(context: SetupContext, box_state: BoxState) -> BackgroundProof | None:
-    """Start the proof if these variables were never proved on this box."""
+    """Start the proof if these variables are not those that were proved last on this box."""
     if not wanted(context) or context.box.known.proved == _id_of(context):
         return None
     proof = BackgroundProof(context, box_state)

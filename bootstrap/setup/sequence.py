@@ -168,7 +168,7 @@ class SetupPlan:
 
 
 def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
-    """Ask the box for a plan. The script is piped into its bash and is not stored there."""
+    """Ask the box for a plan, by the script if the probe brought none; nothing is stored there."""
     context = begin(request, reporter, CancelToken())
     try:
         box_state = _planned(context)

@@ -22,7 +22,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _MOST_NAMED = 10
 """How many files a line names, or lines a kind has, at most."""
 _MEANT = (
-    "Stand in the repository of your training, or name it: --repo PATH, or git.url in its profile."
+    "Run this in your training's repository, or name it: --repo PATH, or git.url in its profile."
 )
 
 

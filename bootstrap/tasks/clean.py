@@ -9,7 +9,7 @@ from bootstrap.tasks.command import HOST, JSON, Call, Option, command
     HOST,
     JSON,
     Option("identity", "The private key to log in with."),
-    Option("repo", "The repository that is meant; default: the one you stand in."),
+    Option("repo", "The repository that is meant; default: that of the current folder."),
     Option(
         "discard", "A tree that goes with all it holds, as in homework@2. Repeatable.", many=True
     ),

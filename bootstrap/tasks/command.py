@@ -55,7 +55,7 @@ BOX = (
     Option("profile", "A profile: its name, or a path."),
     SET,
     JSON,
-    Option("repo", "The repository; default: the one you stand in."),
+    Option("repo", "The repository; default: that of the current folder."),
     Option("identity", "The private key to log in with."),
     Option("host_key", "The fingerprint the box's host key must have, as in SHA256:…"),
     Option("name", "What to call the box."),

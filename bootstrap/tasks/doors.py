@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bootstrap.doors import CarriedScript
 
 _PROFILE = Option("profile", "A profile: its name, or a path.")
-_REPO = Option("repo", "The repository; default: the one you stand in.")
+_REPO = Option("repo", "The repository; default: that of the current folder.")
 _OUTPUT = Option("output", "Write it into this file.")
 _COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays here.", False

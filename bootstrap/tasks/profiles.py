@@ -52,7 +52,7 @@ def profiles(call: Call) -> None:
 
 @command(
     JSON,
-    Option("repo", "The repository; default: the one you stand in."),
+    Option("repo", "The repository; default: that of the current folder."),
     Option("command", "The training's command; default: what the repository shows."),
 )
 def init(call: Call) -> None:

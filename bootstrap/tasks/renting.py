@@ -68,7 +68,7 @@ def up(call: Call) -> None:
     Option("discard", "Destroy it all the same; what goes with it is named.", False),
     Option("max_size", "What a run's results may be at the most, as in 200G.", "50G"),
     Option("profile", "A profile: its name, or a path."),
-    Option("repo", "The repository that is meant; default: the one you stand in."),
+    Option("repo", "The repository that is meant; default: that of the current folder."),
     Option("identity", "The private key to log in with."),
     changes=(),
     interrupted="The box keeps running and costs money. To continue: boxstrap down",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     interrupted="Whether it began: boxstrap status",
 )
 def run(call: Call) -> None:
-    """Start a new run of what stands here, whatever ran before; its command stands behind `--`.
+    """Start a new run of your current files, whatever ran before; its command comes after `--`.
 
     Example: boxstrap run --host my-box --gpus 0 -- python train.py --lr 3e-4
     """

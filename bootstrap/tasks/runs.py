@@ -11,9 +11,9 @@ from bootstrap.tasks.command import HOST, JSON, Call, Option, command
 from bootstrap.tasks.exit_codes import error_document
 
 _IDENTITY = Option("identity", "The private key to log in with.")
-_REPO = Option("repo", "The repository that is meant; default: the one you stand in.")
+_REPO = Option("repo", "The repository that is meant; default: that of the current folder.")
 _RUN = Option("run", "The run, as `status` names it; default: this repository's newest.")
-_ALL = Option("all_", "Of all repositories on the box, not only of the one you stand in.", False)
+_ALL = Option("all_", "Of all repositories on the box, not only that of the current folder.", False)
 
 
 @command(HOST, JSON, _IDENTITY, _REPO, changes=())

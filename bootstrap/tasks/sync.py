@@ -25,7 +25,7 @@ _OF_THIS = tuple(option for option in BOX if option.name not in ("name", "new_bo
     interrupted="What was placed stays. To go on: boxstrap sync --watch",
 )
 def sync(call: Call) -> None:
-    """Send what stands here to its tree on a box, without a setup; or bring its work home.
+    """Send your current files to their tree on a box, without a setup; or bring its work home.
 
     Example: boxstrap sync --host my-box --watch
     """

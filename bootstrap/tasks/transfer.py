@@ -21,7 +21,7 @@ from bootstrap.tasks.command import CONSENT, HOST, JSON, Call, Option, command
     JSON,
     Option("profile", "Without a path: the profile that is meant, its name or a path."),
     CONSENT,
-    Option("repo", "The repository whose tree is meant; default: the one you stand in."),
+    Option("repo", "The repository whose tree is meant; default: that of the current folder."),
     Option("identity", "The private key to log in with."),
     interrupted="What has arrived stays. To go on, run the same command again: boxstrap push",
 )
@@ -50,7 +50,7 @@ def push(call: Call) -> None:
     Option("max_size", "What the results may be at the most, as in 200G.", "50G"),
     JSON,
     Option("profile", "A profile: its name, or a path."),
-    Option("repo", "The repository that is meant; default: the one you stand in."),
+    Option("repo", "The repository that is meant; default: that of the current folder."),
     Option("identity", "The private key to log in with."),
     interrupted="What came stays. To go on, run the same command again: boxstrap pull",
 )

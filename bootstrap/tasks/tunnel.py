@@ -11,7 +11,7 @@ from bootstrap.tasks.command import HOST, JSON, Call, Option, command
         "json_", "JSON lines on standard output: the addresses, and how it ended.", JSON.default
     ),
     Option("identity", "The private key to log in with."),
-    Option("repo", "The repository that is meant; default: the one you stand in."),
+    Option("repo", "The repository that is meant; default: that of the current folder."),
     Option(
         "port",
         "A port of the box; HERE:PORT; HERE:ADDRESS:PORT, as in ssh's -L. Repeatable, and the word "

@@ -1,7 +1,7 @@
 """Make wrong usage exit with 2 in `inv` and `boxstrap`; Invoke's own parser errors exit with 1.
 
-Both programs run Invoke's `Program`, which exits with 1 on a ParseError, but with
-an `Exit`'s own code on that. So the parser gets a ParseError that is also an Exit
+Both programs run Invoke's `Program`, which exits with 1 on a ParseError, and with
+an `Exit`'s own code on an `Exit`. So the parser gets a ParseError that is also an Exit
 (docs/adr/0003-invoke.md).
 """
 

@@ -76,12 +76,15 @@ end_of_setup() {
 
 # If the machine ends with this command (`wait`), the command lasts as long as the training.
 wait_for_training() {
-  local dir rc
+  local dir rc newest=''
   [ -n "$WAIT" ] || return 0
   find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
-  # shellcheck disable=SC2012 # names of our own
-  dir=$(ls -td "$BOX_HOME/runs/$repo_key"/*/ 2>/dev/null | head -n 1)
-  [ -n "$dir" ] || return 0
+  # By their start: the folder of an older run may have been written to later.
+  for dir in "$BOX_HOME/runs/$repo_key"/*/; do
+    [ -n "$newest" ] && [ ! "$dir/started" -nt "$newest/started" ] || newest=$dir
+  done
+  dir=$newest
+  [ -d "$dir" ] || return 0
   until [ -f "$dir/log" ]; do sleep 0.1; done
   tail -n +1 -s 0.2 -f "$dir/log" &
   while in_state "$dir" running; do sleep 0.5; done

@@ -60,6 +60,6 @@ not_started() {
 # end_failed EXIT LOG...: prints the end of the logs and what the exit code means, then exits.
 end_failed() {
   tail -n 12 "${@:2}" >&2 || :
-  [ "$1" -ne 6 ] || printf 'boxstrap: return this box; nothing was built on it\n' >&2
+  [ "$1" -ne 6 ] || printf 'boxstrap: return this box\n' >&2
   exit "$1"
 }

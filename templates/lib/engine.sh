@@ -107,7 +107,6 @@ step_over() {
 find_vanished() {
   local name running missing=' '
   running=$'\n'$(jobs -rp)$'\n'
-  # The last event of a process that is gone may still be in the pipe.
   ! read -r -t 0 -u 3 || return 0
   for name in "${!CHILD[@]}"; do
     [[ $running != *$'\n'"${CHILD[$name]}"$'\n'* ]] || continue

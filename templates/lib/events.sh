@@ -4,7 +4,7 @@
 # emit EVENT [KEY=VALUE...]: called in a step.
 emit() { printf '%s %s\n' "$STEP" "$*" >&3; }
 
-# write_event STEP EVENT [KEY=VALUE...]: numbers stay bare, everything else is a word of the vocabulary.
+# write_event STEP EVENT [KEY=VALUE...]: numbers stay bare, but for versions; everything else is a word of the vocabulary.
 write_event() {
   local line pair value
   now
@@ -12,7 +12,7 @@ write_event() {
   line="{\"v\":1,\"setup\":\"$SETUP_ID\",\"seq\":$SEQ,\"t\":$NOW,\"step\":\"$1\",\"event\":\"$2\""
   for pair in "${@:3}"; do
     value=${pair#*=}
-    case $value in *[!0-9.]* | '' | .* | *.) value="\"$value\"" ;; esac
+    case ${pair%%=*}:$value in need:*.* | have:*.* | *:*[!0-9.]* | *: | *:.* | *.) value="\"$value\"" ;; esac
     line="$line,\"${pair%%=*}\":$value"
   done
   printf '%s}\n' "$line" >>"$SETUP_DIR/events.jsonl"

@@ -11,7 +11,7 @@
 # file is overwritten or removed only if it is in that index and its content is unchanged. The shorter editions make
 # no such folder, and ask the user's git; the full script takes such a tree over.
 #
-# Needs base, git, git_locks, packs and repository (lib/); the names of `settle_names` and the script's REPO_ variables;
+# Needs base, errors, git, git_locks, packs, repository and trees (lib/); the names of `settle_names` and the script's REPO_ variables;
 # STEP_CODE, the file for `fail`'s code; STEP_LOG, where standard error goes; `emit`, which reports a caution.
 # `set -e` must be on, and the setup's lock held. Code that places files outside a setup writes COMMIT, or
 # COMMIT+SNAPSHOT if these differ, as the second word into the stamp NOTES/repo.ok.

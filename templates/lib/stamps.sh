@@ -9,7 +9,7 @@ find_stamp() {
   esac
 }
 
-# find_reason STEP: sets WHY to why it would run (asked, new, changed, broken); empty if it is right.
+# find_reason STEP: sets WHY to why it would run (asked, new, broken, or what changed); empty if it is right.
 find_reason() {
   WHY=
   find_stamp "$1"

@@ -64,7 +64,7 @@ await_data() {
     read_text "$SETUP_DIR/data.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
     sleep 0.1
   done
-  [ "$(<"$SETUP_DIR/data.sent")" = all ] || fail data-missing 'not all data could be sent' 'the other side says why'
+  [ "$(<"$SETUP_DIR/data.sent")" = all ] || fail data-missing 'not all data could be sent' 'boxstrap on your machine says why'
 }
 
 # Data that has arrived, or is on its way, is no work of this tree: `sync --back` skips it, and it blocks no commit.

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# repo: the profile's commit, checked out where the profile says.
+# repo: the commit of this setup, checked out into the repository's folder below box.workdir.
 
 inputs_repo() {
   local placed=$REPO_COMMIT
@@ -73,7 +73,7 @@ not_fetched() {
   case $1 in command-failed) set -- clone-failed ;; esac
   case $1 in dependency-private) set -- clone-failed ;; esac # full
   fail "$1" "$REPO_URL could not be fetched from this box" \
-    "access: over-ssh sends it from your machine instead, and needs no credential here"
+    "git.access: over-ssh sends it from your machine instead, and needs no credential here"
 }
 
 # If it is written as git writes it, or there is no [user] at all, the file's text shows it without starting git.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2153 # the capitals are rendered
 # shell: the environment file, seen by every kind of shell; the provider's automatic tmux is off.
 
-# The files that read the environment file: file | line | needed where.
+# The files that read the environment file: file | line | needed: always, if there is the file, or that shell.
 RC_FILES=(
   '.bashrc|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|always'
   '.profile|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|always'

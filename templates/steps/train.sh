@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
-# train: the profile's command, started once for the same commit, command and environment.
+# train: the profile's command, started once for the same files, command and environment.
 
 # Uses the run's own name for the work: an earlier version and the minimal edition name it differently.
 inputs_train() {
@@ -30,10 +30,10 @@ apply_train() {
   [ -z "${RESUME-}" ] || resume_died # full
   revive_all # full
   revive_uploads # full
-  # A run that was made but never started (the power failed) is started now. It cannot have run before.
   [ -z "$RESTART" ] || [ -n "$RUN_ID" ] || stop_alive_work # full
   if [ -n "$RESTART" ] || ! find_run_of "$WORK"; then
     new_run "$WORK"
+  # One that was created but never started (the power failed) is started now. It cannot have run before.
   elif RUN_DIR=$RUN_OF && ! in_state "$RUN_DIR" waiting; then
     has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" || # full
       fail no-tmux 'tmux would not start a session' # full

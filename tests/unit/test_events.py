@@ -1,5 +1,6 @@
 import json
 import math
+import subprocess
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -20,6 +21,7 @@ from bootstrap.events import (
     parse,
 )
 from bootstrap.plan import NAMES
+from bootstrap.render.parts import shell_part
 
 HEAD = {"v": 1, "setup": "20261103-abc", "seq": 3, "t": 12.5, "step": "python", "event": "progress"}
 
@@ -199,3 +201,23 @@ def test_codes_are_explained_with_the_events_numbers():
     assert "(process ?)" in explain("dpkg-locked", {}).what
     assert "exit code 1.5" in explain("command-failed", {"rc": 1.5}).what
     assert explain("never-heard-of", {}).what == "never-heard-of"
+    assert explain("torch-arch", {"need": "128", "have": "12.0"}).hint.endswith("cu128")
+
+
+def test_a_hint_without_its_number_is_left_to_the_log():
+    code = explain("torch-arch", {"have": "12.0"})
+    assert code.what.endswith("compute capability is 12.0")
+    assert code.hint == "the step's log says what fits"
+
+
+def test_the_box_writes_versions_as_words(tmp_path):
+    """`12.0` as a number would be shown as 12."""
+    written = [("have=12.0", "12.0"), ("need=128", 128), ("secs=0.5", 0.5), ("rc=0", 0)]
+    words = " ".join(word for word, _ in written)
+    script = "".join(shell_part("lib", part) for part in ("base", "events"))
+    call = f"SETUP_ID=s SETUP_DIR={tmp_path} SEQ=0\nwrite_event python fail {words} code=torch-arch"
+    subprocess.run(["bash", "-c", f"{script}\n{call}"], check=True)
+    event = parse((tmp_path / "events.jsonl").read_bytes())
+    assert event
+    expected = {word.partition("=")[0]: value for word, value in written}
+    assert event.fields == {**expected, "code": "torch-arch"}

@@ -175,15 +175,32 @@ def test_the_minimal_script_starts_nothing_beside_it(name: str, workdir: Path) -
     assert done.stdout.strip() == (f"running: {run_of(workdir)}" if alive else "none")
 
 
-@pytest.mark.parametrize("name", OVER)
-def test_a_door_that_lasts_as_long_as_it_ends_with_its_exit_code(name: str, workdir: Path) -> None:
+def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
+    """The carrier's function, on a box with this folder."""
     parts = [shell_part("lib", "process"), shell_part("lib", "run_state")]
     parts += [functions("doors", "carrier", ("wait_for_training",))]
     script = f"BOX_HOME={workdir}/.boxstrap WAIT=yes\nfind_repository() {{ repo_key=homework; }}\n"
     command = ["bash", "-c", f"{script}{''.join(parts)}\nwait_for_training"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_a_door_that_lasts_as_long_as_it_ends_with_its_exit_code(name: str, workdir: Path) -> None:
+    done = wait_for_training(workdir)
     rc = CASES[name].rc
     assert (done.returncode, done.stdout) == (1 if rc is None else rc, "step 1\n")
+
+
+def test_a_door_waits_for_the_run_that_started_last(tmp_path: Path) -> None:
+    """What an older run still uploads is written into its folder later."""
+    for at, (name, rc) in enumerate([("train-1", 3), ("train-2", 0)]):
+        run = tmp_path / ".boxstrap/runs/homework" / name
+        run.mkdir(parents=True)
+        for file, text in {"started": "0", "log": "step 1", "exit": str(rc)}.items():
+            (run / file).write_text(f"{text}\n")
+        os.utime(run / "started", (at, at))
+    os.utime(tmp_path / ".boxstrap/runs/homework/train-2", (0, 0))
+    assert wait_for_training(tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize("name", BEGUN)
