@@ -65,7 +65,7 @@ class FetchedWork:
     def lines(self) -> list[str]:
         """As lines of text."""
         if not self.refs:
-            return [f"{self.box}: everything made on the box is here already", *self._left()]
+            return [f"{self.box}: nothing was made on the box that is not here", *self._left()]
         said = []
         for ref in self.refs:
             if ref in self.commits:
