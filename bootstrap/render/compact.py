@@ -1,7 +1,7 @@
 """The compact script: those parts of the full one's library, steps and checks that fit in a paste.
 
-It adds only `templates/compact/main.sh`. What it leaves out is listed here, and marked in the
-library by lines that end in `# full`.
+It adds only `templates/compact/main.sh`. What it leaves out: the steps and parts listed here, lines
+that end in `# full`, and what nothing calls then (`reduce.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
 
 LEFT_OUT_STEPS = ("smoke",)
-"""Skipped steps. A profile that needs `data` or `lease` is refused instead (`needs_full`)."""
+"""Skipped steps. A profile that needs more is refused instead (`needs_full`)."""
 LEFT_OUT_PARTS = ("main",)
 """Parts of the library that it leaves out: it has its own `main`."""
 
