@@ -25,7 +25,7 @@ from bootstrap.render.carrier import carried_steps, render_carrier
 from bootstrap.render.doors import DOORS
 from bootstrap.render.editions import FULL, MINIMAL_LIMIT
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste, without_spaces
-from bootstrap.render.parts import box_files, step_of
+from bootstrap.render.parts import box_files, functions, step_of
 from bootstrap.render.reduce import without_full
 from bootstrap.render.script import bare_box_files
 from bootstrap.render.through_door import render_door
@@ -297,6 +297,15 @@ def test_the_full_script_is_carried_unchanged() -> None:
     script = render_script("vast", variables(what, WORK, steps, local=False, secrets_id=""), steps)
     assert DOORS["gcp"].editions == (FULL,)
     assert f"\n{script}\n" in unpacked(render_door("gcp", profile("vast"), WORK).text)
+
+
+@pytest.mark.parametrize(("rc", "says"), [(6, "boxstrap: return this box\n"), (7, "")])
+def test_a_door_says_to_return_the_box_and_not_what_was_built(rc: int, says: str) -> None:
+    """Exit 6 comes from the smoke test too, which runs once the environment is built."""
+    script = functions("doors", "terminal", ("end_failed",))
+    call = ["bash", "-c", f"{script}\nend_failed {rc} /dev/null"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (rc, says)
 
 
 def test_no_value_ends_the_carried_script() -> None:
