@@ -10,20 +10,6 @@ SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults
 UV := $(shell command -v uv 2>/dev/null)
 # Many tests wait for a box, a link or a clock: three a core.
 WORKERS := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
-# `make quick` leaves these out: they take half of the unit tests' time and find little that others don't.
-SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_run_states.py box/test_runner.py \
-  link/test_heartbeat.py link/test_hostile_server.py link/test_hostkeys.py link/test_login.py \
-  link/test_paramiko_names.py link/test_throughput.py profile/test_fuzz.py protocol/test_readers.py render/test_cut.py render/test_doors.py render/test_engine.py render/test_lint.py \
-  renting/test_unsafe.py repo/test_objects.py repo/test_snapshot.py sshconfig/test_configs.py sync/test_new_run.py tasks/test_core_options.py \
-  tasks/test_programs.py test_own_home.py) \
-  $(addprefix --deselect=tests/unit/,\
-  box/test_queue.py::test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus \
-  box/test_queue.py::test_waiters_that_were_killed_come_back_by_those_that_live \
-  box/test_upload_results.py::test_it_ends_once_the_run_is_over_and_all_is_there \
-  runs/test_logs.py::test_a_log_is_bounded_and_read_to_its_last_line \
-  render/test_properties.py::test_the_command_of_a_run \
-  test_top.py::test_a_driver_that_hangs_keeps_nobody \
-  render/test_values.py::test_a_hostile_value_is_data_from_end_to_end)
 # Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
 SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' tests --include='test_*.py')
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
@@ -32,7 +18,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-rent quick test test-boxes chaos editor-proof browser-proof lint typecheck bench picture door-proof docs lock uv-release clean
+.PHONY: help install demo demo-rent quick test test-boxes chaos editor-proof browser-proof lint typecheck bench picture door-proof docs lock prices uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -48,7 +34,7 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
-	@$(PYTEST) -q -n $(WORKERS) --timeout 60 --dist worksteal -m "not boxes" tests/unit tests/docs $(SLOW)
+	@$(PYTEST) -q -n $(WORKERS) --timeout 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@$(PYTEST) -n $(WORKERS) --timeout 600
@@ -94,6 +80,9 @@ docs: $(VENV)/dev  ## write the generated parts of docs/
 lock: $(VENV)/dev  ## renew the lock files in .ci: the newest versions that pyproject.toml allows, and hashes
 	@$(LOCK) --output-file .ci/requirements.txt pyproject.toml
 	@$(LOCK) --group dev --constraint .ci/requirements.txt --output-file .ci/requirements-dev.txt pyproject.toml
+
+prices: $(VENV)/dev  ## renew the table of `boxstrap estimate`, from gpuhunt and the accounts' offers
+	@$(BIN)/python -m tests.packaging.prices
 
 uv-release: $(VENV)/dev  ## pin the newest uv: its version and SHA-256, from the index that pip is set to
 	@$(BIN)/python -m tests.packaging.uv_release

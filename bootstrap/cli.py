@@ -43,7 +43,7 @@ def _import_invoke() -> None:
 _import_invoke()
 
 from bootstrap import __version__  # noqa: E402
-from bootstrap.errors import cant_write  # noqa: E402
+from bootstrap.errors import write_error  # noqa: E402
 from bootstrap.tasks import namespace  # noqa: E402
 from bootstrap.tasks.program import BoxProgram  # noqa: E402
 
@@ -65,7 +65,7 @@ def main() -> None:
     except OSError as error:  # such as a full disk
         if not code:
             code = 1
-            sys.stderr.write(f"{cant_write('the output', error)}\n")
+            sys.stderr.write(f"{write_error('the output', error)}\n")
     if "bootstrap.repo.view" in sys.modules:
         sys.modules["bootstrap.repo.view"].remove_all()
     # Tearing down the modules takes a tenth of a second, and there is nothing left to save.

@@ -32,14 +32,18 @@ check-failed | it was applied, but its check still says no | run again; the step
 killed | its process was killed | check whether the box ran out of memory, then run again
 same | the same setup is at work already | it is followed
 run-alive | a run is alive, so its tree and environment stay as they are | wait for it, or start again: --restart
+results-unsafe | results of an earlier run are not home, and would be overwritten: too large to be copied first, or the disk has no room | pull them first: boxstrap pull --all; or --overwrite-results, and they are lost; or begin it in a tree of its own: boxstrap run --beside
 run-left | {count} processes of the stopped run are still alive, the first is process {pid} | look at it on the box (ps -fp {pid}): it is another user's, or stuck in a driver
 
 # preflight
 no-bash | the box has no bash | install bash on the box, or rent another image
 old-bash | the box's bash is too old | install a newer bash, or rent another image
 no-writable-dir | the working folder can't be written | set box.workdir to a folder that this user owns
+home-of-another | boxstrap's folder there belongs to another user of the box, who could read your secrets and change what runs | set box.workdir to a folder that only this user can write
+volume-not-mounted | the volume that was rented with the box is not mounted where it belongs, and what is made there would be lost with the box | mount it there, or give the box back: boxstrap down; to go on without it: --set box.volume=null
 read-only-home | the home folder can't be written: the login keys and shells of the box stay as they are | nothing; the training still has its environment
 disk-full | the box's disk is full | free some space on the box, or rent a larger disk
+no-temporary | temporary files can't be written | make /tmp on the box writable, or set TMPDIR there
 inodes-full | the disk can hold no more files | delete files on the box, or rent a larger disk
 no-dns | the box can't look up host names | check its network; a restart of the box often helps
 musl | the box's C library is musl, as on Alpine; PyTorch and uv are built for glibc | rent an image of Debian or Ubuntu
@@ -54,12 +58,12 @@ no-package-manager | the box has no package manager that boxstrap knows | instal
 missing-tools | packages that the profile asks for can't be installed by this user | the step's log names them
 no-git | the box has no git | install git on the box
 no-tmux | the box has no tmux: training runs detached, with the same log | install tmux to attach to it
-no-rsync | the box has no rsync: files are fetched over plain ssh, more slowly | install rsync on the box
 
 # agent and python
 uv-missing | uv could not be fetched from any source | install uv on the box, then run again
 uv-unlisted | the box's package index does not have the uv that boxstrap expects | install another uv on the box, then run again: PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install uv
 uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; the file was not run
+proxy-unreachable | a proxy that this box is told to use doesn't answer | correct HTTP_PROXY and HTTPS_PROXY of the box or of the profile's env, then run again
 index-unreachable | the package index doesn't answer | check the box's network and its settings of pip and apt, then run again
 no-python | the box has no python3, and this user can't install it: uv fetches one | nothing; or install python3 on the box
 python-version | the Python that the profile wants isn't on the box, and could not be installed | the step's log lists what the box has; set python.version to one of them
@@ -93,6 +97,8 @@ git-damaged | the repository on the box is damaged | move its folder away on the
 tree-not-ours | the repository's folder holds a clone that boxstrap did not make | take it with --adopt (its remotes, branches and edits stay), move it away, or change box.workdir
 own-folder | another repository on this box has the folder of this name: this one has its own folder beside it | nothing: it stays there
 shared-tracked | a folder of the profile's `shared:` is in the commit | take it out of shared, or out of git
+tree-lacks-ignored | the main tree has files that git ignores, and this run's own tree does not; those that it reads go into shared, as shared: [data/] | name them in shared
+pushed-not-linked | what was pushed to the main tree could not be linked into this one (the step's log says why) | name its folder in shared
 shared-in-the-way | where a shared folder belongs lies something else (the step's log names it) | move it away, or into the main tree's folder of that name
 tree-in-the-way | the repository's folder exists and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
@@ -189,6 +195,7 @@ CODES: Mapping[str, Code] = _read(_TABLE)
 
 _NAME = rb"([A-Za-z0-9][A-Za-z0-9._-]{0,99})(?![A-Za-z0-9._-])"
 _NAMES: Mapping[str, re.Pattern[bytes]] = {
+    "proxy-unreachable": re.compile(rb"the proxy ([][0-9A-Za-z_.:-]{1,200}) of [A-Za-z_]+ doe"),
     "package-missing": re.compile(
         rb"(?:[Bb]ecause|and) " + _NAME + rb" was\s+not\s+found\s+in\s+the\s+p"  # uv
         rb"|satisfies the requirement " + _NAME + rb"[^\n]{0,200}versions: none"  # pip

@@ -6,13 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
-from bootstrap.link.handle import LOCAL
+from bootstrap.link.record import LOCAL
 from bootstrap.paths import shipped, state_dir
-from bootstrap.repo.git import Folders, GitError, broken, run
+from bootstrap.repo.git import Folders, GitError, git_error, run_git
 from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.result import SetupResult
 from bootstrap.setup.sequence import run_setup
-from bootstrap.ui.reporter import Reporter
+from bootstrap.ui.screen import Reporter
 
 _COMMIT_OPTIONS = ("--quiet", "--no-verify", "--no-gpg-sign")
 _COMMITTER = ("-c", "user.name=boxstrap demo", "-c", "user.email=demo@example.org")
@@ -47,10 +47,10 @@ def _repository(folder: Path) -> Path:
     own = Folders(folder / ".git", folder)
     try:
         if not own.git_dir.is_dir():
-            run(own, "init", "--quiet", "--template=", "--initial-branch=main")
-        run(own, "add", "--all")
-        if run(own, "status", "--porcelain"):
-            run(own, *_COMMITTER, "commit", *_COMMIT_OPTIONS, "-m", "Fit a straight line")
+            run_git(own, "init", "--quiet", "--template=", "--initial-branch=main")
+        run_git(own, "add", "--all")
+        if run_git(own, "status", "--porcelain"):
+            run_git(own, *_COMMITTER, "commit", *_COMMIT_OPTIONS, "-m", "Fit a straight line")
     except GitError as failure:
-        raise broken(folder, failure) from failure
+        raise git_error(folder, failure) from failure
     return folder

@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.editors.editors import EDITORS
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -18,11 +20,10 @@ from bootstrap.errors import (
     UnreachableError,
     UsageError,
 )
-from bootstrap.link.handle import BoxOptions, find_box
 from bootstrap.link.record import GUARD, all_boxes
-from bootstrap.paths import state_dir
-from bootstrap.protocol.probe import probe
-from bootstrap.text.sizes import duration
+from bootstrap.link.target import BoxOptions
+from bootstrap.paths import cache_dir, state_dir
+from bootstrap.text.sizes import duration, size
 from bootstrap.ui.screen import Screen
 
 
@@ -40,7 +41,7 @@ class Finding:
 
 def examine(options: BoxOptions, screen: Screen) -> list[Finding]:
     """Run all checks of this machine and, if a host was named, of the connection to it."""
-    findings = [check() for check in CHECKS]
+    findings = [check() for check in CHECKS] + _accounts()
     if options.host:
         findings.append(_box(options, screen))
     return findings
@@ -89,6 +90,43 @@ def _state() -> Finding:
     return Finding("state", passed, str(folder), f"Make {folder} writable for you.")
 
 
+def _disk() -> Finding:
+    """Check the room for records, snapshots and mirrors."""
+    folders = {folder: _free_at(folder) for folder in (state_dir(), cache_dir())}
+    least, folder = min((free, folder) for folder, free in folders.items())
+    advice = f"Make room where {folder} is."
+    return Finding("disk", least >= _ROOM, f"{size(least)} free for {folder}", advice)
+
+
+def _free_at(folder: Path) -> int:
+    """Return the free bytes where this folder is, or will be."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return shutil.disk_usage(there).free
+
+
+def _editor() -> Finding:
+    found = [editor.title for editor in EDITORS.values() if shutil.which(editor.name)]
+    says = ", ".join(found) or "none is on the PATH; only boxstrap code needs one"
+    return Finding("editor", True, says)
+
+
+def _accounts() -> list[Finding]:
+    """Check each key of an account by asking that account."""
+    from bootstrap.runs.rented import ask_accounts
+
+    found = [
+        Finding(
+            f"key {answer.provider.name}",
+            answer.error is None,
+            answer.error.what if answer.error else f"works; {len(answer.boxes)} rented",
+            f"{answer.error.hint if answer.error else ''}".strip()
+            or f"Put a valid key into {answer.provider.keys}.",
+        )
+        for answer in ask_accounts().accounts
+    ]
+    return found or [Finding("keys", True, "of no account; only renting needs one")]
+
+
 def _guard() -> Finding:
     """Check that a guard holds the leases of boxes that can't hold them themselves."""
     boxes = [box for box in all_boxes() if box.lease and box.lease.get("held") != "yes"]
@@ -109,7 +147,9 @@ def _guard() -> Finding:
     )
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (_python, _ssh, _git, _agent, _state, _guard)
+CHECKS = (_python, _ssh, _git, _agent, _state, _disk, _editor, _guard)
+_ROOM = 10**9
+"""Bytes that should be free: a snapshot of a repository may take as much."""
 _GUARD_LATE_S = 1800
 """A guard that has not looked for this many seconds counts as gone."""
 
@@ -124,19 +164,10 @@ def _failed(error: BoxstrapError) -> Finding:
 
 def _box(options: BoxOptions, screen: Screen) -> Finding:
     try:
-        box = find_box(options, screen.say)
-        box.dial()
-        wire = box.login()
+        with BoxLogin.find(options, screen) as box:
+            box.dial()
+            state = box.refresh()
+            label = box.label
     except BoxstrapError as error:
         return _failed(error)
-    try:
-        facts = probe(wire, workdir=box.known.workdir).facts
-    except BoxstrapError as error:
-        return _failed(error)
-    finally:
-        wire.close()
-    return Finding(
-        "box",
-        True,
-        f"{wire.label}: {facts.get('system')}, bash {facts.get('bash')}",
-    )
+    return Finding("box", True, f"{label}: {state.system}, bash {state.bash}")

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.render.editions import COMPACT, FULL, IN_JSON, MINIMAL, MINIMAL_LIMIT
+from bootstrap.render.doors import COMPACT, FULL, IN_JSON, MINIMAL, MINIMAL_LIMIT
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.render.variables import Source
-    from bootstrap.repo.here import LocalRepository
+    from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.request import SetupRequest
-    from bootstrap.ui.reporter import Reporter
+    from bootstrap.ui.screen import Reporter
 
 _REFUSED = ("Authentication failed", "could not read", "not found", "403")
-PASTE_LIMIT = 32 * 1024
+PASTE_LIMIT = 36 * 1024
 _USUAL = "vast"
 """The provider if the profile names none: its boxes have a web terminal to paste into."""
 _MOST_LISTED = 10
@@ -109,7 +109,7 @@ def render_paste(
 
 def render_fetched(request: SetupRequest, reporter: Reporter, url: str) -> FetchedScript:
     """Return a paste that fetches the script from `url`. Raises UsageError, ProfileError."""
-    from bootstrap.render.carrier import render_carrier
+    from bootstrap.render.compact import render_carrier
     from bootstrap.render.remote import by_url
 
     script = render_carrier(*_for_door(request, reporter, _USUAL))
@@ -139,7 +139,7 @@ def _paste(profile: Profile, source: Source, *, small: bool) -> tuple[str, str]:
 
 
 def _note_left_out(edition: str, reporter: Reporter) -> None:
-    from bootstrap.render.editions import left_out
+    from bootstrap.render.doors import left_out
 
     for what in left_out(edition):
         reporter.note("without", what)
@@ -189,7 +189,7 @@ def _warn_of_dependencies(
 ) -> None:
     """Warn of dependencies that a setup over SSH would send."""
     from bootstrap.repo.names import shown
-    from bootstrap.setup.dependencies import private_dependencies
+    from bootstrap.setup.payload import private_dependencies
 
     sent, _ = private_dependencies(profile, here, snapshot)
     for address in dict.fromkeys(each.address for each in sent):
@@ -240,7 +240,7 @@ def door_url(url: str | None) -> str:
 
 def anyone_may_read(url: str) -> bool | None:
     """Whether the host serves it without a credential; None if the host can't be asked."""
-    from bootstrap.repo.git import NOWHERE, GitError, run
+    from bootstrap.repo.git import NOWHERE, GitError, run_git
 
     ask = ("-c", "credential.helper=", "ls-remote", "-q", "--end-of-options", url, "HEAD")
     nobody = {
@@ -249,7 +249,7 @@ def anyone_may_read(url: str) -> bool | None:
         "GIT_CONFIG_GLOBAL": os.devnull,
     }
     try:
-        run(NOWHERE, *ask, env=nobody, timeout=LOOK_S)
+        run_git(NOWHERE, *ask, env=nobody, timeout=LOOK_S)
     except GitError as failure:
         return False if any(word in failure.said for word in _REFUSED) else None
     return True
@@ -267,8 +267,8 @@ def _is_on_the_host(here: LocalRepository) -> None:
 
 
 def _remote_branches(here: LocalRepository) -> list[str]:
-    from bootstrap.repo.git import run
+    from bootstrap.repo.git import run_git
 
     options = ("--format=%(refname)", "--contains", here.commit, "refs/remotes")
-    listed = run(here.folders, "for-each-ref", *options)
+    listed = run_git(here.folders, "for-each-ref", *options)
     return listed.decode("utf-8", "replace").split()

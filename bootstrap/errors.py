@@ -2,7 +2,8 @@
 
     BoxstrapError             an error of boxstrap itself
     ├── UsageError            wrong usage
-    │   └── ProfileError      a profile that is wrong (file, line, key)
+    │   ├── ProfileError      a profile that is wrong (file, line, key)
+    │   └── WhichBoxError     without --host: no box of this repository is known, or several
     ├── UnreachableError      can't reach the box or log in
     ├── HostKeyError          host key changed, or not the one expected
     ├── BoxLacksError         the box lacks what a setup needs; nothing was changed
@@ -13,12 +14,12 @@
     ├── TrainingFailedError   training ended non-zero while it was watched
     └── NoOfferError          nothing could be rented
 
-The exit code of each is chosen in `tasks/exit_codes.py`.
+The exit code of each is chosen in `tasks/usage.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 LONGEST = 20_000
 """Characters of one part of an error; only a box makes longer ones."""
@@ -66,7 +67,7 @@ def _harmless(text: str) -> str:
     return sanitize(text)
 
 
-def cant_write(path: object, error: OSError) -> BoxstrapError:
+def write_error(path: object, error: OSError) -> BoxstrapError:
     """Return the error to show for a full disk, a read-only folder and the like."""
     return BoxstrapError(
         f"{path} can't be used: {(error.strerror or str(error)).lower()}.",
@@ -82,8 +83,25 @@ class ProfileError(UsageError):
     """A profile that is wrong; `where` is `file:line`, `what` names the key."""
 
 
+class WhichBoxError(UsageError):
+    """Without a host it is unclear which box is meant. `boxes` are the names that may be given."""
+
+    def __init__(self, what: str, *, hint: str, boxes: Sequence[str], has_several: bool) -> None:
+        super().__init__(what, hint=hint)
+        self.boxes = boxes
+        self.has_several = has_several
+        """Whether the repository has several of its own; else `boxes` are of others."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as `--json` prints it, with the boxes."""
+        return {**super().as_dict(), "boxes": [*self.boxes]}
+
+
 class UnreachableError(BoxstrapError):
     """Can't reach the box or log in."""
+
+    stopped: str = ""
+    """The host of a box that is stopped, and that its account can start."""
 
 
 class HostKeyError(BoxstrapError):

@@ -39,12 +39,14 @@ WHY: Mapping[str, str] = {
     "snapshot": "new changes of yours",
     "requirements": "new requirements",
     "command": "new command",
+    "data": "its data changed",
     "broken": "the check found it wrong",
     "new": "never done here",
     "asked": "asked for now",
     "after": "a step that it needs will run",
     "alive": "a run is alive",
     "died": "died with the box: --restart",
+    "failed": "failed before: --restart",
     "needs": "a step that it needs failed",
 }
 
@@ -94,7 +96,7 @@ class Event:
         return {**head, "step": self.step, "event": self.event, **self.fields}
 
 
-def parse(line: bytes) -> Event | None:
+def parse_event(line: bytes) -> Event | None:
     """Return the event in a line, or None. Never raises."""
     if len(line) > MAX_LINE:
         return None
@@ -167,7 +169,7 @@ class EventLines:
             line, size = self._rest, self._rest_size
             self._forget()
             self.consumed += size + 1
-            event = parse(line) if size <= MAX_LINE else None
+            event = parse_event(line) if size <= MAX_LINE else None
             if event is None:
                 self.refused += 1
             else:

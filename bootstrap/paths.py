@@ -1,4 +1,7 @@
-"""Where boxstrap keeps its files on this machine, and where its shipped files are."""
+"""Where boxstrap keeps its files on this machine, and where its shipped files are.
+
+Who owns a path: files of another user of this machine are not trusted.
+"""
 
 from __future__ import annotations
 
@@ -103,3 +106,26 @@ def write_users_file(file: Path, text: str, mode: str = "w") -> None:
         if file.is_file():
             file.resolve().unlink()
         raise
+
+
+def is_foreign_owned(path: Path) -> bool:
+    """Whether `path` belongs to another user than the one who runs this.
+
+    As git decides it: a link counts as itself, and under sudo the calling user (`SUDO_UID`)
+    is the same as root. A path that can't be inspected counts as another user's.
+    """
+    if not hasattr(os, "geteuid"):
+        return False
+    try:
+        owner = path.lstat().st_uid
+    except OSError:
+        return True
+    return owner not in _own_ids()
+
+
+def _own_ids() -> set[int]:
+    ids = {os.geteuid()}
+    caller = os.environ.get("SUDO_UID", "")
+    if 0 in ids and caller.isascii() and caller.isdigit():
+        ids.add(int(caller))
+    return ids

@@ -44,7 +44,7 @@ STEPS = (
     Step(
         "tools",
         ("preflight",),
-        "git, tmux, rsync, the profile's packages",
+        "git, tmux, the profile's packages",
         "installing what is missing",
     ),
     Step("agent", ("tools",), "uv, and a small environment of our own", "fetching our own tools"),
@@ -103,7 +103,7 @@ class PlanRow:
     @property
     def runs(self) -> bool:
         """Whether the step would do anything."""
-        return self.why not in {"done", "alive", "died", "local", "not-asked"}
+        return self.why not in {"done", "alive", "died", "failed", "local", "not-asked"}
 
 
 def steps_for(  # noqa: PLR0913 - what a profile may ask for
@@ -145,7 +145,7 @@ def closure(name: str) -> set[str]:
     return {name}.union(*(closure(need) for need in step.needs))
 
 
-def rows(chosen: tuple[Step, ...], answers: dict[str, str]) -> list[PlanRow]:
+def plan_rows(chosen: tuple[Step, ...], answers: dict[str, str]) -> list[PlanRow]:
     """Return the steps with their reasons; `answers` are the box's reasons by step."""
     taking_part = {step.name for step in chosen}
     return [

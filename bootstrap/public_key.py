@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from bootstrap.errors import UsageError
 
 CERTIFICATE = "-cert-v01@openssh.com"
 """The end of the type of a key that a certificate authority signed."""
@@ -48,6 +51,18 @@ class PublicKey:
         return f"{short} {self.fingerprint}"
 
 
+def check_fingerprint(text: str) -> str:
+    """Return a `SHA256:…` fingerprint as OpenSSH prints it. Raises UsageError for anything else."""
+    bare = text.strip().rstrip("=")
+    if not re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", bare):
+        raise UsageError(
+            f"{text!r} is no fingerprint.",
+            where="--host-key",
+            hint="It looks like SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
+        )
+    return bare
+
+
 def parse_public_key(text: str) -> PublicKey | None:
     """Return the key in the first line of `text`, if there is one."""
     words = text.split("\n", 1)[0].split(None, 2)
@@ -55,14 +70,14 @@ def parse_public_key(text: str) -> PublicKey | None:
         return None
     try:
         blob = base64.b64decode(words[1], validate=True)
-        kind = next(unpack(blob)).decode()
+        kind = next(unpack_key(blob)).decode()
     except (binascii.Error, struct.error, StopIteration, ValueError):
         return None
     comment = words[2].strip() if len(words) > 2 else ""
     return PublicKey(kind, blob, comment) if kind == words[0] else None
 
 
-def unpack(data: bytes) -> Iterator[bytes]:
+def unpack_key(data: bytes) -> Iterator[bytes]:
     """Yield SSH's length-prefixed strings. Raises ValueError, struct.error."""
     while data:
         (length,) = struct.unpack(">I", data[:4])

@@ -15,7 +15,7 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from bootstrap.profile.machine_sections import Advice
+    from bootstrap.profile.schema import Advice
 
 MAX_BYTES = 1 << 20
 MAX_TEXT = 300
@@ -109,7 +109,7 @@ def advised(verdict: Verdict, provider: Advice) -> Verdict:
     return verdict.model_copy(update={"advice": tuple(filter(None, possible))})
 
 
-def read(doc: bytes) -> Verdict:
+def read_verdict(doc: bytes) -> Verdict:
     """Read a box's verdict.
 
     Raises:
@@ -143,4 +143,4 @@ def gpus_named(indexes: Sequence[int]) -> str:
         else:
             runs.append([index])
     named = ", ".join(f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs)
-    return f"GPU{'s' * (len(indexes) > 1)} {named}"
+    return f"GPU{'s' * (len(set(indexes)) > 1)} {named}"

@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import re
+import signal
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +31,9 @@ forget_settings(os.environ, kept="BOXSTRAP_RIG_")
 # Layers of boxes are kept for the next run; a test's own home would hide them.
 if os.geteuid() == 0:
     os.environ["BOXSTRAP_RIG_CACHE"] = str(places.cache())
+
+# What starts us in the background may ignore it, and so would every program that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Collected tests stay to the end: searching them for garbage took a tenth of each worker's time.
 gc.disable()
@@ -119,7 +123,7 @@ _SHARING = tuple(
     map(
         re.compile,
         (
-            r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter|run|pull)\.py)"
+            r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter|run|pull|many_boxes)\.py)"
             r"::[^\[]*(\[.*\])?$",
             r"(tests/smoke/test_smoke\.py|tests/packaging/test_wheel\.py)::",
             r"(tests/unit/(?:renting/test_unsafe|render/test_doors)\.py)::",

@@ -22,9 +22,10 @@ class DataServer:
     """Serves `files` by path, over https with its own certificate.
 
     Clients have to trust `certificate`. Faults hold until changed: `status` is the answer to the
-    next `status_left` requests, `cut_after` closes the connection after that many bytes of a body
-    (`cuts_left` times), `ranges` False ignores Range, `tags` False sends no ETag. `modified` is
-    sent as Last-Modified, `heeds_times` honours If-Unmodified-Since, `odd` replaces headers.
+    next `status_left` requests, with `retry_after`; `cut_after` closes the connection after that
+    many bytes of a body (`cuts_left` times), `ranges` False ignores Range, `tags` False sends no
+    ETag. `modified` is sent as Last-Modified, `heeds_times` honours If-Unmodified-Since, `odd`
+    replaces headers.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class DataServer:
         """Path, range and authorization of each request."""
         self.sent = 0
         """Bytes of bodies sent."""
-        self.status, self.status_left = 0, 0
+        self.status, self.status_left, self.retry_after = 0, 0, ""
         self.cut_after, self.cuts_left = 0, 0
         self.ranges, self.tags = True, True
         self.modified, self.heeds_times = "", True
@@ -102,7 +103,8 @@ class _DataHandler(BaseHTTPRequestHandler):
         owner.asked.append((path, *asked))
         if owner.status and owner.status_left:
             owner.status_left -= 1
-            self._send(owner.status, b"")
+            more = {"Retry-After": owner.retry_after} if owner.retry_after else {}
+            self._send(owner.status, b"", **more)
         elif path in owner.redirects:
             self._send(302, b"", Location=owner.redirects[path])
         elif path.startswith("api/"):

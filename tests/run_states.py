@@ -78,7 +78,7 @@ class Processes:
         """End them."""
         for process in (self.living, self.zombie):
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 def _boot() -> str:
@@ -87,7 +87,12 @@ def _boot() -> str:
 
 def some_processes() -> Processes:
     """Start one process that lives, and one that ended and that nobody waited for."""
-    living = subprocess.Popen(["sleep", "600"])
+    # Its name looks like the end of its line in /proc, and of the line itself.
+    named = r"printf 'a) Z 1\n(b' >/proc/$$/comm && echo && read -r _"
+    pipe = subprocess.PIPE
+    living = subprocess.Popen(["sh", "-c", named], stdin=pipe, stdout=pipe)
+    assert living.stdout
+    living.stdout.readline()
     zombie = subprocess.Popen(["true"])
     while Path(f"/proc/{zombie.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         pass

@@ -1,7 +1,7 @@
 """Find the numbers that a training logs, as in `loss 0.42`, `val_loss=0.42`, `{"loss": 0.42}`.
 
 Usual names are built in. If a profile has patterns (`train.metrics`), only these count: lines
-of `NAME,NAME<TAB>EXPRESSION`, with a group for each name (`bootstrap/profile/metrics.py`).
+of `NAME,NAME<TAB>EXPRESSION`, with a group for each name (`bootstrap/profile/schema.py`).
 """
 
 from __future__ import annotations

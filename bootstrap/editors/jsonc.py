@@ -47,7 +47,7 @@ class _Node:
     """Where the last token or comment before the closing bracket ends."""
 
 
-def read(text: str) -> Value:
+def read_jsonc(text: str) -> Value:
     """Parse the text; an empty text is an empty object, as in editors. Raises JsoncError."""
     node = _JsoncReader(text).whole()
     return {} if node is None else node.value
@@ -92,7 +92,7 @@ def with_item(text: str, path: Sequence[str], item: Value) -> str:
     return _checked(_insert(text, node, "", item), path, [*node.value, item])
 
 
-def at(value: Value, path: Sequence[str]) -> Value:
+def value_at(value: Value, path: Sequence[str]) -> Value:
     """Return the value at `path`, or None if there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -100,7 +100,7 @@ def at(value: Value, path: Sequence[str]) -> Value:
 
 
 def _checked(text: str, path: Sequence[str], value: Value) -> str:
-    if at(read(text), path) != value:
+    if value_at(read_jsonc(text), path) != value:
         raise JsoncError("it could not be changed safely")
     return text
 

@@ -1,25 +1,223 @@
-"""`boxstrap code`: open the repository on a box in an editor, with its environment's Python."""
+"""`boxstrap code`: open the repository on a box in an editor, with its environment's Python.
+
+What an editor's server will lack on a box, judged from the box's answer. Pure.
+
+Source: VS Code's documentation of remote Linux prerequisites (2026).
+
+The box's side: what an editor's server finds there, and its settings.
+
+This machine's side: the user's own settings, changed so that the editor asks nothing.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bootstrap.editors import jsonc, on_box
-from bootstrap.editors.editors import EDITORS, Editor, authority_of, folder_uri
-from bootstrap.editors.needs import Lack, lacks
-from bootstrap.editors.on_here import update_user_settings
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.editors import jsonc
+from bootstrap.editors.editors import EDITORS, EXTENSIONS, Editor, authority_of, folder_uri
 from bootstrap.errors import UsageError
-from bootstrap.link.handle import BoxHandle, BoxOptions
+from bootstrap.link.answers import answer_number, answer_rows, answer_version
+from bootstrap.link.exchange import run_script
+from bootstrap.link.target import BoxOptions
 from bootstrap.link.tunnel import forwards
-from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.runs.project import RemoteProject, project_of
+from bootstrap.link.wire import Wire
+from bootstrap.protocol.query import build_query
+from bootstrap.runs.remote_command import RemoteProject, project_of
 from bootstrap.sshconfig import wsl
 from bootstrap.sshconfig.alias import update_alias
-from bootstrap.sshconfig.entry import is_users_alias
+from bootstrap.sshconfig.entries import is_users_alias
+from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
 from bootstrap.ui.screen import Screen
+
+OLDEST_GLIBC = (2, 28)
+OLDEST_KERNEL = (4, 18)
+LEAST_FREE_MB = 1000
+"""Room for the server and a few extensions."""
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A missing requirement."""
+
+    code: str
+    says: str
+
+
+def lacks(facts: Mapping[str, Sequence[str]], *, forwards: bool) -> list[Lack]:
+    """List what is missing, worst first. `forwards`: whether the box's sshd allows forwarding."""
+    found: list[Lack] = []
+
+    def lack(code: str, says: str) -> None:
+        found.append(Lack(code, says))
+
+    libc, kernel = _one(facts, "libc"), _one(facts, "kernel")
+    tools = set(facts.get("tool", ()))
+    if not forwards:
+        lack("forwarding", "its sshd forbids forwarding: it needs AllowTcpForwarding yes")
+    if "musl" in libc.lower():
+        lack("glibc", "its C library is musl (Alpine); editors' servers need glibc")
+    elif _older(libc, OLDEST_GLIBC):
+        lack("glibc", f"its {libc} is too old: 2.28 is needed")
+    if _older(kernel, OLDEST_KERNEL):
+        lack("kernel", f"its kernel {kernel} is too old: 4.18 is needed")
+    if "cxx" not in facts:
+        lack("libstdc++", "there is no libstdc++ of GCC 8 or later: install libstdc++6")
+    lack_tools = [tool for tool in ("bash", "tar") if tool not in tools]
+    for tool in lack_tools:
+        lack(tool, f"there is no {tool}: install it")
+    if not tools & {"curl", "wget"}:
+        lack("curl", "there is neither curl nor wget: install one, or the editor copies its server")
+    for folder in facts.get("noexec", ()):
+        lack("noexec", f"no program may run in {folder} (noexec)")
+    for folder in facts.get("unwritable", ()):
+        lack("home", f"{folder} can't be written")
+    free = answer_number(_one(facts, "free"))
+    if free is not None and free // 1000 < LEAST_FREE_MB:
+        lack("disk", f"the home folder has {free // 1000} MB free; a server takes about 1 GB")
+    return found
+
+
+def _one(facts: Mapping[str, Sequence[str]], name: str) -> str:
+    return next(iter(facts.get(name, ())), "")
+
+
+def _older(text: str, oldest: tuple[int, int]) -> bool:
+    """Whether the first version in the text is older than `oldest`; False if it has none."""
+    found = re.search(r"[0-9]{1,6}\.[0-9]{1,6}", text)
+    return found is not None and answer_version(found[0]) < oldest
+
+
+_LARGEST = 1_000_000
+"""Most bytes of settings that are read from a box."""
+_PATHS = (
+    ("python.defaultInterpreterPath",),
+    ("terminal.integrated.env.linux", "PATH"),
+    ("terminal.integrated.env.linux", "PROMPT_COMMAND"),
+)
+
+
+@dataclass(frozen=True)
+class EditorState:
+    """The box's answer to the query `editor`."""
+
+    facts: Mapping[str, list[str]]
+    settings: str = ""
+    """The text of the settings; empty if there are none."""
+    sum: str = ""
+    """Checksum of the settings, to notice a change before they are written."""
+
+    @property
+    def has_python(self) -> bool:
+        """Whether the interpreter exists and is executable."""
+        return "python" in self.facts
+
+
+@dataclass(frozen=True)
+class EditorSettings:
+    """The settings that make the editor use the environment."""
+
+    values: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+
+
+def read_editor_state(wire: Wire, editor: Editor, python: str) -> EditorState:
+    """Query the box; nothing is changed."""
+    script = build_query("editor", settings=editor.machine_settings, python=python)
+    head, _, rest = run_script(wire, script, timeout=60).partition(b"settings\n")
+    facts: dict[str, list[str]] = {}
+    for name, value in answer_rows(head):
+        facts.setdefault(name, []).append(value[:500])
+    text = rest[: _LARGEST + 1].decode("utf-8", errors="surrogateescape")
+    return EditorState(facts, text, next(iter(facts.get("sum", ())), ""))
+
+
+def wanted_extensions(venv: str, folder: str) -> EditorSettings:
+    """Return the settings for an environment.
+
+    An environment inside `folder` is named relative to the open workspace, so that several
+    repositories can share a box.
+
+    It is put first in a terminal's PATH. Some images' start-up files activate an environment of
+    their own, so the first bash prompt activates this one again.
+    """
+    inside = venv.startswith(folder + "/")
+    place = "${workspaceFolder}" + venv[len(folder) :] if inside else venv
+    script = f"{place}/bin/activate"
+    once = f'[ -n "$_BOXSTRAP" ] || {{ _BOXSTRAP=1; [ ! -f "{script}" ] || . "{script}"; }}'
+    values = (f"{place}/bin/python", f"{place}/bin:${{env:PATH}}", once)
+    return EditorSettings(dict(zip(_PATHS, values, strict=True)))
+
+
+def merged_settings(
+    found: EditorState, want: EditorSettings, ours: Mapping[str, object]
+) -> tuple[str, list[str]]:
+    """Return the new text of the settings, and the names of settings that somebody else set.
+
+    Those are kept. `ours` has the values written last, under their `name_of`: these may be
+    replaced. Raises jsonc.JsoncError if the settings can't be parsed.
+    """
+    text, kept = found.settings, []
+    before = jsonc.read_jsonc(text)
+    for path, value in want.values.items():
+        now = jsonc.value_at(before, path)
+        if now is None or now == ours.get(extension_name(path)):
+            text = text if now == value else jsonc.with_value(text, path, value)
+        elif now != value:
+            kept.append(".".join(path))
+    return text, kept
+
+
+def extension_name(path: tuple[str, ...]) -> str:
+    """Return the key under which a setting is kept in the box's record."""
+    return "/".join(path)
+
+
+def write_settings(wire: Wire, editor: Editor, found: EditorState, text: str) -> bool:
+    """Write the settings; False if they were changed in the meantime, or the disk is full."""
+    data = text.encode("utf-8", errors="surrogateescape")
+    script = build_query(
+        "settings", settings=editor.machine_settings, bytes=len(data), sum=found.sum
+    )
+    return b"written" in run_script(wire, script, stdin=data, timeout=60)
+
+
+_PLATFORM, _EXTENSIONS = "remote.SSH.remotePlatform", "remote.SSH.defaultExtensions"
+
+
+def update_user_settings(editor: Editor, host: str, windows_home: Path | None = None) -> str:
+    """Set in the user's settings that `host` runs Linux, and which extensions it needs.
+
+    Returns the reason for a failure; "" on success, or if the editor was never started here.
+    """
+    path = editor.user_settings(windows_home=windows_home)
+    if not path.parents[1].is_dir():
+        return ""
+    file = UserFile(path)
+    try:
+        data = file.read()
+        text = (data or b"").decode("utf-8")
+        new = _merged(text, host)
+        if new != text:
+            file.prepare(new.encode()).put()
+    except (LeftAloneError, UnicodeDecodeError, jsonc.JsoncError) as error:
+        why = str(error) if isinstance(error, LeftAloneError) else f"{path} can't be read ({error})"
+        asks = f"{editor.title} may ask which system {host} runs: Linux."
+        return f"{why}, so it was left as it is. {asks}"
+    return ""
+
+
+def _merged(text: str, host: str) -> str:
+    if jsonc.value_at(jsonc.read_jsonc(text), (_PLATFORM, host)) is None:
+        text = jsonc.with_value(text, (_PLATFORM, host), "linux")
+    for extension in EXTENSIONS:
+        text = jsonc.with_item(text, (_EXTENSIONS,), extension)
+    return text
+
 
 _OPENS_WITHIN_S = 30
 
@@ -33,43 +231,41 @@ def open_code(options: BoxOptions, screen: Screen, editor_name: str) -> None:
             where="--editor",
             hint=f"There are: {', '.join(EDITORS)}.",
         )
-    with connect(options, screen) as connection:
-        work = project_of(connection)
-        if connection.box.is_local:
+    with BoxLogin.open(options, screen) as box:
+        work = project_of(box)
+        if box.is_local:
             _open_here(editor, work, screen)
             return
-        lacking = _prepare_box(connection, editor, work, screen)
-        connection.box.save(connection.box.known)
-    host = _host(connection.box, screen)
+        lacking = _prepare_box(box, editor, work, screen)
+        box.save(box.known)
+    host = _host(box, screen)
     _prepare_here(editor, host, screen)
     _open(editor, host, work, lacking, screen)
 
 
-def _prepare_box(
-    connection: BoxConnection, editor: Editor, work: RemoteProject, screen: Screen
-) -> list[Lack]:
+def _prepare_box(box: BoxLogin, editor: Editor, work: RemoteProject, screen: Screen) -> list[Lack]:
     """Write the box's settings; returns what the editor's server will lack there."""
-    wire = connection.link.wire
-    found = on_box.read_state(wire, editor, work.python)
+    wire = box.wire
+    found = read_editor_state(wire, editor, work.python)
     lacking = lacks(found.facts, forwards=forwards(wire))
     for lack in lacking:
         screen.warn(f"{editor.title} may not work on this box: {lack.says}")
     if not found.has_python:
         screen.warn(f"the environment is not built yet: there is no {work.python}")
-    settings, box = f"~/{editor.machine_settings}", connection.box
+    settings = f"~/{editor.machine_settings}"
     ours = box.known.editor_settings
-    want = on_box.wanted(work.venv, work.folder)
+    want = wanted_extensions(work.venv, work.folder)
     try:
-        text, kept = on_box.merged(found, want, ours)
+        text, kept = merged_settings(found, want, ours)
     except jsonc.JsoncError as error:
         screen.warn(f"{settings} on the box can't be read ({error}), so it was left as it is")
         return lacking
     for name in kept:
         screen.warn(f"{settings} on the box has its own {name}, so it was left as it is")
-    if text != found.settings and not on_box.write(wire, editor, found, text):
+    if text != found.settings and not write_settings(wire, editor, found, text):
         screen.warn(f"{settings} on the box could not be written, so the interpreter is not set")
         return lacking
-    values = {on_box.name_of(path): value for path, value in want.values.items()}
+    values = {extension_name(path): value for path, value in want.values.items()}
     box.save(replace(box.known, editor_settings={**ours, **values}))
     return lacking
 
@@ -148,9 +344,9 @@ def _run(command: list[str], screen: Screen) -> bool:
     return done.returncode == 0
 
 
-def _host(box: BoxHandle, screen: Screen) -> str:
+def _host(box: BoxLogin, screen: Screen) -> str:
     """Return the host for the editor: its ssh alias, which has port, key and host key."""
-    alias = update_alias(box, screen)
+    alias = update_alias(box.known, screen)
     if alias:
         # URIs are lower-case, and the entries that boxstrap writes match lower case too.
         return alias if is_users_alias(box.known) else alias.lower()

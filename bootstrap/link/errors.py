@@ -54,7 +54,7 @@ def _starting(seen: float) -> str:
     return _KNOWN.format(ago=duration(time.time() - seen)) if seen else _STARTING
 
 
-def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
+def silence_error(endpoint: Endpoint, seconds: float) -> UnreachableError:
     """Return the error for a connection without an SSH greeting."""
     return LoginBroken(
         f"it accepted the connection but said nothing for {seconds:g} s: "

@@ -2,10 +2,18 @@
 
 The answer is framed by a random sentinel, so that what rc files print around it
 doesn't matter (docs/adr/0028).
+
+Turn a script into one command line that works the same under any login shell.
+
+It travels in one single-quoted word that bash, dash, zsh, fish, tcsh and busybox ash pass on
+unchanged: each character that one of them would interpret is replaced by an unused one, or
+all of it is sent as base64. `/bin/sh` decodes and runs it (docs/adr/0028), without what the box's
+environment would change about shells.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import re
 import secrets
@@ -14,11 +22,41 @@ import time
 from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.link.answers import exit_code
+from bootstrap.link.answers import answer_exit_code
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.text.sanitize import sanitize
+from bootstrap.text.shell_settings import SHELL_SETTINGS
+
+_TAKEN = "'!\\\n"
+"""Characters that some login shell interprets even between single quotes."""
+_STAND_INS = "QXJZKVWYUGjzq" + "^@,%+78460" + "BCDFLNPRST"
+_EXEC = f"exec env {' '.join(f'-u {name}' for name in SHELL_SETTINGS)}"
+_PLAIN = re.compile("[ -~\t\n]*")
+_DECODE = (
+    'r() {{ IFS=$1 j=$2; set -f; set -- $s; IFS=$j; s="$*"; }}; '
+    'i=$IFS s=$4; r "{}" "$1"; r "{}" "$2"; r "{}" "$3"; r "{}" "${{i#??}}"; '
+    'set +f; set --; IFS=$i; unset -f r; eval "unset i j s; $s"'
+)
+"""Splitting at one character and joining with another starts no process; `base64` does. The newline
+is restored last: splitting drops a separator at the end, and the script ends with a newline."""
+
+
+def shell_command(script: str, shell: str = "/bin/sh") -> str:
+    """Return a command line that runs `script` in `shell`, the same under any login shell.
+
+    The script's standard input is the command's. `shell` is a plain path or name.
+    """
+    text = script.rstrip("\n") + "\n"
+    spare = [character for character in _STAND_INS if character not in text]
+    if len(spare) < len(_TAKEN) or not _PLAIN.fullmatch(text):
+        encoded = base64.b64encode(script.encode(errors="surrogateescape")).decode()
+        return f"{_EXEC} {shell} -c 'eval \"$(echo {encoded} | base64 -d)\"'"
+    for character, stand_in in zip(_TAKEN, spare, strict=False):
+        text = text.replace(character, stand_in)
+    decode = _DECODE.format(*spare)
+    return f"{_EXEC} {shell} -c '{decode}' {shell.split(maxsplit=1)[0]} \"'\" \\! \\\\ '{text}'"
+
 
 BASH = "bash --norc"
 """For queries written in bash: only a box that was set up is sure to have it."""
@@ -61,16 +99,18 @@ class Answer:
     errors: bytes
 
 
-def exchange(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> bytes:
+def run_script(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> bytes:
     """Run `script` on the box with `/bin/sh` and return its output.
 
     Its exit code is ignored, see `ask`. `timeout` is in seconds.
     Raises LinkLost, NoAnswer.
     """
-    return ask(wire, script, stdin, timeout).output
+    return run_script_checked(wire, script, stdin, timeout).output
 
 
-def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> Answer:
+def run_script_checked(
+    wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None
+) -> Answer:
     """Run `script` on the box with `/bin/sh` and return output, exit code and errors.
 
     Raises as `exchange`.
@@ -101,7 +141,7 @@ def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = Non
     return Answer(output, code, errors)
 
 
-def stream_answer(wire: Wire, script: str, shell: str = "/bin/sh") -> AnswerStream:
+def stream_script(wire: Wire, script: str, shell: str = "/bin/sh") -> AnswerStream:
     """Run `script` on the box with `shell` and stream its output to the end.
 
     Raises LinkLost; reading raises NoAnswer if the box prints something else.
@@ -155,9 +195,10 @@ def _read_errors(stream: Stream, sentinel: bytes, *, complete: bool) -> bytes:
     mark = sentinel + b"\n"
     deadline = time.monotonic() + (_ERRORS_PATIENCE if complete else 0)
     while True:
-        errors, end, _ = stream.read_err().rpartition(mark)
+        said = stream.read_err()
+        errors, end, _ = said.rpartition(mark)
         if end or time.monotonic() >= deadline:
-            return (errors if end else stream.read_err())[-_ERRORS_SHOWN:]
+            return (errors if end else said)[-_ERRORS_SHOWN:]
         time.sleep(0.002)
 
 
@@ -165,7 +206,7 @@ def _unframe(raw: bytes, sentinel: bytes) -> tuple[bytes, int] | None:
     """Return output and exit code from between the sentinels; None if these are missing."""
     _, begin, rest = raw.partition(b"\n" + sentinel + b"+\n")
     output, end, tail = rest.rpartition(sentinel + b"- ")
-    code = exit_code(tail.split(b"\n", 1)[0])
+    code = answer_exit_code(tail.split(b"\n", 1)[0])
     return None if not begin or not end or code is None else (output, code)
 
 

@@ -9,17 +9,15 @@ pinned silently; if it contradicts, the key is refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal
 
-from bootstrap.errors import HostKeyError, UsageError, cant_write
-from bootstrap.link.known_hosts import read_known_hosts
+from bootstrap.errors import HostKeyError, write_error
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.record import KnownBox, pins_of, save_with_pin
-from bootstrap.link.registry import at, incomplete_record_error
+from bootstrap.link.record import KnownBox, pins_of, read_known_hosts, save_with_pin
+from bootstrap.link.registry import boxes_at, incomplete_record_error
 from bootstrap.link.resolve import Endpoint
-from bootstrap.public_key import PublicKey
+from bootstrap.public_key import PublicKey, check_fingerprint
 
 FirstContact = Literal["pin", "ask", "strict"]
 _SHOWN = "shown now"
@@ -105,7 +103,7 @@ class HostKeyCheck:
                 return True
             return save_with_pin(box, text, is_new=not self._pinned)
         except OSError as error:
-            raise cant_write(box.folder, error) from None
+            raise write_error(box.folder, error) from None
 
     def _look_up(self) -> tuple[frozenset[PublicKey], str]:
         """Return the known keys of a box that has no pin of its own yet, and who knows them."""
@@ -113,7 +111,7 @@ class HostKeyCheck:
             return frozenset(), ""
         if self._users.keys:
             return self._users.keys, "known in your known_hosts"
-        there = at(self._endpoint)  # a new name for a known address is not a first contact
+        there = boxes_at(self._endpoint)  # a new name for a known address is not a first contact
         if there is None:
             return frozenset(), ""
         if not (pins := read_pins(there)):
@@ -155,18 +153,6 @@ class HostKeyCheck:
 
     def _refuse(self, what: str, hint: str = "") -> HostKeyError:
         return HostKeyError(what, where=self._endpoint.label, hint=hint)
-
-
-def check_fingerprint(text: str) -> str:
-    """Return a `SHA256:…` fingerprint as OpenSSH prints it. Raises UsageError for anything else."""
-    bare = text.strip().rstrip("=")
-    if not re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", bare):
-        raise UsageError(
-            f"{text!r} is no fingerprint.",
-            where="--host-key",
-            hint="It looks like SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
-        )
-    return bare
 
 
 def read_pins(box: KnownBox) -> frozenset[PublicKey]:

@@ -4,37 +4,284 @@ OpenSSH's order: certificates, keys of the agent that an IdentityFile names,
 other keys of the agent (unless IdentitiesOnly), key files. The key that the user
 named and the one that logged in last time go first, because each wrong key costs
 a round trip and one of the few tries that the box allows.
+
+Key files: what can be read of them without a passphrase, and how they are loaded.
+
+An OpenSSH private key contains its public half unencrypted, so its type, its
+fingerprint and whether it is encrypted are known before the user is asked.
+
+A client for the ssh agent at the socket that the ssh config names.
+
+The protocol is draft-miller-ssh-agent. paramiko's own client supports only
+SSH_AUTH_SOCK, and loses all keys if the agent has one that it can't parse.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import io
 import os
+import socket
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import paramiko
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from paramiko.auth_strategy import AuthStrategy
 from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
+from bootstrap.link.dial import BoxTransport
 from bootstrap.link.errors import LoginRefused
 from bootstrap.link.hostkeys import HostKeyCheck
-from bootstrap.link.keyfiles import (
-    KeyFile,
-    KeyUnusable,
-    inner_blob,
-    load_private,
-    read_key_file,
-    read_public,
-)
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.resolve import Endpoint, resolve
-from bootstrap.link.ssh_agent import Agent, AgentKey
 from bootstrap.link.target import parse_host
-from bootstrap.link.transport import BoxTransport
-from bootstrap.public_key import PublicKey
+from bootstrap.public_key import (
+    CERTIFICATE,
+    ECDSA,
+    FILE_KEYS,
+    RSA,
+    RSA_SIGNATURES,
+    PublicKey,
+    pack,
+    parse_public_key,
+    unpack_key,
+)
+
+_MAGIC = b"openssh-key-v1\0"
+
+
+class KeyUnusable(Exception):  # noqa: N818 - a reason, said to the user as it is
+    """A key can't be used; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """An identity file; `public` is None if it can't be read without the passphrase."""
+
+    path: Path
+    public: PublicKey | None
+    encrypted: bool
+    problem: str = ""
+
+
+def read_key_file(path: Path) -> KeyFile:
+    """Read what is known of an identity file without its passphrase. Never raises."""
+    beside = read_public(path.with_name(path.name + ".pub"))
+    try:
+        data = path.read_bytes()
+        mode, owner = path.stat().st_mode, path.stat().st_uid
+    except FileNotFoundError:
+        return KeyFile(path, beside, False, "its private key file does not exist")
+    except OSError as error:
+        return KeyFile(path, beside, False, f"can't be read: {error.strerror}")
+    alone = parse_public_key(data.decode("utf-8", "replace"))
+    if alone:
+        return KeyFile(path, alone, False, "it is a public key; its private half is in no agent")
+    if owner == os.getuid() and mode & 0o077:
+        problem = f"others can read it, so ssh ignores it: chmod 600 {path}"
+        return KeyFile(path, beside, False, problem)
+    inside, encrypted = _look_inside(data)
+    public = beside if beside and (not inside or beside.blob == inside.blob) else inside
+    return KeyFile(path, public, encrypted, _problem_of(public))
+
+
+def read_public(path: Path) -> PublicKey | None:
+    """Read the public key or certificate in a file, if there is one."""
+    try:
+        return parse_public_key(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+
+
+def load_private(path: Path, passphrase: str | None) -> paramiko.PKey:
+    """Load and decrypt a private key. Raises KeyUnusable.
+
+    `cryptography` reads it and passes it on in OpenSSH's format, because
+    paramiko itself doesn't read PKCS#8.
+    """
+    data = path.read_bytes()
+    password = passphrase.encode() if passphrase else None
+    is_openssh = b"BEGIN OPENSSH PRIVATE KEY" in data[:200]
+    load = serialization.load_ssh_private_key if is_openssh else serialization.load_pem_private_key
+    try:
+        key = load(data, password)
+    except TypeError:
+        raise KeyUnusable("it needs its passphrase") from None
+    except UnsupportedAlgorithm as error:
+        raise KeyUnusable(f"its type can't be used here: {error}") from None
+    except ValueError:
+        why = "wrong passphrase" if passphrase else "it is damaged, or no private key"
+        raise KeyUnusable(why) from None
+    classes: list[tuple[type, type[paramiko.PKey]]] = [
+        (Ed25519PrivateKey, paramiko.Ed25519Key),
+        (RSAPrivateKey, paramiko.RSAKey),
+        (EllipticCurvePrivateKey, paramiko.ECDSAKey),
+    ]
+    for theirs, ours in classes:
+        if isinstance(key, theirs):
+            text = key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.OpenSSH,
+                serialization.NoEncryption(),
+            )
+            return ours.from_private_key(io.StringIO(text.decode()))
+    raise KeyUnusable(_problem_of_kind(type(key).__name__))
+
+
+def inner_blob(certificate: PublicKey) -> bytes | None:
+    """Return the blob of the plain public key that a certificate is for."""
+    kind = certificate.kind.removesuffix(CERTIFICATE)
+    fields = {"ssh-ed25519": 1, **dict.fromkeys((RSA, *ECDSA), 2)}.get(kind)
+    if not fields or not certificate.is_certificate:
+        return None
+    try:
+        parts = unpack_key(certificate.blob)
+        next(parts)  # the certificate's type
+        next(parts)  # the nonce
+        wanted = [next(parts) for _ in range(fields)]
+    except (struct.error, StopIteration):
+        return None
+    return b"".join(pack(part) for part in [kind.encode(), *wanted])
+
+
+def _look_inside(data: bytes) -> tuple[PublicKey | None, bool]:
+    """Return the public half of an OpenSSH private key, and whether the key is encrypted."""
+    head = data[:400]
+    if b"BEGIN OPENSSH PRIVATE KEY" not in head:
+        return None, b"ENCRYPTED" in head
+    body = b"".join(line for line in data.splitlines() if not line.startswith(b"-----"))
+    try:
+        raw = base64.b64decode(body, validate=True)
+        if not raw.startswith(_MAGIC):
+            return None, False
+        rest = raw[len(_MAGIC) :]
+        parts = unpack_key(rest)
+        cipher, kdf, options = next(parts), next(parts), next(parts)
+        start = 12 + len(cipher) + len(kdf) + len(options) + 4  # past the number of keys
+        blob = next(unpack_key(rest[start:]))
+        kind = next(unpack_key(blob)).decode()
+    except (binascii.Error, struct.error, StopIteration, ValueError):
+        return None, False
+    return PublicKey(kind, blob), cipher != b"none"
+
+
+def _problem_of(public: PublicKey | None) -> str:
+    return _problem_of_kind(public.kind) if public and public.kind not in FILE_KEYS else ""
+
+
+def _problem_of_kind(kind: str) -> str:
+    if kind.startswith("sk-"):
+        return "it lives on a hardware key: add it to your agent first (ssh-add), then try again"
+    if "dss" in kind or "DSA" in kind:
+        return "DSA keys are no longer accepted by ssh: make one with ssh-keygen -t ed25519"
+    return f"keys of type {kind} can't be used from a file: ssh-add it, or use an ed25519 key"
+
+
+_REQUEST_IDENTITIES = b"\x0b"
+_IDENTITIES_ANSWER = 12
+_SIGN_REQUEST = b"\x0d"
+_SIGN_RESPONSE = 14
+_ANSWER_TIMEOUT = 5.0
+"""Seconds for the list of keys. Signing has no limit: a hardware key waits for a touch."""
+_LONGEST_ANSWER = 1 << 20
+
+
+class Agent:
+    """A connection to the agent. If it fails, `keys` is empty and `problem` says why."""
+
+    def __init__(self, path: str | None) -> None:
+        self.keys: list[PublicKey] = []
+        self.problem = ""
+        self._socket: socket.socket | None = None
+        if path:
+            try:
+                self._open(path)
+            except (OSError, ValueError, struct.error) as error:
+                self.problem = f"the ssh agent at {path} does not answer ({error})"
+                self.keys = []
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket:
+            self._socket.close()
+
+    def sign(self, blob: bytes, data: bytes, flags: int) -> bytes:
+        """Return the agent's signature of `data` with the key `blob`. Raises KeyUnusable."""
+        try:
+            request = _SIGN_REQUEST + pack(blob) + pack(data) + struct.pack(">I", flags)
+            kind, answer = self._ask(request)
+            if kind != _SIGN_RESPONSE:
+                raise KeyUnusable("the agent refused to sign with it")
+            return next(unpack_key(answer))
+        except (OSError, ValueError, struct.error) as error:
+            raise KeyUnusable(f"the agent did not answer ({error})") from None
+
+    def _open(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_ANSWER_TIMEOUT)
+        self._socket.connect(path)
+        kind, answer = self._ask(_REQUEST_IDENTITIES)
+        self._socket.settimeout(None)
+        if kind != _IDENTITIES_ANSWER:
+            raise ValueError("it refused to list its keys")
+        parts = list(unpack_key(answer[4:]))
+        for blob, comment in zip(parts[::2], parts[1::2], strict=True):
+            name = next(unpack_key(blob)).decode("ascii", "replace")
+            self.keys.append(PublicKey(name, blob, comment.decode("utf-8", "replace")))
+
+    def _ask(self, message: bytes) -> tuple[int, bytes]:
+        if self._socket is None:
+            raise ValueError("no connection")
+        self._socket.sendall(pack(message))
+        (length,) = struct.unpack(">I", self._read(4))
+        if not 1 <= length <= _LONGEST_ANSWER:
+            raise ValueError(f"an answer of {length} bytes")
+        answer = self._read(length)
+        return answer[0], answer[1:]
+
+    def _read(self, wanted: int) -> bytes:
+        if self._socket is None:
+            raise ValueError("no connection")
+        data = b""
+        while len(data) < wanted:
+            piece = self._socket.recv(wanted - len(data))
+            if not piece:
+                raise ValueError("it closed the connection")
+            data += piece
+        return data
+
+
+class AgentKey(paramiko.PKey):
+    """A key in the agent, for paramiko to sign with; works for hardware keys too."""
+
+    def __init__(self, agent: Agent, public: PublicKey) -> None:
+        self.public_blob = None
+        self._agent = agent
+        self._public = public
+
+    def get_name(self) -> str:
+        """Return the key's type, as SSH names it."""
+        return self._public.kind
+
+    def asbytes(self) -> bytes:
+        """Return the public half in SSH's wire format."""
+        return self._public.blob
+
+    def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:  # type: ignore[override]
+        """Let the agent sign. Raises KeyUnusable."""
+        flags = RSA_SIGNATURES.get((algorithm or "").removesuffix(CERTIFICATE), 0)
+        return self._agent.sign(self._public.blob, data, flags)
+
 
 _loaded: dict[Path, paramiko.PKey] = {}
 """Decrypted keys, so that reconnecting doesn't ask for the passphrase again."""

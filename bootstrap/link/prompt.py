@@ -10,6 +10,7 @@ import getpass
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 _ONE_QUESTION = threading.Lock()
@@ -31,21 +32,35 @@ class Prompt:
         return True
 
     def confirm(self, question: str) -> bool:
-        """Ask for a typed-out "yes". False without a terminal."""
+        """Ask yes or no, until it is one of them. False without a terminal."""
         if not self.has_terminal():
             return False
-        with _ONE_QUESTION, Path("/dev/tty").open("r+b", buffering=0) as terminal:
-            terminal.write(f"{question} (yes/no) ".encode())
-            return terminal.readline().strip().lower() == b"yes"
+        answers = {"yes": True, "y": True, "no": False, "n": False, None: False}
+        said = self.ask(f"{question} (yes/no) ", lambda text: text.lower() in answers, "yes or no")
+        return answers[said.lower() if said is not None else None]
 
     def choose(self, question: str, choices: Sequence[str]) -> str:
-        """Ask for the number of one of `choices`; anything else means the first."""
+        """Ask for the number of one of `choices`; Enter, or a closed terminal, means the first."""
         listed = "".join(f"  {at}  {each}\n" for at, each in enumerate(choices, 1))
-        with _ONE_QUESTION, Path("/dev/tty").open("r+b", buffering=0) as terminal:
-            terminal.write(f"{listed}{question} (1 to {len(choices)}, or Enter for 1) ".encode())
-            typed = terminal.readline().strip()
-        at = int(typed) if typed.isdigit() else 1
-        return choices[at - 1 if 0 < at <= len(choices) else 0]
+        numbers = {"": 1, **{str(at): at for at in range(1, len(choices) + 1)}}
+        question = f"{listed}{question} (1 to {len(choices)}, or Enter for 1) "
+        said = self.ask(question, lambda text: text in numbers, f"a number, 1 to {len(choices)}")
+        return choices[numbers[said or ""] - 1]
+
+    def ask(self, question: str, fits: Callable[[str], bool], wanted: str) -> str | None:
+        """Ask for a line until it `fits`; None if the terminal is closed instead."""
+        with (
+            _ONE_QUESTION,
+            suppress(OSError),  # the terminal hung up
+            Path("/dev/tty").open("r+b", buffering=0) as terminal,
+        ):
+            terminal.write(question.encode())
+            while line := terminal.readline():
+                text = line.decode(errors="replace").strip()
+                if fits(text):
+                    return text
+                terminal.write(f"Please type {wanted}: ".encode())
+        return None
 
     def secret(self, prompt: str) -> str | None:
         """Ask for a passphrase without showing it; None if none is given."""

@@ -1,40 +1,189 @@
 """What is known of each box, in a folder of its own below the state folder.
 
-    boxes/NAME/box.json      how it is reached, its last profile and repository
+    boxes/NAME/box.json      how it is reached, its last profile, the repositories set up on it
     boxes/NAME/known_hosts   its host keys, for both boxstrap and OpenSSH
 
 The two files of a new box are created together: if one is missing or unreadable,
 the box's host key can't be checked any more, and the box is refused
 (docs/adr/0004). An older record is read as it is: missing fields get their
 defaults, and keys that a newer program added are kept (docs/adr/0027).
+
+OpenSSH's known_hosts files (sshd(8)): which keys they list for a host.
+
+Records of boxes that were given back are kept apart, with their receipts and what they cost.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import dataclasses
 import errno
+import fnmatch
+import hmac
 import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bootstrap import paths
 from bootstrap.errors import UsageError
-from bootstrap.link.known_hosts import key_lines
-from bootstrap.link.route import Route
 from bootstrap.paths import write_private
 from bootstrap.public_key import PublicKey
 
+if TYPE_CHECKING:
+    from bootstrap.link.resolve import Endpoint
+
+_KINDS = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa")
+_DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)
+"""The key files that ssh tries by default (ssh_config(5), IdentityFile)."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The route that a login took; the box's ssh config entry is made from it later."""
+
+    identity: str = ""
+    """The key file that was named for the box, by `--identity` or the profile."""
+    identities: tuple[str, ...] = ()
+    """The key files that are offered; empty if they are ssh's defaults."""
+    identities_only: bool = False
+    jump: str = ""
+    proxy: str = ""
+    known_hosts: tuple[str, ...] = ()
+    """The user's own known_hosts files."""
+
+
+def route_of(endpoint: Endpoint, ours: Path) -> Route:
+    """Return the route to `endpoint`; known_hosts files below `ours` are not the user's."""
+    chosen = endpoint.chosen_identity
+    named = endpoint.identity_files
+    if all(path.name in _DEFAULT_KEYS for path in named):
+        named = ()
+    files = (chosen,) if chosen else named
+    theirs = [path for path in endpoint.user_known_hosts_files if not path.is_relative_to(ours)]
+    return Route(
+        identity=str(chosen or ""),
+        identities=tuple(map(str, files)),
+        identities_only=bool(files) and (chosen is not None or endpoint.identities_only),
+        jump=endpoint.proxy_jump or "",
+        proxy="" if endpoint.proxy_jump else endpoint.proxy_command or "",
+        known_hosts=tuple(map(str, theirs)),
+    )
+
+
+@dataclass(frozen=True)
+class ListedKeys:
+    """The keys that known_hosts files list for one host."""
+
+    keys: frozenset[PublicKey]
+    revoked: frozenset[PublicKey]
+
+
+def read_known_hosts(files: Iterable[Path], host: str) -> ListedKeys:
+    """Read the keys of `host` from the files (`name`, or `[name]:port` for other ports than 22).
+
+    Supports plain, wildcard, negated and hashed names and `@revoked`. `@cert-authority`
+    is ignored: a key counts as it is, certified or not.
+    """
+    keys: set[PublicKey] = set()
+    revoked: set[PublicKey] = set()
+    for path in files:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        for marker, names, key in key_lines(text):
+            if marker != "@cert-authority" and _names_match(names, host):
+                (revoked if marker == "@revoked" else keys).add(key)
+    return ListedKeys(frozenset(keys - revoked), frozenset(revoked))
+
+
+def key_lines(text: str) -> Iterator[tuple[str, str, PublicKey]]:
+    """Yield marker, names and key of each line that has them; other lines are skipped."""
+    for line in text.splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        marker = words.pop(0) if words[0].startswith("@") else ""
+        if len(words) < 3:
+            continue
+        try:
+            blob = base64.b64decode(words[2], validate=True)
+        except (binascii.Error, ValueError):
+            continue
+        yield marker, words[0], PublicKey(words[1], blob)
+
+
+def _names_match(names: str, host: str) -> bool:
+    """OpenSSH's rule: any pattern matches and no negated one does."""
+    found = False
+    for pattern in names.split(","):
+        bare = pattern.removeprefix("!")
+        if _name_matches(bare, host):
+            if pattern.startswith("!"):
+                return False
+            found = True
+    return found
+
+
+def _name_matches(pattern: str, host: str) -> bool:
+    if not pattern.startswith("|1|"):
+        # Brackets belong to `[host]:port`; only * and ? are wildcards here.
+        literal = pattern.lower().replace("[", "[[]")
+        return fnmatch.fnmatchcase(host.lower(), literal)
+    try:
+        _, _, salt, digest = pattern.split("|")
+        wanted = base64.b64decode(digest)
+        made = hmac.new(base64.b64decode(salt), host.encode(), "sha1").digest()
+    except (ValueError, binascii.Error):
+        return False
+    return hmac.compare_digest(made, wanted)
+
+
+_FINGERPRINT = re.compile(r"-([0-9a-f]{8}|unread)$")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+LOCAL = "local"
+"""The host, and the box, that is this machine."""
 GUARD = "guard.json"
 """Next to `box.json`: what `guard` counted of the box's lease."""
 VERSION = 1
 """Version of `box.json`; a record without one has version 1. Raise it only if an earlier program
 would misread the record: new keys need no new version, since programs keep unknown keys."""
+
+
+@dataclass(frozen=True)
+class BoxRepository:
+    """What is known of one repository that was set up on a box."""
+
+    key: str
+    """Its id, under which the box has its tree and its runs."""
+    stood_in: str = ""
+    """The id of the repository whose profile names it by `git.url`; "" if that is itself."""
+    root: str = ""
+    """Its first commit."""
+    workdir: str = ""
+    venv: str = ""
+    script: str = ""
+    """The id of its last setup's script."""
+    snapshot: str = ""
+    """The snapshot placed last in its tree on the box, as far as known here."""
+    used: float = 0.0
+    """When work of it was last sent from here, seconds since 1970; 0 if that it is there is only
+    what the box says."""
+
+    @property
+    def name(self) -> str:
+        """Its name as the user knows it: the key without the fingerprint."""
+        return name_of_key(self.stood_in or self.key)
+
+
+NO_REPOSITORY = BoxRepository("")
 
 
 @dataclass(frozen=True)
@@ -47,7 +196,7 @@ class KnownBox:
     port: int = 22
     user: str = ""
     profile: str = ""
-    repo_key: str = ""
+    """The profile used last on it."""
     key: str = ""
     """Fingerprint of the key that logged in last, which is tried first."""
     own_pin: bool = False
@@ -62,23 +211,17 @@ class KnownBox:
     provider: str = ""
     """The provider that was recognised."""
     workdir: str = ""
-    venv: str = ""
+    """The working folder used last on it."""
     console: str = ""
     """The provider's page where the box is managed and paid for."""
     price: float = 0.0
     """Dollars an hour that it costs; 0 if unknown."""
     since: float = 0.0
     """When it was started, according to its account, seconds since 1970; 0 if unknown."""
-    repo_root: str = ""
-    """The first commit of the repository `repo_key`."""
-    script: str = ""
-    """The id of the last setup's script."""
-    snapshot: str = ""
-    """The snapshot placed last in that repository's tree on the box, as far as known here."""
+    repositories: tuple[BoxRepository, ...] = ()
+    """Those that were set up on it from here, the one used last first."""
     secrets: tuple[str, ...] | None = None
     """Names of all secrets that it was ever given; None if that was not recorded."""
-    proved: str = ""
-    """Fingerprint of the variables that were proved there."""
     held_secrets: tuple[str, ...] | None = None
     """Names of those that it holds after the last setup or wipe; None if not recorded."""
     editor_settings: Mapping[str, object] = field(default_factory=dict)
@@ -92,6 +235,40 @@ class KnownBox:
     by how much a user `extended` it, and whether the box itself has it `held`."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record as it was read; keys that this program doesn't know are written back."""
+
+    @property
+    def last(self) -> BoxRepository:
+        """The repository used last on it; one with an empty key if there is none."""
+        return self.repositories[0] if self.repositories else NO_REPOSITORY
+
+    def of(self, key: str) -> BoxRepository | None:
+        """Return what is known of this repository, or of the one that its profile names."""
+        own = (each for each in self.repositories if key and each.key == key)
+        named = (each for each in self.repositories if key and each.stood_in == key)
+        return next(own, None) or next(named, None)
+
+    def workdir_of(self, key: str) -> str:
+        """Return the working folder of this repository; if it was never set up, the last one."""
+        found = self.of(key) or self.last
+        return found.workdir or self.workdir
+
+    def using(self, key: str, **known: str) -> KnownBox:
+        """Return the box with the repository as the one used last, and what is now known of it."""
+        before = next((each for each in self.repositories if each.key == key), BoxRepository(key))
+        used = max(time.time(), self.last.used + 0.001)  # also if the clock was wrong once
+        now = dataclasses.replace(before, used=used, **known)
+        others = (each for each in self.repositories if each.key != key)
+        return dataclasses.replace(self, repositories=(now, *others))
+
+    def found_on(self, key: str, *, root: str = "", workdir: str = "") -> KnownBox:
+        """Return the box with a repository of which it has runs, as it says: used last of all."""
+        found = BoxRepository(key, root=root, workdir=workdir)
+        return dataclasses.replace(self, repositories=(*self.repositories, found))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this machine."""
+        return self.host_text == LOCAL
 
     @property
     def costs_since(self) -> float:
@@ -117,14 +294,27 @@ class KnownBox:
 _DEFAULT = KnownBox("", "")
 _ROUTE = tuple(f.name for f in dataclasses.fields(Route))
 _TOP = (
-    "name", "host_text", "address", "port", "user", "profile", "repo_key", "key", "own_pin",
-    "created", "seen", "folder_name",
+    "name", "host_text", "address", "port", "user", "profile", "key", "own_pin", "created",
+    "seen", "folder_name",
 )  # fmt: skip
 """Fields at the file's top level; if one has the wrong type, the record counts as damaged."""
 _FACTS = tuple(
-    f.name for f in dataclasses.fields(KnownBox) if f.name not in (*_TOP, "route", "raw")
+    f.name
+    for f in dataclasses.fields(KnownBox)
+    if f.name not in (*_TOP, "route", "raw", "repositories")
 )
 """All other fields; they and the route are in `extra`, where programs without `v` expect them."""
+_OF_REPOSITORY = tuple(f.name for f in dataclasses.fields(BoxRepository))
+_ONE_REPOSITORY = {
+    "repo_root": "root", "venv": "venv", "script": "script", "snapshot": "snapshot",
+}  # fmt: skip
+"""Where programs that know one repository of a box look for the one used last, besides the top
+level's `repo_key`: the key in `extra`, and the field."""
+
+
+def name_of_key(key: str) -> str:
+    """Return the name in a repository's key."""
+    return _FINGERPRINT.sub("", key)
 
 
 def boxes_folder() -> Path:
@@ -138,7 +328,7 @@ def all_boxes() -> list[KnownBox]:
     return sorted((b for b in boxes if b), key=lambda box: box.created, reverse=True)
 
 
-def by_name(name: str) -> KnownBox | None:
+def box_by_name(name: str) -> KnownBox | None:
     """Return the box called `name`; a bare address, once used as a name, means its port 22.
 
     Raises UsageError if a newer boxstrap wrote its record.
@@ -152,7 +342,7 @@ def by_name(name: str) -> KnownBox | None:
     return None
 
 
-def unreadable() -> list[KnownBox]:
+def unreadable_record() -> list[KnownBox]:
     """List boxes whose record can't be read, so that only the name is known."""
     folders = (folder for folder in boxes_folder().glob("*/") if NAME.fullmatch(folder.name))
     lost = (folder.name for folder in folders if any(folder.iterdir()) and not _load(folder))
@@ -175,13 +365,48 @@ def refuse_newer(folder: Path) -> None:
         )
 
 
-def save(box: KnownBox, *, is_new: bool = True) -> None:
-    """Write the box's record atomically. Raises OSError, and as `refuse_newer`.
+def save_box(box: KnownBox, *, is_new: bool = True) -> KnownBox:
+    """Write the box's record atomically; return the box with what others recorded meanwhile.
 
-    Raises FileNotFoundError if it is not new and another command moved its record aside.
+    Raises OSError, and as `refuse_newer`; FileNotFoundError if it is not new and another command
+    moved its record aside.
     """
     refuse_newer(box.folder)
-    write_private(box.folder / "box.json", _text(box), make_folder=is_new)
+    now = _with_others(box)
+    text = _text(now)
+    write_private(box.folder / "box.json", text, make_folder=is_new)
+    return dataclasses.replace(now, repositories=box.repositories, raw=json.loads(text))
+
+
+def _with_others(box: KnownBox) -> KnownBox:
+    """Add what other commands recorded meanwhile: a command may have read the record hours ago.
+
+    Of each fact that this command did not change since, the record's own counts.
+    """
+    kept = read_box(box.folder)
+    if kept is None or kept.created != box.created:
+        return box
+    read = _box_of(dict(box.raw)) or _DEFAULT
+    facts = {name: _merged(*(getattr(each, name) for each in (read, box, kept))) for name in _FACTS}
+    if box.secrets is not None and kept.secrets is not None:  # all that it was ever given
+        facts["secrets"] = tuple(sorted({*box.secrets, *kept.secrets}))
+    box = dataclasses.replace(box, **facts)
+    newest = {each.key: each for each in sorted(
+        (*kept.repositories, *box.repositories), key=lambda each: each.used
+    )}  # fmt: skip
+    found = sorted(newest.values(), key=lambda each: each.used, reverse=True)
+    return dataclasses.replace(box, repositories=tuple(found))
+
+
+def _merged(read: Any, ours: Any, theirs: Any) -> Any:  # noqa: ANN401 - of the fact's type
+    """Return the fact after two commands, which both had `read`, changed it."""
+    if ours == read:
+        return theirs
+    if not (isinstance(ours, Mapping) and read and ours and theirs):
+        return ours
+    changed = {name for name in {*read, *ours} if read.get(name) != ours.get(name)}
+    kept = {name: value for name, value in theirs.items() if name not in changed}
+    return {**kept, **{name: ours[name] for name in ours if name in changed}}
 
 
 def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
@@ -191,7 +416,7 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
     """
     folder = box.folder
     if not is_new:
-        save(box, is_new=False)  # first, because a pin without a record is never looked up
+        save_box(box, is_new=False)  # first, because a pin without a record is never looked up
         write_private(box.known_hosts, pins, make_folder=False)
         return True
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -218,7 +443,7 @@ def pins_of(box: KnownBox) -> list[tuple[str, PublicKey]]:
     return [(names, key) for marker, names, key in key_lines(text) if not marker]
 
 
-def forget(box: KnownBox) -> None:
+def forget_box(box: KnownBox) -> None:
     """Remove everything known of the box, including its pin. Raises OSError."""
     aside = box.folder.with_name(f".{box.folder.name}.forgotten")
     shutil.rmtree(aside, ignore_errors=True)
@@ -237,7 +462,10 @@ def _text(box: KnownBox) -> str:
     for name in ("secrets", "held_secrets"):
         if values[name] is None:
             del extra[name]
-    record = {name: values[name] for name in _TOP}
+    record = {name: values[name] for name in _TOP} | {"repo_key": box.last.key}
+    for name, own in _ONE_REPOSITORY.items():
+        extra[name] = getattr(box.last, own)
+    extra["repositories"] = values["repositories"]
     extra = {**box.raw.get("extra", {}), **extra}
     whole = {**box.raw, **record, "v": VERSION, "extra": extra}
     return json.dumps(whole, indent=1, sort_keys=True) + "\n"
@@ -272,12 +500,41 @@ def _box_of(record: dict[str, Any]) -> KnownBox | None:
         return None
     if not all(_is_sound(value, getattr(_DEFAULT, name)) for name, value in own.items()):
         return None
+    if not isinstance(record.get("repo_key", ""), str):
+        return None
     return KnownBox(
         **own,
+        repositories=_repositories(record, extra),
         **{name: _like(extra.get(name), getattr(_DEFAULT, name)) for name in _FACTS},
         route=Route(**{name: _like(extra.get(name), getattr(Route(), name)) for name in _ROUTE}),
         raw=record,
     )
+
+
+def _repositories(record: dict[str, Any], extra: dict[str, Any]) -> tuple[BoxRepository, ...]:
+    """Read the repositories, the one used last first.
+
+    A program that knows only one writes it where it always was, and keeps the list as it is: if
+    the two differ, what is said of that one is newer than the list.
+    """
+    listed = extra.get("repositories")
+    found = []
+    for each in listed if isinstance(listed, list) else []:
+        if isinstance(each, dict) and isinstance(each.get("key"), str) and each["key"]:
+            known = {name: _like(each.get(name), getattr(NO_REPOSITORY, name))
+                     for name in _OF_REPOSITORY}  # fmt: skip
+            found.append(BoxRepository(**known))
+    found.sort(key=lambda each: each.used, reverse=True)
+    key = record.get("repo_key", "")
+    if not key:
+        return tuple(found)
+    alone = {own: _like(extra.get(name), "") for name, own in _ONE_REPOSITORY.items()}
+    last = next((each for each in found if each.key == key), None)
+    if last is None or dataclasses.replace(last, **alone) != last:
+        used = max(_like(record.get("seen"), 0.0), *(each.used for each in found), 0.0)
+        workdir = _like(extra.get("workdir"), "")
+        last = dataclasses.replace(last or BoxRepository(key), **alone, workdir=workdir, used=used)
+    return (last, *(each for each in found if each.key != key))
 
 
 def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field's type
@@ -291,3 +548,34 @@ def _is_sound(value: object, like: object) -> bool:
     if isinstance(like, float):
         return isinstance(value, int | float) and type(value) is not bool and abs(value) < 1e300
     return type(value) is type(like)
+
+
+def retire(box: KnownBox) -> Path | None:
+    """Move the record and receipts of a box that is gone aside, without its pin.
+
+    This frees its name. Returns the new folder, or None if another command did it already (another
+    box may have the name by then). Raises OSError, and as `refuse_newer`.
+    """
+    kept = read_box(box.folder)
+    if kept is None or (kept.host_text, kept.created) != (box.host_text, box.created):
+        return None
+    aside = ended_folder() / f"{box.folder.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        save_box(box, is_new=False)
+        box.folder.rename(aside)
+    except FileNotFoundError:
+        return None
+    (aside / "known_hosts").unlink(missing_ok=True)
+    return aside
+
+
+def ended_folder() -> Path:
+    """Return the folder with the records of boxes that are gone."""
+    return paths.state_dir() / "ended"
+
+
+def ended_boxes() -> list[KnownBox]:
+    """List the boxes that were given back, the last one first."""
+    boxes = [read_box(folder) for folder in ended_folder().glob("*/")]
+    return sorted((box for box in boxes if box), key=lambda box: box.ended, reverse=True)

@@ -1,32 +1,109 @@
-"""The known boxes, and which of them a host means.
+"""Which box a host means, or a command without one: known boxes, and where they are reached.
 
 Rented addresses are reused, so several boxes may have one address: the newest
-is meant, and `--new-box` makes another.
+is meant, and `--new-box` makes another. Without a host only boxes of the current
+repository are meant (docs/adr/0021). Hosts given by an account's id (`provider:id`): where they
+are reached now.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from bootstrap.errors import HostKeyError, UsageError
+from bootstrap.errors import HostKeyError, UsageError, WhichBoxError
 from bootstrap.link.record import (
+    LOCAL,
     NAME,
     KnownBox,
     all_boxes,
+    box_by_name,
     boxes_folder,
-    by_name,
+    name_of_key,
     name_with_port,
     pins_of,
     refuse_newer,
-    unreadable,
+    unreadable_record,
 )
-from bootstrap.link.resolve import Endpoint
-from bootstrap.link.target import Target, parse_host
+from bootstrap.link.resolve import Endpoint, has_alias, resolve
+from bootstrap.link.target import BoxOptions, Target, parse_host
+from bootstrap.public_key import check_fingerprint
+
+_LISTED = 20
+_NEW = (
+    'Say how it is reached: --host root@ADDRESS:PORT, or --host "ssh -p PORT root@…" '
+    "as the provider's page shows it."
+)
 
 
-def find(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:
+def only_box(key: str) -> KnownBox:
+    """Return the box that a command without a host means: the only one of the repository `key`.
+
+    Never another repository's, even if no other box is known. Raises WhichBoxError.
+    """
+    found = _boxes_of(key)
+    if len(found) > 1:
+        raise _which_box(f"{name_of_key(key)} has {len(found)}", found, has_several=True)
+    return found[0]
+
+
+def boxes_to_show(key: str) -> list[KnownBox]:
+    """Return the boxes that `status` and `top` mean without a host: all of the repository `key`,
+    and outside a repository all that are known. Raises WhichBoxError if there is none."""
+    return (not key and all_boxes()) or _boxes_of(key)
+
+
+def meant(options: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
+    """Return options for each box to show: the named ones, else those of `boxes_to_show`."""
+    if not hosts:
+        hosts = [box.name for box in boxes_to_show(options.repository[0])]
+    return [dataclasses.replace(options, host=host) for host in dict.fromkeys(hosts)]
+
+
+def _boxes_of(key: str) -> list[KnownBox]:
+    """Return the boxes on which the repository was set up. Raises WhichBoxError if none was."""
+    known = all_boxes()
+    of_key = [(box, each) for box in known if (each := box.of(key))]
+    # What a box says of itself doesn't put it beside those to which work was sent from here.
+    found = [box for box, each in of_key if each.used] or [box for box, _ in of_key]
+    if found:
+        return found
+    if not known:
+        for box in unreadable_record():
+            refuse_newer(box.folder)
+        raise _which_box("None is known yet", [])
+    raise _which_box(f"{name_of_key(key)} has none" if key else "This is no repository", known)
+
+
+def _which_box(why: str, boxes: Sequence[KnownBox], *, has_several: bool = False) -> WhichBoxError:
+    names = [box.name for box in boxes]
+    if not boxes:
+        return WhichBoxError(f"which box? {why}.", hint=_NEW, boxes=names, has_several=False)
+    width = max(map(len, names))
+    rows = [f"  {box.name:<{width}}  {_whose(box)}" for box in boxes[:_LISTED]]
+    if len(boxes) > _LISTED:
+        rows.append(f"  and {len(boxes) - _LISTED} more: boxstrap boxes")
+    known = "" if has_several else "; known here"
+    return WhichBoxError(
+        "\n".join([f"which box? {why}{known}:", *rows]),
+        hint=f"Name the one you mean: --host {names[0]}",
+        boxes=names,
+        has_several=has_several,
+    )
+
+
+def _whose(box: KnownBox) -> str:
+    names = ", ".join(dict.fromkeys(each.name for each in box.repositories))
+    place = f"{box.address}:{box.port}" if box.address else box.host_text
+    return f"{place}, of {names or 'no repository'}"
+
+
+def find_known(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:
     """Return the newest box that `target` means: by name, by host text, by address and port."""
     box = _named(target.text)
     if box:
@@ -43,7 +120,7 @@ def _is_another(box: KnownBox, target: Target) -> bool:
     return both and box.host_text != target.text
 
 
-def at(endpoint: Endpoint) -> KnownBox | None:
+def boxes_at(endpoint: Endpoint) -> KnownBox | None:
     """Return the newest box at this address and port."""
     return next((box for box in all_boxes() if _is_at(box, endpoint)), None)
 
@@ -73,7 +150,7 @@ def get_or_create(
     owner = entry_owner(endpoint)
     if owner is not None:
         target = parse_host(owner.host_text)  # keep where it leads: boxstrap's entry may change
-    box = (by_name(name) if name else None) or find(target, endpoint)
+    box = (box_by_name(name) if name else None) or find_known(target, endpoint)
     if box and not new_box and name in (None, box.name):
         return _at(box, target, endpoint)
     default = name_for(target, endpoint)
@@ -88,7 +165,7 @@ def get_or_create(
         )
     # An earlier box must not be the newest one because the clock was wrong once.
     newest = max((box.created for box in all_boxes()), default=0.0)
-    before = at(endpoint)
+    before = boxes_at(endpoint)
     fresh = KnownBox(
         name=name or _free_name(default, taken),
         host_text=target.text,
@@ -100,7 +177,7 @@ def get_or_create(
 
 def entry_owner(endpoint: Endpoint) -> KnownBox | None:
     """Return the box whose ssh config entry, written by boxstrap, led to this endpoint."""
-    box = by_name(endpoint.host_key_alias or "")
+    box = box_by_name(endpoint.host_key_alias or "")
     return box if box and box.known_hosts in endpoint.user_known_hosts_files else None
 
 
@@ -139,7 +216,7 @@ def incomplete_record_error(box: KnownBox, endpoint: Endpoint, what: str) -> Hos
 
 def _named(text: str) -> KnownBox | None:
     """Return the box of that name; if the name is also a host, the newest box there."""
-    box = by_name(text)
+    box = box_by_name(text)
     if box is None or (text == box.name and text != box.host_text):
         return box
     place = (box.address, box.port)
@@ -180,7 +257,128 @@ def _free_name(name: str, taken: dict[str, str]) -> str:
 
 def _refuse_lost(names: set[str], endpoint: Endpoint) -> None:
     """Raise HostKeyError if a box without a readable record has such a name, or this address."""
-    for box in unreadable():
+    for box in unreadable_record():
         if box.name in names or endpoint.pin_name in (name for name, _ in pins_of(box)):
             refuse_newer(box.folder)
             raise incomplete_record_error(box, endpoint, "record")
+
+
+def _current_address(target: Target, box: KnownBox | None) -> Target:
+    """Return where the box was reached last; for an unknown box, what its account reports.
+
+    Raises as `ask_account`.
+    """
+    if box is None or not box.address:
+        return ask_account(target)
+    return dataclasses.replace(target, address=box.address, port=box.port, user=box.user or None)
+
+
+def ask_account(target: Target) -> Target:
+    """Return the target with its current address and price, as its account reports them.
+
+    Raises UsageError if there is no API key or no such box, UnreachableError if the account
+    can't be asked, or reports that the box can't be reached.
+    """
+    from bootstrap.providers.accounts import find_rented  # here, as most calls ask no account
+
+    box = find_rented(target.text)
+    return dataclasses.replace(
+        target,
+        address=box.address,
+        port=box.port,
+        user=box.user,
+        price=box.price or 0.0,
+        since=box.since or 0.0,
+    )
+
+
+def _refuse_ambiguous(target: Target) -> None:
+    """Raise UsageError if the text could also mean a host of the user's ssh config."""
+    name, _, number = target.text.partition(":")
+    is_port = number.isdecimal() and 0 < int(number) < 65536
+    alias = target.text if has_alias(target.text) else name if is_port and has_alias(name) else ""
+    if alias:
+        other = f"port {number} of " if alias == name else ""
+        raise UsageError(
+            f"{target.text} is ambiguous: the box {number} of your account at {name}, or "
+            f"{other}{alias} of your ssh config.",
+            where=target.text,
+            hint=f"For the second say ssh://{alias}{f':{number}' if other else ''}; for the first "
+            "give that entry of your ssh config another name.",
+        )
+
+
+class FoundBox(NamedTuple):
+    """A box that is meant: as it was typed, what is known of it, and where it is reached."""
+
+    target: Target
+    known: KnownBox
+    endpoint: Endpoint | None
+    """None if it is this machine."""
+
+
+def resolve_box(  # noqa: PLR0913
+    options: BoxOptions,
+    say: Callable[[str], None],
+    *,
+    repo_key: str = "",
+    user: str | None = None,
+    identity: str | None = None,
+    opens_forwards: bool = False,
+) -> FoundBox:
+    """Return the box that `options` means. Nothing is sent to it.
+
+    `user` and `identity` are the profile's; with `opens_forwards` the caller opens the `-L` of a
+    pasted command, `target.forwards`. Without a host the only box of the repository `repo_key` is
+    meant. Raises WhichBoxError if there is not exactly one, UsageError for an invalid option.
+    """
+    _check(options)
+    target, box = lookup(options.host or only_box(repo_key).name)
+    if target.forwards and options.host == target.text and not opens_forwards:
+        forwards = " ".join(f"-L {each}" for each in target.forwards)
+        say(f"this command doesn't open {forwards}; use: boxstrap tunnel --host …")
+    if target.is_local:
+        box = box_by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
+        return FoundBox(target, box, None)
+    if target.is_rented and box is None:
+        box = find_known(target)
+        if box is None:
+            _refuse_ambiguous(target)
+    identity = options.identity or identity or identity_of(box, target)
+    reached = _current_address(target, box) if target.is_rented else target
+    endpoint = resolve(reached, user=user, identity=identity)
+    target = dataclasses.replace(target, price=reached.price, since=reached.since)
+    box = _registered(options, target, endpoint, box)
+    return FoundBox(target, box, endpoint)
+
+
+def _check(options: BoxOptions) -> None:
+    """Refuse invalid options early, before any box is contacted."""
+    if options.repo is not None and not os.path.isdir(options.repo):  # noqa: PTH112 - never raises
+        raise UsageError(f"there is no folder {options.repo}.", where="--repo")
+    if options.name is not None:
+        check_name(options.name)
+    if options.host_key is not None:
+        check_fingerprint(options.host_key)
+
+
+def _registered(
+    options: BoxOptions, target: Target, endpoint: Endpoint, box: KnownBox | None
+) -> KnownBox:
+    """Return the host's record; a known box's own name means that box, whatever its address."""
+    if box is not None and not options.new_box and options.name in (None, box.name):
+        return now_at(box, endpoint)
+    return get_or_create(target, endpoint, name=options.name, new_box=options.new_box)
+
+
+def now_at(box: KnownBox, endpoint: Endpoint) -> KnownBox:
+    """Return the box as it is reached now."""
+    return dataclasses.replace(
+        box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user
+    )
+
+
+def identity_of(box: KnownBox | None, target: Target) -> str | None:
+    """Return the key file that was named for this box before, if it still exists."""
+    named = box.route.identity if box and not target.identity else ""
+    return named if named and Path(named).is_file() else None

@@ -3,24 +3,85 @@
 The real `ssh -G` does this, because paramiko ignores `Include` and doesn't support
 `Match` (docs/adr/0004). A ProxyJump becomes an `ssh -W` of the real OpenSSH, so that
 the user's configuration, keys and host-key checks apply to the jump host unchanged.
+
+The settings that `ssh -G` prints for a host, and the `%` tokens, `~` and `${NAME}` in them.
 """
 
 from __future__ import annotations
 
 import getpass
+import hashlib
 import os
+import pwd
 import re
 import secrets as random
 import shlex
+import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.link.ssh_settings import SshSettings, expand
 from bootstrap.link.target import Target
 from bootstrap.paths import expanded
+
+
+class SshSettings:
+    """The output of `ssh -G`: lower-case keys, some of them several times."""
+
+    def __init__(self, text: str) -> None:
+        self._pairs = [
+            (key, value)
+            for key, _, value in (line.partition(" ") for line in text.splitlines())
+            if value
+        ]
+
+    def first(self, key: str) -> str | None:
+        """Return the first value of the key, which is the one that ssh uses."""
+        return next((value for name, value in self._pairs if name == key), None)
+
+    def all(self, key: str) -> list[str]:
+        """Return all values of a key that may be there several times."""
+        return [value for name, value in self._pairs if name == key]
+
+    def tokens(self, alias: str, hostname: str, user: str, port: int) -> dict[str, str]:
+        """Return the values of `%h` and the like (ssh_config(5), TOKENS)."""
+        local = socket.gethostname()
+        jump = self.first("proxyjump") or ""
+        hashed = hashlib.sha1(f"{local}{hostname}{port}{user}{jump}".encode())  # noqa: S324 - as ssh does
+        return {
+            "%": "%",
+            "C": hashed.hexdigest(),
+            "L": local.partition(".")[0],
+            "d": _home(),
+            "h": hostname,
+            "i": str(os.getuid()),
+            "j": jump,
+            "k": self.first("hostkeyalias") or alias,
+            "l": local,
+            "n": alias,
+            "p": str(port),
+            "r": user,
+            "u": getpass.getuser(),
+        }
+
+
+def expand(text: str, tokens: Mapping[str, str]) -> str:
+    """Expand `~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh does.
+
+    ssh uses the account's home folder, not $HOME.
+    """
+    text = re.sub(r"\$\{([^}]+)\}", lambda m: os.environ.get(m[1], ""), text)
+    text = re.sub(r"%(.)", lambda m: tokens.get(m[1], m[0]), text)
+    if text == "~" or text.startswith("~/"):
+        return _home() + text[1:]
+    return str(expanded(text)) if text.startswith("~") else text
+
+
+def _home() -> str:
+    return pwd.getpwuid(os.getuid()).pw_dir
+
 
 CONNECT_TIMEOUT = 10.0
 """Seconds until a connection times out, if the ssh config doesn't set it."""
@@ -184,6 +245,10 @@ def _existing_identity(text: str | None) -> Path | None:
             if re.match(r"[A-Za-z]:[\\/]", text)
             else "Make a key with `ssh-keygen -t ed25519`, or name another.",
         )
+    private = path.with_suffix("")
+    if path.suffix == ".pub" and private.is_file():
+        hint = f"Name the private one: {private}"
+        raise UsageError(f"{path} is the public key.", where="--identity", hint=hint)
     return path
 
 

@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from bootstrap.errors import UsageError
@@ -36,6 +37,37 @@ _FORMS = (
     "provider's whole ssh command in quotes: "
     '--host "ssh -p 46769 root@203.0.113.7"'
 )
+
+
+KeyAndRoot = tuple[str, str]
+"""Key and first commit of a repository; both "" for none."""
+
+
+@dataclass(frozen=True)
+class BoxOptions:
+    """The options that every task about a box has."""
+
+    host: str | None = None
+    profile: str | None = None
+    sets: tuple[str, ...] = ()
+    repo: Path | None = None
+    identity: str | None = None
+    host_key: str | None = None
+    name: str | None = None
+    new_box: bool = False
+    consent: str | None = None
+
+    @property
+    def place(self) -> Path:
+        """The folder that the task is about."""
+        return self.repo or Path.cwd()
+
+    @property
+    def repository(self) -> KeyAndRoot:
+        """The current repository. Raises nothing if it can't be read, see `repo.local.current`."""
+        from bootstrap.repo.local import current  # late: most starts need no git
+
+        return current(self.place)
 
 
 @dataclass(frozen=True)

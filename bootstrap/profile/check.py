@@ -11,10 +11,8 @@ from typing import Any
 
 from bootstrap.profile.data_items import misfits
 from bootstrap.profile.fields import EXPECTED, REQUIRED, Field, Kind, Section
-from bootstrap.profile.merge import Branch, origin_of, plain
-from bootstrap.profile.origins import DEFAULT
-from bootstrap.profile.problems import ProfileProblem
-from bootstrap.profile.reading import choose, word
+from bootstrap.profile.problems import DEFAULT, ProfileProblem
+from bootstrap.profile.reading import Branch, choose, origin_of, plain_values, word
 from bootstrap.profile.schema import Profile
 from bootstrap.profile.values import LONGEST_LIST, RESULTS_KEY
 
@@ -46,7 +44,7 @@ class WrongValuesError(ValueError):
 
 def build(tree: Branch, name: str) -> tuple[Profile | None, list[ProfileProblem]]:
     """Return the profile that `tree` describes, or the problems with its values."""
-    values = plain(tree)
+    values = plain_values(tree)
     assert isinstance(values, dict)  # noqa: S101  (a Branch is a mapping)
     try:
         return make_profile(values, name), []

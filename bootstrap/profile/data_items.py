@@ -5,10 +5,8 @@ import posixpath
 import re
 from typing import Annotated, Literal
 
-from bootstrap.profile.fields import Section, field
-from bootstrap.profile.rule import Rule, shown
-from bootstrap.profile.takes import Free
-from bootstrap.profile.values import REPO_PATH, WORKDIR, ordinary
+from bootstrap.profile.fields import Free, Section, field
+from bootstrap.profile.values import REPO_PATH, WORKDIR, Rule, ordinary, shown_value
 
 Place = Literal["local", "address", "hub", "bucket"]
 _SCHEMES: dict[str, Place] = {
@@ -42,7 +40,7 @@ def place_of(source: str) -> Place:
         return "local"
     if scheme[1] not in _SCHEMES:
         raise ValueError(
-            f"{shown(source)}: nothing is fetched by {scheme[1]}:; there are "
+            f"{shown_value(source)}: nothing is fetched by {scheme[1]}:; there are "
             f"{', '.join(f'{name}:' for name in _SCHEMES)} and paths on this machine"
         )
     return _SCHEMES[scheme[1]]
@@ -54,16 +52,16 @@ def _source(text: str) -> str:
         return ordinary(text)
     pattern, expected = _EXPECTED[place]
     if not re.fullmatch(pattern, text):
-        raise ValueError(f"expected {expected}, got {shown(text)}")
+        raise ValueError(f"expected {expected}, got {shown_value(text)}")
     if place != "address" and ".." in text.split("/"):
-        raise ValueError(f"{shown(text)} leaves its folder with '..'")
+        raise ValueError(f"{shown_value(text)} leaves its folder with '..'")
     return text
 
 
 def _target(path: str) -> str:
     """Normalize the path, and keep a trailing slash: it means a folder."""
     if not set(path.split("/")) - {"", ".", "~"}:
-        raise ValueError(f"{shown(path)} is not a path of its own")
+        raise ValueError(f"{shown_value(path)} is not a path of its own")
     if path.startswith(("/", "~")):
         WORKDIR(path)
     else:

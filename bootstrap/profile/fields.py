@@ -4,18 +4,53 @@ The annotation says what a key holds and what it takes from the user; `field` ad
 default, limits and description. Reading, `--set`, checking, the JSON Schema and the docs all
 use `Section.fields`. It is plain Python because every command that reads a profile waits for
 its import (docs/adr/0024-a-schema-in-plain-python.md).
+
+What a key of a profile takes from the user, apart from what it says about a box.
+
+Every key of the schema is marked with one of these; a test checks that. What a repository's
+own profile takes needs the user's consent (`profile/takings.py`).
 """
 
 from __future__ import annotations
 
+import enum
 import keyword
 import types
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
-from bootstrap.profile.rule import Rule
-from bootstrap.profile.takes import Takes
+from bootstrap.profile.values import Rule
+
+T = TypeVar("T")
+
+
+class Permission(enum.Enum):
+    """What is taken; the values are the words in the list that the user agrees to."""
+
+    NOTHING = "nothing"
+    SECRET = "secret"  # noqa: S105
+    FILE = "file"
+    REPOSITORY = "repository"
+    PUBLIC_KEY = "public key"
+    DEPENDENCY = "dependency"
+    DATA = "data"
+    BUCKET = "bucket"
+    MONEY = "money"
+    ACCOUNT = "account"
+
+
+Free = Annotated[T, Permission.NOTHING]
+Secrets = Annotated[T, Permission.SECRET]
+File = Annotated[T, Permission.FILE]
+Repository = Annotated[T, Permission.REPOSITORY]
+PublicKeys = Annotated[T, Permission.PUBLIC_KEY]
+Dependencies = Annotated[T, Permission.DEPENDENCY]
+Data = Annotated[T, Permission.DATA]
+Buckets = Annotated[T, Permission.BUCKET]
+Money = Annotated[T, Permission.MONEY]
+Account = Annotated[T, Permission.ACCOUNT]
+
 
 S = TypeVar("S", bound="Section")
 Kind = Literal["text", "whole", "number", "truth", "list", "map", "section"]
@@ -46,8 +81,10 @@ class Field:
     """What each item of a list, or each value of a map, must be."""
     name_rule: Rule | None = None
     """What the names in a map must look like."""
+    joins: bool = False
+    """Whether a list of such texts is taken, too: as one text, with commas."""
     section: type[Section] | None = None
-    takes: Takes | None = None
+    takes: Permission | None = None
     default: object = REQUIRED
     """A type is called for each profile, so that no two profiles share a list."""
     description: str = ""
@@ -77,7 +114,8 @@ def field(description: str, **given: object) -> Any:  # noqa: ANN401 - it stands
     """Declare a key: its `default`, and limits of a number (`gt`, `ge`, `le`).
 
     Without `default`, an optional key is None, a list or map is empty, and a section has
-    its defaults; any other key must be given.
+    its defaults; any other key must be given. With `joins`, a list of texts is taken as one
+    text, with commas.
     """
     return _Given(given, description=description)
 
@@ -141,7 +179,7 @@ def _read(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, of any k
     """Return the arguments of `Field` that an annotation stands for."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        marks = {"takes" if isinstance(mark, Takes) else "rule": mark for mark in args[1:]}
+        marks = {"takes" if isinstance(mark, Permission) else "rule": mark for mark in args[1:]}
         return {**_read(args[0]), **marks}
     if origin in (Union, types.UnionType):
         (inner,) = (arg for arg in args if arg is not type(None))

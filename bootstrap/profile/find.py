@@ -1,4 +1,7 @@
-"""Find the file that a profile's name means."""
+"""Find the file that a profile's name means.
+
+The user's own commands, from files in their config folder: no repository can set them.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bootstrap import paths
-from bootstrap.errors import ProfileError
-from bootstrap.profile.rule import shown
+from bootstrap.errors import ProfileError, UsageError
+from bootstrap.paths import is_foreign_owned, real
+from bootstrap.profile.values import shown_value
 from bootstrap.text.nearest import nearest
 
 OF_A_REPOSITORY = paths.PROFILE
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
-def shipped(name: str) -> Path | None:
+def shipped_profile(name: str) -> Path | None:
     """Return the file of the shipped profile `name`, if there is one."""
     return _in(paths.shipped("profiles"), name)
 
@@ -31,14 +35,14 @@ def is_path(text: str) -> bool:
     return "/" in text or text.endswith((".yaml", ".yml"))
 
 
-def find(name_or_path: str) -> Path:
+def find_profile(name_or_path: str) -> Path:
     """Return the file that is meant: a path, the user's profile, a shipped one, or a file here.
 
     Raises ProfileError that lists the known names.
     """
     if is_path(name_or_path):
         return paths.expanded(name_or_path)
-    found = _in(paths.config_dir(), name_or_path) or shipped(name_or_path)
+    found = _in(paths.config_dir(), name_or_path) or shipped_profile(name_or_path)
     if found:
         return found
     if _NAME.fullmatch(name_or_path) and Path(name_or_path).is_file():
@@ -46,7 +50,7 @@ def find(name_or_path: str) -> Path:
     raise unknown_name(name_or_path, shipped_ones() | users_own())
 
 
-def of_repository(root: Path) -> Path | None:
+def profile_of_repository(root: Path) -> Path | None:
     """Return the profile of the repository at `root`, if it has one."""
     path = root / OF_A_REPOSITORY
     return path if os.path.lexists(path) else None
@@ -67,7 +71,7 @@ def unknown_name(name: str, names: Iterable[str]) -> ProfileError:
     close = nearest(name, names)
     hint = f"Did you mean {close}? " if close else ""
     return ProfileError(
-        f"there is no profile {shown(name)}",
+        f"there is no profile {shown_value(name)}",
         hint=f"{hint}There are: {', '.join(names)}; or give a path, as in ./a100.yaml.",
     )
 
@@ -81,7 +85,7 @@ def label(path: Path) -> str:
         if path.is_absolute() and path.is_relative_to(folder):
             text = prefix + str(path.relative_to(folder))
             break
-    return text if text.isprintable() else shown(text, 200)
+    return text if text.isprintable() else shown_value(text, 200)
 
 
 def _all_in(folder: Path) -> dict[str, Path]:
@@ -92,3 +96,32 @@ def _all_in(folder: Path) -> dict[str, Path]:
 def _in(folder: Path, name: str) -> Path | None:
     path = folder / f"{name}.yaml"
     return path if _NAME.fullmatch(name) and path.is_file() else None
+
+
+def read_commands(file: Path, example: str) -> dict[str, str]:
+    """Read commands by name from a file of lines `NAME: command`; none if there is no file.
+
+    Raises UsageError if others may write the file, or it is not YAML like `example`.
+    """
+    from bootstrap.profile.yaml_source import Scalar, read_yaml
+
+    if not file.exists():
+        return {}
+    where = label(file)
+    if is_foreign_owned(file) or is_foreign_owned(real(file)) or real(file).stat().st_mode & 0o022:
+        raise UsageError(
+            "other users can write this file, which names programs to run. It was not used.",
+            where=where,
+            hint=f"chmod go-w {where}",
+        )
+    yaml = read_yaml(file, where)
+    wrong = [problem.message for problem in yaml.problems]
+    commands = {}
+    for name, command in yaml.keys.entries:
+        if isinstance(command, Scalar) and command.text.strip() and command.tag == "str":
+            commands[name.text] = command.text
+        else:
+            wrong.append(f"line {name.line}: a command is expected, as in `{example}`")
+    if wrong:
+        raise UsageError(wrong[0], where=where)
+    return commands

@@ -13,6 +13,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bootstrap.errors import UsageError
+from bootstrap.profile.requirement_files import included as included_by
+from bootstrap.profile.requirement_files import requirement_lines
 from bootstrap.profile.survey.files import parse_toml
 from bootstrap.repo.urls import UrlKind, check_url, without_user_info
 
@@ -24,18 +26,12 @@ ReadFiles = Callable[[list[str]], dict[str, str]]
 
 _MOST_INCLUDED = 8
 _SCHEMES = "|".join(kind.value for kind in UrlKind)
-_INCLUDE = re.compile(
-    r"^\s*(?:- *[\"']?)?(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?=\S))([^\s#\"']+)",
-    re.MULTILINE,
-)
-"""A file that another one includes; in an environment.yml this is a list item."""
 # `git+URL@REF#FRAGMENT` of a requirement; pip takes `git+user@host:path` too.
 _REQUIRED = re.compile(
     rf"git\+((?:(?:{_SCHEMES})://[^\s\"'#;/]+/|[\w.-]+@[\w.-]+:)[^\s\"'#;]+?)(?:@([^\s\"'#;@]+))?(?=[\s\"'#;]|$)"
 )
 _LOCKED = re.compile(r'source = \{ git = "([^"?#]+)(?:\?[^"#]*)?#([0-9a-f]{40,64})" \}')
 _USER = re.compile(r"(?<=^ssh://)[^/@]+@")
-_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """A full commit id."""
 
@@ -93,10 +89,11 @@ def _in_requirements(
         seen |= {*waiting}
         included = []
         for name in waiting:
-            text = _COMMENT.sub("", texts.get(name, ""))
+            text = "\n".join(line for _, line in requirement_lines(texts.get(name, "")))
             yield from _required(text)
             folder = PurePosixPath(name).parent
-            included += [posixpath.normpath(folder / inner) for inner in _INCLUDE.findall(text)]
+            inner = filter(None, map(included_by, text.splitlines()))
+            included += [posixpath.normpath(folder / each) for each in inner]
         waiting = [name for name in dict.fromkeys(included) if name not in seen]
         if not waiting:
             return

@@ -1,28 +1,115 @@
-"""Load a profile: find, read, extend, merge, set, check. No network; nothing in it is run."""
+"""Load a profile: find, read, extend, merge, set, check. No network; nothing in it is run.
+
+Read `--set key.sub=value`: one value, on top of every file.
+
+The key decides how the text is read. If it expects text, the text is taken as
+typed, so `--set python.version=3.10` means 3.10.
+
+The profiles that can be named, for `boxstrap profiles`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import ProfileError, UsageError
-from bootstrap.owner import of_another
-from bootstrap.paths import expanded, real
+from bootstrap.paths import expanded, is_foreign_owned, real
 from bootstrap.profile import find
 from bootstrap.profile.check import build
 from bootstrap.profile.data_items import place_of
-from bootstrap.profile.merge import Branch, Leaf, merge_branches, origins
-from bootstrap.profile.origins import Origin
-from bootstrap.profile.problems import ProfileProblem, raise_problems
-from bootstrap.profile.reading import read_tree
-from bootstrap.profile.schema import Profile
-from bootstrap.profile.sets import read_sets
+from bootstrap.profile.fields import Field
+from bootstrap.profile.problems import SET, Origin, ProfileProblem, raise_problems
+from bootstrap.profile.reading import (
+    Branch,
+    Leaf,
+    choose,
+    merge_branches,
+    origins,
+    read_tree,
+    scalar_value,
+    unknown_key,
+    word,
+)
+from bootstrap.profile.schema import PROFILE, Profile
 from bootstrap.profile.values import PARENT
-from bootstrap.profile.yaml_source import read
+from bootstrap.profile.yaml_source import LARGEST_FILE, parse_list, read_yaml
+
+# This key decides which files are read, and they are read before `--set` applies.
+_NOT_HERE = {"extends": "can't be set here; choose the profile with --profile"}
+
+
+def read_sets(sets: Iterable[str]) -> tuple[Branch, list[ProfileProblem]]:
+    """Return the values of all `--set` options and their problems; the last of equal keys wins."""
+    tree, problems = Branch(), []
+    for text in sets:
+        key, equals, value = text.partition("=")
+        try:
+            if not equals:
+                raise ValueError("expected KEY=VALUE, as in python.version=3.11")
+            tree = merge_branches(tree, _read(key, value))
+        except ValueError as error:
+            problems.append(ProfileProblem(SET, word(key), str(error)))
+    return tree, problems
+
+
+def _read(key: str, text: str) -> Branch:
+    path, field = _find(key)
+    tree: Branch | Leaf = _value(text, field, key)
+    for step in reversed(path):
+        tree = Branch({step: tree})
+    assert isinstance(tree, Branch)  # noqa: S101  (a path has one step at least)
+    return tree
+
+
+def _find(key: str) -> tuple[list[str], Field]:
+    """Return the parts of `key`, and the field there. Raises ValueError."""
+    if key in _NOT_HERE:
+        raise ValueError(_NOT_HERE[key])
+    field, path, rest = PROFILE, list[str](), key
+    while rest and field.kind in ("section", "map"):
+        if field.kind == "map":  # the rest is the name of a variable, dots included
+            return [*path, rest], Field("text")
+        name, _, rest = rest.partition(".")
+        inner = field.fields.get(name)
+        if inner is None:
+            prefix = "".join(f"{step}." for step in path)
+            raise ValueError(unknown_key(name, prefix, field.fields))
+        path, field = [*path, name], inner
+    if rest or not path:
+        raise ValueError("there is no such key")
+    return path, field
+
+
+def _value(text: str, field: Field, key: str) -> Leaf:
+    if field.optional and text == "null":
+        return Leaf(None, SET)
+    if field.kind == "section":
+        inside = ", ".join(f"{key}.{name}" for name in field.fields)
+        raise ValueError(f"this is a section; set one of {inside}")
+    if field.kind == "map":
+        raise ValueError(f"set one variable at a time, as in {key}.NAME=value")
+    if field.item and field.item.section:
+        raise ValueError("its items have keys of their own; write them in a profile")
+    if field.kind == "list":
+        return Leaf(_list(text), SET)
+    if field.joins and text.startswith("["):
+        return Leaf(", ".join(map(str, _list(text))), SET)
+    if field.choices:
+        choose(text, field.choices)
+    return Leaf(text if field.kind == "text" else scalar_value(text, field.kind), SET)
+
+
+def _list(text: str) -> list[str]:
+    """Read `[a, "b c"]` or `a,b`; an empty text is an empty list."""
+    if text.lstrip().startswith("["):
+        return parse_list(text, "--set")
+    return [part.strip() for part in text.split(",")] if text.strip() else []
+
 
 LONGEST_CHAIN = 8
 
@@ -67,12 +154,12 @@ class LoadedProfile:
         if not self.needs_provider:
             return self
         if not self.layers:
-            return load(provider, sets=self.sets)
-        layers = (*self.layers, *_chain(find.find(provider)))
+            return read_profile(provider, sets=self.sets)
+        layers = (*self.layers, *_chain(find.find_profile(provider)))
         return _assemble(layers, self.sets, self.profile.name)
 
 
-def load(
+def read_profile(
     name_or_path: str | None, *, sets: Sequence[str] = (), repo_root: Path | None = None
 ) -> LoadedProfile:
     """Load the profile of that name or path, with `sets` (`key.sub=value`) on top.
@@ -83,9 +170,9 @@ def load(
     Raises ProfileError; its text names every problem with file, line and key.
     """
     if name_or_path is not None:
-        path = find.find(name_or_path)
+        path = find.find_profile(name_or_path)
     else:
-        found = find.of_repository(repo_root) if repo_root else None
+        found = find.profile_of_repository(repo_root) if repo_root else None
         if found is None:
             return _assemble((), sets, "")
         path = found
@@ -116,7 +203,7 @@ def _chain(path: Path) -> tuple[Layer, ...]:
     while following is not None:
         seen.add(real(following))
         _is_ours(following)
-        source = read(following, find.label(following))
+        source = read_yaml(following, find.label(following))
         tree, problems = read_tree(source, find.label(following))
         _resolve_data_paths(tree, following.parent)
         parent, wrong = _parent(tree, following, seen)
@@ -138,11 +225,13 @@ def _resolve_data_paths(tree: Branch, folder: Path) -> None:
 
 def _is_ours(path: Path) -> None:
     """Raise ProfileError if another user of this machine may have put the file there."""
-    strange = [each for each in (path, real(path)) if os.path.lexists(each) and of_another(each)]
+    strange = [
+        each for each in (path, real(path)) if os.path.lexists(each) and is_foreign_owned(each)
+    ]
     if not strange or find.is_shipped(path):
         return
-    from bootstrap.repo.place import find as find_place
-    from bootstrap.repo.repository import is_trusted
+    from bootstrap.repo.local import is_trusted
+    from bootstrap.repo.place import locate as find_place
 
     for each in strange:
         try:
@@ -177,7 +266,7 @@ def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, lis
 
 def _named(text: str, folder: Path) -> Path:
     if not find.is_path(text):
-        path = find.shipped(text)
+        path = find.shipped_profile(text)
         if path is None:
             raise find.unknown_name(text, find.shipped_ones())
         return path
@@ -185,3 +274,41 @@ def _named(text: str, folder: Path) -> Path:
     if not os.path.isfile(path):  # noqa: PTH113 - pathlib's raises for a name that is too long
         raise ValueError(f"there is no file {find.label(path)}")
     return path
+
+
+_NO_DESCRIPTION = ("yaml-language-server:", "!", "-*-")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A profile as one line of the list; `own` means that it is the user's."""
+
+    name: str
+    path: Path
+    description: str
+    own: bool
+
+
+def listed() -> list[Listed]:
+    """Return the user's own profiles, then the shipped ones that they do not replace."""
+    own = find.users_own()
+    shipped = {name: path for name, path in find.shipped_ones().items() if name not in own}
+    return [Listed(name, path, describe(path), own=True) for name, path in own.items()] + [
+        Listed(name, path, describe(path), own=False) for name, path in shipped.items()
+    ]
+
+
+def describe(path: Path) -> str:
+    """Return the first comment line at the top of the file, or ""."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST_FILE).decode(errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            break
+        words = line.lstrip("# ").strip()
+        if words and not words.startswith(_NO_DESCRIPTION):
+            return "".join(char for char in words if char.isprintable())[:100]
+    return ""

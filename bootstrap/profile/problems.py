@@ -1,4 +1,7 @@
-"""The problems of a profile, reported all together, each with its file, line and key."""
+"""The problems of a profile, reported all together, each with its file, line and key.
+
+Where each value of a profile comes from.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bootstrap.errors import ProfileError
-from bootstrap.profile.origins import SET, Origin
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A file and line (from 1), or a word for a place that is no file, such as `--set`."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+SET = Origin("--set")
+DEFAULT = Origin("default")
+
 
 MOST_SHOWN = 20
 

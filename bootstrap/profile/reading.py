@@ -3,21 +3,88 @@
 YAML's surprises are caught here: where text is expected, `3.10`, `0600`, `22:22`,
 `on` and dates are errors that say what YAML would have made of them and how to
 write what was meant.
+
+Merge profiles: mappings are merged; a later list or scalar replaces the earlier one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from bootstrap.profile.fields import EXPECTED, Field, Kind
-from bootstrap.profile.merge import Branch, Leaf, Tree, plain
-from bootstrap.profile.origins import Origin
-from bootstrap.profile.problems import ProfileProblem
-from bootstrap.profile.rule import shown
+from bootstrap.profile.problems import Origin, ProfileProblem
 from bootstrap.profile.schema import PROFILE
+from bootstrap.profile.values import shown_value
 from bootstrap.profile.yaml_source import REFUSED, Items, Keys, Node, Scalar, YamlFile, read_as
 from bootstrap.text.nearest import nearest
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A value that is replaced as a whole; `items` are the origins of a list's items."""
+
+    value: object
+    origin: Origin
+    items: tuple[Origin, ...] = ()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A mapping; `origin` is where its key is."""
+
+    children: dict[str, Branch | Leaf] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+Tree = Branch | Leaf
+
+
+def merge(base: Tree, over: Tree) -> Tree:
+    """Return `over` on top of `base`. Neither is changed."""
+    if not (isinstance(base, Branch) and isinstance(over, Branch)):
+        return over
+    return merge_branches(base, over)
+
+
+def merge_branches(base: Branch, over: Branch) -> Branch:
+    """Return `over` on top of `base`, both mappings."""
+    children = dict(base.children)
+    for key, child in over.children.items():
+        children[key] = merge(children[key], child) if key in children else child
+    return Branch(children, over.origin or base.origin)
+
+
+def plain_values(tree: Tree) -> object:
+    """Return the values without their origins."""
+    if isinstance(tree, Leaf):
+        return list(tree.value) if isinstance(tree.value, list) else tree.value
+    return {key: plain_values(child) for key, child in tree.children.items()}
+
+
+def origins(tree: Tree, prefix: str = "") -> dict[str, Origin]:
+    """Return the origin of each value by its dotted key."""
+    if isinstance(tree, Leaf):
+        return {prefix: tree.origin}
+    found: dict[str, Origin] = {}
+    for key, child in tree.children.items():
+        found |= origins(child, f"{prefix}.{key}" if prefix else key)
+    return found
+
+
+def origin_of(tree: Tree, path: tuple[str | int, ...]) -> Origin | None:
+    """Return the nearest known origin for `path`: the item, the key, or the mapping around it."""
+    if not path:
+        return tree.origin
+    step, rest = path[0], path[1:]
+    if isinstance(tree, Branch):
+        child = tree.children.get(str(step))
+        return tree.origin if child is None else origin_of(child, rest) or tree.origin
+    if isinstance(step, int) and step < len(tree.items):
+        return tree.items[step]
+    return tree.origin
+
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?")
@@ -44,7 +111,7 @@ def scalar_value(text: str, kind: Kind) -> object:
         return float(text)
     if kind == "truth" and text in _TRUTHS:
         return _TRUTHS[text]
-    raise ValueError(f"expected {EXPECTED[kind]}, got {shown(text)}")
+    raise ValueError(f"expected {EXPECTED[kind]}, got {shown_value(text)}")
 
 
 def choose(text: str, choices: Sequence[str]) -> str:
@@ -53,7 +120,7 @@ def choose(text: str, choices: Sequence[str]) -> str:
         return text
     close = nearest(text, choices)
     hint = f"; did you mean {close}?" if close else ""
-    raise ValueError(f"expected {' or '.join(choices)}, got {shown(text)}{hint}")
+    raise ValueError(f"expected {' or '.join(choices)}, got {shown_value(text)}{hint}")
 
 
 def unknown_key(name: str, prefix: str, fields: Iterable[str]) -> str:
@@ -95,7 +162,7 @@ class _TreeReader:
             return self.section(node, field, key, line)
         if field.kind == "map" and isinstance(node, Keys):
             return self._map(node, key, line)
-        if field.kind == "list" and isinstance(node, Items):
+        if isinstance(node, Items) and (field.kind == "list" or (field.joins and node.items)):
             return self._list(node, field, key, line)
         if field.kind in _SCALARS and isinstance(node, Scalar):
             return self._scalar(node, field, key)
@@ -130,6 +197,8 @@ class _TreeReader:
         found = [item for item in items if item is not None]
         if len(found) < len(items):  # the others would have wrong indexes
             return None
+        if field.joins:
+            return Leaf(", ".join(str(item.value) for item in found), self._at(line))
         places = tuple(item.origin for item in found)
         return Leaf([item.value for item in found], self._at(line), places)
 
@@ -141,7 +210,9 @@ class _TreeReader:
                 known = len(self.problems)
                 tree = self.section(node, field, key)
                 return (
-                    Leaf(plain(tree), self._at(node.line)) if len(self.problems) == known else None
+                    Leaf(plain_values(tree), self._at(node.line))
+                    if len(self.problems) == known
+                    else None
                 )
             self._wrong(node, key, f"expected {EXPECTED['section']}, got {_kind_of(node)}")
             return None
@@ -175,7 +246,7 @@ def _read_scalar(node: Scalar, field: Field) -> object:
         return choose(node.text, field.choices) if field.choices else node.text
     if node.tag == "str":
         raise ValueError(
-            f"expected {EXPECTED[field.kind]}, got the text {shown(node.text)}"
+            f"expected {EXPECTED[field.kind]}, got the text {shown_value(node.text)}"
             + _without_quotes(node.text, field.kind)
         )
     value = scalar_value(node.text, field.kind)
@@ -215,10 +286,10 @@ def _kind_of(node: Node) -> str:
         return "a list"
     if isinstance(node, Keys):
         return "keys and values"
-    return shown(node.text)
+    return shown_value(node.text)
 
 
 def word(text: str) -> str:
     """Return `text` shortened, and in quotes only if it has unprintable characters."""
     short = text if len(text) <= 60 else text[:59] + "…"
-    return short if short.isprintable() else shown(short)
+    return short if short.isprintable() else shown_value(short)

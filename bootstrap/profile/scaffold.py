@@ -1,13 +1,275 @@
-"""Write a first `boxstrap.yaml` from the facts of a repository. Nothing in it is run."""
+"""Write a first `boxstrap.yaml` from the facts of a repository. Nothing in it is run.
+
+The facts of a repository that a first profile is made from, each with its reason.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from bootstrap.profile.facts import Facts
-from bootstrap.profile.survey.environment import Environment, Reasoned
+from bootstrap.profile.survey import commands, files
+from bootstrap.profile.survey.environment import Environment, Reasoned, find_environment
+from bootstrap.profile.survey.files import PACKAGES, package_name, provides, same
+from bootstrap.profile.values import COMMAND, ENV_NAME, REPO_PATH, fits
+from bootstrap.providers import NAMES
+
+_RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
+# Packages that need a secret, and the variable from which they read it.
+_SECRETS = {"wandb": "WANDB_API_KEY", "huggingface-hub": "HF_TOKEN", "transformers": "HF_TOKEN"}
+_AMBIGUOUS = 15
+"""Scripts that score less than this below the best one are candidates too."""
+
+
+# Names of scripts that prepare data or a tokenizer for the training.
+_PREPARES = re.compile(
+    r"(?!.*eval).*(?:prepar|download|preproc|get_data|dataset|tok)", re.IGNORECASE
+)
+_MOST_PREPARED = 3
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found in a repository; paths are relative to its root."""
+
+    name: str
+    url: str | None = None
+    environment: Environment = field(default_factory=Environment)
+    env: tuple[tuple[str, Reasoned], ...] = ()
+    prepare: tuple[Reasoned, ...] = ()
+    command: Reasoned | None = None
+    script: str | None = None
+    candidates: tuple[str, ...] = ()
+    """Scripts that may be the training: several if `script` is a guess; none if the user chose."""
+    uncovered: tuple[tuple[str, str], ...] = ()
+    """A script or notebook, and a package that it imports but nothing installs."""
+    results: tuple[Reasoned, ...] = ()
+    secrets: tuple[Reasoned, ...] = ()
+    remarks: tuple[str, ...] = field(default=())
+
+
+def inspect_repository(
+    root: Path, *, url: str | None = None, command: str = "", script: str = ""
+) -> Facts:
+    """Collect the facts of the repository at `root`; `url` is its origin, without user-info.
+
+    `command` is the training command, or `script` the training script, that the user chose.
+    """
+    said = commands.read_commands(root)
+    found = commands.candidates(root, [run.script for run in said.runs], said.called)
+    usable = [each for each in found if fits(REPO_PATH, each.path)]
+    likely = [each for each in usable if each.score >= commands.LIKELY]
+    chosen = script or (_script_of(root, command) if command else likely[0].path if likely else "")
+    near = [each.path for each in usable if not chosen or each.score > usable[0].score - _AMBIGUOUS]
+    told = Reasoned(command, "as you said") if command else _command(said, chosen)
+    before = [] if command else _before(said, told)
+    page = next((run.file for run in said.runs if told and run.text == told.value), "")
+    brought = commands.imported(root, chosen) if chosen else commands.Imported({}, {}, ())
+    environment = find_environment(root, said, brought)
+    known = {*environment.names, *map(package_name, (each.value for each in environment.packages))}
+    words = told.value if told else ""
+    return Facts(
+        name=root.resolve().name,
+        url=url,
+        environment=environment,
+        env=tuple(_variables(brought)),
+        prepare=tuple(
+            Reasoned(run.text, f"{run.file} runs it before") for run in before if run.file == page
+        ),
+        command=told,
+        script=chosen or None,
+        candidates=tuple(near if not command and not script else ()),
+        uncovered=tuple(_uncovered(root, chosen, brought, near, known)),
+        results=tuple(_results(root, chosen, words)),
+        secrets=tuple(_secrets(root, chosen, brought, known)),
+        remarks=(*_remarks(said, told), *_remark_on_preparation(before, page)),
+    )
+
+
+def look_where_you_stand(
+    root: Path, place: Path, *, url: str | None = None, command: str = "", script: str = ""
+) -> Facts:
+    """As `look`, at the folder of `root` that `place` is; at all of `root` if that shows nothing.
+
+    The facts are those of `root` in each case, since a profile's paths start there.
+    """
+    root, place = root.resolve(), place.resolve()
+    folder = place.relative_to(root).as_posix() if root in place.parents else ""
+    if folder and fits(REPO_PATH, folder):
+        own = script.removeprefix(f"{folder}/")
+        found = inspect_repository(place, url=url, command=command, script=own)
+        if found.command or found.script or found.environment.has_files:
+            return _moved(found, folder, root.name)
+    return inspect_repository(root, url=url, command=command, script=script)
+
+
+def _moved(found: Facts, folder: str, name: str) -> Facts:
+    """Return the facts of a folder as those of its repository."""
+
+    def moved(each: Reasoned) -> Reasoned:
+        return replace(each, value=f"{folder}/{each.value}")
+
+    def run_there(each: Reasoned) -> Reasoned:
+        return replace(each, value=f"cd {shlex.quote(folder)} && {each.value}")
+
+    environment, remarks = found.environment, list(found.remarks)
+    files = [f"{folder}/{each}" for each in environment.requirements]
+    if environment.project:
+        files = [f"{folder}/pyproject.toml"]
+    for key, names in (("groups", environment.groups), ("extras", environment.extras)):
+        if names and (key == "groups" or environment.project):
+            listed = ", ".join(each.value for each in names)
+            remarks.append(f"{folder}/pyproject.toml has {key} ({listed}): only one at the top can")
+    return replace(
+        found,
+        name=name,
+        environment=replace(
+            environment,
+            lock=environment.lock and f"{folder}/{environment.lock}",
+            requirements=tuple(files),
+            why=environment.why or "you stand there",
+            project=False,
+            groups=(),
+            extras=() if environment.project else environment.extras,
+            conda=environment.conda and moved(environment.conda),
+        ),
+        prepare=tuple(map(run_there, found.prepare)),
+        command=found.command and run_there(found.command),
+        script=found.script and f"{folder}/{found.script}",
+        candidates=tuple(f"{folder}/{each}" for each in found.candidates),
+        uncovered=tuple((f"{folder}/{where}", package) for where, package in found.uncovered),
+        results=tuple(map(moved, found.results)),
+        remarks=(
+            f"taken from {folder}/, where you stand; the profile goes to the repository's top, and "
+            "its paths start there",
+            *remarks,
+        ),
+    )
+
+
+def _script_of(root: Path, command: str) -> str:
+    """Return the script of the repository that a command runs, or ""."""
+    words = command.split()
+    modules = [
+        f"{words[at + 1].replace('.', '/')}.py"
+        for at, word in enumerate(words[:-1])
+        if word == "-m"
+    ]
+    found = [
+        word for word in [*words, *modules] if word.endswith(".py") and (root / word).is_file()
+    ]
+    return next((each for each in found if fits(REPO_PATH, each)), "")
+
+
+def _command(said: commands.Said, script: str) -> Reasoned | None:
+    """Return how to run the script: as the README or a run script does, else without arguments."""
+    runs = [run for run in said.runs if run.script == script and fits(COMMAND, run.text)]
+    whole = [run for run in runs if not run.unfilled]
+    for run in (whole or runs)[:1]:
+        if not run.file.endswith(".sh") or not run.unfilled:
+            return Reasoned(run.text, f"{run.file} says so")
+    plain = f"python {shlex.quote(script)}"
+    return (
+        Reasoned(plain, "chosen by its name and contents")
+        if script and fits(COMMAND, plain)
+        else None
+    )
+
+
+def _before(said: commands.Said, told: Reasoned | None) -> list[commands.ScriptCommand]:
+    """Return what the README, or else a run script, prepares before the chosen training."""
+    taken = next((run for run in said.runs if told and run.text == told.value), None)
+    for file in dict.fromkeys(
+        run.file for run in said.runs if taken and run.script == taken.script
+    ):
+        runs = [run for run in said.runs if run.file == file and fits(COMMAND, run.text)]
+        at = next(n for n, run in enumerate(runs) if taken and run.script == taken.script)
+        found = [r for r in runs[:at] if _PREPARES.match(r.script) and not r.unfilled]
+        if found:
+            return [*{run.script: run for run in reversed(found)}.values()][::-1][:_MOST_PREPARED]
+    return []
+
+
+def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
+    """Only remark on what another file runs first: it may be for another size of the training."""
+    if before and before[0].file != page:
+        named = ", ".join(run.text for run in before)
+        yield f"{before[0].file} runs first: {named} (what this training needs goes into `prepare`)"
+
+
+def _variables(brought: commands.Imported) -> Iterator[tuple[str, Reasoned]]:
+    if brought.folders:
+        yield (
+            "PYTHONPATH",
+            Reasoned(":".join(brought.folders), "the training imports modules from there"),
+        )
+    if "wandb" in brought.packages:
+        yield (
+            "WANDB_MODE",
+            Reasoned(
+                "offline",
+                f"{brought.packages['wandb']} imports wandb; remove this once the secret below "
+                f"is set",
+            ),
+        )
+
+
+def _uncovered(
+    root: Path, script: str, brought: commands.Imported, near: list[str], known: set[str]
+) -> Iterator[tuple[str, str]]:
+    seen = set(known)
+    found = [(where, module) for module, where in {**brought.packages, **brought.unknown}.items()]
+    for other in near if not script else ():
+        theirs = commands.imported(root, other)
+        own = {**theirs.packages, **theirs.unknown}.items()
+        found += [(where, package) for package, where in own if where == other]
+    for where, module in commands.notebook_imports(root):
+        if module not in sys.stdlib_module_names and not commands.is_at_home(root, where, module):
+            found.append((where, PACKAGES.get(module, module)))
+    for where, package in found:
+        if not provides(seen, package):
+            seen.add(same(package))
+            yield where, package
+
+
+def _results(root: Path, script: str, command: str) -> Iterator[Reasoned]:
+    written = commands.outputs(root, script, command) if script else []
+    for name in written:
+        if fits(REPO_PATH, f"{name}/") and "%" not in name and "{" not in name:
+            yield Reasoned(f"{name}/", "the training writes there")
+    ignored = files.text_of_file(root / ".gitignore").split()
+    for name in _RESULTS:
+        there = (root / name).is_dir()
+        if name not in written and (
+            there or (not written and {name, f"{name}/", f"/{name}/"} & {*ignored})
+        ):
+            yield Reasoned(f"{name}/", "a folder of results" if there else ".gitignore names it")
+
+
+def _secrets(
+    root: Path, script: str, brought: commands.Imported, known: set[str]
+) -> Iterator[Reasoned]:
+    found = dict[str, str]()
+    for package, name in _SECRETS.items():
+        if package in brought.packages or package in known:
+            where = brought.packages.get(package)
+            found.setdefault(name, f"{where} imports {package}" if where else f"{package} reads it")
+    for name in commands.reads_variables(root, script) if script else ():
+        if fits(ENV_NAME, name):
+            found.setdefault(name, f"{script} reads it")
+    yield from (Reasoned(name, why) for name, why in found.items())
+
+
+def _remarks(said: commands.Said, told: Reasoned | None) -> Iterator[str]:
+    run = next((each for each in said.runs if told and each.text == told.value), None)
+    if run and run.unfilled:
+        yield f"the command has places to fill in: {', '.join(run.unfilled[:5])}"
+
 
 # Words that need no quotes: YAML can't read them as a number, a date or a boolean.
 _SURELY_TEXT = re.compile(
@@ -16,7 +278,7 @@ _SURELY_TEXT = re.compile(
 _LONGEST_LIST = 70  # characters of a list on one line
 
 
-def sketch(facts: Facts) -> str:
+def write_profile(facts: Facts) -> str:
     """Return the text of a profile with comments; it can be loaded as it is."""
     parts = (
         _head(facts),
@@ -24,8 +286,9 @@ def sketch(facts: Facts) -> str:
         _python(facts.environment),
         _gpu(),
         _env(facts),
-        _secrets(facts),
+        _secret_lines(facts),
         _prepare(facts),
+        _shared(),
         _train(facts),
     )
     return "\n".join("\n".join(part) + "\n" for part in parts if part)
@@ -55,7 +318,7 @@ def _head(facts: Facts) -> list[str]:
         "# Every key is explained by: boxstrap profiles --show vast",
         "version: 1",
         "",
-        "# Where you rent: vast, runpod, lambda, paperspace, or ssh for any other host.",
+        f"# Where you rent: {', '.join(NAMES)}, or ssh for any other host.",
         "# Left out, the box itself says what it is.",
         "# extends: vast",
     ]
@@ -88,12 +351,13 @@ def _python(found: Environment) -> list[str]:
         lines.append(f"  requirements: {_listed(found.requirements)}{_why(found.why)}")
     elif found.project:
         lines.append("  # requirements: []    # left out: what pyproject.toml asks for")
-    elif found.packages:
+    elif found.packages or found.groups:
         lines.append(f"  requirements: []{_why('no file that pip or uv takes lists them')}")
     else:
         lines.append("  # requirements: [requirements.txt]    # none was found")
     for key, values in (
         ("extras", found.extras),
+        ("groups", found.groups),
         ("packages", found.packages),
         ("no_build_isolation", found.last),
         ("index", found.index),
@@ -128,7 +392,7 @@ def _env(facts: Facts) -> list[str]:
     return ["env:", *lines] if lines else []
 
 
-def _secrets(facts: Facts) -> list[str]:
+def _secret_lines(facts: Facts) -> list[str]:
     named = ", ".join(each.value for each in facts.secrets) or "WANDB_API_KEY"
     return [
         "# Names only: values come from your environment, a .env that git ignores, or a",
@@ -140,6 +404,13 @@ def _secrets(facts: Facts) -> list[str]:
 def _prepare(facts: Facts) -> list[str]:
     lines = [f"  - {_quoted(each.value)}{_why(each.why)}" for each in facts.prepare]
     return ["# In the environment, once for the same files.", "prepare:", *lines] if lines else []
+
+
+def _shared() -> list[str]:
+    return [
+        "# Data that git ignores, for all runs: a run beside a live one has a tree of its own.",
+        "# shared: [data/]",
+    ]
 
 
 def _train(facts: Facts) -> list[str]:

@@ -2,34 +2,218 @@
 
 Rules of values are in `values.py`, reading in `reading.py`, merging in `merge.py`, checking in
 `check.py`. Every key says what it takes from the user (`Free`: nothing).
+
+The sections of a profile that say what the machine is, what it may cost, and what ends it.
+
+Turn a pattern of `train.metrics`, with a `{name}` for each number, into an expression.
 """
 
 # No `from __future__ import annotations`: `Section` reads them as types.
+import re
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from bootstrap.box.metrics import NUMBER
 from bootstrap.profile import values
 from bootstrap.profile.data_items import DataItem
-from bootstrap.profile.fields import Field, Section, field
-from bootstrap.profile.machine_sections import (
-    BoxSection,
-    EnvName,
-    Gpu,
-    Lease,
-    Provider,
-    Rent,
-)
-from bootstrap.profile.takes import (
+from bootstrap.profile.fields import (
+    Account,
     Buckets,
     Data,
     Dependencies,
+    Field,
     File,
     Free,
+    Money,
+    Permission,
     PublicKeys,
     Repository,
     Secrets,
-    Takes,
+    Section,
+    field,
 )
+from bootstrap.providers import NAMES
+
+if TYPE_CHECKING:
+    ProviderName = str
+else:
+    ProviderName = Literal[NAMES]
+EnvName = Annotated[str, values.ENV_NAME]
+BoxFile = Annotated[str, values.BOX_FILE]
+FreeText = Annotated[str, values.FREE_TEXT]
+Workdir = Annotated[str, values.WORKDIR]
+CheckName = Annotated[str, values.CHECK]
+GpuName = Annotated[str, values.GPU_NAME]
+Driver = Annotated[str, values.DRIVER]
+Cuda = Annotated[str, values.CUDA]
+Time = Annotated[str, values.TIME]
+Image = Annotated[str, values.IMAGE]
+Volume = Annotated[str, values.VOLUME]
+Region = Annotated[str, values.REGION]
+
+
+class Detect(Section):
+    """How a box of this provider shows itself: any one of these is enough."""
+
+    env: Free[list[EnvName]] = field("Variables that only its boxes have.")
+    files: Free[list[BoxFile]] = field("Files that only its boxes have.")
+
+
+class Advice(Section):
+    """What only this provider's renters can do."""
+
+    return_box: Free[FreeText | None] = field(
+        "How a box that isn't what was ordered is given back."
+    )
+    shm: Free[FreeText | None] = field("How a box gets more shared memory (/dev/shm).")
+
+
+class Provider(Section):
+    """Who rents the box out."""
+
+    name: Free[FreeText] = field("What people call the provider.", default="this host")
+    console: Free[FreeText | None] = field("Where a box is destroyed: an address or a sentence.")
+    account: Account[ProviderName | None] = field(
+        "Whose account may have its boxes, and pays for what `up` rents."
+    )
+    box_id: Free[list[EnvName]] = field(
+        "Variables by which a box says its id there; it counts where the account agrees."
+    )
+    detect: Detect = field("How a box of this provider shows itself.")
+    advice: Advice = field("What only this provider's renters can do.")
+
+
+class BoxSection(Section):
+    """The rented machine."""
+
+    workdir: Free[Workdir] = field(
+        "Folder on the box for everything; best on its volume.", default="~"
+    )
+    min_cpus: Free[float | None] = field(
+        "CPU cores that the container must be granted.", gt=0, le=100_000
+    )
+    min_memory_gib: Free[float | None] = field(
+        "Memory that it must be granted, judged with 4 % tolerance.", gt=0, le=1_000_000
+    )
+    min_shm_gib: Free[float | None] = field(
+        "Shared memory (/dev/shm) that it must have.", gt=0, le=1_000_000
+    )
+    min_disk_gib: Free[float | None] = field(
+        "Free disk that the working folder must have.", gt=0, le=10_000_000
+    )
+    price: Free[float | None] = field(
+        "Dollars an hour that the box costs, where no account of yours says it.", ge=0, le=100_000
+    )
+    arch: Free[Literal["amd64", "arm64"]] = field(
+        "Processors that `up` rents it with.", default="amd64"
+    )
+    image: Money[Image | None] = field(
+        "The image that `up` rents it with; by default the provider's own for training."
+    )
+    disk_gb: Money[int | None] = field(
+        "Disk that `up` rents with it, in GB; 50 by default.", ge=8, le=100_000
+    )
+    volume: Money[Volume | None] = field(
+        "A volume of the account that `up` mounts at the working folder, by its id."
+    )
+
+
+class Gpu(Section):
+    """What was ordered; a box that has less is one to return."""
+
+    require: Free[bool] = field("Whether a box without a GPU is one to return.", default=True)
+    count: Free[int | None] = field("How many GPUs were ordered.", ge=1, le=1024)
+    name: Free[GpuName | None] = field(
+        "A part of the GPU's name, as in A100; or several, of which `up` takes the first it gets.",
+        joins=True,
+    )
+    min_memory_gib: Free[float | None] = field(
+        "Memory of each GPU in GiB, judged with 4 % tolerance.", gt=0, le=100_000
+    )
+    min_driver: Free[Driver | None] = field("Oldest NVIDIA driver that is accepted.")
+    min_cuda: Free[Cuda | None] = field("Oldest CUDA that the driver must support.")
+    min_power_watts: Free[float | None] = field(
+        "Power that each GPU may draw at the least.", gt=0, le=100_000
+    )
+    min_pcie_generation: Free[int | None] = field(
+        "Generation of PCIe that card and slot can do together.", ge=1, le=100
+    )
+    min_pcie_width: Free[int | None] = field(
+        "Lanes of PCIe that card and slot can do together.", ge=1, le=64
+    )
+    mig: Free[bool] = field(
+        "Whether slices of GPUs (MIG) were ordered; count, name and memory are theirs then.",
+        default=False,
+    )
+    nvlink: Free[bool] = field(
+        "Whether GPUs joined by NVLink were ordered: all links are up.", default=False
+    )
+    strict: Free[bool] = field("Whether a warning is a reason to return the box.", default=False)
+    checks: Free[dict[CheckName, Literal["return", "warn", "ignore"]]] = field(
+        "What a check that fails means, by its name: return, warn or ignore."
+    )
+    smoke: Free[Literal["quick", "full", "none"]] = field(
+        "How hard each GPU is tried once the environment is there.", default="quick"
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in `name`, in its order."""
+        return tuple(one.strip() for one in (self.name or "").split(",") if one.strip())
+
+
+class Rent(Section):
+    """What `up` may rent; `gpu` and `box` say what it must have."""
+
+    provider: Money[ProviderName | None] = field(
+        "Whose offers are taken; by default those of every account that has a key here."
+    )
+    max_price: Money[float | None] = field(
+        "Dollars an hour that it may cost, its disk included.", gt=0, le=10_000
+    )
+    spot: Money[bool] = field(
+        "Whether it is bid for: cheaper, and gone when somebody bids more.", default=False
+    )
+    region: Free[Region | None] = field("Where it must be, as the provider writes it.")
+    secure_only: Free[bool] = field(
+        "Whether it must be in the provider's data centers, not at somebody else's.", default=False
+    )
+    min_reliability: Free[float | None] = field(
+        "Share of the time that its host was up, as in 0.99, where the provider says it.",
+        gt=0,
+        le=1,
+    )
+    min_down_mbps: Free[float | None] = field(
+        "Mbit/s that it must load, where the provider says it.", gt=0, le=1_000_000
+    )
+    min_hours: Free[float | None] = field(
+        "How long it must be for rent: at Vast.ai a host's contract has an end.", gt=0, le=100_000
+    )
+    loading_minutes: Free[int | None] = field(
+        "How long it may take to be reached, else it is given back; 15 to 30, by the provider.",
+        ge=1,
+        le=240,
+    )
+
+
+class Lease(Section):
+    """What ends the box when nobody does; its runs are asked to end before."""
+
+    hours: Money[float | None] = field("How long it may go on.", gt=0, le=100_000)
+    dollars: Money[float | None] = field(
+        "What it may cost, by its account's price or box.price.", gt=0, le=10_000_000
+    )
+    idle: Money[Time | None] = field(
+        "How long nothing may use it, as in 30m: GPU, processor, log, transfer, terminal, editor."
+    )
+    stall: Money[Time | None] = field(
+        "How long it may compute while neither a log nor results grow, as in 2h."
+    )
+    then: Money[Literal["stop", "destroy"]] = field(
+        "What ends it: `destroy` where nothing on it is unsafe; what is not safe is stopped.",
+        default="stop",
+    )
+
 
 EnvValue = Annotated[str, values.ENV_VALUE]
 Parent = Annotated[str, values.PARENT]
@@ -206,10 +390,10 @@ class Profile(Section):
         "Names of secrets; values come from your environment, a .env, or a command of yours."
     )
     prepare: Free[list[Command]] = field(
-        "Commands that run in the environment before training, once for the same files."
+        "Commands that run in the environment before training, once for the same files and data."
     )
     shared: Free[list[SharedFolder]] = field(
-        "Folders that git does not track, as data/: trees beside the main one link to its own."
+        "Folders and files that git ignores, as data/: trees beside the main one link to its own."
     )
     data: Data[list[DataItem]] = field(
         "What to train on: each item from your machine or an address to its place on the box."
@@ -223,7 +407,26 @@ PROFILE = Field("section", section=Profile)
 
 
 @lru_cache(maxsize=1)
-def taking_keys() -> dict[str, Takes]:
+def taking_keys() -> dict[str, Permission]:
     """Return the keys of a profile that take something from the user, and what they take."""
     marks = ((key, field.takes) for key, field in PROFILE.leaves())
-    return {key: mark for key, mark in marks if mark and mark is not Takes.NOTHING}
+    return {key: mark for key, mark in marks if mark and mark is not Permission.NOTHING}
+
+
+_NAMED = re.compile(r"\{([^{}]+)\}")
+
+
+def as_row(pattern: str) -> str:
+    """Return the pattern for `box/metrics.py`: names, a TAB, an expression with a group for each.
+
+    The expression means the same to Python and to `grep -E`.
+    """
+    parts = _NAMED.split(pattern)
+    expression = NUMBER.join(map(_literal, parts[::2]))
+    return f"{','.join(parts[1::2])}\t{expression}"
+
+
+def _literal(text: str) -> str:
+    """Escape a text; a run of spaces in it matches one or more."""
+    escaped = re.sub(r"([\\.*^$+?()|[])", r"\\\1", text)
+    return re.sub(" +", " +", escaped)

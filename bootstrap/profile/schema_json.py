@@ -77,8 +77,12 @@ def _values(field: Field) -> Json:
         found |= field.rule.json_schema()
     limits = {word: getattr(field, name) for name, word in _LIMITS.items()}
     found |= {word: limit for word, limit in limits.items() if limit is not None}
+    if field.joins:
+        found |= {"type": ["string", "array"], "items": {"type": "string"}}
+        found |= {"minItems": 1, "maxItems": LONGEST_LIST}
     if field.optional or (field.kind in ("section", "map") and field.default is not REQUIRED):
-        found["type"] = [found["type"], "null"]
+        kinds = found["type"] if field.joins else [found["type"]]
+        found["type"] = [*kinds, "null"]
     return found
 
 

@@ -20,9 +20,11 @@ from bootstrap import paths
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile import find
 from bootstrap.profile.data_items import DataItem, place_of
+from bootstrap.profile.fields import Permission
 from bootstrap.profile.schema import taking_keys
-from bootstrap.profile.takes import Takes
 from bootstrap.profile.values import ordinary
+from bootstrap.repo.credentials import by_name
+from bootstrap.repo.names import is_gits
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
@@ -31,28 +33,28 @@ if TYPE_CHECKING:
 _FILE_OF_THE_CHAIN = "extends"
 
 
-class Taking(NamedTuple):
+class Grant(NamedTuple):
     """One thing that is taken: by which key, and what it is."""
 
     key: str
     what: str
 
     @property
-    def kind(self) -> Takes:
+    def kind(self) -> Permission:
         """What sort of thing it is."""
         return taking_keys()[self.key]
 
     def __str__(self) -> str:
-        named = f"{self.key}: " if self.kind is Takes.MONEY else ""  # a number says little
+        named = f"{self.key}: " if self.kind is Permission.MONEY else ""  # a number says little
         return f"{self.kind.value:<11} {named}{self.what}"
 
 
 @dataclass(frozen=True)
-class Takings:
+class Grants:
     """What the profile of the repository at `root` takes, sorted and without duplicates."""
 
     root: Path
-    each: tuple[Taking, ...]
+    each: tuple[Grant, ...]
 
     @property
     def digest(self) -> str:
@@ -62,11 +64,11 @@ class Takings:
 
 
 def find_takings(
-    loaded: LoadedProfile, roots: Iterable[Path], kinds: Collection[Takes]
-) -> Takings | None:
+    loaded: LoadedProfile, roots: Iterable[Path], kinds: Collection[Permission]
+) -> Grants | None:
     """Return what `loaded` takes of `kinds` because a repository at one of `roots` says so."""
     roots = [root.resolve() for root in roots]
-    root, labels, found = None, set[str](), list[Taking]()
+    root, labels, found = None, set[str](), list[Grant]()
     shipped = set[str]()
     for layer in loaded.layers:
         if find.is_shipped(layer.path):
@@ -77,20 +79,58 @@ def find_takings(
             continue
         labels.add(find.label(layer.path))
         real = paths.real(layer.path)
-        if Takes.FILE in kinds and not real.is_relative_to(root):
-            found.append(Taking(_FILE_OF_THE_CHAIN, str(real)))
+        if Permission.FILE in kinds and not real.is_relative_to(root):
+            found.append(Grant(_FILE_OF_THE_CHAIN, str(real)))
     if root is None:
         return None
     for key, kind in taking_keys().items():
         origin = loaded.origins.get(key)
         asked = kind in kinds and key != _FILE_OF_THE_CHAIN
         # A repository that extends a provider's profile chooses that account.
-        theirs = labels | shipped if kind is Takes.ACCOUNT else labels
+        theirs = labels | shipped if kind is Permission.ACCOUNT else labels
         if asked and origin is not None and origin.file in theirs:
-            found += [Taking(key, what) for what in values_of(loaded.profile, key)]
-    if Takes.REPOSITORY in kinds:
-        found += [Taking("git.url", each) for root_ in roots for each in _others(root_)]
-    return Takings(root, tuple(sorted(set(found)))) if found else None
+            found += [
+                Grant(key, what)
+                for what in values_of(loaded.profile, key)
+                if kind not in _PATHS or not _is_part_of(root, Path(what))
+            ]
+    if Permission.REPOSITORY in kinds:
+        found += [Grant("git.url", each) for root_ in roots for each in _others(root_)]
+    return Grants(root, tuple(sorted(set(found)))) if found else None
+
+
+_PATHS = (Permission.FILE, Permission.DATA)
+
+
+def _is_part_of(root: Path, path: Path) -> bool:
+    """Whether this real path belongs to the repository, so that its author may name it freely.
+
+    Not what is the user's own even in there: a repository of theirs with git's settings, and what
+    looks like a credential, at any depth.
+    """
+    if path == root or not path.is_relative_to(root):
+        return False
+    inside = path.relative_to(root)
+    if _is_private(inside.as_posix()) or any(
+        os.path.lexists(root.joinpath(*inside.parts[:deep], ".git"))
+        for deep in range(1, len(inside.parts) + 1)
+    ):
+        return False
+    return not any(
+        _is_private(f"{below}/{name}")
+        for folder, folders, files in os.walk(path)
+        for below in [os.path.relpath(folder, root)]
+        for name in (*folders, *files)
+    )
+
+
+def _is_private(path: str) -> bool:
+    """Whether this path is git's own or looks like a credential, as any file system reads it."""
+    spelled = path.casefold()
+    if by_name(spelled):
+        return True
+    may_be = not spelled.isascii() or "git" in spelled or ".env" in spelled
+    return may_be and any(is_gits(one) or one == ".env" for one in spelled.split("/"))
 
 
 def _others(root: Path) -> Iterator[str]:
@@ -99,7 +139,7 @@ def _others(root: Path) -> Iterator[str]:
     from bootstrap.repo.names import shown
 
     with contextlib.suppress(UsageError):  # no repository: reported if one is needed
-        yield from (shown(str(other)) for other in place.find(root).others())
+        yield from (shown(str(other)) for other in place.locate(root).others())
 
 
 def _is_inside(path: Path, root: Path) -> bool:
@@ -162,26 +202,26 @@ def _data(source: str) -> str:
 
 
 _SHOWN = {
-    Takes.DATA: _data,
-    Takes.FILE: _real,
-    Takes.PUBLIC_KEY: _key,
-    Takes.REPOSITORY: _address,
-    Takes.DEPENDENCY: _address,
+    Permission.DATA: _data,
+    Permission.FILE: _real,
+    Permission.PUBLIC_KEY: _key,
+    Permission.REPOSITORY: _address,
+    Permission.DEPENDENCY: _address,
 }
 
 
-def agreed(root: Path) -> frozenset[Taking]:
+def agreed(root: Path) -> frozenset[Grant]:
     """Return what the user agreed to for the repository at `root`; nothing if it can't be read."""
     try:
         kept = json.loads(_record(root).read_bytes())
         if kept["repository"] != str(root):
             return frozenset()
-        return frozenset(Taking(str(key), str(what)) for key, what in kept["takes"])
+        return frozenset(Grant(str(key), str(what)) for key, what in kept["takes"])
     except (OSError, ValueError, TypeError, KeyError):
         return frozenset()
 
 
-def agree(takings: Takings) -> None:
+def agree(takings: Grants) -> None:
     """Record that the user agreed to these, in addition to what they agreed to before."""
     each = sorted({*agreed(takings.root), *takings.each})
     kept = {"v": 1, "repository": str(takings.root), "takes": each}

@@ -4,13 +4,117 @@ A value that ends up in a shell, a path or an argument has an allow-list here.
 The renderer quotes all of them as well, so this is the first of two defences.
 Free text (a command, the value of a variable) may contain any printable
 character, including quotes and `$()`: it arrives byte for byte.
+
+What a text of a profile must look like, and the message if it doesn't.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from bootstrap.profile.rule import ANYTHING, Rule, shown
+from bootstrap.text.shell_settings import SHELL_SETTINGS
+
+LONGEST_TEXT = 4 * 1024
+ANYTHING = r"(?s).+"
+
+# Marks that turn or hide the direction of the text around them (UAX #9).
+_DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_UNSEEN = {"Cc": "a control character", "Zl": "a line break", "Zp": "a line break"}
+
+_ONE_LINE = "write it as one line, with && between commands (YAML's >- joins lines)"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a text must look like, and how messages describe it.
+
+    `longest` counts bytes of UTF-8. With `stays`, a path must not contain `..`.
+    Without `leading_dash`, a text that a program would take for an option is refused.
+    With `block`, the last line may end with a newline, as YAML's `|` has it.
+    `finish` gets a text that passed, and returns the final text or raises ValueError.
+    A rule annotates a field: `Annotated[str, USER]`.
+    """
+
+    expected: str
+    pattern: str
+    longest: int = LONGEST_TEXT
+    stays: bool = False
+    empty: bool = False
+    leading_dash: bool = False
+    block: bool = False
+    finish: Callable[[str], str] | None = None
+
+    def __call__(self, text: str) -> str:
+        """Return `text`, or raise ValueError that says what is wrong with it."""
+        if self.block:
+            text = text.rstrip("\n")
+        wrong = self._wrong(text)
+        if wrong:
+            how = self.block and "\n" in text
+            raise ValueError(f"{wrong}: {_ONE_LINE}" if how else wrong)
+        return self.finish(text) if self.finish else text
+
+    def _wrong(self, text: str) -> str:
+        if not self.empty and not text.strip():
+            return f"expected {self.expected}, got nothing"
+        return _find_unseen(text) or self._out_of_bounds(text)
+
+    def _out_of_bounds(self, text: str) -> str:
+        size = len(text.encode())
+        if size > self.longest:
+            return f"{size:,} bytes are too long: {self.longest:,} at most"
+        if text.startswith("-") and not self.leading_dash:
+            return f"{shown_value(text)} starts with a dash: a program would take it for an option"
+        if self.stays and ".." in text.split("/"):
+            return f"{shown_value(text)} leaves its folder with '..'"
+        if text and not re.fullmatch(self.pattern, text):
+            return f"expected {self.expected}, got {shown_value(text)}"
+        return ""
+
+    def json_schema(self) -> dict[str, object]:
+        """Return the rule as far as JSON Schema can express it: its \\w is ASCII only."""
+        schema: dict[str, object] = {"type": "string", "maxLength": self.longest}
+        if not self.empty:
+            schema["minLength"] = 1
+        if r"\w" not in self.pattern and self.pattern != ANYTHING:
+            schema["pattern"] = f"^(?:{self.pattern})$"
+        return schema
+
+
+def fits(rule: Rule, text: str) -> bool:
+    """Whether `text` passes a rule."""
+    try:
+        rule(text)
+    except ValueError:
+        return False
+    return True
+
+
+def shown_value(text: str, longest: int = 60) -> str:
+    """Return `text` in quotes, shortened and safe to print on a terminal."""
+    return repr(text if len(text) <= longest else text[: longest - 1] + "…")
+
+
+def _find_unseen(text: str) -> str:
+    for char in text:
+        if char.isascii() and char.isprintable():
+            continue
+        kind = unicodedata.category(char)
+        if kind == "Cs":
+            return f"{shown_value(text)} is not UTF-8 text"
+        if char in _DIRECTION:
+            what = "a Unicode direction control"
+        elif kind in _UNSEEN:
+            what = _UNSEEN[kind]
+        else:
+            continue
+        return f"{shown_value(text)} holds {what} (U+{ord(char):04X})"
+    return ""
+
 
 KIB = 1024
 LONGEST_COMMAND = 8 * KIB
@@ -28,10 +132,8 @@ LOG_MAX_MIB = 1024
 # make each git command on the box, the setup's too, use another repository.
 # LD_PRELOAD and the like do no such harm.
 _REFUSED_NAMES = frozenset(
-    {"BASHOPTS", "BASH_ENV", "BASH_VERSINFO", "ENV", "EUID", "HOME", "IFS"}
-    | {"PATH", "PPID", "PWD", "SHELLOPTS", "UID", "_"}
-    | {"BASH_COMPAT", "BASH_XTRACEFD", "CDPATH", "EXECIGNORE", "FUNCNEST", "GLOBIGNORE"}
-    | {"POSIXLY_CORRECT", "TMOUT"}
+    {*SHELL_SETTINGS}
+    | {"BASH_VERSINFO", "EUID", "HOME", "IFS", "PATH", "PPID", "PWD", "UID", "_"}
     | {"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_INDEX_FILE"}
     | {"GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_WORK_TREE"}
 )
@@ -50,7 +152,7 @@ def _without_slash(folder: str) -> str:
 def _not_of_git(path: str) -> str:
     """Refuse git's own folder, which no box may write; some file systems ignore case."""
     if any(part.rstrip(". ").lower() == ".git" for part in path.split("/")):
-        raise ValueError(f"{shown(path)} is in git's own folder")
+        raise ValueError(f"{shown_value(path)} is in git's own folder")
     return path
 
 
@@ -62,7 +164,7 @@ def ordinary(path: str) -> str:
     top = "/" + path.lstrip("/") if path.startswith("/") else path
     root, *folders = posixpath.normpath(top).split("/")
     if not root and folders[0] in ("proc", "sys", "dev") and folders[:2] != ["dev", "shm"]:
-        raise ValueError(f"{shown(path)} is no ordinary file")
+        raise ValueError(f"{shown_value(path)} is no ordinary file")
     return path
 
 
@@ -70,21 +172,21 @@ def _public(path: str) -> str:
     """Refuse all but `.pub` files: a private key must never travel to a box."""
     ordinary(path)
     if not path.endswith(".pub"):
-        raise ValueError(f"expected a public key file, which ends in .pub, got {shown(path)}")
+        raise ValueError(f"expected a public key file, which ends in .pub, got {shown_value(path)}")
     return path
 
 
 def _below(folder: str) -> str:
     """Refuse the repository itself as the folder of the environment."""
     if not set(folder.split("/")) - {"", "."}:
-        raise ValueError(f"expected {VENV.expected}, got {shown(folder)}")
+        raise ValueError(f"expected {VENV.expected}, got {shown_value(folder)}")
     return folder.rstrip("/")
 
 
 def _shared(path: str) -> str:
     """Return the normalized path of a folder inside the repository."""
     if not set(path.split("/")) - {"", "."}:
-        raise ValueError(f"{shown(path)} is the repository itself")
+        raise ValueError(f"{shown_value(path)} is the repository itself")
     return posixpath.normpath(_not_of_git(path))
 
 
@@ -116,7 +218,7 @@ def _known_check(name: str) -> str:
         return name
     close = nearest(name, NAMES)
     hint = f"did you mean {close}?" if close else f"there are {', '.join(NAMES)}"
-    raise ValueError(f"there is no check {shown(name)}: {hint}")
+    raise ValueError(f"there is no check {shown_value(name)}: {hint}")
 
 
 ENV_NAME = Rule(
@@ -127,7 +229,7 @@ ENV_NAME = Rule(
 )
 ENV_VALUE = Rule("text", ANYTHING, empty=True, leading_dash=True)
 FREE_TEXT = Rule("text", ANYTHING)
-COMMAND = Rule("a command, as you would type it in a shell", ANYTHING, LONGEST_COMMAND)
+COMMAND = Rule("a command, as you would type it in a shell", ANYTHING, LONGEST_COMMAND, block=True)
 GIT_URL = Rule("a git URL", ANYTHING, finish=_git_takes)
 GIT_REF = Rule(
     "a branch, tag or commit (letters, digits, . _ / + @ = # -)",
@@ -222,7 +324,8 @@ RUN = Rule(
 GPUS = Rule(
     "numbers of GPUs with commas between, as in 0,1", r"[0-9]{1,3}(,[0-9]{1,3}){0,63}", finish=_once
 )
-GPU_NAME = Rule("a part of the GPU's name, as in A100", r"[A-Za-z0-9 ._+()/-]+", 64)
+_GPU = "[A-Za-z0-9 ._+()/-]*[A-Za-z0-9][A-Za-z0-9 ._+()/-]*"
+GPU_NAME = Rule("parts of GPUs' names, as in A100 or H100, A100", rf"{_GPU}(?:,{_GPU})*", 256)
 CHECK = Rule("the name of a check, as in ecc", r"[a-z0-9-]+", 64, finish=_known_check)
 DRIVER = Rule('a driver version, as in "550.54"', r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 CUDA = Rule('a CUDA version, as in "12.1"', r"[0-9]{1,2}\.[0-9]{1,2}")

@@ -16,10 +16,8 @@ from pathlib import Path
 import yaml
 
 from bootstrap.paths import real
-from bootstrap.profile.origins import Origin
-from bootstrap.profile.problems import ProfileProblem, WrongProfileError
-from bootstrap.profile.rule import shown
-from bootstrap.profile.values import ordinary
+from bootstrap.profile.problems import Origin, ProfileProblem, WrongProfileError
+from bootstrap.profile.values import ordinary, shown_value
 
 REFUSED = "refused"
 LARGEST_FILE = 256 * 1024  # bytes
@@ -72,7 +70,7 @@ class YamlFile:
     problems: list[ProfileProblem]
 
 
-def read(path: Path, label: str) -> YamlFile:
+def read_yaml(path: Path, label: str) -> YamlFile:
     """Read the file at `path`; `label` is how messages name it.
 
     Raises WrongProfileError if the file can't be used at all.
@@ -91,13 +89,13 @@ def read(path: Path, label: str) -> YamlFile:
     if len(data) > LARGEST_FILE:
         raise _stop(label, None, f"a profile is {LARGEST_FILE // 1024} KiB at most")
     try:
-        return parse(data.decode("utf-8-sig"), label)
+        return parse_yaml(data.decode("utf-8-sig"), label)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise _stop(label, line, "this is not UTF-8 text") from None
 
 
-def parse(text: str, label: str) -> YamlFile:
+def parse_yaml(text: str, label: str) -> YamlFile:
     """Parse `text`; raises WrongProfileError if it can't be used at all."""
     node, problems = _build(text, label)
     if isinstance(node, Scalar) and node.tag == "null":
@@ -279,4 +277,4 @@ def _short(sign: str, name: str | None) -> str:
 
 def _printable(key: str) -> str:
     short = key if len(key) <= 80 else key[:79] + "…"
-    return short if short.isprintable() else shown(short)
+    return short if short.isprintable() else shown_value(short)

@@ -1,19 +1,24 @@
-"""Read files on the box: the end of one, or all of it as it grows, each byte once, across links."""
+"""Read files on the box: the end of one, or all of it as it grows, each byte once, across links.
+
+Wait for a run's first output, and read it.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from bootstrap.errors import StepFailedError, UnreachableError
+from bootstrap.errors import StepFailedError, TrainingFailedError, UnreachableError
 from bootstrap.events import Event, EventLines
-from bootstrap.link.answers import number
+from bootstrap.link.answers import answer_exit_code, answer_number
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import AnswerStream, exchange, stream_answer
+from bootstrap.link.exchange import AnswerStream, run_script, stream_script
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
-from bootstrap.protocol.query import BoxRedaction, build_query
-from bootstrap.protocol.run import GOES_ON
+from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
+from bootstrap.protocol.run import GOES_ON, STATES, Run
 from bootstrap.text.sanitize import sanitize
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
@@ -22,10 +27,14 @@ MOST_REFUSED = 100_000
 """Limit of lines that are not valid events; another boxstrap version may write some."""
 EVERY_S = 1.0
 ANSWER_S = 30.0
+_SHOWN_S = 15.0
+"""The longest time between two polls: by them a setup sees that it is still followed."""
 """How long one answer may take, in seconds."""
 _MOST_UNANSWERED = 3
 _MOST_WAITED = 3
 _LONGEST = 200
+_MOST_SAID = 2000
+"""Bytes of what the shell of a setup said that ended by itself."""
 _LONGEST_SECRET = 256 * 1024
 """Upper bound for a secret in its longest (encoded) form, in bytes."""
 _LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
@@ -37,7 +46,7 @@ def file_tail(wire: Wire, file: str, workdir: str, most: int, redact: Sequence[s
     The box redacts the secrets that `redact` names. Raises LinkLost, NoAnswer.
     """
     query = build_query("tail", BoxRedaction(redact), workdir=workdir, file=file, bytes=most)
-    return exchange(wire, query, timeout=60)
+    return run_script(wire, query, timeout=60)
 
 
 def follow_file(
@@ -53,15 +62,15 @@ def follow_file(
     skip = min(start, _LONGEST_SECRET) if redact else 0
     there = BoxRedaction(redact, skip, same_length=True)
     query = build_query("follow", there, workdir=workdir, file=file, **{"from": start - skip + 1})
-    return stream_answer(wire, query)
+    return stream_script(wire, query)
 
 
 class CompletionPoller(threading.Thread):
     """Poll over the same login whether the writer has ended; close the stream once all is read.
 
     The answer to `query` is a state (`running`, `queued`, or other words), a tab, the file's size
-    in bytes, and optionally a tab and the time when the writer ended. After three unanswered polls
-    in a row the box is given up: the stream is closed, and `trouble` says why.
+    in bytes, and optionally the times when the writer ended and when it began. After three
+    unanswered polls in a row the box is given up: the stream is closed, and `trouble` says why.
     """
 
     def __init__(
@@ -76,6 +85,8 @@ class CompletionPoller(threading.Thread):
         """The writer's last reported state, in the box's words."""
         self.ended: int | None = None
         """When it ended, on the box's clock, if the box reports that."""
+        self.begun: int | None = None
+        """When it began, in the same way."""
         self.is_stuck = False
         """Whether the writer ended but its last bytes don't arrive: read the file again."""
         self.trouble: UnreachableError | None = None
@@ -88,11 +99,13 @@ class CompletionPoller(threading.Thread):
 
     def run(self) -> None:
         """Poll whenever no new bytes arrived, until the end, or until the link is gone."""
-        before, unanswered, waited = -1, 0, 0
+        before, unanswered, waited, polled = -1, 0, 0, time.monotonic()
         while not self._done.wait(EVERY_S) and self._wire.alive():
             if self.seen != before:
                 before, waited = self.seen, 0
-                continue
+                if time.monotonic() - polled < _SHOWN_S:
+                    continue
+            polled = time.monotonic()
             try:
                 self.reached = self._is_over()
                 unanswered = 0
@@ -108,9 +121,13 @@ class CompletionPoller(threading.Thread):
                 return
 
     def _is_over(self) -> bool:
-        answer = sanitize(exchange(self._wire, self._query, timeout=ANSWER_S)[:_LONGEST])
-        self.state, size, ended = [*answer.strip().split("\t"), "", ""][:3]
-        written, self.ended = number(size), number(ended)
+        answer = sanitize(run_script(self._wire, self._query, timeout=ANSWER_S)[:_LONGEST])
+        self.state, size, ended, begun = [*answer.strip().split("\t"), "", "", ""][:4]
+        written, self.ended, self.begun = (
+            answer_number(size),
+            answer_number(ended),
+            answer_number(begun),
+        )
         if written is None:
             raise NoAnswer("its answers make no sense.", where=self._wire.label, hint=_LOOK)
         return self.state not in GOES_ON and self.seen >= written
@@ -120,16 +137,19 @@ class CompletionPoller(threading.Thread):
         self._done.set()
 
 
-def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterator[Event]:
+def follow_events(
+    link: ReconnectingLink, setup: str, *, workdir: str, redact: Sequence[str] = ()
+) -> Iterator[Event]:
     """Yield all events of a setup, each once and in order, up to its `done`.
 
     After a lost link, reading continues where it broke (`ReconnectingLink.reconnect`, which may
     give up with UnreachableError). Raises StepFailedError if the setup died without reporting it,
-    NoAnswer if the box sends too much, or stops answering; CancelledError.
+    with what its shell said (in which the box redacts the secrets of `redact`); NoAnswer if the box
+    sends too much, or stops answering; CancelledError.
     """
     lines, backoff = EventLines(), Backoff(cancel=link.cancel)
     last = told = 0
-    query = build_query("setup_end", workdir=workdir, setup_id=setup)
+    query = build_query("setup_end", workdir=workdir, setup_id=setup, follows=True)
     while True:
         try:
             wire = link.wire
@@ -155,7 +175,8 @@ def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterat
                         return
                 end.seen = lines.read
             if end.reached:
-                raise _gone(link.label)
+                output = file_tail(wire, f"setups/{setup}/output", workdir, _MOST_SAID, redact)
+                raise _gone(link.label, output)
             if end.trouble:
                 raise end.trouble
             raise LinkLost(link.label, "the box stopped reporting on the setup")
@@ -165,9 +186,11 @@ def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterat
             link.reconnect(lost)
 
 
-def _gone(label: str) -> StepFailedError:
+def _gone(label: str, output: bytes) -> StepFailedError:
+    said = sanitize(output).strip()
     return StepFailedError(
-        "the setup's process on the box is gone: it was killed, or the box restarted.",
+        "the setup's process on the box is gone"
+        + (f". Its shell said:\n{said}" if said else ": it was killed, or the box restarted."),
         where=label,
         hint="Run the same command again: it goes on where it stopped.",
     )
@@ -178,4 +201,68 @@ def _endless(label: str) -> NoAnswer:
         "it sends more events than any setup has.",
         where=label,
         hint="Don't trust this box with your work, or log in with ssh and see what it does.",
+    )
+
+
+FIRST_OUTPUT_S = 30
+"""How long to wait for a run's first output, in seconds."""
+MOMENT_S = "0.3"
+"""Seconds to watch a run after its first output: a failure at its start shows by then."""
+_SHOWN_LINES = 10
+
+
+@dataclass(frozen=True)
+class FirstOutput:
+    """A run's first lines, or its last ones if it failed immediately."""
+
+    state: str
+    rc: int | None
+    lines: tuple[str, ...]
+
+
+def watch_beginning(box: AskedBox, run: Run) -> FirstOutput:
+    """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
+    answer = run_script(
+        box.wire,
+        build_query(
+            "first",
+            BoxRedaction(box.redacted_there),
+            workdir=box.workdir,
+            repo_key=run.repo_key,
+            name=run.name,
+            seconds=FIRST_OUTPUT_S,
+            moment=MOMENT_S,
+        ),
+        timeout=FIRST_OUTPUT_S + 30,
+    )
+    return first_output(answer)
+
+
+def waits_for_output(name: str) -> str:
+    """Return the message to show while waiting for a run's first line."""
+    return (
+        f"{name}: waiting up to {FIRST_OUTPUT_S} s for its first line (Ctrl-C is safe: it goes on)"
+    )
+
+
+def raise_if_failed(run: Run, box: str) -> None:
+    """Raise TrainingFailedError if a run that just started ended with a nonzero exit code."""
+    if run.rc:
+        raise TrainingFailedError(
+            f"the command ended with exit code {run.rc}.",
+            where=run.name,
+            hint=f"Its log: boxstrap logs --host {box} --run {run.name}",
+        )
+
+
+def first_output(answer: bytes) -> FirstOutput:
+    """Parse what `show_output` in `templates/lib/first_output.sh` prints."""
+    head, _, log = sanitize(answer).partition("\n")
+    state, _, rc = head.partition(" ")
+    failed = state == "finished" and rc != "0"
+    lines = [line for line in log.splitlines() if line.strip()]
+    return FirstOutput(
+        state=state if state in STATES else "died",
+        rc=answer_exit_code(rc),
+        lines=tuple(lines[-_SHOWN_LINES:] if failed else lines[:_SHOWN_LINES]),
     )

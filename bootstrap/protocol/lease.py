@@ -21,6 +21,12 @@ _HELD = {
     "wipes": "nothing on this box holds it: a stop would wipe what lies outside its volume",
 }
 """What the monitor's codes mean."""
+_BY_OLDER = ", by its provider's older API (GraphQL, until early 2027)"
+UNPRICED = (
+    "; its dollars are not counted, as nothing says what an hour costs: boxstrap setup "
+    "--set box.price=PRICE"
+)
+"""What is said of a lease that limits dollars."""
 LOST = "lost"
 _GONE = "nothing on this box holds it: its monitor is gone. The next setup starts it again"
 _MOST = 1e12
@@ -45,6 +51,10 @@ class BoxLease:
     """Whether the box is destroyed at the end if nothing is unsafe; else it is stopped."""
     unsafe: tuple[str, ...] = ()
     """What is unsafe, by the box's last look."""
+    is_unpriced: bool = False
+    """Whether it limits dollars, and nothing says what an hour costs."""
+    is_by_older: bool = False
+    """Whether the box is held by RunPod's older API, which is to be switched off in 2027."""
 
     @property
     def is_held(self) -> bool:
@@ -59,11 +69,13 @@ class BoxLease:
         """Return what `--json` prints: seconds and dollars."""
         return {
             "held": self.held,
+            "by": "graphql" if self.is_by_older else None,
             "limits": {
                 name: {"is": round(is_, 4), "limit": most}
                 for name, (is_, most) in self.limits.items()
             },
             "over": self.over or None,
+            "unpriced": self.is_unpriced,
             "then": "destroy" if self.destroys else "stop",
             "unsafe": [*self.unsafe],
             "extended": self.extended,
@@ -87,7 +99,11 @@ class BoxLease:
         if self.over:
             return f"it keeps running and costing money: {_HELD[self.held]}"
         end = f", then {self._end()}" if self.destroys else ""
-        return f"{_HELD.get(self.held, _HELD['trying'])}{end}{error}"
+        way = _BY_OLDER if self.is_by_older and self.is_held else ""
+        return f"{_HELD.get(self.held, _HELD['trying'])}{way}{end}{error}{self._uncounted()}"
+
+    def _uncounted(self) -> str:
+        return UNPRICED if self.is_unpriced else ""
 
     def _end(self) -> str:
         if self.destroys and self.unsafe:
@@ -117,16 +133,18 @@ def parse_lease(said: str) -> BoxLease | None:
     if not isinstance(state, dict):
         return BoxLease(LOST if word == LOST else "trying")
     held = str(state.get("held"))
-    counted = state.get("counted")
+    counted, limits = state.get("counted"), _limits(state.get("limits"))
     return BoxLease(
         held=LOST if word == LOST else held if held in _HELD else "trying",
-        limits=_limits(state.get("limits")),
+        limits=limits,
         over=_limit(state.get("over")),
         soon=_limit(state.get("soon")),
         extended=_number(counted.get("extended")) if isinstance(counted, dict) else 0.0,
         has_error=bool(state.get("error")),
         destroys=state.get("then") == "destroy",
         unsafe=_unsafe(state.get("unsafe")),
+        is_unpriced="dollars" in limits and "price" in state and state["price"] is None,
+        is_by_older=state.get("way") == "graphql",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -10,8 +11,8 @@ from functools import partial
 
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
-from bootstrap.link.answers import number, rows, version
-from bootstrap.link.exchange import exchange
+from bootstrap.link.answers import answer_number, answer_rows, answer_version
+from bootstrap.link.exchange import run_script
 from bootstrap.link.wire import Wire
 from bootstrap.plan import NAMES
 from bootstrap.protocol.lease import BoxLease, parse_lease
@@ -49,6 +50,7 @@ class BoxState:
     """State of a box, as it reports it. All text in it is sanitized."""
 
     facts: dict[str, str] = field(default_factory=dict)
+    """Its other words, as it said them: what is used of them has a property."""
     env: frozenset[str] = frozenset()
     """Names of the provider's variables that are set there."""
     files: frozenset[str] = frozenset()
@@ -78,6 +80,60 @@ class BoxState:
         return self.facts.get("dir", "")
 
     @property
+    def is_placed(self) -> bool:
+        """Whether that folder has what boxstrap placed there."""
+        return "placed" in self.facts and self.repo_dir.startswith("/")
+
+    @property
+    def venv(self) -> str:
+        """The repository's environment, as its last setup named it; "" if unknown."""
+        return self.facts.get("venv", "")
+
+    @property
+    def work(self) -> str:
+        """The id of the work that the last setup there had."""
+        return self.facts.get("work", "")
+
+    @property
+    def differs(self) -> list[str]:
+        """Words for what differs between the last setup and the live run in that folder."""
+        return self.facts.get("differs", "").split()
+
+    @property
+    def home(self) -> str:
+        """boxstrap's folder, as an absolute path; "" if there is none."""
+        return self.facts.get("boxhome", "")
+
+    @property
+    def system(self) -> str:
+        """Its system and processor, as `uname` names them."""
+        return self.facts.get("system", "")
+
+    @property
+    def bash(self) -> str:
+        """The version of its bash; "" if it has none."""
+        return self.facts.get("bash", "")
+
+    @property
+    def has_tmux(self) -> bool:
+        """Whether a run has a session that can be attached to."""
+        return bool(self.facts.get("tmux"))
+
+    @property
+    def had_other_secrets(self) -> bool:
+        """Whether a run may have been started with earlier values of its secrets."""
+        return "earlier" in self.facts
+
+    def in_home(self, path: str) -> str:
+        """Return the path, its `~/` replaced by the user's home there."""
+        return posixpath.join(self.facts.get("home", "/"), path[2:]) if path[:2] == "~/" else path
+
+    @property
+    def time(self) -> int:
+        """The time on its clock, seconds since 1970; 0 if it did not tell."""
+        return answer_number(self.facts.get("time", "")) or 0
+
+    @property
     def can_redact(self) -> bool:
         """Whether the box can redact its secrets itself."""
         return "redacts" in self.facts
@@ -104,7 +160,7 @@ class BoxState:
     def nothing_to_do(self) -> bool:
         """Whether no step of the plan would run."""
         return bool(self.plan) and all(
-            why in {"done", "alive", "died"} for why in self.plan.values()
+            why in {"done", "alive", "died", "failed"} for why in self.plan.values()
         )
 
 
@@ -123,7 +179,7 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
 
     Raises LinkLost, NoAnswer, and BoxLacksError if it isn't Linux, or bash is missing or too old.
     """
-    answer = exchange(
+    answer = run_script(
         wire,
         build_query(
             "probe",
@@ -136,23 +192,23 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
         ),
         timeout=60,
     )
-    return read(answer, wire.label)
+    return read_probe(answer, wire.label)
 
 
-def read(answer: bytes, label: str) -> BoxState:
+def read_probe(answer: bytes, label: str) -> BoxState:
     """Parse a box's answer and check it. Raises BoxLacksError as `probe`."""
-    box_state = parse(answer)
+    box_state = parse_probe(answer)
     _check_system(box_state, label)
     _check_bash(box_state, label)
     return box_state
 
 
-def parse(answer: bytes) -> BoxState:
+def parse_probe(answer: bytes) -> BoxState:
     """Parse an answer: lines of a word, a tab, and a value. Invalid values are left out."""
     facts: dict[str, str] = {}
     words = ("env", "file", "have", "run", "plan", "secret", "secretid", "stat", "note")
     many: dict[str, list[str]] = {word: [] for word in words}
-    for word, value in rows(answer):
+    for word, value in answer_rows(answer):
         if word in many:
             many[word].append(value)
         else:
@@ -165,7 +221,7 @@ def parse(answer: bytes) -> BoxState:
         files=frozenset(many["file"]),
         have=tuple(commit for commit in many["have"] if _COMMIT.fullmatch(commit)),
         working=_working(facts.get("working", "")),
-        holder=_holder(facts.get("holder", ""), number(facts.get("time", "")) or 0),
+        holder=_holder(facts.get("holder", ""), answer_number(facts.get("time", "")) or 0),
         last_setup=_status(facts.get("last", "")),
         runs=tuple(sorted(runs, key=partial(_age, files=files), reverse=True)),
         secrets=_secrets(many["secret"], many["secretid"]),
@@ -196,7 +252,7 @@ def _holder(value: str, now: int) -> Holder | None:
     since, _, what = rest.partition("\t")
     if not _SETUP.fullmatch(setup):
         return None
-    return Holder(setup, max(0, now - (number(since) or now)), what[:_LONGEST_WHAT])
+    return Holder(setup, max(0, now - (answer_number(since) or now)), what[:_LONGEST_WHAT])
 
 
 def _status(value: str) -> dict[str, object]:
@@ -224,7 +280,7 @@ def _plan(lines: list[str]) -> dict[str, str]:
 
 
 def _check_system(box_state: BoxState, label: str) -> None:
-    system = box_state.facts.get("system", "")
+    system = box_state.system
     if not system.startswith("Linux"):
         raise BoxLacksError(
             f"this box runs {system[:_SHOWN] or 'an unknown system'}; a box runs Linux.",
@@ -235,8 +291,8 @@ def _check_system(box_state: BoxState, label: str) -> None:
 
 
 def _check_bash(box_state: BoxState, label: str) -> None:
-    bash = box_state.facts.get("bash", "")
-    numbers = version(bash)
+    bash = box_state.bash
+    numbers = answer_version(bash)
     if not numbers:
         raise BoxLacksError(
             "there is no bash on this box.",

@@ -1,21 +1,52 @@
-"""Build queries: the static scripts of `templates/queries`, preceded by their variables."""
+"""Build queries: the static scripts of `templates/queries`, preceded by their variables.
+
+Start a setup: send script and secrets over one command's input; it then runs detached.
+"""
 
 from __future__ import annotations
 
 import gzip
+import secrets as random
+import time
 from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
+from bootstrap.codes import explain
+from bootstrap.errors import BoxLacksError, BoxstrapError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import run_script_checked
+from bootstrap.link.wire import Wire
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import Value, assignments
 from bootstrap.text import redact
+from bootstrap.text.sanitize import sanitize
 
-_SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
+
+class AskedBox(Protocol):
+    """A box as a query needs it: where its folder is, and which secrets it redacts itself."""
+
+    @property
+    def wire(self) -> Wire:
+        """The current login."""
+
+    @property
+    def workdir(self) -> str:
+        """The working folder that has boxstrap's folder."""
+
+    @property
+    def redacted_there(self) -> Sequence[str]:
+        """Names of the secrets whose values are not here."""
+
+
+_SHARED = (("lib", "owner"), ("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every query may use: where boxstrap's folder is, and which processes and runs are alive."""
 _ALSO = {
+    "attach": ("terminal_type",),
     "back": ("repository", "queries/holds"),
     "clean": ("base", "repository", "git", "trees", "queries/holds"),
     "first": ("first_output",),
@@ -23,9 +54,10 @@ _ALSO = {
     "made": ("base", "repository", "git", "trees", "queries/holds"),
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
+    "record": ("log_times", "queries/metrics"),
     "run": ("repository", "packs", "git_locks", "store", "sent_state", "first_output"),
     "server": ("base", "errors", "uv"),
-    "status": ("packs", "repository"),
+    "status": ("packs", "repository", "queries/metrics"),
     "stop": ("run_processes", "queue"),
     "take_dependency": ("packs", "git_locks", "store"),
     "sync": (
@@ -108,3 +140,76 @@ def _bare(script: str) -> str:
     """Remove comments and indentation, since the script is sent each time."""
     lines = (line.strip() for line in script.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
+
+
+_MOST_LACKS = 20
+"""Sentences to show at most; `lacks` in templates/steps/preflight.sh has fewer."""
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """A setup to start."""
+
+    script: str
+    setup: str
+    workdir: str
+    wait_s: int = 60
+    """How long it waits for another setup to end, in seconds."""
+    words: Sequence[str] = ()
+    """`restart`, `only=gpu`: see `templates/lib/main.sh`."""
+    secrets: bytes = b""
+    """NAME=VALUE, each ended by a NUL."""
+
+
+def new_setup_id(now: float | None = None) -> str:
+    """Return a new id; ids sort by time."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    return f"{stamp}-{random.token_hex(3)}"
+
+
+def launch(wire: Wire, start: LaunchOptions) -> None:
+    """Start the setup. An incomplete upload starts nothing.
+
+    Raises BoxLacksError when preflight finds that the box can't be set up (nothing was
+    changed), LinkLost, NoAnswer, BoxstrapError when the box did not start it.
+    """
+    script = start.script.encode()
+    query = build_query(
+        "launch",
+        workdir=start.workdir,
+        setup_id=start.setup,
+        script_bytes=len(script),
+        secret_bytes=len(start.secrets),
+        wait_seconds=start.wait_s,
+        client_time=int(time.time()),
+        words=" ".join(start.words),
+    )
+    answer = run_script_checked(wire, query, script + start.secrets, timeout=120)
+    lines = sanitize(answer.output).splitlines()
+    lacks = [line.split("\t", 2)[1:] for line in lines if line.startswith("lacks\t")]
+    if lacks:
+        raise _lacks(lacks, wire.label)
+    if "short" in lines:
+        raise LinkLost(wire.label, "the script did not arrive whole, so nothing was started")
+    if "launched" not in lines:
+        said = sanitize(answer.errors).strip()[-600:]
+        raise BoxstrapError(
+            f"the box did not start the setup{': ' + said if said else '.'}", where=wire.label
+        )
+
+
+def refuse(wire: Wire, what: str, *, workdir: str, setup: str) -> None:
+    """Tell a setup that `what` it waits for can't be sent: see templates/lib/client.sh."""
+    query = build_query("refuse", workdir=workdir, setup_id=setup, what=what)
+    with suppress(BoxstrapError):  # without it the box waits for as long as it may
+        run_script_checked(wire, query, timeout=60)
+
+
+def _lacks(lacks: list[list[str]], label: str) -> BoxLacksError:
+    sentences = [(row[1] if len(row) > 1 else row[0])[:_LONGEST] for row in lacks[:_MOST_LACKS]]
+    advice = explain(lacks[0][0], {}).hint
+    what = "; ".join(sentences)
+    return BoxLacksError(
+        f"{what}.", where=label, hint=f"Nothing was changed. {advice[:1].upper()}{advice[1:]}."
+    )

@@ -6,23 +6,28 @@ machine is checked by the code that creates it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
 from bootstrap.link.errors import NoAnswer
-from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
+from bootstrap.protocol.transfer import Frame, Transfer, number_of, transfer_program
 
 CLOSED = "closed"
 """Not complete, but the file may be read ahead: see `ResultFile.why`."""
 WAITS = ("young", CLOSED, "held", "checkpoint")
 """Why a file on a box is not complete."""
-LEFT = ("outside", "special", "unreadable", "name", "missing", "many")
+LEFT = ("outside", "dead", "special", "unreadable", "name", "missing", "many")
+LOST = ("by", "changed", "gone")
+KINDS = ("own", "kept", "after")
+MOST_LET_GO = 1000
 _LONGEST_PATH = 8192
 _MOST_TEXT = 32 * 1024 * 1024
 """Characters in all paths together."""
 _MOST_NUMBER = 2**63
+_LONGEST_NAME = 140
 
 
 class BoxFile(NamedTuple):
@@ -35,6 +40,8 @@ class BoxFile(NamedTuple):
     """The same for all files of one checkpoint; "" for a file on its own."""
     state: tuple[int, ...]
     """Device, inode, size, mtime and ctime."""
+    kind: str = "own"
+    """own; kept: a copy made before a later run began; after: no run made it."""
 
     @property
     def size(self) -> int:
@@ -52,6 +59,17 @@ class BoxFile(NamedTuple):
         return self.state[3]
 
 
+class LostResult(NamedTuple):
+    """A result that the box no longer has, or only with other content."""
+
+    state: tuple[int, ...]
+    """As it was when the run ended; see `BoxFile`."""
+    why: str
+    """One of `LOST`."""
+    by: str
+    """The run that overwrote it, for `by`; not sanitized."""
+
+
 @dataclass
 class BoxLook:
     """What one look at the results found."""
@@ -61,6 +79,13 @@ class BoxLook:
     """Links that point to other results."""
     left: dict[str, str] = field(default_factory=dict)
     """Paths that can't be transferred, each with one of `LEFT`."""
+    lost: dict[str, LostResult] = field(default_factory=dict)
+    given_up: bool = False
+    """Whether the user allowed a later run to overwrite the results."""
+    without: list[str] = field(default_factory=list)
+    """Paths and patterns of results that the user lets go of."""
+    unmet: list[str] = field(default_factory=list)
+    """Those of them that no result has."""
 
 
 class WantedFile(NamedTuple):
@@ -96,8 +121,12 @@ class BoxResults:
         paths: Sequence[str],
         *,
         stood_s: float = STOOD_S,
+        without: Sequence[str] | None = None,
     ) -> None:
-        """`run`: REPO/NAME; `tree` and `paths` are used if the box noted none with the run."""
+        """`run`: REPO/NAME; `tree` and `paths` are used if the box noted none with the run.
+
+        `without`: the box notes that the user lets go of these; None: of what they did before.
+        """
         self._transfer, self._label = transfer, label
         self._asked: dict[str, object] = {
             "op": "results",
@@ -105,11 +134,13 @@ class BoxResults:
             "tree": tree,
             "paths": [*paths],
         }
+        if without is not None:
+            self._asked["without"] = [*without]
         self.stood_s = self._asked["stood_s"] = stood_s
         self._files: dict[str, BoxFile] = {}
         self._before = BoxLook()
         self._text = 0
-        self.tree = tree
+        self.tree, self._kept = tree, ""
         self.paths: Sequence[str] = paths
         """Paths of the results in the tree; empty if none are declared."""
         self.profile = ""
@@ -128,25 +159,36 @@ class BoxResults:
             for row in _list(header, "left"):
                 self._leave(look, row)
             if "looked" in header:
-                self.tree, self.profile = text_of(header, "tree"), text_of(header, "profile")
-                self.paths = [path for path in _list(header, "looked") if isinstance(path, str)]
-            if len(look.files) + len(look.left) + len(look.links) > MOST_FILES:
+                self.tree, self.profile = (
+                    transfer_program(header, "tree"),
+                    transfer_program(header, "profile"),
+                )
+                self._kept, look.given_up = (
+                    transfer_program(header, "kept"),
+                    bool(header.get("given_up")),
+                )
+                self.paths = _texts(header, "looked")
+                look.without, look.unmet = _texts(header, "without"), _texts(header, "unmet")
+                if max(len(look.without), len(look.unmet)) > MOST_LET_GO:
+                    raise self._nonsense(f"it lists more than {MOST_LET_GO:,} results to let go of")
+            others = len(look.left) + len(look.links) + len(look.lost)
+            if len(look.files) > MOST_FILES or len(look.files) + others > 2 * MOST_FILES:
                 raise self._nonsense(f"it lists more than {MOST_FILES:,} files")
             if self._text > _MOST_TEXT:
                 raise self._nonsense("it tells of more names than any run has")
             if header.get("left_as_before") is True:
-                look.links, look.left = before.links, before.left
+                look.links, look.left, look.lost = before.links, before.left, before.lost
         self._before = look
-        return BoxLook(dict(look.files), look.links, look.left)
+        return dataclasses.replace(look, files=dict(look.files))
 
     def _file(self, row: object) -> BoxFile:
         match row:
-            case [str(path), str(why), str(checkpoint), *state] if why in ("", *WAITS):
-                numbers = [one for one in state if type(one) is int and abs(one) < _MOST_NUMBER]
-                is_sound = len(numbers) == len(state) == 5 and numbers[2] >= 0
+            case [str(path), str(why), str(checkpoint), str(kind), *state] if (
+                why in ("", *WAITS) and kind in KINDS
+            ):
                 self._text += len(path) + len(checkpoint)
-                if is_sound and max(len(path), len(checkpoint)) <= _LONGEST_PATH:
-                    return BoxFile(path, why, checkpoint, tuple(numbers))
+                if _is_state(state) and max(len(path), len(checkpoint)) <= _LONGEST_PATH:
+                    return BoxFile(path, why, checkpoint, _numbers(state), kind)
         raise self._nonsense("its description of a file is invalid")
 
     def _leave(self, look: BoxLook, row: object) -> None:
@@ -154,6 +196,11 @@ class BoxResults:
             case [str(path), "link"]:
                 look.links.append(path[:_LONGEST_PATH])
                 self._text += len(look.links[-1])
+            case [str(path), str(why), str(by), *state] if (
+                why in LOST and _is_state(state) and len(path) <= _LONGEST_PATH
+            ):
+                look.lost[path] = LostResult(_numbers(state), why, by[:_LONGEST_NAME])
+                self._text += len(path)
             case [str(path), str(why)] if why in LEFT:
                 look.left[path[:_LONGEST_PATH]] = why
                 self._text += min(len(path), _LONGEST_PATH)
@@ -173,7 +220,10 @@ class BoxResults:
                 if header and header.get("i") != number:
                     raise self._nonsense("it gives a file that it was not asked for")
                 if "begun" in header:
-                    yield one, BegunFile(number_of(header, "begun"), text_of(header, "sha256"))
+                    yield (
+                        one,
+                        BegunFile(number_of(header, "begun"), transfer_program(header, "sha256")),
+                    )
                     continue
                 if body:
                     yield one, body
@@ -193,7 +243,8 @@ class BoxResults:
 
     def _requests(self, wanted: Iterable[WantedFile]) -> Iterator[Frame]:
         for number, (file, at) in enumerate(wanted):
-            place = {"root": self.tree, "path": file.path, "at": at, "size": file.size}
+            root = self._kept if file.kind == "kept" else self.tree
+            place = {"root": root, "path": file.path, "at": at, "size": file.size}
             yield {"op": "get", "i": number, **place}, b""
 
     def _nonsense(self, what: str) -> NoAnswer:
@@ -201,19 +252,35 @@ class BoxResults:
 
 
 def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
-    problem = text_of(header, "problem")
+    problem = transfer_program(header, "problem")
     if problem:
         return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
     same = header.get("before") == header.get("now") and header.get("read") == file.size
     match header.get("now"):
-        # Don't compare inodes: on some file systems an open file has another number.
+        # Don't compare inodes: on some file systems an open file has another number. A copy
+        # has the file's time of change, and a ctime of its own.
         case [kind, size, modified, _, changed]:
-            same = same and ("file", size, modified, changed) == (kind, *file.state[2:])
+            now = (size, modified) if file.kind == "kept" else (size, modified, changed)
+            same = same and kind == "file" and now == file.state[2 : 2 + len(now)]
         case _:
             same = False
-    return GivenFile("" if same else "changed", text_of(header, "sha256"))
+    return GivenFile("" if same else "changed", transfer_program(header, "sha256"))
+
+
+def _is_state(state: Sequence[object]) -> bool:
+    """Whether these are device, inode, size, mtime and ctime."""
+    numbers = _numbers(state)
+    return len(numbers) == len(state) == 5 and numbers[2] >= 0
+
+
+def _numbers(state: Sequence[object]) -> tuple[int, ...]:
+    return tuple(one for one in state if isinstance(one, int) and abs(one) < _MOST_NUMBER)
 
 
 def _list(header: Mapping[str, Any], name: str) -> list[Any]:
     value = header.get(name)
     return value if isinstance(value, list) else []
+
+
+def _texts(header: Mapping[str, Any], name: str) -> list[str]:
+    return [one[:_LONGEST_PATH] for one in _list(header, name) if isinstance(one, str)]

@@ -1,6 +1,8 @@
 """A run as the box reports it: one training command and its state.
 
 The state is decided on the box, only by `templates/lib/run_state.sh`.
+
+Progress of a box that uploads a run's results to a bucket (`box/runs/upload_results.py`).
 """
 
 from __future__ import annotations
@@ -9,10 +11,54 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from bootstrap.link.answers import exit_code, number
-from bootstrap.protocol.uploaded import Uploaded, parse_uploaded
+from bootstrap.link.answers import answer_exit_code, answer_number
+from bootstrap.text.sizes import size
+
+_NOTE = re.compile(
+    r"(going|failing|left|whole) ([0-9]{1,12}) ([0-9]{1,18}) ([0-9]{1,12}) ([A-Za-z0-9.-]{1,60}) "
+    r"(s3://[A-Za-z0-9._+@=/-]{1,400})"
+)
+
+
+class Uploaded(NamedTuple):
+    """Which results are in the bucket, and how many are missing."""
+
+    word: str
+    """going, failing (still retrying), left (stopped retrying), whole (complete)."""
+    files: int
+    bytes: int
+    left: int
+    """Number of files whose current content is not in the bucket."""
+    why: str
+    """Why it fails: the bucket's error code, `unreachable`, `no-key`; "" if it doesn't."""
+    address: str
+
+    def sentence(self) -> str:
+        """Return a sentence for the user."""
+        there = f"{self.files} files ({size(self.bytes)}) are in {self.address}"
+        if self.word == "whole":
+            return f"results: {there}"
+        if self.word == "going":
+            return f"results: {there}; {self.left} more are to come"
+        stopped = "; the next setup or run tries again" if self.word == "left" else ""
+        return f"results: {there}; {self.left} are not: {self.why or 'still written to'}{stopped}"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what `--json` prints."""
+        return {**self._asdict(), "why": self.why or None}
+
+
+def parse_uploaded(note: str) -> Uploaded | None:
+    """Parse the box's note; None if it is invalid."""
+    found = _NOTE.fullmatch(note)
+    if not found:
+        return None
+    word, files, bytes_, left, why, address = found.groups()
+    known = "" if why == "-" else why
+    return Uploaded(word, int(files), int(bytes_), int(left), known, address)
+
 
 _FIELDS = 8
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -64,7 +110,7 @@ class Run:
     can_resume: bool = False
     """Whether a run that died has a command to resume it (`train.resume`)."""
     begun: int = 0
-    """When its command started: after `started` if it was queued; 0 if it has not."""
+    """When its command began, after `started` if it was queued; 0 if it never has."""
     over: int = 0
     """When it ended; 0 if it has not, or if nothing was left to record it."""
     log_kept: int = 0
@@ -85,7 +131,7 @@ class Run:
     def number(self) -> int:
         """The last part of its name, which counts up."""
         digits = re.search(r"[0-9]+$", self.name)
-        return number(digits[0]) or 0 if digits else 0
+        return answer_number(digits[0]) or 0 if digits else 0
 
     @property
     def log(self) -> str:
@@ -124,16 +170,22 @@ class Run:
         return f"queued: begins {after.get(kind, 'once its GPUs are free').format(other)}"
 
     def seconds(self, now: int) -> int | None:
-        """Return how long it has run, or ran; None if unknown."""
-        end = now if self.state == "running" else self.over
-        if not end or self.state not in ("running", "finished"):
+        """Return how long it has run, or ran; None if unknown, or if it never began."""
+        if self.state == "running":
+            return max(0, now - (self.begun or self.started))
+        if self.state != "finished" or not self.over or not self.begun:
             return None
-        return max(0, end - (self.begun or self.started))
+        return max(0, self.over - self.begun)
 
     @property
     def goes_on(self) -> bool:
         """Whether it is running or queued."""
         return self.state in GOES_ON
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended, or died."""
+        return self.state in ("finished", "died")
 
     @property
     def stopped(self) -> bool:
@@ -149,6 +201,8 @@ class Run:
         )
 
     def _ending(self) -> str:
+        if self.stopped and not self.begun:
+            return "was stopped before it began"
         if self.stopped:
             # Its own exit code tells more: it saved its work and said so, or had to be killed.
             own = "" if self.rc == STOPPED else f", with exit code {self.rc}{self._decided()}"
@@ -213,7 +267,7 @@ def parse_run(value: str) -> Run | None:
         name=name,
         state=word,
         rc=rc,
-        started=number(started) or 0,
+        started=answer_number(started) or 0,
         commit=commit,
         work=work,
         session=session,
@@ -247,7 +301,7 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
         run,
         written=written,
         log_bytes=size,
-        log_kept=number(notes.get(f"{path}/times", "").partition(" ")[2]) or 0,
+        log_kept=answer_number(notes.get(f"{path}/times", "").partition(" ")[2]) or 0,
         begun=begun,
         over=over if run.state == "finished" else 0,
         gpus=gpus if _GPUS.fullmatch(gpus) else "",
@@ -260,7 +314,7 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
 
 def _time_and_size(said: str) -> tuple[int, int]:
     time, size = [*said.split("\t"), "", ""][:2]
-    return number(time) or 0, number(size) or 0
+    return answer_number(time) or 0, answer_number(size) or 0
 
 
 def as_it_ended(run: Run, said: str) -> Run | None:
@@ -273,4 +327,8 @@ def _state(said: str) -> tuple[str, int | None, tuple[str, int]]:
     """Parse state and exit code, what decided the code, and how many processes are left."""
     word, rc, rest = [*said.split(" ", 2), "", ""][:3]
     ended, _, left = rest.partition(" left ")
-    return word, exit_code(rc), (ended if _ENDED.fullmatch(ended) else "", number(left) or 0)
+    return (
+        word,
+        answer_exit_code(rc),
+        (ended if _ENDED.fullmatch(ended) else "", answer_number(left) or 0),
+    )

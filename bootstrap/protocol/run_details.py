@@ -1,5 +1,9 @@
 """What `status` asks beyond the probe, in the same exchange: ends of the logs of failed runs, the
-newest metric of others, GPU use while a run is alive, and trees beside the main ones."""
+newest metric of others, where results are, GPU use while a run is alive, and trees beside the main
+ones.
+
+Where a box has the results of its runs, and why it can't keep some before a later run begins.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bootstrap.box.metrics import LINE
-from bootstrap.link.exchange import exchange
+from bootstrap.errors import NotSafeError
+from bootstrap.link.answers import answer_number as to_number
+from bootstrap.link.exchange import run_script
 from bootstrap.link.wire import Wire
-from bootstrap.protocol.probe import BoxState, read
+from bootstrap.protocol.probe import BoxState, read_probe
 from bootstrap.protocol.query import BoxRedaction, build_query
+from bootstrap.protocol.run import is_name
+from bootstrap.text.sizes import grouped_number, size
 
 if TYPE_CHECKING:
     from bootstrap.protocol.trees import TreeUse
+
 
 MOST_ENDS = 8
 """At most so many failed runs (the newest) with their log's end, and others with their metric."""
@@ -25,6 +34,8 @@ END_BYTES = 6000
 _METRIC_BYTES = 1000
 _MOST_BYTES = 256 * 1024
 _MOST_GPUS = 128
+_RESULTS_S = 3
+"""Time limit for looking at results, in seconds: there may be very many files."""
 _GPUS_S = 5
 """Time limit for reading the GPUs, in seconds: a driver may hang."""
 
@@ -49,6 +60,8 @@ class RunDetails:
     log_ends: Mapping[str, bytes] = field(default_factory=dict)
     metrics: Mapping[str, bytes] = field(default_factory=dict)
     """The last line with a metric."""
+    results: Mapping[str, ResultsThere] = field(default_factory=dict)
+    """Of runs that are over, unless their box is of an earlier version."""
     gpus: tuple[UsedGpu, ...] = ()
     """Set if a run is alive and the GPUs answer."""
     trees: tuple[TreeUse, ...] = ()
@@ -76,32 +89,36 @@ def ask_details(
         most=MOST_ENDS,
         bytes=END_BYTES,
         patience=_GPUS_S,
+        results_patience=_RESULTS_S,
         usual_metrics=LINE,
     )
-    answer, *parts = exchange(wire, query, timeout=60).split(f"\n{mark} ".encode())
-    return read(answer, wire.label), parse_details(parts)
+    answer, *parts = run_script(wire, query, timeout=60).split(f"\n{mark} ".encode())
+    return read_probe(answer, wire.label), parse_details(parts)
 
 
 def parse_details(parts: Sequence[bytes]) -> RunDetails:
     """Parse the parts of an answer; the first line is a word and perhaps a run, then its data."""
     ends: dict[str, bytes] = {}
     metrics: dict[str, bytes] = {}
+    results: dict[str, ResultsThere] = {}
     gpus: tuple[UsedGpu, ...] = ()
     trees: tuple[TreeUse, ...] = ()
-    for part in parts[: MOST_ENDS + 3]:
+    for part in parts[: MOST_ENDS + 4]:
         head, _, told = part.partition(b"\n")
         word, _, path = head.decode("utf-8", "replace").partition(" ")
         if word == "log":
             ends[path] = told[-END_BYTES:]
         elif word == "metrics":
             metrics = _metrics(told)
+        elif word == "results" and told.strip():
+            results = parse_results(told)
         elif word == "gpus":
             gpus = _gpus(told.partition(b"\n")[0][:_MOST_BYTES])
         elif word == "trees" and told.strip():
             from bootstrap.protocol.trees import parse_uses
 
             trees = parse_uses(told)
-    return RunDetails(ends, metrics, gpus, trees)
+    return RunDetails(ends, metrics, results, gpus, trees)
 
 
 def _metrics(told: bytes) -> dict[str, bytes]:
@@ -143,3 +160,96 @@ def _count(value: object) -> int | None:
     """Return the value if it is a plausible non-negative integer, else None."""
     is_one = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 60
     return value if is_one and isinstance(value, int) else None
+
+
+_CANT_KEEP = {
+    "large": "too large to be copied at once",
+    "room": "the disk has no room for a copy",
+    "slow": "the disk is too slow for a copy at once",
+    "unread": "they can't be read",
+}
+"""Why no copy was made, by the box's word."""
+_MOST_RUNS, _MOST_NAMES = 10_000, 20
+
+
+@dataclass(frozen=True)
+class ResultsThere:
+    """Where the results of one run are that is over, as its box tells."""
+
+    is_home: bool
+    """Whether a verified pull, by any machine, brought all of them."""
+    files: int
+    bytes: int
+    kept_bytes: int
+    """Of these, bytes of copies made before a later run began."""
+    lost_files: int
+    """Files that are not on the box any more: overwritten or removed."""
+    overwritten_by: tuple[str, ...]
+    """The runs that are known to have done that."""
+
+    @property
+    def where(self) -> str:
+        """Return home, box, partly (on the box), lost, or none."""
+        if not self.files or self.is_home:
+            return "home" if self.files else "none"
+        if not self.lost_files:
+            return "box"
+        return "partly" if self.lost_files < self.files else "lost"
+
+    def __str__(self) -> str:
+        """As `status` says it."""
+        if self.where in ("home", "none"):
+            return "results at home" if self.files else "no results"
+        if self.lost_files:
+            by = ", ".join(self.overwritten_by)
+            how = f"overwritten by {by}" if by else "lost"
+            return (
+                f"{grouped_number(self.lost_files)} of {grouped_number(self.files)} results {how}"
+            )
+        return f"results on the box, {size(self.bytes)}" + (" (kept)" if self.kept_bytes else "")
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what `--json` prints."""
+        return {
+            "where": self.where,
+            "files": self.files,
+            "bytes": self.bytes,
+            "kept_bytes": self.kept_bytes,
+            "lost_files": self.lost_files,
+            "overwritten_by": list(self.overwritten_by),
+        }
+
+
+def parse_results(told: bytes) -> dict[str, ResultsThere]:
+    """Parse what `keep_results.py status` prints, by `KEY/NAME`."""
+    found = {}
+    for line in told.split(b"\n", _MOST_RUNS)[:_MOST_RUNS]:
+        words = line.decode("utf-8", "replace").split(" ")
+        counts = [to_number(word) for word in words[2:6]]
+        if len(words) != 7 or None in counts:
+            continue
+        files, total, kept, lost = (count or 0 for count in counts)
+        by = tuple(filter(is_name, words[6].split(",")[:_MOST_NAMES]))
+        found[words[0]] = ResultsThere(words[1] == "home", files, total, kept, lost, by)
+    return found
+
+
+def results_in_the_way(said: Sequence[str], where: str, name: str) -> NotSafeError:
+    """Return the error for a run that would overwrite results, as `keep_results.py` says."""
+    rows = []
+    for words in (line.split() for line in said):
+        if len(words) == 4 and words[1].isdecimal() and words[2].isdecimal():
+            run, count, total, why = words
+            what = (
+                f"{run}: {grouped_number(int(count))} files, {size(int(total))}; "
+                if run != "-"
+                else ""
+            )
+            rows.append(f"\n  {what}{_CANT_KEEP.get(why, why)}")
+    return NotSafeError(
+        "results of earlier runs are not home, and would be overwritten:" + "".join(rows),
+        where=where,
+        hint=f"Nothing was started. To go on, pull them: boxstrap pull --all --host {name}\n"
+        "Or add --beside to a run: it gets a tree of its own, without those results; "
+        "or --overwrite-results: they are lost.",
+    )

@@ -2,34 +2,265 @@
 
 The query brings `bootstrap/box/report/run_history.py` along, so that runs of earlier versions can
 be read too.
+
+A run's record on its box: what boxstrap noted of it, and its log from a byte on. Bounded.
+
+It needs only a shell on the box, so it works for runs of every edition and of earlier versions.
+
+Samples of a box, lines of `bootstrap/box/runs/top_stream.py`: bounded and sanitized.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bootstrap import box, events
+from bootstrap.box.metrics import LINE
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import Event
-from bootstrap.link.errors import NoAnswer
-from bootstrap.link.exchange import exchange
-from bootstrap.link.wire import Wire
-from bootstrap.protocol.query import BoxRedaction, build_query
-from bootstrap.protocol.run import Run
-from bootstrap.protocol.samples import Count, Text
+from bootstrap.link.answers import answer_number
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import AnswerStream, run_script, stream_script
+from bootstrap.link.wire import PIECE, Wire
+from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
+from bootstrap.protocol.run import Run, RunState
+from bootstrap.text.sanitize import sanitize
+
+OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
+"""Notes that come from the profile, in the order in which a manifest's digest has them."""
+NOTES = (
+    *OF_PROFILE,
+    *("commit", "snapshot", "tree", "work", "session", "started", "dir", "venv"),
+    *("gpus", "queue", "resumes", "exit", "ended", "kills", "killed", "metrics"),
+    *("times", "samples"),
+)
+"""Files of a run's folder that come home."""
+_MOST_NOTE = 4 * 1024 * 1024
+_MOST_NOTES = 16 * 1024 * 1024
+"""Bytes of all notes together."""
+
+
+@dataclass
+class BoxRecord:
+    """The notes of a run as its box gives them, not sanitized, and its log. Read the log once."""
+
+    notes: Mapping[str, bytes]
+    metric: bytes
+    """The last line of its log with a metric."""
+    begin: int
+    """The first byte of the log that comes; earlier ones were not asked for, or are gone."""
+    length: int
+    _stream: AnswerStream = field(repr=False)
+    _held: bytes = field(repr=False)
+    _wire: Wire = field(repr=False)
+
+    @property
+    def end(self) -> int:
+        """How long the log is on the box."""
+        return self.begin + self.length
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the log from `begin` to `end`. Raises LinkLost, NoAnswer."""
+        left, piece = self.length, self._held
+        while left:
+            piece = piece or self._stream.read(PIECE)
+            if not piece:
+                raise _cut(self._wire)
+            yield piece[:left]
+            left -= min(left, len(piece))
+            piece = b""
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
+
+
+def ask_record(box: AskedBox, run: Run, *, at: int, most: int) -> BoxRecord:
+    """Ask for the record, and the log from byte `at` on: its newest part if that is over `most`.
+
+    What the box redacts keeps its number of bytes. Raises LinkLost, NoAnswer.
+    """
+    mark = secrets.token_hex(16)
+    query = build_query(
+        "record",
+        BoxRedaction(box.redacted_there, same_length=True),
+        workdir=box.workdir,
+        repo_key=run.repo_key,
+        name=run.name,
+        mark=mark,
+        notes=" ".join(NOTES),
+        most_note=_MOST_NOTE,
+        usual_metrics=LINE,
+        at=at,
+        most=most,
+    )
+    stream = stream_script(box.wire, query)
+    try:
+        return _read_record(stream, f"\n{mark} ".encode(), most, box.wire)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _read_record(stream: AnswerStream, mark: bytes, most: int, wire: Wire) -> BoxRecord:
+    """Read up to where the log begins."""
+    answer, log = bytearray(), mark + b"log "
+    while True:
+        found = answer.find(log)
+        end = answer.find(b"\n", found + len(log)) if found >= 0 else -1
+        if end >= 0:
+            break
+        piece = stream.read(PIECE)
+        if not piece:
+            raise _cut(wire)
+        answer += piece
+        if len(answer) > _MOST_NOTES + PIECE:
+            raise NoAnswer("it tells more of a run than there is.", where=wire.label, hint=_LOOK)
+    begin, length = (answer_number(word) for word in _two(bytes(answer[found + len(log) : end])))
+    if begin is None or length is None or length > most:
+        raise NoAnswer("what it tells of a run's log makes no sense.", where=wire.label, hint=_LOOK)
+    parts = (part.partition(b"\n") for part in bytes(answer[:found]).split(mark)[1:])
+    notes = {name.decode("ascii", "replace"): content for name, _, content in parts}
+    metric = notes.pop("metric", b"").partition(b"\n")[0].partition(b"\t")[2]
+    kept = {name: notes[name] for name in NOTES if name in notes}
+    return BoxRecord(kept, metric, begin, length, stream, bytes(answer[end + 1 :]), wire)
+
+
+def _cut(wire: Wire) -> NoAnswer | LinkLost:
+    """Return the error for an answer that ended early."""
+    if not wire.alive():
+        return LinkLost(wire.label)
+    return NoAnswer("it did not give all of a run's log.", where=wire.label, hint=_LOOK)
+
+
+def _two(words: bytes) -> tuple[bytes, bytes]:
+    first, _, second = words.partition(b" ")
+    return first, second
+
+
+_LOOK = "Log in with ssh and look at what it does."
+
+
+MAX_LINE = 256 * 1024
+"""Bytes of one sample; longer lines are rejected."""
+_MOST_TEXT = 500
+
+
+def _one_line(text: object) -> object:
+    return " ".join(sanitize(text).split())[:_MOST_TEXT] if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(_one_line)]
+Count = Annotated[int, Field(ge=0, lt=1 << 60)]
+Level = Annotated[float, Field(ge=-1000, le=10_000_000)]
+
+
+class _SamplePart(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True
+    )
+
+
+class Process(_SamplePart):
+    """A process that computes on a GPU; the name is empty if it is in another container."""
+
+    pid: Count
+    name: Text
+    memory: Count | None = None
+
+
+class Card(_SamplePart):
+    """One GPU. Bytes, watts, °C, MHz, percent; None if not reported."""
+
+    index: Annotated[int, Field(ge=0, lt=1024)]
+    name: Text | None = None
+    uuid: Text | None = None
+    load: Level | None = None
+    memory_used: Count | None = None
+    memory_total: Count | None = None
+    power: Level | None = None
+    power_limit: Level | None = None
+    temperature: Level | None = None
+    clock: Count | None = None
+    clock_max: Count | None = None
+    throttle: Count | None = None
+    processes: Annotated[tuple[Process, ...], Field(max_length=64)] = ()
+    error: Annotated[int, Field(ge=0, lt=100_000)] | None = None
+    """NVML's error code, if the GPU doesn't answer."""
+
+
+class Machine(_SamplePart):
+    """The box itself. Bytes and percent."""
+
+    cpus: Count | None = None
+    cpu: Level | None = None
+    memory_used: Count
+    memory_total: Count
+    disk_free: Count
+    disk_total: Count
+
+
+class Newest(_SamplePart):
+    """The newest run, the last line of its log, and the last line with a metric."""
+
+    name: Text
+    repo: Text
+    state: RunState
+    rc: Annotated[int, Field(ge=-1000, le=1000)] | None = None
+    last: Text
+    metric: Text = ""
+
+
+class Sample(_SamplePart):
+    """State of a box at one moment; `t` is in seconds on its own clock."""
+
+    v: Literal[1] = 1
+    t: Annotated[float, Field(ge=0, le=1e12)] = 0.0
+    missing: bool = False
+    """Whether the box can't be sampled, since it was never set up."""
+    host: Machine | None = None
+    gpus: Annotated[tuple[Card, ...], Field(max_length=128)] = ()
+    error: Annotated[int, Field(ge=0, lt=100_000)] | None = None
+    """NVML's error code, if it can't be used."""
+    run: Newest | None = None
+
+
+def parse_sample(line: bytes) -> Sample | None:
+    """Parse a line; None if it is not a valid sample. Never raises."""
+    if len(line) > MAX_LINE:
+        return None
+    try:
+        return Sample.model_validate_json(line)
+    except (ValidationError, RecursionError):
+        return None
+
+
+class SampleLines:
+    """Split a byte stream into samples; no more than `MAX_LINE` of an endless line is kept."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[Sample]:
+        """Return the samples of the lines that this piece completes."""
+        *whole, rest = (self._rest + piece).split(b"\n")
+        self._rest = rest[: MAX_LINE + 1]
+        return [sample for sample in map(parse_sample, whole) if sample is not None]
+
 
 ANSWER_S = 120.0
 _MOST_EVENTS = 20_000
 
 Value = Annotated[float, Field(ge=-1e300, le=1e300)]
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
-Level = Annotated[float, Field(ge=-1000, le=10_000_000)]
 
 
 class _HistoryPart(BaseModel):
@@ -98,41 +329,41 @@ class RunHistory(_HistoryPart):
 
     def read_events(self) -> list[Event]:
         """Parse the events of the setup before the run."""
-        found = (events.parse(line.encode()) for line in self.events)
+        found = (events.parse_event(line.encode()) for line in self.events)
         return [event for event in found if event]
 
     def read_samples(self) -> tuple[SampleHead, list[SampleRow]]:
         """Parse the monitor's samples, if there are any; invalid lines are left out."""
         head, *rows = self.samples or ("",)
-        found = (_read(_sample_row(), row) for row in rows)
-        return _read(TypeAdapter(SampleHead), head) or SampleHead(), [row for row in found if row]
+        found = (_read_line(_sample_row(), row) for row in rows)
+        return _read_line(TypeAdapter(SampleHead), head) or SampleHead(), [
+            row for row in found if row
+        ]
 
 
-def ask_history(wire: Wire, run: Run, *, workdir: str, redact: Sequence[str]) -> RunHistory:
-    """Ask the box, which redacts the secrets that `redact` names. Raises LinkLost, NoAnswer,
-    BoxLacksError if it has no Python.
-    """
+def ask_history(box: AskedBox, run: Run) -> RunHistory:
+    """Ask the box. Raises LinkLost, NoAnswer, BoxLacksError if it has no Python."""
     query = build_query(
         "report",
-        BoxRedaction(redact),
-        workdir=workdir,
+        BoxRedaction(box.redacted_there),
+        workdir=box.workdir,
         repo_key=run.repo_key,
         name=run.name,
         program=_program(),
     )
-    answer = exchange(wire, query, timeout=ANSWER_S)
+    answer = run_script(box.wire, query, timeout=ANSWER_S)
     try:
         history = RunHistory.model_validate_json(answer)
     except (ValidationError, RecursionError):
         raise NoAnswer(
             "what it says of the run makes no sense.",
-            where=wire.label,
+            where=box.wire.label,
             hint="Its log: boxstrap logs. Log in with ssh and see what the box does.",
         ) from None
     if not history.python:
         raise BoxLacksError(
             "there is no Python on this box that could read what the run left.",
-            where=wire.label,
+            where=box.wire.label,
             hint="It comes with a setup: boxstrap setup",
         )
     return history
@@ -158,7 +389,7 @@ def _sample_row() -> TypeAdapter[SampleRow]:
     return TypeAdapter(SampleRow, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-def _read(kind: TypeAdapter[R], line: str) -> R | None:
+def _read_line(kind: TypeAdapter[R], line: str) -> R | None:
     try:
         return kind.validate_json(line)
     except (ValidationError, RecursionError, ValueError):

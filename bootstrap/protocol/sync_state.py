@@ -7,9 +7,9 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from bootstrap.link.answers import rows
+from bootstrap.link.answers import answer_rows
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import BASH, stream_answer
+from bootstrap.link.exchange import BASH, stream_script
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_long_query
 from bootstrap.render.quote import Value
@@ -86,7 +86,7 @@ class SyncStream:
         self._after = b""
         state = first.header(None).decode().strip() if first else ""
         given = {"STATE": state, "OBJECTS": b64encode(objects).decode(), **values}
-        self._stream = stream_answer(wire, build_long_query(query, **given), BASH)
+        self._stream = stream_script(wire, build_long_query(query, **given), BASH)
 
     def answer(self) -> SyncAnswer:
         """Return the answer to the state in the command itself. Raises LinkLost, NoAnswer."""
@@ -161,7 +161,7 @@ def _parse(answer: bytes) -> SyncAnswer:
     facts: dict[str, str] = {}
     many: dict[str, list[str]] = {"have": [], "warn": [], "log": []}
     files: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
-    for word, value in rows(answer):
+    for word, value in answer_rows(answer):
         if word in many:
             many[word].append(value)
         elif len(word) == 1 and word.isupper():

@@ -20,7 +20,7 @@ from bootstrap import box
 from bootstrap.box.transfer.frames import BadFrame, pack_frame, read_frame
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import stream_answer
+from bootstrap.link.exchange import stream_script
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.text.sanitize import sanitize
@@ -28,8 +28,8 @@ from bootstrap.text.sanitize import sanitize
 Frame = tuple[Mapping[str, Any], bytes]
 """Header and body."""
 MODULES = (
-    *("frames", "record", "held_files", "incoming", "take", "give"),
-    *("complete_files", "results", "serve"),
+    *("frames", "complete_files", "take"),
+    *("run_results", "serve"),
 )
 """Modules of the program, each after those that it imports."""
 SILENT_S = 60.0
@@ -69,7 +69,7 @@ class Transfer:
         """Start the program without waiting for it. Raises LinkLost."""
         self._wire = wire
         query = build_query("transfer", workdir=workdir, program=box_program())
-        self._stream = stream_answer(wire, query)
+        self._stream = stream_script(wire, query)
         self._held = bytearray()
         self._failure: BaseException | None = None
         self._waits_since: float | None = None
@@ -190,7 +190,7 @@ class Transfer:
         )
 
 
-def text_of(header: Mapping[str, Any], name: str) -> str:
+def transfer_program(header: Mapping[str, Any], name: str) -> str:
     """Return a string from a frame's header; "" if it isn't one."""
     value = header.get(name)
     return value if isinstance(value, str) else ""

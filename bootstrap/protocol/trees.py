@@ -1,4 +1,5 @@
-"""The trees beside a repository's main one, as the box reports them, and their removal."""
+"""The trees beside a repository's main one, as the box reports them, and their removal; copies of
+results go with them."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bootstrap.errors import BusyError, UsageError
-from bootstrap.link.answers import number, rows
+from bootstrap.link.answers import answer_number, answer_rows
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import BASH, stream_answer
+from bootstrap.link.exchange import BASH, stream_script
 from bootstrap.link.wire import Wire
-from bootstrap.protocol.query import build_long_query
+from bootstrap.protocol.query import AskedBox, build_long_query
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -92,21 +94,29 @@ class TreeUse:
         return {"tree": self.name, "bytes": self.bytes, "run": self.last_run or None}
 
 
+class Cleaned(NamedTuple):
+    """What `clean` removed, or would remove."""
+
+    trees: list[TreeBeside]
+    copied: int
+    """Bytes of copies of results that are at home."""
+
+
 def parse_uses(told: bytes) -> tuple[TreeUse, ...]:
     """Parse the trees from the query `status`; text in the result is sanitized."""
     uses: dict[str, TreeUse] = {}
-    for word, value in rows(told):
+    for word, value in answer_rows(told):
         fields = value.split("\t")
         if word == "tree" and len(fields) == 3 and _are_names(*fields[:2]):
             uses[fields[1]] = TreeUse(fields[0], fields[1], fields[2][:_LONGEST])
-        elif word == "size" and fields[0] in uses and (kib := number(fields[-1])) is not None:
+        elif (
+            word == "size" and fields[0] in uses and (kib := answer_number(fields[-1])) is not None
+        ):
             uses[fields[0]] = dataclasses.replace(uses[fields[0]], bytes=kib * 1024)
     return tuple(sorted(uses.values(), key=_order))
 
 
-def clean_trees(
-    wire: Wire, *, workdir: str, repo_key: str, discard: Sequence[str], look: bool
-) -> list[TreeBeside]:
+def clean_trees(box: AskedBox, *, repo_key: str, discard: Sequence[str], look: bool) -> Cleaned:
     """Remove trees without content of their own, and those in `discard`; with `look` remove none.
     `repo_key`: only trees of this repository, "" for all.
 
@@ -115,27 +125,30 @@ def clean_trees(
     """
     query = build_long_query(
         "clean",
-        WORKDIR=workdir,
+        WORKDIR=box.workdir,
         repo_key=repo_key,
         discard="\n".join(discard),
         look=look,
     )
-    return parse_trees(stream_answer(wire, query, BASH).whole(), wire)
+    return parse_trees(stream_script(box.wire, query, BASH).whole(), box.wire)
 
 
-def parse_trees(answer: bytes, wire: Wire) -> list[TreeBeside]:
+def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
     """Parse an answer; text in the result is sanitized. Raises as `clean_trees`."""
     trees: list[TreeBeside] = []
     holds: list[TreeContent] = []
-    said = list(rows(answer))
+    copied = 0
+    said = list(answer_rows(answer))
     words = dict(said)
     for word, value in said:
         fields = value.split("\t")
         if word == "holds" and len(fields) > 1 and fields[0] in _WORDS:
-            holds.append(TreeContent(fields[0], number(fields[1]) or 1, tuple(fields[2:])))
+            holds.append(TreeContent(fields[0], answer_number(fields[1]) or 1, tuple(fields[2:])))
         elif word == "tree" and (tree := _tree(fields, holds)):
             trees.append(tree)
             holds = []
+        elif word == "copies":
+            copied += answer_number(value) or 0
     if "busy" in words:
         raise BusyError(
             "a setup is at work on this box; nothing was removed.",
@@ -153,7 +166,7 @@ def parse_trees(answer: bytes, wire: Wire) -> list[TreeBeside]:
         if not wire.alive():
             raise LinkLost(wire.label)
         raise NoAnswer("it did not say what became of its trees.", where=wire.label, hint=_LOOK)
-    return sorted(trees, key=_order)
+    return Cleaned(sorted(trees, key=_order), copied)
 
 
 def _order(tree: TreeBeside | TreeUse) -> tuple[str, int, str]:
@@ -171,4 +184,4 @@ def _tree(fields: Sequence[str], holds: Sequence[TreeContent]) -> TreeBeside | N
     key, name, state, kib = fields
     if not _are_names(key, name):
         return None
-    return TreeBeside(key, name, state, (number(kib) or 0) * 1024, tuple(holds))
+    return TreeBeside(key, name, state, (answer_number(kib) or 0) * 1024, tuple(holds))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
+from bootstrap import providers
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.lambda_cloud import Lambda
-from bootstrap.providers.paperspace import Paperspace
-from bootstrap.providers.rented import RentedBox, RentedState
-from bootstrap.providers.runpod import RunPod
-from bootstrap.providers.vast import Vast
+from bootstrap.providers.offer import RentedBox, RentedState
 
-PROVIDERS: dict[str, type[CloudAccount]] = {
-    provider.name: provider for provider in (Vast, RunPod, Lambda, Paperspace)
-}
+
+def _provider(place: str) -> type[CloudAccount]:
+    module, _, name = place.partition(".")
+    found: type[CloudAccount] = getattr(import_module(f"{providers.__name__}.{module}"), name)
+    return found
+
+
+PROVIDERS = {name: _provider(place) for name, place in providers.CLASSES.items()}
 
 
 def find_account(name: str) -> CloudAccount | None:
@@ -39,17 +43,21 @@ def find_rented(host: str) -> RentedBox:
     if box is None or box.state is RentedState.GONE:
         raise UsageError(
             f"your account at {account.title} has no box {box_id}.",
-            where="--host",
+            where=host,
             hint="See which it has: boxstrap boxes --all",
         )
     if not box.address:
-        raise UnreachableError(_why_not(box), where=host, hint=_WHAT_NEXT[box.state])
+        error = UnreachableError(_why_not(box), where=host, hint=_WHAT_NEXT[box.state])
+        error.stopped = host if box.state is RentedState.STOPPED and account.stops else ""
+        raise error
     return box
 
 
 _WHAT_NEXT = {
     RentedState.STARTING: "Wait a minute or two, and run the same command again.",
-    RentedState.STOPPED: "Start it on the provider's page. What is stopped still costs its disk.",
+    RentedState.STOPPED: "At a terminal this command offers to start it; without one start it on "
+    "the provider's page, or, where this repository rented it, by: boxstrap up --max-price PRICE. "
+    "What is stopped still costs its disk.",
     RentedState.BROKEN: "Look at the provider's page; if the box stays broken, give it back.",
 }
 _WHAT_NEXT |= dict.fromkeys(

@@ -1,7 +1,10 @@
 """One provider's REST API: JSON over https, with the user's key.
 
 Reads are retried after a temporary failure. A change is sent once: a create that timed out may
-have rented, and a retry would rent twice. Only after "too many requests" is a change retried.
+have rented, and a retry would rent twice. A change is retried only after "too many requests", and
+after an answer that isn't the API's: what stands before it turned the request away.
+
+An account's API key, from the environment or the provider's own file; never stored by us.
 """
 
 from __future__ import annotations
@@ -10,10 +13,16 @@ import contextlib
 import json
 import os
 import re
+import threading
+import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -21,42 +30,115 @@ import urllib3
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from bootstrap import __version__
 from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.providers.keys import ApiKey
+from bootstrap.paths import expanded
+
+_LONGEST = 4096
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """A key, and where it was found."""
+
+    value: str = field(repr=False)
+    source: str
+
+
+@dataclass(frozen=True)
+class KeyPlaces:
+    """Where the key of one provider may be."""
+
+    variable: str
+    files: tuple[str, ...]
+    """Files that the provider's own tools write, in the order in which they are read."""
+    pattern: str = ""
+    """A regex with the key in such a file as one of its groups; "" if the file is only the key."""
+
+    def find(self) -> ApiKey | None:
+        """Return the key; None if there is none. Raises UsageError for one that can't be a key."""
+        if value := os.environ.get(self.variable, "").strip():
+            return _checked(value, self.variable)
+        for name in self.files:
+            text = _read(expanded(name))
+            found = re.search(self.pattern, text, re.MULTILINE) if self.pattern else None
+            value = _group(found) if self.pattern else text.strip()
+            if value:
+                return _checked(value, name)
+        return None
+
+    def __str__(self) -> str:
+        return " or ".join((self.variable, *self.files[:1]))
+
+
+def _group(found: re.Match[str] | None) -> str:
+    return next(filter(None, found.groups()), "") if found else ""
+
+
+def same_key(one: str, other: str) -> bool:
+    """Return whether two lines have the same public key, whatever their comments."""
+    return one.split()[:2] == other.split()[:2]
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_LONGEST)
+    except OSError:
+        return ""
+
+
+def _checked(value: str, source: str) -> ApiKey:
+    if not (value.isascii() and value.isprintable() and " " not in value):
+        raise UsageError(
+            f"{source} does not contain a valid API key.", hint="Put the key there, alone."
+        )
+    return ApiKey(value, source)
+
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)
+AGENT = f"boxstrap/{__version__}"
+"""What every request says it is from: some providers turn away the default of a library."""
 _RETRIES = urllib3.Retry(
     total=4,
     backoff_factor=0.5,
     backoff_max=20,
     allowed_methods=None,
-    status_forcelist={429, 500, 502, 503, 504},
+    status_forcelist={500, 502, 503, 504},
     respect_retry_after_header=False,
     raise_on_status=False,
     redirect=0,
 )
-_BUSY_ONLY = _RETRIES.new(
-    total=None,
-    connect=0,
-    read=0,
-    other=0,
-    redirect=0,
-    status=6,
-    backoff_factor=1,
-    allowed_methods=None,
-    status_forcelist={429},
-)
+_ONCE = urllib3.Retry(total=False, redirect=0)
+_PAUSES_S = (0.0, 2.0, 4.0, 8.0, 16.0, 20.0)
+"""Seconds before a request is repeated that was turned away, unless the answer says how long."""
+_LONGEST_PAUSE_S = 90.0
+"""An answer that asks for a longer pause ends the command."""
+_LONGEST_REQUEST_S = 240.0
+"""Most seconds for a request, its retries included."""
+_EDGE_TRIES = 3
 _NEVER_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 MOST_PAGES = 200
 """Most pages of a list; no account has so many boxes."""
 _MOST = 32 * 1024 * 1024
 """Most bytes of an answer that are read."""
 _SHOWN = 300
+_NO_DATE = (ValueError, TypeError, OverflowError)
+"""What the standard library raises for a date that is none."""
 _LOOPBACK = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}")
+
+
+_LONGEST_TEXT = 1024 * 1024
+_TEXT_S = 6.0
+"""For how long to read a log, which may be a stream without an end."""
 
 
 class UndecidedError(UnreachableError):
     """A change was requested, and nobody knows whether it was made."""
+
+
+class RefusedKeyError(UnreachableError):
+    """The account refuses our key: nothing is known of what it has."""
 
 
 class RefusedError(UnreachableError):
@@ -81,6 +163,7 @@ class CamelModel(ApiModel):
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
+T = TypeVar("T")
 
 
 class Api:
@@ -93,17 +176,22 @@ class Api:
         self.answered_at: float | None = None
         """When the API last answered, by its own clock (seconds since 1970)."""
 
-    def get(self, path: str, model: type[_Model], **query: str) -> _Model:
-        """Return what is at `path`. Raises UnreachableError; UsageError if the key is refused."""
-        found = self.find(path, model, **query)
-        if found is None:
-            raise self._failed("it answers with 404")
-        return found
+    @property
+    def has_key(self) -> bool:
+        """Whether requests are made with a key."""
+        return self._key is not None
 
-    def find(self, path: str, model: type[_Model], **query: str) -> _Model | None:
-        """As `get`, but return None if there is nothing (404)."""
-        status, answer = self._read("GET", path + (f"?{urlencode(query)}" if query else ""))
-        return None if status == 404 else self._checked(status, answer, model)
+    def get(self, path: str, model: type[_Model], **query: str) -> _Model:
+        """Return what is at `path`. Raises UnreachableError; RefusedKeyError for our key."""
+        return self._checked(*self._read("GET", _with(path, query)), model)
+
+    def find(self, path: str, model: type[_Model], gone: Collection[str] = ()) -> _Model | None:
+        """As `get`, but return None if the API says that no such thing exists.
+
+        `gone`: its codes for that; without any, each 404 of the API itself says it.
+        """
+        status, answer = self._read("GET", path)
+        return None if _is_gone(status, answer, gone) else self._checked(status, answer, model)
 
     def search(self, path: str, body: object, model: type[_Model]) -> _Model:
         """Return what a search finds: a POST that only reads. Raises as `get`."""
@@ -125,23 +213,23 @@ class Api:
         """As `post`."""
         return self._change("PATCH", path, body, model)
 
-    def delete(self, path: str, model: type[_Model]) -> _Model | None:
-        """As `post`, but return None if there is nothing (404)."""
+    def delete(self, path: str, model: type[_Model], gone: Collection[str] = ()) -> _Model | None:
+        """As `post`, but return None if the API says that no such thing exists, as `find`."""
         try:
             return self._change("DELETE", path, None, model)
         except RefusedError as error:
-            if error.status == 404:
+            if _is_gone(error.status, error.answer, gone):
                 return None
             raise
 
     def _change(self, method: str, path: str, body: object, model: type[_Model]) -> _Model:
         try:
-            status, answer = self._ask(method, path, body, retries=_BUSY_ONLY)
+            status, answer = self._ask(method, path, body, retries=_ONCE)
         except urllib3.exceptions.HTTPError as error:
             if isinstance(getattr(error, "reason", None) or error, _NEVER_SENT):
                 raise self._failed(_in_words(error)) from None
             raise self._undecided(_in_words(error)) from None
-        if status == 401:
+        if _refuses_key(status, answer):
             raise self._key_refused(answer)
         if 400 <= status < 500:
             raise self._refused(status, answer)
@@ -153,7 +241,7 @@ class Api:
             raise self._undecided(_schema_error(error)) from None
 
     def _checked(self, status: int, answer: object, model: type[_Model]) -> _Model:
-        if status in {401, 403}:
+        if status == 403 or _refuses_key(status, answer):
             raise self._key_refused(answer)
         if status != 200:
             raise self._failed(f"it answers with {status}{_why(answer)}")
@@ -171,9 +259,70 @@ class Api:
     def _ask(
         self, method: str, path: str, body: object, *, retries: urllib3.Retry
     ) -> tuple[int, object]:
-        headers = {"Authorization": f"Bearer {self._key.value}"} if self._key else {}
+        """Send a request, again if it was turned away unread; return status and document."""
+        for tried, pause in enumerate((*_PAUSES_S, None), start=1):
+            send = partial(self._send, method, path, body, retries)
+            # A change is made in this thread: it must be over when somebody looks what it made.
+            status, answer, asked_pause = send() if retries is _ONCE else _within_time(send)
+            is_edge = status == 403 and not isinstance(answer, dict)
+            if status != 429 and not is_edge:
+                break
+            wait = pause if asked_pause is None else asked_pause
+            if is_edge and (tried >= _EDGE_TRIES or pause is None):
+                raise self._failed(
+                    "what stands before its API turned the request away (403, without the API's "
+                    f"own answer; asked {tried} times). That says nothing about your key"
+                )
+            if pause is None or wait is None or wait > _LONGEST_PAUSE_S:
+                break
+            self.pause(wait)
+        return status, answer
+
+    def text(self, place: str) -> str:
+        """Return what a path of the API, or another server's address, sends within some seconds.
+
+        Only the API gets the key. A stream that stays open is no error.
+        """
+        is_own = place.startswith("/")
+        headers = {"User-Agent": AGENT}
+        if is_own and self._key:
+            headers["Authorization"] = f"Bearer {self._key.value}"
+        found, until = b"", time.monotonic() + _TEXT_S
+        timeout = urllib3.Timeout(connect=_TEXT_S, read=_TEXT_S / 2)
+        try:
+            answer = self._pool.request(
+                "GET",
+                self._address + place if is_own else place,
+                headers=headers,
+                retries=False,
+                timeout=timeout,
+                preload_content=False,
+            )
+            if answer.status != 200:
+                raise self._failed(f"it answers with {answer.status}")
+            with contextlib.suppress(urllib3.exceptions.HTTPError), contextlib.closing(answer):
+                while len(found) < _LONGEST_TEXT and time.monotonic() < until:
+                    if not (part := answer.read1(65536)):
+                        break
+                    found += part
+        except urllib3.exceptions.HTTPError as error:
+            raise self._failed(_in_words(error)) from None
+        return self._bare(found.decode(errors="replace"))
+
+    def pause(self, seconds: float) -> None:
+        """Wait, as the API asks for between requests."""
+        time.sleep(seconds)
+
+    def _send(
+        self, method: str, path: str, body: object, retries: urllib3.Retry
+    ) -> tuple[int, object, float | None]:
+        headers = {"User-Agent": AGENT}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key.value}"
         if body is not None:
             headers["Content-Type"] = "application/json"
+        elif method == "PATCH":  # Paperspace refuses one that has no type
+            headers["Content-Type"] = "text/plain"
         answer = self._pool.request(
             method,
             self._address + path,
@@ -187,12 +336,22 @@ class Api:
             read = answer.read(_MOST)
         finally:
             answer.release_conn()
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(*_NO_DATE):
             self.answered_at = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
         try:
-            return answer.status, json.loads(read)
+            document = json.loads(read)
         except (ValueError, RecursionError):
-            return answer.status, None
+            document = None
+        return answer.status, document, self._pause(answer.headers.get("Retry-After", ""))
+
+    def _pause(self, told: str) -> float | None:
+        """Return the seconds that Retry-After asks for: a number, or a date."""
+        if told.strip().isdecimal():
+            return float(told)
+        with contextlib.suppress(*_NO_DATE):
+            now = self.answered_at or time.time()
+            return max(0.0, parsedate_to_datetime(told).timestamp() - now)
+        return None
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
@@ -213,9 +372,9 @@ class Api:
             hint="Look at the provider's own page, and run the same command again.",
         )
 
-    def _key_refused(self, answer: object) -> UsageError:
+    def _key_refused(self, answer: object) -> RefusedKeyError:
         source = f"the key of {self._key.source}" if self._key else "to answer without a key"
-        return UsageError(
+        return RefusedKeyError(
             self._bare(f"it refuses {source}{_why(answer)}."),
             where=self.provider,
             hint="Make a new one on the provider's page, and put it there.",
@@ -227,9 +386,7 @@ class Api:
         )
         error.status = status
         error.answer = answer if isinstance(answer, dict) else {}
-        told = error.answer.get("error")
-        code = told.get("code") if isinstance(told, dict) else told
-        error.code = code if isinstance(code, str) else ""
+        error.code = _code(answer)
         return error
 
     def _undecided(self, what: str) -> UndecidedError:
@@ -238,6 +395,26 @@ class Api:
             where=self.provider,
             hint="See on the provider's own page what is there now.",
         )
+
+
+def _within_time(request: Callable[[], T]) -> T:
+    """Return what `request` returns. Raises as it, and urllib3's TimeoutError for an answer that
+    trickles: the timeouts of a socket count from each byte."""
+    done: Future[T] = Future()
+
+    def make() -> None:
+        try:
+            done.set_result(request())
+        except BaseException as error:  # raised in the thread that waits
+            done.set_exception(error)
+
+    threading.Thread(target=make, name="account", daemon=True).start()
+    try:
+        return done.result(_LONGEST_REQUEST_S)
+    except FutureTimeout:
+        if done.done():
+            raise
+        raise urllib3.exceptions.TimeoutError from None
 
 
 def too_many(provider: str) -> UnreachableError:
@@ -270,13 +447,40 @@ def _schema_error(error: ValidationError) -> str:
     return f"{place} is not what its API promises"
 
 
-def _why(answer: object) -> str:
-    """Return the reason that the API gives, if it gives one."""
+def _with(path: str, query: Mapping[str, str]) -> str:
+    return path + (f"?{urlencode(query)}" if query else "")
+
+
+def _is_gone(status: int, answer: object, codes: Collection[str]) -> bool:
+    """Whether the API itself says that no such thing exists: other things answer 404, too."""
+    is_own = status == 404 and isinstance(answer, dict) and bool(answer)
+    return is_own and not _refuses_key(status, answer) and (not codes or _code(answer) in codes)
+
+
+def _refuses_key(status: int, answer: object) -> bool:
+    """Whether it is our key that is refused: Vast.ai says so with 404, too."""
+    expired = status == 404 and any("session expired" in word.lower() for word in _words(answer))
+    return status == 401 or (400 <= status < 500 and _code(answer) == "auth_error") or expired
+
+
+def _code(answer: object) -> str:
+    """Return the API's own word for the reason, if it gives one."""
+    told = answer.get("error") if isinstance(answer, dict) else None
+    code = told.get("code") if isinstance(told, dict) else told
+    return code if isinstance(code, str) else ""
+
+
+def _words(answer: object) -> Iterator[str]:
+    """Yield the reasons that the API gives, the best one first."""
     told: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     inner = told.get("error")
     told = inner if isinstance(inner, dict) else told
     words = (told.get(word) for word in ("message", "msg", "detail", "title", "error"))
-    said = next((word for word in words if isinstance(word, str) and word), "")
+    return (word for word in words if isinstance(word, str) and word)
+
+
+def _why(answer: object) -> str:
+    said = next(_words(answer), "")
     return f": {said[:_SHOWN]}" if said else ""
 
 

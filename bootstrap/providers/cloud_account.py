@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from bootstrap.errors import NoOfferError
-from bootstrap.providers.api import Api, RefusedError
-from bootstrap.providers.keys import ApiKey, KeyPlaces
-from bootstrap.providers.offer import Leftover, Offer, RentOrder, StopRule
-from bootstrap.providers.rented import RentedBox
+from bootstrap.errors import BoxstrapError, NoOfferError, UsageError
+from bootstrap.providers.api import Api, ApiKey, KeyPlaces, RefusedError
+from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
+from bootstrap.text.sizes import dollars
 
 
 class CloudAccount(ABC):
@@ -27,15 +27,23 @@ class CloudAccount(ABC):
     address: ClassVar[str]
     """The base URL of its API."""
     offers_need_key: ClassVar[bool] = True
-    cant_rent: ClassVar[str] = ""
-    """Why boxstrap can't rent there; "" if it can."""
+    rents_stopped: ClassVar[bool] = False
+    """Whether a box is rented without being started, as nothing else says what it will cost."""
     stops: ClassVar[StopRule | None] = None
     """What stopping a box means; None if it can't be stopped."""
+    loading_minutes: ClassVar[int] = 15
+    """How long a box there may take until it can be reached."""
     final_refusals: ClassVar[Mapping[object, str]] = {402: "your balance doesn't cover it"}
-    """Statuses and codes of refusals after which any other offer would be refused too."""
+    """Statuses and codes of refusals after which any other offer would be refused too. A code's
+    last word is enough (`a/b/CODE`)."""
 
     def __init__(self, key: ApiKey | None) -> None:
         self._api = Api(self.name, self.address, key)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether there is a key, so that more than what is public can be asked."""
+        return self._api.has_key
 
     @property
     def answered_at(self) -> float | None:
@@ -46,13 +54,34 @@ class CloudAccount(ABC):
     def boxes(self) -> Sequence[RentedBox]:
         """Return all boxes of the account, including stopped ones."""
 
-    @abstractmethod
     def box(self, box_id: str) -> RentedBox | None:
-        """Return one box; None if the account has none with this id."""
+        """Return one box; None if the account has none with this id, nor lists it."""
+        one = self._box(box_id)
+        if one is None or one.state is RentedState.GONE:
+            alive = (box for box in self.boxes() if box.state is not RentedState.GONE)
+            return next((box for box in alive if box.id == box_id), one)
+        return one
+
+    @abstractmethod
+    def _box(self, box_id: str) -> RentedBox | None:
+        """Return one box; None if the API says that there is none."""
 
     def balance(self) -> float | None:
         """Return the dollars left; None if the provider doesn't say."""
         return None
+
+    def increases(self) -> Mapping[str, float]:
+        """Return the dollars an hour more that hosts ask for, by the box's id."""
+        return {}
+
+    def log(self, box_id: str) -> Sequence[str]:  # noqa: ARG002 - of those that have one
+        """Return the last lines of the provider's own log of a box; may raise."""
+        return ()
+
+    @classmethod
+    def volume_place(cls, order: RentOrder) -> str:
+        """Return where the ordered volume is mounted."""
+        return order.volume_at
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
         """Return the boxes that were rented with this mark."""
@@ -62,8 +91,9 @@ class CloudAccount(ABC):
         """Return offers of about that kind, cheapest first; they need not fit the order."""
         return sorted(self._catalog(order), key=lambda offer: offer.price)
 
-    def _catalog(self, order: RentOrder) -> Sequence[Offer]:  # noqa: ARG002 - of those that rent
-        return ()
+    @abstractmethod
+    def _catalog(self, order: RentOrder) -> Sequence[Offer]:
+        """Return the same, in any order."""
 
     def add_key(self, public_key: str) -> None:  # noqa: B027 - most boxes are given it themselves
         """Add a public key to the account before renting, if boxes get their keys from it.
@@ -80,15 +110,24 @@ class CloudAccount(ABC):
         try:
             return self._rent(offer, order, mark, public_key)
         except RefusedError as refused:
-            words: tuple[object, ...] = (refused.status, refused.code)
+            last = refused.code.rpartition("/")[2]
+            words: tuple[object, ...] = (refused.status, refused.code, last)
             final = next((word for word in words if word in self.final_refusals), None)
-            why = "" if final is None else f" {self.final_refusals[final]}."
+            why = "" if final is None else f" {self.final_refusals[final]}{self._left()}."
             error = NoOfferError(f"{refused.what}{why}", where=self.name)
             error.is_final = final is not None
             raise error from None
 
+    def _left(self) -> str:
+        """Return what is left of the balance, for an error; "" if nobody says."""
+        with contextlib.suppress(BoxstrapError):
+            left = self.balance()
+            return "" if left is None else f" ({dollars(left)} left)"
+        return ""
+
+    @abstractmethod
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
-        raise NotImplementedError(self.cant_rent)
+        """Rent it once; return its id. Raises RefusedError, UndecidedError."""
 
     @abstractmethod
     def destroy(self, box_id: str) -> None:
@@ -98,6 +137,19 @@ class CloudAccount(ABC):
         """Stop this box; only if `stops` is set."""
         raise NotImplementedError(f"{self.title} stops no box")
 
+    def start(self, box_id: str) -> None:
+        """Start this stopped box; only if `stops` is set. It may have to wait for its GPUs."""
+        raise NotImplementedError(f"{self.title} starts no box")
+
     def leftovers(self) -> Sequence[Leftover]:
         """Return what the account pays for besides boxes, as far as its API shows."""
         return ()
+
+
+def no_volume(provider: str, volume: str) -> UsageError:
+    """Return the error for a volume that the account doesn't have."""
+    return UsageError(
+        f"your account has no volume {volume}.",
+        where=provider,
+        hint="Name one that it has in box.volume, or none.",
+    )

@@ -1,4 +1,4 @@
-"""Lambda: instances, their types, keys and file systems, as its API documents them.
+"""Lambda: instances, their types, keys and file systems of its OpenAPI document (1.8.3).
 
 A box there can't be stopped, only terminated. The API doesn't say when it was started.
 """
@@ -8,13 +8,27 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from bootstrap.providers.api import NOTHING, ApiModel, RefusedError, UndecidedError, segment
-from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.keys import KeyPlaces, same_key
-from bootstrap.providers.offer import Leftover, Offer, RentOrder
-from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.providers.api import (
+    NOTHING,
+    ApiKey,
+    ApiModel,
+    KeyPlaces,
+    RefusedError,
+    UndecidedError,
+    same_key,
+    segment,
+)
+from bootstrap.providers.cloud_account import CloudAccount, no_volume
+from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder
 
+_GONE = "global/object-does-not-exist"
+_LAUNCH_EVERY_S = 12.0
+_MAY_MOUNT = re.compile(r"(?:/home|/lambda/nfs|/data)[/a-zA-Z0-9-]*")
+_IMAGE_ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ARM = re.compile(r"gh200|gb[23]00", re.IGNORECASE)
+"""Types whose processors are arm64: its API doesn't say so."""
 _STATES = {
     "booting": RentedState.STARTING,
     "active": RentedState.RUNNING,
@@ -114,27 +128,48 @@ class Lambda(CloudAccount):
     title = "Lambda"
     keys = KeyPlaces("LAMBDA_API_KEY", ("~/.lambda_cloud/lambda_keys",), r"^\s*api_key\s*=\s*(\S+)")
     address = "https://cloud.lambda.ai"
+    loading_minutes = 30
+    final_refusals: ClassVar[Mapping[object, str]] = {
+        **CloudAccount.final_refusals,
+        "account-inactive": "your account is not active",
+        "invalid-address": "your account's address is not valid",
+        "quota-exceeded": "your account's quota doesn't cover it",
+    }
+
+    def __init__(self, key: ApiKey | None) -> None:
+        super().__init__(key)
+        self._has_launched = False
 
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
         answer = self._api.get("/api/v1/instances", _LambdaMany)
         return [_rented(one) for one in answer.data]
 
-    def box(self, box_id: str) -> RentedBox | None:
-        """As `CloudAccount.box`."""
-        answer = self._api.find(f"/api/v1/instances/{segment(box_id)}", _LambdaOne)
+    def _box(self, box_id: str) -> RentedBox | None:
+        answer = self._api.find(f"/api/v1/instances/{segment(box_id)}", _LambdaOne, [_GONE])
         return _rented(answer.data) if answer else None
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
         """Return an offer for each type and region with capacity: single machines aren't listed."""
         if order.spot:
             return ()
+        region = self._volume(order.volume).region if order.volume else None
+        near = region.name if region else ""
         found = self._api.get("/api/v1/instance-types", _LambdaOffers).data
         return [
             _offered(one.instance_type, region.name)
             for one in found.values()
             for region in one.regions_with_capacity_available
+            if near in {"", region.name}
         ]
+
+    def _volume(self, name: str) -> _LambdaFileSystem:
+        """Return a file system: only instances of its region can mount it."""
+        found = self._api.get("/api/v1/file-systems", _LambdaFileSystems).data
+        one = next((one for one in found if one.name == name), None)
+        if one is None:
+            raise no_volume(self.name, name)
+        return one
 
     def add_key(self, public_key: str) -> None:
         """As `CloudAccount.add_key`."""
@@ -154,12 +189,29 @@ class Lambda(CloudAccount):
             "instance_type_name": kind,
             "ssh_key_names": [self._key_name(public_key)],
             "file_system_names": [order.volume] if order.volume else [],
+            "file_system_mounts": self._mounts(order),
             "name": mark,
+            **({"image": _image(order.image)} if order.image else {}),
         }
+        if self._has_launched:  # it takes one launch in that time
+            self._api.pause(_LAUNCH_EVERY_S)
+        self._has_launched = True
         made = self._api.post("/api/v1/instance-operations/launch", wanted, _LambdaLaunched)
         if len(made.data.instance_ids) != 1:
             raise UndecidedError("it says that it rented a box, but not which.", where=self.name)
         return made.data.instance_ids[0]
+
+    def _mounts(self, order: RentOrder) -> Sequence[Mapping[str, str]]:
+        """Return where the file system is mounted, if the working folder may be such a place."""
+        if not order.volume or not _MAY_MOUNT.fullmatch(order.volume_at):
+            return []
+        return [{"mount_point": order.volume_at, "file_system_id": self._volume(order.volume).id}]
+
+    @classmethod
+    def volume_place(cls, order: RentOrder) -> str:
+        """As `CloudAccount.volume_place`."""
+        may = _MAY_MOUNT.fullmatch(order.volume_at)
+        return order.volume_at if may else f"/lambda/nfs/{order.volume}"
 
     def destroy(self, box_id: str) -> None:
         """As `CloudAccount.destroy`."""
@@ -167,7 +219,7 @@ class Lambda(CloudAccount):
         try:
             ended = self._api.post("/api/v1/instance-operations/terminate", ids, _LambdaEnded)
         except RefusedError as error:
-            if error.status != 404:
+            if error.code != _GONE:
                 raise
             return
         if box_id not in {one.id for one in ended.data.terminated_instances}:
@@ -183,6 +235,10 @@ class Lambda(CloudAccount):
         ]
 
 
+def _image(image: str) -> Mapping[str, str]:
+    return {"id": image} if _IMAGE_ID.fullmatch(image) else {"family": image}
+
+
 def _offered(kind: _LambdaKind, region: str) -> Offer:
     memory = re.search(r"(\d+) GB", kind.gpu_description)
     return Offer(
@@ -193,7 +249,8 @@ def _offered(kind: _LambdaKind, region: str) -> Offer:
         price=kind.price_cents_per_hour / 100,
         memory_gib=float(memory[1]) if memory else None,
         region=region,
-        machine=region,
+        machine=f"{kind.name}/{region}",
+        arch="arm64" if _ARM.search(f"{kind.name} {kind.gpu_description}") else "amd64",
         disk_gb=kind.specs.storage_gib,
     )
 

@@ -1,7 +1,11 @@
-"""A rental order, and what a provider has for rent."""
+"""A rental order, and what a provider has for rent.
+
+A rented box, as its account describes it.
+"""
 
 from __future__ import annotations
 
+import enum
 import re
 from dataclasses import dataclass
 
@@ -9,17 +13,26 @@ from bootstrap.text.sizes import dollars
 
 _TOLERANCE = 0.96
 """A card sold with 24 GB shows 23.99 GiB or less."""
+KEYS = (
+    *("gpu.name", "gpu.count", "gpu.min_memory_gib", "gpu.min_cuda", "box.arch", "box.disk_gb"),
+    *("rent.secure_only", "rent.region", "rent.min_reliability", "rent.min_down_mbps"),
+    *("rent.min_hours", "rent.max_price"),
+)
+"""The keys of a profile that an offer may miss."""
 
 
 @dataclass(frozen=True)
 class RentOrder:
     """What the profile orders; None or "" means any."""
 
-    gpu_name: str = ""
-    """Part of the GPU's name."""
+    gpu_names: tuple[str, ...] = ()
+    """Parts of GPUs' names: any of them, and an earlier one rather than a later one."""
     gpu_count: int = 1
     min_memory_gib: float | None = None
     min_cuda: str = ""
+    arch: str = "amd64"
+    secure_only: bool = False
+    """Only machines in the provider's data centers, not those of anybody else."""
     image: str = ""
     """If empty, the provider's own image for training."""
     disk_gb: int = 50
@@ -30,6 +43,14 @@ class RentOrder:
     region: str = ""
     max_price: float | None = None
     """Dollars an hour, disk included."""
+    min_reliability: float | None = None
+    min_down_mbps: float | None = None
+    min_hours: float | None = None
+    """How long it must be for rent."""
+
+    def loosened(self) -> RentOrder:
+        """Return an order for whatever there is of that many GPUs."""
+        return RentOrder(gpu_count=self.gpu_count, disk_gb=self.disk_gb, arch="", spot=self.spot)
 
 
 @dataclass(frozen=True)
@@ -47,36 +68,72 @@ class Offer:
     memory_gib: float | None = None
     """Of each GPU."""
     max_cuda: str = ""
+    arch: str = ""
+    """Of its processors: amd64 or arm64; "" if the provider doesn't say."""
+    is_secure: bool | None = None
+    """Whether it is in the provider's data centers."""
     reliability: float | None = None
     """From 0 to 1."""
     down_mbps: float | None = None
     up_mbps: float | None = None
     region: str = ""
     machine: str = ""
-    """The machine, as exactly as the provider names it: one machine is not tried twice."""
+    """The machine, as exactly as the provider names it (a type and its place, if it names none):
+    one that turned out bad is not tried twice."""
     disk_gb: float | None = None
     """The largest disk that it can have."""
+    hours: float | None = None
+    """How long it is for rent: until its host's contract ends."""
 
     def misses(self, order: RentOrder) -> list[str]:
         """Return what the order asks for and this offer lacks."""
-        found = list[str]()
-        if _normalized(order.gpu_name) not in _normalized(self.gpu):
-            found.append(f"no {order.gpu_name}")
-        if self.gpu_count != order.gpu_count:
-            found.append(f"{self.gpu_count} GPUs, not {order.gpu_count}")
-        if _is_less(self.memory_gib, order.min_memory_gib, _TOLERANCE):
-            found.append(f"{self.memory_gib:g} GiB each, not {order.min_memory_gib:g}")
-        if self.max_cuda and order.min_cuda and _version(self.max_cuda) < _version(order.min_cuda):
-            found.append(f"CUDA {self.max_cuda}, not {order.min_cuda}")
-        if _is_less(self.disk_gb, order.disk_gb):
-            found.append(f"{self.disk_gb:.0f} GB of disk, not {order.disk_gb}")
-        if order.region and not re.search(
-            rf"(?<![a-z]){re.escape(order.region.lower())}(?![a-z])", self.region.lower()
-        ):
-            found.append(f"in {self.region or 'an unknown region'}, not {order.region}")
-        if order.max_price is not None and self.price > order.max_price:
-            found.append(f"{dollars(self.price - order.max_price)} an hour too expensive")
-        return found
+        return list(self.missed(order).values())
+
+    def missed(self, order: RentOrder) -> dict[str, str]:
+        """Return the same by the profile's key that asks for it."""
+        price = order.max_price
+        found = {
+            "gpu.name": bool(order.gpu_names)
+            and self.preference(order) == len(order.gpu_names)
+            and f"no {' or '.join(order.gpu_names)}",
+            "gpu.count": self.gpu_count != order.gpu_count
+            and f"{self.gpu_count} GPUs, not {order.gpu_count}",
+            "gpu.min_memory_gib": _is_less(self.memory_gib, order.min_memory_gib, _TOLERANCE)
+            and f"{self.memory_gib:g} GiB each, not {order.min_memory_gib:g}",
+            "gpu.min_cuda": bool(self.max_cuda and order.min_cuda)
+            and version_tuple(self.max_cuda) < version_tuple(order.min_cuda)
+            and f"CUDA {self.max_cuda}, not {order.min_cuda}",
+            "box.arch": bool(self.arch and order.arch)
+            and self.arch != order.arch
+            and f"{self.arch}, not {order.arch}",
+            "rent.secure_only": order.secure_only
+            and self.is_secure is False
+            and "not in a data center of the provider's",
+            "box.disk_gb": _is_less(self.disk_gb, order.disk_gb)
+            and f"{self.disk_gb:.0f} GB of disk, not {order.disk_gb}",
+            "rent.region": not self._is_in(order.region)
+            and f"in {self.region or 'an unknown region'}, not {order.region}",
+            "rent.min_reliability": _is_less(self.reliability, order.min_reliability)
+            and f"{self.reliability:.1%} reliable, not {order.min_reliability:.1%}",
+            "rent.min_down_mbps": _is_less(self.down_mbps, order.min_down_mbps)
+            and f"{self.down_mbps:.0f} Mbit/s down, not {order.min_down_mbps:.0f}",
+            "rent.min_hours": _is_less(self.hours, order.min_hours)
+            and f"for {self.hours:.0f} hours at the most, not {order.min_hours:.0f}",
+            "rent.max_price": price is not None
+            and self.price > price
+            and f"{dollars(self.price - price)} an hour too expensive",
+        }
+        return {key: said for key, said in found.items() if said}
+
+    def preference(self, order: RentOrder) -> int:
+        """Return which of the ordered names it has, counted from 0; their number if none."""
+        has = _normalized(self.gpu)
+        fits = (at for at, name in enumerate(order.gpu_names) if _normalized(name) in has)
+        return next(fits, len(order.gpu_names))
+
+    def _is_in(self, region: str) -> bool:
+        named = rf"(?<![a-z]){re.escape(region.lower())}(?![a-z])"
+        return not region or bool(re.search(named, self.region.lower()))
 
     def exceeds(self, order: RentOrder) -> list[str]:
         """Return what it has beyond the order, and what is paid for as well."""
@@ -110,6 +167,11 @@ class Leftover:
     """Dollars an hour; None if the provider doesn't say."""
 
 
+def volume_at(workdir: str) -> str:
+    """Return where a box with this working folder wants its volume."""
+    return workdir if workdir.startswith("/") else "/workspace"
+
+
 def _normalized(name: str) -> str:
     """Normalize a GPU's name: providers write RTX_4090, rtx4090 and RTX 4090."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
@@ -119,5 +181,62 @@ def _is_less(has: float | None, asked: float | None, tolerance: float = 1.0) -> 
     return has is not None and asked is not None and has < asked * tolerance
 
 
-def _version(text: str) -> tuple[int, ...]:
+def version_tuple(text: str) -> tuple[int, ...]:
+    """Return a version's numbers, to be compared."""
     return tuple(map(int, re.findall(r"\d+", text)))
+
+
+class RentedState(enum.Enum):
+    """The state of a box, by its account."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    BROKEN = "broken"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class RentedBox:
+    """One box of an account. Texts are the account's own, unchanged."""
+
+    provider: str
+    id: str
+    name: str
+    state: RentedState
+    gpu: str = ""
+    gpu_count: int | None = None
+    """How many it has while it runs; None if the provider doesn't say."""
+    address: str = ""
+    """Where its SSH is reached; "" if it can't be reached now."""
+    port: int = 0
+    user: str = ""
+    price: float | None = None
+    """Dollars an hour while it runs; None if the provider doesn't say."""
+    stopped_price: float | None = None
+    """Dollars an hour while it is stopped; None if the provider doesn't say."""
+    since: float | None = None
+    """When it was last started, in seconds since 1970."""
+    ends: float | None = None
+    """When its host's contract ends, and the box with it; None if the provider doesn't say."""
+    increase: float | None = None
+    """Dollars an hour more that its host asks for after that."""
+    said: str = ""
+    """What the provider says about its state, in its own words."""
+
+    other_ways: tuple[tuple[str, int], ...] = ()
+    """Further addresses and ports at which its SSH is reached."""
+
+    def ways(self) -> tuple[tuple[str, int], ...]:
+        """Return every address and port at which its SSH is reached now."""
+        return ((self.address, self.port), *self.other_ways) if self.address else ()
+
+    @property
+    def host(self) -> str:
+        """What `--host` takes for it."""
+        return f"{self.provider}:{self.id}"
+
+    def price_now(self) -> float | None:
+        """Return the dollars an hour in its current state."""
+        return self.stopped_price if self.state is RentedState.STOPPED else self.price

@@ -5,14 +5,30 @@ Its SSH proxy offers only a terminal, so only a pod's own address is used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from typing import ClassVar
 
-from bootstrap.providers.api import NOTHING, CamelModel, segment
-from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.keys import KeyPlaces
-from bootstrap.providers.offer import Leftover, Offer, RentOrder, StopRule
-from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.providers.api import (
+    NOTHING,
+    CamelModel,
+    KeyPlaces,
+    RefusedError,
+    UndecidedError,
+    segment,
+)
+from bootstrap.providers.cloud_account import CloudAccount, no_volume
+from bootstrap.providers.offer import (
+    Leftover,
+    Offer,
+    RentedBox,
+    RentedState,
+    RentOrder,
+    StopRule,
+    version_tuple,
+)
 
 _STATES = {
     "PROVISIONING": RentedState.STARTING,
@@ -28,6 +44,12 @@ _CLOUDS = ("SECURE", "COMMUNITY")
 _IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
 _CONTAINER_DISK = 20
 """GB in addition to the volume, which holds everything of ours."""
+_IMAGE_CUDA = "12.8"
+"""What `_IMAGE` needs: on an older driver its container never starts, and is paid for."""
+_NONE_LEFT = "no instances currently available"
+"""A refusal, though it may come with a 500, after which nobody knows what was done."""
+_STOPPED_GB_HOUR = 0.20 / 720
+"""Dollars an hour for each GB of the volume of a stopped pod."""
 
 
 class _Endpoint(CamelModel):
@@ -45,12 +67,23 @@ class _Gpu(CamelModel):
     count: int = 1
 
 
+class _Persistent(CamelModel):
+    size: float
+
+
+class _Mounts(CamelModel):
+    persistent: _Persistent | None = None
+
+
 class _Pod(CamelModel):
     id: str
     name: str | None = None
     status: str
     ssh: _Ssh | None = None
     gpu: _Gpu | None = None
+    cpu: object = None
+    """Set instead of `gpu` for a pod that was ordered without GPUs."""
+    mounts: _Mounts | None = None
     cost: float | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
@@ -109,6 +142,11 @@ class RunPod(CloudAccount):
         "RUNPOD_API_KEY", ("~/.runpod/config.toml",), r"""^\s*api_?key\s*=\s*["']([^"'\n]+)["']"""
     )
     address = "https://api.runpod.io"
+    loading_minutes = 20
+    final_refusals: ClassVar[Mapping[object, str]] = {
+        **CloudAccount.final_refusals,
+        422: "it would refuse the same request for any other offer",
+    }
     stops = StopRule(
         "its volume alone (/workspace)",
         "its volume; at a balance of $0 a pod without a network volume is terminated",
@@ -117,24 +155,29 @@ class RunPod(CloudAccount):
 
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
-        answer = self._api.get("/v2/pods", _Pods)
+        answer = self._api.get("/v2/pods", _Pods, includeClusterPods="true")
         return [_rented(pod) for pod in answer.pods]
 
-    def box(self, box_id: str) -> RentedBox | None:
-        """As `CloudAccount.box`."""
+    def _box(self, box_id: str) -> RentedBox | None:
         pod = self._api.find(f"/v2/pods/{segment(box_id)}", _Pod)
         return _rented(pod) if pod else None
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
-        """Return one offer for each GPU type and data center: single machines aren't listed."""
+        """Return an offer for each GPU type, and data center of the secure cloud: single machines
+        aren't listed. A volume is in one data center, and community machines can't mount it."""
         near = None
         if order.volume:
             volume = f"/v2/network-volumes/{segment(order.volume)}"
-            near = self._api.get(volume, _NetworkVolume).data_center
+            found_volume = self._api.find(volume, _NetworkVolume)
+            if found_volume is None:
+                raise no_volume(self.name, order.volume)
+            near = found_volume.data_center
         found = list[Offer]()
-        for cloud in _CLOUDS:
+        for cloud in _CLOUDS[:1] if near is not None or order.secure_only else _CLOUDS:
             asked = {"include": "AVAILABILITY", "product": "POD", "cloud": cloud}
             asked["count"] = str(order.gpu_count)
+            if cuda := _min_cuda(order):
+                asked["minCudaVersion"] = cuda
             types = self._api.get("/v2/catalog/gpus", _Gpus, **asked).gpus
             found += (offer for kind in types for offer in _offered(kind, cloud, order))
         return [offer for offer in found if near is None or offer.region == near]
@@ -146,12 +189,15 @@ class RunPod(CloudAccount):
         }
         if order.volume:
             mount = {"network": [{"volumeId": order.volume, "path": order.volume_at}]}
+        gpu: dict[str, object] = {"id": kind, "count": order.gpu_count}
+        if cuda := _min_cuda(order):
+            gpu["minCudaVersion"] = cuda
         wanted = {
             "name": mark,
             "image": order.image or _IMAGE,
             "disk": _CONTAINER_DISK,
             "cloud": cloud,
-            "gpu": {"id": kind, "count": order.gpu_count},
+            "gpu": gpu,
             "mounts": mount,
             "ports": ["22/tcp"],
             "startSsh": True,
@@ -159,7 +205,12 @@ class RunPod(CloudAccount):
             "env": {"PUBLIC_KEY": public_key},
             **({"dataCenterIds": [center]} if center else {}),
         }
-        return self._api.post("/v2/pods", wanted, _Pod).id
+        try:
+            return self._api.post("/v2/pods", wanted, _Pod).id
+        except UndecidedError as error:
+            if _NONE_LEFT not in error.what.lower():
+                raise
+            raise RefusedError(f"it has none left: {error.what}", where=self.name) from None
 
     def destroy(self, box_id: str) -> None:
         """As `CloudAccount.destroy`."""
@@ -168,6 +219,19 @@ class RunPod(CloudAccount):
     def stop(self, box_id: str) -> None:
         """As `CloudAccount.stop`."""
         self._api.post(f"/v2/pods/{segment(box_id)}/action", {"action": "stop"}, NOTHING)
+
+    def start(self, box_id: str) -> None:
+        """As `CloudAccount.start`. If others have its GPUs it may start without any."""
+        self._api.post(f"/v2/pods/{segment(box_id)}/action", {"action": "start"}, NOTHING)
+
+    def log(self, box_id: str) -> Sequence[str]:
+        """As `CloudAccount.log`, which is a stream of events that goes on."""
+        text = self._api.text(f"/v2/pods/{segment(box_id)}/logs?tail=20")
+        found = list[str]()
+        for line in text.splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                found += [str(json.loads(line.removeprefix("data:"))["line"])]
+        return found
 
     def leftovers(self) -> Sequence[Leftover]:
         """As `CloudAccount.leftovers`."""
@@ -180,7 +244,10 @@ def _offered(kind: _GpuType, cloud: str, order: RentOrder) -> Sequence[Offer]:
     price = getattr(kind.price, cloud.lower())
     if not has_it or not price or kind.availability == "NONE" or order.spot:
         return ()
-    centers = [one.id for one in kind.data_centers if one.availability != "NONE"]
+    # A community pod that names any data center is refused; so it is placed anywhere.
+    is_secure = cloud == _CLOUDS[0]
+    every = kind.data_centers if is_secure else ()
+    centers = [one.id for one in every if one.availability != "NONE"]
     return [
         Offer(
             provider=RunPod.name,
@@ -190,10 +257,31 @@ def _offered(kind: _GpuType, cloud: str, order: RentOrder) -> Sequence[Offer]:
             price=price * order.gpu_count,
             memory_gib=kind.memory,
             region=center,
-            machine=f"{cloud}/{center}",
+            machine=f"{kind.id}/{cloud}/{center}",
+            is_secure=is_secure,
         )
         for center in centers or [""]
     ]
+
+
+def _min_cuda(order: RentOrder) -> str:
+    """Return the oldest CUDA, as MAJOR.MINOR, that the host's driver must support; "" for any."""
+    of_image = "" if order.image else _IMAGE_CUDA
+    oldest = max(order.min_cuda, of_image, key=version_tuple)
+    return ".".join([*oldest.split("."), "0"][:2]) if oldest else ""
+
+
+def _stopped_price(pod: _Pod) -> float | None:
+    """Return what its volume costs while it is stopped: its own price is 0 then."""
+    kept = pod.mounts.persistent if pod.mounts else None
+    return round(kept.size * _STOPPED_GB_HOUR, 6) if kept else None
+
+
+def _gpu_count(pod: _Pod) -> int | None:
+    """Return how many GPUs it has: 0 after a start for which its machine had none left."""
+    if pod.gpu is not None:
+        return pod.gpu.count
+    return None if pod.cpu is not None else 0
 
 
 def _rented(pod: _Pod) -> RentedBox:
@@ -206,11 +294,12 @@ def _rented(pod: _Pod) -> RentedBox:
         name=pod.name or "",
         state=state,
         gpu=f"{pod.gpu.count} x {pod.gpu.id}" if pod.gpu else "",
+        gpu_count=_gpu_count(pod) if state is RentedState.RUNNING else None,
         address=direct.host if direct else "",
         port=direct.port if direct else 0,
         user=direct.username if direct else "",
         price=pod.cost if state is not RentedState.STOPPED else None,
-        stopped_price=pod.cost if state is RentedState.STOPPED else None,
+        stopped_price=_stopped_price(pod),
         since=began.timestamp() if began else None,
         said="it has no address of its own yet, or no public IP"
         if state is RentedState.RUNNING and not direct

@@ -1,8 +1,12 @@
-"""Vast.ai: instances, offers (`bundles`), asks, keys and volumes of its OpenAPI document."""
+"""Vast.ai: instances, offers (`bundles`), asks, keys and volumes of its OpenAPI document.
+
+Vast.ai's offers: the search for an order, and the conversion of its answer.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar
@@ -10,36 +14,139 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, RootModel
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.providers import vast_offers
 from bootstrap.providers.api import (
     MOST_PAGES,
     NOTHING,
     ApiModel,
+    KeyPlaces,
     RefusedError,
     UndecidedError,
+    same_key,
     segment,
     too_many,
 )
-from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.keys import KeyPlaces, same_key
-from bootstrap.providers.offer import Leftover, Offer, RentOrder, StopRule
-from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.providers.cloud_account import CloudAccount, no_volume
+from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
+
+_MOST = 3000
+_HOURS = 720
+"""Hours in a month, as its disk prices count them."""
+_IN_CENTER: Mapping[int | None, bool] = {0: False, 1: True}
+"""What its `hosting_type` says. Where data centers alone were asked for, all found are in one."""
+
+
+class VastOffer(ApiModel):
+    """One offer of an answer."""
+
+    id: int
+    machine_id: int | None = None
+    gpu_name: str
+    num_gpus: int
+    gpu_ram: float | None = None
+    cuda_max_good: float | None = None
+    cpu_arch: str | None = None
+    dph_base: float | None = None
+    dph_total: float
+    min_bid: float | None = None
+    storage_cost: float | None = None
+    disk_space: float | None = None
+    reliability2: float | None = None
+    inet_down: float | None = None
+    inet_up: float | None = None
+    geolocation: str | None = None
+    hosting_type: int | None = None
+    duration: float | None = None
+    """Seconds from now until its host's contract ends."""
+
+
+class VastOffers(ApiModel):
+    """An answer of `bundles`."""
+
+    offers: Sequence[VastOffer]
+
+
+def search_terms(order: RentOrder, machine: int | None) -> dict[str, object]:
+    """Return the search; `machine`: only this one. It can't match part of a name, so `Offer.misses`
+    checks that, and the rest again, since the offers found need not fit."""
+    asked: dict[str, object] = {
+        "type": "bid" if order.spot else "ondemand",
+        "verified": {"eq": True},
+        "rentable": {"eq": True},
+        "rented": {"eq": False},
+        "num_gpus": {"eq": order.gpu_count},
+        "disk_space": {"gte": order.disk_gb},
+        "direct_port_count": {"gte": 1},
+        "order": [["dph_total", "asc"], ["reliability2", "desc"]],
+        "allocated_storage": order.disk_gb,
+        "limit": _MOST,
+    }
+    if order.arch:
+        asked["cpu_arch"] = {"eq": order.arch}
+    if order.min_memory_gib:
+        asked["gpu_ram"] = {"gte": order.min_memory_gib * 1024 * 0.9}
+    if order.min_cuda:
+        asked["cuda_max_good"] = {"gte": float(".".join(order.min_cuda.split(".")[:2]))}
+    if order.secure_only:
+        asked["datacenter"] = {"eq": True}
+    if order.min_reliability:
+        asked["reliability"] = {"gte": order.min_reliability}
+    if order.min_down_mbps:
+        asked["inet_down"] = {"gte": order.min_down_mbps}
+    if order.min_hours:
+        asked["duration"] = {"gte": order.min_hours * 3600}
+    if machine is not None:
+        asked["machine_id"] = {"eq": machine}
+    return asked
+
+
+def offered(provider: str, offer: VastOffer, order: RentOrder) -> Offer:
+    """Convert an offer, with the price that it has with the order's disk."""
+    base = offer.min_bid if order.spot else offer.dph_base
+    disk = (offer.storage_cost or 0.0) * order.disk_gb / _HOURS
+    return Offer(
+        provider=provider,
+        id=str(offer.id),
+        gpu=offer.gpu_name,
+        gpu_count=offer.num_gpus,
+        price=offer.dph_total if base is None else base + disk,
+        bid=base if order.spot else None,
+        memory_gib=None if offer.gpu_ram is None else offer.gpu_ram / 1024,
+        max_cuda=str(offer.cuda_max_good or ""),
+        arch=offer.cpu_arch or "",
+        reliability=offer.reliability2,
+        down_mbps=offer.inet_down,
+        up_mbps=offer.inet_up,
+        region=offer.geolocation or "",
+        machine=str(offer.machine_id or offer.id),
+        disk_gb=offer.disk_space,
+        is_secure=order.secure_only or _IN_CENTER.get(offer.hosting_type),
+        hours=None if offer.duration is None else offer.duration / 3600,
+    )
+
 
 _PAGE = 25
 _IMAGE = "vastai/base-image:@vastai-automatic-tag"
-_GONE, _NO_TEAM_KEYS = "no_such_instance", "team_ssh_keys_not_supported"
+_LOG_LOOKS = 5
+_GONE = ("no_such_instance", "not_found")
+_NO_TEAM_KEYS = "team_ssh_keys_not_supported"
+_NEVER_STARTS = "oci runtime create failed"
+"""What its status says of a container that no waiting will start."""
 _COLUMNS = (
     *("id", "label", "actual_status", "cur_state", "intended_status", "status_msg"),
     *("gpu_name", "num_gpus", "public_ipaddr", "ports", "ssh_host", "ssh_port", "image_runtype"),
-    *("dph_total", "storage_total_cost", "start_date"),
+    *("dph_total", "storage_total_cost", "start_date", "uptime_mins", "end_date"),
 )
 _STATES = {
     "running": RentedState.RUNNING,
     "loading": RentedState.STARTING,
     "created": RentedState.STARTING,
+    "scheduling": RentedState.STARTING,
+    "rebooting": RentedState.STARTING,
     "exited": RentedState.STOPPED,
     "stopped": RentedState.STOPPED,
+    # Its own advice: these never become running.
     "offline": RentedState.BROKEN,
+    "unknown": RentedState.BROKEN,
 }
 
 
@@ -69,6 +176,9 @@ class _VastInstance(ApiModel):
     dph_total: float | None = None
     storage_total_cost: float | None = None
     start_date: float | None = None
+    """When it was made, however often it was started since."""
+    uptime_mins: float | None = None
+    end_date: float | None = None
 
 
 class _VastPage(ApiModel):
@@ -95,12 +205,32 @@ class _VastKey(ApiModel):
     public_key: str | None = None
 
 
-class _VastKeys(RootModel[Sequence[_VastKey]]):
-    """The account's public keys."""
+def _listed(keys: object) -> object:
+    return keys.get("ssh_keys") if isinstance(keys, dict) and "ssh_keys" in keys else keys
+
+
+class _VastKeys(RootModel[Annotated[Sequence[_VastKey], BeforeValidator(_listed)]]):
+    """The account's public keys: a list, or a list in a field."""
+
+
+class _VastIncrease(ApiModel):
+    contract_id: int
+    new_gpu_costpersec: float | None = None
+    old_gpu_costpersec: float | None = None
+
+
+class _VastIncreases(ApiModel):
+    pending_price_increases: Sequence[_VastIncrease] = ()
+
+
+class _VastLog(ApiModel):
+    success: bool = False
+    result_url: str = ""
 
 
 class _VastVolume(ApiModel):
     id: int
+    machine_id: int | None = None
     disk_space: float | None = None
     storage_total_cost: float | None = None
 
@@ -131,34 +261,71 @@ class Vast(CloudAccount):
             if token:
                 query["after_token"] = token
             page = self._api.get("/api/v1/instances/", _VastPage, **query)
-            found += map(_rented, page.instances)
+            found += (self._rented(one) for one in page.instances)
             token = page.next_token or ""
             if not token:
                 return found
         raise too_many(self.name)
 
-    def box(self, box_id: str) -> RentedBox | None:
-        """As `CloudAccount.box`."""
+    def _box(self, box_id: str) -> RentedBox | None:
         if not box_id.isdecimal():
             return None
-        answer = self._api.find(f"/api/v0/instances/{segment(box_id)}/", _VastAnswer)
+        answer = self._api.find(f"/api/v0/instances/{segment(box_id)}/", _VastAnswer, _GONE)
         one = answer.instances if answer else None
-        return _rented(one) if one else None
+        return self._rented(one) if one else None
+
+    def _rented(self, one: _VastInstance) -> RentedBox:
+        return _rented(one, self._api.answered_at or time.time())
 
     def balance(self) -> float | None:
         """As `CloudAccount.balance`."""
         user = self._api.get("/api/v0/users/current", _VastUser)
         return user.credit if user.credit is not None else user.balance
 
+    def increases(self) -> Mapping[str, float]:
+        """As `CloudAccount.increases`; what the disk would cost more is not counted."""
+        path = "/api/v0/instances/pending-price-increases/"
+        rows = self._api.get(path, _VastIncreases).pending_price_increases
+        return {
+            str(one.contract_id): (one.new_gpu_costpersec - one.old_gpu_costpersec) * 3600
+            for one in rows
+            if one.new_gpu_costpersec is not None and one.old_gpu_costpersec is not None
+        }
+
+    def log(self, box_id: str) -> Sequence[str]:
+        """As `CloudAccount.log`: the file that it says it has put the log into."""
+        path = f"/api/v0/instances/request_logs/{segment(box_id)}/"
+        told = self._api.put(path, {"tail": "20"}, _VastLog)
+        for _ in range(_LOG_LOOKS if told.result_url else 0):
+            with suppress(BoxstrapError):  # it takes a moment until it is there
+                return self._api.text(told.result_url).splitlines()
+            self._api.pause(1)
+        return ()
+
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
-        wanted = vast_offers.wanted(order)
-        found = self._api.search("/api/v0/bundles/", wanted, vast_offers.VastOffers).offers
-        return [vast_offers.offered(self.name, offer, order) for offer in found]
+        machine = self._machine_of(order.volume) if order.volume else None
+        wanted = search_terms(order, machine)
+        found = self._api.search("/api/v0/bundles/", wanted, VastOffers).offers
+        return [offered(self.name, offer, order) for offer in found]
+
+    def _machine_of(self, volume: str) -> int | None:
+        """Return the machine that a volume is on: no other can mount it. None if unknown."""
+        if not volume.isdecimal():
+            raise UsageError("a volume at Vast.ai is a number.", where=volume)
+        if not self.has_key:
+            return None
+        found = self._api.get("/api/v0/volumes/", _VastVolumes).volumes
+        one = next((one for one in found if one.id == int(volume)), None)
+        if one is None:
+            raise no_volume(self.name, volume)
+        return one.machine_id
 
     def add_key(self, public_key: str) -> None:
         """As `CloudAccount.add_key`. A team's API key can't add any: `_rent` sets it on the box."""
-        known = self._api.get("/api/v0/ssh/", _VastKeys).root
-        if any(same_key(public_key, one.key or one.public_key or "") for one in known):
+        # An account without any key answers with 404.
+        known = self._api.find("/api/v0/ssh/", _VastKeys)
+        keys = (one.key or one.public_key or "" for one in (known.root if known else ()))
+        if any(same_key(public_key, key) for key in keys):
             return
         try:
             self._api.post("/api/v0/ssh/", {"ssh_key": public_key}, NOTHING)
@@ -167,8 +334,6 @@ class Vast(CloudAccount):
                 raise
 
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
-        if order.volume and not order.volume.isdecimal():
-            raise UsageError("a volume at Vast.ai is a number.", where=order.volume)
         wanted: dict[str, Any] = {
             "image": order.image or _IMAGE,
             "label": mark,
@@ -216,18 +381,24 @@ class Vast(CloudAccount):
 
     def destroy(self, box_id: str) -> None:
         """As `CloudAccount.destroy`."""
-        try:
-            ended = self._api.delete(f"/api/v0/instances/{segment(box_id)}/", _VastContract)
-        except RefusedError as error:
-            if error.code != _GONE:
-                raise
-            return
+        path = f"/api/v0/instances/{segment(box_id)}/"
+        ended = self._api.delete(path, _VastContract, _GONE)
         if ended and not ended.success:
             raise UndecidedError(f"it didn't destroy {box_id}.", where=self.name)
 
     def stop(self, box_id: str) -> None:
         """As `CloudAccount.stop`."""
-        self._api.put(f"/api/v0/instances/{segment(box_id)}/", {"state": "stopped"}, NOTHING)
+        if not self._has_set(box_id, "stopped"):
+            raise UndecidedError(f"it didn't stop {box_id}.", where=self.name)
+
+    def start(self, box_id: str) -> None:
+        """As `CloudAccount.start`. While another has its GPUs it is `scheduling`."""
+        if not self._has_set(box_id, "running"):
+            raise RefusedError(f"it didn't start {box_id}.", where=self.name)
+
+    def _has_set(self, box_id: str, state: str) -> bool:
+        path = f"/api/v0/instances/{segment(box_id)}/"
+        return self._api.put(path, {"state": state}, _VastContract).success
 
     def leftovers(self) -> Sequence[Leftover]:
         """As `CloudAccount.leftovers`."""
@@ -238,8 +409,9 @@ class Vast(CloudAccount):
         ]
 
 
-def _rented(one: _VastInstance) -> RentedBox:
+def _rented(one: _VastInstance, now: float) -> RentedBox:
     address, port = _reached(one)
+    started = one.start_date if one.uptime_mins is None else now - one.uptime_mins * 60
     return RentedBox(
         provider=Vast.name,
         id=str(one.id),
@@ -251,7 +423,8 @@ def _rented(one: _VastInstance) -> RentedBox:
         user="root",
         price=one.dph_total,
         stopped_price=one.storage_total_cost,
-        since=one.start_date,
+        since=started,
+        ends=one.end_date,
         said=one.status_msg or one.actual_status or "",
         other_ways=_proxy(one),
     )
@@ -261,6 +434,8 @@ def _state(one: _VastInstance) -> RentedState:
     """Return the state; after a request to stop that is STOPPED, whatever the container says."""
     if "stopped" in {one.intended_status, one.cur_state}:
         return RentedState.STOPPED
+    if _NEVER_STARTS in (one.status_msg or "").lower() and one.actual_status != "running":
+        return RentedState.BROKEN
     if one.actual_status is None:
         return RentedState.STARTING
     return _STATES.get(one.actual_status, RentedState.UNKNOWN)

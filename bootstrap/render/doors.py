@@ -3,19 +3,85 @@
 A door has a size limit and a wrapper (`templates/doors/<template>`). It carries the
 longest edition that fits (`editions.py`); `through_door.py` renders it.
 Limits and their sources: docs/doors.md.
+
+The editions of the script (full, compact, minimal), and what the shorter ones leave out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.render.editions import COMPACT, FULL, MINIMAL, MINIMAL_LIMIT
 from bootstrap.render.quote import harmless
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+
+
+FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
+
+MINIMAL_LIMIT = 4048
+"""Characters that Vast.ai's API accepts for `onstart`, the narrowest door."""
+
+IN_JSON = {FULL: "whole", COMPACT: "short", MINIMAL: "small"}
+"""Their names in JSON documents, whose format must not change."""
+
+LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
+    COMPACT: (
+        "steps that run at the same time, and live progress",
+        "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, every check of "
+        "the machine and the network",
+        "repairing a repository or a package manager's state that a kill or a bad disk damaged",
+        "shells other than bash; saying before the download that no build of torch fits this GPU",
+        "the extra indexes of the box's pip where the profile has python.index",
+        "looking for free inodes; saying that another repository has the folder of this name",
+        "noting which part of a pipeline ended the training, and what it left running",
+        "the queue of runs, and train.at_boot: resume",
+        "a limit for the log, its times, and train.grace",
+        "python.conda, data, a lease; results in a bucket (train.results_to)",
+    ),
+    MINIMAL: (
+        "what the compact script leaves out, too",
+        "of the GPU check: everything but count, name, memory, memory in use and ECC errors",
+        "package managers other than apt, the git hosts' known keys, pip's extra indexes",
+        "python.installer: pip; skipping steps that are already right",
+        "the commands of prepare",
+    ),
+}
+"""What the shorter editions do not do, in sentences for the user."""
+
+
+def needs_full(profile: Profile, edition: str) -> None:
+    """Raise UsageError if the profile needs something that only the full edition does."""
+    asked = {
+        "python.conda": ("makes no environment of conda's packages", bool(profile.python.conda)),
+        "data": ("fetches no data", bool(profile.data)),
+        "lease": ("holds no lease", profile.lease is not None),
+        "train.results_to": (
+            "puts no results into a bucket",
+            bool(profile.train and profile.train.results_to),
+        ),
+    }
+    for key, (lacks, is_asked) in asked.items():
+        if is_asked:
+            raise UsageError(
+                f"the {edition} script {lacks}.",
+                where=key,
+                hint="Let the box fetch the full one: boxstrap oneliner --url https://…",
+            )
+
+
+def left_out(edition: str) -> tuple[str, ...]:
+    """Return what an edition does not do, in sentences for the user."""
+    whole = LEFT_OUT_TEXTS.get(edition, ())
+    return (*LEFT_OUT_TEXTS[COMPACT], *whole[1:]) if edition == MINIMAL else whole
+
 
 KIB = 1024
 ARGUMENT = 128 * KIB - 1
 """Linux's limit for one argument of a program, in bytes (execve(2), MAX_ARG_STRLEN)."""
+TWO_ARGUMENTS = 2 * ARGUMENT
 
 
 @dataclass(frozen=True)
@@ -47,7 +113,7 @@ class Door:
     @property
     def takes_bare(self) -> bool:
         """Whether the full script fits only without comments and indentation."""
-        return self.limit is not None and self.limit <= ARGUMENT
+        return self.limit is not None and self.limit <= TWO_ARGUMENTS
 
 
 _CLOUD_INIT = "It runs once, at the first boot; its output is in /var/log/cloud-init-output.log."
@@ -73,8 +139,8 @@ DOORS: dict[str, Door] = {
             "Paste it as the Container Start Command (`dockerArgs`) of a pod. It goes on to the "
             "image's own /start.sh, which brings sshd up. Its output: /var/log/boxstrap.log. "
             "It runs at every start of the pod.",
-            limit=ARGUMENT,
-            source="one argument of a program, execve(2); RunPod names none",
+            limit=TWO_ARGUMENTS,
+            source="two arguments of a program, execve(2); RunPod names none",
             profile="runpod",
             every_boot=True,
             file="start-command.txt",
@@ -137,8 +203,8 @@ DOORS: dict[str, Door] = {
             "hf-jobs.j2",
             "Run it where the hf program is logged in; put a flavor and a timeout to it. Secrets "
             "go with --secrets NAME. The job lasts as long as the training; its disk does not.",
-            limit=ARGUMENT,
-            source="one argument of a program, execve(2); Hugging Face names none",
+            limit=TWO_ARGUMENTS,
+            source="two arguments of a program, execve(2); Hugging Face names none",
             wait=True,
             file="job.sh",
         ),
@@ -162,8 +228,8 @@ DOORS: dict[str, Door] = {
             "dockerfile.j2",
             "docker build -t NAME -f FILE . && docker run --gpus all NAME. The environment is "
             "in the image; the GPU is checked, and the training begun, when a container starts.",
-            limit=ARGUMENT,
-            source="one argument of a program, execve(2)",
+            limit=TWO_ARGUMENTS,
+            source="by choice: it is a file of the build",
             wait=True,
             bakes=True,
             file="Dockerfile",

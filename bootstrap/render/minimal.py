@@ -13,7 +13,7 @@ from bootstrap.box.verdict import thresholds
 from bootstrap.errors import UsageError
 from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
-from bootstrap.render.editions import MINIMAL, needs_full
+from bootstrap.render.doors import MINIMAL, needs_full
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_text
 from bootstrap.render.variables import Source, python_id, requirement_words
@@ -63,6 +63,7 @@ def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) 
             "keys": [" ".join(key.split()[:2]) for key in public_keys(profile)],
             "order": _order(profile),
             "name": profile.gpu.name,
+            "names": len(profile.gpu.names) > 1,
             "memory": profile.gpu.min_memory_gib,
             "branch": source.branch or "",
             "user_name": profile.git.user.name or source.user_name or "",

@@ -16,6 +16,7 @@ LIBRARY = (
     "main",
     "setup",
     "base",
+    "owner",
     "process",
     "run_state",
     "run_processes",
@@ -32,10 +33,12 @@ LIBRARY = (
     "trees",
     "engine",
     "packages",
+    "client",
     "uv",
     "venv",
     "dependencies",
     "sources",
+    "projects",
     "uv_progress",
     "conda",
     "fits",
@@ -49,7 +52,17 @@ LIBRARY = (
 
 STEPS_LIBRARY = frozenset(
     {
-        *("packages", "uv", "venv", "dependencies", "sources", "uv_progress", "conda", "fits"),
+        *(
+            "packages",
+            "uv",
+            "venv",
+            "dependencies",
+            "sources",
+            "projects",
+            "uv_progress",
+            "conda",
+            "fits",
+        ),
         *("reuse", "bytecode"),
     }
 )
@@ -61,9 +74,15 @@ _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
 """Where a program that outlives the script includes parts of the library or of queries."""
 _SENT_WITH_QUERIES = ("transfer", "report")
 """Folders of programs that are sent with a query and not stored on a box."""
-_OF_TRANSFERS = ("complete_files.py", "held_files.py")
+_OF_TRANSFERS = ("complete_files.py", "run_results.py")
 """Modules of a transfer's program that programs stored on a box need too."""
-_OF_STEPS = {"data": ("data_", "fetch_data"), "lease": ("lease",)}
+_OF_FEW = {
+    "data": ("data_", "fetch_data"),
+    "lease": ("lease",),
+    "train": ("keep_results",),
+    "RESULTS_TO": ("upload_results", "s3_client"),
+    "CONDA": ("conda",),
+}
 _BOX = Path(__file__).resolve().parent.parent / "box"
 
 
@@ -76,21 +95,23 @@ def shell_part(kind: str, name: str) -> str:
 
 @cache
 def box_files() -> tuple[tuple[str, str], ...]:
-    """Return name and text of every file of `box/` on the box, sorted by name.
+    """Return name and text of every file of `box/` on the box, sorted by name, shell first.
 
-    There they are all in one folder, so imports of other folders are changed accordingly.
+    There they are all in one folder, so imports of other folders are changed accordingly. Shell
+    programs contain the same parts of the library: beside each other they compress best.
     """
     sources = _sources()
     folders = "|".join({file.parent.name for file in sources.values()})
     import_of_folder = re.compile(rf"^( *from )\.\.(?:(?:{folders})\b\.?)?", re.MULTILINE)
     texts = {name: import_of_folder.sub(r"\1.", _text(file)) for name, file in sources.items()}
     texts.update((file.name, _text(file)) for file in (shipped("templates") / "box").glob("*.sh"))
-    return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in sorted(texts.items()))
+    ordered = sorted(texts.items(), key=lambda item: (not item[0].endswith(".sh"), item))
+    return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in ordered)
 
 
 def step_of(name: str) -> str:
-    """Return the step that needs this file of `box/`, for steps few profiles have; else ""."""
-    return next((step for step, begins in _OF_STEPS.items() if name.startswith(begins)), "")
+    """Return the step or variable of few profiles that needs this file of `box/`; else ""."""
+    return next((step for step, begins in _OF_FEW.items() if name.startswith(begins)), "")
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 TEMPLATE = "setup.sh.j2"
 MARKER = "END_OF_BOX_FILES"
+OVER_SSH = ("client", "dependencies", "projects")
+"""Parts that a narrow door leaves out, with the lines that end in `# ssh # full`: nobody sends
+anything through it, its commit is fixed, and so is what the environment is made from."""
+_OVER_SSH = re.compile(r"^.* # ssh # full\n", re.MULTILINE)
 KEPT = 20
 """Number of scripts to keep in the cache."""
 
@@ -75,16 +80,27 @@ def render_script(
 
     `bare`: without comments and indentation, for a door with a limit.
     """
+    left_out = OVER_SSH if bare else ()
     library = [shell_part("lib", name) for name in LIBRARY if name not in STEPS_LIBRARY]
-    beside = [shell_part("lib", name) for name in LIBRARY if name in STEPS_LIBRARY]
+    beside = [
+        shell_part("lib", name)
+        for name in LIBRARY
+        if name in STEPS_LIBRARY and name not in left_out
+    ]
     names = [step.name for step in steps]
     if "repo" in names and "train" not in names:
         names.append("train")  # for a run that is started by its command (`run -- COMMAND`)
     parts = [*beside, *(shell_part("steps", name) for name in names)]
     files = bare_box_files() if bare else box_files()
-    files = tuple(file for file in files if step_of(file[0]) in {"", *names})
+    needed = {"", *names, *(name for name, value in variables if value)}
+    files = tuple(file for file in files if step_of(file[0]) in needed)
     if bare:  # a quarter less, packed
+        parts = [_OVER_SSH.sub("", text) for text in parts]
         library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))
+        # What programs of the box contain too stands right before them: gzip looks 32 KiB back.
+        twice = [text for text in library if any(text.rstrip() in own for _, own in files)]
+        parts += [*(text for text in library if text not in twice), *twice]
+        library = []
     return assemble_script(profile_name, variables, Parts(library, parts, files))
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
 from bootstrap.errors import UsageError
-from bootstrap.render.doors import Door, door_named
-from bootstrap.render.editions import COMPACT, FULL, MINIMAL
+from bootstrap.render.doors import COMPACT, FULL, MINIMAL, Door, door_named
 from bootstrap.render.pack import encoded, folded, paste
 from bootstrap.render.quote import harmless
 from bootstrap.render.script import render_text
@@ -106,6 +105,7 @@ def _values(
         "edition": edition,
         "use": door.use,
         "packed": encoded(script),
+        "halves": _halves(encoded(script)),
         "lines": folded(encoded(script)).splitlines(),
         "script": script,
         "paste": paste(script),
@@ -117,12 +117,18 @@ def _values(
         "needs_gpu": gpu.require,
         "remote_env": dict(profile.env),
         "interpreter": posixpath.join(folder, python.venv, "bin", "python"),
-        "accelerators": f"{gpu.name}:{gpu.count or 1}" if gpu.name else "",
+        "accelerators": _one_or_all([f"{name}:{gpu.count or 1}" for name in gpu.names]),
         "dstack_gpu": dstack_gpu(profile),
     }
     if door.template == "notebook.j2":
         values["cell"] = render_text("doors/cell.py.j2", values)
     return values
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """Return it as two arguments, each within the limit of one."""
+    middle = len(text) // 2
+    return text[:middle], text[middle:]
 
 
 def _absolute(workdir: str) -> str:
@@ -135,17 +141,21 @@ def dstack_gpu(profile: Profile) -> dict[str, object]:
     if not gpu.require:
         return {}
     found: dict[str, object] = {"count": gpu.count or 1}
-    if gpu.name:
-        found["name"] = gpu.name
+    if gpu.names:
+        found["name"] = _one_or_all(gpu.names)
     if gpu.min_memory_gib:
         found["memory"] = f"{gpu.min_memory_gib:g}GB.."
     return found
 
 
+def _one_or_all(texts: Sequence[str]) -> str | list[str]:
+    """Return the only text, or all of several as a list; "" if there is none."""
+    return list(texts) if len(texts) > 1 else "".join(texts)
+
+
 def _edition_of(name: str, door: Door, profile: Profile, source: Source) -> str:
     """Return the script in that edition."""
-    from bootstrap.render.carrier import render_carrier
-    from bootstrap.render.compact import render_compact
+    from bootstrap.render.compact import render_carrier, render_compact
     from bootstrap.render.minimal import render_minimal
 
     if door.bakes and profile.python.torch_backend == "auto":

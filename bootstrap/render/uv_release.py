@@ -32,6 +32,6 @@ WHEELS: dict[str, tuple[str, str]] = {
 """`uname -s`-`uname -m` -> (file name, SHA-256)."""
 
 
-def rows() -> list[str]:
+def release_rows() -> list[str]:
     """Return the table in the script's format: machine|file|sha256."""
     return [f"{machine}|{file}|{sha}" for machine, (file, sha) in WHEELS.items()]

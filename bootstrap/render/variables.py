@@ -1,4 +1,10 @@
-"""What the box should become: the variables at the top of the script."""
+"""What the box should become: the variables at the top of the script.
+
+The package index for a box without pip and uv: pip's built-in default.
+
+boxstrap names no index of its own. A box uses the index of its pip or uv; if it has
+neither, it uses the default of this machine's pip.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +13,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.box.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile import values
-from bootstrap.profile.metrics import as_row
 from bootstrap.profile.public_keys import public_keys
+from bootstrap.profile.schema import as_row
 from bootstrap.render import uv_release
-from bootstrap.render.index import default_index
 from bootstrap.render.parts import known_hosts
 from bootstrap.render.quote import Value
 from bootstrap.repo.urls import without_user_info
@@ -25,12 +31,27 @@ from bootstrap.text.sizes import seconds_of
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile, Python
 
+
+@cache
+def default_index() -> str:
+    """Return the URL of pip's default index; empty if pip is not installed."""
+    try:
+        from pip._internal.models.index import PyPI
+    except ImportError:
+        return ""
+    return str(PyPI.simple_url)
+
+
 AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
 CONDA_TOOLS = ("py-rattler==0.28.*", "pyyaml>=6,<7")
 """Packages that build an environment of conda packages, if the profile has one."""
 MIN_FREE_MB = 512
+MIN_TMP_MB = 16
+"""Bash's here-documents and most tools need a place for temporary files."""
 COMMIT_PATIENCE_S = 600
-"""How long the box waits for a commit after its sender is gone, in seconds."""
+"""How long the box waits for what this machine sends after its sender is gone, in seconds."""
+CLIENT_PATIENCE_S = 120
+"""The same after this machine itself is gone, in seconds."""
 LOCK_PATIENCE_S = 300
 """How long the box waits for another package manager to end, in seconds."""
 
@@ -56,6 +77,10 @@ class Source:
     """The key that it would have by its address alone."""
     snapshot: str = ""
     """What is checked out: `commit` if nothing differs from it, else a boxstrap commit on top."""
+    tags: tuple[str, ...] = ()
+    """The tags that describe the commit, a row `ID COMMIT NAME` each."""
+    tag_objects: str = ""
+    """A pack of those that are annotated, in base64."""
     tree: str = ""
     """Digest of the content, which identifies the work; "" if the box clones and computes it."""
 
@@ -96,13 +121,15 @@ def variables(  # noqa: PLR0913 - what a script is made of
     `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` has
     such an id for each of the profile's secrets, and is empty for a door. `dependencies`: rows of
     those that are sent, see templates/lib/dependencies.sh. `sent_data`: the items of `data:` on
-    this machine, by their numbers. `rented`: since when the lease counts.
+    this machine, by their numbers. `rented`: since when the lease counts of a box that `up` rented.
     """
     python, train = profile.python, profile.train
     return [
         ("WORKDIR", profile.box.workdir),
         ("IS_LOCAL", local),
         ("MIN_FREE_MB", MIN_FREE_MB),
+        ("MIN_TMP_MB", MIN_TMP_MB),
+        ("VOLUME_AT", "" if rented is None else _volume_place(profile)),
         ("AUTHORIZED_KEYS", [] if local else public_keys(profile)),
         ("KNOWN_HOSTS", list(known_hosts())),
         ("REPO_KEY", source.key),
@@ -113,9 +140,12 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("REPO_SNAPSHOT", source.snapshot),
         ("REPO_TREE", source.tree),
         ("REPO_BRANCH", source.branch or ""),
+        ("REPO_TAGS", list(source.tags)),
+        ("TAG_OBJECTS", source.tag_objects),
         ("REPO_URL", without_user_info(source.url or "")),
         ("REPO_ACCESS", profile.git.access),
         ("COMMIT_PATIENCE", COMMIT_PATIENCE_S),
+        ("CLIENT_PATIENCE", CLIENT_PATIENCE_S),
         ("LOCK_PATIENCE", LOCK_PATIENCE_S),
         ("GIT_USER_NAME", profile.git.user.name or source.user_name or ""),
         ("GIT_USER_EMAIL", profile.git.user.email or source.user_email or ""),
@@ -159,7 +189,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("AGENT_PACKAGES", list(AGENT_PACKAGES)),
         ("UV_VERSION", uv_release.VERSION),
         ("UV_OLDEST", uv_release.OLDEST),
-        ("UV_WHEELS", uv_release.rows()),
+        ("UV_WHEELS", uv_release.release_rows()),
         ("EDITION", ""),
         ("STEPS", [step.name for step in steps]),
         ("NEEDS", {step.name: " ".join(needs_among(step, steps)) for step in steps}),
@@ -195,6 +225,18 @@ def lease_terms(profile: Profile, rented: float | None = None) -> str:
     }
     told = {name: value for name, value in terms.items() if value is not None}
     return json.dumps(told, separators=(",", ":"))
+
+
+def _volume_place(profile: Profile) -> str:
+    """Return where the volume is mounted that was rented with the box; "" without one."""
+    box, account = profile.box, profile.provider.account
+    if box.volume is None or account is None:
+        return ""
+    from bootstrap.providers.accounts import PROVIDERS  # here, as most boxes have none
+    from bootstrap.providers.offer import RentOrder, volume_at
+
+    order = RentOrder(volume=box.volume, volume_at=volume_at(box.workdir))
+    return PROVIDERS[account].volume_place(order)
 
 
 def results_to(profile: Profile) -> list[str]:

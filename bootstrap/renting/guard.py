@@ -2,38 +2,127 @@
 
 How long a box has been idle or hung is known only from its own report: that can end only this box,
 and extends no lease. Only boxes that this machine knows by their account's id are ended.
+
+Count a lease on this machine, by its account's clock; the count is kept with the box's record.
+
+`box/lease/lease.py` does the counting, as on a box. Only the box knows how idle it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from bootstrap.box.lease.lease import CAN_END, DESTROY, WIPES, LeaseState, reached
-from bootstrap.box.lease.lease_api import APIS
-from bootstrap.errors import BoxstrapError, NotSafeError
-from bootstrap.link.handle import BoxOptions
-from bootstrap.link.record import KnownBox, all_boxes
-from bootstrap.protocol.lease import LOST, BoxLease
-from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.rented import RentedBox, RentedState
-from bootstrap.renting import rental
-from bootstrap.renting.ending import end, teardown_lock
-from bootstrap.renting.lease_count import (
-    BY_ITS_WORD,
-    count,
-    describe_left,
-    read_count,
-    terms_of,
-    write_count,
+from bootstrap.box.lease.lease import (
+    CAN_END,
+    DESTROY,
+    WIPES,
+    AccountReading,
+    LeaseState,
+    LeaseTerms,
+    Tick,
+    advance,
+    limits,
+    reached,
 )
+from bootstrap.box.lease.lease_api import APIS
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
+from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
+from bootstrap.link.target import BoxOptions
+from bootstrap.paths import write_private
+from bootstrap.protocol.lease import LOST, UNPRICED, BoxLease
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.renting import rental
+from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
-from bootstrap.renting.teardown import TeardownWish, secure
-from bootstrap.renting.unsafe import Unsafe
+from bootstrap.renting.teardown import TeardownOptions, end_rental, secure, teardown_lock
 from bootstrap.repo.identity import known_folder
-from bootstrap.runs.connection import connect
 from bootstrap.runs.stop import end_runs
+from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Screen
+
+BY_ITS_WORD = frozenset({"idle", "stall"})
+"""Limits whose counts come from the box itself."""
+_HELD_HERE = frozenset({"hours", "dollars"})
+_TRY_S = 600.0
+"""Seconds that count as tried between two looks, at most: this machine may have been asleep."""
+
+
+def terms_of(lease: Mapping[str, object]) -> LeaseTerms:
+    """Return those terms of the recorded lease that can be counted here."""
+    names = ("seconds", "dollars", "price", "rented")
+    return LeaseTerms(**{name: _number(lease.get(name)) for name in names})  # type: ignore[arg-type]
+
+
+def _number(value: object) -> float | None:
+    is_one = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_one else None  # type: ignore[arg-type]
+
+
+def count_lease(
+    box: KnownBox, terms: LeaseTerms, rented: RentedBox, account: CloudAccount
+) -> LeaseState:
+    """Count until now, and write the count down.
+
+    Raises UnreachableError if the account does not report its time.
+    """
+    now, started = account.answered_at, rented.since or 0.0
+    if now is None:
+        raise UnreachableError(
+            "its account does not say what time it is.",
+            where=account.name,
+            hint="Look at the provider's own page.",
+        )
+    state = read_count(box)
+    if state.account_now is not None and started <= state.account_now:
+        started = float(state.boot)  # started before the last look: Vast.ai's minutes are rounded
+    tried, boot = state.over_for, str(started)
+    if not state.boot and terms.rented is None:  # count from when a setup set the lease
+        since = _number(box.lease.get("set")) or now
+        state = LeaseState(boot=boot, at=max(0.0, since - started))
+    said = AccountReading(now, rented.since, rented.price)
+    extended = _number(box.lease.get("extended")) or 0.0
+    tick = Tick(boot, now - started, 0.0, said=said, extended=extended)
+    advance(terms, state, tick)
+    state.over_for = min(state.over_for, tried + _TRY_S)  # nothing is tried during sleep
+    write_count(box, state)
+    return state
+
+
+def describe_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> str:
+    """Describe what is left of it. `use`: the box's report, or why there is none."""
+    found = {name: pair for name, pair in limits(terms, state).items() if name in _HELD_HERE}
+    if isinstance(use, BoxLease):
+        found |= {name: pair for name, pair in use.limits.items() if name in BY_ITS_WORD}
+    left = BoxLease("yes", found).left()
+    price = f" at {dollars(state.price)} an hour" if state.price else ""
+    unknown = f"; how idle it is can't be said: {use}" if isinstance(use, str) and use else ""
+    is_unpriced = "dollars" in found and state.price is None and terms.price is None
+    return f"{left}{price}{unknown}{UNPRICED if is_unpriced else ''}"
+
+
+def read_count(box: KnownBox) -> LeaseState:
+    """Return the count so far; an empty one if there is none or its file is invalid."""
+    try:
+        kept = json.loads((box.folder / GUARD).read_text(encoding="utf-8"))
+        return LeaseState.read(kept["counted"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return LeaseState()
+
+
+def write_count(box: KnownBox, state: LeaseState) -> None:
+    """Write it next to the box's record."""
+    text = json.dumps({"v": 1, "counted": dataclasses.asdict(state)})
+    if box.folder.is_dir():  # else a teardown has put the record aside
+        with contextlib.suppress(OSError):  # on a full disk leases must still be ended
+            write_private(box.folder / GUARD, text + "\n")
+
 
 _ENDED = {RentedState.STOPPED: "it is stopped", RentedState.GONE: "it is gone"}
 
@@ -48,7 +137,7 @@ class GuardedBox:
     over: str = ""
     stopped: bool = False
     destroyed: bool = False
-    unsafe: Sequence[Unsafe] = ()
+    unsafe: Sequence[Loss] = ()
     """What existed only on the box when its lease was over, if that mattered."""
     error: BoxstrapError | None = None
 
@@ -68,8 +157,8 @@ class GuardedBox:
 def guard_once(screen: Screen) -> None:
     """Look once at each box that has a lease, and end those whose lease is over.
 
-    Raises UsageError if an account's key is missing; UnreachableError if a box could not be
-    checked or ended.
+    Raises UsageError if an account's key is missing; UnreachableError if it is refused, or a box
+    could not be checked or ended.
     """
     leased = [box for box in all_boxes() if box.lease]
     boxes = [box for box in leased if rented_host(box)]
@@ -97,25 +186,46 @@ def guard_once(screen: Screen) -> None:
 def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:
     try:
         with teardown_lock(box) as is_ours:
-            if is_ours:
-                return _look(box, screen)
-            return GuardedBox(box.name, box.host_text, "another command is working on it")
+            if not is_ours:
+                return GuardedBox(box.name, box.host_text, "another command is working on it")
+            now = _as_recorded(box)  # the boxes before it may have taken hours
+            return _look(now, screen) if now else GuardedBox(box.name, box.host_text, _LET_GO)
     except BoxstrapError as error:
-        return GuardedBox(box.name, box.host_text, f"{error.what} It is tried again.", error=error)
+        says = f"nothing can be enforced from here now: {error.what} It is tried again."
+        return GuardedBox(box.name, box.host_text, says, error=error)
+
+
+_LET_GO = "its lease was released or extended, or its record put aside, in the meantime"
+
+
+def _as_recorded(box: KnownBox) -> KnownBox | None:
+    """Return the box as its record is now; None if it has no lease or no record any more."""
+    now = read_box(box.folder)
+    is_it = now is not None and (now.host_text, now.created) == (box.host_text, box.created)
+    return now if now and is_it and now.lease else None
+
+
+def _is_let_go(box: KnownBox) -> bool:
+    """Whether the user released or extended its lease while its runs ended or results came."""
+    now = read_box(box.folder)
+    before = (bool(box.lease), box.lease.get("extended"))
+    return now is not None and (bool(now.lease), now.lease.get("extended")) != before
 
 
 def _look(box: KnownBox, screen: Screen) -> GuardedBox:
     account, box_id = account_of(box.host_text)
     rented = account.box(box_id)  # also shows that the key works, before anything is counted
-    if box.lease.get("held") == "yes" and _holds_itself(box, rented, account, screen):
-        return GuardedBox(box.name, box.host_text, "it holds its lease itself")
+    if box.lease.get("held") == "yes":
+        holds = _how_it_holds(box, rented, account, screen)
+        if holds:
+            return GuardedBox(box.name, box.host_text, holds)
     if rented is None or rented.state in _ENDED:
         words = _ENDED[rented.state if rented else RentedState.GONE]
         return GuardedBox(box.name, box.host_text, words)
     if rental.is_another(rented):
         return GuardedBox(box.name, box.host_text, "its account gave that id to another rental")
     terms = terms_of(box.lease)
-    state = count(box, terms, rented, account)
+    state = count_lease(box, terms, rented, account)
     over = reached(terms, state)
     use: BoxLease | str = ""
     if not over and any(box.lease.get(name) for name in BY_ITS_WORD):
@@ -126,23 +236,35 @@ def _look(box: KnownBox, screen: Screen) -> GuardedBox:
     return _end(box, OwnBox(account, rented), over, state, screen)
 
 
-def _holds_itself(
+def _how_it_holds(
     box: KnownBox, rented: RentedBox | None, account: CloudAccount, screen: Screen
-) -> bool:
-    """Whether the box still holds its lease, as far as is known: monitor or key may be gone."""
+) -> str:
+    """Say that the box still holds its lease, as far as is known; "" if its monitor or key is gone.
+
+    Its word is believed beyond the count here, since the user may have extended or released the
+    lease from another machine; but that is said, since its owner is paid for as long as it stays.
+    """
+    holds = "it holds its lease itself"
     if rented is None or rented.state in _ENDED:
         write_count(box, read_count(box))
-        return True
+        return holds
     terms = terms_of(box.lease)
-    if not reached(terms, count(box, terms, rented, account)):
-        return True
+    over = reached(terms, count_lease(box, terms, rented, account))
+    if not over:
+        return holds
     try:
-        with connect(BoxOptions(host=box.name), screen) as connection:
-            lease = connection.box_state.lease
-    except BoxstrapError:
-        return True
-    # The user may have extended or released it from another machine.
-    return lease is None or lease.held in CAN_END
+        with BoxLogin.open(BoxOptions(host=box.name), screen) as login:
+            lease = login.state.lease
+    except BoxstrapError as error:
+        why = f"it can't be asked: {error.what}"
+    else:
+        if lease is not None and lease.held not in CAN_END:
+            return ""
+        why = "it says that it goes on." if lease else "it says that it has none any more."
+    return (
+        f"{holds}, but by the count here that is over ({over}), and {why} Unless you extended or "
+        f"released it from another machine: boxstrap down --host {box.name}"
+    )
 
 
 def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen) -> GuardedBox:
@@ -159,6 +281,8 @@ def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Scree
         says += "costing. End it: boxstrap down"
         return GuardedBox(box.name, box.host_text, says, over)
     _end_runs(box, screen)
+    if _is_let_go(box):
+        return GuardedBox(box.name, box.host_text, _LET_GO)
     account.stop(own.box.id)
     says = f"its lease is over ({over}): stopped. It still costs {account.stops.costs}"
     return GuardedBox(box.name, box.host_text, says, over, stopped=True)
@@ -179,6 +303,8 @@ def _destroy_or_stop(
     If it can't, unsafe results are lost: all that can be fetched was fetched, the rest is named.
     """
     lost, was_seen = _bring_home(box, screen)
+    if _is_let_go(box):
+        return GuardedBox(box.name, box.host_text, _LET_GO)
     account, ends = own.account, f"its lease is over ({over})"
     named = "".join(f"\n  {one}" for one in lost)
     if lost and account.stops:
@@ -189,34 +315,36 @@ def _destroy_or_stop(
         says = f"{ends}, and it can't be reached:{named}\n"
         says += "It is tried again; later the box is destroyed"
         return GuardedBox(box.name, box.host_text, says, over, unsafe=lost)
-    done = end(account, own.box, box, screen, lost)
+    done = end_rental(account, own.box, box, screen, lost)
     says = f"{ends}: {done.text()}"
     return GuardedBox(box.name, box.host_text, says, over, destroyed=True, unsafe=lost)
 
 
-def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Unsafe], bool]:
+def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Loss], bool]:
     """End its runs and fetch what can be; return what is still unsafe, and whether it was seen."""
-    git_dir = known_folder(box.repo_key, box.repo_root) if box.repo_key else None
-    place = git_dir.parent if git_dir and git_dir.name == ".git" else git_dir
-    options = BoxOptions(host=box.name, repo=place)
+    folders = [known_folder(each.key, each.root) for each in box.repositories]
+    places: list[Path | None] = [
+        each.parent if each.name == ".git" else each for each in folders if each
+    ]
+    lost = list[Loss]()
     try:
-        with connect(options, screen) as connection:
-            find_own(options, connection.box, connection.link.wire)  # check that it is this box
-            wish = TeardownWish(_MOST, stop_runs=True)
-            return secure(options, connection, screen, wish), True
+        for place in places or [None]:  # each gets its own; what is left then is of all of them
+            options = BoxOptions(host=box.name, repo=place)
+            with BoxLogin.open(options, screen) as login:
+                find_own(login)  # check that it is this box
+                lost = secure(login, screen, TeardownOptions(_MOST, stop_runs=True))
+        return lost, True
     except NotSafeError:
         raise
     except BoxstrapError as error:
-        return [
-            Unsafe("unseen", box.name, f"what is on it: nobody could look: {error.what}")
-        ], False
+        return [Loss("unseen", box.name, f"what is on it: nobody could look: {error.what}")], False
 
 
 def _ask_box(box: KnownBox, screen: Screen) -> BoxLease | str:
     """Return its use as its monitor counts it; else why that is unknown."""
     try:
-        with connect(BoxOptions(host=box.name), screen) as connection:
-            lease = connection.box_state.lease
+        with BoxLogin.open(BoxOptions(host=box.name), screen) as login:
+            lease = login.state.lease
     except BoxstrapError as error:
         return error.what
     is_counted = lease is not None and lease.held != LOST
@@ -233,8 +361,8 @@ def _end_runs(box: KnownBox, screen: Screen) -> None:
     """Ask its runs to end, each with its grace. The box is stopped even if this fails: a lease that
     waits for a login would never end."""
     try:
-        with connect(BoxOptions(host=box.name), screen) as connection:
-            runs = [one for one in connection.box_state.runs if one.goes_on or one.left]
-            end_runs(connection, screen, runs)
+        with BoxLogin.open(BoxOptions(host=box.name), screen) as login:
+            runs = [one for one in login.state.runs if one.goes_on or one.left]
+            end_runs(login, screen, runs)
     except BoxstrapError as error:
         screen.warn(f"{box.name}: its runs could not be asked to end: {error.what}")

@@ -2,42 +2,81 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, NoOfferError, UsageError
 from bootstrap.providers import accounts
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.providers.offer import KEYS, Offer, RentOrder, version_tuple, volume_at
 from bootstrap.text.sizes import dollars
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
 
+_TORCH_CUDA = re.compile(r"cu(\d\d)\d")
+_LOCKED_CUDA = re.compile(
+    r'name = "nvidia-cuda-runtime(?:-cu\d+)?"\nversion = "(\d+)\.'
+    r'|name = "torch"\nversion = "[^"+]+\+cu(\d\d)\d"'
+)
+_IMAGE_CUDA = re.compile(r"(?:cuda-?|cu|cuda:)(\d\d)\.?(\d)")
+_LONGEST_LOCK = 32 * 1024**2
 _DISK_GB = 50
 _LOW_HOURS = 24.0
 _SHOWN = 20
 _NEAREST = 5
 
 
-def order_of(profile: Profile, max_price: float | None) -> RentOrder:
-    """Return what the profile orders; `max_price` overrides the profile's."""
+def order_of(profile: Profile, max_price: float | None, root: Path | None = None) -> RentOrder:
+    """Return what the profile orders; `max_price` overrides the profile's.
+
+    `root`: the repository, whose lock says which CUDA its torch needs.
+    """
     box, gpu, rent = profile.box, profile.gpu, profile.rent
-    workdir = box.workdir if box.workdir.startswith("/") else "/workspace"
     return RentOrder(
-        gpu_name=gpu.name or "",
+        gpu_names=gpu.names,
         gpu_count=gpu.count or 1,
         min_memory_gib=gpu.min_memory_gib,
-        min_cuda=gpu.min_cuda or "",
+        min_cuda=gpu.min_cuda
+        or max(_torch_cuda(profile, root), _image_cuda(box.image), key=version_tuple),
+        arch=box.arch,
+        secure_only=rent.secure_only,
         image=box.image or "",
         disk_gb=max(box.disk_gb or _DISK_GB, round((box.min_disk_gib or 0) * 1.074 + 0.5)),
         volume=box.volume or "",
-        volume_at=workdir,
+        volume_at=volume_at(box.workdir),
         spot=rent.spot,
         region=rent.region or "",
         max_price=rent.max_price if max_price is None else max_price,
+        min_reliability=rent.min_reliability,
+        min_down_mbps=rent.min_down_mbps,
+        min_hours=rent.min_hours,
     )
+
+
+def _torch_cuda(profile: Profile, root: Path | None) -> str:
+    """Return the oldest CUDA that the locked torch runs on; "" if nothing says that.
+
+    That is the first of its major version: a driver runs every later minor version's builds.
+    """
+    python, text = profile.python, ""
+    if root is not None:
+        with contextlib.suppress(OSError), (root / (python.lock or "uv.lock")).open() as file:
+            text = file.read(_LONGEST_LOCK)
+    found = _TORCH_CUDA.fullmatch(python.torch_backend) or _LOCKED_CUDA.search(text)
+    return f"{next(filter(None, found.groups()))}.0" if found else ""
+
+
+def _image_cuda(image: str | None) -> str:
+    """Return the CUDA in an image's name. Its driver must support exactly that: a container that
+    needs more never starts."""
+    name = (image or "").rpartition("/")[2]
+    found = _IMAGE_CUDA.search(name)
+    return f"{found[1]}.{found[2]}" if found else ""
 
 
 def accounts_for(
@@ -45,16 +84,14 @@ def accounts_for(
 ) -> list[CloudAccount]:
     """Return the accounts to ask: that of the named provider, else all that have a key.
 
-    Raises UsageError if there is none, NoOfferError if boxstrap can't rent from that provider.
+    Raises UsageError if there is none.
     """
     profile = loaded.profile
     name = named or profile.rent.provider or profile.provider.account
     if name and name not in accounts.PROVIDERS:
         raise UsageError(f"{name} is no provider.", where="--provider", hint=f"One of: {_listed()}")
-    if name and (why := accounts.PROVIDERS[name].cant_rent):
-        raise NoOfferError(why, where=name)
     found = list[CloudAccount]()
-    for each in [name] if name else _renting():
+    for each in [name] if name else accounts.PROVIDERS:
         account = accounts.find_account(each)
         if account is None and only_look and not accounts.PROVIDERS[each].offers_need_key:
             account = accounts.PROVIDERS[each](None)
@@ -63,7 +100,7 @@ def accounts_for(
         places = "\n".join(
             f"  {one.title}: {one.keys}"
             for one in accounts.PROVIDERS.values()
-            if one.name == name or (not name and not one.cant_rent)
+            if not name or one.name == name
         )
         raise UsageError(
             f"no key of an account was found. Looked at:\n{places}",
@@ -75,11 +112,17 @@ def accounts_for(
 def offers_of(
     account_list: Sequence[CloudAccount], order: RentOrder
 ) -> tuple[list[Offer], list[Offer]]:
-    """Return offers that fit the order, cheapest first, and the others, nearest first."""
+    """Return offers that fit the order, the first named GPU's first, then the cheapest; and the
+    others, nearest first. If none fits, the others are all that there are."""
     catalog = [offer for account in account_list for offer in account.catalog(order)]
     fitting = [offer for offer in catalog if not offer.misses(order)]
     others = [offer for offer in catalog if offer.misses(order)]
-    fitting.sort(key=lambda offer: (offer.price, -(offer.reliability or 0.0)))
+    if not fitting:
+        loose = order.loosened()
+        others = [offer for account in account_list for offer in account.catalog(loose)]
+    fitting.sort(
+        key=lambda offer: (offer.preference(order), offer.price, -(offer.reliability or 0.0))
+    )
     others.sort(key=lambda offer: (len(offer.misses(order)), offer.price))
     return fitting, others
 
@@ -111,14 +154,43 @@ def as_dict(offer: Offer, order: RentOrder) -> dict[str, object]:
     }
 
 
+def left_by(others: Sequence[Offer], order: RentOrder) -> dict[str, int]:
+    """Return how many offers are left after each key of the profile that some miss, in turn."""
+    missed = [offer.missed(order) for offer in others]
+    found = dict[str, int]()
+    for key in KEYS:
+        if any(key in each for each in missed):
+            missed = [each for each in missed if key not in each]
+            found[key] = len(missed)
+    return found
+
+
+def _which_leaves_none(others: Sequence[Offer], order: RentOrder) -> str:
+    left = left_by(others, order)
+    told = ", ".join(f"{key} leaves {count or 'none'}" for key, count in left.items())
+    if not left or min(left.values()):
+        # Offers don't say these; a provider looks for them itself.
+        told += (
+            f"{', and ' if told else ''}the driver's CUDA, box.volume or box.disk_gb leaves none"
+        )
+    return f"Of {len(others)} offers {told}."
+
+
 def no_offer(others: Sequence[Offer], order: RentOrder) -> NoOfferError:
     """Return the error when no offer fits, with the nearest ones."""
     lines = [
         f"  {offer.provider}: {offered_gpus(offer)} at {dollars(offer.price)} an hour: "
-        f"{', '.join(offer.misses(order))}"
+        f"{', '.join(offer.misses(order)) or 'not for this order, its provider says'}"
         for offer in others[:_NEAREST]
     ]
-    near = "\n".join(["The nearest:", *lines, "Ask for less in gpu, box or rent of the profile."])
+    near = "\n".join(
+        [
+            _which_leaves_none(others, order),
+            "The nearest:",
+            *lines,
+            "Ask for less in gpu, box or rent of the profile, or wait: --wait-offer 2h",
+        ]
+    )
     return NoOfferError(
         "no offer fits the order.", hint=near if lines else "Look again later, or elsewhere."
     )
@@ -142,9 +214,5 @@ def offered_gpus(offer: Offer) -> str:
     return f"{offer.gpu_count} x {offer.gpu}{memory}"
 
 
-def _renting() -> list[str]:
-    return [name for name, one in accounts.PROVIDERS.items() if not one.cant_rent]
-
-
 def _listed() -> str:
-    return ", ".join(_renting())
+    return ", ".join(accounts.PROVIDERS)

@@ -11,19 +11,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.consent import load_profile
 from bootstrap.errors import NotSafeError, ProfileError, UsageError
-from bootstrap.link.answers import rows
-from bootstrap.link.exchange import exchange
-from bootstrap.link.handle import BoxHandle, BoxOptions
+from bootstrap.link.answers import answer_rows
+from bootstrap.link.exchange import run_script
 from bootstrap.link.record import KnownBox, all_boxes
-from bootstrap.link.target import parse_host
+from bootstrap.link.target import BoxOptions, parse_host
 from bootstrap.link.wire import Wire
 from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.protocol.query import build_query
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.providers.offer import RentedBox, RentedState
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _BEFORE_ID = "C."
@@ -53,8 +53,8 @@ def account_of(host: str) -> tuple[CloudAccount, str]:
     return account, box_id
 
 
-def find_own(options: BoxOptions, box: BoxHandle, wire: Wire) -> OwnBox | str:
-    """Return the account's box that `wire` leads to, or a sentence why it can't be determined.
+def find_own(box: BoxLogin) -> OwnBox | str:
+    """Return the account's box that the login leads to, or a sentence why it can't be determined.
 
     Raises NotSafeError if box and account contradict each other; UsageError, UnreachableError.
     """
@@ -63,13 +63,13 @@ def find_own(options: BoxOptions, box: BoxHandle, wire: Wire) -> OwnBox | str:
     if rented_host(box.known):
         account, box_id = account_of(box.known.host_text)
         return OwnBox(account, _checked(account, box_id, box))
-    name, variables = _provider_of(options, box.known)
+    name, variables = _provider_of(box.options, box.known)
     if name is None:
         return "no account that boxstrap can ask has it"
     found, title = find_account(name), PROVIDERS[name].title
     if found is None:
         return f"there is no key of your account at {title} here"
-    box_id = read_box_id(wire, variables)
+    box_id = read_box_id(box.wire, variables)
     why = f"it doesn't say which box of your account at {title} it is"
     if box_id and box.endpoint and (box.endpoint.proxy_jump or box.endpoint.proxy_command):
         why = "another machine leads to it, so that its address proves nothing"
@@ -91,7 +91,7 @@ def read_box_id(wire: Wire, variables: Sequence[str]) -> str:
         return ""
     query = build_query("box_id", names=" ".join(variables))
     said = set()
-    for _, value in rows(exchange(wire, query, timeout=_ANSWER_S)):
+    for _, value in answer_rows(run_script(wire, query, timeout=_ANSWER_S)):
         box_id = value.partition("\t")[2].strip("\"'").removeprefix(_BEFORE_ID)
         if _ID.fullmatch(box_id):
             said.add(box_id)
@@ -110,7 +110,7 @@ def _provider_of(options: BoxOptions, known: KnownBox) -> tuple[str | None, list
     return provider.account, list(provider.box_id)
 
 
-def _checked(account: CloudAccount, box_id: str, box: BoxHandle) -> RentedBox:
+def _checked(account: CloudAccount, box_id: str, box: BoxLogin) -> RentedBox:
     """Return the account's box with this id, after checking that we are connected to it."""
     rented = account.box(box_id)
     host = f"{account.name}:{box_id}"
@@ -118,7 +118,7 @@ def _checked(account: CloudAccount, box_id: str, box: BoxHandle) -> RentedBox:
         raise NotSafeError(
             f"your account at {account.title} has no box {box_id}, and something answers "
             "where it was.",
-            where=box.known.name,
+            where=box.name,
             hint="Nothing was destroyed. See what it has: boxstrap boxes --all",
         )
     end = box.endpoint
@@ -128,15 +128,15 @@ def _checked(account: CloudAccount, box_id: str, box: BoxHandle) -> RentedBox:
             f"your account at {account.title} has {host} at {rented.address or 'no address'}:"
             f"{rented.port}, and this login leads to {end.label if end else 'this machine'}: it "
             "may be another box.",
-            where=box.known.name,
+            where=box.name,
             hint=f"Nothing was destroyed. If you mean that one: boxstrap down --host {host}",
         )
-    others = [one for one in all_boxes() if one.host_text == host and one.name != box.known.name]
+    others = [one for one in all_boxes() if one.host_text == host and one.name != box.name]
     if others:
         other = others[0].name
         raise NotSafeError(
             f"it says that it is {host}, and that is the box {other}.",
-            where=box.known.name,
+            where=box.name,
             hint=f"Nothing was destroyed. If you mean that one: boxstrap down --host {other}",
         )
     return rented

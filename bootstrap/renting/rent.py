@@ -2,12 +2,16 @@
 
 Nothing is created again after an unknown answer. A box that never comes up, or should be returned,
 is given back immediately, and the next offer is taken.
+
+Rentals with an unknown outcome: find out by the mark whether a box was rented.
+
+Current state of a rental: whether it is there, was given back by another command, was used.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,26 +20,156 @@ from bootstrap.errors import (
     NoOfferError,
     ReturnBoxError,
     UnreachableError,
+    UsageError,
 )
-from bootstrap.providers.api import UndecidedError
+from bootstrap.link.record import all_boxes
+from bootstrap.providers.accounts import PROVIDERS, find_account
+from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import Offer, RentOrder
-from bootstrap.renting import destruction, rental
-from bootstrap.renting.arrival import Arrival, NeverUpError, answers_ssh
-from bootstrap.renting.clock import LOOK_S, RentingClock
-from bootstrap.renting.ending import put_aside
+from bootstrap.providers.offer import Offer, RentedState, RentOrder
+from bootstrap.renting import rental, start, teardown
 from bootstrap.renting.order import low_balance, no_offer, offered_gpus, offers_of
 from bootstrap.renting.rental import Rental, RentalState
-from bootstrap.renting.standing import (
-    find_live,
-    is_still_rented,
-    left_alone,
-    may_be_used_since,
-    may_hold,
+from bootstrap.renting.start import (
+    LOOK_S,
+    SETTLES_S,
+    Arrival,
+    NeverUpError,
+    RentingClock,
+    answers_ssh,
 )
-from bootstrap.renting.undecided import account_for, decide, look_for
-from bootstrap.text.sizes import dollars
-from bootstrap.ui.reporter import Reporter
+from bootstrap.renting.teardown import put_aside
+from bootstrap.text.sizes import dollars, duration
+from bootstrap.ui.screen import Reporter
+
+
+def look_for(
+    asked: Rental, account: CloudAccount, error: BoxstrapError, clock: RentingClock
+) -> str:
+    """Find the id of a rental that `error` left unknown, or raise a final NoOfferError."""
+    until = clock.now() + rental.UNDECIDED_S
+    while True:
+        try:
+            found = account.find_mark(asked.mark)
+        except RefusedKeyError as refused:
+            found, error, until = (), refused, clock.now()  # it would be refused again
+        except UnreachableError:
+            found = ()
+        if found:
+            return found[0].id
+        if clock.now() >= until:
+            raise _unknown(
+                f"it is unknown whether a box was rented as {asked.mark}: {error.what}",
+                account.name,
+                "It is looked for before anything else is rented: run the same command "
+                "again. Until it is known it is in: boxstrap boxes --all",
+            ) from None
+        clock.sleep(LOOK_S)
+
+
+def decide(
+    asked: Rental, accounts: Mapping[str, CloudAccount], now: float, say: Callable[[str], None]
+) -> None:
+    """Find out now whether it was rented. Raises a final NoOfferError if that stays unknown."""
+    asks = [account_for(asked, accounts)] if asked.provider else _all_accounts(accounts)
+    known = rental.settled(asked, [box for each in asks for box in each.find_mark(asked.mark)], now)
+    if known is None:
+        rental.forget_rental(asked)
+    elif known.state is RentalState.ASKED:
+        minutes = (rental.NEVER_S - (now - asked.asked)) / 60 + 1
+        raise _unknown(
+            f"a box was perhaps rented as {asked.mark}, and its account doesn't list it: "
+            "no other is rented until that is known.",
+            asked.provider,
+            f"Run the same command again, in {minutes:.0f} minutes at the latest, or look "
+            "at the provider's page for that name.",
+        )
+    else:
+        rental.save_rental(known.as_rented(known.box_id, now, asks[0].answered_at))
+        say(f"{known.host} was rented, though no answer came: it is {known.mark}")
+
+
+def account_for(box: Rental, accounts: Mapping[str, CloudAccount]) -> CloudAccount:
+    """Return the account of a rental. Raises a final NoOfferError if its key is missing."""
+    name = box.provider
+    account = accounts.get(name) or (find_account(name) if name in PROVIDERS else None)
+    if account is None:
+        raise _unknown(
+            f"{box.host or f'{box.mark} perhaps'} was rented there, and there is no key to look.",
+            name,
+            "Put the key back where it was, and run the same command again.",
+        )
+    return account
+
+
+def _all_accounts(accounts: Mapping[str, CloudAccount]) -> list[CloudAccount]:
+    """Return the accounts that are asked for offers, and all others with a key here."""
+    found = (accounts.get(name) or find_account(name) for name in PROVIDERS)
+    return [account for account in found if account]
+
+
+def _unknown(what: str, where: str, hint: str) -> NoOfferError:
+    """Return a final error, since taking another offer might rent a second box."""
+    error = NoOfferError(what, where=where, hint=hint)
+    error.is_final = True
+    return error
+
+
+def find_live_rental(
+    own: tuple[str, str], accounts: Mapping[str, CloudAccount], now: float
+) -> Rental | None:
+    """Return the rented box of this repository and profile, if there is one.
+
+    Raises a final NoOfferError if there is no key for its account; UsageError if its account is
+    not among `accounts`.
+    """
+    for each in rental.all_rentals():
+        if each.state is not RentalState.RENTED or (each.repo_key, each.profile) != own:
+            continue
+        account = account_for(each, accounts)
+        is_settled = each.ready or now - each.asked > SETTLES_S
+        if is_settled and teardown.is_gone(account, each.box_id):
+            # When it ended, and what it cost, is unknown here.
+            rental.save_rental(dataclasses.replace(each, state=RentalState.ENDED))
+            continue
+        if each.provider not in accounts:
+            raise UsageError(
+                f"{each.host} is already rented for this repository.",
+                where="--provider",
+                hint="To go on with it: boxstrap up; to rent one more: boxstrap up --another",
+            )
+        return each
+    return None
+
+
+def is_still_rented(box: Rental) -> bool:
+    """Whether no other command has given it back, or is doing so."""
+    rented = (each for each in rental.all_rentals() if each.state is RentalState.RENTED)
+    return any(each.host == box.host for each in rented)
+
+
+def may_be_used_since(box: Rental, now: float) -> bool:
+    """Whether someone may have used the box after it was to be given back: someone logged in, or
+    it was in use before and an hour has passed."""
+    is_old = may_hold(box) and now - box.ended > rental.LEAVES_S
+    return is_old or any(one.host_text == box.host and one.seen > box.ended for one in all_boxes())
+
+
+def may_hold(box: Rental) -> bool:
+    """Whether the box may hold work: a setup succeeded, or any command has logged in."""
+    return box.ready or any(one.host_text == box.host and one.seen for one in all_boxes())
+
+
+def left_alone(box: Rental, why: str) -> UnreachableError:
+    """Return the error for a box that can't be used but may hold work."""
+    return UnreachableError(
+        why,
+        where=box.host,
+        hint="It was set up before, so it may hold results, and is not given back. If it is "
+        "stopped, the same command starts it at a terminal, or within --max-price. To rent another "
+        f"one: boxstrap up --another; to give it back: boxstrap down --host {box.host}",
+    )
+
 
 TRIES = 3
 """Boxes to rent at most until one is good."""
@@ -43,11 +177,13 @@ _REFUSALS = 10
 """Offers to try at most until one is not refused."""
 _LOGIN_S = 180.0
 """How long a box that answers may take until it accepts our login, in seconds."""
+_WAIT_S = 60.0
+"""Seconds between two looks for an offer, where one is waited for."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class RentWish:
+class RentOptions:
     """What to rent, for which repository and profile, and what it may cost."""
 
     order: RentOrder
@@ -57,9 +193,14 @@ class RentWish:
     limit: float | None = None
     """Dollars to spend on boxes that turn out to be unusable; by default an hour of one."""
     another: bool = False
-    loading_s: float = 900.0
+    loading_s: float | None = None
+    """How long a box may take until it can be reached; None: what its provider's usually take."""
+    wait_s: float = 0.0
+    """For how long to wait for an offer that fits."""
     ask: Callable[[Offer], None] = lambda _: None
     """Called before an offer is taken, to ask the user whatever else is needed."""
+    may_start: Callable[[str], bool] = lambda _: False
+    """Asks the user whether to start a stopped box at a price that was not agreed to yet."""
 
 
 class Renter:
@@ -71,7 +212,7 @@ class Renter:
     def __init__(
         self,
         accounts: Sequence[CloudAccount],
-        wish: RentWish,
+        wish: RentOptions,
         reporter: Reporter,
         confirm: Callable[[Offer], None],
         arrival: Arrival | None = None,
@@ -83,30 +224,39 @@ class Renter:
         self._arrival = arrival or Arrival(RentingClock(), answers_ssh)
         self._clock = self._arrival.clock
         self._offers: list[Offer] | None = None
-        self._tried = set[tuple[str, str]]()
+        self._refused = set[tuple[str, str]]()
+        """Offers that were asked for: provider and id."""
+        self._bad = set[tuple[str, str]]()
+        """Machines of boxes that were given back."""
         self._failed = list[str]()
         self._spent = 0.0
         self._limit = wish.limit
         self._agreed = wish.order.max_price
+        self._until = self._clock.now() + wish.wait_s
 
     def run(self, set_up: Callable[[str], _T]) -> tuple[Rental, _T]:
         """Return the box, and what `set_up` returned for its host.
 
         Raises NoOfferError if nothing could be rented, and whatever `set_up` raises.
         """
-        with rental.one_at_a_time():
-            self._settle()
-            box, is_new = self._next()
+        box, is_new = self._next()
         while True:
             try:
                 account = self._accounts[box.provider]
+                if not is_new:
+                    self._start_stopped(account, box)
                 box = dataclasses.replace(box, agreed=max(box.agreed, self._agreed or 0.0))
                 seen = self._arrival.wait(account, box, self._longest(box), self._reporter.say)
                 box = self._at_its_price(box, seen.price)
                 result = self._set_up(box, set_up)
+            except RefusedKeyError:
+                self._tell_it_goes_on(box)
+                raise
             except NeverUpError as error:
                 if not is_new and may_hold(box) and is_still_rented(box):
                     raise left_alone(box, error.what) from None
+                if error.was_off and is_new:  # its hours are not paid for until it is started
+                    box = dataclasses.replace(box, price=0.0)
                 self._give_back(box, error)
             except ReturnBoxError as error:
                 if not is_new:
@@ -115,20 +265,52 @@ class Renter:
             else:
                 box = dataclasses.replace(box, ready=True)
                 if is_still_rented(box):  # else another command has given it back
-                    rental.save(box)
+                    rental.save_rental(box)
                 return box, result
-            with rental.one_at_a_time():
-                box, is_new = self._next()
+            box, is_new = self._next()
 
     def _next(self) -> tuple[Rental, bool]:
-        """Return the box that is there, or rent one; and whether it is new."""
+        """Return the box that is there, or rent one, and whether it is new; wait for an offer as
+        long as was wished. Others may rent in the meantime."""
+        while True:
+            try:
+                with rental.one_at_a_time():
+                    self._settle()
+                    return self._find_or_rent()
+            except NoOfferError as error:
+                left = self._until - self._clock.now()
+                if error.is_final or left <= 0:
+                    raise
+                price = self._wish.order.max_price
+                within = f" within {dollars(price)} an hour" if price else ""
+                self._reporter.say(
+                    f"waiting for an offer{within}, {duration(left)} more: {error.what}"
+                )
+                self._clock.sleep(min(_WAIT_S, left))
+                self._offers = None
+                self._refused.clear()
+
+    def _find_or_rent(self) -> tuple[Rental, bool]:
         wish = self._wish
         own = (wish.repo_key, wish.profile)
-        live = None if wish.another else find_live(own, self._accounts, self._clock.now())
+        live = None if wish.another else find_live_rental(own, self._accounts, self._clock.now())
         if live is None:
             return self._rent_next(), True
         self._reporter.note("box", f"{live.host}, rented as {live.mark}")
         return live, False
+
+    def _start_stopped(self, account: CloudAccount, box: Rental) -> None:
+        """Start a box that was used before, if it is stopped and the user agrees to its price."""
+        seen = account.box(box.box_id) if may_hold(box) and account.stops else None
+        if seen is None or rental.is_another(seen):
+            return
+        start.check_gpus(seen)
+        if seen.state is not RentedState.STOPPED:
+            return
+        price = seen.price or box.price
+        is_agreed = self._agreed is not None and price <= self._agreed + rental.SAME_PRICE
+        if is_agreed or self._wish.may_start(start.question(seen, price)):
+            start.start_rented(account, seen, price, self._arrival, self._reporter.say)
 
     def _settle(self) -> None:
         """Find out what became of each undecided rental; raise if that stays unknown."""
@@ -136,7 +318,7 @@ class Renter:
             if each.state is RentalState.ASKED:
                 decide(each, self._accounts, self._clock.now(), self._reporter.say)
             elif each.state is RentalState.LEAVING and may_be_used_since(each, self._clock.now()):
-                rental.save(dataclasses.replace(each, state=RentalState.RENTED, ready=True))
+                rental.save_rental(dataclasses.replace(each, state=RentalState.RENTED, ready=True))
                 self._reporter.warn(
                     f"{each.host} was to be given back, and somebody may have come since: it goes "
                     f"on and costs {dollars(each.price)} an hour. boxstrap down --host {each.host}"
@@ -148,19 +330,22 @@ class Renter:
         """Rent the best offer that wasn't tried yet. Raises NoOfferError."""
         order = self._wish.order
         if self._offers is None:
-            self._offers, others = offers_of([*self._accounts.values()], order)
+            self._offers, others = self._look()
             if not self._offers:
                 raise no_offer(others, order)
             self._limit = self._limit or order.max_price or self._offers[0].price
         if len(self._failed) >= TRIES or self._spent >= (self._limit or 0.0):
             raise self._none_good()
-        refusals = list[str]()
+        refusals, left = list[str](), 0
         for offer in self._offers:
-            place = (offer.provider, offer.machine)
-            if place in self._tried or len(refusals) >= _REFUSALS:
+            named, machine = (offer.provider, offer.id), (offer.provider, offer.machine)
+            if named in self._refused or machine in self._bad:
+                continue
+            if len(refusals) >= _REFUSALS:
+                left += 1
                 continue
             self._agree(offer)
-            self._tried.add(place)
+            self._refused.add(named)
             try:
                 return self._rent(offer)
             except NoOfferError as error:
@@ -169,10 +354,24 @@ class Renter:
                 refusals.append(error.what)
         if self._failed:
             raise self._none_good()
+        which = "every offer that fits was refused: "
+        if left:
+            which = f"{len(refusals)} offers were refused, and {left} more were not asked for: "
         raise NoOfferError(
-            "every offer that fits was refused: " + " ".join(dict.fromkeys(refusals)),
+            which + " ".join(dict.fromkeys(refusals)),
             hint="Offers go quickly: run the same command again.",
         )
+
+    def _look(self) -> tuple[list[Offer], list[Offer]]:
+        """Return offers as `offers_of`; while waiting, no answer is no offer yet."""
+        try:
+            return offers_of([*self._accounts.values()], self._wish.order)
+        except RefusedKeyError:
+            raise
+        except UnreachableError as error:
+            if not self._wish.wait_s:
+                raise
+            raise NoOfferError(error.what, where=error.where, hint=error.hint) from None
 
     def _agree(self, offer: Offer) -> None:
         if self._agreed is None or offer.price > self._agreed:
@@ -203,17 +402,17 @@ class Renter:
             repo_key=wish.repo_key,
             profile=wish.profile,
         )
-        rental.save(asked)  # before the call: whatever its outcome, the mark finds the box
+        rental.save_rental(asked)  # before the call: whatever its outcome, the mark finds the box
         try:
             box_id = account.rent(offer, wish.order, asked.mark, wish.public_key)
         except UndecidedError as error:
             self._reporter.say(f"{account.name}: {error.what} Looking for {asked.mark} there.")
             box_id = look_for(asked, account, error, self._clock)
         except BoxstrapError:
-            rental.forget(asked)
+            rental.forget_rental(asked)
             raise
         rented = asked.as_rented(box_id, self._clock.now(), account.answered_at)
-        rental.save(rented)
+        rental.save_rental(rented)
         self._reporter.note(
             "rented", f"{rented.host}: {rented.gpu} at {dollars(offer.price)} an hour"
         )
@@ -226,15 +425,17 @@ class Renter:
         self._reporter.warn(f"{box.host} costs {dollars(price)} an hour, not {dollars(box.price)}")
         box = dataclasses.replace(box, price=price)
         if is_still_rented(box):
-            rental.save(box)
+            rental.save_rental(box)
         return box
 
     def _longest(self, box: Rental) -> float:
         """Return for how many seconds to wait until it answers: no longer than the limit lasts."""
-        left = (self._limit or 0.0) - self._spent
+        left, longest = (self._limit or 0.0) - self._spent, self._wish.loading_s
+        if longest is None:
+            longest = self._accounts[box.provider].loading_minutes * 60.0
         if box.ready or not box.price or left <= 0:
-            return self._wish.loading_s
-        return min(self._wish.loading_s, max(60.0, left / box.price * 3600))
+            return longest
+        return min(longest, max(60.0, left / box.price * 3600))
 
     def _set_up(self, box: Rental, set_up: Callable[[str], _T]) -> _T:
         """Set the box up; retry for a while, since it may not have our key yet."""
@@ -250,13 +451,18 @@ class Renter:
                     self._clock.sleep(LOOK_S * 2)
         except ReturnBoxError:
             raise
-        except BoxstrapError:
-            if is_still_rented(box):
-                self._reporter.warn(
-                    f"{box.host} goes on and costs {dollars(box.price)} an hour. To go on with it: "
-                    f"boxstrap up; to give it back: boxstrap down --host {box.host}"
-                )
+        except RefusedKeyError:
             raise
+        except BoxstrapError:
+            self._tell_it_goes_on(box)
+            raise
+
+    def _tell_it_goes_on(self, box: Rental) -> None:
+        if is_still_rented(box):
+            self._reporter.warn(
+                f"{box.host} goes on and costs {dollars(box.price)} an hour. To go on with it: "
+                f"boxstrap up; to give it back: boxstrap down --host {box.host}"
+            )
 
     def _give_back(self, box: Rental, error: BoxstrapError) -> None:
         with rental.one_at_a_time():
@@ -267,10 +473,10 @@ class Renter:
                     hint="To rent another one: boxstrap up",
                 )
             leaving = dataclasses.replace(box, state=RentalState.LEAVING, ended=self._clock.now())
-            rental.save(leaving)
+            rental.save_rental(leaving)
         self._reporter.warn(f"{box.host} is given back: {error.what}")
         self._failed.append(f"{box.host} ({box.gpu}): {error.what}")
-        self._tried.add((box.provider, box.machine))
+        self._bad.add((box.provider, box.machine))
         self._end(box)
         self._spent += box.cost(self._clock.now())
 
@@ -279,16 +485,18 @@ class Renter:
         account = account_for(box, self._accounts)
         there = account.box(box.box_id)
         if there is None or not rental.is_another(there):
-            destruction.destroy(account, box.box_id, self._reporter.say)
+            teardown.destroy(account, box.box_id, self._reporter.say)
         over = box.over(self._clock.now())
-        rental.save(over)
+        rental.save_rental(over)
         put_aside(over, self._reporter)
 
     def _none_good(self) -> NoOfferError:
         told = "\n".join(f"  {each}" for each in self._failed)
         limit = f", of {dollars(self._limit)} at the most" if self._limit else ""
-        return NoOfferError(
+        error = NoOfferError(
             f"none of the rented boxes is usable, and all were given back:\n{told}",
             hint=f"That cost about {dollars(self._spent)}{limit}. Run the same command again, ask "
             "for something else in the profile, or allow more: --limit",
         )
+        error.is_final = True  # money is spent on each: that is not waited for
+        return error

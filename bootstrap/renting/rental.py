@@ -2,6 +2,8 @@
 
 In `rentals/MARK.json`; the mark is the box's name in its account, so that the box can be found
 even if the answer was lost.
+
+What this machine rented, for `boxes --all`, which shows it with the accounts' boxes.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ import fcntl
 import json
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import paths
-from bootstrap.providers.rented import RentedBox
+from bootstrap.providers.offer import RentedBox
+from bootstrap.text.sizes import duration
 
 VERSION = 1
 UNDECIDED_S = 120.0
@@ -102,13 +105,13 @@ def new_mark() -> str:
     return f"boxstrap-{secrets.token_hex(6)}"
 
 
-def save(rental: Rental) -> None:
+def save_rental(rental: Rental) -> None:
     """Write its record. Raises OSError."""
     record = {**dataclasses.asdict(rental), "state": rental.state.value, "v": VERSION}
     paths.write_private(_folder() / f"{rental.mark}.json", json.dumps(record, indent=1) + "\n")
 
 
-def forget(rental: Rental) -> None:
+def forget_rental(rental: Rental) -> None:
     """Remove the record of a rental that was never made. Raises OSError."""
     (_folder() / f"{rental.mark}.json").unlink(missing_ok=True)
 
@@ -147,14 +150,14 @@ def note_leaving(host: str, now: float) -> None:
     """Record that the box is about to be destroyed: `up` finishes it if this command can't."""
     ours = of_host(host)
     if ours is not None and ours.state is RentalState.RENTED:
-        save(dataclasses.replace(ours, state=RentalState.LEAVING, ended=now))
+        save_rental(dataclasses.replace(ours, state=RentalState.LEAVING, ended=now))
 
 
 def note_end(host: str, now: float) -> None:
     """Record that the box was destroyed now, if it was rented from here."""
     for each in all_rentals():
         if each.host == host and each.state is not RentalState.ENDED:
-            save(each.over(now))
+            save_rental(each.over(now))
 
 
 @contextlib.contextmanager
@@ -189,3 +192,47 @@ def _read(file: Path) -> Rental:
 
 
 _NUMBERS = ("asked", "price", "ended", "spent", "began", "agreed")
+
+
+_SAID = {
+    RentalState.RENTED: "rented by boxstrap up: run it again to go on",
+    RentalState.LEAVING: "to be destroyed, and still there: boxstrap up tries again",
+}
+
+
+@dataclass(frozen=True)
+class RentedHere:
+    """The hosts that were rented from here, and the rentals with an unknown outcome."""
+
+    hosts: Mapping[str, str]
+    unknown: Sequence[Rental]
+    now: float
+
+    def lines(self) -> list[str]:
+        """Return a line for each rental with an unknown outcome."""
+        return [
+            f"{each.provider or 'somewhere'}  {each.mark}  perhaps rented, "
+            f"{duration(max(0.0, self.now - each.asked))} ago: its account doesn't list it. "
+            "Nothing else is rented until that is known: boxstrap up"
+            for each in self.unknown
+        ]
+
+
+def rented_here(answers: Iterable[tuple[str, Sequence[RentedBox]]], now: float) -> RentedHere:
+    """Update the rentals by the accounts' answers; what these don't decide stays unknown."""
+    by_provider = dict(answers)
+    everywhere = [box for boxes in by_provider.values() for box in boxes]
+    for each in all_rentals():
+        if each.state is RentalState.ASKED and (each.provider in by_provider or not each.provider):
+            known = settled(each, by_provider.get(each.provider, everywhere), now)
+            if known is None:
+                if each.provider:  # if unknown, an account that didn't answer may have it
+                    forget_rental(each)
+            elif known != each:
+                save_rental(known)
+    rentals = all_rentals()
+    return RentedHere(
+        {each.host: _SAID[each.state] for each in rentals if each.state in _SAID},
+        [each for each in rentals if each.state is RentalState.ASKED],
+        now,
+    )

@@ -1,40 +1,262 @@
-"""`down`: fetch what a box has, then destroy it; nothing is lost without being named."""
+"""`down`: fetch what a box has, then destroy it; nothing is lost without being named.
+
+The result of giving a box back, as JSON and as text.
+
+Destroy a rented box by its exact id, and wait until its account no longer lists it.
+
+End a known box: destroy it, put its record aside, and report what it cost.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import fcntl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from bootstrap.errors import (
-    BoxstrapError,
-    NotSafeError,
-    UnreachableError,
-    UsageError,
-)
-from bootstrap.link.handle import BoxOptions
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.selection import repository_names
+from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, UsageError, write_error
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.record import KnownBox, all_boxes
-from bootstrap.link.registry import find as find_known
-from bootstrap.link.registry import lookup
-from bootstrap.protocol.made_there import read_content
-from bootstrap.protocol.probe import probe
-from bootstrap.providers.rented import RentedBox
+from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
+from bootstrap.link.registry import find_known, lookup
+from bootstrap.link.target import BoxOptions
+from bootstrap.protocol.unsent_work import read_content
+from bootstrap.providers.api import RefusedKeyError, UndecidedError
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.offer import Leftover, RentedBox, RentedState
 from bootstrap.renting import rental
-from bootstrap.renting.destruction import is_gone
-from bootstrap.renting.ending import end, finish, has_record, teardown_lock
+from bootstrap.renting.loss_check import (
+    BoxResultsCheck,
+    BoxTrees,
+    Loss,
+    find_ended_since,
+    find_live_processes,
+    find_unsafe_logs,
+)
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
-from bootstrap.renting.torn_down import TeardownResult
-from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_ended_since, find_live
-from bootstrap.renting.unsafe_results import BoxResultsCheck
-from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.stop import end_runs
+from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.text.sanitize import sanitize
-from bootstrap.ui.screen import Screen
+from bootstrap.text.sizes import dollars
+from bootstrap.ui.screen import Reporter, Screen
+
+
+@dataclass
+class TeardownResult:
+    """The result of giving a box back."""
+
+    name: str
+    host: str = ""
+    """Its name in its account, `provider:id`; "" if no account can be asked."""
+    destroyed: bool = False
+    was_gone: bool = False
+    why_not: str = ""
+    """Why boxstrap did not destroy it."""
+    console: str = ""
+    is_rented: bool = True
+    spent: float | None = None
+    """Dollars, if known."""
+    spent_since: str = "its last start"
+    lost: Sequence[Loss] = ()
+    left: Sequence[Leftover] = ()
+    """Other things than boxes that the account still pays for."""
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what `--json` prints."""
+        return {
+            "box": self.name,
+            "host": self.host or None,
+            "destroyed": self.destroyed,
+            "was_gone": self.was_gone,
+            "spent": self.spent,
+            "discarded": [one.as_dict() for one in self.lost],
+            "left": [
+                {"name": one.name or one.id, "kind": one.kind, "price": one.price}
+                for one in self.left
+            ],
+        }
+
+    def text(self) -> str:
+        """Return it as text for the user."""
+        about = f" ({self.host})" if self.host and self.host != self.name else ""
+        cost = f"; about {dollars(self.spent)} since {self.spent_since}" if self.spent else ""
+        if self.destroyed:
+            gone = "was gone already" if self.was_gone else "destroyed, and no longer listed"
+            lines = [f"{self.name}{about}: {gone}{cost}"]
+        else:
+            where = f"at {self.console}" if self.console else "where you rented it"
+            lines = [
+                f"{self.name}{about}: nothing on it would be lost, and it keeps running: "
+                f"{self.why_not}"
+            ]
+            if self.is_rented:
+                lines += [f"still billing: end it {where}"]
+                lines += [f"Then, to forget it here: boxstrap boxes --forget {self.name}"]
+        if self.lost:
+            lost = "thrown away with it" if self.destroyed else "but for this"
+            lines += [f"{lost}:", *(f"  {one}" for one in self.lost)]
+        if self.left:
+            lines += ["your account still has and pays for:"]
+            lines += [f"  {one.kind} {one.name or one.id}{_price(one)}" for one in self.left]
+        return "\n".join(lines)
+
+
+def _price(left: Leftover) -> str:
+    return f": {dollars(left.price)} an hour" if left.price is not None else ": price unknown"
+
+
+PATIENCE_S = 150.0
+"""How long a box may still be listed after it was destroyed, in seconds."""
+_LOOKS_S = (1.0, 2.0, 4.0, 8.0)
+"""Seconds between checks whether it is gone; the last one repeats."""
+_AGAIN_S = 45.0
+"""Seconds until the request is repeated once, which is safe: the id can't mean another box."""
+
+
+def destroy(account: CloudAccount, box_id: str, say: Callable[[str], None]) -> None:
+    """Destroy the box with exactly this id, and wait until the account no longer lists it.
+
+    Raises UnreachableError if it is unknown whether the box is gone, or if that is refused.
+    """
+    began, asked, looked = time.monotonic(), 0, 0
+    trouble: BoxstrapError | None = None
+    while (since := time.monotonic() - began) < PATIENCE_S:
+        try:
+            if not asked or (asked == 1 and since > _AGAIN_S):
+                asked += 1
+                account.destroy(box_id)
+        except UndecidedError as error:
+            trouble = error
+            say(f"{account.name}:{box_id}: {error.what} Looking what the account has.")
+        try:
+            if is_gone(account, box_id):
+                return
+        except RefusedKeyError:
+            raise
+        except UnreachableError as error:
+            trouble = error
+        time.sleep(_LOOKS_S[min(looked, len(_LOOKS_S) - 1)])
+        looked += 1
+    why = f" ({trouble.what})" if trouble else ""
+    raise UnreachableError(
+        f"it is unknown whether {account.name}:{box_id} is destroyed{why}",
+        where=account.name,
+        hint="It may still cost money. Run this again: it destroys exactly this box and no "
+        "other; or end it on the provider's page.",
+    )
+
+
+def is_gone(account: CloudAccount, box_id: str) -> bool:
+    """Whether the account no longer has the box, by its id and in the whole list."""
+    one = account.box(box_id)
+    return one is None or one.state is RentedState.GONE
+
+
+@contextlib.contextmanager
+def teardown_lock(box: KnownBox) -> Iterator[bool]:
+    """Yield whether this process holds the lock for fetching a box's contents and ending it.
+
+    Without it, results being fetched look unsafe to others. Waiting could outlast cron's interval.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context((box.folder / "end.lock").open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        except OSError:  # the folder is not writable, so nobody else can hold the lock either
+            yield True
+        else:
+            yield True
+
+
+def end_rental(
+    account: CloudAccount,
+    rented: RentedBox,
+    known: KnownBox,
+    screen: Screen,
+    lost: Sequence[Loss],
+) -> TeardownResult:
+    """Destroy the box, and keep a record of what it was and cost.
+
+    Raises UnreachableError if it is unknown whether the box is gone; NotSafeError if its id now
+    belongs to another rental.
+    """
+    if rental.is_another(rented):
+        raise NotSafeError(
+            f"its account has given {rented.host} to another rental: {sanitize(rented.name)}.",
+            where=known.name,
+            hint=f"Nothing was destroyed. To forget this one: boxstrap boxes --forget {known.name}",
+        )
+    for one in lost:
+        screen.warn(f"thrown away: {one}")
+    now = time.time()
+    with suppress(OSError, UsageError):  # tell later commands that this box is to be destroyed
+        rental.note_leaving(rented.host, now)
+        if has_record(known):
+            known = dataclasses.replace(known, ended=now)
+            save_box(known, is_new=False)
+    destroy(account, rented.id, screen.say)
+    done = TeardownResult(known.name, rented.host, lost=lost)
+    finish_teardown(account, rented, known, screen, done)
+    return done
+
+
+def finish_teardown(
+    account: CloudAccount,
+    rented: RentedBox | None,
+    known: KnownBox,
+    screen: Screen,
+    done: TeardownResult,
+) -> None:
+    """Put the record of a box that is gone aside, and set in `done` what it cost and left."""
+    now = time.time()
+    done.destroyed, done.was_gone = True, rented is None
+    _set_cost(done, rented, known, now)
+    try:
+        done.left = account.leftovers()
+    except BoxstrapError as error:
+        screen.warn(f"could not check what else your account pays for: {error.what}")
+    try:
+        if has_record(known):
+            retire(dataclasses.replace(known, ended=now, spent=done.spent or 0.0))
+        rental.note_end(done.host, now)
+    except OSError as error:
+        screen.warn(f"its record is not put aside: {write_error(known.folder, error).what}")
+    drop_alias(screen)
+
+
+def put_aside(over: rental.Rental, reporter: Reporter) -> None:
+    """Put the records of a gone rental aside: host key and ssh entry could match another box."""
+    for known in all_boxes():
+        if known.host_text == over.host:
+            with suppress(OSError, UsageError):
+                retire(dataclasses.replace(known, ended=over.ended, spent=over.spent))
+            drop_alias(reporter)
+
+
+def _set_cost(done: TeardownResult, rented: RentedBox | None, known: KnownBox, now: float) -> None:
+    """Set the cost: since the rental, by our record, else since its last start by its account."""
+    ours = rental.of_host(done.host)
+    price = rented.price if rented and rented.price is not None else known.price
+    since = rented.since if rented and rented.since is not None else known.costs_since
+    if ours is not None:
+        price, since, done.spent_since = ours.price, ours.asked, "it was rented"
+    if price and not done.was_gone:
+        done.spent = round(price * max(0.0, now - since) / 3600, 4)
+
+
+def has_record(known: KnownBox) -> bool:
+    """Whether this machine has a record of the box."""
+    return known.folder.is_dir()
 
 
 @dataclass(frozen=True)
-class TeardownWish:
+class TeardownOptions:
     """What the user allows."""
 
     most: int
@@ -46,7 +268,7 @@ class TeardownWish:
     """Whether to only report, without fetching, ending or destroying anything."""
 
 
-def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
+def tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> None:
     """Fetch what the box has, and destroy it; if no account here has the box, say so instead.
 
     Raises NotSafeError with a list if something would be lost; UnreachableError if it is unknown
@@ -56,15 +278,16 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
     if known and rented_host(known):
         account_of(known.host_text)  # check first that its key is here: nothing works without it
     try:
-        connection = connect(options, screen)
+        box = BoxLogin.open(options, screen)
     except BoxstrapError as error:
         _end_unseen(known, screen, wish, error)
         return
     # A guard stays away while this holds the lock; the user is not kept waiting for a guard.
-    with connection, teardown_lock(connection.box.known):
-        name = connection.box.known.name
-        own = find_own(options, connection.box, connection.link.wire)
-        unsafe = secure(options, connection, screen, wish)
+    with box, teardown_lock(box.known):
+        name = box.name
+        own = find_own(box)
+        screen.note("holds", name_repositories(box))
+        unsafe = secure(box, screen, wish)
         if isinstance(own, OwnBox) and _is_fresh(own.box.host):
             unsafe = [one for one in unsafe if one.kind != "unknown"]
         if unsafe and not wish.discard:
@@ -74,11 +297,11 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
             _say_safe(screen, name, own, unsafe)
             return
     if isinstance(own, str):
-        done = TeardownResult(name, why_not=own, console=connection.box.known.console, lost=unsafe)
-        done.is_rented = not connection.box.is_local
+        done = TeardownResult(name, why_not=own, console=box.known.console, lost=unsafe)
+        done.is_rented = not box.is_local
         screen.result(done.as_dict(), done.text())
         return
-    done = end(own.account, own.box, connection.box.known, screen, unsafe)
+    done = end_rental(own.account, own.box, box.known, screen, unsafe)
     screen.result(done.as_dict(), done.text())
 
 
@@ -90,48 +313,77 @@ def _known(options: BoxOptions) -> KnownBox | None:
     return box or find_known(target) or never_met
 
 
-def secure(
-    options: BoxOptions, connection: BoxConnection, screen: Screen, wish: TeardownWish
-) -> list[Unsafe]:
+def secure(box: BoxLogin, screen: Screen, wish: TeardownOptions) -> list[Loss]:
     """Fetch what can be fetched, if wished, and return what is still unsafe."""
+    found = _secure(box, screen, wish)
+    for other in _elsewhere(box):
+        found += _secure(other, screen, wish)
+    return list(dict.fromkeys(found))
+
+
+def _elsewhere(box: BoxLogin) -> Iterator[BoxLogin]:
+    """Yield the box for each other working folder that repositories were set up in."""
+    for workdir in dict.fromkeys(each.workdir for each in box.known.repositories):
+        if workdir not in ("", box.workdir):
+            other = box.at(workdir=workdir)
+            _look_again(other)
+            if other.state.runs or read_content(other).is_set_up:
+                yield other
+
+
+def name_repositories(box: BoxLogin) -> str:
+    """Say whose work lies on the box: each repository, with its runs that are alive."""
+    live: dict[str, list[str]] = {}
+    for place in (box, *_elsewhere(box)):
+        made = read_content(place)
+        for key in (
+            *(tree.repo_key for tree in made.trees),
+            *(r.repo_key for r in place.state.runs),
+        ):
+            live.setdefault(key, [])
+        for run in place.state.runs:
+            live[run.repo_key] += [f"{run.name} {run.state}"] if run.goes_on else []
+    names = repository_names(live)
+    said = (names[key] + (f" ({', '.join(runs)})" if runs else "") for key, runs in live.items())
+    return ", ".join(said) or "no repository's work"
+
+
+def _secure(box: BoxLogin, screen: Screen, wish: TeardownOptions) -> list[Loss]:
     if not (wish.only_look or wish.discard):
-        _end_runs(connection, screen, wish)
+        _end_runs(box, screen, wish)
     brings = not (wish.only_look or wish.discard)
-    _look_again(connection)
-    before = connection.box_state
-    made = read_content(connection.link.wire, workdir=connection.workdir)
-    results = BoxResultsCheck(options, connection, made, screen)
+    _look_again(box)
+    before = box.state
+    made = read_content(box)
+    results = BoxResultsCheck(box, screen)
     found = results.find_unsafe(wish.most if brings else None)
-    trees = BoxTrees(options, connection, made, screen)
+    trees = BoxTrees(box, made, screen)
     stuck = trees.bring_home() if brings else []
     found += [*stuck, *trees.find_unsafe()]
-    _look_again(connection)  # something may have started in the meantime
-    now = connection.box_state
-    return [*find_live(now), *find_ended_since(before, now), *found]
+    found += find_unsafe_logs(box, screen, wish.most if brings else None)
+    _look_again(box)  # something may have started in the meantime
+    now = box.state
+    return [*find_live_processes(now), *find_ended_since(before, now), *found]
 
 
-def _end_runs(connection: BoxConnection, screen: Screen, wish: TeardownWish) -> None:
-    live = find_live(connection.box_state)
-    living = [one for one in connection.box_state.runs if one.goes_on or one.left]
+def _end_runs(box: BoxLogin, screen: Screen, wish: TeardownOptions) -> None:
+    live = find_live_processes(box.state)
+    living = [one for one in box.state.runs if one.goes_on or one.left]
     if not living:
         return
     question = "".join(f"  {one}\n" for one in live) + "End that?"
     if wish.stop_runs or Prompt(screen.say).confirm(question):
-        end_runs(connection, screen, living)
+        end_runs(box, screen, living)
 
 
-def _look_again(connection: BoxConnection) -> None:
-    known = connection.box.known
-    connection.box_state = probe(
-        connection.link.wire,
-        workdir=connection.workdir,
-        repo_key=connection.own or known.repo_key,
-        repo_root="" if connection.own else known.repo_root,
-    )
+def _look_again(box: BoxLogin) -> None:
+    last = box.known.last
+    box.repo_key, box.repo_root = (box.own, "") if box.own else (last.key, last.root)
+    box.refresh()
 
 
 def _end_unseen(
-    known: KnownBox | None, screen: Screen, wish: TeardownWish, error: BoxstrapError
+    known: KnownBox | None, screen: Screen, wish: TeardownOptions, error: BoxstrapError
 ) -> None:
     """End a box that can't be logged in to: it is gone already, or is destroyed unseen if asked."""
     if known is None or not rented_host(known):
@@ -146,7 +398,7 @@ def _end_unseen(
             done.destroyed = done.was_gone = True
             screen.result(done.as_dict(), done.text())
         else:
-            finish(account, None, known, screen, done)
+            finish_teardown(account, None, known, screen, done)
             screen.result(done.as_dict(), done.text())
         return
     if rented is None or rented.id != box_id or not isinstance(error, UnreachableError):
@@ -157,14 +409,14 @@ def _end_unseen(
         again = f"boxstrap down --host {known.name} --discard"
         error.hint += f"\nTo destroy it unseen, with all that is on it: {again}"
         raise error
-    unseen = Unsafe("unseen", known.name, f"whatever is on it: nobody could look ({error.what})")
+    unseen = Loss("unseen", known.name, f"whatever is on it: nobody could look ({error.what})")
     if not has_record(known):
         _confirm_unmet(rented, unseen, screen)
-    done = end(account, rented, known, screen, [] if is_leaving else [unseen])
+    done = end_rental(account, rented, known, screen, [] if is_leaving else [unseen])
     screen.result(done.as_dict(), done.text())
 
 
-def _confirm_unmet(rented: RentedBox, unseen: Unsafe, screen: Screen) -> None:
+def _confirm_unmet(rented: RentedBox, unseen: Loss, screen: Screen) -> None:
     """Confirm that the user means a box that this machine never logged in to.
 
     They named it by its exact id, and gave `--discard`; on a terminal they are asked as well.
@@ -181,13 +433,15 @@ def _confirm_unmet(rented: RentedBox, unseen: Unsafe, screen: Screen) -> None:
 def _is_fresh(host: str) -> bool:
     """Whether it was rented from here and no setup ever succeeded, so that it holds no work."""
     ours = rental.of_host(host)
-    by_hand = any(one.script for one in all_boxes() if one.host_text == host)
+    by_hand = any(
+        each.script for one in all_boxes() if one.host_text == host for each in one.repositories
+    )
     return ours is not None and not ours.ready and not by_hand
 
 
-def _refusal(name: str, unsafe: Sequence[Unsafe]) -> NotSafeError:
+def _refusal(name: str, unsafe: Sequence[Loss]) -> NotSafeError:
     listed = "".join(f"\n  {one}" for one in unsafe)
-    hints = [_HINTS[one.kind] for one in unsafe if one.kind in _HINTS]
+    hints = [line for one in unsafe for line in _HINTS.get(one.kind, "").splitlines()]
     every = [*dict.fromkeys(hints), f"To let all of that go: boxstrap down --host {name} --discard"]
     return NotSafeError(
         f"it was not destroyed; this would be lost with it:{listed}",
@@ -202,22 +456,25 @@ _BRANCH = (
     "Make a branch of it there: boxstrap exec --host NAME -- git branch kept REF; then "
     "boxstrap down --host NAME"
 )
+_PULL_ALONE = "boxstrap pull --host NAME --run RUN"
+_PULL = f"In its repository: {_PULL_ALONE}"
 _HINTS = {
     **dict.fromkeys(("run", "queued", "processes"), _STOP),
     "setup": "To cancel the setup: boxstrap stop --setup --host NAME",
-    "results": "In its repository: boxstrap pull --host NAME --run RUN",
+    "log": _PULL,
+    "results": f"{_PULL}\nTo let go of a result: {_PULL_ALONE} --without PATH",
     "commits": _BRANCH,
     "repositories": "Push from there what is to stay, and remove its .git; or take it by rsync.",
     **dict.fromkeys(("edits", "files", "staged", "unread"), _BACK),
 }
 
 
-def _say_safe(screen: Screen, name: str, own: OwnBox | str, lost: Sequence[Unsafe]) -> None:
+def _say_safe(screen: Screen, name: str, own: OwnBox | str, lost: Sequence[Loss]) -> None:
     what = f"not be destroyed: {own}" if isinstance(own, str) else f"be destroyed: {own.box.host}"
     listed = "".join(f"\n  {one}" for one in lost)
     text = f"{name} would {what}" + (f"; this would be thrown away:{listed}" if lost else "")
     screen.result({"box": name, "destroyed": False, "unsafe": _rows(lost)}, text)
 
 
-def _rows(unsafe: Sequence[Unsafe]) -> list[dict[str, str]]:
+def _rows(unsafe: Sequence[Loss]) -> list[dict[str, str]]:
     return [one.as_dict() for one in unsafe]

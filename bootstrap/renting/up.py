@@ -1,4 +1,7 @@
-"""`up`: the request, and how it is done; the profile is the order, and a setup follows."""
+"""`up`: the request, and how it is done; the profile is the order, and a setup follows.
+
+The lease of a box that `up` rents, so that a forgotten box ends automatically.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,152 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from bootstrap.box.lease.lease_api import APIS
 from bootstrap.consent import EVERYTHING, TO_RENT, load_profile
 from bootstrap.errors import UsageError
+from bootstrap.link.prompt import Prompt
+from bootstrap.link.record import all_boxes
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder
 from bootstrap.renting import rental
 from bootstrap.renting.order import accounts_for, offers_of, order_of
-from bootstrap.renting.rent import Renter, RentWish
+from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental
-from bootstrap.renting.rented_lease import RentedLease
+from bootstrap.repo.local import read_repository
+from bootstrap.text.sizes import duration
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
-    from bootstrap.ui.reporter import Reporter
+    from bootstrap.ui.screen import Reporter
+
+
+_GUARD = "boxstrap guard"
+LEASE_HOURS = 24
+"""Hours for a rented box whose profile's lease has neither hours nor dollars."""
+_YIELDS = (
+    "money: it keeps running and costing, and each command says so",
+    "results: it is ended, and what of it is not safe at home then is lost",
+)
+"""The first is the default."""
+
+
+class RentedLease:
+    """The lease's settings, as `--set` takes them, once the box's provider is known."""
+
+    def __init__(self, loaded: LoadedProfile, reporter: Reporter) -> None:
+        self._loaded, self._reporter = loaded, reporter
+        self._then: dict[str, str] = {}
+        self._told = set[str]()
+        """Providers whose volume was warned about."""
+
+    def ask(self, offer: Offer) -> None:
+        """Ask whether to give up results or money at the end, if a stop would lose something."""
+        provider = PROVIDERS[offer.provider]
+        self._tell_volume(provider)
+        self._tell_contract(offer)
+        prompt = Prompt(self._reporter.say)
+        if offer.provider in self._then or "lease.then" in self._loaded.origins:
+            return
+        self._then[offer.provider] = "stop"
+        loses = self._loses(provider)
+        if loses and prompt.has_terminal():
+            question = f"{provider.title} {loses}. What yields when the lease is over?"
+            results = prompt.choose(question, _YIELDS) == _YIELDS[1]
+            self._then[offer.provider] = "destroy" if results else "stop"
+
+    def _tell_volume(self, provider: type[CloudAccount]) -> None:
+        """Warn once if the working folder is not on the volume that is rented with the box."""
+        profile = self._loaded.for_provider(provider.name).profile
+        order, workdir = order_of(profile, None), profile.box.workdir
+        place = provider.volume_place(order)
+        is_on_it = f"{workdir}/".startswith(f"{place}/")
+        if order.volume and not is_on_it and provider.name not in self._told:
+            self._told.add(provider.name)
+            self._reporter.warn(
+                f"the volume {order.volume} is mounted at {place} there, and the working folder "
+                f"{workdir} is not on it: what is made there is lost with the box. To put it "
+                f"there: --set box.workdir={place}"
+            )
+
+    def _tell_contract(self, offer: Offer) -> None:
+        """Warn if the box can't go on for as long as its lease: its host's contract ends."""
+        lease = self._loaded.profile.lease
+        wanted = lease.hours if lease else None
+        if wanted is None and not (lease and lease.dollars):
+            wanted = LEASE_HOURS
+        if offer.hours is not None and wanted is not None and offer.hours < wanted:
+            self._reporter.warn(
+                f"its host's contract ends in {duration(offer.hours * 3600)}, and the box with it: "
+                f"before the {wanted:g} hours of the lease are over. For one that goes on for "
+                f"longer: --set rent.min_hours={wanted:g}"
+            )
+
+    def _loses(self, provider: type[CloudAccount]) -> str:
+        """Return why a stop at this provider loses something; "" if it doesn't."""
+        stops = provider.stops
+        if stops is None:
+            return "can't stop a box"
+        volume = order_of(self._loaded.profile, None).volume_at
+        workdir = self._loaded.for_provider(provider.name).profile.box.workdir
+        if not stops.only_volume or f"{workdir}/".startswith(f"{volume}/"):
+            return ""
+        return f"keeps {stops.keeps} of a stopped box, and {workdir} is not on it"
+
+    def sets(self, host: str) -> Sequence[str]:
+        """Return the settings for a setup of this box, and report them; later setups keep them."""
+        name, lease = host.partition(":")[0], self._loaded.profile.lease
+        known = next((one for one in all_boxes() if one.host_text == host and one.lease), None)
+        sets = []
+        if "lease.then" not in self._loaded.origins:
+            then = str(known.lease.get("then")) if known else self._then.get(name)
+            sets = ["lease.then=destroy"] if then == "destroy" else []
+        destroys = bool(sets) or (lease is not None and lease.then == "destroy")
+        when, why = "when its lease is over", ""
+        if lease is None or not (lease.hours or lease.dollars):
+            sets.append(f"lease.hours={LEASE_HOURS}")
+            when = f"after {LEASE_HOURS} hours"
+            why = ", as the profile names neither hours nor dollars of a lease"
+        self._tell(host, when, why, destroys=destroys)
+        return sets
+
+    def _tell(self, host: str, when: str, why: str, *, destroys: bool) -> None:
+        provider = PROVIDERS[host.partition(":")[0]]
+        loses, stops = self._loses(provider), provider.stops
+        guarded = "" if provider.name in APIS else f", if a machine of yours guards it: {_GUARD}"
+        if destroys:
+            unsafe = "stopped" if stops else "lost"
+            self._reporter.say(
+                f"{host} is destroyed {when}{why}{guarded}; what is not safe at home then is "
+                f"{unsafe}"
+            )
+        elif loses:
+            self._reporter.warn(
+                f"nothing but you ends {host}: {provider.title} {loses}. It goes on {when}{why}, "
+                "and on costing, and each command says so. To let results yield: "
+                "--set lease.then=destroy"
+            )
+        elif guarded:
+            self._reporter.warn(
+                f"{provider.title} gives a box no key to end itself with: {host} is stopped {when}"
+                f"{why}{guarded}; without that it goes on, and on costing, and each command says so"
+            )
+        elif stops and why:
+            self._reporter.say(
+                f"{host} is stopped {when}{why}; stopped it still costs {stops.costs}, and keeps "
+                f"{stops.keeps}"
+            )
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class UpRequest:
+class UpOptions:
     """A box to rent, and the setup that follows."""
 
     setup: SetupRequest
@@ -35,6 +164,8 @@ class UpRequest:
     limit: float | None = None
     """Dollars to spend on boxes that turn out to be unusable."""
     another: bool = False
+    wait_s: float = 0.0
+    """For how long to wait for an offer that fits."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +175,39 @@ class FoundOffers:
     order: RentOrder
     fitting: Sequence[Offer]
     others: Sequence[Offer]
+    hours: float = LEASE_HOURS
+    """How long the lease lets a box live."""
 
 
-def find_offers(request: UpRequest) -> FoundOffers:
+def find_offers(request: UpOptions) -> FoundOffers:
     """Get offers without renting. Raises as `accounts_for` and `CloudAccount.catalog`."""
     loaded = load_profile(request.setup)
-    order = order_of(loaded.profile, request.max_price)
+    root = read_repository(request.setup.place).root
+    order = order_of(loaded.profile, request.max_price, root)
     accounts = accounts_for(request.provider, loaded, only_look=True)
-    return FoundOffers(order, *offers_of(accounts, order))
+    lease = loaded.profile.lease
+    hours = (lease.hours if lease else None) or LEASE_HOURS
+    return FoundOffers(order, *offers_of(accounts, order), hours=hours)
 
 
 def rent_and_set_up(
-    request: UpRequest, reporter: Reporter, confirm: Callable[[Offer], None]
+    request: UpOptions, reporter: Reporter, confirm: Callable[[Offer], None]
 ) -> tuple[Rental, SetupResult]:
     """Rent a box and set it up, or set up the one already there. Raises as `Renter.run`."""
+    from bootstrap.setup.sequence import run_setup
+
+    return rent_and(lambda setup: run_setup(setup, reporter), request, reporter, confirm)
+
+
+def rent_and(
+    do: Callable[[SetupRequest], _T],
+    request: UpOptions,
+    reporter: Reporter,
+    confirm: Callable[[Offer], None],
+) -> tuple[Rental, _T]:
+    """Rent a box, or take the one already there, and return what `do`, which sets it up, does."""
     from bootstrap.profile.detect_provider import FALLBACK
     from bootstrap.setup.payload import build_payload
-    from bootstrap.setup.sequence import run_setup
 
     setup = request.setup
     # Which account pays is named by the user on the command line, or needs their consent.
@@ -68,6 +215,8 @@ def rent_and_set_up(
     accounts = accounts_for(request.provider, loaded)
     # Raise whatever a setup would raise, before anything is paid for.
     build_payload(loaded.for_provider(FALLBACK), setup, local=False)
+    if setup.run:
+        setup.run.of(loaded.profile)
 
     lease = RentedLease(loaded, reporter)
 
@@ -78,17 +227,17 @@ def rent_and_set_up(
         sets = (*setup.sets, *lease.sets(host))
         return dataclasses.replace(setup, host=host, sets=sets, rented=began)
 
-    def set_up(host: str) -> SetupResult:
-        return run_setup(leased(host), reporter)
+    def set_up(host: str) -> _T:
+        return do(leased(host))
 
     wish = _wish(request, loaded, lease)
     return Renter(accounts, wish, reporter, confirm).run(set_up)
 
 
-def _wish(request: UpRequest, loaded: LoadedProfile, lease: RentedLease) -> RentWish:
+def _wish(request: UpOptions, loaded: LoadedProfile, lease: RentedLease) -> RentOptions:
     """Return the wish of `Renter`. Raises UsageError without an ssh key that a box could accept."""
     from bootstrap.link.keys import own_public_key
-    from bootstrap.repo.here import read
+    from bootstrap.link.prompt import Prompt
 
     profile, setup = loaded.profile, request.setup
     key = own_public_key(setup.identity or profile.ssh.identity)
@@ -98,13 +247,23 @@ def _wish(request: UpRequest, loaded: LoadedProfile, lease: RentedLease) -> Rent
             where="--identity",
             hint="Make one with `ssh-keygen -t ed25519`, or name one with --identity.",
         )
-    return RentWish(
-        order_of(profile, request.max_price),
+    here = read_repository(setup.place)
+    order = order_of(profile, request.max_price, here.root)
+    if request.wait_s and order.max_price is None:
+        raise UsageError(
+            "nobody may be there to agree to a price when an offer comes.",
+            where="--wait-offer",
+            hint="Say what it may cost: --max-price 0.60",
+        )
+    return RentOptions(
+        order,
         key.line,
-        repo_key=read(setup.place).key,
+        repo_key=here.key,
         profile=setup.profile or profile.name,
         limit=request.limit,
         another=request.another,
-        loading_s=profile.rent.loading_minutes * 60.0,
+        wait_s=request.wait_s,
+        loading_s=profile.rent.loading_minutes and profile.rent.loading_minutes * 60.0,
         ask=lease.ask,
+        may_start=Prompt(print).confirm,
     )

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import UsageError
-from .git import FRUGAL, Folders, GitError, broken, run
-from .names import decoded, shown
-from .place import head
+from bootstrap.errors import UsageError
+from bootstrap.repo.git import FRUGAL, Folders, GitError, git_error, run_git
+from bootstrap.repo.names import decoded, shown
+from bootstrap.repo.place import head
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
@@ -43,7 +43,7 @@ def find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
     try:
         return _find_wanted(mirror, asked)
     except GitError as failure:
-        raise broken(mirror, failure) from failure
+        raise git_error(mirror, failure) from failure
 
 
 def _find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
@@ -55,16 +55,16 @@ def _find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
             raise UsageError(f"it has no branch, tag or commit {shown(ref) or 'to begin with'}.")
         if not names:
             names = [f"refs/boxstrap/{commit}"]
-            run(folders, "update-ref", names[0], commit)
+            run_git(folders, "update-ref", names[0], commit)
         wanted.resolved[ref] = commit
         if not ref or wanted.head == "-":
             wanted.head = names[0]
-        tags = run(
+        tags = run_git(
             folders, "for-each-ref", "--format=%(refname)", f"--merged={commit}", "refs/tags"
         )
         names += decoded(tags).split()
         wanted.refs |= {name: _id(folders, name) for name in names}
-        wanted.with_submodules |= bool(run(folders, "ls-tree", commit, ".gitmodules"))
+        wanted.with_submodules |= bool(run_git(folders, "ls-tree", commit, ".gitmodules"))
     return wanted
 
 
@@ -80,13 +80,13 @@ def write_bundle(mirror: Path, wanted: Wanted, have: Sequence[str], file: Path) 
                 raise
             _write(mirror, [*wanted.refs], file)  # git refuses an empty bundle
     except GitError as failure:
-        raise broken(mirror, failure) from failure
+        raise git_error(mirror, failure) from failure
 
 
 def _write(mirror: Path, revisions: Sequence[str], file: Path) -> None:
     lines = "".join(f"{each}\n" for each in revisions).encode("utf-8", "surrogateescape")
     make = ("bundle", "create", "--quiet", str(file), "--stdin")
-    run(Folders(mirror), *FRUGAL, *make, stdin=lines)
+    run_git(Folders(mirror), *FRUGAL, *make, stdin=lines)
 
 
 def _names(mirror: Path, ref: str) -> list[str]:
@@ -105,6 +105,6 @@ def _commit(mirror: Path, name: str) -> str:
 def _id(folders: Folders, name: str) -> str:
     ask = ("rev-parse", "--quiet", "--verify", "--end-of-options", name)
     try:
-        return run(folders, *ask).decode().strip()
+        return run_git(folders, *ask).decode().strip()
     except GitError:
         return ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from .names import decoded
+from bootstrap.repo.names import decoded
 
 READ = 256 * 1024
 """Bytes of each file that are searched."""
@@ -64,8 +64,17 @@ _SHAPES = (
 
 
 def _any(rows: Iterable[tuple[str, str]]) -> Callable[[str], str]:
-    compiled = [(re.compile(rf"(.*/)?({row})", re.DOTALL), what) for row, what in rows]
-    return lambda path: next((what for row, what in compiled if row.fullmatch(path)), "")
+    compiled = [(re.compile(rf"({row})", re.DOTALL), what) for row, what in rows]
+    # One pattern for nearly every file, which is none: a folder of data may have a million.
+    every = re.compile(rf"(?:^|/)(?:{'|'.join(row for row, _ in rows)})\Z", re.DOTALL)
+
+    def find(path: str) -> str:
+        if not every.search(path):
+            return ""
+        ends = [path, *(path[at.end() :] for at in re.finditer("/", path))]
+        return next((what for row, what in compiled if any(map(row.fullmatch, ends))), "")
+
+    return find
 
 
 _by_name = _any(_NAMES)
@@ -77,7 +86,8 @@ _shapes = [(re.compile(shape), what) for shape, what in _SHAPES]
 
 def by_name(path: str) -> str:
     """Return what a file at `path` is by its name alone, or ""."""
-    return "" if _HARMLESS.fullmatch(path) else _by_name(path)
+    what = _by_name(path)
+    return "" if what and _HARMLESS.fullmatch(path) else what
 
 
 def by_content(path: str, begin: bytes) -> str:

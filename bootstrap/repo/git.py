@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import BoxstrapError, UsageError, cant_write
-from .names import shown
+from bootstrap.errors import BoxstrapError, UsageError, write_error
+from bootstrap.repo.names import shown
 
 _OPTIONS = (
     "--no-pager",
@@ -101,7 +101,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, **_SET, **(extra or {})}
 
 
-def run(
+def run_git(
     folders: Folders,
     *arguments: str,
     stdin: bytes | None = b"",
@@ -132,7 +132,7 @@ def run(
     raise GitError(done.returncode, done.stderr.decode("utf-8", "replace").strip())
 
 
-def start(
+def start_git(
     folders: Folders,
     *arguments: str,
     env: Mapping[str, str] | None = None,
@@ -166,7 +166,7 @@ def disk_error(written: Path, failure: GitError) -> BoxstrapError | None:
         # For a lock file that it can't write, git doesn't say why.
         worded = code == errno.ENOSPC and "couldn't write '" in failure.said and _is_full(written)
         if worded or os.strerror(code) in failure.said:
-            return cant_write(shown(str(written)), OSError(code, os.strerror(code)))
+            return write_error(shown(str(written)), OSError(code, os.strerror(code)))
     return None
 
 
@@ -177,7 +177,7 @@ def _is_full(folder: Path) -> bool:
         return False
 
 
-def broken(folder: Path, failure: GitError, written: Path | None = None) -> BoxstrapError:
+def git_error(folder: Path, failure: GitError, written: Path | None = None) -> BoxstrapError:
     """Return the error for a failure that a healthy repository can't cause.
 
     `written` is where git writes, if that is another folder.

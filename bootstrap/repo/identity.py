@@ -18,9 +18,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir, write_private
-
-from .git import Folders, GitError, run
+from bootstrap.repo.git import Folders, GitError, run_git
+from bootstrap.repo.place import locate
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,23 @@ def known_folder(id_: str, root: str) -> Path | None:
     return Path(found[0].git_dir) if len(found) == 1 else None
 
 
+def known_key(place: Path) -> str | None:
+    """Return the key of the repository around `place`, "" if it is not known yet; runs no git.
+
+    None if there is no repository.
+    """
+    try:
+        found = _read(_file(str(locate(place).common_dir)))
+    except UsageError:
+        return None
+    return found.id if found else ""
+
+
 def _holds(folders: Folders, commit: str) -> bool:
     """Whether the repository has the commit, and so is still the known one."""
     with contextlib.suppress(GitError):
         if commit:
-            run(folders, "cat-file", "-e", f"{commit}^{{commit}}")
+            run_git(folders, "cat-file", "-e", f"{commit}^{{commit}}")
             return True
     return False
 
@@ -115,7 +128,7 @@ def _new_identity(git_dir: Path, usual: str, first: str, marks: list[int]) -> Id
 def _first_commit(folders: Folders) -> str:
     """Return the first commit of the main line, or "" if git can't tell."""
     try:
-        said = run(folders, "rev-list", "--first-parent", "--max-parents=0", "HEAD", "--")
+        said = run_git(folders, "rev-list", "--first-parent", "--max-parents=0", "HEAD", "--")
     except GitError:
         return ""
     return said.decode().strip()

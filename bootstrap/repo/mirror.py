@@ -3,6 +3,11 @@
 A mirror is sent over the login, so that the box needs no credential for it. It is made under
 another name and then renamed, so an existing one is complete. Once the refs are fetched it keeps
 the host's list of them; a mirror without that list is rebuilt.
+
+Ask a git host, with the user's git configuration and the credential in `git.url`.
+
+A token in the URL is never in an argument or a file: git asks a boxstrap script for it, which
+reads it from the environment and gives it only to the host that the URL names.
 """
 
 from __future__ import annotations
@@ -10,17 +15,132 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
-from ..errors import BoxstrapError, ProfileError
-from ..paths import state_dir, write_private
-from .git import Folders, GitError, broken, run
-from .here import LocalRepository, read
-from .hosts import ask_host
-from .urls import name_of, without_user_info
+from bootstrap.errors import BoxstrapError, ProfileError
+from bootstrap.paths import state_dir, temporary_dir, write_private
+from bootstrap.repo.git import NOWHERE, Folders, GitError, disk_error, git_error, run_git
+from bootstrap.repo.local import LocalRepository, read_repository
+from bootstrap.repo.names import shown
+from bootstrap.repo.urls import UrlKind, check_url, repository_name, without_user_info
+
+_PROTOCOLS = ":".join(kind.value for kind in UrlKind)
+_OF_THE_PERSON = re.compile(r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|TERMINAL_PROMPT|HTTP_\w+)")
+_ANY_USER_INFO = re.compile(r"//[^/@\s']*@")
+
+_PASSING = re.compile(
+    r"Recv failure|Empty reply|HTTP/0\.9|returned error: (429|50[234])|early EOF|RPC failed"
+    r"|hung up unexpectedly|kex_exchange_identification|SSL_ERROR_SYSCALL|GnuTLS recv"
+)
+"""git's messages about a broken link or a busy host: another try may succeed."""
+_WAITS_S = (0.5, 2.0)
+
+# git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Another host,
+# to which the first one may redirect, gets no answer; a user name in the redirect may imitate the
+# first host, as in `https://user@host/@other`, which older versions of git don't quote.
+_ASKPASS = """#!/bin/sh
+of=${1#*"'$BOXSTRAP_SCHEME://"}
+case $1 in
+  "Username for '"*) answer=$BOXSTRAP_USER ;;
+  "Password for '"*)
+    answer=$BOXSTRAP_PASSWORD
+    case $of in
+      "$BOXSTRAP_USER@"*) of=${of#"$BOXSTRAP_USER@"} ;;
+      "$BOXSTRAP_USER_QUOTED@"*) of=${of#"$BOXSTRAP_USER_QUOTED@"} ;;
+      *) exit 1 ;;
+    esac
+    ;;
+  *) exit 1 ;;
+esac
+case $of in
+  *@*) exit 1 ;;
+  "$BOXSTRAP_HOST"[\\'/]*) printf '%s\\n' "$answer" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+def git_credentials(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
+    """Run git with the credential of `url`, and return what it prints.
+
+    `arguments` name the URL without user-info; `folders` is a mirror, if any. Retries on a busy
+    host or broken link. Raises ProfileError with git's message, BoxstrapError on a full disk.
+    """
+    with _credential(url) as (options, env):
+        try:
+            printed = _run_again(
+                lambda: run_git(folders, *options, *arguments, stdin=None, env=env)
+            )
+        except GitError as failure:
+            amiss = disk_error(folders.git_dir, failure) if folders is not NOWHERE else None
+            if amiss:
+                raise amiss from failure
+            said = shown(_ANY_USER_INFO.sub("//", " ".join(failure.said.split()))[-400:])
+            raise ProfileError(
+                f"git.url: {said or 'git failed'}",
+                hint="Check the address, and that this machine may read it.",
+            ) from failure
+    return printed.decode("utf-8", "replace")
+
+
+def _run_again(ask: Callable[[], bytes]) -> bytes:
+    """Return what `ask` returns, retrying after failures that may be temporary."""
+    for wait in _WAITS_S:
+        try:
+            return ask()
+        except GitError as failure:
+            if not _PASSING.search(failure.said):
+                raise
+            time.sleep(wait)
+    return ask()
+
+
+@contextmanager
+def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
+    """Yield the options and environment with which git reaches the host as `url` says."""
+    env = {name: value for name, value in os.environ.items() if _OF_THE_PERSON.fullmatch(name)}
+    env["GIT_ALLOW_PROTOCOL"] = _PROTOCOLS
+    env.setdefault("GIT_TERMINAL_PROMPT", "1")
+    user, password = _user_info(url)
+    if password is None:
+        if user:  # the user's credential helper, or a prompt, gives the password
+            env |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "credential.username"}
+            env["GIT_CONFIG_VALUE_0"] = user
+        yield (), env
+        return
+    scheme, _, rest = without_user_info(url).partition("://")
+    with tempfile.TemporaryDirectory(prefix="boxstrap-", dir=temporary_dir()) as folder:
+        askpass = Path(folder) / "askpass"
+        askpass.write_text(_ASKPASS)
+        askpass.chmod(0o700)
+        env |= {
+            "GIT_ASKPASS": str(askpass),
+            "GIT_TERMINAL_PROMPT": "0",
+            "BOXSTRAP_SCHEME": scheme,
+            "BOXSTRAP_HOST": rest.partition("/")[0],
+            "BOXSTRAP_USER": user,
+            "BOXSTRAP_USER_QUOTED": quote(user, safe=""),
+            "BOXSTRAP_PASSWORD": password,
+        }
+        # No credential helper of the user's: it would be asked first, and would store the token.
+        yield ("-c", "credential.helper="), env
+
+
+def _user_info(url: str) -> tuple[str, str | None]:
+    """Return user name and password of an http(s) URL; other kinds need neither."""
+    if check_url(url) not in (UrlKind.HTTP, UrlKind.HTTPS):
+        return "", None
+    user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    return unquote(user), unquote(password) if colon else None
+
 
 _LISTED = "boxstrap-refs"
 _REFS = ("refs/heads/*", "refs/tags/*")
@@ -38,12 +158,12 @@ def read_url(url: str, ref: str | None) -> LocalRepository:
     with _locked(mirror):
         _update(mirror, url, listed)
         try:
-            return read(mirror, ref, exactly=True)
+            return read_repository(mirror, ref, exactly=True)
         except BoxstrapError:
             if not _should_be_there(ref, listed):
                 raise
             _make(mirror, url, listed)  # damaged by a power cut or a bad disk
-            return read(mirror, ref, exactly=True)
+            return read_repository(mirror, ref, exactly=True)
 
 
 @contextlib.contextmanager
@@ -69,7 +189,7 @@ def mirrored(address: str, refs: Sequence[str]) -> Iterator[Path]:
 def key_of(address: str) -> str:
     """Return the name of a repository's mirror, here and on a box."""
     clean = without_user_info(address)
-    return f"{name_of(clean)}-{hashlib.sha256(clean.encode()).hexdigest()[:8]}"
+    return f"{repository_name(clean)}-{hashlib.sha256(clean.encode()).hexdigest()[:8]}"
 
 
 def _place_of(url: str) -> Path:
@@ -81,14 +201,14 @@ def _place_of(url: str) -> Path:
 def _listed(url: str) -> str:
     clean = without_user_info(url)
     asked = ("--symref", "--quiet", "--end-of-options", clean, "HEAD", *_REFS)
-    return ask_host(url, "ls-remote", *asked)
+    return git_credentials(url, "ls-remote", *asked)
 
 
 def _has(mirror: Path, commit: str) -> bool:
     if not (mirror / _LISTED).is_file():
         return False
     try:
-        run(Folders(mirror), "cat-file", "-e", f"{commit}^{{commit}}")
+        run_git(Folders(mirror), "cat-file", "-e", f"{commit}^{{commit}}")
     except GitError:
         return False
     return True
@@ -121,10 +241,10 @@ def _make(mirror: Path, url: str, listed: str) -> None:
     words = ("--bare", "--quiet", "--template=", "--initial-branch=main")
     sha256 = re.search(r"^[0-9a-f]{64}\t", listed, re.MULTILINE)
     try:
-        run(Folders(new), "init", *words, *(("--object-format=sha256",) if sha256 else ()))
-        run(Folders(new), "config", "remote.origin.url", without_user_info(url))
+        run_git(Folders(new), "init", *words, *(("--object-format=sha256",) if sha256 else ()))
+        run_git(Folders(new), "config", "remote.origin.url", without_user_info(url))
     except GitError as failure:
-        raise broken(new, failure) from failure
+        raise git_error(new, failure) from failure
     _fetch(new, url, listed)
     with contextlib.suppress(FileNotFoundError):
         mirror.rename(old)
@@ -141,7 +261,7 @@ def _fetch(mirror: Path, url: str, listed: str) -> None:
         refs.append("HEAD")
     asked = ("--quiet", "--prune", "--no-auto-gc", "--end-of-options", without_user_info(url))
     (mirror / _LISTED).unlink(missing_ok=True)
-    ask_host(url, "fetch", *asked, *refs, folders=Folders(mirror))
+    git_credentials(url, "fetch", *asked, *refs, folders=Folders(mirror))
     if head:
         write_private(mirror / "HEAD", f"{head}\n")
     write_private(mirror / _LISTED, listed)
@@ -149,7 +269,7 @@ def _fetch(mirror: Path, url: str, listed: str) -> None:
 
 def _fetch_also(mirror: Path, address: str, ref: str) -> None:
     asked = ("--quiet", "--no-auto-gc", "--end-of-options", address, ref)
-    ask_host(address, "fetch", *asked, folders=Folders(mirror))
+    git_credentials(address, "fetch", *asked, folders=Folders(mirror))
 
 
 @contextlib.contextmanager

@@ -22,6 +22,16 @@ _LETTERS = {
 # and every space but the ordinary one: printed, none of them can be recognised.
 _UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 
+IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+"""What some file systems ignore when they compare names."""
+_GIT = re.compile(r"\.git[ .]*|git~[0-9]+", re.IGNORECASE)
+"""git obeys a folder of that name, also as these file systems spell it."""
+
+
+def is_gits(part: str) -> bool:
+    """Whether git would take a folder of this name for its own, as any file system spells it."""
+    return bool(_GIT.fullmatch(IGNORED.sub("", part)))
+
 
 def decoded(name: bytes) -> str:
     """Decode a name as git prints it; bytes that aren't UTF-8 become surrogates."""

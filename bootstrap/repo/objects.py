@@ -16,11 +16,11 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, cast
 
-from ..errors import BoxstrapError
-from .git import FRUGAL, GitError, broken, run, start
-from .here import LocalRepository
-from .names import decoded, shown
-from .snapshot import Snapshot
+from bootstrap.errors import BoxstrapError
+from bootstrap.repo.git import FRUGAL, GitError, git_error, run_git, start_git
+from bootstrap.repo.local import LocalRepository
+from bootstrap.repo.names import decoded, shown
+from bootstrap.repo.snapshot import Snapshot
 
 PIECE = 64 * 1024
 
@@ -54,33 +54,35 @@ def have_locally(
         return []
     lines = "".join(f"{commit}\n" for commit in asked).encode()
     try:
-        answers = run(
+        answers = run_git(
             snapshot.folders if snapshot else here.folders,
             *("cat-file", "--batch-check=%(objectname) %(objecttype)"),
             stdin=lines,
         )
     except GitError as failure:
-        raise broken(here.root, failure) from failure
+        raise git_error(here.root, failure) from failure
     found = {line.removesuffix(" commit") for line in answers.decode().splitlines()}
     return [commit for commit in asked if commit in found]
 
 
-def missing(here: LocalRepository) -> list[str]:
+def missing_objects(here: LocalRepository) -> list[str]:
     """List the commit's files that a partial clone lacks, by names that are safe to show.
 
     Nothing is fetched. Raises BoxstrapError if the tree object of a folder is missing too.
     """
     try:
-        entries = run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit).split(b"\0")
+        entries = run_git(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit).split(
+            b"\0"
+        )
         blobs = {
             about.split(b" ")[2]: path
             for about, _, path in (entry.partition(b"\t") for entry in entries if entry)
             if not about.startswith(b"160000")
         }
         ask = ("cat-file", "--batch-check=%(objectname)")
-        told = run(here.folders, *ask, stdin=b"\n".join(blobs) + b"\n")
+        told = run_git(here.folders, *ask, stdin=b"\n".join(blobs) + b"\n")
     except GitError as failure:
-        raise broken(here.root, failure) from failure
+        raise git_error(here.root, failure) from failure
     lines = (line.split(b" ") for line in told.splitlines())
     return [shown(decoded(blobs[blob])) for blob, *word in lines if word == [b"missing"]]
 
@@ -164,8 +166,8 @@ class ObjectStream:
         return b"".join([*lines, command, _FLUSH])
 
     def _shallow_ends(self) -> list[str]:
-        if self._here.partial:  # its history may be missing here, so it is sent alone
-            return [self._new]
+        if self._here.partial:  # its history may be missing here, so the commit is sent alone
+            return [self._here.commit]
         if not self._here.shallow:
             return []
         listed = (self._here.git_dir / "shallow").read_text("ascii", "replace").split()
@@ -179,7 +181,7 @@ class ObjectStream:
             ends = "".join(f"{commit}\n" for commit in self._shallow_ends())
             env["GIT_SHALLOW_FILE"] = str(self._here.repository.view.file("shallow-ends", ends))
         wanted = "\n".join([self._new, *(f"^{commit}" for commit in self._have), ""])
-        child = start(self._folders, *FRUGAL, "pack-objects", *options, env=env)
+        child = start_git(self._folders, *FRUGAL, "pack-objects", *options, env=env)
         self._child = child
         stdin, pack, words = _pipes(child)
         said = bytearray()
@@ -194,7 +196,7 @@ class ObjectStream:
                 child.kill()  # without a reader it would go on packing until its next write
         if returncode != 0:
             failure = GitError(returncode, said.decode("utf-8", "replace").replace("\r", "\n"))
-            raise broken(self._here.root, failure)
+            raise git_error(self._here.root, failure)
 
     def _both(self, pack: int, words: int, said: bytearray) -> Iterator[bytes]:
         """Yield pieces of the pack; git's messages go to `said` and the progress."""

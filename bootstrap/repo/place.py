@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UsageError
-from ..owner import of_another
-from ..paths import expanded, real
-from .names import shown
+from bootstrap.errors import UsageError
+from bootstrap.paths import expanded, is_foreign_owned, real
+from bootstrap.repo.names import shown
 
 _LONGEST = 8 * 1024
 _WORKTREE = re.compile(r'^\s*worktree\s*=\s*"?(.*?)"?\s*$', re.MULTILINE)
@@ -37,7 +36,9 @@ class Place:
         """Return the paths that belong to another user; git checks the same ones."""
         asked = dict.fromkeys((self.root, self.root / ".git", self.git_dir, self.common_dir))
         bare_has_no_dot_git = {self.root / ".git"} if self.bare else set[Path]()
-        return [path for path in asked if path not in bare_has_no_dot_git and of_another(path)]
+        return [
+            path for path in asked if path not in bare_has_no_dot_git and is_foreign_owned(path)
+        ]
 
     def others(self) -> list[Path]:
         """Return the git and object folders outside of this repository that it would use.
@@ -53,14 +54,14 @@ class Place:
 
     def _is_named_back(self) -> bool:
         if self.git_dir != self.common_dir:
-            named = text(self.git_dir / "gitdir").strip()
+            named = read_text(self.git_dir / "gitdir").strip()
             is_worktree = self.git_dir.parent == self.common_dir / "worktrees"
             return is_worktree and real(self.git_dir / named) == self.root / ".git"
-        trees = _WORKTREE.findall(text(self.common_dir / "config"))
+        trees = _WORKTREE.findall(read_text(self.common_dir / "config"))
         return bool(trees) and real(self.common_dir / trees[-1]) == self.root
 
 
-def find(path: Path) -> Place:
+def locate(path: Path) -> Place:
     """Find the repository around `path`: the nearest folder upwards with a `.git`.
 
     A bare repository counts only if it is in no working tree.
@@ -102,7 +103,7 @@ def _none_here(path: Path) -> UsageError:
 
 def _led_to(dot_git: Path) -> Path:
     """Return the folder that a `.git` file names."""
-    word, _, named = text(dot_git).partition(":")
+    word, _, named = read_text(dot_git).partition(":")
     return dot_git.parent / named.strip() if word == "gitdir" and named.strip() else dot_git
 
 
@@ -110,7 +111,7 @@ def _common_dir(git_dir: Path) -> Path | None:
     """Return the folder that all worktrees of `git_dir` share; None if it is no git folder."""
     if head(git_dir) is None:
         return None
-    named = text(git_dir / "commondir").strip()
+    named = read_text(git_dir / "commondir").strip()
     common = real(git_dir / named)
     return common if all(map(os.path.isdir, (common / "objects", common / "refs"))) else None
 
@@ -123,10 +124,10 @@ def head(git_dir: Path) -> str | None:
             return f"ref: {file.readlink()}\n"
     except OSError:
         return None
-    return text(file) or None
+    return read_text(file) or None
 
 
-def text(file: Path, longest: int = _LONGEST) -> str:
+def read_text(file: Path, longest: int = _LONGEST) -> str:
     """Return a short file's text; "" if it is no regular file, since a pipe would block."""
     try:
         if not file.is_file():

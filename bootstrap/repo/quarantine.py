@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
-from ..errors import BoxstrapError, cant_write
-from ..paths import cache_dir
-from .git import Folders, GitError, run, start
-from .here import LocalRepository
-from .names import shown
+from bootstrap.errors import BoxstrapError, write_error
+from bootstrap.paths import cache_dir
+from bootstrap.repo.git import Folders, GitError, run_git, start_git
+from bootstrap.repo.local import LocalRepository
+from bootstrap.repo.names import shown
 
 _MEMORY_KIB = 2 * 1024 * 1024
 _FORGOTTEN_S = 3600
@@ -64,7 +64,7 @@ class Quarantine:
 
     def take(self, pack: Iterable[bytes]) -> None:
         """Take a pack in. Raises BoxstrapError if an object, a name or a size is wrong."""
-        child = start(
+        child = start_git(
             Folders(self._folder),
             *("-c", "core.packedGitLimit=256m", "-c", "core.packedGitWindowSize=32m"),
             *("index-pack", "--stdin", "--fix-thin", "--strict"),
@@ -124,7 +124,7 @@ class Quarantine:
                 for file in (self._folder / "objects/pack").glob(f"*.{kind}"):
                     _add(file, target)
         except OSError as error:
-            raise cant_write(target, error) from None
+            raise write_error(target, error) from None
         updates = "".join(f"update {ref} {commit}\n" for ref, commit in refs.items())
         self._ask("update-ref", "--stdin", stdin=updates.encode())
 
@@ -132,7 +132,7 @@ class Quarantine:
         """Run git on the repository as it would be with the new objects."""
         also = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{self._folder / "objects"}"'}
         try:
-            return run(
+            return run_git(
                 self._here.folders, *arguments, stdin=stdin, env=also, timeout=self._bounds.seconds
             )
         except GitError as failure:
@@ -163,7 +163,7 @@ def _new_folder() -> Path:
                 shutil.rmtree(old, ignore_errors=True)
         return Path(tempfile.mkdtemp(dir=above))
     except OSError as error:
-        raise cant_write(above, error) from None
+        raise write_error(above, error) from None
 
 
 def _add(file: Path, folder: Path) -> None:

@@ -3,6 +3,13 @@
 It is a commit in boxstrap's own store, outside of the repository, with the user's commit as its
 parent. Its tree has the bytes of the working tree as they are: no filter, no conversion of line
 endings or encodings, submodules as ordinary folders. The repository itself is not changed.
+
+boxstrap's own index of a working tree, and the trees that are written from it.
+
+It is kept between calls, so that git reads only what changed. The user's index is used only as
+a list of files: a flag in it hides no change.
+
+Find Git LFS files that are only pointers, because their content isn't here.
 """
 
 from __future__ import annotations
@@ -10,20 +17,273 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
-from ..errors import BoxstrapError, UsageError
-from ..paths import PROFILE
-from .changes import SUBMODULE, ChangeCount, changes_between, content_of, count
-from .credentials import find_credentials
-from .git import Folders, GitError, broken, run
-from .here import LocalRepository
-from .lfs import pointers, pointers_of_commit, with_lfs
-from .names import decoded, shown
-from .snapshot_index import Indexed, embed, index_working_tree
-from .snapshot_store import KEPT, SnapshotStore, State
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.paths import PROFILE
+from bootstrap.repo.changes import (
+    SUBMODULE,
+    ChangeCount,
+    changes_between,
+    content_of,
+    count_changes,
+)
+from bootstrap.repo.credentials import find_credentials
+from bootstrap.repo.git import Folders, GitError, git_error, run_git
+from bootstrap.repo.local import LocalRepository
+from bootstrap.repo.names import decoded, shown
+from bootstrap.repo.snapshot_store import KEPT, SnapshotStore, State
+from bootstrap.repo.working_files import (
+    EXECUTABLE,
+    NO_FILE,
+    PLAIN,
+    WorkingFiles,
+    is_plain,
+    listing,
+    submodule,
+    untracked_first,
+    working_files,
+)
+
+_TAKE = ("update-index", "--add", "--remove", "--replace", "-z")
+# First compares what the index has already with the files; exits with 1 if some differ.
+_COMPARED = ("update-index", "-q", "--refresh")
+_BY_LINE = ("update-index", "-z", "--index-info")
+_EXISTS = ("rev-parse", "-q", "--verify")
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """The content of the working tree, written as a tree."""
+
+    tree: str
+    paths: bytes
+    """Its files, separated by NUL."""
+    new: frozenset[bytes]
+    """Those that git doesn't track."""
+    left: dict[bytes, str] | None
+    """What can't travel, and why; None if that is unchanged."""
+
+
+def index_working_tree(
+    here: LocalRepository,
+    store: SnapshotStore,
+    *,
+    untracked: bool,
+    check: Callable[[Iterable[bytes]], None],
+) -> Indexed:
+    """Write the bytes of the working tree into the store.
+
+    `check` may refuse untracked files before they are read. Raises GitError.
+    """
+    listed = listing(here.repository, untracked=untracked)
+    plain = is_plain(listed)
+    if plain and listed == store.read("listing"):
+        new = frozenset(path for path in untracked_first(listed) if not path.endswith(b"/"))
+        check(new)
+        paths = store.read("paths") or b""
+        if _take(store, paths):
+            return Indexed(_known_tree(store) or _tree_of(store), paths, new, None)
+    files = working_files(here.repository, listed, untracked=untracked)
+    standing = files.standing(here.root)
+    new = frozenset(files.new.intersection(standing))
+    check(new)
+    _leave_ignored(here, files)
+    for folder in files.objects:
+        store.add_objects(folder)
+    paths = b"\0".join(standing)
+    _renew(here, store, files, standing)
+    store.write("paths", paths)
+    # A file that is missing now may be back the next time, with the same listing.
+    whole = plain and len(standing) == len(files.tracked) + len(files.new)
+    store.write("listing", listed if whole else b"")
+    return Indexed(_tree_of(store), paths, new, files.left)
+
+
+def embed(here: LocalRepository, store: SnapshotStore) -> tuple[str, dict[bytes, str]]:
+    """Write the commit's tree with its pinned submodules in it; return it and what was left out.
+
+    Raises GitError.
+    """
+    index = store.git_dir / "embedded"
+    index.unlink(missing_ok=True)
+    own = {"GIT_INDEX_FILE": str(index)}
+    run_git(store.with_all, "read-tree", here.commit, env=own)
+    left: dict[bytes, str] = {}
+    tried = set[tuple[str, bytes]]()
+    while links := _submodules(run_git(store.own, "ls-files", "-s", "-z", env=own)) - tried:
+        tried |= links
+        for commit, path in sorted(links):
+            inner = submodule(here.repository, path)
+            if isinstance(inner, str):
+                left[path] = inner
+                continue
+            store.add_objects(inner.place.common_dir / "objects")
+            if not run_git(store.folders, *_EXISTS, f"{commit}^{{tree}}", ok=(0, 1)):
+                left[path] = f"commit {commit[:12]} of this submodule isn't here"
+                continue
+            gone = b"0 %s\t%s\0" % (b"0" * len(commit), path)
+            run_git(store.own, *_BY_LINE, stdin=gone, env=own)
+            run_git(store.with_all, "read-tree", f"--prefix={decoded(path)}/", commit, env=own)
+    return _written(store, **own), left
+
+
+def _submodules(listed: bytes) -> set[tuple[str, bytes]]:
+    entries = (entry.partition(b"\t") for entry in listed.split(b"\0"))
+    return {
+        (about.split(b" ")[1].decode(), path)
+        for about, _, path in entries
+        if about.startswith(b"160000 ")
+    }
+
+
+def _renew(
+    here: LocalRepository, store: SnapshotStore, files: WorkingFiles, standing: list[bytes]
+) -> None:
+    """Make the index contain exactly these files."""
+    before, absent = store.read("paths"), store.read("absent") or b""
+    seeds: list[bytes] = []
+    if before is None:  # start with the commit's files, which need not be written here
+        store.forget("index")
+        seeds = run_git(store.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit).split(
+            b"\0"
+        )
+        before, absent = b"\0".join(seed.partition(b"\t")[2] for seed in seeds), b""
+    # If this is interrupted from here on, the index is made again.
+    store.forget("paths", "listing")
+    gone = {*before.split(b"\0"), *absent.split(b"\0")} - {b"", *standing, *files.absent}
+    nothing = b"0" * len(here.commit)
+    lines = [b"%s\0" % seed for seed in seeds if seed]
+    lines += [b"0 %s\t%s\0" % (nothing, path) for path in sorted(gone)]
+    lines += [b"%s\t%s\0" % (entry, path) for path, entry in sorted(files.absent.items())]
+    if lines:
+        run_git(store.own, *_BY_LINE, stdin=b"".join(lines))
+    store.write("absent", b"\0".join(files.absent))
+    take, ok = ((*_COMPARED, *_TAKE[1:]), (0, 1)) if seeds else (_TAKE, (0,))
+    run_git(store.own, *take, "--stdin", stdin=b"\0".join(standing), ok=ok)
+    if store.says("filemode") == "false":  # git has the executable bit, the disk has none
+        for sign, mode in (("+", EXECUTABLE), ("-", PLAIN)):
+            paths = [path for path in standing if files.tracked.get(path) == mode]
+            paths = [path for path in paths if path not in files.links]
+            run_git(store.own, *_TAKE, f"--chmod={sign}x", "--stdin", stdin=b"\0".join(paths))
+
+
+def _take(store: SnapshotStore, paths: bytes) -> bool:
+    try:
+        run_git(store.own, *_TAKE, "--stdin", stdin=paths)
+    except GitError:  # something else is in a file's place now
+        return False
+    return True
+
+
+def _tree_of(store: SnapshotStore) -> str:
+    """Write the index as a tree."""
+    tree = _written(store)
+    store.write("tree", f"{_mark(store)}{tree}")  # git may have written the index again
+    return tree
+
+
+def _known_tree(store: SnapshotStore) -> str:
+    """Return the tree without asking git if the index is unchanged since, else ""."""
+    mark, known = _mark(store), (store.read("tree") or b"").decode()
+    tree = known.removeprefix(mark)
+    there = tree and (store.git_dir / "objects" / tree[:2] / tree[2:]).is_file()
+    return tree if there and known.startswith(mark) else ""
+
+
+def _mark(store: SnapshotStore) -> str:
+    index = (store.git_dir / "index").stat()
+    return f"{index.st_ino} {index.st_mtime_ns} {index.st_size} "
+
+
+def _written(store: SnapshotStore, **env: str) -> str:
+    return run_git(store.own, "write-tree", "--missing-ok", env=env).decode().strip()
+
+
+def _leave_ignored(here: LocalRepository, files: WorkingFiles) -> None:
+    """Don't report what can't travel if git ignores it anyway."""
+    odd = [path for path, why in files.left.items() if why == NO_FILE and path not in files.tracked]
+    if not odd:
+        return
+    with contextlib.suppress(GitError):  # git refuses paths inside a submodule
+        asked = run_git(
+            here.folders, "check-ignore", "-z", "--stdin", stdin=b"\0".join(odd), ok=(0, 1)
+        )
+        for path in asked.split(b"\0")[:-1]:
+            files.left.pop(path, None)
+
+
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_LONGEST = 1024
+"""Bytes: a pointer is shorter."""
+_MOST_READ = 1024 * 1024
+
+
+def pointers(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
+    """Return the files at `paths` that are pointers in the working tree. Raises GitError."""
+    own = here.repository.place.common_dir / "info" / "attributes"
+    named = [here.root / decoded(path) for path in paths if _is_attributes(path)]
+    if not any(_mentions_lfs(file) for file in (own, *named)):
+        return []
+    return [path for path in with_lfs(here, paths) if _is_pointer(here.root / decoded(path))]
+
+
+def with_lfs(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
+    """Return the paths that LFS handles by the working tree's attributes. Raises GitError."""
+    view = Folders(here.repository.view.with_filters, here.root)
+    return _lfs_paths(run_git(view, *_ASK, stdin=b"\0".join(paths)))
+
+
+def pointers_of_commit(here: LocalRepository, listed: bytes, index: Path) -> list[bytes]:
+    """Return the commit's LFS files, which are pointers; `listed` is from `ls-tree -r -z`.
+
+    `index` is a scratch file to write. Raises GitError.
+    """
+    entries = [entry.partition(b"\t") for entry in listed.split(b"\0") if entry]
+    blobs = [about.split(b" ")[2] for about, _, path in entries if _is_attributes(path)]
+    own = here.repository.place.common_dir / "info" / "attributes"
+    said = run_git(here.folders, "cat-file", "--batch", stdin=b"\n".join(blobs)) if blobs else b""
+    if b"lfs" not in said and not _mentions_lfs(own):
+        return []
+    env = {"GIT_INDEX_FILE": str(index)}
+    run_git(here.folders, "read-tree", here.commit, env=env)
+    view = Folders(here.repository.view.with_filters)
+    paths = b"\0".join(path for _, _, path in entries)
+    return _lfs_paths(run_git(view, *_ASK, "--cached", stdin=paths, env=env))
+
+
+_ASK = ("check-attr", "--stdin", "-z", "filter")
+
+
+def _lfs_paths(answers: bytes) -> list[bytes]:
+    fields = answers.split(b"\0")
+    return [path for path, said in zip(fields[::3], fields[2::3], strict=False) if said == b"lfs"]
+
+
+def _is_attributes(path: bytes) -> bool:
+    return path.rpartition(b"/")[2] == b".gitattributes"
+
+
+def _mentions_lfs(file: Path) -> bool:
+    return b"lfs" in _begin(file, _MOST_READ)
+
+
+def _is_pointer(file: Path) -> bool:
+    return _begin(file, _LONGEST).startswith(_POINTER)
+
+
+def _begin(file: Path, most: int) -> bytes:
+    try:
+        if file.is_symlink() or not file.is_file():
+            return b""
+        with file.open("rb") as opened:
+            return opened.read(most)
+    except OSError:
+        return b""
+
 
 Include = Literal["all", "tracked", "commit"]
 """Which changes travel with the commit: all, those of tracked files, none."""
@@ -79,7 +339,9 @@ def take_snapshot(
         try:
             return taker.take()
         except GitError as failure:
-            amiss = unreadable(here, failure) or broken(here.root, failure, store.git_dir.parent)
+            amiss = unreadable_error(here, failure) or git_error(
+                here.root, failure, store.git_dir.parent
+            )
             raise amiss from failure
         except OSError as error:
             raise BoxstrapError(
@@ -89,7 +351,7 @@ def take_snapshot(
             ) from None
 
 
-def unreadable(here: LocalRepository, failure: GitError) -> UsageError | None:
+def unreadable_error(here: LocalRepository, failure: GitError) -> UsageError | None:
     """Return the error for a file that this user may not read, if git reports one."""
     denied = re.search(r'open\("(.+)"\): Permission denied', failure.said)
     if not denied:
@@ -110,9 +372,9 @@ def checked(here: LocalRepository, snapshot: Snapshot) -> Snapshot:
         return snapshot
     asked = ("rev-list", "--objects", "--quiet", snapshot.id, f"^{snapshot.commit}")
     with contextlib.suppress(GitError):
-        run(snapshot.folders, *asked)
+        run_git(snapshot.folders, *asked)
         return snapshot
-    forget(here)
+    forget_snapshot(here)
     again = take_snapshot(replace(here, asked=None), snapshot.include, max_file_mib=math.inf)
     if again.id != snapshot.id:
         raise BoxstrapError(
@@ -123,14 +385,14 @@ def checked(here: LocalRepository, snapshot: Snapshot) -> Snapshot:
     return again
 
 
-def forget(here: LocalRepository) -> None:
+def forget_snapshot(here: LocalRepository) -> None:
     """Delete the store, in which something can't be read. The next snapshot makes it again."""
     store = SnapshotStore(here)
     with store.locked():
         store.remove()
 
 
-def remember(here: LocalRepository, snapshot: Snapshot) -> None:
+def remember_snapshot(here: LocalRepository, snapshot: Snapshot) -> None:
     """Note that a box has it: its objects are kept, and its new files count as shown."""
     if snapshot.id == snapshot.commit:
         return
@@ -182,7 +444,7 @@ class _Taker:
 
     def _of_the_commit(self) -> Snapshot:
         here, store = self.here, self.store
-        listed = run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit)
+        listed = run_git(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit)
         alone = pointers_of_commit(here, listed, store.git_dir / "attributes-index")
         left = dict.fromkeys(alone, "an LFS file, of which the commit has only a pointer")
         tree = here.tree
@@ -214,7 +476,7 @@ class _Taker:
         state.pointers = _named(
             dict.fromkeys(alone, "a pointer of LFS without its content (git lfs pull)")
         )
-        state.changes = [*count(here, changes, store)]
+        state.changes = [*count_changes(here, changes, store)]
         state.new = [decoded(each.path) for each in added.values() if each.path in found.new]
         state.commit, state.include, state.tree = here.commit, self.include, found.tree
         state.id = self._commit_of(found.tree)
@@ -236,7 +498,7 @@ class _Taker:
             f"tree {tree}\nparent {here.commit}\nauthor {us}\ncommitter {us}\n\n"
             f"{here.commit[:12]} as it stood in the working tree\n"
         )
-        wrote = run(
+        wrote = run_git(
             self.store.own, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode()
         )
         return wrote.decode().strip()

@@ -26,12 +26,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ..errors import cant_write
-from ..paths import cache_dir, write_private
-from .git import Folders, run
-from .here import LocalRepository
-from .names import slug
-from .view import Settings
+from bootstrap.errors import write_error
+from bootstrap.paths import cache_dir, write_private
+from bootstrap.repo.git import Folders, run_git
+from bootstrap.repo.local import LocalRepository
+from bootstrap.repo.names import slug
+from bootstrap.repo.view import Settings
 
 RAW = "* -text -ident -filter !working-tree-encoding !eol\n"
 """Attributes with which git reads and writes a file's bytes as they are."""
@@ -133,7 +133,7 @@ class SnapshotStore:
             self.git_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = self.git_dir.with_name(f"{self.git_dir.name}.lock").open("w")
         except OSError as error:
-            raise cant_write(self.git_dir.parent, error) from None
+            raise write_error(self.git_dir.parent, error) from None
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -206,9 +206,9 @@ class SnapshotStore:
         needed = set[str]()
         for snapshot in {*state.taken[-KEPT:], *state.sent[-KEPT:], state.id}:
             asked = ("rev-parse", "--verify", "-q", f"{snapshot}^{{tree}}")
-            tree = run(self.folders, *asked, ok=(0, 1)).decode().strip()
+            tree = run_git(self.folders, *asked, ok=(0, 1)).decode().strip()
             if tree:
-                listed = run(self.folders, "ls-tree", "-r", "-t", "-z", tree).split(b"\0")
+                listed = run_git(self.folders, "ls-tree", "-r", "-t", "-z", tree).split(b"\0")
                 needed |= {entry.split(None, 3)[2].decode() for entry in listed if entry}
                 needed |= {snapshot, tree}
         objects = self.git_dir / "objects"
@@ -217,7 +217,7 @@ class SnapshotStore:
                 if folder.name + file.name not in needed:
                     file.unlink()
         for index in (objects / "pack").glob("*.idx"):
-            told = run(self.folders, "show-index", stdin=index.read_bytes())
+            told = run_git(self.folders, "show-index", stdin=index.read_bytes())
             if needed.isdisjoint(line.split()[1] for line in told.decode().splitlines()):
                 for file in (index, *index.parent.glob(f"{index.stem}.*")):
                     file.unlink(missing_ok=True)

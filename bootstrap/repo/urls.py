@@ -12,8 +12,8 @@ import unicodedata
 from enum import Enum
 from urllib.parse import unquote
 
-from ..errors import UsageError
-from .names import shown, slug
+from bootstrap.errors import UsageError
+from bootstrap.repo.names import shown, slug
 
 LONGEST = 2048
 
@@ -110,7 +110,7 @@ def as_https(url: str) -> str:
     return f"https://{host}/{path.lstrip('/')}"
 
 
-def name_of(url: str) -> str:
+def repository_name(url: str) -> str:
     """Return the folder name of a clone of `url`: its last part without `.git`, sanitized."""
     path = re.split(r"[?#]", without_user_info(url), maxsplit=1)[0].rstrip("/")
     last = unquote(re.split(r"[/:\\]", path)[-1])

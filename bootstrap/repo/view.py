@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from ..errors import cant_write
-from ..paths import temporary_dir
-from .place import Place, head
+from bootstrap.errors import write_error
+from bootstrap.paths import temporary_dir
+from bootstrap.repo.place import Place, head
 
 Settings = Sequence[tuple[str, str | None]]
 """Keys and values in git's order: later ones win. None: a key without a value."""
@@ -42,7 +42,7 @@ _LINKED = re.compile(
 NO_FILTER = b"\n* -filter\n"
 
 
-_views: weakref.WeakSet[View] = weakref.WeakSet()
+_views: weakref.WeakSet[IsolatedGitDir] = weakref.WeakSet()
 
 
 def remove_all() -> None:
@@ -51,7 +51,7 @@ def remove_all() -> None:
         view.remove()
 
 
-class View:
+class IsolatedGitDir:
     """A view of a repository. Its folder is removed once nothing refers to the view."""
 
     def __init__(self, place: Place, settings: Settings) -> None:
@@ -66,7 +66,7 @@ class View:
         except OSError as error:
             if error.filename is not None:  # else there is no room to write one of its files
                 raise
-            raise cant_write(self._folder.parent, error) from None
+            raise write_error(self._folder.parent, error) from None
 
     @cached_property
     def with_filters(self) -> Path:

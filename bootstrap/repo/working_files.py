@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import UsageError
-from .git import run
-from .names import decoded
-from .repository import Repository, open_repository
+from bootstrap.errors import UsageError
+from bootstrap.repo.git import run_git
+from bootstrap.repo.local import Repository, open_repository
+from bootstrap.repo.names import decoded
 
 _MOST_SUBMODULES = 100
 NO_FILE = "neither a file nor a folder"
@@ -25,6 +25,9 @@ _SUBMODULE, EXECUTABLE, PLAIN = b"160000", b"100755", b"100644"
 _ENTRY = re.compile(rb"(?:\? ([^\0]+)|([HSMRCK]) ([0-7]{6}) ([0-9a-f]{40,64}) [0-3]\t([^\0]+))\0")
 # Names that git refuses, since on other file systems they would mean the folder `.git`.
 _NO_NAME = re.compile(rb"(?i)(.*/)?(\.git|git~1)[ .]*(:.*)?(/.*)?", re.DOTALL)
+
+
+LEADS_OUT = "of which only the link travels: it leads to a place of this machine"
 
 
 @dataclass
@@ -57,6 +60,8 @@ class WorkingFiles:
                 if path in self.links or entry.is_file(follow_symlinks=False):
                     if path in listed:
                         found.append(path)
+                        if path in self.links and leads_out(path, entry.path):
+                            self.left[path] = LEADS_OUT
                 elif not entry.is_dir(follow_symlinks=False) and entry.name != b".git":
                     self.left[path] = NO_FILE
         there = {*found}
@@ -66,10 +71,20 @@ class WorkingFiles:
         return sorted(found)
 
 
+def leads_out(path: bytes, place: bytes) -> bool:
+    """Whether a link, by its text, leads to nothing that travels with the repository."""
+    try:
+        to = os.readlink(place)  # noqa: PTH115 - bytes
+    except OSError:
+        return False
+    inside = os.path.normpath(b"./" + path.rpartition(b"/")[0] + b"/" + to)
+    return to.startswith(b"/") or inside.split(b"/")[0] == b".."
+
+
 def listing(repository: Repository, *, untracked: bool) -> bytes:
     """Return git's list of the files of one repository. Raises GitError."""
     others = ("--others", "--exclude-standard") if untracked else ()
-    return run(repository.folders, "ls-files", "-z", "-t", "--stage", "--cached", *others)
+    return run_git(repository.folders, "ls-files", "-z", "-t", "--stage", "--cached", *others)
 
 
 def is_plain(listed: bytes) -> bool:

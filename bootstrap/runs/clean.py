@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import NotSafeError, StepFailedError
-from bootstrap.link.handle import BoxOptions
+from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.trees import TreeBeside, clean_trees
-from bootstrap.runs.connection import connect
 from bootstrap.text.sizes import size
 from bootstrap.ui.screen import Screen
 
@@ -18,17 +18,12 @@ def clean_box(options: BoxOptions, screen: Screen, *, discard: Sequence[str], lo
 
     Raises NotSafeError if a tree is kept for what it holds, and as `clean_trees`.
     """
-    with connect(options, screen) as connection:
-        trees = clean_trees(
-            connection.link.wire,
-            workdir=connection.workdir,
-            repo_key=connection.own,
-            discard=discard,
-            look=look,
-        )
-        known = connection.box.known
+    with BoxLogin.open(options, screen) as box:
+        trees, copied = clean_trees(box, repo_key=box.own, discard=discard, look=look)
+        known = box.known
         document = {"box": known.name, "trees": [tree.as_dict() for tree in trees]}
-        screen.result(document, "\n".join(_lines(trees, look=look)))
+        lines = _lines(trees, copied, look=look)
+        screen.result({**document, "copies_of_results": copied}, "\n".join(lines))
     stuck = [tree for tree in trees if tree.state == "left"]
     if stuck:
         raise StepFailedError(
@@ -62,11 +57,14 @@ _BECAME = {
 }
 
 
-def _lines(trees: Sequence[TreeBeside], *, look: bool) -> list[str]:
+def _lines(trees: Sequence[TreeBeside], copied: int, *, look: bool) -> list[str]:
     lines = []
     for tree in trees:
         lines.append(f"{tree.name}: {_BECAME[tree.state]} ({size(tree.bytes)})")
         lost = "it held " if tree.state == "removed" else ""
         lines += [f"  {lost}{one}" for one in tree.holds]
+    if copied:
+        became = _BECAME["safe" if look else "removed"]
+        lines.append(f"copies of results that are at home: {became} ({size(copied)})")
     nothing = "there is no tree beside the main one" + ("" if look else ": nothing to remove")
     return lines or [nothing]

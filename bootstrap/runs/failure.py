@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from bootstrap.link.answers import number
+from bootstrap.link.answers import answer_number
 from bootstrap.protocol.run import Run
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size
@@ -99,10 +99,10 @@ def find_failures(
 def _killed_for_memory(run: Run, shown: tuple[str, ...]) -> Failure | None:
     """The box counts all kills while the run lives: some may be of processes of other runs."""
     found = _KILLED.fullmatch(run.killed_for_memory)
-    count = number(found[1]) if found else 0
+    count = answer_number(found[1]) if found else 0
     if not found or not count:
         return None
-    limit, held, name = number(found[2]), number(found[3]), found[4].strip()
+    limit, held, name = answer_number(found[2]), answer_number(found[3]), found[4].strip()
     who = f"{count} processes" if count > 1 else "a process"
     last = f": {name} held {size(held)}" if held else ""
     most = f"; the limit for all processes is {size(limit)}" if limit else ""

@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.consent import load_profile
 from bootstrap.errors import BusyError
-from bootstrap.link.answers import rows
-from bootstrap.link.exchange import exchange
-from bootstrap.link.handle import BoxOptions
+from bootstrap.link.answers import answer_rows
 from bootstrap.link.record import all_boxes
-from bootstrap.protocol.query import build_query
+from bootstrap.link.target import BoxOptions
 from bootstrap.render.parts import functions
 from bootstrap.repo.place import repository_root
-from bootstrap.runs.connection import connect
 from bootstrap.secrets.sources import find_sources, folder_of
-from bootstrap.secrets.values import identity_of, note_held
+from bootstrap.secrets.values import identity_of
 from bootstrap.ui.screen import Screen
 
 _WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")
@@ -79,11 +77,11 @@ def list_secrets(options: BoxOptions, screen: Screen) -> list[SecretRow]:
     folder = folder_of(loaded, repository_root(options.place))
     held = None
     if options.host is not None:
-        with connect(options, screen) as connection:
-            held = connection.box_state.secrets
+        with BoxLogin.open(options, screen) as box:
+            held = box.state.secrets
             # Don't trust the box with other names: if it said HOME, HOME would always be redacted.
-            ours = {*(connection.box.known.secrets or ()), *loaded.profile.secrets}
-            note_held(connection.box, [name for name in held if name in ours])
+            ours = {*(box.known.secrets or ()), *loaded.profile.secrets}
+            box.note_held(name for name in held if name in ours)
     return _rows(loaded.profile.secrets, folder, held)
 
 
@@ -113,25 +111,22 @@ def _rows(named: list[str], folder: Path | None, held: Mapping[str, str] | None)
 
 def wipe_secrets(options: BoxOptions, screen: Screen) -> WipedSecrets:
     """Remove all secrets from the box. Raises BusyError while a setup is running on it."""
-    with connect(options, screen) as connection:
-        known, box_state = connection.box.known, connection.box_state
+    with BoxLogin.open(options, screen) as box:
         base, shell = _WIPERS
-        query = build_query(
+        answer = box.query(
             "wipe",
-            workdir=connection.workdir,
             functions=functions("lib", "base", base) + functions("steps", "shell", shell),
-            names=" ".join(known.secrets or ()),
+            names=" ".join(box.known.secrets or ()),
         )
-        answer = exchange(connection.link.wire, query, timeout=60)
-        wiped = what_was_wiped(answer, connection.link.label)
-        note_held(connection.box, ())
-        living = tuple(run.name for run in box_state.runs if run.state == "running")
-        return WipedSecrets(known.name, wiped, living)
+        wiped = what_was_wiped(answer, box.label)
+        box.note_held(())
+        living = tuple(run.name for run in box.state.runs if run.state == "running")
+        return WipedSecrets(box.name, wiped, living)
 
 
 def what_was_wiped(answer: bytes, label: str) -> tuple[str, ...]:
     """Read the wiped names from the box's answer. Raises BusyError while a setup is running."""
-    said = list(rows(answer))
+    said = list(answer_rows(answer))
     if any(word == "busy" for word, _ in said):
         raise BusyError(
             "a setup is at work on this box; nothing was wiped.",

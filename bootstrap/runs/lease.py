@@ -5,25 +5,20 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import UsageError
-from bootstrap.link.answers import rows
+from bootstrap.link.answers import answer_rows
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import exchange
-from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.record import GUARD
-from bootstrap.link.wire import Wire
+from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.lease import BoxLease, parse_lease
-from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run
-from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.text.sizes import duration, seconds_of
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.ui.screen import Screen
 
 _LONGEST_S = 30 * 86400
-_PATIENCE_S = 60.0
 
 
 def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, release: bool) -> None:
@@ -34,12 +29,12 @@ def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, relea
     added = _seconds(extend) if extend is not None else 0
     if extend is not None and release:
         raise UsageError("--extend or --release: not both.")
-    with connect(options, screen) as connection:
-        name = connection.box.known.name
+    with BoxLogin.open(options, screen) as box:
+        name = box.name
         what = "release" if release else "extend" if added else "look"
-        asked = partial(ask_lease, workdir=connection.workdir, what=what, seconds=added)
-        word, lease = connection.link.ask(partial(asked, asked_as=secrets.token_hex(8)))
-        _note(connection.box, word, added)
+        asked_as = secrets.token_hex(8)
+        word, lease = box.ask(lambda box: ask_lease(box, what, added, asked_as))
+        _note(box, word, added)
     if word == "none":
         raise UsageError(
             "this box has no lease.",
@@ -58,7 +53,7 @@ def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, relea
     )
 
 
-def _note(box: BoxHandle, word: str, added: int) -> None:
+def _note(box: BoxLogin, word: str, added: int) -> None:
     """Record the change for a guard on this machine."""
     lease = box.known.lease
     if word == "released" and lease:
@@ -80,22 +75,19 @@ def _seconds(text: str) -> int:
     return found
 
 
-def ask_lease(
-    wire: Wire, *, workdir: str, what: str, seconds: int, asked_as: str
-) -> tuple[str, BoxLease | None]:
+def ask_lease(box: BoxLogin, what: str, seconds: int, asked_as: str) -> tuple[str, BoxLease | None]:
     """`look` at, `extend` or `release` the lease; return the box's word and the lease as it is now.
 
     Repeating a request with the same `asked_as` has no further effect. Raises LinkLost, NoAnswer.
     """
-    query = build_query("lease", workdir=workdir, what=what, seconds=str(seconds), id=asked_as)
-    found = list(rows(exchange(wire, query, timeout=_PATIENCE_S)))
+    answer = box.query("lease", what=what, seconds=str(seconds), id=asked_as)
+    found = list(answer_rows(answer))
     word, said = found[0] if found else ("", "")
     return word, parse_lease(said)
 
 
-def report_safe_results(connection: BoxConnection, run: Run, manifest: Manifest) -> None:
+def report_safe_results(box: BoxLogin, run: Run, manifest: Manifest) -> None:
     """Report a run's verified results to the box: its lease only destroys it if they are safe."""
     name, note = f"{run.repo_key}/{run.name}", manifest.safe_note()
-    query = build_query("safe", workdir=connection.workdir, run=name, note=note)
     with suppress(LinkLost, NoAnswer):  # without this note the box is not destroyed
-        exchange(connection.link.wire, query, timeout=_PATIENCE_S)
+        box.query("safe", run=name, note=note, made=manifest.home_note())

@@ -1,31 +1,350 @@
-"""`logs`: select the logs of runs or of a step, and show them."""
+"""`logs`: select the logs of runs or of a step, and show them.
+
+Read a log on a box, as it is or as it grows: from any byte, each once, across lost links.
+
+Write a log to standard output: unchanged, with the run's name before each line, or as JSON.
+
+Parse `--since`: `10m`, `14:30`, `2026-11-22 14:30`. Pure.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import json
+import queue
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import BinaryIO
 
+from bootstrap.boxes.at_home import RunAtHome
+from bootstrap.boxes.login import BoxLogin, redactor_of_all
+from bootstrap.boxes.selection import qualified, repository_names
 from bootstrap.errors import TrainingFailedError, UsageError
-from bootstrap.link.answers import number
-from bootstrap.link.handle import BoxOptions
+from bootstrap.link.answers import answer_number
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import AnswerStream, run_script, stream_script
+from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import Wire
 from bootstrap.plan import NAMES
-from bootstrap.protocol.run import Run
-from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.runs.log_output import JsonLog, NamedLog, PlainLog
-from bootstrap.runs.log_reader import LogReader, together
-from bootstrap.runs.selection import qualified, repository_names
-from bootstrap.runs.since import seconds_ago
-from bootstrap.secrets.values import warn_of_unredacted
-from bootstrap.text.redact import RedactStream
+from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
+from bootstrap.protocol.query import BoxRedaction, build_query
+from bootstrap.protocol.run import Run, as_it_ended
+from bootstrap.runs.from_home import as_of, box_or_home
+from bootstrap.text.redact import Redactor, RedactStream
 from bootstrap.text.sanitize import SanitizeStream
-from bootstrap.text.sizes import size, spent, took_in_words
+from bootstrap.text.sizes import seconds_of, size, spent, took_in_words
 from bootstrap.ui.screen import Screen
+
+_PIECE = 1024 * 1024
+HOLE = bytes(4096)
+"""Zeros that no program writes: parts of a log that the box dropped read as these."""
+_LONGEST = 40
+_WAITING = 4
+"""Pieces that may wait to be shown, if several logs are read."""
+
+
+@dataclass
+class LogReader:
+    """The log of a run, or of a step (`run` is None); several readers may share a login."""
+
+    box: BoxLogin
+    file: str
+    run: Run | None = None
+    at: int = 0
+    """The position of the next byte."""
+    skipped: int = 0
+    """Bytes that the box dropped before they were read."""
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """Shared by the readers of one login, so that only one of them reconnects."""
+    _looked_at: int = -1
+    """Where the log was kept from when zeros were last found."""
+    over: Run | None = None
+    """The run as it ended; None while it is live, or if its end is not asked for."""
+
+    def find_start(self, since: int) -> bool:
+        """Start at what was written since that second of the box's clock; whether the box knows it.
+
+        Raises LinkLost, NoAnswer.
+        """
+        found = self._start(self.box.wire, str(since))
+        self.at = self.at if found is None else found
+        return found is not None
+
+    def as_it_is(self) -> Iterator[bytes]:
+        """Yield the log as it is now. Raises LinkLost, NoAnswer."""
+        there = BoxRedaction(self.box.redacted_there)
+        first = f"+{self.at + 1}"
+        query = build_query("tail", there, workdir=self.box.workdir, file=self.file, bytes=first)
+        yield from _pieces(stream_script(self.box.wire, query))
+
+    def as_it_grows(self) -> Iterator[bytes]:
+        """Yield the log until its run ends; a step's log never ends. Raises as `reconnect`."""
+        backoff = Backoff()
+        while not self.over:
+            wire = self.box.wire
+            try:
+                yield from self._over(wire)
+                # The abandoned stream is in a reference cycle that keeps its 10 MiB window alive.
+                gc.collect()
+            except LinkLost as lost:
+                backoff.lost(lost, news=self.at)
+                with self.turn:
+                    if self.box.wire is wire:
+                        self.box.reconnect(lost)
+
+    def _over(self, wire: Wire) -> Iterator[bytes]:
+        """Yield what arrives over this wire, until the run is over or a hole starts."""
+        stream = follow_file(
+            wire, self.file, workdir=self.box.workdir, start=self.at, redact=self.box.redacted_there
+        )
+        if not self.run:
+            for piece in _pieces(stream):
+                self.at += len(piece)
+                yield piece
+            raise LinkLost(self.box.label)
+        end = CompletionPoller(wire, stream, self._about_run("run_end"), self.at)
+        try:
+            yield from self._until_hole(wire, stream, end)
+        finally:
+            end.stop()
+
+    def _until_hole(
+        self, wire: Wire, stream: AnswerStream, end: CompletionPoller
+    ) -> Iterator[bytes]:
+        for piece in _pieces(stream):
+            # Zeros at a place that was already asked about were written by the program.
+            before = self.at + piece.find(HOLE) if has_hole(piece) else self._looked_at
+            if before != self._looked_at:
+                stream.close()
+                if before > self.at:
+                    yield piece[: before - self.at]
+                kept = max(before, self._start(wire, "") or 0)
+                self.skipped += kept - before
+                self.at = self._looked_at = kept
+                return
+            self.at += len(piece)
+            end.seen = self.at
+            yield piece
+        if self.run and end.reached:
+            over = as_it_ended(self.run, end.state)
+            if not over:
+                raise NoAnswer("its answers make no sense.", where=self.box.label)
+            self.over = replace(over, over=end.ended or 0, begun=end.begun or 0)
+            return
+        if not end.is_stuck:
+            raise end.trouble or LinkLost(self.box.label)
+
+    def _start(self, wire: Wire, since: str) -> int | None:
+        """Ask from which byte the log is kept, or was written since; None if the box can't tell."""
+        query = self._about_run("log_start", since)
+        return answer_number(run_script(wire, query, timeout=ANSWER_S)[:_LONGEST].strip())
+
+    def _about_run(self, query: str, since: str = "") -> str:
+        key, name = (self.run.repo_key, self.run.name) if self.run else ("", "")
+        return build_query(query, workdir=self.box.workdir, repo_key=key, name=name, since=since)
+
+
+class KeptLogReader:
+    """The log of a run that is at home, read as a box's."""
+
+    def __init__(self, kept: RunAtHome) -> None:
+        self._kept = kept
+        self.run: Run | None = kept.run
+        self.skipped = kept.dropped
+        self.over: Run | None = None
+        self._since: int | None = None
+
+    def find_start(self, since: int) -> bool:
+        """As `LogReader.find_start`."""
+        self._since = since
+        return self._kept.has_times()
+
+    def as_it_is(self) -> Iterator[bytes]:
+        """Yield the log, as far as it came home. Raises UsageError if it is gone from here."""
+        yield from self._kept.pieces(self._since)
+
+    def as_it_grows(self) -> Iterator[bytes]:
+        """Yield the log; here it grows no more."""
+        yield from self.as_it_is()
+        self.over = None if self._kept.run.goes_on else self._kept.run
+
+
+AnyReader = LogReader | KeptLogReader
+
+
+def together(readers: Sequence[AnyReader], *, follow: bool) -> Iterator[tuple[int, bytes]]:
+    """Yield pieces of each log with its index in `readers`; b"" at its end.
+
+    With `follow` several are read at the same time, else one after the other. Raises what
+    reading raises.
+    """
+    if len(readers) == 1 or not follow:
+        for at, reader in enumerate(readers):
+            for piece in reader.as_it_grows() if follow else reader.as_it_is():
+                yield at, piece
+            yield at, b""
+        return
+    pieces: queue.Queue[tuple[int, bytes | BaseException]] = queue.Queue(_WAITING)
+    for at, reader in enumerate(readers):
+        threading.Thread(target=_read_into, args=(pieces, at, reader), daemon=True).start()
+    left = len(readers)
+    while left:
+        at, read = pieces.get()
+        if isinstance(read, BaseException):
+            raise read
+        left -= not read
+        yield at, read
+
+
+def _read_into(
+    pieces: queue.Queue[tuple[int, bytes | BaseException]],
+    at: int,
+    reader: AnyReader,
+) -> None:
+    try:
+        for piece in reader.as_it_grows():
+            if piece:
+                pieces.put((at, piece))
+        pieces.put((at, b""))
+    except BaseException as error:
+        pieces.put((at, error))
+
+
+def has_hole(piece: bytes) -> bool:
+    """Whether a piece of a log has zeros that no program writes."""
+    # The first test is much faster.
+    return b"\0" in piece and HOLE in piece
+
+
+def _pieces(stream: AnswerStream) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE):
+        yield piece
+
+
+_LONGEST_LINE = 1024 * 1024
+"""Bytes of a line in one JSON object, or after one name; a longer line is split."""
+
+
+class PlainLog:
+    """A log, unchanged."""
+
+    def __init__(self, to: BinaryIO | None = None) -> None:
+        self._to = to or sys.stdout.buffer
+
+    def write(self, data: bytes) -> None:
+        """Write the next piece."""
+        self._to.write(data)
+        self._to.flush()
+
+    def end(self) -> None:
+        """Do nothing: no data is held back."""
+
+
+class NamedLog:
+    """The log of one run among several: whole lines, each after the run's name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = f"{name} | ".encode()
+        self._rest = b""
+
+    def write(self, data: bytes) -> None:
+        """Write the lines that are complete so far."""
+        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        if not newline and len(self._rest) > _LONGEST_LINE:
+            whole, newline, self._rest = self._rest, b"\n", b""
+        if newline:
+            lines = whole.replace(b"\n", b"\n" + self._name)
+            sys.stdout.buffer.write(self._name + lines + newline)
+            sys.stdout.buffer.flush()
+
+    def end(self) -> None:
+        """Write a last line that lacks its newline."""
+        if self._rest:
+            self.write(b"\n")
+
+
+class JsonLog:
+    """One JSON object per line; several for a line that is too long, all but the last with `cut`.
+
+    `also` is added to each object.
+    """
+
+    def __init__(self, **also: object) -> None:
+        self._rest = bytearray()
+        self._also = also
+
+    def write(self, data: bytes) -> None:
+        """Write the lines that are complete so far."""
+        begin, *others = data.split(b"\n")
+        self._rest += begin
+        for other in others:
+            self._put(len(self._rest))
+            self._rest += other
+        while len(self._rest) > _LONGEST_LINE:
+            self._put(_whole_characters(self._rest, _LONGEST_LINE), cut=True)
+        sys.stdout.buffer.flush()
+
+    def end(self) -> None:
+        """Write a last line that lacks its newline."""
+        if self._rest:
+            self.write(b"\n")
+
+    def _put(self, size: int, **also: object) -> None:
+        text = self._rest[:size].decode("utf-8", "replace")
+        del self._rest[:size]
+        line = json.dumps({"v": 1, **self._also, "line": text, **also})
+        sys.stdout.buffer.write(line.encode() + b"\n")
+
+
+def _whole_characters(data: bytearray, most: int) -> int:
+    """Return a size of at most `most` bytes that does not split a UTF-8 character."""
+    return next((at for at in range(most, most - 4, -1) if data[at] & 0xC0 != 0x80), most)
+
+
+_CLOCK = ("%H:%M", "%H:%M:%S")
+
+
+def seconds_ago(text: str, now: datetime) -> int:
+    """Return how long ago `text` is; a time of day is the latest past one. Raises UsageError."""
+    ago = seconds_of(text)
+    if ago is not None:
+        return ago
+    when = _clock(text, now) or _date(text)
+    if when is None:
+        raise UsageError(
+            f"--since: {text!r} is no time.",
+            hint="As in: --since 10m, --since 2h, --since 14:30, --since '2026-11-22 14:30'",
+        )
+    return max(0, int((now - when).total_seconds()))
+
+
+def _clock(text: str, now: datetime) -> datetime | None:
+    for form in _CLOCK:
+        try:
+            time = datetime.strptime(text, form).time()
+        except ValueError:
+            continue
+        today = datetime.combine(now.date(), time)
+        return today if today <= now else today - timedelta(days=1)
+    return None
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return when.astimezone().replace(tzinfo=None) if when.tzinfo else when
 
 
 @dataclass(frozen=True)
-class LogWish:
+class LogOptions:
     """Which logs to show, and which part of them."""
 
     names: Sequence[str] = ()
@@ -55,56 +374,110 @@ class _ShownLog:
         self.out.end()
 
 
-def show_log(options: BoxOptions, screen: Screen, wish: LogWish, *, as_json: bool) -> None:
-    """Write the logs to standard output, sanitized and with secrets redacted.
+def show_log(
+    options: BoxOptions,
+    screen: Screen,
+    wish: LogOptions,
+    *,
+    as_json: bool = False,
+    to: BinaryIO | None = None,
+) -> None:
+    """Write the logs to standard output, or one to `to`, sanitized and with secrets redacted.
 
     Following ends when the runs end, and shows how they ended. Raises UsageError if there is no
     such run or step, TrainingFailedError if a followed run failed.
     """
     ago = _checked(wish)
-    with connect(options, screen) as connection:
-        readers = _readers(connection, wish, screen)
-        if ago is not None:
-            now = number(connection.box_state.facts.get("time", "")) or 0
-            for reader in readers:
-                if reader.run and not reader.find_start(now - ago):
-                    screen.warn(
-                        f"{reader.run.name} has no index of times for its log: showing all of it"
-                    )
-        known, values = connection.box.known, connection.redactor.secrets
-        price = known.price
-        warn_of_unredacted(known, connection.box_state, screen, values)
-        shown = [_shown(connection, readers, at, as_json=as_json) for at in range(len(readers))]
-        told: list[dict[str, object]] = []
-        failed: list[str] = []
-        for at, piece in together(readers, follow=wish.follow):
-            if piece:
-                shown[at].write(piece)
-                continue
-            shown[at].end()
-            if lost := readers[at].skipped:
-                what = f"{size(lost)} of the log were dropped by the box before they could be read"
-                screen.warn(f"{what}: see train.log_max_mib")
-            if run := readers[at].over:
-                took, text = _end_of(run, readers[at].ended, price)
-                told.append(
-                    {
-                        **run.as_dict(),
-                        "repository": connection.repository(run),
-                        "seconds": took,
-                        "dollars": spent(took, price),
-                    }
+    with contextlib.ExitStack() as stack:
+        if wish.step or wish.live:
+            found: BoxLogin | list[RunAtHome] = BoxLogin.open(options, screen)
+        else:
+            found = box_or_home(options, screen, wish.names, every=wish.every)
+        if isinstance(found, list):
+            logs = _at_home(options, found, screen)
+        else:
+            logs = _on_box(stack.enter_context(found), wish, screen)
+        _show(logs, screen, wish, ago, as_json=as_json, to=to)
+
+
+@dataclass
+class _Logs:
+    """The logs to show, from a box or from home."""
+
+    readers: Sequence[AnyReader]
+    now: int
+    """The time on the box's clock."""
+    price: float
+    redactor: Redactor
+    repository: Callable[[Run], str]
+    """Returns the name of a run's repository."""
+
+
+def _on_box(box: BoxLogin, wish: LogOptions, screen: Screen) -> _Logs:
+    readers = _readers(box, wish, screen)
+    box.warn_of_unredacted()
+    return _Logs(readers, box.state.time, box.known.price, box.redactor, box.repository)
+
+
+def _at_home(options: BoxOptions, found: Sequence[RunAtHome], screen: Screen) -> _Logs:
+    screen.note("log", ", ".join(map(as_of, found)))
+    redactor = redactor_of_all(options)
+    screen.redact = redactor.text
+    # How long ago something was counts on the box's clock.
+    newest = max(found, key=lambda one: one.seen)
+    now = newest.box_time + int(time.time() - newest.seen)
+    names = repository_names({one.repository for one in found})
+    readers = [KeptLogReader(one) for one in found]
+    return _Logs(readers, now, found[0].price, redactor, lambda run: names[run.repo_key])
+
+
+def _show(  # noqa: PLR0913 - the request, and where it goes
+    logs: _Logs,
+    screen: Screen,
+    wish: LogOptions,
+    ago: int | None,
+    *,
+    as_json: bool,
+    to: BinaryIO | None,
+) -> None:
+    readers, price = logs.readers, logs.price
+    if ago is not None:
+        for reader in readers:
+            if reader.run and not reader.find_start(logs.now - ago):
+                screen.warn(
+                    f"{reader.run.name} has no index of times for its log: showing all of it"
                 )
-                failed += [text] if run.state != "finished" or run.failed else []
-                if text not in failed or len(readers) > 1:
-                    screen.say(text)
-        if told:
-            screen.result({"runs": told} if len(readers) > 1 else {"run": told[0]})
-        if failed:
-            raise TrainingFailedError("\n".join(failed))
+    shown = [_shown(logs, at, as_json=as_json, to=to) for at in range(len(readers))]
+    told: list[dict[str, object]] = []
+    failed: list[str] = []
+    for at, piece in together(readers, follow=wish.follow):
+        if piece:
+            shown[at].write(piece)
+            continue
+        shown[at].end()
+        if lost := readers[at].skipped:
+            what = f"{size(lost)} of the log were dropped by the box before they could be read"
+            screen.warn(f"{what}: see train.log_max_mib")
+        if run := readers[at].over:
+            took, text = _end_of(run, price)
+            told.append(
+                {
+                    **run.as_dict(),
+                    "repository": logs.repository(run),
+                    "seconds": took,
+                    "dollars": spent(took, price),
+                }
+            )
+            failed += [text] if run.state != "finished" or run.failed else []
+            if text not in failed or len(readers) > 1:
+                screen.say(text)
+    if told:
+        screen.result({"runs": told} if len(readers) > 1 else {"run": told[0]})
+    if failed:
+        raise TrainingFailedError("\n".join(failed))
 
 
-def _checked(wish: LogWish) -> int | None:
+def _checked(wish: LogOptions) -> int | None:
     """Return how many seconds ago `--since` is; None without it. Raises UsageError."""
     if wish.step and wish.step not in NAMES:
         raise UsageError(f"there is no step {wish.step!r}.", hint=f"The steps: {', '.join(NAMES)}")
@@ -115,75 +488,61 @@ def _checked(wish: LogWish) -> int | None:
     return None if wish.since is None else seconds_ago(wish.since, datetime.now())
 
 
-def _readers(connection: BoxConnection, wish: LogWish, screen: Screen) -> list[LogReader]:
+def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]:
     if wish.step:
-        return [_reader(connection, _step_log(connection, wish.step), None)]
-    runs = list(dict.fromkeys(_meant(connection, wish)))
-    words = [f"{one.name} of {connection.repository(one)}{_dropped_note(one)}" for one in runs]
+        return [_reader(box, _step_log(box, wish.step), None)]
+    runs = list(dict.fromkeys(_meant(box, wish)))
+    words = [f"{one.name} of {box.repository(one)}{_dropped_note(one)}" for one in runs]
     screen.note("log", ", ".join(words))
-    readers = [_reader(connection, one.log, one) for one in runs]
+    readers = [_reader(box, one.log, one) for one in runs]
     for reader in readers:
         reader.turn = readers[0].turn
     return readers
 
 
-def _meant(connection: BoxConnection, wish: LogWish) -> list[Run]:
+def _meant(box: BoxLogin, wish: LogOptions) -> list[Run]:
     """Return the named runs in the order given, or the live ones, oldest first."""
     if not wish.live:
         names: list[str | None] = [*wish.names] or [None]
-        return [connection.runs(name, every=wish.every)[0] for name in names]
-    living = [one for one in connection.runs(None, every=wish.every) if one.state == "running"]
+        return [box.runs(name, every=wish.every)[0] for name in names]
+    living = [one for one in box.runs(None, every=wish.every) if one.state == "running"]
     if not living:
-        raise UsageError(
-            "no run is running.", where=connection.link.label, hint="See: boxstrap status"
-        )
+        raise UsageError("no run is running.", where=box.label, hint="See: boxstrap status")
     return living[::-1]
 
 
-def _reader(connection: BoxConnection, file: str, run: Run | None) -> LogReader:
-    return LogReader(
-        connection.link,
-        connection.workdir,
-        file,
-        run,
-        connection.redacted_by_box,
-        at=run.log_kept if run else 0,
-    )
+def _reader(box: BoxLogin, file: str, run: Run | None) -> LogReader:
+    return LogReader(box, file, run, at=run.log_kept if run else 0)
 
 
 def _dropped_note(run: Run) -> str:
     return f" (its first {size(run.log_kept)} were dropped)" if run.log_kept else ""
 
 
-def _shown(
-    connection: BoxConnection, readers: Sequence[LogReader], at: int, *, as_json: bool
-) -> _ShownLog:
-    on_terminal = sys.stdout.isatty() and len(readers) == 1
+def _shown(logs: _Logs, at: int, *, as_json: bool, to: BinaryIO | None) -> _ShownLog:
+    readers = logs.readers
+    on_terminal = to is None and sys.stdout.isatty() and len(readers) == 1
     sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
     runs = [reader.run for reader in readers if reader.run]
-    out: PlainLog | NamedLog | JsonLog = JsonLog() if as_json else PlainLog()
+    out: PlainLog | NamedLog | JsonLog = JsonLog() if as_json else PlainLog(to)
     if len(runs) > 1:
         keys = {run.repo_key for run in runs}
         names = [
             qualified(run, repository_names(keys)) if len(keys) > 1 else run.name for run in runs
         ]
         out = JsonLog(run=names[at]) if as_json else NamedLog(names[at].ljust(max(map(len, names))))
-    return _ShownLog(sanitizer, connection.redactor.stream(), out)
+    return _ShownLog(sanitizer, logs.redactor.stream(), out)
 
 
-def _end_of(run: Run, ended: int | None, price: float) -> tuple[int | None, str]:
+def _end_of(run: Run, price: float) -> tuple[int | None, str]:
     """Return how long a followed run took, and a sentence on how it ended."""
-    took = None if ended is None else max(0, ended - (run.begun or run.started))
+    took = run.seconds(run.over)
     after = "" if took is None else f" after {took_in_words(took, price)}"
     return took, f"{run.name} {run.outcome()}{after}"
 
 
-def _step_log(connection: BoxConnection, step: str) -> str:
-    setup = (
-        connection.box_state.working[0]
-        if connection.box_state.working
-        else connection.box_state.last_setup.get("setup")
-    )
+def _step_log(box: BoxLogin, step: str) -> str:
+    setup = box.state.working[0] if box.state.working else box.state.last_setup.get("setup")
     if not setup:
-        raise UsageError("no setup was made on this box.", where=connection.link.label)
+        raise UsageError("no setup was made on this box.", where=box.label)
     return f"setups/{setup}/logs/{step}.log"

@@ -1,39 +1,166 @@
-"""`pull`: copy a run's results to this machine, once or as they become complete."""
+"""`pull`: copy a run's results to this machine, once or as they become complete.
+
+The result of a pull, as JSON and as text.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import os
+import shlex
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from bootstrap.errors import NotSafeError, ProfileError, UsageError, cant_write
+from bootstrap.box.transfer.complete_files import absent_parts
+from bootstrap.box.transfer.run_results import is_meant
+from bootstrap.boxes.at_home import PullPlace, RunAtHome
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import (
+    BoxstrapError,
+    BusyError,
+    NotSafeError,
+    ProfileError,
+    UsageError,
+    write_error,
+)
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import exchange
-from bootstrap.link.handle import BoxOptions
 from bootstrap.link.reconnecting import Backoff
-from bootstrap.link.wire import Wire
-from bootstrap.protocol.query import build_query
+from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.results import BoxFile, BoxResults
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.repo.names import shown
-from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.runs.bring_home import as_it_is_now, bring_home, note_results
 from bootstrap.runs.lease import report_safe_results
-from bootstrap.runs.pull_place import PullPlace
-from bootstrap.runs.pull_result import Pulled
 from bootstrap.runs.push import ShownProgress
 from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import size
-from bootstrap.transfer.landing import Landing
-from bootstrap.transfer.manifest import Manifest, RunOrigin
+from bootstrap.text.sizes import grouped_number, size, transferred
+from bootstrap.transfer.destination import Destination
+from bootstrap.transfer.manifest import Manifest, PulledFile, PulledRecord, RunOrigin
 from bootstrap.transfer.names import MANIFEST, why_refused
-from bootstrap.transfer.pulled import PulledFile, PulledRecord
 from bootstrap.transfer.puller import NOTHING, Puller, PullRound
 from bootstrap.transfer.receipt import receipt_file, write_receipt
 from bootstrap.ui.screen import Screen
+
+_MOST_NAMED = 20
+_MOST_OPTIONS = 5
+
+
+@dataclass
+class Pulled:
+    """The result of a pull."""
+
+    manifest: Manifest
+    place: Path
+    landed: Mapping[str, str] = field(default_factory=dict)
+    """Pulled files: path on the box to path below the local folder."""
+    received: int = 0
+    seconds: float = 0.0
+    receipt: Path | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        manifest = self.manifest
+        return {
+            **manifest.origin.as_dict(),
+            "place": str(self.place),
+            "live": manifest.live,
+            "files": len(manifest.files),
+            "landed": dict(self.landed),
+            "received": self.received,
+            "seconds": round(self.seconds, 3),
+            "missing": dict(manifest.missing),
+            "left_out": dict(manifest.left_out),
+            "links": list(manifest.links),
+            "without": list(manifest.without),
+            "receipt": str(self.receipt) if self.receipt else None,
+        }
+
+    def lines(self) -> list[str]:
+        """As lines of text."""
+        count, had = len(self.landed), len(self.manifest.on_box) - len(self.landed)
+        came = f"{_files(count)}, {transferred(self.received, self.seconds)}"
+        words = [came] if count else []
+        words += [f"{_files(had)} here already"] if had > 0 else []
+        name = self.manifest.origin.run
+        said = [f"{name}: {'; '.join(words) or 'nothing to pull'}", ""]
+        beside = {path: place for path, place in self.landed.items() if path != place}
+        left = self.manifest.left_out.items()
+        said[1:1] = [f"  {path} {NOTHING.get(why, why)}" for path, why in left][:_MOST_NAMED]
+        if go := self.manifest.without:
+            said[1:1] = [f"  let go, by --without: {let_go_words(go)}"]
+        said[1:1] = [f"  beside another file: {shown(place)}" for place in beside.values()]
+        return [*said[:-1], f"  in {self.place}"]
+
+    def check(self) -> None:
+        """Raise NotSafeError with the missing files, if there are any."""
+        missing = self.manifest.missing
+        if not missing:
+            return
+        head = f"{_files(len(missing))} of {self.manifest.origin.run} were not pulled:"
+        rows = [f"  {path}: {why}" for path, why in missing.items()]
+        more = (
+            [f"  and {grouped_number(len(rows) - _MOST_NAMED)} more"]
+            if len(rows) > _MOST_NAMED
+            else []
+        )
+        still = (
+            "The run is still running: --watch pulls files as they become complete. "
+            if self.manifest.live
+            else ""
+        )
+        never = self.manifest.never
+        again = "Run the same command again to go on." if len(never) < len(missing) else ""
+        raise NotSafeError(
+            "\n".join([head, *rows[:_MOST_NAMED], *more]),
+            where=self.manifest.origin.box,
+            hint=f"{still}Everything else is here. {again}".strip() + self._way_on(),
+        )
+
+    def _way_on(self) -> str:
+        """Say what to do about what no other pull brings."""
+        manifest = self.manifest
+        if not manifest.never:
+            return ""
+        # What was let go of before is said again: the new list takes its place.
+        names = [*manifest.without, *map(glob.escape, manifest.never)][:_MOST_OPTIONS]
+        options = " ".join(f"--without {_quoted(name)}" for name in names)
+        more = " …" if len(manifest.without) + len(manifest.never) > _MOST_OPTIONS else ""
+        origin = manifest.origin
+        return (
+            f"\nNo other pull brings {_files(len(manifest.never))} of these, unless that is changed"
+            " on the box. To let go of them, for down and the lease too: "
+            f"boxstrap pull --host {origin.box} --run {origin.run} {options}{more}"
+        )
+
+
+def let_go_words(patterns: Sequence[str]) -> str:
+    """Return what the user lets go of, as it is shown."""
+    more = len(patterns) - _MOST_NAMED
+    named = ", ".join(map(shown, patterns[:_MOST_NAMED]))
+    return f"{named} and {grouped_number(more)} more" if more > 0 else named
+
+
+def _quoted(name: str) -> str:
+    """Return a name as a word for a shell, in characters that are safe to show."""
+    if shown(name) == name:
+        return shlex.quote(name)
+    return f"$'{''.join(map(_escaped, name))}'"
+
+
+def _escaped(one: str) -> str:
+    if shown(one) == one and one not in "'\\":
+        return one
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(one))
+
+
+def _files(count: int) -> str:
+    return f"{grouped_number(count)} file{'' if count == 1 else 's'}"
+
 
 _LOOK_S = 1.0
 """Seconds between two looks at the box."""
@@ -48,7 +175,7 @@ _LONGEST = 400
 
 
 @dataclass(frozen=True)
-class PullWish:
+class PullOptions:
     """What to pull, and where to."""
 
     most: int
@@ -56,42 +183,119 @@ class PullWish:
     run: str | None = None
     to: Path | None = None
     watch: bool = False
+    without: tuple[str, ...] | None = None
+    """Results that the user lets go of, from now on; None: as before."""
 
 
-def pull_results(options: BoxOptions, screen: Screen, wish: PullWish) -> None:
+def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None:
     """Copy a run's results to this machine, and show what was copied.
 
-    Raises UsageError if the run has none or was never started; NotSafeError if not all of
-    them are here and verified, or they are more than is allowed; BusyError, UnreachableError.
+    Its log and record come with them. Raises UsageError if the run was never started;
+    NotSafeError if not all of it is here and verified, or more than is allowed; BusyError,
+    UnreachableError.
     """
-    with connect(options, screen) as connection:
-        pulled = pull_run(options, screen, wish, connection, _started_run(connection, wish))
-    screen.result(pulled.as_dict(), "\n".join(pulled.lines()))
-    pulled.check()
+    with BoxLogin.open(options, screen) as box:
+        brought = _bring(box, screen, wish, _started_run(box, wish))
+    screen.result(brought.as_dict(), "\n".join(brought.lines()))
+    brought.check()
 
 
-def pull_run(
-    options: BoxOptions, screen: Screen, wish: PullWish, connection: BoxConnection, run: Run
-) -> Pulled:
-    """Copy the results of a run that was started. Raises as `pull_results`."""
-    place = PullPlace.of(options.place, wish.to, connection.box.known.name, run)
+def pull_all(options: BoxOptions, screen: Screen, wish: PullOptions) -> None:
+    """Copy the results of all runs of this repository, each into a folder of its own.
+
+    Raises as `pull_results`, after all of them were tried.
+    """
+    with BoxLogin.open(options, screen) as box:
+        brought = [
+            _bring(box, screen, wish, run)
+            for run in box.runs(None)
+            if run.state not in ("waiting", "queued")
+            and not any(map(why_refused, (run.repo_key, run.name)))
+        ]
+    screen.result(
+        {"runs": [one.as_dict() for one in brought]},
+        "\n".join(line for one in brought for line in one.lines()) or "no run has begun here",
+    )
+    refused = list[BoxstrapError]()
+    for one in brought:
+        try:
+            one.check()
+        except BoxstrapError as error:
+            refused.append(error)
+    if refused:
+        first = refused[0]
+        what = "\n".join(error.what for error in refused)
+        raise type(first)(what, where=first.where, hint=first.hint)
+
+
+@dataclass(frozen=True)
+class _Brought:
+    """What a pull brought of one run."""
+
+    run: Run
+    pulled: Pulled | None
+    """None if it has no results."""
+    kept: RunAtHome | None
+    failed: BoxstrapError | None
+    """Why its log and record did not come."""
+
+    def as_dict(self) -> dict[str, object]:
+        record = self.kept.brought() if self.kept else {}
+        own = self.pulled.as_dict() if self.pulled else {"run": self.run.name, "files": 0}
+        return {**own, "record": record}
+
+    def lines(self) -> list[str]:
+        none = [f"{self.run.name} has no results: its profile names none"]
+        lines = self.pulled.lines() if self.pulled else none
+        return [*lines, *(self.kept.lines() if self.kept else [])]
+
+    def check(self) -> None:
+        if self.pulled:
+            self.pulled.check()
+        if self.failed:
+            raise self.failed
+
+
+def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> _Brought:
+    """Copy the results of one run, then its log and record."""
+    pulled: Pulled | None = None
+    failed: BoxstrapError | None = None
+    kept = None
+    with contextlib.suppress(NoResultsError):
+        pulled = pull_run(box, screen, wish, run)
+    try:
+        now = as_it_is_now(box, run) if run.goes_on else run
+        kept = bring_home(box, now, wish.most, wish.to)
+    except (NotSafeError, BusyError) as error:
+        failed = error
+    return _Brought(run, pulled, kept, failed)
+
+
+def pull_run(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Pulled:
+    """Copy the results of a run that was started.
+
+    Raises as `pull_results`; NoResultsError if it has none.
+    """
+    place = PullPlace.of(box.options.place, wish.to, box.name, run)
     try:
         with (
             place.landing(run.name) as landing,
-            PulledRecord(place.record(connection.box.known.folder, run)) as record,
+            PulledRecord(place.record(box.known.folder, run)) as record,
         ):
-            return _Pull(options, connection, run, landing, record, screen, wish).pull()
+            pulled = _Pull(box, run, landing, record, screen, wish).pull()
+            note_results(box, run, pulled.manifest, place.path)
+            return pulled
     except OSError as error:
-        raise cant_write(place.path, error) from error
+        raise write_error(place.path, error) from error
 
 
-def _started_run(connection: BoxConnection, wish: PullWish) -> Run:
-    run = connection.runs(wish.run)[0]
+def _started_run(box: BoxLogin, wish: PullOptions) -> Run:
+    run = box.runs(wish.run)[0]
     for part in (run.repo_key, run.name):
         if why := why_refused(part):  # a box may call a run `..`
-            raise NotSafeError(f"the box's run {part} {why}.", where=connection.link.label)
+            raise NotSafeError(f"the box's run {part} {why}.", where=box.label)
     if run.state == "waiting" or (run.state == "queued" and not wish.watch):
-        raise UsageError(f"{run.name} {run.outcome()}.", where=connection.link.label)
+        raise UsageError(f"{run.name} {run.outcome()}.", where=box.label)
     return run
 
 
@@ -100,16 +304,15 @@ class _Pull:
 
     def __init__(  # noqa: PLR0913, PLR0917
         self,
-        options: BoxOptions,
-        connection: BoxConnection,
+        box: BoxLogin,
         run: Run,
-        landing: Landing,
+        landing: Destination,
         record: PulledRecord,
         screen: Screen,
-        wish: PullWish,
+        wish: PullOptions,
     ) -> None:
         self._began = time.monotonic()
-        self._options, self._connection, self._run = options, connection, run
+        self._box, self._run = box, run
         self._landing, self._record, self._screen, self._wish = landing, record, screen, wish
         self._landed: dict[str, str] = {}
         self._live = run.goes_on
@@ -158,6 +361,8 @@ class _Pull:
                 manifest = self._manifest(done)
                 self._land_manifest(manifest)
             if is_over:
+                if self._wish.without:
+                    self._warn_unmet(done.look.unmet)
                 break
             if watches:
                 self._warn(done)
@@ -179,42 +384,60 @@ class _Pull:
                 self._warned.add(path)
                 self._screen.warn(f"{path}: {why}")
 
+    def _warn_unmet(self, patterns: Sequence[str]) -> None:
+        for one in patterns:
+            self._screen.warn(
+                f"--without {shown(one)}: no result of {self._run.name} has that name"
+            )
+
     def _rounds(self) -> Iterator[PullRound]:
         """Yield a round per look, across lost links. Raises as `ReconnectingLink.reconnect`."""
-        connection, backoff = self._connection, Backoff(cancel=self._connection.link.cancel)
-        run, tree = self._run, connection.box_state.repo_dir
-        fallback = results_of_profile(self._options)
+        box, backoff = self._box, Backoff(cancel=self._box.cancel)
+        run, tree = self._run, box.state.repo_dir
+        fallback = results_of_profile(box.options)
         while True:
             try:
-                with Transfer(connection.link.wire, connection.workdir) as transfer:
+                with Transfer(box.wire, box.workdir) as transfer:
                     self._idle = 0  # no file was watched over this link yet
-                    label, name = connection.link.label, f"{run.repo_key}/{run.name}"
-                    self._source = BoxResults(transfer, label, name, tree, fallback)
+                    label, name = box.label, f"{run.repo_key}/{run.name}"
+                    without = self._wish.without
+                    self._source = BoxResults(
+                        transfer, label, name, tree, fallback, without=without
+                    )
                     while True:
-                        self._live = self._live and goes_on(
-                            connection.link.wire, connection.workdir, run
-                        )
+                        self._live = self._live and goes_on(box, run)
                         at_once = _AT_ONCE if self._wish.watch and self._live else None
                         done = self._puller.round(self._source, live=self._live, at_once=at_once)
                         if not self._source.paths:
                             raise _no_results(label, run)
+                        if without is not None and done.look.without != [*without]:
+                            raise NotSafeError(
+                                "the box could not note what you let go of.",
+                                where=label,
+                                hint="Its disk may be full: boxstrap clean",
+                            )
                         yield done
             except LinkLost as lost:
                 backoff.lost(lost, news=self._puller.received)
-                connection.link.reconnect(lost)
+                box.reconnect(lost)
 
     def _manifest(self, done: PullRound) -> Manifest:
         run, source = self._run, self._source
         assert source is not None  # noqa: S101 - the round is from this source
         files = {path: one for path, one in self._record.files.items() if self._is_here(one)}
         files.pop(MANIFEST, None)
+        without = done.look.without
+        files = {p: one for p, one in files.items() if not any(is_meant(w, p) for w in without)}
+        for path, was in done.look.lost.items():  # an earlier state of it may be here
+            if path in files and files[path].state[2:4] != was.state[2:4]:
+                del files[path]
         origin = RunOrigin(
-            box=self._connection.box.known.name,
+            box=self._box.name,
             repository=run.repo_key,
             run=run.name,
             commit=run.commit,
             snapshot=run.snapshot,
-            command=run.typed,
+            command=self._box.redactor.text(run.typed),
             profile=source.profile,
         )
         on_box = frozenset(path for path in files if path in done.look.files)
@@ -222,8 +445,28 @@ class _Pull:
         lost = done.look.files.keys() - files.keys() - done.missing.keys()
         missing.update({shown(path): "was changed here after the pull" for path in sorted(lost)})
         left = {shown(path): why for path, why in done.look.left.items() if why in NOTHING}
-        links = [shown(path) for path in done.look.links]
-        return Manifest(origin, source.paths, files, on_box, links, left, missing, self._live)
+        if not self._live:
+            made = done.look.files.keys() | done.look.lost.keys()
+            for path, (there, of) in absent_parts(made).items():
+                if not any(is_meant(one, path) for one in without):
+                    left[shown(path)] = f"is no result of this run, which has {there} of {of} parts"
+        if done.look.given_up:
+            given_up = done.look.lost.keys() - files.keys()
+            left.update({shown(path): "given-up" for path in sorted(given_up)})
+        after = {path for path, one in done.look.files.items() if one.kind == "after"}
+        return Manifest(
+            origin,
+            source.paths,
+            files,
+            on_box,
+            made=(done.look.files.keys() | done.look.lost.keys()) & files.keys() - after,
+            links=[shown(path) for path in done.look.links],
+            left_out=left,
+            missing=missing,
+            never=done.never(),
+            without=without,
+            live=self._live,
+        )
 
     def _is_here(self, one: PulledFile) -> bool:
         return self._landing.look(one.place) == one.home
@@ -256,25 +499,24 @@ class _Pull:
             partial.close()
 
     def _receipt(self, manifest: Manifest) -> Path | None:
-        """Write the receipt if all results are here; synced first, so they survive a crash."""
-        if manifest.missing or manifest.live:
-            return None
-        run, folder = self._run, self._connection.box.known.folder
+        """Write the receipt, and return it if it has all; synced first, to survive a crash."""
+        run, folder = self._run, self._box.known.folder
         file = receipt_file(folder, run.repo_key, run.name)
         if self._landed:
             os.sync()
         write_receipt(file, manifest, self._landing.place)
-        report_safe_results(self._connection, run, manifest)
+        if manifest.missing or manifest.live:
+            return None
+        report_safe_results(self._box, run, manifest)
         return file
 
 
-def goes_on(wire: Wire, workdir: str, run: Run) -> bool:
+def goes_on(box: BoxLogin, run: Run) -> bool:
     """Whether the run is live now, or waits for its turn. Raises LinkLost, NoAnswer."""
-    query = build_query("run_end", workdir=workdir, repo_key=run.repo_key, name=run.name)
-    answer = exchange(wire, query, timeout=_ANSWER_S)
+    answer = box.query("run_end", timeout=_ANSWER_S, repo_key=run.repo_key, name=run.name)
     now = as_it_ended(run, sanitize(answer[:_LONGEST]).partition("\t")[0])
     if now is None:
-        raise NoAnswer("its answers make no sense.", where=wire.label)
+        raise NoAnswer("its answers make no sense.", where=box.label)
     return now.goes_on
 
 
@@ -292,8 +534,12 @@ def results_of_profile(options: BoxOptions) -> list[str]:
     return list(loaded.profile.train.results) if loaded.profile.train else []
 
 
-def _no_results(label: str, run: Run) -> UsageError:
-    return UsageError(
+class NoResultsError(UsageError):
+    """The run has no results: its profile names none."""
+
+
+def _no_results(label: str, run: Run) -> NoResultsError:
+    return NoResultsError(
         f"{run.name} has no results: its profile names none.",
         where=label,
         hint="Name them, as in train: {results: [out/]}",

@@ -8,21 +8,21 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import UsageError
 from bootstrap.events import Event
-from bootstrap.link.handle import BoxOptions
+from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, real
-from bootstrap.profile.takes import Takes
+from bootstrap.profile.fields import Permission
 from bootstrap.repo.place import repository_root
-from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.text.sizes import duration, number, size, speed
-from bootstrap.transfer.outgoing import PushProgress
-from bootstrap.transfer.push import MOST_NAMED, Pushed, files, push_folder
+from bootstrap.text.sizes import grouped_number, transferred
+from bootstrap.transfer.push import MOST_NAMED, Pushed, file_count, push_folder
+from bootstrap.transfer.sender import PushProgress
 from bootstrap.ui.screen import Screen
 
 
 @dataclass(frozen=True)
-class PushWish:
+class PushOptions:
     """What to send, and where to."""
 
     path: str
@@ -31,7 +31,7 @@ class PushWish:
     replace: bool = False
 
 
-def push_path(options: BoxOptions, screen: Screen, wish: PushWish) -> None:
+def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
     """Send a file or a folder, and show what was sent.
 
     Raises as `push_folder` and `connect`; NotSafeError if files on the box are in the way.
@@ -42,23 +42,29 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushWish) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"it can't be sent: {why}.", where=wish.path) from None
-    with connect(options, screen) as connection:
-        target = _target(connection, source, wish, options.place)
+    with BoxLogin.open(options, screen) as box:
+        target = _target(box, source, wish, options.place)
         screen.note("to", target)
         with ShownProgress(screen, "push") as progress:
             pushed = push_folder(
-                connection.link,
+                box.link,
                 source,
                 target,
-                workdir=connection.workdir,
+                workdir=box.workdir,
                 exclude=wish.exclude,
                 replace=wish.replace,
                 progress=progress,
             )
         _warn(screen, pushed)
-        screen.result({"box": connection.box.known.name, "to": target, **_document(pushed)}, "")
-        pushed.check(connection.link.label)
-        screen.result({}, f"{connection.box.known.name}: {_said(pushed)}")
+        screen.result({"box": box.name, "to": target, **_document(pushed)}, "")
+        pushed.check(box.label)
+        said = f"{box.name}: {_said(pushed)}"
+        tree = box.state.repo_dir
+        if tree and f"{target}/".startswith(f"{tree}/"):
+            inside = posixpath.relpath(target, tree)
+            folder = "" if inside == "." else f", as shared: [{inside}/]"
+            said += f"\nother trees get links to these files; for one folder in all: shared{folder}"
+        screen.result({}, said)
 
 
 def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
@@ -69,24 +75,24 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
     from bootstrap.consent import load_profile
     from bootstrap.transfer.local_data import local_items
 
-    items = local_items(load_profile(options, kinds={Takes.DATA}).profile)
+    items = local_items(load_profile(options, kinds={Permission.DATA}).profile)
     if not items:
         raise UsageError(
             "which file or folder? The profile's data names none on this machine.",
             hint="As in: boxstrap push data/corpus",
         )
-    with connect(options, screen) as connection:
-        name, sent = connection.box.known.name, list[tuple[str, Pushed]]()
+    with BoxLogin.open(options, screen) as box:
+        name, sent = box.name, list[tuple[str, Pushed]]()
         with ShownProgress(screen, "push") as progress:
             for item in items:
                 place = item.sent.to
                 if not place.startswith("~"):
-                    place = posixpath.join(connection.box_state.repo_dir, place)
+                    place = posixpath.join(box.state.repo_dir, place)
                 pushed = push_folder(
-                    connection.link,
+                    box.link,
                     item.source,
                     place if item.source.is_dir() else posixpath.dirname(place),
-                    workdir=connection.workdir,
+                    workdir=box.workdir,
                     exclude=item.exclude,
                     replace=replace,
                     progress=progress,
@@ -97,7 +103,7 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
         rows = [{"to": place, **_document(pushed)} for place, pushed in sent]
         screen.result({"box": name, "items": rows})
         for _, pushed in sent:
-            pushed.check(connection.link.label)
+            pushed.check(box.label)
         screen.result({}, "\n".join(f"{name}: {place}: {_said(one)}" for place, one in sent))
 
 
@@ -105,12 +111,12 @@ def _warn(screen: Screen, pushed: Pushed) -> None:
     for name in pushed.left_out[:MOST_NAMED]:
         screen.warn(f"not sent: {name}")
     if more := len(pushed.left_out[MOST_NAMED:]):
-        screen.warn(f"not sent: {number(more)} more")
+        screen.warn(f"not sent: {grouped_number(more)} more")
 
 
-def _target(connection: BoxConnection, source: Path, wish: PushWish, stood_in: Path) -> str:
+def _target(box: BoxLogin, source: Path, wish: PushOptions, stood_in: Path) -> str:
     """Return the target folder: `--to`, else the same place in the repository as here."""
-    tree = connection.box_state.repo_dir
+    tree = box.state.repo_dir
     root = repository_root(stood_in)
     if wish.to is not None:
         return posixpath.join(tree, wish.to)
@@ -150,12 +156,11 @@ def _document(pushed: Pushed) -> dict[str, object]:
 
 
 def _said(pushed: Pushed) -> str:
-    had = f"{files(pushed.had)} already there" if pushed.had else ""
+    had = f"{file_count(pushed.had)} already there" if pushed.had else ""
     if not pushed.files:
         return had or "there is nothing to send"
-    rate = speed(pushed.bytes / max(pushed.seconds, 0.001))
-    sent = f"{files(pushed.files)}, {size(pushed.bytes)} in {duration(pushed.seconds)}"
-    return "; ".join(filter(None, [f"{sent} ({rate})", had]))
+    sent = f"{file_count(pushed.files)}, {transferred(pushed.bytes, pushed.seconds)}"
+    return "; ".join(filter(None, [sent, had]))
 
 
 class ShownProgress:

@@ -1,20 +1,174 @@
-"""Run a shell or one command in the repository's folder and environment on a box, through ssh."""
+"""Run a shell or one command in the repository's folder and environment on a box, through ssh.
+
+Attach the terminal to a run's session, with the system's ssh and the box's tmux.
+
+The repository on a box, and its environment, for editors, shells and commands.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import posixpath
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn
 
-from bootstrap.errors import UsageError
-from bootstrap.link.handle import BoxOptions
-from bootstrap.link.shell_command import shell_command
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.selection import repository_names
+from bootstrap.errors import BoxLacksError, UsageError
+from bootstrap.link.exchange import shell_command
+from bootstrap.link.record import name_of_key
+from bootstrap.link.target import BoxOptions
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.query import build_query
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import quote
-from bootstrap.runs.attach import become, ssh_command
-from bootstrap.runs.connection import connect
-from bootstrap.runs.project import project_of
+from bootstrap.sshconfig.entries import COMMON_OPTIONS, quoted
 from bootstrap.ui.screen import Screen
 
+
+def attach_to(options: BoxOptions, screen: Screen, *, run: str | None, every: bool) -> None:
+    """Replace this process with the attached session. Raises UsageError, BoxLacksError."""
+    if not sys.stdin.isatty():
+        where = f" --host {shlex.quote(options.host)}" if options.host else ""
+        raise UsageError(
+            "attaching needs a terminal.", hint=f"To read the log instead: boxstrap logs -f{where}"
+        )
+    with BoxLogin.open(options, screen) as box:
+        chosen = box.runs(run, every=every)[0]
+        whose = box.repository(chosen)
+        name = box.name
+        if not box.state.has_tmux:
+            raise BoxLacksError(
+                "there is no tmux on this box, so the run has no session to attach to.",
+                where=box.label,
+                hint=f"Its log, as it grows: boxstrap logs -f --host {name}",
+            )
+        if chosen.state == "queued":
+            raise UsageError(
+                f"{chosen.name} of {whose} has no session yet; it is {chosen.outcome()}.",
+                where=box.label,
+                hint=f"The queue: boxstrap status --host {name}",
+            )
+        if chosen.state != "running":
+            raise UsageError(
+                f"{chosen.name} of {whose} {chosen.outcome()}: there is no session any more.",
+                where=box.label,
+                hint=f"Its log: boxstrap logs --host {name}",
+            )
+    if os.environ.pop("TMUX", ""):  # of the user's own tmux; with it, tmux here would refuse
+        screen.say("you are in a tmux already: Ctrl-B, Ctrl-B, D leaves the box's session only")
+    screen.close()
+    instead = f"boxstrap logs -f --host {name} --run {chosen.name}"
+    line = shell_command(build_query("attach", session=chosen.session, instead=instead))
+    become(ssh_command(box, line, terminal=True) or ["/bin/sh", "-c", line])
+
+
+def ssh_command(box: BoxLogin, line: str, *, terminal: bool) -> list[str]:
+    """Return the ssh command that runs this line on the box; an empty list for `local`.
+
+    It goes the way of the login, whatever else the user's ssh config wants of this host.
+    """
+    endpoint = box.endpoint
+    if endpoint is None:
+        return []
+    options = {
+        "UserKnownHostsFile": quoted(box.known.known_hosts),
+        "HostKeyAlias": box.known.host_key_alias,
+        "StrictHostKeyChecking": "yes",
+        "UpdateHostKeys": "no",
+        **dict(COMMON_OPTIONS),
+        "ControlPath": "none",  # an existing master may have checked another key, or isn't ours
+        "ControlMaster": "no",
+        "ClearAllForwardings": "yes",  # a port that is in use here would end it
+        "Tunnel": "no",
+        "PermitLocalCommand": "no",
+        "IgnoreUnknown": "SessionType,ForkAfterAuthentication,StdinNull",  # of OpenSSH 8.7
+        "SessionType": "default",
+        "ForkAfterAuthentication": "no",
+        "StdinNull": "no",
+    }
+    if endpoint.proxy_jump or not endpoint.proxy_command:
+        options["ProxyJump"] = endpoint.proxy_jump or "none"
+    if endpoint.chosen_identity:
+        options["IdentitiesOnly"] = "yes"
+    flags = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
+    if endpoint.chosen_identity:
+        flags += ["-i", str(endpoint.chosen_identity).replace("%", "%%")]
+    place = ["-p", str(endpoint.port), "-l", endpoint.user, "--", endpoint.alias]
+    return ["ssh", "-t" if terminal else "-T", *flags, *place, line]
+
+
+def become(command: list[str]) -> None:
+    """Replace this process with another program. Raises UsageError if it is not installed."""
+    program = shutil.which(command[0])
+    if program is None:
+        raise UsageError(f"{command[0]} is not installed on this machine.")
+    sys.stdout.flush()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # else it inherits Python's SIG_IGN
+    os.execv(program, command)  # noqa: S606 - a list, no shell
+
+
+@dataclass(frozen=True)
+class RemoteProject:
+    """A repository on a box, and its environment. Absolute paths."""
+
+    folder: str
+    venv: str
+
+    @property
+    def python(self) -> str:
+        """The environment's interpreter."""
+        return posixpath.join(self.venv, "bin", "python")
+
+
+def project_of(box: BoxLogin) -> RemoteProject:
+    """Return the current repository's project; outside a repository, the last setup's from here.
+
+    Raises UsageError if there is none, or if outside a repository several could be meant.
+    """
+    keys = {run.repo_key for run in box.state.runs}
+    if not box.own and len(keys) > 1:
+        names = sorted(repository_names(keys).values())
+        raise UsageError(
+            f"whose repository is meant? This box has {', '.join(names)}.",
+            where=box.label,
+            hint="Run this in one of them, or name it: --repo PATH",
+        )
+    own, known = box.own, box.known
+    found = _of(box, box.state)
+    if found is None and own:  # the profile may name another repository, so that is not known yet
+        found = _of(box, box.at(repo_key=own).refresh())
+    if found is None:
+        others = sorted({each.name for each in known.repositories if each.key != own})
+        there = f"; of others it has {', '.join(others)}" if others else ""
+        raise UsageError(
+            f"{name_of_key(own) or 'no repository'} was not set up on this box{there}.",
+            where=box.label,
+            hint=f"Do that first: boxstrap setup --host {known.name}",
+        )
+    return found
+
+
+def _of(box: BoxLogin, box_state: BoxState) -> RemoteProject | None:
+    """Return the project that the box was probed for, if its folder is there."""
+    folder = box_state.repo_dir
+    if not box_state.is_placed:
+        return None
+    known = box.known.of(box.own) or box.known.last
+    venv = box_state.in_home(box_state.venv or known.venv or ".venv")
+    return RemoteProject(folder, posixpath.join(folder, venv))
+
+
+_DIES_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of linux/prctl.h."""
 _LONGEST = 90_000
 """Bytes of a script that fit, as base64, into one argument of a program on Linux (128 KiB)."""
 
@@ -22,19 +176,20 @@ _LONGEST = 90_000
 def enter(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
     """Replace this process with the command on the box, or with a shell if it is empty.
 
-    So its exit code is this program's. Raises UsageError, and as `connect`.
+    Or, without a terminal, wait for it: its exit code is this program's. Raises UsageError, and as
+    `connect`.
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not command and not terminal:
         raise UsageError(
             "a shell needs a terminal.", hint="For one command: boxstrap exec -- COMMAND"
         )
-    with connect(options, screen) as connection:
-        project, box = project_of(connection), connection.box
-        home = connection.box_state.facts.get("boxhome", "")
+    with BoxLogin.open(options, screen) as box:
+        project = project_of(box)
+        home = box.state.home
     words = " ".join(quote(word) for word in (project.folder, *command))
     script = f"box_home={quote(home)} venv={quote(project.venv)}\nset -- {words}\n"
-    script += shell_part("box", "enter")
+    script += shell_part("lib", "terminal_type") + shell_part("box", "enter")
     if len(script.encode(errors="surrogateescape")) > _LONGEST:
         raise UsageError(
             "this command is too long for one command line.",
@@ -43,4 +198,33 @@ def enter(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
         )
     screen.close()
     line = shell_command(script, "bash --norc")
-    become(ssh_command(box, line, terminal=terminal) or ["/bin/sh", "-c", line])
+    over_ssh = ssh_command(box, line, terminal=terminal)
+    if over_ssh and not terminal:
+        follow(over_ssh)
+    become(over_ssh or ["/bin/sh", "-c", line])
+
+
+def follow(command: Sequence[str]) -> NoReturn:
+    """Run ssh without a terminal, and exit with its code; with 128 + N if signal N ended it.
+
+    ssh itself ends with 255 then, as it does if the link is lost. Raises UsageError.
+    """
+    program = shutil.which(command[0])
+    if program is None:
+        raise UsageError(f"{command[0]} is not installed on this machine.")
+    came: list[int] = []
+    dies_with_us = None
+    if sys.platform == "linux":  # whoever kills this process means ssh
+        libc = ctypes.CDLL(None)
+        dies_with_us = partial(libc.prctl, _DIES_WITH_PARENT, signal.SIGTERM)
+    child = subprocess.Popen([program, *command[1:]], preexec_fn=dies_with_us)  # noqa: PLW1509
+
+    def pass_on(number: int, _: object) -> None:
+        came.append(number)
+        child.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    code = child.wait()
+    ended_by = came[0] if came and code in (255, -came[0]) else -min(code, 0)
+    raise SystemExit(128 + ended_by if ended_by else code)

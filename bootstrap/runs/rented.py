@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +13,14 @@ from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import duration
 from bootstrap.ui.layout import aligned
 
 _UNMANAGED = "not known on this machine: boxstrap does not manage it"
+_SOON_S = 7 * 86400.0
+"""A contract that ends within this time is shown."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class RentedBoxes:
                     "price": box.price,
                     "stopped_price": box.stopped_price,
                     "since": box.since,
+                    "ends": box.ends,
+                    "price_increase": box.increase,
                     "spent": self._spent(box),
                     "known_as": self._known_as(box),
                 }
@@ -112,7 +118,12 @@ class RentedBoxes:
             "price unknown" if price is None else f"{_dollars(price)}/h",
             since,
             "" if spent is None else f"about {_dollars(spent)} so far",
-            f"known as {known}" if known else self.rented_here.get(box.host, _UNMANAGED),
+            ", ".join(
+                [
+                    f"known as {known}" if known else self.rented_here.get(box.host, _UNMANAGED),
+                    *contract_words(box, self.now),
+                ]
+            ),
         )
 
     def _spent(self, box: RentedBox) -> float | None:
@@ -140,6 +151,36 @@ class RentedBoxes:
         return f", and {count} with unknown price" if count else ""
 
 
+def contract_words(box: RentedBox, now: float) -> list[str]:
+    """Return when its host's contract ends, if that is near, and what is asked for then."""
+    left = None if box.ends is None else max(0.0, box.ends - now)
+    told = []
+    if left is not None and (left < _SOON_S or box.increase):
+        told = [f"its contract ends in {duration(left)}"]
+    if box.increase:
+        told += [f"its host asks {_dollars(box.increase)}/h more, to be accepted there"]
+    return told
+
+
+def with_contract(host: str) -> RentedBox | None:
+    """Return a box by its id as its account lists it, with what its host asks for; None if there
+    is no key, no answer, or no such box."""
+    name, _, box_id = host.partition(":")
+    with contextlib.suppress(BoxstrapError):
+        account = find_account(name)
+        box = account.box(box_id) if account else None
+        return _with_increases(account, [box])[0] if account and box else None
+    return None
+
+
+def _with_increases(account: CloudAccount, boxes: Sequence[RentedBox]) -> list[RentedBox]:
+    more = dict[str, float]()
+    if any(box.ends for box in boxes):
+        with contextlib.suppress(BoxstrapError):  # the list of boxes is what counts
+            more = dict(account.increases())
+    return [dataclasses.replace(box, increase=more.get(box.id)) for box in boxes]
+
+
 def ask_accounts() -> RentedBoxes:
     """Ask all accounts with a key on this machine in parallel; a failed one hides no other."""
     with ThreadPoolExecutor(len(PROVIDERS)) as pool:
@@ -152,7 +193,8 @@ def _ask(provider: type[CloudAccount]) -> AccountAnswer | None:
         account = find_account(provider.name)
         if account is None:
             return None
-        return AccountAnswer(provider, account.boxes(), account.balance())
+        boxes = _with_increases(account, account.boxes())
+        return AccountAnswer(provider, boxes, account.balance())
     except BoxstrapError as error:
         return AccountAnswer(provider, error=error)
 

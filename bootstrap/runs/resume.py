@@ -7,16 +7,16 @@ import secrets as random
 from dataclasses import dataclass
 from functools import partial
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import NotSafeError, StepFailedError
-from bootstrap.link.answers import number, rows
+from bootstrap.link.answers import answer_number, answer_rows
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import BASH, stream_answer
-from bootstrap.link.handle import BoxOptions
-from bootstrap.link.wire import Wire
-from bootstrap.protocol.first_output import raise_if_failed, waits_for_output, watch_beginning
+from bootstrap.link.exchange import BASH, stream_script
+from bootstrap.link.target import BoxOptions
+from bootstrap.protocol.follow import raise_if_failed, waits_for_output, watch_beginning
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, is_name
-from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.ui.screen import Screen
 
 _SET_UP = "Set the box up again: boxstrap setup"
@@ -61,56 +61,55 @@ class ResumedRun:
         raise_if_failed(self.run, self.box)
 
 
-def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> ResumedRun:
+def resume_run(
+    options: BoxOptions, screen: Screen, name: str, wait_s: int, *, overwrite: bool = False
+) -> ResumedRun:
     """Resume the run of that name, only once even if the link is lost.
 
     Raises UsageError if there is no such run, NotSafeError if it can't be resumed, and
     StepFailedError if the box could not start it.
     """
-    with connect(options, screen) as connection:
-        old = connection.runs(name)[0]
-        run = _begun(connection, old, wait_s)
+    with BoxLogin.open(options, screen) as box:
+        old = box.runs(name)[0]
+        run = _begun(box, old, wait_s, overwrite=overwrite)
         screen.say(waits_for_output(run.name))
-        watch = partial(
-            watch_beginning,
-            run=run,
-            workdir=connection.workdir,
-            redact=connection.redacted_by_box,
-        )
-        output = connection.link.ask(watch)
+        output = box.ask(partial(watch_beginning, run=run))
         return ResumedRun(
-            connection.box.known.name,
+            box.name,
             dataclasses.replace(run, state=output.state, rc=output.rc),
             old.name,
             tuple(map(screen.redact, output.lines)),
         )
 
 
-def _ask(wire: Wire, query: str) -> dict[str, str]:
+def _ask(box: BoxLogin, query: str) -> dict[str, str]:
     """Return the box's complete answer. Raises LinkLost, NoAnswer."""
-    said = dict(rows(stream_answer(wire, query, BASH).whole()))
+    said = dict(answer_rows(stream_script(box.wire, query, BASH).whole()))
     if "over" not in said:
-        if not wire.alive():
-            raise LinkLost(wire.label)
+        if not box.wire.alive():
+            raise LinkLost(box.label)
         raise NoAnswer(
             "it did not report whether the run was started.",
-            where=wire.label,
+            where=box.label,
             hint="Look what it does: boxstrap status",
         )
     return said
 
 
-def _begun(connection: BoxConnection, old: Run, wait_s: int) -> Run:
+def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> Run:
     query = build_query(
         "resume",
-        workdir=connection.workdir,
+        workdir=box.workdir,
         repo_key=old.repo_key,
         name=old.name,
         run_id=random.token_hex(8),
         wait_s=wait_s,
+        overwrite="yes" if overwrite else "",
     )
-    said = connection.link.ask(partial(_ask, query=query))
-    where = f"{connection.link.label}, {old.name}"
+    said = box.ask(partial(_ask, query=query))
+    where = f"{box.label}, {old.name}"
+    if said.get("refused") == "results":
+        raise results_in_the_way([said.get("log", "")], where, box.name)
     if why := said.get("refused"):
         what, hint = _WHY.get(why, ("the box does not say why", _SET_UP))
         raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint)
@@ -118,14 +117,16 @@ def _begun(connection: BoxConnection, old: Run, wait_s: int) -> Run:
         raise StepFailedError(
             f"it was not started: {said.get('log', 'the box does not say why')}.",
             where=where,
-            hint=f"See what the box does: boxstrap status --host {connection.box.known.name}",
+            hint=f"See what the box does: boxstrap status --host {box.name}",
         )
+    started = answer_number(said.get("started", "")) or 0
     return dataclasses.replace(
         old,
         name=said["run"],
         state="running",
         rc=None,
-        started=number(said.get("started", "")) or 0,
+        started=started,
+        begun=started,
         command=said.get("command", ""),
         ended="",
         can_resume=False,

@@ -1,50 +1,228 @@
-"""`status`: the state of the runs on a box and of its last setup, for one box or several."""
+"""`status`: the state of the runs on a box and of its last setup, for one box or several.
+
+Which GPUs a live run uses, and how much of them. Pure.
+
+Runs as text: a line each, and below a failed one the reason. Pure.
+"""
 
 from __future__ import annotations
 
 import io
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from bootstrap.boxes.at_home import LOG, RunAtHome
+from bootstrap.boxes.login import BoxLogin, redactor_of_all
+from bootstrap.boxes.selection import qualified, repository_names
 from bootstrap.codes import explain
-from bootstrap.errors import BoxstrapError, HostKeyError
-from bootstrap.events import Event, parse
-from bootstrap.link.answers import number
-from bootstrap.link.handle import BoxOptions
-from bootstrap.protocol.follow import file_tail
+from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
+from bootstrap.events import Event, parse_event
+from bootstrap.link.registry import meant
+from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
-from bootstrap.protocol.run_details import END_BYTES, UsedGpu
-from bootstrap.runs.connection import (
-    BoxConnection,
-    KeyAndRoot,
-    connect,
-    current_repository,
-    meant,
-    redactor_of_all,
-)
+from bootstrap.protocol.run_details import END_BYTES, ResultsThere, UsedGpu
+from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.failure import Failure, find_failures
-from bootstrap.runs.gpu_use import gpu_use
-from bootstrap.runs.run_lines import metric_lines, run_lines
-from bootstrap.runs.selection import repository_names
-from bootstrap.secrets.values import warn_of_unredacted
-from bootstrap.text.sizes import dollars, duration, size, spent
-from bootstrap.ui.document import DocumentScreen
-from bootstrap.ui.layout import aligned
+from bootstrap.runs.from_home import as_of, box_or_home, find_gone, runs_from_home
+from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import dollars, duration, size, spent, spent_in_words
+from bootstrap.ui.layout import aligned, laid_out
 from bootstrap.ui.screen import Screen
+from bootstrap.ui.screens import JsonScreen
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
     from bootstrap.protocol.trees import TreeUse
+    from bootstrap.providers.offer import RentedBox
+
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """One GPU of a run: how busy it is, in percent, and its memory in bytes."""
+
+    index: int
+    load: int | None
+    memory_used: int | None
+    """Used by the run, if the box reports that; else by all processes."""
+    memory_total: int | None
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return asdict(self)
+
+
+def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[GpuUse, ...]:
+    """Return the GPUs that a live run's processes use. If those can't be seen (in a container the
+    driver sees other pids): the GPUs it was given, else all if no other run is live, else none."""
+    if run.state != "running":
+        return ()
+    path = f"{run.repo_key}/{run.name}"
+    own = [gpu for gpu in gpus if path in gpu.held]
+    if own:
+        return tuple(_use(gpu, gpu.held[path] or gpu.memory_used) for gpu in own)
+    given = run.gpus.split(",") if run.gpus else []
+    alone = sum(one.state == "running" for one in runs) == 1
+    return tuple(
+        _use(gpu, gpu.memory_used)
+        for gpu in gpus
+        if str(gpu.index) in given or gpu.uuid in given or (alone and not given)
+    )
+
+
+def gpus_in_words(run: Run, uses: Sequence[GpuUse]) -> str:
+    """Describe the use of its GPUs; if it is unknown, or the run waits, the GPUs it was given."""
+    goes_on = run.goes_on
+    return in_words(uses) or (f"GPU {run.gpus}" if run.gpus and goes_on else "")
+
+
+def _use(gpu: UsedGpu, memory_used: int | None) -> GpuUse:
+    return GpuUse(gpu.index, gpu.load, memory_used, gpu.memory_total)
+
+
+def in_words(uses: Sequence[GpuUse]) -> str:
+    """`GPU 0: 97 %, 41.2 of 80.0 GiB`; for several GPUs the mean load and the total memory."""
+    if not uses:
+        return ""
+    loads = [use.load for use in uses if use.load is not None]
+    parts = [f"{sum(loads) / len(loads):.0f} %"] if loads else []
+    used = [use.memory_used for use in uses if use.memory_used is not None]
+    total = [use.memory_total for use in uses if use.memory_total is not None]
+    if used and total:
+        parts.append(f"{sum(used) / _GIB:.1f} of {sum(total) / _GIB:.1f} GiB")
+    numbers = ",".join(str(use.index) for use in uses)
+    return f"{'GPU' if len(uses) == 1 else 'GPUs'} {numbers}: {', '.join(parts) or 'does not say'}"
+
+
+_SHOWN = 10
+"""Number of ended runs shown; runs that are live or wait for their turn are always shown."""
+_LINE = 160
+"""Characters of a line of a log."""
+_FIRST = 4
+"""Number of a run's cells that stand in the first of two lines: name, state, times, cost."""
+_WIDEST = 60
+"""Characters of a command; --json has all of it."""
+_NEXT = {
+    "died": "its log and results are still there; to start it again: boxstrap setup --restart",
+    "waiting": "the next boxstrap setup of its work begins it",
+}
+"""What to do about a run that died, or never started."""
+
+
+def how_to_resume(run: Run, program: str = "boxstrap") -> str:
+    """How to resume a run that died, if it has a command for that."""
+    return f"to resume it: {program} run --resume {run.name}"
+
+
+def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
+    runs: Sequence[Run],
+    now: int,
+    gpus: Sequence[UsedGpu],
+    failures: Mapping[Run, Failure],
+    metrics: Mapping[Run, str] = MappingProxyType({}),
+    price: float | None = None,
+    width: int | None = None,
+    results: Mapping[str, ResultsThere] = MappingProxyType({}),
+) -> list[str]:
+    """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
+
+    `metrics` has the newest line with a metric of each run, `results` is by `KEY/NAME`; `price` is
+    per hour of the box.
+    A run takes two lines where one would be wider than `width` columns.
+    """
+    names = repository_names({run.repo_key for run in runs})
+    shown = _chosen(runs)
+    rows = [
+        (
+            *_cells(run, qualified(run, names), now),
+            spent_in_words(run.seconds(now), price),
+            gpus_in_words(run, gpu_use(run, runs, gpus)),
+            *_about(run, now, results.get(f"{run.repo_key}/{run.name}")),
+        )
+        for run in shown
+    ]
+    newest = next((run for run in shown if run in failures), None)
+    lines: list[str] = []
+    for run, of_run in zip(shown, laid_out(rows, width, _FIRST), strict=True):
+        lines += [*of_run, *([f"      {metrics[run]}"] if run in metrics else [])]
+        lines += _below(run, failures.get(run), whole=run is newest)
+    if len(runs) > len(shown):
+        lines.append(f"  and {len(runs) - len(shown)} older ones: --json has all")
+    return lines
+
+
+def metric_lines(
+    runs: Sequence[Run], said: Mapping[str, bytes], redact: Callable[[str], str]
+) -> dict[Run, str]:
+    """Return each run's newest line with a metric, sanitized; `said` is by `KEY/NAME`."""
+    found = ((run, said.get(f"{run.repo_key}/{run.name}")) for run in runs)
+    return {run: " ".join(redact(sanitize(line)).split())[:_LINE] for run, line in found if line}
+
+
+def _chosen(runs: Sequence[Run]) -> list[Run]:
+    over = [run for run in runs if not run.goes_on]
+    left_out = set(over[_SHOWN:])
+    return [run for run in runs if run not in left_out]
+
+
+def _cells(run: Run, called: str, now: int) -> tuple[str, ...]:
+    where = f" in {run.tree}" if run.tree else ""
+    return (f"  {called}{where}", run.outcome(), _when(run, now))
+
+
+def _about(run: Run, now: int, results: ResultsThere | None) -> tuple[str, ...]:
+    quiet = f", last wrote {_ago(run.written, now)}" if run.state == "running" else ""
+    log = f"log {size(run.log_bytes)}{quiet}"
+    commit = run.commit[:12] + ("+" if run.with_changes else "")
+    command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
+    return (log, str(results or ""), commit, command)
+
+
+def _when(run: Run, now: int) -> str:
+    """Return since when it is in its state, and how long it took."""
+    if run.state == "queued":
+        return f"made {_ago(run.started, now)}"
+    if run.over:
+        took = run.seconds(now)
+        return f"ended {_ago(run.over, now)}" + ("" if took is None else f", ran {duration(took)}")
+    return f"started {_ago(run.begun or run.started, now)}"
+
+
+def _ago(moment: int, now: int) -> str:
+    return f"{duration(max(0, now - moment))} ago"
+
+
+def _below(run: Run, failure: Failure | None, *, whole: bool) -> list[str]:
+    """Return why it failed, and what can be done."""
+    lines = []
+    if failure:
+        # Skip it if the log lines below repeat it.
+        is_said = whole and failure.what in failure.lines
+        lines += [failure.what] if failure.what and not is_said else []
+        lines += [f"| {line}" for line in failure.lines] if whole else []
+        lines += [failure.hint] if failure.hint and whole else []
+    if run.uploaded:
+        lines.append(run.uploaded.sentence())
+    if run.can_resume:
+        lines.append(f"its log and results are still there; {how_to_resume(run)}")
+    elif run.state in _NEXT:
+        lines.append(_NEXT[run.state])
+    return [f"      {line}" for line in lines]
+
 
 _EVENTS_BYTES = 16 * 1024
+_CONTRACT_S = 3.0
+"""How long to wait for an account once the box has answered."""
 _ENDS = {
     5: "its last setup changed nothing",
-    6: "returned",
+    6: "to be returned",
     7: "its last setup failed",
     8: "its last setup did not begin",
 }
@@ -60,18 +238,66 @@ class BoxStatus:
     error: BoxstrapError | None = None
 
 
-def find_status(options: BoxOptions, screen: Screen) -> list[BoxStatus]:
+def find_status(options: BoxOptions, screen: Screen, name: str | None = None) -> list[BoxStatus]:
     """Ask the box, or without a host all that are meant. An unreachable one hides no others.
 
-    Raises the box's error if there is only one and it could not be asked.
+    `name`: only this run, which is shown from home if its box is gone. Raises the box's error if
+    there is only one, it could not be asked, and none of its runs is at home.
     """
+    if name is not None:
+        return [_of_run(options, screen, name)]
+    if find_gone(options):
+        kept = runs_from_home(options.host or "")
+        return [_from_home(kept, "it was given back", screen.width)]
     boxes = [options] if options.host else meant(options, [])
     # With a host `connect` reads it later: a host that turns out invalid must leave no record.
-    here = None if options.host else current_repository(options)
+    here = None if options.host else options.repository
     if len(boxes) == 1:
-        return [_ask(boxes[0], screen, here)]
+        try:
+            return [_ask(boxes[0], screen, here)]
+        except UnreachableError as error:
+            if not (kept := runs_from_home(boxes[0].host or "")):
+                raise
+            return [replace(_from_home(kept, error.what, screen.width), error=error)]
     screen.redact = redactor_of_all(options).text
-    return _ask_all(boxes, here)
+    return _ask_all(boxes, here, screen.width)
+
+
+def _of_run(options: BoxOptions, screen: Screen, name: str) -> BoxStatus:
+    found = box_or_home(options, screen, [name], with_details=True)
+    if isinstance(found, list):
+        screen.redact = redactor_of_all(options).text
+        return _from_home(found, "", screen.width)
+    with found as box:
+        runs = tuple(box.runs(name)[:1])
+        box.state = replace(box.state, runs=runs)
+        return _told(box, screen.width)
+
+
+def _from_home(found: Sequence[RunAtHome], why: str, width: int | None) -> BoxStatus:
+    """Return the status of runs of one box that are at home; `why` the box is not asked."""
+    runs, now = [one.run for one in found], max(one.box_time for one in found)
+    price, box = found[0].price, found[0].box
+    ends = {f"{one.repository}/{one.run.name}": one.log_tail(END_BYTES) for one in found}
+    failures = find_failures(runs, ends, str, END_BYTES)
+    metrics = {one.run: one.metric for one in found if one.metric}
+    names = repository_names({run.repo_key for run in runs})
+    rows = [
+        {
+            **one.run.as_dict(),
+            "repository": names[one.repository],
+            "seconds": one.run.seconds(one.box_time),
+            "dollars": spent(one.run.seconds(one.box_time), one.price),
+            "gpu_use": [],
+            "metric": one.metric or None,
+            "failure": failures[one.run].as_dict() if one.run in failures else None,
+            "from_home": {"seen": one.seen, "log": f"{one.place}/{LOG}", "results": one.results},
+        }
+        for one in found
+    ]
+    lines = [f"{box}: {why}; from home:" if why else as_of(found[0])]
+    lines += run_lines(runs, now, (), failures, metrics, price, width)
+    return BoxStatus({"box": box, "price": price or None, "runs": rows, "trees": []}, lines)
 
 
 def failure(found: Sequence[BoxStatus]) -> BoxstrapError | None:
@@ -81,14 +307,16 @@ def failure(found: Sequence[BoxStatus]) -> BoxstrapError | None:
     return (host_keys or errors)[0] if host_keys or len(errors) == len(found) else None
 
 
-def _ask_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[BoxStatus]:
+def _ask_all(
+    boxes: Sequence[BoxOptions], here: KeyAndRoot | None, width: int | None
+) -> list[BoxStatus]:
     """Ask all boxes in parallel, each in its own thread; their progress is not shown."""
     found = [BoxStatus() for _ in boxes]
 
     def look(at: int) -> None:
         name = str(boxes[at].host)
         try:
-            found[at] = _ask(boxes[at], DocumentScreen(io.StringIO()), here)
+            found[at] = _ask(boxes[at], JsonScreen(io.StringIO()), here, width)
         except BoxstrapError as error:
             found[at] = BoxStatus({"box": name}, [f"{name}: {error.what}"], error)
 
@@ -103,42 +331,83 @@ def _ask_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[BoxSt
     return found
 
 
-def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxStatus:
-    with connect(options, screen, here, with_details=True) as connection:
-        box_state, name = connection.box_state, connection.box.known.name
-        failures = find_failures(
-            box_state.runs, connection.details.log_ends, connection.redactor.text, END_BYTES
-        )
-        if any(failure.lines for failure in failures.values()):
-            known, values = connection.box.known, connection.redactor.secrets
-            warn_of_unredacted(known, box_state, screen, values)
-        metrics = metric_lines(box_state.runs, connection.details.metrics, connection.redactor.text)
-        why = _why(connection, _setup(box_state))
-        return BoxStatus(
-            _document(connection, why, failures, metrics),
-            [
-                *status_lines(
-                    name,
-                    box_state,
-                    why,
-                    connection.details.gpus,
-                    failures,
-                    metrics,
-                    connection.box.known,
-                ),
-                *_tree_lines(connection.details.trees),
-            ],
-        )
+def _ask(
+    options: BoxOptions, screen: Screen, here: KeyAndRoot | None, width: int | None = None
+) -> BoxStatus:
+    contract = _Contract(options.host or "")
+    with BoxLogin.open(options, screen, here, with_details=True) as box:
+        told = _told(box, screen.width if width is None else width)
+    contract.add_to(told)
+    return told
+
+
+class _Contract:
+    """When a box's contract ends, and what more its host asks for: its account knows that. It is
+    asked at the same time as the box, and left out if it doesn't answer."""
+
+    def __init__(self, host: str) -> None:
+        from bootstrap.link.record import all_boxes
+
+        known = (one.host_text for one in all_boxes() if one.name == host)
+        self._host = next(known, host)
+        self._box: RentedBox | None = None
+        self._asking: threading.Thread | None = None
+        if self._host.partition(":")[0] in WITH_CONTRACTS:
+            self._asking = threading.Thread(target=self._ask, name="contract", daemon=True)
+            self._asking.start()
+
+    def _ask(self) -> None:
+        from bootstrap.runs.rented import with_contract  # here, as most boxes have none
+
+        self._box = with_contract(self._host)
+
+    def add_to(self, told: BoxStatus) -> None:
+        if self._asking:
+            self._asking.join(_CONTRACT_S)
+        box = self._box
+        if box is None:
+            return
+        from bootstrap.runs.rented import contract_words
+
+        told.document |= {"ends": box.ends, "price_increase": box.increase}
+        words = [f"  {', '.join(found)}"] if (found := contract_words(box, time.time())) else []
+        told.lines = [*told.lines[:1], *words, *told.lines[1:]]
+
+
+def _told(box: BoxLogin, width: int | None) -> BoxStatus:
+    box_state, name = box.state, box.name
+    failures = find_failures(box_state.runs, box.details.log_ends, box.redactor.text, END_BYTES)
+    if any(failure.lines for failure in failures.values()):
+        box.warn_of_unredacted()
+    metrics = metric_lines(box_state.runs, box.details.metrics, box.redactor.text)
+    why = _why(box, _setup(box_state))
+    return BoxStatus(
+        _document(box, why, failures, metrics),
+        [
+            *status_lines(
+                name,
+                box_state,
+                why,
+                box.details.gpus,
+                failures,
+                metrics,
+                box.known,
+                width,
+                box.details.results,
+            ),
+            *_tree_lines(box.details.trees),
+        ],
+    )
 
 
 def _document(
-    connection: BoxConnection,
+    box: BoxLogin,
     why: Event | None,
     failures: Mapping[Run, Failure],
     metrics: Mapping[Run, str],
 ) -> dict[str, object]:
-    box_state, gpus = connection.box_state, connection.details.gpus
-    known = connection.box.known
+    box_state, gpus = box.state, box.details.gpus
+    known = box.known
     now, names = _box_time(box_state), repository_names({run.repo_key for run in box_state.runs})
     setup = {key: value for key, value in _setup(box_state).items() if key != "text"}
     if box_state.unfinished_switch:
@@ -154,10 +423,13 @@ def _document(
             "gpu_use": [use.as_dict() for use in gpu_use(run, box_state.runs, gpus)],
             "metric": metrics.get(run),
             "failure": failures[run].as_dict() if run in failures else None,
+            "results": there.as_dict() if there else None,
         }
-        for run in box_state.runs
+        for run, there in (
+            (run, box.details.results.get(f"{run.repo_key}/{run.name}")) for run in box_state.runs
+        )
     ]
-    trees = [tree.as_dict() for tree in connection.details.trees]
+    trees = [tree.as_dict() for tree in box.details.trees]
     return {
         "box": known.name,
         "price": known.price or None,
@@ -177,6 +449,8 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     failures: Mapping[Run, Failure] = MappingProxyType({}),
     metrics: Mapping[Run, str] = MappingProxyType({}),
     known: KnownBox | None = None,
+    width: int | None = None,
+    results: Mapping[str, ResultsThere] = MappingProxyType({}),
 ) -> list[str]:
     """Return the status as text; `why` is the event with which the box's last setup failed."""
     reason = f": {_reason(why)}" if why else ""
@@ -188,7 +462,8 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     if box_state.lease:
         lines += [f"  {line}" for line in box_state.lease.lines()]
     price = known.price if known else None
-    runs = run_lines(box_state.runs, _box_time(box_state), gpus, failures, metrics, price)
+    now = _box_time(box_state)
+    runs = run_lines(box_state.runs, now, gpus, failures, metrics, price, width, results)
     return [*lines, *(runs or ["no run was started here"])]
 
 
@@ -241,13 +516,15 @@ def _setup(box_state: BoxState) -> dict[str, object]:
     return {"id": last.get("setup"), "state": "over", "exit": code, "text": words}
 
 
-def _why(connection: BoxConnection, setup: dict[str, object]) -> Event | None:
+def _why(box: BoxLogin, setup: dict[str, object]) -> Event | None:
     """Return the event with which the last setup failed, if the box kept it."""
     if setup.get("exit") not in _ENDS:
         return None
     kept = f"setups/{setup['id']}/events.jsonl"
-    tail = file_tail(connection.link.wire, kept, connection.workdir, _EVENTS_BYTES)
-    events = [event for event in map(parse, tail.split(b"\n")) if event and event.word("code")]
+    tail = box.tail(kept, _EVENTS_BYTES)
+    events = [
+        event for event in map(parse_event, tail.split(b"\n")) if event and event.word("code")
+    ]
     return next((event for event in events if event.event in ("fail", "done")), None)
 
 
@@ -258,4 +535,4 @@ def _reason(why: Event) -> str:
 
 
 def _box_time(box_state: BoxState) -> int:
-    return number(box_state.facts.get("time", "")) or int(time.time())
+    return box_state.time or int(time.time())

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import stream_answer
-from bootstrap.link.handle import BoxOptions, find_box
-from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link.exchange import stream_script
+from bootstrap.link.registry import meant
+from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.query import BoxRedaction, build_query
-from bootstrap.protocol.samples import Sample, SampleLines
-from bootstrap.runs.connection import meant
+from bootstrap.protocol.run_history import Sample, SampleLines
+from bootstrap.ui.screen import Reporter
 from bootstrap.ui.top_view import BoxView, TopScreen
 
 RETRY_S = 15.0
@@ -47,7 +48,7 @@ def watch_boxes(
         views = [feed.view for feed in feeds]
         for feed in feeds:
             feed.start()
-        while not over(views, wanted.samples):
+        while not over(views, wanted.samples) and not screen.is_left():
             try:
                 changed = changes.get(timeout=TICK_S)
                 changed.announced = False
@@ -79,57 +80,46 @@ class Feed(threading.Thread):
         self, options: BoxOptions, wanted: TopOptions, changes: queue.Queue[BoxView]
     ) -> None:
         super().__init__(name=f"top {options.host}", daemon=True)
-        self._box = find_box(options, wanted.warn)
-        self.view = BoxView(self._box.known.name)
+        self._box = BoxLogin.find(options, _FeedReporter(self, wanted.warn))
+        self.view = BoxView(self._box.name)
         self._every, self._most = wanted.every_s, wanted.samples
         self._changes = changes
-        self._link: ReconnectingLink | None = None
         self._closed = threading.Event()
 
     def run(self) -> None:
         """Read samples until closed, until there are enough, or until the box can't be watched."""
         while not self._closed.is_set() and not self._enough():
             try:
-                self._link = self._link or self._first_login()
-                self._follow(self._link)
+                self._follow()
             except LinkLost as lost:
                 self._again(lost)
             except UnreachableError as error:
-                self._tell("lost", error.what, error)
-                self._link = None
+                self.tell("lost", error.what, error)
                 self._closed.wait(RETRY_S)
             except BoxstrapError as error:
-                self._tell("gone", error.what, error)
+                self.tell("gone", error.what, error)
                 return
 
     def close(self) -> None:
         """Stop, and close the link."""
         self._closed.set()
-        if self._link is not None:
-            self._link.close()
-
-    def _first_login(self) -> ReconnectingLink:
-        return ReconnectingLink(
-            self._box.login,
-            lost=lambda seconds: self._tell("lost", f"for {seconds:.0f} s"),
-            back=lambda: self._tell("connecting", ""),
-            warn=lambda text: self._tell("lost", text),
-        )
+        self._box.close()
 
     def _again(self, lost: LinkLost) -> None:
-        if self._link is None or self._closed.is_set():
+        if self._closed.is_set():
             return
         try:
-            self._link.reconnect(lost)
+            self._box.reconnect(lost)
         except BoxstrapError as error:
-            self._tell("gone", error.what, error)
+            self.tell("gone", error.what, error)
             self._closed.set()
 
-    def _follow(self, link: ReconnectingLink) -> None:
+    def _follow(self) -> None:
         # Without a probe, which secrets it still holds is unknown: it redacts all it was given.
-        there = BoxRedaction(self._box.known.secrets or ())
-        query = build_query("top", there, workdir=self._box.known.workdir, every=self._every)
-        stream = stream_answer(link.wire, query)
+        box = self._box
+        there = BoxRedaction(box.known.secrets or ())
+        query = build_query("top", there, workdir=box.known.workdir, every=self._every)
+        stream = stream_script(box.wire, query)
         lines = SampleLines()
         while piece := stream.read(64 * 1024):
             for sample in lines.feed(piece):
@@ -139,13 +129,13 @@ class Feed(threading.Thread):
         if self._closed.is_set():
             return
         said = stream.read_err().strip()
-        if link.wire.alive() and said:
+        if box.wire.alive() and said:
             raise BoxLacksError(
                 f"it can't be looked at: {said.decode('utf-8', 'replace').splitlines()[-1][:300]}",
-                where=link.label,
+                where=box.label,
                 hint="Set the box up again: boxstrap verify",
             )
-        raise LinkLost(link.label, "the box stopped sending samples")
+        raise LinkLost(box.label, "the box stopped sending samples")
 
     def _enough(self) -> bool:
         return 0 < self._most <= self.view.samples
@@ -159,10 +149,30 @@ class Feed(threading.Thread):
             )
         view = self.view
         view.sample, view.sampled, view.samples = sample, time.monotonic(), view.samples + 1
-        self._tell("live", "")
+        self.tell("live", "")
 
-    def _tell(self, state: str, why: str, error: BoxstrapError | None = None) -> None:
+    def tell(self, state: str, why: str, error: BoxstrapError | None = None) -> None:
+        """Change the view, and report that."""
         self.view.state, self.view.why, self.view.error = state, why, error
         if not self.view.announced:
             self.view.announced = True
             self._changes.put(self.view)
+
+
+class _FeedReporter(Reporter):
+    """Shows in a feed's view what becomes of its link."""
+
+    def __init__(self, feed: Feed, warn: Callable[[str], None]) -> None:
+        self._feed, self._warn = feed, warn
+
+    def say(self, text: str) -> None:
+        self._warn(text)
+
+    def warn(self, text: str) -> None:
+        self._feed.tell("lost", text)
+
+    def lost(self, seconds: float) -> None:
+        self._feed.tell("lost", f"for {seconds:.0f} s")
+
+    def back(self) -> None:
+        self._feed.tell("connecting", "")

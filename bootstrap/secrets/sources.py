@@ -1,8 +1,12 @@
-"""Where the values of secrets come from: the environment, a `.env`, a command of the user's."""
+"""Where the values of secrets come from: the environment, a `.env`, a command of the user's.
+
+Read `.env` strictly: refuse what programs read differently, and expand nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -12,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.owner import of_another
-from bootstrap.paths import config_dir, real
+from bootstrap.paths import config_dir, is_foreign_owned, real
 from bootstrap.profile import find
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
+
 
 ENVIRONMENT, DOTENV, COMMAND = "environment", ".env", "command"
 """The sources, in the order in which they are tried."""
@@ -106,7 +110,6 @@ def ask_command(source: SecretSource) -> str:
 
 def _dotenv(folder: Path, wanted: Collection[str]) -> dict[str, str]:
     """Return what a `.env` in `folder` has of `wanted`. Raises UsageError if it can't be used."""
-    from bootstrap.secrets.dotenv import read_dotenv
 
     file = folder / DOTENV
     if not os.path.lexists(file) or file.is_dir():  # some virtual environments are called .env
@@ -137,7 +140,7 @@ def _own_text(file: Path, where: str) -> bytes:
     with os.fdopen(handle, "rb") as opened:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise UsageError("this is not a file.", where=where)
-        if of_another(file):
+        if is_foreign_owned(file):
             raise UsageError("this file belongs to another user; it was not read.", where=where)
         text = opened.read(_LARGEST + 1)
     if len(text) > _LARGEST:
@@ -147,19 +150,79 @@ def _own_text(file: Path, where: str) -> bytes:
 
 def _is_ignored(file: Path) -> bool:
     """Whether git ignores it, or it is in no repository. A tracked file is not ignored."""
-    from bootstrap.repo.git import run
+    from bootstrap.repo.git import run_git
+    from bootstrap.repo.local import open_repository
     from bootstrap.repo.place import repository_root
-    from bootstrap.repo.repository import open_repository
 
     if repository_root(file.parent) is None:
         return True
     repository = open_repository(file.parent)
     path = (real(file.parent) / file.name).relative_to(real(repository.place.root))
-    return bool(run(repository.folders, "check-ignore", "--", str(path), ok=(0, 1)))
+    return bool(run_git(repository.folders, "check-ignore", "--", str(path), ok=(0, 1)))
 
 
 def _commands() -> dict[str, str]:
     """Return the user's commands by the names of their secrets. Raises UsageError."""
-    from bootstrap.profile.own_commands import read_commands
+    from bootstrap.profile.find import read_commands
 
     return read_commands(commands_file(), "op read …")
+
+
+_ASSIGNMENT = re.compile(
+    r"""[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*
+    (?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<bare>[^'"\n][^\n]*)?)
+    (?:[ \t]+\#[^\n]*|[ \t]*)(?=\n|\Z)""",
+    re.VERBOSE | re.DOTALL,
+)
+_NOTHING = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\n|\Z)")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "$": "$", "\n": ""}
+_FILLED_IN = re.compile(r"(?<!\\)(\$[({A-Za-z_]|`)")
+_COMMENT = re.compile(r"[ \t]#")
+_SPLIT = re.compile(r"[\s'\"\\]|^#")
+
+
+def read_dotenv(text: str, wanted: Collection[str], where: str) -> dict[str, str]:
+    """Return those values of `wanted` that the text of a `.env` has.
+
+    Raises UsageError with the line number if a line isn't `NAME=VALUE`, or a wanted value is given
+    twice or is one that programs read differently. No message contains a value.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    values: dict[str, str] = {}
+    at, number = 0, 1
+    while at < len(text):
+        line = f"{where}:{number}"
+        if not (found := _NOTHING.match(text, at)):
+            found = _ASSIGNMENT.match(text, at)
+            if not found:
+                raise UsageError(
+                    "this line is not NAME=VALUE.",
+                    where=line,
+                    hint="Put a value with a quote or a newline in quotes: NAME='…'",
+                )
+            if found["name"] in wanted:
+                name = found["name"]
+                if name in values:
+                    raise UsageError(f"{name} is given twice.", where=line, hint="Keep one line.")
+                values[name] = _value(found, line)
+        number += found[0].count("\n") + 1
+        at = found.end() + 1
+    return values
+
+
+def _value(found: re.Match[str], where: str) -> str:
+    if found["single"] is not None:
+        return found["single"]
+    given = found["double"]
+    if given is None:
+        given = _COMMENT.split(found["bare"] or "", 1)[0].rstrip(" \t")
+    if _FILLED_IN.search(given) or (found["double"] is None and _SPLIT.search(given)):
+        raise UsageError(
+            f"programs read the value of {found['name']} differently.",
+            where=where,
+            hint=f"In single quotes it is taken as it is: {found['name']}='…'",
+        )
+    if found["double"] is None:
+        return given
+    return _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[0]), given)

@@ -6,16 +6,19 @@ it says from then on: on this machine, or on the box itself if this machine lack
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
+import secrets
+import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.machine_key import machine_key
+from bootstrap.paths import state_dir, write_private
 from bootstrap.secrets.sources import (
     BYTES,
     COMMAND,
@@ -28,10 +31,8 @@ from bootstrap.secrets.sources import (
 from bootstrap.text.redact import SHORTEST, Redactor, TooShortError
 
 if TYPE_CHECKING:
-    from bootstrap.link.handle import BoxHandle
     from bootstrap.link.record import KnownBox
     from bootstrap.protocol.probe import BoxState
-    from bootstrap.ui.reporter import Reporter
 
 _COMMANDS_MARK = "\0"  # no value contains a NUL
 
@@ -118,21 +119,6 @@ def take_secrets(
     return SecretSet(tuple(sources), values)
 
 
-def remember(box: BoxHandle, names: Iterable[str]) -> None:
-    """Record in advance which secrets the box will be given."""
-    ever = tuple(sorted({*(box.known.secrets or ()), *names}))
-    if ever != box.known.secrets:
-        box.save(replace(box.known, secrets=ever))
-
-
-def note_held(box: BoxHandle, names: Iterable[str]) -> None:
-    """Record which secrets the box has now, in place of those recorded before."""
-    held = tuple(names)
-    remember(box, held)
-    if held != box.known.held_secrets:
-        box.save(replace(box.known, held_secrets=held))
-
-
 def redactor_of(
     boxes: Iterable[KnownBox],
     more: Mapping[str, str] | None = None,
@@ -161,7 +147,7 @@ def redacted_by_box(box: KnownBox, box_state: BoxState, values: Mapping[str, str
     """
     if not box_state.can_redact:
         return []
-    if "earlier" in box_state.facts:
+    if box_state.had_other_secrets:
         return [*dict.fromkeys((*(box.secrets or ()), *box_state.secrets))]
     return [
         name
@@ -170,21 +156,14 @@ def redacted_by_box(box: KnownBox, box_state: BoxState, values: Mapping[str, str
     ]
 
 
-def warn_of_unredacted(
-    box: KnownBox, box_state: BoxState, reporter: Reporter, values: Mapping[str, str]
-) -> None:
-    """Warn of secrets that can't be redacted: neither this machine nor the box has the value."""
+def unredacted(box: KnownBox, box_state: BoxState, values: Mapping[str, str]) -> list[str]:
+    """Return the secrets that can't be redacted: neither this machine nor the box has the value."""
     there = box_state.secrets if box_state.can_redact else ()
-    gone = [
+    return [
         name
         for name in box.secrets or ()
         if name not in there and len(values.get(name, "").strip()) < SHORTEST
     ]
-    if gone:
-        reporter.warn(
-            f"{', '.join(gone)}: given to this box, but not in your environment now, "
-            "so it can't be redacted in what the box says"
-        )
 
 
 def packed(values: Mapping[str, str]) -> bytes:
@@ -198,3 +177,23 @@ def fingerprint(values: Mapping[str, str]) -> str:
     if not values:
         return ""
     return hmac.new(machine_key(), packed(values), hashlib.sha256).hexdigest()[:32]
+
+
+_KEY_BYTES = 32
+_ONE_KEY = threading.Lock()
+
+
+def machine_key() -> bytes:
+    """Return this machine's key, which fingerprints and receipts are made with; make it if needed.
+
+    Raises OSError.
+    """
+    with _ONE_KEY:  # two setups in one program must not make two keys
+        file = state_dir() / "secrets.key"
+        with contextlib.suppress(FileNotFoundError):
+            key = file.read_bytes()
+            if len(key) == _KEY_BYTES:  # a power cut may leave an empty file, which is no key
+                return key
+        key = secrets.token_bytes(_KEY_BYTES)
+        write_private(file, key)
+        return key

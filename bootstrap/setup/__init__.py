@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
     from bootstrap.setup.sequence import run_setup
-    from bootstrap.ui.reporter import Reporter
+    from bootstrap.ui.screen import Reporter
 
 __all__ = ["CancelToken", "Reporter", "SetupRequest", "SetupResult", "run_setup"]
 
 _MODULES = {
     "CancelToken": "bootstrap.cancel",
-    "Reporter": "bootstrap.ui.reporter",
+    "Reporter": "bootstrap.ui.screen",
     "SetupRequest": "bootstrap.setup.request",
     "SetupResult": "bootstrap.setup.result",
     "run_setup": "bootstrap.setup.sequence",

@@ -1,24 +1,208 @@
-"""Drive a setup from probe to done: send what is needed, and report the box's events."""
+"""Drive a setup from probe to done: send what is needed, and report the box's events.
+
+What this machine sends while a setup runs: the commit, and what the box asks for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.codes import Code, explain
-from bootstrap.errors import StepFailedError
+from bootstrap.errors import BoxstrapError, BusyError, StepFailedError, UsageError
 from bootstrap.events import Event
 from bootstrap.link.errors import LinkLost
 from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
-from bootstrap.protocol.launch import Launch, launch, new_setup_id
-from bootstrap.secrets.values import note_held, packed, redacted_by_box
+from bootstrap.protocol.query import LaunchOptions, launch, new_setup_id
+from bootstrap.secrets.values import packed
 from bootstrap.setup.result import SetupEnd, raise_for
-from bootstrap.setup.senders import SetupSenders
 
 if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
+    from bootstrap.protocol.send import CommitSender, DependencySender, UvSender
     from bootstrap.setup.context import SetupContext
+    from bootstrap.transfer.buckets import AddressSender, BucketItems
+    from bootstrap.transfer.local_data import DataSender
+    from bootstrap.transfer.sender import PushProgress
+
+    AskedSender = UvSender | DependencySender | DataSender | AddressSender
+    """A sender of what a step on the box waits for."""
+
+
+# Senders are imported only when there is something to send, so that no box waits for that.
+_TELLS_S = 0.2
+"""Minimum seconds between two progress events."""
+
+
+class SetupSenders:
+    """The senders of one setup. Each has its own thread, and is started again after a lost link."""
+
+    def __init__(self, context: SetupContext) -> None:
+        self.setup = ""
+        """The setup's id, once there is one."""
+        self.machine = ""
+        """The box's system and processor, as `uname` names them."""
+        self._context = context
+        self._box, self._payload = context.box, context.payload
+        self._reporter, self._telling = context.box.reporter, threading.Lock()
+        self._sending: dict[str, CommitSender | AskedSender] = {}
+        self._asked_for: dict[str, Callable[[], AskedSender]] = {
+            "uv-unlisted": self._uv_sender,
+            "dependencies": self._dependency_sender,
+            "data": self._data_sender,
+            "data-addresses": self._address_sender,
+        }
+        """Makes the sender for each code that the box may wait with."""
+        self._in_buckets: BucketItems | None = None
+        """The profile's data in buckets, once the box has asked for it."""
+        self._last_tell = 0.0
+        self._box.link.on_reconnect.append(self._send_again)
+
+    def tell(self, event: Event) -> None:
+        """Show an event; thread-safe, since senders report their own."""
+        with self._telling:
+            self._reporter.event(event)
+
+    def send_asked(self, code: str) -> None:
+        """Send what the box waits for with this code, if this machine has a sender for it."""
+        if code in self._asked_for:
+            self._sending[code] = self._asked_for[code]()
+            self._sending[code].start()
+
+    def _send_again(self) -> None:
+        """After a reconnect, send again what had not arrived."""
+        for what, sender in list(self._sending.items()):
+            if sender.arrived:
+                continue
+            sender.join()
+            if what in self._asked_for:
+                self.send_asked(what)
+            else:
+                self.send_commit(self._box.refresh(self._payload.script_id).have)
+
+    def send_commit(self, have: Sequence[str]) -> None:
+        """Send the commit in the background, unless the box has it."""
+        here, snapshot = self._payload.here, self._payload.snapshot
+        if here is None or snapshot is None or snapshot.id in have or self._context.request.only:
+            return
+        from bootstrap.protocol.send import CommitSender
+
+        self._sending["commit"] = CommitSender(
+            self._box.wire,
+            here,
+            snapshot,
+            have,
+            workdir=self._box.workdir,
+            repo_key=self._payload.source.key,
+            repo_root=self._payload.source.root,
+            setup=self.setup,
+            progress=self._tell_objects,
+            failed=self._not_sent,
+        )
+        self._sending["commit"].start()
+
+    def _uv_sender(self) -> UvSender:
+        """Make the sender for a box whose package index lacks uv."""
+        from bootstrap.protocol.send import UvSender
+
+        return UvSender(
+            self._box.wire,
+            machine=self.machine,
+            workdir=self._box.workdir,
+            setup=self.setup,
+            progress=partial(self._tell_bytes, "agent"),
+            sent=self._uv_arrived,
+            failed=self._not_sent,
+        )
+
+    def _dependency_sender(self) -> DependencySender:
+        """Make the sender for private dependencies that the box lacks for its environment."""
+        from bootstrap.protocol.send import DependencySender
+
+        return DependencySender(
+            self._box.wire,
+            dependencies=self._payload.dependencies,
+            workdir=self._box.workdir,
+            setup=self.setup,
+            progress=partial(self._tell_bytes, "python"),
+            say=self._say,
+            failed=self._not_sent,
+        )
+
+    def _data_sender(self) -> DataSender:
+        """Make the sender for the profile's data on this machine."""
+        from bootstrap.transfer.local_data import DataSender
+
+        return DataSender(
+            self._box.wire,
+            items=self._payload.data,
+            workdir=self._box.workdir,
+            setup=self.setup,
+            progress=self._tell_push,
+            failed=self._not_sent,
+        )
+
+    def _address_sender(self) -> AddressSender:
+        """Make the sender for addresses of data in buckets, which are missing or expired."""
+        from bootstrap.transfer.buckets import AddressSender, BucketItems
+
+        data = enumerate(self._payload.profile.data)
+        addresses = {n: each.source for n, each in data if each.place == "bucket"}
+        self._in_buckets = self._in_buckets or BucketItems(addresses)
+        return AddressSender(
+            self._box.wire,
+            items=self._in_buckets,
+            workdir=self._box.workdir,
+            setup=self.setup,
+            failed=self._not_sent,
+        )
+
+    def _tell_objects(self, done: int, total: int, sent: int) -> None:
+        if self._is_time(done, total):
+            self._tell_sent("repo", "objects", {"done": done, "total": total})
+            self._tell_sent("repo", "bytes", {"done": sent})
+
+    def _tell_bytes(self, step: str, done: int, total: int) -> None:
+        if self._is_time(done, total):
+            self._tell_sent(step, "bytes", {"done": done, "total": total})
+
+    def _tell_push(self, progress: PushProgress) -> None:
+        done, total = progress.bytes, progress.all_bytes
+        if self._is_time(done, total):
+            files = {"files": progress.files, "all_files": progress.all_files}
+            self._tell_sent("data", "bytes", {"done": done, "total": total, **files})
+
+    def _is_time(self, done: int, total: int) -> bool:
+        """Whether to report progress now: not too often, but always at the end."""
+        now = time.time()
+        if not total or (now - self._last_tell < _TELLS_S and done < total):
+            return False
+        self._last_tell = now
+        return True
+
+    def _tell_sent(self, step: str, unit: str, fields: dict[str, float | str]) -> None:
+        self.tell(Event(self.setup, 0, time.time(), step, "progress", {**fields, "unit": unit}))
+
+    def _uv_arrived(self) -> None:
+        from bootstrap.render import uv_release
+
+        self._say(
+            f"uv {uv_release.VERSION} was sent from this machine: "
+            "the box's package index does not have it"
+        )
+
+    def _say(self, text: str) -> None:
+        with self._telling:
+            self._reporter.say(text)
+
+    def _not_sent(self, error: BoxstrapError) -> None:
+        with self._telling:
+            self._reporter.warn(error.text())
+
 
 _MOST_SAME = 5
 """How often a box may claim that the same setup is already running, without one ending."""
@@ -31,17 +215,15 @@ class SetupExecutor:
 
     def __init__(self, context: SetupContext) -> None:
         self.request = context.request
-        self.link = context.link
+        self.box = context.box
         self.payload = context.payload
-        self.reporter = context.reporter
+        self.reporter = context.box.reporter
         self.setup = ""
         self.own_folder = False
         """Whether another repository on the box already has the folder of this name."""
         self.started_run = False
         """Whether the followed setup started the training."""
         self.context = context
-        self.redacted_by_box: Sequence[str] = ()
-        """Names of the secrets that the box has, but whose values are not on this machine."""
         self._holder = ""
         self._failed_step = ""
         self._failed_name = ""
@@ -50,42 +232,49 @@ class SetupExecutor:
         self._same = 0
         self._launches = 0
 
-    @property
-    def workdir(self) -> str:
-        """The profile's working folder."""
-        return self.payload.profile.box.workdir
-
     def run(self, box_state: BoxState) -> str:
         """Set the box up; return the setup's id, or "" if there was nothing to do.
 
         A running setup of the same script is followed instead. Raises as
         `result.raise_for`.
         """
-        self._senders.machine = box_state.facts.get("system", "").replace(" ", "-")
-        begins = self.request.restart or self.request.run
+        self._senders.machine = box_state.system.replace(" ", "-")
+        begins = self.request.restart or self.request.run or self.request.redo
         if box_state.working and box_state.working[1] == self._own_id:
             return self._follow_another(box_state.working[0], box_state)
         if box_state.nothing_to_do and not begins:
             return ""
+        if self.request.redo:
+            self._check_redo(box_state)
         if self.payload.secrets.names:
             self.context.ask_commands(box_state)
             self.reporter.note("secrets", self.payload.secrets.describe(box_state.secrets))
         if not self.request.only:
-            note_held(self.context.box, self.payload.secrets.names)
-        self.redacted_by_box = redacted_by_box(
-            self.context.box.known, box_state, self.context.secrets_here
-        )
+            self.box.note_held(self.payload.secrets.names)
         if self.request.restart and box_state.live_run:
             self.reporter.note(
                 "restart", f"{box_state.live_run.name} is running: it is stopped first"
             )
         setup = new_setup_id()
-        self.link.cancel.check()
+        self.box.cancel.check()
         try:
-            launch(self.link.wire, self._launch(setup))
+            launch(self.box.wire, self._launch(setup))
         except LinkLost as lost:
             return self._look_after(setup, lost)
         return self._follow(setup, box_state.have)
+
+    def _check_redo(self, box_state: BoxState) -> None:
+        """Raise UsageError for a step that this profile lacks, BusyError if a run needs it."""
+        for name in self.request.redo.split(","):
+            step = next((step for step in self.payload.steps if step.name == name), None)
+            if step is None:
+                raise UsageError(f"--redo {name}: the profile asks for nothing there.")
+            if step.per_repo and box_state.live_run and not self.request.restart:
+                raise BusyError(
+                    f"{box_state.live_run.name} is running: its tree stays as it is.",
+                    where=self.box.label,
+                    hint="Wait for its end, or add --restart, which stops it first.",
+                )
 
     @property
     def _own_id(self) -> str:
@@ -108,22 +297,24 @@ class SetupExecutor:
         self._launches += 1
         if self._launches > _LAUNCHES:
             raise lost
-        self.link.reconnect(lost)
+        self.box.reconnect(lost)
         box_state = self.context.box_state()
         if setup in (box_state.working or ()) or setup == box_state.last_setup.get("setup"):
             return self._follow(setup, box_state.have)
         return self.run(box_state)
 
-    def _launch(self, setup: str) -> Launch:
-        words = [word for word in ("restart", "adopt") if getattr(self.request, word)]
+    def _launch(self, setup: str) -> LaunchOptions:
+        words = [word for word in ("restart", "adopt", "overwrite") if getattr(self.request, word)]
         if self.request.only:
             words.append(f"only={self.request.only}")
+        if self.request.redo:
+            words.append(f"redo={self.request.redo}")
         if self.request.run:
             words += self.request.run.words(self.payload.profile)
-        return Launch(
+        return LaunchOptions(
             script=self.payload.script,
             setup=setup,
-            workdir=self.workdir,
+            workdir=self.box.workdir,
             wait_s=self.request.wait_s,
             words=words,
             secrets=packed(self.payload.secrets.values),
@@ -136,7 +327,8 @@ class SetupExecutor:
             names.append("train")
         self.reporter.plan(names)
         self._senders.send_commit(have)
-        for event in follow_events(self.link, setup, workdir=self.workdir):
+        box = self.box
+        for event in follow_events(box.link, setup, workdir=box.workdir, redact=box.redacted_there):
             if event.event == "done" and event.word("code") == "same":
                 return self._follow_the_same()
             self._tell(event)
@@ -150,17 +342,14 @@ class SetupExecutor:
 
     def _end(self) -> SetupEnd:
         return SetupEnd(
-            wire=self.link.wire,
-            workdir=self.workdir,
+            box=self.box,
             setup=self.setup,
-            box_name=self.context.box.known.name,
             wait_s=self.request.wait_s,
             step=self._failed_step,
             code=self._failed_code,
             code_name=self._failed_name,
             holder=self._holder,
             advice=self.payload.profile.provider.advice,
-            redact=self.redacted_by_box,
         )
 
     def _follow_the_same(self) -> str:
@@ -176,7 +365,7 @@ class SetupExecutor:
         if self._same > _MOST_SAME:
             raise StepFailedError(
                 "it repeatedly reports that the same setup is running, but shows none.",
-                where=self.link.label,
+                where=self.box.label,
                 hint="Run the same command again; if it stays so, don't trust this box.",
             )
 

@@ -1,4 +1,7 @@
-"""What is sent to a box: the script, the commit, the secrets, private dependencies."""
+"""What is sent to a box: the script, the commit, the secrets, private dependencies.
+
+Private dependencies of a setup: find them in the files that are sent, and get consent.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,28 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from bootstrap.consent import agree_to_addresses
 from bootstrap.plan import Step, steps_for
+from bootstrap.profile.git_dependencies import (
+    GitDependency,
+    find_git_dependencies,
+    is_named,
+    sent_from_here,
+)
+from bootstrap.profile.requirement_files import check_requirements, decode
+from bootstrap.repo.git import Folders, GitError, git_error, run_git
+from bootstrap.repo.mirror import key_of
 from bootstrap.repo.place import repository_root
 from bootstrap.secrets.sources import folder_of
 from bootstrap.secrets.values import SecretSet, take_secrets
-from bootstrap.setup.early_login import ProbeRequest
 
 if TYPE_CHECKING:
-    from bootstrap.profile.git_dependencies import GitDependency
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
     from bootstrap.render.quote import Value
     from bootstrap.render.variables import Source
     from bootstrap.repo.changes import ChangeCount
-    from bootstrap.repo.here import LocalRepository
+    from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.request import SetupRequest
     from bootstrap.transfer.local_data import LocalItem
@@ -80,12 +91,6 @@ class Payload:
 
         return self.snapshot.changes if self.snapshot else ChangeCount()
 
-    @property
-    def probe_request(self) -> ProbeRequest:
-        """What to ask the box about before this is sent."""
-        source = self.source
-        return ProbeRequest(self.profile.box.workdir, source.key, source.root, self.script_id)
-
 
 def build_payload(
     loaded: LoadedProfile,
@@ -101,8 +106,12 @@ def build_payload(
     no repository, boxstrap's own checkout, or changes that must not be sent.
     """
     from bootstrap.render.variables import NO_SOURCE, variables
-    from bootstrap.setup.dependencies import agree_to_dependencies, private_dependencies
-    from bootstrap.setup.source import nothing_is_missing, resolve_source, warnings_of
+    from bootstrap.setup.source import (
+        nothing_is_missing,
+        nothing_shared_is_sent,
+        resolve_source,
+        warnings_of,
+    )
 
     profile = loaded.profile
     here, snapshot, source = None, None, NO_SOURCE
@@ -110,6 +119,7 @@ def build_payload(
         here, snapshot, source = resolve_source(profile, request)
     if here is not None:
         nothing_is_missing(here)
+        nothing_shared_is_sent(profile, here)
     dependencies: tuple[GitDependency, ...] = ()
     dependency_rows: list[str] = []
     if here is not None and not local:
@@ -158,3 +168,74 @@ def build_payload(
         data=data,
         warnings=warnings,
     )
+
+
+_LARGEST = 16 * 1024 * 1024
+"""Limit for a file in bytes; a lock file of a thousand packages has two million."""
+
+
+def private_dependencies(
+    profile: Profile, here: LocalRepository, snapshot: Snapshot | None
+) -> tuple[tuple[GitDependency, ...], list[str]]:
+    """Return the dependencies that this machine sends, and the rows about them for the box.
+
+    Raises BoxstrapError if git fails, UsageError for requirements that no box can install.
+    """
+    folders, commit = (snapshot.folders, snapshot.id) if snapshot else (here.folders, here.commit)
+
+    def read_data(names: Sequence[str]) -> dict[str, bytes]:
+        try:
+            return _read(folders, commit, names)
+        except GitError as failure:
+            raise git_error(here.root, failure) from failure
+
+    def read(names: Sequence[str]) -> dict[str, str]:
+        return {name: decode(data) for name, data in read_data(names).items()}
+
+    check_requirements(profile.python, read_data)
+    found = find_git_dependencies(profile.python, read)
+    sent = sent_from_here(profile.python, found)
+    rows = [f"{key_of(each.address)} {_commit(each)} {each.address}" for each in sent]
+    # git uses the longest matching address, so public ones that extend a private one get own rows.
+    others = {each.address for each in found} - {each.address for each in sent}
+    begins = tuple({each.address for each in sent})
+    rows += [f"- - {other}" for other in sorted(others) if other.startswith(begins)]
+    return tuple(sent), rows if sent else []
+
+
+def _commit(dependency: GitDependency) -> str:
+    return dependency.ref if dependency.is_pinned else "-"
+
+
+def _read(folders: Folders, commit: str, names: Sequence[str]) -> dict[str, bytes]:
+    """Return the contents of those files that the commit has; paths outside of it are skipped."""
+    inside = (name for name in dict.fromkeys(names) if not name.startswith(("../", "/")))
+    asked = [name for name in inside if "\n" not in name]
+    stdin = "".join(f"{commit}:{name}\n" for name in asked).encode("utf-8", "surrogateescape")
+    answer = run_git(folders, "cat-file", "--batch", stdin=stdin)
+    texts: dict[str, bytes] = {}
+    at = 0
+    for name in asked:
+        line, _, _ = answer[at:].partition(b"\n")
+        at += len(line) + 1
+        words = line.rsplit(b" ", 2)
+        if len(words) == 3 and words[2].isdigit():
+            size = int(words[2])
+            if words[1] == b"blob" and size <= _LARGEST:
+                texts[name] = answer[at : at + size]
+            at += size + 1
+    return texts
+
+
+def agree_to_dependencies(
+    profile: Profile,
+    dependencies: Sequence[GitDependency],
+    here: LocalRepository,
+    request: SetupRequest,
+) -> None:
+    """Raise ConsentError unless the user agreed to each address. Those in `python.private` need no
+    question: they are part of the profile, which the user agreed to or wrote."""
+    private = profile.python.private or []
+    asked = {each.address for each in dependencies if not is_named(private, each.address)}
+    if asked:
+        agree_to_addresses(asked, here.root.resolve(), request.consent)

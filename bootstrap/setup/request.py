@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.link.handle import BoxOptions
+from bootstrap.link.target import BoxOptions
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -17,7 +17,7 @@ _SESSION = "train"
 
 
 @dataclass(frozen=True)
-class RunWish:
+class RunOptions:
     """A run to start. The box starts it only once for its id, however often it is asked."""
 
     command: str = ""
@@ -27,9 +27,13 @@ class RunWish:
     """Comma-separated numbers; "" for all GPUs."""
     queue: str = ""
     """What it waits for: `gpus`, `after:NAME`, `after-any:NAME`; "" to start it now."""
+    beside: bool = False
+    """In a tree of its own, without the results of other runs."""
+    overwrite: bool = False
+    """Allow it to overwrite earlier results that are not home."""
     id: str = field(default_factory=lambda: random.token_hex(8))
 
-    def of(self, profile: Profile) -> RunWish:
+    def of(self, profile: Profile) -> RunOptions:
         """Fill in what is not given from the profile. Raises UsageError without a command."""
         train = profile.train
         command = self.command or (train.command if train else "")
@@ -47,6 +51,7 @@ class RunWish:
         command = b64encode(wish.command.encode(errors="surrogateescape")).decode()
         given = {"gpus": wish.gpus, "queue": wish.queue}
         more = [f"{name}={value}" for name, value in given.items() if value]
+        more += [word for word in ("beside", "overwrite") if getattr(wish, word)]
         return [f"run={wish.id}", f"command={command}", f"session={wish.session}", *more]
 
 
@@ -54,20 +59,24 @@ class RunWish:
 class SetupRequest(BoxOptions):
     """A requested setup: the box and the profile (`BoxOptions`), and what to do.
 
-    All fields are optional: without a host, the only box known for the repository is used.
+    All fields are optional: without a host, the repository's only box is used.
     """
 
     committed_only: bool = False
     """Send only the commit; uncommitted changes are not sent."""
     restart: bool = False
     """Start the training again, even if a run is alive."""
+    redo: str = ""
+    """Comma-separated steps: do them again, although they are right."""
+    overwrite: bool = False
+    """Allow the training to overwrite earlier results that are not home."""
     adopt: bool = False
     """Use the clone in the repository's folder even if boxstrap did not make it."""
     strict: bool = False
     """Treat a warning in the verdict as a reason to return the box."""
     only: str = ""
     """Comma-separated steps: run only them and what they need, regardless of their stamps."""
-    run: RunWish | None = None
+    run: RunOptions | None = None
     """Start this run, whatever ran before."""
     wait_s: int = 60
     """How long to wait for another setup on the box, in seconds."""

@@ -12,23 +12,23 @@ from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
     BusyError,
+    NotSafeError,
     ReturnBoxError,
     StepFailedError,
     TrainingFailedError,
 )
-from bootstrap.protocol.follow import file_tail
 from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_details import results_in_the_way
+from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import spent
 
 if TYPE_CHECKING:
+    from bootstrap.boxes.login import BoxLogin
     from bootstrap.events import Event
-    from bootstrap.link.handle import BoxHandle
-    from bootstrap.link.wire import Wire
-    from bootstrap.profile.machine_sections import Advice
-    from bootstrap.profile.schema import Profile
+    from bootstrap.profile.schema import Advice, Profile
     from bootstrap.protocol.probe import BoxState
     from bootstrap.repo.changes import ChangeCount
-    from bootstrap.ui.reporter import Reporter
+    from bootstrap.ui.screen import Reporter
     from bootstrap.verdict import Verdict
 
 ERRORS: dict[int, type[BoxstrapError]] = {
@@ -36,6 +36,7 @@ ERRORS: dict[int, type[BoxstrapError]] = {
     6: ReturnBoxError,
     7: StepFailedError,
     8: BusyError,
+    9: NotSafeError,
 }
 """Errors by exit code of the script on the box."""
 LOG_BYTES = 16 * 1024
@@ -48,6 +49,7 @@ _NAMES = {
     "python": "environment",
     "variables": "env",
     "secrets": "secrets",
+    "data": "data",
 }
 """The box's words for differences between a live run and this setup, and the profile's terms."""
 
@@ -73,6 +75,8 @@ class SetupResult:
     """The training's current state; None if the profile has none."""
     first_lines: tuple[str, ...] | None
     """Its first output, or its last if it failed immediately; None if it was not waited for."""
+    last_lines: tuple[str, ...]
+    """The end of the log of an earlier run of the same work that failed."""
     waits_for: Run | None
     """A live run of other work in the repository's folder: this one was not started."""
     differs: tuple[str, ...]
@@ -80,7 +84,7 @@ class SetupResult:
     seconds: float
     own_folder: bool
     """Whether another repository on the box already has the folder of this one's name."""
-    handle: BoxHandle = field(repr=False)
+    login: BoxLogin = field(repr=False)
     profile: Profile = field(repr=False)
     box_state: BoxState = field(repr=False)
 
@@ -106,10 +110,16 @@ class SetupResult:
     @property
     def price(self) -> float | None:
         """The box's price in dollars an hour; None if unknown."""
-        return self.handle.known.price or None
+        return self.login.known.price or None
+
+    @property
+    def failed_before(self) -> bool:
+        """Whether the run of this work failed, or died, before this setup."""
+        return self.run is not None and self.run.failed and self.first_lines is None
 
     def raise_for_status(self) -> None:
-        """Raise BusyError if another run is alive there, TrainingFailedError if this one failed."""
+        """Raise BusyError if another run is alive there, TrainingFailedError if this one failed,
+        now or before."""
         if self.waits_for:
             train = self.profile.train
             raise BusyError(
@@ -120,6 +130,13 @@ class SetupResult:
                 hint="--restart stops it and starts this; boxstrap run starts this beside it, in a "
                 "tree of its own; or wait for it to end.",
             )
+        if self.run and self.failed_before:
+            raise TrainingFailedError(
+                f"this work was started before, and {self.run.name} {self.run.outcome()}.",
+                where=self.box,
+                hint=f"Its log: boxstrap logs --host {self.box} --run {self.run.name}\n"
+                f"{self._how_to_go_on(self.run)}",
+            )
         if self.run and self.run.rc and self.first_lines is not None:
             raise TrainingFailedError(
                 f"the training ended with exit code {self.run.rc}.",
@@ -128,26 +145,34 @@ class SetupResult:
                 "Fix it, and run the same command again.",
             )
 
+    @staticmethod
+    def _how_to_go_on(run: Run) -> str:
+        again = "the same from its beginning: boxstrap setup --restart"
+        if run.can_resume:
+            return f"To resume it: boxstrap run --resume {run.name}; {again}"
+        return (
+            "If it was your files or data, fix them and run the same command again; if it was the "
+            f"box, such as a missing package, {again}"
+        )
+
 
 def repo_dir(box_state: BoxState, name: str) -> str:
     """Return the absolute path of the repository with that name on the box."""
     if box_state.repo_dir:
         return box_state.repo_dir
-    return posixpath.join(posixpath.dirname(box_state.facts.get("boxhome", "")), name)
+    return posixpath.join(posixpath.dirname(box_state.home), name)
 
 
 def run_of_work(box_state: BoxState, commit: str) -> Run | None:
     """Find the run of this repository's last work, by the work's id, else by the commit."""
     own = [run for run in box_state.runs if run.repo_key == box_state.repo_key]
-    work = box_state.facts.get("work")
-    exact = [run for run in box_state.runs if work and run.work == work]
+    exact = [run for run in box_state.runs if run.work and run.work == box_state.work]
     return next(iter(exact or [run for run in own if run.commit == commit]), None)
 
 
 def differences(box_state: BoxState) -> list[str]:
     """Return what differs between this setup and the live run in its folder, if there is one."""
-    told = box_state.facts.get("differs", "").split()
-    return list(dict.fromkeys(name for word, name in _NAMES.items() if word in told))
+    return list(dict.fromkeys(name for word, name in _NAMES.items() if word in box_state.differs))
 
 
 def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) -> str:
@@ -172,10 +197,8 @@ def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) 
 class SetupEnd:
     """A finished setup: which one, where, and the failed step, if any."""
 
-    wire: Wire
-    workdir: str
+    box: BoxLogin
     setup: str
-    box_name: str
     wait_s: int
     step: str
     code: Code
@@ -184,8 +207,6 @@ class SetupEnd:
     """The setup that held the box, if that was seen."""
     advice: Advice
     """What users of the provider can do about a box that isn't as ordered."""
-    redact: Sequence[str] = ()
-    """The secrets that the box itself redacts in its output."""
 
 
 def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
@@ -197,7 +218,7 @@ def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
     if done.word("code") == "cancelled":
         raise StepFailedError(
             "the setup was cancelled.",
-            where=end.wire.label,
+            where=end.box.label,
             hint="Run the same command to go on from here.",
         )
     error = ERRORS.get(rc, StepFailedError)
@@ -205,37 +226,41 @@ def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
         raise BusyError(
             f"another setup held this box for longer than {end.wait_s} s"
             + (f": {end.holder}." if end.holder else "."),
-            where=end.wire.label,
+            where=end.box.label,
             hint="See what it does: boxstrap status. Wait longer with --wait SECONDS.",
         )
     if error is ReturnBoxError:
         raise _returned(end)
+    if error is NotSafeError:
+        log = f"setups/{end.setup}/logs/train.log"
+        said = end.box.tail(log, LOG_BYTES, redacted=True).decode(errors="replace")
+        raise results_in_the_way(sanitize(said).splitlines(), end.box.label, end.box.name)
     raise _failed(error, end, reporter)
 
 
 def _returned(end: SetupEnd) -> ReturnBoxError:
-    verdict = fetch_verdict(end.wire, end.workdir, end.advice)
+    verdict = fetch_verdict(end.box, end.advice)
     worst = verdict.reasons[0] if verdict.reasons else None
     error = ReturnBoxError(
         f"{worst.sentence() if worst else end.code.what}.",
-        where=end.wire.label,
+        where=end.box.label,
         hint=_advice(end, worst.advice if worst else end.code.hint),
     )
     error.verdict = verdict
     return error
 
 
-def fetch_verdict(wire: Wire, workdir: str, advice: Advice) -> Verdict:
+def fetch_verdict(box: BoxLogin, advice: Advice) -> Verdict:
     """Read the last check's verdict from the box, with advice for users of the provider.
 
     Raises StepFailedError if there was no check, LinkLost, NoAnswer.
     """
-    from bootstrap.verdict import MAX_BYTES, advised, read
+    from bootstrap.verdict import MAX_BYTES, advised, read_verdict
 
-    document = file_tail(wire, "gpu.json", workdir, MAX_BYTES + 1)
+    document = box.tail("gpu.json", MAX_BYTES + 1)
     if not document:
-        raise StepFailedError("the GPU check left no verdict.", where=wire.label)
-    return advised(read(document), advice)
+        raise StepFailedError("the GPU check left no verdict.", where=box.label)
+    return advised(read_verdict(document), advice)
 
 
 def _advice(end: SetupEnd, advice: str) -> str:
@@ -248,13 +273,13 @@ def _advice(end: SetupEnd, advice: str) -> str:
 
 def _failed(error: type[BoxstrapError], end: SetupEnd, reporter: Reporter) -> BoxstrapError:
     log = f"setups/{end.setup}/logs/{end.step}.log"
-    tail = file_tail(end.wire, log, end.workdir, LOG_BYTES, end.redact)
+    tail = end.box.tail(log, LOG_BYTES, redacted=True)
     reporter.log_tail(end.step, tail.splitlines())
     advice, about = end.code.hint, named_in(end.code_name, tail)
     return error(
         f"the step {end.step} failed: {end.code.what}{about and f': {about}'}.",
-        where=end.wire.label,
+        where=end.box.label,
         hint=f"{advice[:1].upper()}{advice[1:]}.\n"
-        f"Its whole log: boxstrap logs --step {end.step} --host {end.box_name}\n"
+        f"Its whole log: boxstrap logs --step {end.step} --host {end.box.name}\n"
         "Then run the same command again: what is done stays done.",
     )

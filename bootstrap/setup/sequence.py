@@ -1,21 +1,25 @@
-"""`run_setup`: from a request to a running training, in the order of this module."""
+"""`run_setup`: from a request to a running training, in the order of this module.
+
+`verify_box`: run only the gpu step, and the smoke test if there is an environment.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
-from bootstrap.errors import BoxstrapError
-from bootstrap.link.exchange import exchange
-from bootstrap.plan import PlanRow, rows
-from bootstrap.protocol.probe import BoxState, parse
-from bootstrap.setup.early_login import begin_login
-from bootstrap.ui.reporter import Reporter
+from bootstrap.errors import BoxstrapError, ReturnBoxError
+from bootstrap.link import record
+from bootstrap.link.exchange import run_script
+from bootstrap.plan import PlanRow, plan_rows
+from bootstrap.protocol.probe import BoxState, parse_probe
+from bootstrap.ui.screen import Reporter
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
+    from bootstrap.verdict import Verdict
+
 
 FROM_INPUT = """bash -c 'eval "$(cat)"' bash"""
 """Runs a script from stdin; `bash -s` would read it byte by byte, with a system call for each."""
@@ -38,7 +44,7 @@ def run_setup(
     May be called in several threads at the same time, with a box for each. `reporter` receives
     progress, by default none; `cancel` makes it raise CancelledError, while the box continues.
     Raises the errors of `bootstrap.errors`, but a training that was not started, or failed
-    immediately, is a result: `SetupResult.raise_for_status` raises for it.
+    immediately or before, is a result: `SetupResult.raise_for_status` raises for it.
 
         >>> result = run_setup(SetupRequest(host="root@203.0.113.7:46769", repo=Path("homework")))
         >>> result.raise_for_status()
@@ -47,101 +53,127 @@ def run_setup(
     began = time.monotonic()
     cancel = cancel or CancelToken()
     try:
-        return _run(begin(request, reporter or Reporter(), cancel), began)
+        return _run(prepare(request, reporter or Reporter(), cancel), began)
     except BoxstrapError:
         cancel.check()  # cancelling cuts the wire, which can cause any of these errors
         raise
 
 
-def begin(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
+def prepare(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
     """Prepare a setup. Raises as `get_context`.
 
     The login to a known box is started first, in parallel with the imports for the profile.
     """
-    early = begin_login(request, reporter.say, cancel)
+    early = _begin_login(request, reporter, cancel)
     from bootstrap.setup.context import get_context
 
     return get_context(request, reporter, cancel, early)
 
 
+def _begin_login(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> BoxLogin | None:
+    """Start the login to a known box that `--host` names, before a profile is read.
+
+    It depends on neither profile nor repository: the box is where it was, with the same user.
+    An unknown box is not dialed. None if the box can't be determined yet, if there is an
+    error (raised later in its place), or for an ssh command with -L, of which `BoxLogin.find`
+    would speak twice.
+    """
+    if not request.host or " -L" in request.host:
+        return None
+    try:
+        box = BoxLogin.find(request, reporter, cancel=cancel)
+        before = record.box_by_name(box.name)
+    except BoxstrapError:
+        return None
+    if box.is_known:
+        if before is None or before.user != box.known.user:
+            return None
+        box.begin(asks=request.run is None)
+    return box
+
+
 def _run(context: SetupContext, began: float) -> SetupResult:
     try:
-        executor, box_state, setup = drive(context)
+        executor, box_state, setup = execute(context)
+        over = {(run.repo_key, run.name) for run in box_state.runs if run.is_over}
         if setup and executor.started_run and not box_state.live_run:
-            box_state = context.box_state_after_start()
+            # Without a plan: its checks would slow down the training's start.
+            box_state = context.box.state_for("")
         elif setup:
             box_state = context.box_state()
-        return _result(executor, box_state, setup, began)
+        return _result(executor, box_state, setup, began, over)
     finally:
-        context.link.close()
+        context.box.close()
 
 
-def drive(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
+def execute(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
     """Set the box up; return the executor, the box's state before, and the setup's id.
 
     Raises as `SetupExecutor.run`.
     """
     # Imported here, while the box answers, to not delay the login.
-    from bootstrap.secrets.values import warn_of_unredacted
     from bootstrap.setup.context import warn_of_provider
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.sshconfig.alias import preload
 
     executor = SetupExecutor(context)
-    preload(context.box)
+    preload(context.box.known)
     box_state = context.box_state()
     warn_of_provider(context, box_state)
-    warn_of_unredacted(context.box.known, box_state, context.reporter, context.secrets_here)
+    context.box.warn_of_unredacted()
     setup = executor.run(box_state)
     context.remember()
     return executor, box_state, setup
 
 
-def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
-    from bootstrap.protocol import first_output
-    from bootstrap.secrets.values import redacted_by_box
+def _result(
+    executor: SetupExecutor,
+    box_state: BoxState,
+    setup: str,
+    began: float,
+    over: Collection[tuple[str, str]],
+) -> SetupResult:
+    """Return how the setup ended. `over` are the runs that were over before it, by key and name."""
+    from bootstrap.protocol import follow
     from bootstrap.setup import result
-    from bootstrap.setup.prove_environment import start_if_new
     from bootstrap.sshconfig.alias import update_alias
 
-    context = executor.context
-    proof = start_if_new(context, box_state) if setup else None
-    reporter, payload = context.reporter, context.payload
+    context, box = executor.context, executor.context.box
+    reporter, payload = box.reporter, context.payload
     blocking = _blocking(box_state)
-    run = first_lines = None
+    run = None
+    lines: tuple[str, ...] = ()
     if payload.profile.train and not blocking:
         run = result.run_of_work(box_state, payload.source.commit)
-    if run and (executor.started_run or (setup and run.state == "running")):
-        reporter.say(first_output.waits_for_output(run.name))
-        watch = partial(
-            first_output.watch_beginning,
-            run=run,
-            workdir=payload.profile.box.workdir,
-            redact=redacted_by_box(context.box.known, box_state, context.secrets_here),
-        )
-        beginning = context.link.ask(watch)
-        run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
-        first_lines = tuple(map(reporter.redact, beginning.lines))
-    if proof:
-        proof.report()
-    if box_state.lease and context.box.known.lease:
-        held = {**context.box.known.lease, "held": box_state.lease.held}
-        context.box.save(dataclasses.replace(context.box.known, lease=held))
+    # The step `train` also succeeds if this work ran before another one.
+    begins = bool(setup and run and (executor.started_run or run.state == "running"))
+    if run and (run.repo_key, run.name) in over:
+        begins = False
+    if run and (begins or (run.failed and run.state == "finished")):
+        if begins:
+            reporter.say(follow.waits_for_output(run.name))
+        beginning = box.ask(partial(follow.watch_beginning, run=run))
+        run = replace(run, state=beginning.state, rc=beginning.rc)
+        lines = tuple(map(reporter.redact, beginning.lines))
+    if box_state.lease and box.known.lease:
+        held = {**box.known.lease, "held": box_state.lease.held}
+        box.save(replace(box.known, lease=held))
     return result.SetupResult(
-        box=context.box.known.name,
+        box=box.name,
         setup=setup,
-        alias=update_alias(context.box, reporter),
+        alias=update_alias(box.known, reporter),
         commit=payload.source.commit,
         snapshot=payload.source.snapshot,
         changes=payload.changes,
         repo_dir=result.repo_dir(box_state, payload.source.name),
         run=run,
-        first_lines=first_lines,
+        first_lines=lines if run and begins else None,
+        last_lines=() if begins else lines,
         waits_for=blocking,
         differs=tuple(result.differences(box_state)),
         seconds=time.monotonic() - began,
         own_folder=executor.own_folder,
-        handle=context.box,
+        login=box,
         profile=payload.profile,
         box_state=box_state,
     )
@@ -149,7 +181,8 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
 
 def _blocking(box_state: BoxState) -> Run | None:
     """Return the live run in the repository's folder if tree, environment or work wait for it."""
-    waits = "alive" in box_state.plan.values() and box_state.plan.get("train") != "done"
+    is_right = box_state.plan.get("train") in {"done", "failed"}
+    waits = "alive" in box_state.plan.values() and not is_right
     return box_state.live_run if waits else None
 
 
@@ -169,20 +202,19 @@ class SetupPlan:
 
 def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
     """Ask the box for a plan, by the script if the probe brought none; nothing is stored there."""
-    context = begin(request, reporter, CancelToken())
+    context = prepare(request, reporter, CancelToken())
     try:
         box_state = _planned(context)
     finally:
-        context.link.close()
-    payload, name = context.payload, context.box.known.name
-    source = payload.source
+        context.box.close()
+    payload, source = context.payload, context.payload.source
     reused = box_state.reused
     return SetupPlan(
-        name,
+        context.box.name,
         source.commit,
         source.snapshot,
         payload.changes,
-        rows(payload.steps, box_state.plan),
+        plan_rows(payload.steps, box_state.plan),
         explain("image-reused", reused).what if reused else "",
         context.loaded,
     )
@@ -195,4 +227,39 @@ def _planned(context: SetupContext) -> BoxState:
         return box_state
     command = f"{FROM_INPUT} plan" + (" restart" if context.request.restart else "")
     script = context.payload.script.encode()
-    return parse(exchange(context.link.wire, command, stdin=script, timeout=120))
+    return parse_probe(run_script(context.box.wire, command, stdin=script, timeout=120))
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The result of checking a box."""
+
+    verdict: Verdict
+    where: str
+    """The box's address, as shown to the user."""
+    provider: str
+    error: ReturnBoxError | None
+    """The error to raise if the box should be returned."""
+
+
+def verify_box(request: SetupRequest, reporter: Reporter) -> Verification:
+    """Check a box now. Raises the errors of `bootstrap.errors`, except for a bad verdict."""
+    from bootstrap.setup.context import get_context
+    from bootstrap.setup.executor import SetupExecutor
+    from bootstrap.setup.result import fetch_verdict
+
+    context = get_context(replace(request, committed_only=True), reporter, with_source=False)
+    smoke = any(step.name == "smoke" for step in context.payload.steps)
+    context.request = replace(context.request, only="gpu,smoke" if smoke else "gpu")
+    box, profile, error = context.box, context.payload.profile, None
+    try:
+        try:
+            SetupExecutor(context).run(context.box_state())
+        except ReturnBoxError as returned:
+            error, verdict = returned, cast("Verdict", returned.verdict)
+        else:
+            box.save(replace(box.known, workdir=box.workdir, profile=profile.name))
+            verdict = fetch_verdict(box, profile.provider.advice)
+        return Verification(verdict, box.wire.label, profile.provider.name, error)
+    finally:
+        context.box.close()

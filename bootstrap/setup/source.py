@@ -13,11 +13,12 @@ from bootstrap.render.variables import ROOT, Source
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
-    from bootstrap.repo.here import LocalRepository
+    from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.snapshot import Include, Snapshot
     from bootstrap.setup.request import SetupRequest
-    from bootstrap.ui.reporter import Reporter
+    from bootstrap.ui.screen import Reporter
 
+_MOST_IGNORED = 5
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _MOST_NAMED = 10
 """How many files a line names, or lines a kind has, at most."""
@@ -34,12 +35,12 @@ def resolve_source(
     Raises ProfileError, UsageError: no repository, boxstrap's own checkout, changes to another
     commit than the requested one, or changes that must not be sent.
     """
-    from bootstrap.repo.here import is_boxstrap_checkout, read
+    from bootstrap.repo.local import is_boxstrap_checkout, read_repository
 
     url, ref = profile.git.url, profile.git.ref
     if url and profile.git.access == "url":
         return None, None, _by_url(url, ref)
-    here = _of_url(url, ref, request.place) if url else read(request.place, ref)
+    here = _of_url(url, ref, request.place) if url else read_repository(request.place, ref)
     if is_boxstrap_checkout(here) and request.repo is None and not url:
         raise UsageError(
             "this is boxstrap's own source, not a training repository.",
@@ -53,21 +54,29 @@ def resolve_source(
                 where=str(here.root),
                 hint="Set git.url, or leave git.access out: the commit then travels over ssh.",
             )
-        return None, None, replace(source_of(here, snapshot_of(here, "commit", profile)), tree="")
+        source = source_of(here, snapshot_of(here, "commit", profile))
+        return None, None, _with_tags(here, replace(source, tree=""))
     include = "commit" if request.committed_only else profile.git.include
     snapshot = snapshot_of(here, include, profile)
-    return here, snapshot, source_of(here, snapshot)
+    return here, snapshot, _with_tags(here, source_of(here, snapshot))
+
+
+def _with_tags(here: LocalRepository, source: Source) -> Source:
+    from bootstrap.repo.tags import find_tags
+
+    tags = find_tags(here)
+    return replace(source, tags=tags.rows, tag_objects=tags.objects)
 
 
 def snapshot_of(here: LocalRepository, include: Include, profile: Profile) -> Snapshot:
     """Take the snapshot to send; with a ref in the profile, changes only count if it is HEAD."""
-    from bootstrap.repo.here import read
+    from bootstrap.repo.local import read_repository
     from bootstrap.repo.snapshot import take_snapshot
 
     limit = profile.git.max_file_mib
     if include == "commit" or here.bare or here.asked is None:
         return take_snapshot(here, include, max_file_mib=limit)
-    stood_on = read(here.root)
+    stood_on = read_repository(here.root)
     snapshot = take_snapshot(stood_on, include, max_file_mib=limit)
     if stood_on.commit == here.commit:
         return snapshot
@@ -100,7 +109,7 @@ def source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
 
 def _by_url(url: str, ref: str | None) -> Source:
     """Return the source for `ref` at the URL; this machine resolves it, with the user's access."""
-    from bootstrap.repo.here import name_and_key
+    from bootstrap.repo.local import name_and_key
     from bootstrap.repo.urls import without_user_info
 
     clean = without_user_info(url)
@@ -127,13 +136,13 @@ def _root_of_paste() -> str:
 
 
 def _resolved(url: str, ref: str | None) -> str:
-    from bootstrap.repo.hosts import ask_host
+    from bootstrap.repo.mirror import git_credentials
     from bootstrap.repo.urls import without_user_info
 
     clean, options = without_user_info(url), ref or "HEAD"
     refs = [f"refs/heads/{options}", f"refs/tags/{options}^{{}}", f"refs/tags/{options}"]
     patterns = ["HEAD"] if options == "HEAD" else refs
-    lines = ask_host(url, "ls-remote", "--end-of-options", clean, *patterns).splitlines()
+    lines = git_credentials(url, "ls-remote", "--end-of-options", clean, *patterns).splitlines()
     found = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
     for pattern in patterns:
         if pattern in found:
@@ -146,15 +155,15 @@ def _resolved(url: str, ref: str | None) -> str:
 
 def _of_url(url: str, ref: str | None, place: Path) -> LocalRepository:
     """Return the repository at the URL; the user's own clone if `place` is in it."""
-    from bootstrap.repo.here import read
+    from bootstrap.repo.local import read_repository
     from bootstrap.repo.mirror import read_url
     from bootstrap.repo.urls import without_user_info
 
     try:
-        mine = read(place).url == without_user_info(url)
+        mine = read_repository(place).url == without_user_info(url)
     except UsageError:
         mine = False
-    return read(place, ref) if mine else read_url(url, ref)
+    return read_repository(place, ref) if mine else read_url(url, ref)
 
 
 def address_warning(profile: Profile, source: Source) -> str | None:
@@ -198,13 +207,13 @@ def warnings_of(profile: Profile, source: Source, request: SetupRequest) -> tupl
 
 def _changes_warning(profile: Profile, request: SetupRequest) -> str | None:
     """Return a warning if the box clones the commit itself, and there are changes here."""
-    from bootstrap.repo.here import read
+    from bootstrap.repo.local import read_repository
     from bootstrap.repo.snapshot import take_snapshot
 
     if profile.git.access != "url" or profile.git.url or request.committed_only:
         return None
     try:
-        snapshot = take_snapshot(read(request.place))
+        snapshot = take_snapshot(read_repository(request.place))
     except UsageError:  # some changes must not be sent; none are
         return "your changes stay here: with git.access: url the box clones the commit."
     if not snapshot.changes or snapshot.only_profile:
@@ -219,9 +228,9 @@ def nothing_is_missing(here: LocalRepository) -> None:
     """Raise UsageError if a partial clone lacks files of the commit; they are not fetched."""
     if not here.partial:
         return
-    from bootstrap.repo.objects import missing
+    from bootstrap.repo.objects import missing_objects
 
-    names = missing(here)
+    names = missing_objects(here)
     if names:
         listed = "\n".join(f"  {name}" for name in names[:10])
         raise UsageError(
@@ -230,3 +239,24 @@ def nothing_is_missing(here: LocalRepository) -> None:
             where=str(here.root),
             hint="Let git fetch them: git archive --output=/dev/null HEAD",
         )
+
+
+def nothing_shared_is_sent(profile: Profile, here: LocalRepository) -> None:
+    """Raise UsageError if a path of `shared:` is in the commit, or is sent with the changes."""
+    from bootstrap.repo.git import run_git
+
+    new = ("-o",) if profile.git.include == "all" and not profile.git.ref else ()
+    for number, path in enumerate(profile.shared):
+
+        def listed(*which: str, below: str = path) -> list[str]:
+            words = ("ls-files", "-z", *which, "--exclude-standard", "--", f":(top,literal){below}")
+            return run_git(here.folders, *words).decode("utf-8", "replace").split("\0")[:-1]
+
+        if sent := listed("-c", *new):
+            ignored = listed("-o", "-i", "--directory")[:_MOST_IGNORED]
+            those = f"shared: [{', '.join(ignored)}]"
+            raise UsageError(
+                f"git doesn't ignore {sent[0]}, so it is sent, and each tree has its own.",
+                where=f"shared[{number}]: {path}",
+                hint=f"Share what git ignores there: {those}" if ignored else "Let git ignore it.",
+            )

@@ -12,13 +12,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
-from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable
+from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
 from bootstrap.paths import write_private
-from bootstrap.sshconfig.block import has_block, with_block, without_block
-from bootstrap.sshconfig.entries import Entries, aliases_in, entries, reachable, taken_in
-from bootstrap.sshconfig.entry import control_folder, is_users_alias
-from bootstrap.sshconfig.place import ConfigPlace
-from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
+from bootstrap.sshconfig.entries import (
+    Entries,
+    aliases_in,
+    control_folder,
+    entries_of_boxes,
+    has_block,
+    is_users_alias,
+    reachable,
+    taken_in,
+    with_block,
+    without_block,
+)
+from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 
 _SSH_TIMEOUT_S = 30
 
@@ -64,7 +72,7 @@ def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
     return UpdateResult(place, found, changed, _without_effect(place, found) if changed else "")
 
 
-def remove(place: ConfigPlace) -> bool:
+def remove_block(place: ConfigPlace) -> bool:
     """Restore the user's ssh config; returns whether there was anything to remove.
 
     Raises UsageError if the file can't be changed.
@@ -111,12 +119,12 @@ def _entries(place: ConfigPlace, before: str, *, afresh: bool) -> Entries:
     taken = frozenset() if afresh else taken_in(before)
     new = _new(boxes, aliases_in(before) | taken)
     taken |= {alias for alias in new if _is_users_host(place, alias)}
-    return entries(boxes, sockets=sockets, taken=taken)
+    return entries_of_boxes(boxes, sockets=sockets, taken=taken)
 
 
 def _blocks_of_newer(before: str, found: Entries) -> str:
     """Return the blocks of boxes whose record a newer boxstrap wrote, to keep them unchanged."""
-    files = [str(box.known_hosts) for box in unreadable() if is_newer(box.folder)]
+    files = [str(box.known_hosts) for box in unreadable_record() if is_newer(box.folder)]
     blocks = [block for block in before.split("\n\n") if any(file in block for file in files)]
     return "".join(
         f"\n{block.rstrip()}\n" for block in blocks if block.split()[1] not in found.aliases

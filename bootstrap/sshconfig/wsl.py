@@ -14,14 +14,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import cant_write
+from bootstrap.errors import write_error
 from bootstrap.link.record import KnownBox
 from bootstrap.paths import write_private
-from bootstrap.sshconfig.block import with_block, without_block
-from bootstrap.sshconfig.entries import HEAD, reachable
-from bootstrap.sshconfig.entry import UnwritableError, windows_entry
-from bootstrap.sshconfig.place import account_home
-from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
+from bootstrap.sshconfig.entries import (
+    HEAD,
+    UnwritableError,
+    reachable,
+    windows_entry,
+    with_block,
+    without_block,
+)
+from bootstrap.sshconfig.userfile import LeftAloneError, UserFile, account_home
 
 _INCLUDE = "boxstrap/config"
 """Relative to .ssh, where Windows' ssh looks up relative paths."""
@@ -72,7 +76,7 @@ def find_windows() -> Windows:
     return Windows(Path(home) / ".ssh")
 
 
-def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
+def write_for_windows(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
     """Write the entries on the Windows side; returns what the user must still do, in sentences.
 
     Raises NoWindowsError if the config there can't be changed.
@@ -110,13 +114,13 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
         if new != data:
             windows.config.prepare(new).put()
     except OSError as error:
-        raise NoWindowsError(cant_write(windows.ours, error).what.rstrip(".")) from None
+        raise NoWindowsError(write_error(windows.ours, error).what.rstrip(".")) from None
     except LeftAloneError as error:
         raise NoWindowsError(str(error)) from None
     return advice
 
 
-def remove(windows: Windows) -> None:
+def remove_from_windows(windows: Windows) -> None:
     """Restore the config there as it was. Raises NoWindowsError."""
     try:
         data = windows.config.read()

@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError
-from bootstrap.link.handle import BoxOptions
-from bootstrap.protocol.box_work import BoxWork, BoxWorkStream
-from bootstrap.repo.git import run
-from bootstrap.repo.here import LocalRepository, read
-from bootstrap.repo.names import shown
+from bootstrap.link.target import BoxOptions
+from bootstrap.protocol.unsent_work import BoxWork, BoxWorkStream
+from bootstrap.repo.git import run_git
+from bootstrap.repo.local import LocalRepository, read_repository
+from bootstrap.repo.names import decoded, shown
 from bootstrap.repo.objects import have_locally
 from bootstrap.repo.quarantine import Bounds, Quarantine
-from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.sync.changes import FileChanges, file_changes
 from bootstrap.sync.refusals import not_set_up
+from bootstrap.sync.send import FileChanges, file_changes
 from bootstrap.ui.screen import Screen
 
 BOUNDS = Bounds(mib=512, seconds=600)
@@ -86,27 +86,27 @@ class FetchedWork:
         ]
 
 
-def bring_home(options: BoxOptions, screen: Screen) -> FetchedWork:
+def bring_work_home(options: BoxOptions, screen: Screen) -> FetchedWork:
     """Bring commits and edits made on the box into `refs/boxstrap/BOX/` of the local repository.
 
     Nothing else in the repository changes. Raises UsageError if the box has no such tree,
     UnreachableError, and BoxstrapError if what it sends is refused.
     """
-    here = read(options.place)
-    with connect(options, screen, (here.key, here.root_commit)) as connection:
-        return bring_from(connection, here, screen)
+    here = read_repository(options.place)
+    with BoxLogin.open(options, screen, (here.key, here.root_commit)) as box:
+        return bring_from(box, here, screen)
 
 
 def bring_from(
-    connection: BoxConnection,
+    box: BoxLogin,
     here: LocalRepository,
     screen: Screen,
     *,
     without_results: bool = False,
 ) -> FetchedWork:
-    """As `bring_home`, over this connection; results of runs can be left to `pull`."""
-    name, label = connection.box.known.name, connection.link.label
-    with _stream(connection, here, without_results=without_results) as stream:
+    """As `bring_home`, over this box; results of runs can be left to `pull`."""
+    name, label = box.name, box.label
+    with _stream(box, here, without_results=without_results) as stream:
         work = stream.read_work()
         if work is None:
             raise not_set_up(label, name)
@@ -115,14 +115,12 @@ def bring_from(
         return _take(here, work, stream, name, label)
 
 
-def look_at_work(
-    connection: BoxConnection, here: LocalRepository, *, without_results: bool
-) -> BoxWork | None:
+def look_at_work(box: BoxLogin, here: LocalRepository, *, without_results: bool) -> BoxWork | None:
     """Return what was made on the box without fetching it; None if it has no such tree.
 
     Raises UnreachableError.
     """
-    with _stream(connection, here, without_results=without_results) as stream:
+    with _stream(box, here, without_results=without_results) as stream:
         return stream.read_work()
 
 
@@ -132,18 +130,18 @@ def only_there(here: LocalRepository, commits: Iterable[str]) -> set[str]:
     kept = {
         commit
         for commit in have_locally(here, asked)
-        if not run(here.folders, "rev-list", "-n", "1", commit, "--not", "--all", "--")
+        if not run_git(here.folders, "rev-list", "-n", "1", commit, "--not", "--all", "--")
     }
     return asked - kept
 
 
 @contextlib.contextmanager
 def _stream(
-    connection: BoxConnection, here: LocalRepository, *, without_results: bool
+    box: BoxLogin, here: LocalRepository, *, without_results: bool
 ) -> Iterator[BoxWorkStream]:
     stream = BoxWorkStream(
-        connection.link.wire,
-        workdir=connection.workdir,
+        box.wire,
+        workdir=box.workdir,
         repo_key=here.key,
         repo_root=here.root_commit,
         object_format=here.object_format,
@@ -187,7 +185,7 @@ def _take(
 
 def _edited(here: LocalRepository, edits: str) -> FileChanges:
     """The parents of `edits` are what was placed and, if there are any, the box's commits."""
-    parents = run(here.folders, "rev-parse", f"{edits}^@").decode().split()
+    parents = run_git(here.folders, "rev-parse", f"{edits}^@").decode().split()
     return file_changes(here.folders, parents, edits)
 
 
@@ -211,5 +209,7 @@ def _refs_of(name: str, work: BoxWork) -> dict[str, str]:
 
 
 def _refs_here(here: LocalRepository, name: str) -> Mapping[str, str]:
-    printed = run(here.folders, "for-each-ref", "--format=%(refname) %(objectname)", _ref(name, ""))
-    return dict(line.split(" ") for line in printed.decode().splitlines())
+    printed = run_git(
+        here.folders, "for-each-ref", "--format=%(refname) %(objectname)", _ref(name, "")
+    )
+    return dict(line.split(" ") for line in decoded(printed).split("\n")[:-1])

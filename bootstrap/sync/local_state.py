@@ -6,16 +6,17 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.consent import NO_SECRET, load_profile
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.link.handle import LOCAL, BoxHandle
+from bootstrap.link.record import LOCAL
 from bootstrap.plan import steps_for
 from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.profile.schema import Profile
 from bootstrap.protocol.sync_state import SyncState
 from bootstrap.render.quote import Value
 from bootstrap.render.variables import variables
-from bootstrap.repo.here import LocalRepository, read
+from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.objects import ObjectStream, wanted_ref
 from bootstrap.repo.snapshot import Snapshot
 from bootstrap.repo.urls import without_user_info
@@ -58,16 +59,16 @@ class LocalState:
         return self.on(""), self.objects([])
 
 
-def read_state(request: SetupRequest, profile: Profile) -> LocalState:
+def read_local_state(request: SetupRequest, profile: Profile) -> LocalState:
     """Read it. Raises UsageError, and as `take_snapshot` for files that must not travel."""
-    here = read(request.place, profile.git.ref)
+    here = read_repository(request.place, profile.git.ref)
     if profile.git.url and here.url != without_user_info(profile.git.url):
         raise _files_come_from("git.url")
     include = "commit" if request.committed_only else profile.git.include
     return LocalState(here, snapshot_of(here, include, profile))
 
 
-def usable_profile(request: SetupRequest, box: BoxHandle) -> Profile:
+def usable_profile(request: SetupRequest, box: BoxLogin) -> Profile:
     """Return the profile after consent. Raises ProfileError, and UsageError if the box fetches
     its files itself, from the address that the profile names."""
     loaded = load_profile(request, kinds=NO_SECRET)
@@ -88,7 +89,7 @@ def _files_come_from(key: str) -> UsageError:
 
 
 def values_for_box(
-    profile: Profile, state: LocalState, box: BoxHandle, wait_s: int
+    profile: Profile, state: LocalState, box: BoxLogin, wait_s: int
 ) -> dict[str, Value]:
     """Return the variables of the query that places states of this repository."""
     steps = steps_for(local=box.is_local, train=True, repo=True, smoke=False)
@@ -96,7 +97,8 @@ def values_for_box(
     named = dict(variables(profile, source, steps, local=box.is_local, secrets_id=""))
     return {
         **{name: named[name] for name in _OF_THE_TREE},
-        "WORKDIR": box.known.workdir,  # where the setup put it, even if the profile has changed
+        # Where the setup put it, even if the profile has changed.
+        "WORKDIR": box.known.workdir_of(state.here.key),
         "OBJECT_FORMAT": state.here.object_format,
         "WAIT_S": wait_s,
     }

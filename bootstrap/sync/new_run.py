@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, UnreachableError
-from bootstrap.link.answers import number
+from bootstrap.link.answers import answer_number
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.handle import BoxHandle
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.profile.schema import Profile
-from bootstrap.protocol.first_output import (
+from bootstrap.protocol.follow import (
     FIRST_OUTPUT_S,
     MOMENT_S,
     FirstOutput,
@@ -31,11 +32,10 @@ from bootstrap.render.quote import Value
 from bootstrap.render.variables import OF_ONE_RUN
 from bootstrap.repo.changes import ChangeCount
 from bootstrap.repo.objects import have_locally
-from bootstrap.repo.snapshot import remember
-from bootstrap.secrets.values import redacted_by_box
-from bootstrap.setup.context import SetupContext
-from bootstrap.setup.request import RunWish, SetupRequest
-from bootstrap.setup.sequence import begin, drive
+from bootstrap.repo.snapshot import remember_snapshot
+from bootstrap.setup.context import SetupContext, stood_in
+from bootstrap.setup.request import RunOptions, SetupRequest
+from bootstrap.setup.sequence import execute, prepare
 from bootstrap.sync.local_state import EarlyObjects, LocalState
 from bootstrap.sync.refusals import refusal
 from bootstrap.ui.screen import Screen
@@ -50,7 +50,7 @@ class StartedRun:
 
     box: str
     run: Run
-    wish: RunWish
+    wish: RunOptions
     tree: str
     """The folder on the box that it runs in."""
     environment: str
@@ -60,7 +60,7 @@ class StartedRun:
     """How many files differ from its commit."""
     seconds: float
     profile: Profile
-    handle: BoxHandle
+    login: BoxLogin
 
     def as_dict(self) -> dict[str, object]:
         """As `--json` prints it."""
@@ -92,32 +92,35 @@ def start_run(request: SetupRequest, screen: Screen, show: Show) -> StartedRun:
     """
     assert request.run is not None  # noqa: S101 - callers always set it
     began = time.monotonic()
-    context = begin(request, screen, CancelToken())
+    context = prepare(request, screen, CancelToken())
     try:
         wish = request.run.of(context.payload.profile)
         return _Beginning(context, wish, screen, show).begin(began)
     finally:
-        context.link.close()
+        context.box.close()
 
 
 class _Beginning:
     """The start of one run, from the request to its first lines, across lost links."""
 
-    def __init__(self, context: SetupContext, wish: RunWish, screen: Screen, show: Show) -> None:
+    def __init__(self, context: SetupContext, wish: RunOptions, screen: Screen, show: Show) -> None:
         self._context = context
         self._wish = wish
         self._screen = screen
-        self._backoff = Backoff(cancel=context.link.cancel)
+        self._backoff = Backoff(cancel=context.box.cancel)
         self._output: FirstOutput | None = None
         self._show = show
-        self._shown = False
+        self._shown: tuple[str, ...] = ()
+        """The first lines that were shown."""
+        self._mark = secrets.token_hex(16)
+        """Ends the first output on the wire, which may hold any byte."""
 
     def begin(self, began: float) -> StartedRun:
         """Start it, with a setup if one exchange is not enough."""
         try:
             answer = self._at_once() if self._may_be_quick() else None
             if answer is None or answer.problem == "setup":
-                drive(self._context)
+                execute(self._context)
                 answer = self._asked_by_id()
         except LinkLost as lost:
             raise self._unknown(lost) from None
@@ -132,7 +135,8 @@ class _Beginning:
         assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
         assert payload.snapshot is not None  # noqa: S101
         state = LocalState(payload.here, payload.snapshot)
-        sent, objects = state.packed_on(known.snapshot if known.repo_key == state.here.key else "")
+        before = known.of(state.here.key)
+        sent, objects = state.packed_on(before.snapshot if before else "")
         while True:
             try:
                 answer = self._ask(sent, objects)
@@ -155,7 +159,7 @@ class _Beginning:
     def _reconnect(self, lost: LinkLost) -> None:
         self._backoff.lost(lost, news=0)
         try:
-            self._context.link.reconnect(lost)
+            self._context.box.reconnect(lost)
         except UnreachableError as error:
             raise self._unknown(error) from None
 
@@ -164,12 +168,12 @@ class _Beginning:
             f"{error.what} It is unknown whether the run was started.",
             where=error.where,
             hint="Check before you start it again: boxstrap status --host "
-            + self._context.box.known.name,
+            + self._context.box.name,
         )
 
     def _ask(self, sent: SyncState | None, objects: Iterable[bytes]) -> SyncAnswer:
         """Make one exchange. A started run is reported immediately, then its first lines."""
-        wire = self._context.link.wire
+        wire = self._context.box.wire
         few = objects.few(WITH_COMMAND) if isinstance(objects, EarlyObjects) else None
         values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}
         first = None if few is None else sent
@@ -192,7 +196,7 @@ class _Beginning:
         payload, request = self._context.payload, self._context.request
         wish = self._wish
         return {
-            "workdir": payload.profile.box.workdir,
+            "workdir": self._context.box.workdir,
             "REPO_KEY": payload.source.key,
             "REPO_ROOT": payload.source.root,
             "OBJECT_FORMAT": payload.here.object_format if payload.here else "",
@@ -203,21 +207,22 @@ class _Beginning:
             "RUN_WORDS": " ".join(wish.words(payload.profile)),
             "show_s": FIRST_OUTPUT_S if self._shows_at_once() else "",
             "moment": MOMENT_S,
+            "mark": self._mark,
         }
 
     def _shows_at_once(self) -> bool:
         """Whether this machine can redact the run's output; if not, the box has to."""
-        here = self._context.secrets_here
-        return all(here.get(name) for name in self._context.box.known.secrets or ())
+        box = self._context.box
+        return all(name in box.redactor.secrets for name in box.known.secrets or ())
 
     def _shown_output(self, stream: SyncStream) -> FirstOutput:
         """Show its first lines as they come; return them, or the last if it failed immediately."""
-        said = stream.rest(b"\0")
+        said = stream.rest(f"\n{self._mark}\n".encode())
         # Without an incomplete last line: it may hold a part of a secret, which isn't redacted.
         early = first_output(b"running\n" + said[: said.rfind(b"\n") + 1]).lines
         lines = tuple(map(self._screen.redact, early))
         if lines and not self._shown:
-            self._shown = True
+            self._shown = lines
             self._show(lines)
         return first_output(stream.rest(b"\n") + b"\n" + stream.rest())
 
@@ -227,23 +232,25 @@ class _Beginning:
         self._screen.say(waits_for_output(name))
 
     def _result(self, answer: SyncAnswer, began: float) -> StartedRun:
-        context, name = self._context, self._context.box.known.name
+        context, name = self._context, self._context.box.name
         for code in answer.warnings:
             self._screen.warn(f"{explain(code, {}).what}.")
         if "run" not in answer.facts:
             if answer.problem:
-                raise refusal(answer, context.link.label, name)
+                raise refusal(answer, context.box.label, name)
             raise BoxstrapError(
                 "the run was not started, and the box does not say why.",
-                where=context.link.label,
+                where=context.box.label,
                 hint=f"See what it says: boxstrap status --host {name}",
             )
         self._remember()
         run = self._run_of(answer)
         output = self._output or self._watched(run)
         lines = tuple(map(self._screen.redact, output.lines))
-        if lines and (not self._shown or output.rc):
-            self._show(lines)
+        if not self._shown or output.rc:
+            known = (n for n in range(len(lines), 0, -1) if self._shown[-n:] == lines[:n])
+            if fresh := lines[next(known, 0) :]:
+                self._show(fresh)
         return StartedRun(
             box=name,
             run=replace(run, state=output.state, rc=output.rc),
@@ -254,18 +261,20 @@ class _Beginning:
             changes=context.payload.changes,
             seconds=time.monotonic() - began,
             profile=context.payload.profile,
-            handle=context.box,
+            login=context.box,
         )
 
     def _run_of(self, answer: SyncAnswer) -> Run:
         key, _, name = answer.facts["run"].rpartition("/")
-        source, started = self._context.payload.source, answer.facts.get("started", "")
+        source = self._context.payload.source
+        started = answer_number(answer.facts.get("started", "")) or 0
         return Run(
             repo_key=key,
             name=name,
             state="running",
             rc=None,
-            started=number(started) or 0,
+            started=started,
+            begun=0 if self._wish.queue else started,
             commit=source.commit,
             work="",
             session=self._wish.session,
@@ -279,19 +288,22 @@ class _Beginning:
 
     def _watched(self, run: Run) -> FirstOutput:
         """Wait for its first lines; the box redacts secrets whose values are not here."""
-        context = self._context
+        box = self._context.box
         self._say_started(run.name)
-        box_state = context.link.ask(context.probe)
-        hidden = redacted_by_box(context.box.known, box_state, context.secrets_here)
-        workdir = context.payload.profile.box.workdir
-        return context.link.ask(partial(watch_beginning, run=run, workdir=workdir, redact=hidden))
+        self._context.box_state()
+        return box.ask(partial(watch_beginning, run=run))
 
     def _remember(self) -> None:
         """Remember the snapshot, as the base for the next one."""
         payload, box = self._context.payload, self._context.box
         source = payload.source
-        box.save(
-            replace(box.known, repo_key=source.key, repo_root=source.root, snapshot=source.snapshot)
+        known = box.known.using(
+            source.key,
+            stood_in=stood_in(self._context.request, payload),
+            root=source.root,
+            workdir=box.workdir,
+            snapshot=source.snapshot,
         )
+        box.save(known)
         if payload.here is not None and payload.snapshot is not None:
-            remember(payload.here, payload.snapshot)
+            remember_snapshot(payload.here, payload.snapshot)

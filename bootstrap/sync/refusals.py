@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
+from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.protocol.sync_state import SyncAnswer
 
 _OF_THE_BOX = ("box-edits", "box-commits", "untracked-in-the-way")
@@ -60,6 +61,8 @@ def _refused(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:  # noq
 def _failed(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
     code = explain(answer.detail, {})
     log = "".join(f"\n  {line}" for line in answer.log[-20:])
+    if answer.detail == "results-unsafe":
+        return results_in_the_way(answer.log, where, name)
     if answer.detail in _OF_THE_BOX:
         return NotSafeError(
             f"{code.what}:{log}",

@@ -1,37 +1,79 @@
-"""`sync`: send the local state to its tree on a box that is set up already."""
+"""`sync`: send the local state to its tree on a box that is set up already.
+
+The files that differ between two trees, as git compares them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from bootstrap.cancel import CancelToken
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.codes import explain
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.handle import BoxHandle, find_box
-from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
 from bootstrap.render.quote import Value
-from bootstrap.repo.here import read
+from bootstrap.repo.changes import changes_between
+from bootstrap.repo.git import Folders
+from bootstrap.repo.names import decoded, shown
 from bootstrap.repo.objects import have_locally
-from bootstrap.repo.snapshot import remember
-from bootstrap.setup.early_login import EarlyLogin
+from bootstrap.repo.snapshot import remember_snapshot
 from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.source import report_new_files
-from bootstrap.sync.changes import FileChanges
 from bootstrap.sync.local_state import (
     EarlyObjects,
     LocalState,
-    read_state,
+    read_local_state,
     usable_profile,
     values_for_box,
 )
 from bootstrap.sync.refusals import not_set_up, refusal
 from bootstrap.ui.screen import Screen
+
+_KINDS = {b"A": "new", b"D": "removed"}
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class FileChanges:
+    """Files by how they changed."""
+
+    updated: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.updated or self.new or self.removed)
+
+    def __str__(self) -> str:
+        """One line: the number of each kind, and the names if they are few."""
+        counts = ", ".join(f"{len(names)} {kind}" for kind, names in vars(self).items() if names)
+        names = (*self.updated, *self.new, *self.removed)
+        listed = f" ({', '.join(map(shown, names))})" if 0 < len(names) <= _SHOWN else ""
+        return f"{counts or 'no file changed'}{listed}"
+
+    def as_dict(self) -> dict[str, list[str]]:
+        """As `--json` prints it."""
+        return {kind: list(map(shown, names)) for kind, names in vars(self).items()}
+
+
+def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileChanges:
+    """Return the files of `after` that differ from all trees `before`, by how they differ from
+    the first one. Raises GitError."""
+    found: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
+    others = [
+        {change.path for change in changes_between(folders, other, after)} for other in before[1:]
+    ]
+    for change in changes_between(folders, before[0], after):
+        if not all(change.path in other for other in others):
+            continue
+        found[_KINDS.get(change.status, "updated")].append(decoded(change.path))
+    return FileChanges(**{kind: tuple(names) for kind, names in found.items()})
 
 
 @dataclass(frozen=True)
@@ -67,31 +109,24 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
     NotSafeError if something made on the box is in the way, UnreachableError.
     """
     began = time.monotonic()
-    box = box_of(request, screen)
-    early = EarlyLogin(box, CancelToken(), ask=False)
-    try:
+    with box_of(request, screen) as box:
         profile = usable_profile(request, box)
-        state = read_state(request, profile)
+        state = read_local_state(request, profile)
         report_new_files(state.snapshot, screen)
         values = values_for_box(profile, state, box, request.wait_s)
         sent, objects = state.packed_on(base_of(box, state))
-        link = ReconnectingLink(early.login, lost=screen.lost, back=screen.back, warn=screen.warn)
-    except BaseException:
-        early.close()
-        raise
-    backoff, waits = Backoff(), partial(say_waiting, screen, request)
-    try:
-        while True:
-            try:
-                answer = _exchange(link.wire, values, state, sent, objects, waits)
-                return take_answer(answer, state, box, screen, began)
-            except LinkLost as lost:  # the box accepts the same state again
-                backoff.lost(lost, news=0)
-                link.reconnect(lost)
-                sent, objects = state.packed_on(sent.base)
-    finally:
-        objects.close()
-        link.close()
+        backoff, waits = Backoff(), partial(say_waiting, screen, request)
+        try:
+            while True:
+                try:
+                    answer = _exchange(box.wire, values, state, sent, objects, waits)
+                    return take_answer(answer, state, box, began)
+                except LinkLost as lost:  # the box accepts the same state again
+                    backoff.lost(lost, news=0)
+                    box.reconnect(lost)
+                    sent, objects = state.packed_on(sent.base)
+        finally:
+            objects.close()
 
 
 def say_waiting(screen: Screen, request: SetupRequest) -> None:
@@ -133,38 +168,36 @@ def _once(
         stream.close()
 
 
-def box_of(request: SetupRequest, screen: Screen) -> BoxHandle:
-    """Find the box and start to connect. Raises UsageError, see `find_box`."""
-    key = "" if request.host else read(request.place).key
-    box = find_box(request, screen.say, repo_key=key)
+def box_of(request: SetupRequest, screen: Screen) -> BoxLogin:
+    """Find the box and start to log in. Raises UsageError, see `resolve_box`."""
+    key = "" if request.host else request.repository[0]
+    box = BoxLogin.find(request, screen, repo_key=key)
     if not box.is_known or not box.known.workdir:
-        raise not_set_up(box.known.name, request.host or box.known.name)
-    box.dial()
+        raise not_set_up(box.name, request.host or box.name)
+    box.begin(asks=False)
     return box
 
 
-def base_of(box: BoxHandle, state: LocalState) -> str:
+def base_of(box: BoxLogin, state: LocalState) -> str:
     """Return the box's last snapshot of this repository, as far as this machine knows."""
-    return box.known.snapshot if box.known.repo_key == state.here.key else ""
+    known = box.known.of(state.here.key)
+    return known.snapshot if known else ""
 
 
-def take_answer(
-    answer: SyncAnswer, state: LocalState, box: BoxHandle, screen: Screen, began: float
-) -> Synced:
+def take_answer(answer: SyncAnswer, state: LocalState, box: BoxLogin, began: float) -> Synced:
     """Return the result of sending a state, and remember the state. Raises as `send_state`."""
     for code in answer.warnings:
-        screen.warn(f"{explain(code, {}).what}.")
-    name = box.known.name
+        box.reporter.warn(f"{explain(code, {}).what}.")
     if not answer.placed:
-        raise refusal(answer, box.endpoint.label if box.endpoint else name, name)
+        raise refusal(answer, box.endpoint.label if box.endpoint else box.name, box.name)
     here = state.here
     box.save(
-        replace(
-            box.known,
-            repo_key=here.key,
-            repo_root=here.root_commit,
+        box.known.using(
+            here.key,
+            root=here.root_commit,
+            workdir=box.known.workdir_of(here.key),
             snapshot=state.snapshot.id,
         )
     )
-    remember(here, state.snapshot)
-    return Synced(name, state, FileChanges(**answer.files), time.monotonic() - began)
+    remember_snapshot(here, state.snapshot)
+    return Synced(box.name, state, FileChanges(**answer.files), time.monotonic() - began)

@@ -11,36 +11,33 @@ from invoke.collection import Collection
 
 from bootstrap.tasks import (
     boxes,
-    clean,
-    demo,
-    doctor,
+    connect,
     doors,
-    editors,
-    lease,
+    estimate,
+    files,
     profiles,
     renting,
     run,
     runs,
     setup,
-    sync,
-    top,
-    transfer,
-    tunnel,
 )
 from bootstrap.tasks.program import use_box_program
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
-FAMILIES = (
-    (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),  # what is needed first
-    (setup.plan, setup.verify),
-    (run.run, sync.sync, transfer.push, transfer.pull),
-    (runs.wait, runs.attach, runs.shell, runs.exec_, top.top, runs.report),
-    (editors.code, editors.ssh_config, tunnel.tunnel),
-    (renting.up, renting.down, lease.lease, lease.guard),
-    (boxes.boxes, clean.clean, boxes.secrets, doctor.doctor, profiles.profiles),
-    (doors.render, doors.oneliner),
-    (demo.demo,),
-)
+FAMILIES = {
+    "First steps": (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),
+    "Before anything is built": (setup.plan, setup.verify),
+    "Runs and files": (run.run, files.sync, files.push, files.pull),
+    "A run at work": (runs.wait, runs.attach, runs.shell, runs.exec_, runs.top, runs.report),
+    "In your editor and browser": (connect.code, connect.ssh_config, connect.tunnel),
+    "Renting": (estimate.estimate, renting.up, renting.down, boxes.lease, boxes.guard),
+    "What is there": (
+        *(runs.runs, boxes.boxes, boxes.clean),
+        *(boxes.secrets, setup.doctor, profiles.profiles),
+    ),
+    "Without SSH": (doors.render, doors.oneliner),
+    "To see it once": (setup.demo,),
+}
 wrong_usage_exits_2()
 use_box_program(FAMILIES)
-namespace = Collection(*chain(*FAMILIES))
+namespace = Collection(*chain(*FAMILIES.values()))

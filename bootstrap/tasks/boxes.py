@@ -1,11 +1,17 @@
-"""boxes, secrets: the boxes known on this machine, and the secrets that they hold."""
+"""boxes, secrets: the boxes known on this machine, and the secrets that they hold.
+
+clean: remove trees that are no longer needed from a box.
+
+lease, guard: show or change a box's lease, and end boxes whose lease is over.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from bootstrap.tasks.command import BOX, JSON, Call, Option, command
+from bootstrap.errors import UsageError
+from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
@@ -18,11 +24,26 @@ def _costs(box: KnownBox, now: float) -> str:
     return f"{dollars(box.price)} an hour, about {so_far} so far" if so_far else ""
 
 
+def _running(box: KnownBox) -> list[str]:
+    """Return its runs that were alive or waiting when it was asked last."""
+    from bootstrap.boxes.at_home import seen_on
+
+    return [seen.run.name for seen in seen_on(box) if seen.run.goes_on]
+
+
+def _named(runs: list[str]) -> str:
+    more = [f"+{len(runs) - _MOST_RUNS}"] if len(runs) > _MOST_RUNS else []
+    return ", ".join([*runs[:_MOST_RUNS], *more]) or "-"
+
+
 def _place(box: KnownBox) -> str:
     user = f"{box.user}@" if box.user else ""
     return f"{user}{box.address}:{box.port}" if box.address else box.host_text
 
 
+_HEAD = ("BOX", "REACHED AT", "PROFILE", "REPOSITORIES", "RUNNING", "LAST SEEN", "COST")
+_MOST_RUNS = 3
+"""Number of runs that are named for each box."""
 _REMOVED = ("its name", "its pinned host key", "its last profile", "its entry in your ssh config")
 
 
@@ -42,11 +63,17 @@ def boxes(call: Call) -> None:
     Example: boxstrap boxes --all
     """
     from bootstrap.errors import UsageError
-    from bootstrap.link.ended import ended_boxes
-    from bootstrap.link.record import all_boxes, by_name, forget, is_newer, unreadable
+    from bootstrap.link.record import (
+        all_boxes,
+        box_by_name,
+        ended_boxes,
+        forget_box,
+        is_newer,
+        unreadable_record,
+    )
     from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.text.sizes import duration, spent
-    from bootstrap.ui.layout import aligned
+    from bootstrap.ui.layout import aligned, cut
 
     name = call.given["forget"]
     if call.given["all_"]:
@@ -55,10 +82,12 @@ def boxes(call: Call) -> None:
         _list_rented(call)
         return
     if name:
-        box = by_name(name) or next((lost for lost in unreadable() if lost.name == name), None)
+        box = box_by_name(name) or next(
+            (lost for lost in unreadable_record() if lost.name == name), None
+        )
         if box is None:
             raise UsageError(f"there is no box {name!r}.", hint="See which: boxstrap boxes")
-        forget(box)
+        forget_box(box)
         drop_alias(call.screen)
         call.screen.result(
             {"forgotten": box.name, "removed": list(_REMOVED)},
@@ -68,17 +97,21 @@ def boxes(call: Call) -> None:
         return
     known = all_boxes()
     now = time.time()
-    rows = aligned(
+    running = {box.name: _running(box) for box in known}
+    cells = [
         (
             box.name,
             _place(box),
             box.profile or "-",
-            f"seen {duration(max(0.0, now - box.seen))} ago",
-            _costs(box, now),
+            ", ".join(dict.fromkeys(each.name for each in box.repositories)) or "-",
+            _named(running[box.name]),
+            f"{duration(max(0.0, now - box.seen))} ago",
+            _costs(box, now) or "-",
         )
         for box in known
-    )
-    lost, ended = unreadable(), ended_boxes()
+    ]
+    rows = [cut(line, call.screen.width) for line in aligned([_HEAD, *cells])] if cells else []
+    lost, ended = unreadable_record(), ended_boxes()
     rows += [
         f"{box.name}  was written by a newer boxstrap: update this one"
         if is_newer(box.folder)
@@ -95,6 +128,8 @@ def boxes(call: Call) -> None:
                     "port": box.port,
                     "user": box.user,
                     "profile": box.profile,
+                    "repositories": [each.key for each in box.repositories],
+                    "running": running[box.name],
                     "seen": box.seen,
                     "price": box.price or None,
                     "dollars": spent(now - box.costs_since, box.price),
@@ -125,7 +160,7 @@ def _ended(box: KnownBox, now: float) -> str:
 def _list_rented(call: Call) -> None:
     from dataclasses import replace
 
-    from bootstrap.renting.listing import rented_here
+    from bootstrap.renting.rental import rented_here
     from bootstrap.runs.rented import ask_accounts
 
     found = ask_accounts()
@@ -175,3 +210,72 @@ def secrets(call: Call) -> None:
     call.screen.result(
         {"box": wiped.box, "wiped": list(wiped.names), "running": list(wiped.runs)}, text
     )
+
+
+@command(
+    HOST,
+    JSON,
+    Option("identity", "The private key to log in with."),
+    Option("repo", "The repository that is meant; default: that of the current folder."),
+    Option(
+        "discard", "A tree that goes with all it holds, as in homework@2. Repeatable.", many=True
+    ),
+    changes=(),
+)
+def clean(call: Call) -> None:
+    """Remove the trees beside the main one whose runs are over, and that hold nothing of their own.
+
+    Example: boxstrap clean --host my-box
+    """
+    from bootstrap.runs.clean import clean_box
+
+    clean_box(call.options(), call.screen, discard=tuple(call.given["discard"]), look=call.dry)
+
+
+@command(
+    HOST,
+    JSON,
+    Option("identity", "The private key to log in with."),
+    Option("extend", "Add so much time to it, as in 2h (m, h, d)."),
+    Option("release", "End it: nothing ends the box any more.", False),
+    changes=("extend", "release"),
+)
+def lease(call: Call) -> None:
+    """Say what is left of a box's lease, and who holds it; extend it, or end it.
+
+    Example: boxstrap lease --host my-box --extend 2h
+    """
+    from bootstrap.runs.lease import show_lease
+
+    given = call.given
+    show_lease(call.options(), call.screen, extend=given["extend"], release=given["release"])
+
+
+@command(
+    JSON,
+    Option("once", "Look once, and leave: for a cron line.", False),
+    changes=("once",),
+)
+def guard(call: Call) -> None:
+    """End the boxes whose lease is over and that can't hold it themselves, from this machine.
+
+    Example: boxstrap guard --once
+    """
+    from bootstrap.renting.guard import guard_once
+
+    if not call.given["once"]:
+        raise UsageError(
+            "guard needs --once.",
+            hint="Let cron call it, with a line in `crontab -e`:\n"
+            f"  */5 * * * * {_this_program()} guard --once >/dev/null",
+        )
+    guard_once(call.screen)
+
+
+def _this_program() -> str:
+    """Return its full path, because cron has a different PATH."""
+    import shlex
+    import shutil
+    import sys
+
+    return shlex.quote(shutil.which(sys.argv[0]) or "boxstrap")

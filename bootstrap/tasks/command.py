@@ -1,17 +1,25 @@
-"""Shared by all tasks: their options, their screen, and how they end."""
+"""Shared by all tasks: their options, their screen, and how they end.
+
+Make Ctrl-C work, also when Python drops it.
+"""
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import errno
 import functools
 import inspect
 import os
 import shlex
+import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
@@ -19,16 +27,45 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from bootstrap.errors import BoxstrapError, UsageError, cant_write
+from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError, write_error
 from bootstrap.paths import expanded
-from bootstrap.tasks.exit_codes import INTERRUPTED, exit_code
-from bootstrap.tasks.interrupts import resend_dropped_interrupts
-from bootstrap.tasks.usage import WrongUsageError
+from bootstrap.tasks.usage import INTERRUPTED, WrongUsageError, exit_code
 
 if TYPE_CHECKING:
-    from bootstrap.link.handle import BoxOptions
+    from bootstrap.link.target import BoxOptions
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.screen import Screen
+
+
+_SOON_S = 0.1
+"""Seconds after which Python has left the cleanup in which it dropped the Ctrl-C."""
+
+
+@contextlib.contextmanager
+def resend_dropped_interrupts() -> Iterator[None]:
+    """Send a Ctrl-C again if Python drops it: it does so in cleanup, such as `__del__`."""
+    before, waiting, main = sys.unraisablehook, [False], threading.get_ident()
+
+    def send_again() -> None:
+        time.sleep(_SOON_S)
+        if waiting[0]:
+            waiting[0] = False
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
+        if not isinstance(dropped.exc_value, KeyboardInterrupt):
+            before(dropped)
+        elif not waiting[0]:
+            waiting[0] = True
+            # Thread.start() would wait here, and a signal inside this hook would be dropped too.
+            _thread.start_new_thread(send_again, ())
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        waiting[0] = False
+        sys.unraisablehook = before
 
 
 @dataclass(frozen=True)
@@ -89,9 +126,14 @@ class Call:
         """Whether the output is JSON."""
         return bool(self.given.get("json_"))
 
+    @property
+    def place(self) -> Path:
+        """The folder that the command is about."""
+        return expanded(self.given["repo"]) if self.given.get("repo") else Path.cwd()
+
     def options(self) -> BoxOptions:
         """The options about a box."""
-        from bootstrap.link.handle import BoxOptions
+        from bootstrap.link.target import BoxOptions
 
         given = self.given
         return BoxOptions(
@@ -112,27 +154,38 @@ class Call:
 
         flags = ("committed_only", "restart", "adopt", "strict")
         own: dict[str, Any] = {name: bool(self.given.get(name)) for name in flags}
-        return SetupRequest(**vars(self.options()), **own, wait_s=self.given.get("wait", 60))
+        return SetupRequest(
+            **vars(self.options()),
+            **own,
+            overwrite=bool(self.given.get("overwrite_results")),
+            wait_s=self.given.get("wait", 60),
+        )
 
 
 class _Checked(Argument):
-    """An argument that reports wrong usage if its value should be a number and isn't."""
+    """An argument that reports wrong usage if its value is empty, or is no number but should be."""
 
     def __repr__(self) -> str:
         """As it is typed, for Invoke's messages."""
         return f"--{self.names[0]}"
 
     def set_value(self, value: object, cast: bool = True) -> None:
-        """As Invoke's, but without a traceback for a wrong value."""
+        """As Invoke's, but without a traceback for a wrong value, and never with an empty one.
+
+        `--gpus "$MINE"` without that variable doesn't mean what leaving the option out means.
+        """
+        if isinstance(value, str) and not value.strip():
+            raise WrongUsageError(f"{self!r}: its value is empty; leave it out, or give it one")
         try:
             super().set_value(value, cast)
         except ValueError:
-            raise WrongUsageError(f"--{self.name}: {value!r} is no whole number") from None
+            raise WrongUsageError(f"{self!r}: {value!r} is no whole number") from None
 
 
 class BoxTask(Task[Callable[..., None]]):
     """A task with short forms only for the options that define one."""
 
+    options: Sequence[Option] = ()
     shorts: Mapping[str, str] = {}
     bare: str = ""
     """The option that takes words without an option, such as `--port`; "" for none."""
@@ -162,7 +215,8 @@ def command(
     """Make a task from a function that takes a `Call`; its options are data.
 
     `changes`: the options with which it changes something, and so refuses --dry; None: it always
-    does. `interrupted` tells the user what to do after Ctrl-C; it ends with a command.
+    does. `interrupted` tells the user what to do after Ctrl-C: `{again}` stands for the whole
+    command that was typed, `{host}` for its --host.
     """
 
     def make(body: Callable[[Call], None]) -> BoxTask:
@@ -185,6 +239,7 @@ def command(
             auto_shortflags=False,
             help={option.name: option.help for option in options},
         )
+        task.options = options
         task.shorts = {option.name: option.short for option in options if option.short}
         task.bare = next((f"--{option.name}" for option in options if option.bare), "")
         return task
@@ -203,15 +258,22 @@ def _signature(options: Sequence[Option]) -> inspect.Signature:
 def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
     """Run the task; turn whatever ends it into the documented exit code and one clear message."""
     try:
-        body(call)
+        try:
+            body(call)
+        except UnreachableError as error:
+            if call.dry or not _start_stopped(call, error):
+                raise
+            body(call)
         _close(call, None)
     except BoxstrapError as error:
+        if isinstance(error, WhichBoxError) and error.boxes:
+            error.hint = f"Name the one you mean, as in: {_typed_with_host(error.boxes[0])}"
         error.redact(_redacting(call))
         raise _exit(call, error) from None
     except KeyboardInterrupt as error:
         _close(call, error)
-        words = f"\n{interrupted}{_same_host(call)}" if interrupted else ""
-        raise Exit(f"{_INTERRUPTED_WORDS}{words}", code=INTERRUPTED) from None
+        words = interrupted.format(again=_typed_again(), host=_same_host(call))
+        raise Exit(f"{_INTERRUPTED_WORDS}\n{words}".rstrip(), code=INTERRUPTED) from None
     except BrokenPipeError:
         # The reader of the output is gone (`| head`): there is nobody to report this to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -220,16 +282,46 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         raise _exit(call, _own_error(error, _redacting(call))) from None
 
 
+def _start_stopped(call: Call, error: UnreachableError) -> bool:
+    """Offer to start the stopped box that the error is about; return whether it runs now."""
+    if not error.stopped:
+        return False
+    from bootstrap.link.prompt import Prompt
+    from bootstrap.link.record import all_boxes
+    from bootstrap.renting.start import start_asked
+
+    say = call.screen.say
+    known = next((box for box in all_boxes() if box.host_text == error.stopped), None)
+    return start_asked(error.stopped, known.price if known else 0.0, Prompt(say).confirm, say)
+
+
 def _exit(call: Call, error: BoxstrapError) -> Exit:
     """Report how the task ended; Invoke prints the returned Exit and exits with its code."""
     _close(call, error)
     return Exit(error.text(), code=exit_code(error))
 
 
+def _typed_with_host(host: str) -> str:
+    """Return the command as it was typed, for that box."""
+    from bootstrap.tasks.setup_report import program_name
+
+    words = sys.argv[1:]
+    at = words.index("--") if "--" in words else len(words)
+    typed = [*words[:at], "--host", host, *words[at:]]
+    return f"{program_name(sys.argv[0])} {shlex.join(typed)}"
+
+
 def _same_host(call: Call) -> str:
     """Return the --host of this call, so that a recommended command is for the same box."""
     host = call.given.get("host")
     return f" --host {shlex.quote(host)}" if host else ""
+
+
+def _typed_again() -> str:
+    """Return the command line that was typed, so that it can be typed again."""
+    from bootstrap.tasks.setup_report import program_name
+
+    return shlex.join([program_name(sys.argv[0]), *sys.argv[1:]])
 
 
 def _redacting(call: Call) -> Callable[[str], str]:
@@ -266,7 +358,7 @@ def _own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
 
     named = _NOT_OURS if isinstance(error, OSError) and error.filename else ()
     if isinstance(error, OSError) and error.errno in (*_NO_ROOM, *named):
-        return cant_write(error.filename or "the output, or a file,", error)
+        return write_error(error.filename or "the output, or a file,", error)
     folder = state_dir() / "reports"
     report = folder / time.strftime("%Y%m%d-%H%M%S.txt")
     hint = f"What happened is in {report}; please send it with a report of this error."
@@ -274,6 +366,6 @@ def _own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         report.write_text(redact("".join(traceback.format_exception(error))), encoding="utf-8")
     except OSError as unwritten:
-        hint = f"No report was kept of it: {cant_write(report, unwritten).what}"
+        hint = f"No report was kept of it: {write_error(report, unwritten).what}"
     what = redact(f"boxstrap itself failed: {type(error).__name__}: {error}")
     return BoxstrapError(what, hint=hint)

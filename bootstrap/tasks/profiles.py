@@ -19,10 +19,9 @@ def profiles(call: Call) -> None:
 
     Example: boxstrap profiles --show vast --set gpu.count=2
     """
-    from bootstrap.profile.listing import listed
-    from bootstrap.profile.load import load
+    from bootstrap.profile.load import listed, read_profile
     from bootstrap.repo.place import repository_root
-    from bootstrap.ui.origins import lines
+    from bootstrap.ui.origins import origin_lines
 
     given = call.given
     name = given["show"] or given["validate"]
@@ -35,7 +34,9 @@ def profiles(call: Call) -> None:
         data = [{"name": item.name, "path": str(item.path), "own": item.own} for item in found]
         call.screen.result({"profiles": data}, "\n".join(rows))
         return
-    loaded = load(name, sets=tuple(given["set_"] or ()), repo_root=repository_root(Path.cwd()))
+    loaded = read_profile(
+        name, sets=tuple(given["set_"] or ()), repo_root=repository_root(Path.cwd())
+    )
     if given["validate"]:
         files = [str(path) for path in loaded.chain]
         call.screen.result({"valid": True, "files": files}, f"right: {', '.join(files)}")
@@ -46,7 +47,7 @@ def profiles(call: Call) -> None:
     shown["git"]["url"] = without_user_info(loaded.profile.git.url or "") or None
     call.screen.result(
         {"profile": shown},
-        "\n".join(lines(loaded.profile, loaded.origins, described=True)),
+        "\n".join(origin_lines(loaded.profile, loaded.origins, described=True)),
     )
 
 
@@ -60,13 +61,12 @@ def init(call: Call) -> None:
 
     Example: boxstrap init --command "python train.py --epochs 3"
     """
-    from bootstrap.errors import UsageError, cant_write
+    from bootstrap.errors import UsageError, write_error
     from bootstrap.link.prompt import Prompt
     from bootstrap.paths import write_users_file
-    from bootstrap.profile.facts import look
-    from bootstrap.profile.scaffold import notes, sketch
+    from bootstrap.profile.scaffold import look_where_you_stand, notes, write_profile
     from bootstrap.profile.values import COMMAND
-    from bootstrap.repo.here import read
+    from bootstrap.repo.local import read_repository
 
     place, command = call.options().place, call.given["command"] or ""
     try:
@@ -74,18 +74,21 @@ def init(call: Call) -> None:
     except ValueError as error:
         raise UsageError(str(error), where="--command") from None
     try:
-        here = read(place)
+        here = read_repository(place)
         root, url, lacking = here.root, here.url, []
     except UsageError as error:
         # A folder without a repository, or without a commit, can still get a profile.
         root, url, lacking = place, None, [f"{error.what} {error.hint}"]
-    file, facts = root / "boxstrap.yaml", look(root, url=url, command=command)
+    file, facts = (
+        root / "boxstrap.yaml",
+        look_where_you_stand(root, place, url=url, command=command),
+    )
     prompt = Prompt(print)
     if len(facts.candidates) > 1 and not (call.is_json or file.exists()) and prompt.has_terminal():
         script = prompt.choose("Which of them is the training?", facts.candidates)
-        facts = look(root, url=url, script=script)
+        facts = look_where_you_stand(root, place, url=url, script=script)
     try:
-        write_users_file(file, sketch(facts), "x")  # "x" never follows a link
+        write_users_file(file, write_profile(facts), "x")  # "x" never follows a link
     except FileExistsError:
         raise UsageError(
             "it is there already; nothing was written.",
@@ -93,7 +96,7 @@ def init(call: Call) -> None:
             hint=f"See what it says: boxstrap profiles --show {file}",
         ) from None
     except OSError as error:
-        raise cant_write(file, error) from None
+        raise write_error(file, error) from None
     remarks = [*notes(facts), *lacking]
     lines = [f"written: {file}", *remarks, "Read it through, then: boxstrap setup --host …"]
     call.screen.result({"written": str(file), "notes": remarks}, "\n".join(lines))

@@ -2,22 +2,29 @@
 
 `inv` has created its Program before it finds boxstrap's tasks, so that instance gets this class
 (docs/adr/0003-invoke.md).
+
+Help texts in our own words and layout: of the program, and of one task. Pure.
 """
 
 from __future__ import annotations
 
+import inspect
+import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from invoke.collection import Collection
+from invoke.exceptions import Exit
 from invoke.parser import Parser
 from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
 from invoke.program import Program
 from invoke.tasks import Task
 
-from bootstrap.tasks.usage import WrongUsageError
+from bootstrap.tasks.command import BOX, BoxTask, Option
+from bootstrap.tasks.usage import WITH_COMMAND, WrongUsageError, looks_like_a_host
 
 IGNORED = {
     "command-timeout",
@@ -29,15 +36,15 @@ IGNORED = {
     "warn-only",
 }
 """Options about commands that Invoke runs; no task here lets Invoke run any."""
-_HIDDEN = IGNORED | {"write-pyc"}  # bytecode is written anyway
+_HIDDEN = IGNORED | {"write-pyc", "complete"}  # bytecode is written anyway; shells call --complete
 _FORMATS = ("flat", "nested", "json")
 
 
 class BoxProgram(Program):
     """The Program of `boxstrap`, and of `inv` once it has found boxstrap's tasks."""
 
-    families: Sequence[Sequence[Task[Any]]] = ()
-    """The tasks in the order of `--list`."""
+    families: Mapping[str, Sequence[Task[Any]]] = {}
+    """The tasks by what they are for, in the order of `--list`."""
 
     def core_args(self) -> list[Argument]:
         """As Invoke's, with the meaning of --dry here."""
@@ -77,35 +84,46 @@ class BoxProgram(Program):
             raise WrongUsageError(f"--list: there is no collection {listed!r}.")
         if (form := self.args["list-format"].value) not in _FORMATS:
             raise WrongUsageError(f"--list-format is one of {', '.join(_FORMATS)}, not {form!r}.")
+        if self.args.complete.value:
+            from bootstrap.tasks.completion import candidates
+
+            print("\n".join(candidates(self.core.remainder, self.families)))  # noqa: T201
+            raise Exit
         super().parse_cleanup()
 
     def parse_tasks(self) -> None:
-        """As Invoke's, which has no optional or repeatable positional arguments."""
-        self.core.unparsed = with_options(self.core.unparsed, self.families)
+        """As Invoke's, with words that stand for options: a task's bare option, help, version."""
+        words = self.core.unparsed
+        if words[:1] == ["help"]:
+            self.args.help.set_value(words[1] if len(words) > 1 else True, cast=False)
+            words = words[1:2]
+        elif words == ["version"]:
+            self.print_version()
+            raise Exit
+        self.core.unparsed = with_options(words, self.families)
         super().parse_tasks()
 
     def print_help(self) -> None:
-        """Print the core options that have a meaning here, and the tasks."""
-        print(f"Usage: {self.binary} [--core-opts] TASK [--options] ...\n\nCore options:\n")  # noqa: T201
+        """Print the tasks by families, and the program's options that have a meaning here."""
+
         shown = [argument for argument in self.core_args() if argument.name not in _HIDDEN]
-        self.print_columns(ParserContext(args=shown).help_tuples())
-        self.list_tasks()
+        rows = ParserContext(args=shown).help_tuples()
+        print(program_help(self.binary, self.families, rows))  # noqa: T201
 
-    def _make_pairs(
-        self, coll: Collection, ancestors: list[str] | None = None
-    ) -> list[tuple[str, str | None]]:
-        """As Invoke's, but by families, with an empty line between two of them."""
-        pairs = {pair[0]: pair for pair in super()._make_pairs(coll, ancestors)}
-        rows: list[tuple[str, str | None]] = []
-        for family in self.families:
-            rows += [("", None)] if rows else []
-            rows += [pairs[task.name.replace("_", "-")] for task in family]
-        return rows
+    def print_task_help(self, name: str) -> None:
+        """Print the help of one task."""
+
+        print(task_help(self.binary, self.collection[name]))  # noqa: T201
+
+    def list_flat(self) -> None:
+        """Print the tasks by families."""
+
+        print(family_list(self.families))  # noqa: T201
 
 
-def with_options(words: list[str], families: Sequence[Sequence[Task[Any]]]) -> list[str]:
+def with_options(words: list[str], families: Mapping[str, Sequence[Task[Any]]]) -> list[str]:
     """Return a task and its words, with the task's bare option added to words without one."""
-    tasks = (task for family in families for task in family)
+    tasks = chain(*families.values())
     task = next((one for one in tasks if one.name.replace("_", "-") in words[:1]), None)
     bare = getattr(task, "bare", "")
     if task is None or not bare:
@@ -114,15 +132,155 @@ def with_options(words: list[str], families: Sequence[Sequence[Task[Any]]]) -> l
     found, value_follows, room = words[:1], False, True
     for word in words[1:]:
         is_bare = room and not word.startswith("-") and not value_follows
+        is_bare = is_bare and not (bare == "--run" and _is_a_box(word))
         found.append(f"{bare}={word}" if is_bare else word)
         room = room and (not is_bare or flags[bare].kind is list)
         value_follows = not value_follows and word in flags and flags[word].takes_value
     return found
 
 
-def use_box_program(families: Sequence[Sequence[Task[Any]]]) -> None:
+def _is_a_box(word: str) -> bool:
+    """Whether a word is no run's name, but a host or the name of a known box."""
+    from bootstrap.link.record import NAME, boxes_folder
+
+    is_name = NAME.fullmatch(word) is not None
+    return looks_like_a_host(word) or (is_name and (boxes_folder() / word).is_dir())
+
+
+def use_box_program(families: Mapping[str, Sequence[Task[Any]]]) -> None:
     """Make the running Program, of `inv` or of `boxstrap`, a BoxProgram with these families."""
     BoxProgram.families = families
     running = sys.modules.get("invoke.main")
     if running is not None:
         running.program.__class__ = BoxProgram
+
+
+Families = Mapping[str, Sequence[Task[Any]]]
+"""The tasks by what they are for, in the order in which they are listed."""
+
+_MOST = 100
+"""Columns that are used at the most: longer lines are harder to read."""
+_LEAST = 40
+_LABEL = 28
+"""Columns for an option; the text about a longer one begins on the next line."""
+_BOX = frozenset(option.name for option in BOX)
+_VALUES = {
+    "set_": "KEY=VALUE",
+    "identity": "FILE",
+    "host_key": "SHA256:…",
+    "consent": "DIGEST",
+    "out": "FILE",
+    "output": "FILE",
+    "report": "FILE",
+    "to": "FOLDER",
+    "path": "PATH",
+    "exclude": "PATTERN",
+    "max_size": "SIZE",
+    "max_price": "DOLLARS",
+    "limit": "DOLLARS",
+    "wait": "SECONDS",
+    "wait_offer": "TIME",
+    "every": "SECONDS",
+    "looks": "COUNT",
+    "gpus": "0,1",
+    "since": "TIME",
+    "for_": "DOOR",
+    "url": "ADDRESS",
+    "after": "RUN",
+    "after_any": "RUN",
+    "resume": "RUN",
+    "forget": "BOX",
+    "show": "PROFILE",
+    "validate": "PROFILE",
+    "redo": "STEP",
+}
+"""What stands for an option's value; for any other option its name."""
+
+
+def width() -> int:
+    """Return the columns of a help text: those of the terminal, within reason."""
+    return max(_LEAST, min(_MOST, shutil.get_terminal_size((80, 24)).columns - 1))
+
+
+def program_help(binary: str, families: Families, core: Iterable[tuple[str, str | None]]) -> str:
+    """Return the help of the program; `core` has its own options with their texts."""
+    usage = [f"Usage: {binary} COMMAND [OPTIONS]", f"       {binary} COMMAND --help"]
+    own = ["Options of the program, before COMMAND:", *columns(core)]
+    return "\n\n".join(["\n".join(usage), family_list(families), "\n".join(own)])
+
+
+def family_list(families: Families) -> str:
+    """Return each family with a line, or a few, for each of its tasks."""
+    label = 2 + max(len(_name(task)) for tasks in families.values() for task in tasks)
+    parts = []
+    for title, tasks in families.items():
+        rows = [(_name(task), _first_line(task)) for task in tasks]
+        parts.append("\n".join([f"{title}:", *columns(rows, label)]))
+    return "\n\n".join(parts)
+
+
+def task_help(binary: str, task: Task[Any]) -> str:
+    """Return the help of one task: its own options first, then those about the box."""
+    options = task.options if isinstance(task, BoxTask) else ()
+    own = [option for option in options if option.name not in _BOX]
+    box = [option for option in options if option.name in _BOX]
+    text = textwrap.indent(inspect.getdoc(task) or "", "  ").splitlines()
+    folded = [line for each in text for line in _fold(each)]
+    parts = [_usage(binary, task, options), "\n".join(folded)]
+    for title, group in (("Options", own), ("The box, its profile, the output", box)):
+        if group:
+            parts.append("\n".join([f"{title}:", *columns(map(_option_row, group))]))
+    return "\n\n".join(parts)
+
+
+def columns(rows: Iterable[tuple[str, str | None]], label: int = _LABEL) -> list[str]:
+    """Lay out names and texts in two columns; a text is folded to the width."""
+    lines = []
+    label = min(label, width() // 2)
+    for name, text in rows:
+        room = width() - label - 2
+        folded = textwrap.wrap(text or "", room, break_on_hyphens=False) or [""]
+        if len(name) > label - 2:
+            lines.append(f"  {name}")
+        else:
+            lines.append(f"  {name:<{label}}{folded.pop(0)}".rstrip())
+        lines += [f"  {'':<{label}}{line}" for line in folded]
+    return lines
+
+
+def typed(option: Option) -> str:
+    """Return an option as it is typed: `--host HOST`."""
+    flag = f"--{option.name.rstrip('_').replace('_', '-')}"
+    return flag if option.default is False else f"{flag} {value_name(option)}"
+
+
+def value_name(option: Option) -> str:
+    """Return what stands for the option's value in a help text."""
+    return _VALUES.get(option.name, option.name.rstrip("_").upper())
+
+
+def _usage(binary: str, task: Task[Any], options: Sequence[Option]) -> str:
+    bare = next((option for option in options if option.bare), None)
+    word = f" [{value_name(bare)}{' …' if bare.many else ''}]" if bare else ""
+    command = " -- COMMAND" if _name(task) in WITH_COMMAND else ""
+    return f"Usage: {binary} {_name(task)}{word} [OPTIONS]{command}"
+
+
+def _option_row(option: Option) -> tuple[str, str]:
+    short = f"-{option.short}, " if option.short else ""
+    return f"{short}{typed(option)}", option.help
+
+
+def _fold(line: str) -> list[str]:
+    """Fold a sentence to the width; an example stays one line, so that it can be copied."""
+    if line.lstrip().startswith("Example:"):
+        return [line]
+    return textwrap.wrap(line, width(), subsequent_indent="  ", break_on_hyphens=False) or [""]
+
+
+def _first_line(task: Task[Any]) -> str:
+    return (inspect.getdoc(task) or "").partition("\n")[0]
+
+
+def _name(task: Task[Any]) -> str:
+    return str(task.name).replace("_", "-")

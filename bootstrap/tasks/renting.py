@@ -2,63 +2,92 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import ReturnBoxError, UsageError
+from bootstrap.providers import NAMES
 from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
 from bootstrap.tasks.setup import COMMITTED, WAIT
 
 if TYPE_CHECKING:
     from bootstrap.providers.offer import Offer
-    from bootstrap.renting.up import UpRequest
+    from bootstrap.renting.up import FoundOffers, UpOptions
+    from bootstrap.setup.request import SetupRequest
 
+_T = TypeVar("_T")
 _OF_A_NEW_BOX = [option for option in BOX if option.name not in ("host", "host_key", "new_box")]
 
 
-@command(
-    *_OF_A_NEW_BOX,
-    Option("provider", "Whose offers: vast, runpod or lambda; default: the profile's, or all."),
+OF_RENTING = (
+    Option(
+        "provider",
+        f"Whose offers: {', '.join(NAMES)}; default: the profile's, or all.",
+    ),
     Option("max_price", "Dollars an hour that it may cost; then nobody is asked."),
     Option(
         "limit",
         "Dollars to spend at most on boxes that turn out unusable; default: an hour's price.",
     ),
+    Option("wait_offer", "Wait for an offer within the price, as in 2h, with a line a minute."),
+)
+
+
+@command(
+    *_OF_A_NEW_BOX,
+    *OF_RENTING,
     Option("another", "Rent one more, where this repository has one already.", False),
     Option("dry_run", "Show the offers; rent nothing.", False),
     COMMITTED,
     WAIT,
     changes=(),
     interrupted="Rented boxes keep running and cost money: boxstrap boxes --all\n"
-    "To go on with it: boxstrap up; to give it back: boxstrap down",
+    "To go on with it: {again}; to give it back: boxstrap down",
 )
 def up(call: Call) -> None:
     """Rent a box as the profile orders it, and take it to its first training step.
 
     Example: boxstrap up --provider vast --max-price 0.60 --set gpu.name="RTX 4090"
     """
-    from bootstrap.renting.up import UpRequest, rent_and_set_up
+    from bootstrap.setup.sequence import run_setup
     from bootstrap.tasks.setup_report import show_result
 
+    request = up_request(call, call.request())
+    if call.dry or call.given["dry_run"]:
+        _show_offers(call, request)
+        return
+    result = rent_shown(call, request, lambda setup: run_setup(setup, call.screen))
+    show_result(result, call.screen)
+    result.raise_for_status()
+
+
+def up_request(call: Call, setup: SetupRequest) -> UpOptions:
+    """Return the request for a box and this setup, by the options of renting. Raises UsageError."""
+    from bootstrap.renting.up import UpOptions
+
     given = call.given
-    request = UpRequest(
-        call.request(),
+    return UpOptions(
+        setup,
         given["provider"],
         _dollars(given["max_price"], "--max-price"),
         _dollars(given["limit"], "--limit"),
-        given["another"],
+        bool(given.get("another")),
+        _wait(given["wait_offer"]),
     )
-    if call.dry or given["dry_run"]:
-        _show_offers(call, request)
-        return
+
+
+def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T]) -> _T:
+    """Rent a box, show which, and return what `do`, which sets it up, returns."""
+    from bootstrap.renting.up import rent_and
+
     try:
-        box, result = rent_and_set_up(request, call.screen, _confirm)
+        box, result = rent_and(do, request, call.screen, _confirm)
     except ReturnBoxError as error:
         error.hint += "\nIt was rented before, so it is not given back automatically: boxstrap down"
         raise
     rented = {"host": box.host, "mark": box.mark, "price": box.price, "gpu": box.gpu}
     call.screen.result({"rented": rented})
-    show_result(result, call.screen)
-    result.raise_for_status()
+    return result
 
 
 @command(
@@ -71,22 +100,31 @@ def up(call: Call) -> None:
     Option("repo", "The repository that is meant; default: that of the current folder."),
     Option("identity", "The private key to log in with."),
     changes=(),
-    interrupted="The box keeps running and costs money. To continue: boxstrap down",
+    interrupted="The box keeps running and costs money. To continue: {again}",
 )
 def down(call: Call) -> None:
     """Bring home what a box has, and destroy it; refused with the list of what would be lost.
 
     Example: boxstrap down --host my-box
     """
-    from bootstrap.renting.teardown import TeardownWish, tear_down
+    from bootstrap.renting.teardown import TeardownOptions, tear_down
     from bootstrap.text.sizes import bytes_of
 
     given = call.given
     most = bytes_of(given["max_size"])
     if most is None:
         raise UsageError(f"--max-size: {given['max_size']!r} is no size.", hint="As in: 50G, 1.5T")
-    wish = TeardownWish(most, given["discard"], given["stop_runs"], only_look=call.dry)
+    wish = TeardownOptions(most, given["discard"], given["stop_runs"], only_look=call.dry)
     tear_down(call.options(), call.screen, wish)
+
+
+def _wait(text: str | None) -> float:
+    from bootstrap.text.sizes import seconds_of
+
+    seconds = seconds_of(text) if text else 0
+    if seconds is None:
+        raise UsageError(f"{text!r} is no time.", where="--wait-offer", hint="As in: 30m, 2h")
+    return float(seconds)
 
 
 def _dollars(text: str | None, option: str) -> float | None:
@@ -123,8 +161,19 @@ def _confirm(offer: Offer) -> None:
         )
 
 
-def _show_offers(call: Call, request: UpRequest) -> None:
-    from bootstrap.renting.order import as_dict, no_offer, offer_rows
+def _whole_cost(found: FoundOffers) -> str:
+    """Return what the cheapest offer costs for as long as the lease allows."""
+    from bootstrap.estimate.cost import Usage, cost_of
+    from bootstrap.text.sizes import dollars
+
+    if not found.fitting:
+        return ""
+    total = cost_of(Usage(found.hours), found.fitting[0].price).total
+    return f"\nthe cheapest, for the {found.hours:g} hours of its lease: {dollars(total)}"
+
+
+def _show_offers(call: Call, request: UpOptions) -> None:
+    from bootstrap.renting.order import as_dict, left_by, no_offer, offer_rows
     from bootstrap.renting.up import find_offers
     from bootstrap.text.sanitize import sanitize
     from bootstrap.ui.layout import aligned
@@ -137,8 +186,11 @@ def _show_offers(call: Call, request: UpRequest) -> None:
         "offers": [as_dict(offer, order) for offer in found.fitting],
         "nearest": [as_dict(offer, order) for offer in near],
     }
+    if not found.fitting:
+        data["left"] = left_by(found.others, order)
     rows = offer_rows(found.fitting, order)
     shown = "\n".join(sanitize(line) for line in aligned(rows))
+    shown += _whole_cost(found)
     more = len(found.fitting) - len(rows)
     call.screen.result(data, f"{shown}\nand {more} more" if more > 0 else shown)
     if not found.fitting:

@@ -8,14 +8,16 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import UsageError, WhichBoxError
 from bootstrap.tasks.command import BOX, Call, Option, command
+from bootstrap.tasks.renting import OF_RENTING, rent_shown, up_request
 from bootstrap.tasks.runs import given_command
-from bootstrap.tasks.setup import COMMITTED, WAIT
+from bootstrap.tasks.setup import COMMITTED, OVERWRITE, WAIT
 
 if TYPE_CHECKING:
-    from bootstrap.profile.rule import Rule
-    from bootstrap.setup.request import RunWish
+    from bootstrap.profile.values import Rule
+    from bootstrap.setup.request import RunOptions, SetupRequest
+    from bootstrap.sync.new_run import StartedRun
 
 
 @command(
@@ -26,9 +28,13 @@ if TYPE_CHECKING:
     Option("after_any", "The same, however that run ends."),
     Option("queue", "Wait in the box's queue until no other run has its GPUs.", False),
     Option("resume", "Instead, resume that run, which ended early, in its tree."),
+    Option("beside", "In a tree of its own, without the results of other runs.", False),
+    OVERWRITE,
+    Option("up", "Where this repository has no box: rent one as `up` does, and run there.", False),
+    *OF_RENTING,
     COMMITTED,
     WAIT,
-    interrupted="Whether it began: boxstrap status",
+    interrupted="Whether it began: boxstrap status{host}; what is rented: boxstrap boxes --all",
 )
 def run(call: Call) -> None:
     """Start a new run of your current files, whatever ran before; its command comes after `--`.
@@ -45,11 +51,38 @@ def run(call: Call) -> None:
     def show(lines: Sequence[str]) -> None:
         call.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
-    begun = start_run(dataclasses.replace(call.request(), run=wish), call.screen, show)
-    from bootstrap.tasks.setup_report import after_run  # late, so the first lines don't wait for it
+    def start(request: SetupRequest) -> StartedRun:
+        return start_run(request, call.screen, show)
 
+    request = dataclasses.replace(call.request(), run=wish)
+    rents = _rents(call, request)
+    begun = rent_shown(call, up_request(call, request), start) if rents else start(request)
+    # Late, so that the first lines don't wait for it.
+    from bootstrap.boxes.at_home import note_seen
+    from bootstrap.tasks.setup_report import after_run
+
+    note_seen(begun.login.known, [begun.run], call.screen.redact)
     call.screen.result(begun.as_dict(), f"\n{after_run(begun)}")
     begun.raise_for_status()
+
+
+def _rents(call: Call, request: SetupRequest) -> bool:
+    """Whether to rent first: with --up, where the repository has no box. Raises UsageError."""
+    if not call.given["up"]:
+        given = next((one.name for one in OF_RENTING if call.given[one.name]), None)
+        if given:
+            raise UsageError(f"{_typed(given)} is about a box that is rented first: add --up.")
+        return False
+    if request.host:
+        raise UsageError("--up rents where no box is named: leave out --host, or --up.")
+    from bootstrap.link.registry import only_box
+    from bootstrap.repo.local import current
+
+    try:
+        only_box(current(request.place)[0])
+    except WhichBoxError as error:
+        return not error.has_several
+    return False
 
 
 def _resume(call: Call, words: Sequence[str]) -> None:
@@ -60,7 +93,13 @@ def _resume(call: Call, words: Sequence[str]) -> None:
     if words or given:
         other = _typed(given[0]) if given else "a command"
         raise UsageError(f"--resume uses the settings of that run: {other} is only for a new run.")
-    resumed = resume_run(call.options(), call.screen, call.given["resume"], call.request().wait_s)
+    resumed = resume_run(
+        call.options(),
+        call.screen,
+        call.given["resume"],
+        call.request().wait_s,
+        overwrite=call.given["overwrite_results"],
+    )
     lines = [f"  {call.screen.safe_text(line)}" for line in resumed.first_lines]
     follow = f"{program_name(sys.argv[0])} logs -f --host {resumed.box} --run {resumed.run.name}"
     text = f"{resumed.run.name} goes on from {resumed.resumes}; to follow it: {follow}"
@@ -70,7 +109,7 @@ def _resume(call: Call, words: Sequence[str]) -> None:
 
 _QUEUES = {"after": "after:{}", "after_any": "after-any:{}", "queue": "gpus"}
 """What is sent to the box for each option."""
-_OF_A_NEW_RUN = ("session", "gpus", "committed_only", *_QUEUES)
+_OF_A_NEW_RUN = ("session", "gpus", "beside", "up", "committed_only", *_QUEUES)
 
 
 def _typed(name: str) -> str:
@@ -91,19 +130,22 @@ def _queue(call: Call) -> str:
     return ""
 
 
-def _wish(call: Call, words: Sequence[str]) -> RunWish:
+def _wish(call: Call, words: Sequence[str]) -> RunOptions:
     from bootstrap.profile.values import COMMAND, GPUS, SESSION
-    from bootstrap.setup.request import RunWish
+    from bootstrap.setup.request import RunOptions
 
     # A single word is a shell command line, like train.command; several words are quoted each.
     text = words[0] if len(words) == 1 else shlex.join(words)
+    if words and not text.strip():
+        raise UsageError("the command after -- is empty.")
     given = {
         "the command": (text, COMMAND),
         "--session": (call.given["session"] or "", SESSION),
         "--gpus": (call.given["gpus"] or "", GPUS),
     }
     text, session, gpus = (_checked(name, *each) for name, each in given.items())
-    return RunWish(text, session, gpus, _queue(call))
+    overwrite = call.given["overwrite_results"]
+    return RunOptions(text, session, gpus, _queue(call), call.given["beside"], overwrite)
 
 
 def _checked(name: str, text: str, rule: Rule) -> str:

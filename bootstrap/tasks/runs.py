@@ -1,4 +1,7 @@
-"""status, logs, report, wait, attach, shell, exec, stop: for a training that was started."""
+"""status, runs, logs, report, wait, attach, shell, exec, stop: for a training that was started.
+
+top: watch several boxes live.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,27 @@ from collections.abc import Sequence
 
 from bootstrap.errors import UsageError
 from bootstrap.tasks.command import HOST, JSON, Call, Option, command
-from bootstrap.tasks.exit_codes import error_document
+from bootstrap.tasks.usage import error_document
 
 _IDENTITY = Option("identity", "The private key to log in with.")
 _REPO = Option("repo", "The repository that is meant; default: that of the current folder.")
-_RUN = Option("run", "The run, as `status` names it; default: this repository's newest.")
+RUN = Option(
+    "run",
+    "The run, as `status` names it; default: this repository's newest. "
+    "The word --run may be left out.",
+    bare=True,
+)
 _ALL = Option("all_", "Of all repositories on the box, not only that of the current folder.", False)
 
 
-@command(HOST, JSON, _IDENTITY, _REPO, changes=())
+@command(
+    HOST,
+    JSON,
+    _IDENTITY,
+    _REPO,
+    Option("run", "Only this run; from home if its box is gone."),
+    changes=(),
+)
 def status(call: Call) -> None:
     """Say what became of the runs on a box, and of its last setup.
 
@@ -24,13 +39,13 @@ def status(call: Call) -> None:
     """
     from bootstrap.runs.status import failure, find_status
 
-    found = find_status(call.options(), call.screen)
+    found = find_status(call.options(), call.screen, call.given["run"])
     error = failure(found)
     boxes = [
         {**one.document, "error": error_document(one.error)} if one.error else one.document
         for one in found
     ]
-    if any(one.error is None for one in found):
+    if any(one.error is None or one.document.get("runs") for one in found):
         # A single box's keys are at the top level too, as earlier versions had them.
         own = boxes[0] if len(boxes) == 1 else {}
         call.screen.result(
@@ -41,28 +56,56 @@ def status(call: Call) -> None:
 
 
 @command(
+    Option("host", "Only runs of this box, by its name here."),
+    JSON,
+    _REPO,
+    Option("all_", "Of all repositories, not only that of the current folder.", False),
+    changes=(),
+)
+def runs(call: Call) -> None:
+    """List the runs of this repository, on boxes that are there or gone. Asks no box.
+
+    Example: boxstrap runs
+    """
+    import time
+    from pathlib import Path
+
+    from bootstrap.paths import expanded
+    from bootstrap.runs.run_list import list_runs, run_rows
+
+    every = call.given["all_"]
+    place = expanded(call.given["repo"]) if call.given["repo"] else Path.cwd()
+    found = list_runs(place, call.given["host"], every=every)
+    lines = run_rows(found, time.time(), call.screen.width, every=every)
+    call.screen.result(
+        {"runs": [one.as_dict() for one in found]},
+        "\n".join(lines) or "no run is known here",
+    )
+
+
+@command(
     HOST,
     JSON,
     _IDENTITY,
     _REPO,
-    Option("run", f"{_RUN.help} Repeatable.", many=True),
+    Option("run", f"{RUN.help} Repeatable.", many=True, bare=True),
     _ALL,
     Option("live", "Every run that is running.", False),
     Option("follow", "Go on as the log grows, across lost links.", False, short="f"),
     Option("since", "What was written since: 10m ago (s, m, h, d), or since 14:30."),
     Option("step", "The log of a step of the last setup, as in python."),
     changes=(),
-    interrupted="Run the same command again to read on. To end the training: boxstrap stop",
+    interrupted="To read on: {again}; to end the training: boxstrap stop{host}",
 )
 def logs(call: Call) -> None:
     """Print the log of a run, of several at once, or of a step of the last setup.
 
     Example: boxstrap logs -f --host my-box
     """
-    from bootstrap.runs.logs import LogWish, show_log
+    from bootstrap.runs.logs import LogOptions, show_log
 
     given = call.given
-    wish = LogWish(
+    wish = LogOptions(
         names=given["run"] or (),
         every=given["all_"],
         live=given["live"],
@@ -78,7 +121,7 @@ def logs(call: Call) -> None:
     JSON,
     _IDENTITY,
     _REPO,
-    _RUN,
+    RUN,
     Option("out", "Where to write it; default: beside the run's results."),
     changes=(),
 )
@@ -97,10 +140,10 @@ def report(call: Call) -> None:
     JSON,
     _IDENTITY,
     _REPO,
-    _RUN,
+    RUN,
     Option("all_", "All runs that live or wait for their turn, of whichever repository.", False),
     changes=(),
-    interrupted="Run the same command again to wait on. To end the training: boxstrap stop",
+    interrupted="To wait on: {again}; to end the training: boxstrap stop{host}",
 )
 def wait(call: Call) -> None:
     """Wait until a run is over: exit 0, or 10 where it failed. This machine must stay awake.
@@ -112,13 +155,13 @@ def wait(call: Call) -> None:
     wait_for(call.options(), call.screen, run=call.given["run"], every=call.given["all_"])
 
 
-@command(HOST, _IDENTITY, _REPO, _RUN, _ALL)
+@command(HOST, _IDENTITY, _REPO, RUN, _ALL)
 def attach(call: Call) -> None:
     """Attach this terminal to the training's tmux session; Ctrl-B, D leaves it running.
 
     Example: boxstrap attach --host my-box
     """
-    from bootstrap.runs.attach import attach_to
+    from bootstrap.runs.remote_command import attach_to
 
     attach_to(call.options(), call.screen, run=call.given["run"], every=call.given["all_"])
 
@@ -159,7 +202,7 @@ def given_command(arguments: Sequence[str]) -> list[str]:
     JSON,
     _IDENTITY,
     _REPO,
-    _RUN,
+    RUN,
     Option("all_", "All runs that live or wait on the box, of whichever repository.", False),
     Option("setup", "Cancel the setup at work instead.", False),
 )
@@ -174,3 +217,39 @@ def stop(call: Call) -> None:
     stop_run(
         call.options(), call.screen, run=given["run"], every=given["all_"], setup=given["setup"]
     )
+
+
+@command(
+    Option("host", f"{HOST.help} Repeatable; default: the boxes known.", many=True),
+    Option("json_", "JSON lines on standard output, one for each look, nothing else.", False),
+    Option("identity", "The private key to log in with."),
+    Option("repo", "The repository whose boxes are meant where no host is given."),
+    Option("every", "Seconds between two looks.", 2),
+    Option("looks", "End after so many looks at each box; 0: when you end it.", 0),
+    changes=(),
+)
+def top(call: Call) -> None:
+    """Watch GPUs, processor, memory and the training's last line on one box or several, live.
+
+    Example: boxstrap top --host my-box --host another
+    """
+    import os
+    import sys
+    from dataclasses import replace
+
+    from bootstrap.boxes.login import redactor_of_all
+    from bootstrap.errors import UsageError
+    from bootstrap.runs.top import TopOptions, watch_boxes
+    from bootstrap.ui.top_view import make_top_screen
+
+    given = call.given
+    if given["every"] < 1 or given["looks"] < 0:
+        raise UsageError("--every is a second at the least, --looks no less than 0.")
+    options = replace(call.options(), host=None)
+    call.redact = redact = redactor_of_all(options).text
+    screen = make_top_screen(sys.stdout, as_json=call.is_json, redact=redact, env=dict(os.environ))
+    wanted = TopOptions(every_s=given["every"], samples=given["looks"])
+    try:
+        watch_boxes(options, given["host"], wanted, screen)
+    except KeyboardInterrupt:
+        return  # the normal way to end it

@@ -1,27 +1,45 @@
-"""setup, plan, verify: set up a box, show what a setup would do, and check the box."""
+"""setup, plan, verify: set up a box, show what a setup would do, and check the box.
+
+doctor: does this machine have what boxstrap needs, and does it reach the box?
+
+demo: a setup of this machine, with a small training that boxstrap brings along.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from bootstrap.errors import ReturnBoxError
-from bootstrap.tasks.command import BOX, Call, Option, command
+from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
+from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
 
 if TYPE_CHECKING:
     from bootstrap.setup.request import SetupRequest
+    from bootstrap.setup.sequence import SetupPlan
     from bootstrap.verdict import Verdict
+
 
 COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays here.", False
 )
 _RESTART = Option("restart", "Start the training again, also where a run is alive.", False)
+_REDO = Option(
+    "redo", "Do that step again although it is right, as in prepare. Repeatable.", many=True
+)
 _ADOPT = Option("adopt", "Take a clone of yours on the box as the repository's folder.", False)
 _STRICT = Option("strict", "A warning of the verdict is a reason to return the box.", False)
+OVERWRITE = Option(
+    "overwrite_results", "It may overwrite results of earlier runs that are not home.", False
+)
 WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
-_AGAIN = "Run the same command again to follow it, or: boxstrap stop --setup"
+_AGAIN = "To follow it: {again}; to cancel it: boxstrap stop --setup{host}"
 
 
-@command(*BOX, COMMITTED, _RESTART, _ADOPT, _STRICT, WAIT, changes=(), interrupted=_AGAIN)
+@command(
+    *(*BOX, COMMITTED, _RESTART, OVERWRITE, _REDO, _ADOPT, _STRICT, WAIT),
+    changes=(),
+    interrupted=_AGAIN,
+)
 def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
 
@@ -35,13 +53,46 @@ def setup(call: Call) -> None:
     from bootstrap.setup.sequence import run_setup
     from bootstrap.tasks.setup_report import show_result
 
+    request = replace(call.request(), redo=_redo(call))
     try:
-        result = run_setup(call.request(), call.screen)
+        try:
+            result = run_setup(request, call.screen)
+        except WhichBoxError as error:  # nothing was sent yet
+            result = run_setup(replace(request, host=_ask_for_host(error)), call.screen)
     except ReturnBoxError as error:
         _show_verdict(call, cast("Verdict", error.verdict), refused=True)
         raise
     show_result(result, call.screen)
     result.raise_for_status()
+
+
+def _redo(call: Call) -> str:
+    """Return the steps of `--redo`. Raises UsageError."""
+    from bootstrap.plan import NAMES
+
+    names = [name for name in NAMES if name != "train"]
+    for name in call.given["redo"]:
+        if name not in names:
+            hint = (
+                "To train again: --restart" if name == "train" else f"They are: {', '.join(names)}"
+            )
+            raise UsageError(f"--redo {name}: there is no such step to do again.", hint=hint)
+    return ",".join(call.given["redo"])
+
+
+def _ask_for_host(error: WhichBoxError) -> str:
+    """Ask which of the known boxes is meant, or how a new one is reached. Raises `error` if there
+    is nobody to ask, or if the repository has boxes of its own, and so one must be named."""
+    from bootstrap.link.prompt import Prompt
+
+    prompt = Prompt(print)
+    if error.has_several or not prompt.has_terminal():
+        raise error
+    wanted = "a box's name, or how a new one is reached, as in: ssh -p PORT root@ADDRESS"
+    host = prompt.ask(f"{error.what}\nType {wanted}\n> ", bool, wanted)
+    if not host:
+        raise error
+    return host
 
 
 @command(
@@ -63,11 +114,12 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
     from bootstrap.tasks.setup_report import plan_line
 
     found = plan_setup(request, call.screen)
-    text = list(map(plan_line, found.rows))
+    text = [f"{found.box}: what a setup would do", *map(plan_line, found.rows)]
     if found.reused:
         text.append(f"{'':<5} {'python':<10} {found.reused}")
+    text += _cost(found)
     if call.given.get("show_origin"):
-        from bootstrap.ui.origins import lines as origin_lines
+        from bootstrap.ui.origins import origin_lines
 
         text += ["", *origin_lines(found.loaded.profile, found.loaded.origins)]
     steps = [{"step": row.step.name, "runs": row.runs, "why": row.why} for row in found.rows]
@@ -82,11 +134,25 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
     call.screen.result(data, "\n".join(text))
 
 
+def _cost(found: SetupPlan) -> list[str]:
+    """Return what the box costs for as long as its lease allows, and what it cost so far."""
+    import time
+
+    from bootstrap.estimate.cost import spending
+    from bootstrap.link.record import box_by_name
+
+    box, lease = box_by_name(found.box), found.loaded.profile.lease
+    if box is None or not box.price:
+        return []
+    hours = float((lease.hours if lease else None) or 0.0)
+    spent = spending(box.price, hours, max(0.0, time.time() - box.costs_since))
+    return [f"{'':<5} {'cost':<10} {spent.line(is_over=False)}"]
+
+
 @command(
     *BOX,
     _STRICT,
     Option("report", "Write the verdict as a page of HTML, for the host's owner."),
-    Option("environment", "Prove the profile's variables in each kind of shell instead.", False),
     WAIT,
     interrupted=_AGAIN,
 )
@@ -95,11 +161,8 @@ def verify(call: Call) -> None:
 
     Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8
     """
-    if call.given["environment"]:
-        _verify_environment(call)
-        return
     from bootstrap.paths import expanded
-    from bootstrap.setup.verify_box import verify_box
+    from bootstrap.setup.sequence import verify_box
 
     report = expanded(call.given["report"]) if call.given["report"] else None
     if report:
@@ -111,35 +174,51 @@ def verify(call: Call) -> None:
     if report:
         from datetime import datetime, timezone
 
-        from bootstrap.ui.page import write_page
-        from bootstrap.verdict_page import Subject, page
+        from bootstrap.ui.page import Subject, verdict_page, write_page
 
         subject = Subject(found.where, found.provider, datetime.now(timezone.utc))
-        write_page(report, page(found.verdict, subject), "--report")
+        write_page(report, verdict_page(found.verdict, subject), "--report")
         call.screen.result({"report": str(report)}, f"\nreport: {report}")
     if found.error:
         raise found.error
 
 
-def _verify_environment(call: Call) -> None:
-    from bootstrap.errors import StepFailedError, UsageError
-    from bootstrap.setup.prove_environment import verify_environment
-    from bootstrap.tasks.setup_report import environment_lines
+def _show_verdict(call: Call, verdict: Verdict, *, refused: bool) -> None:
+    from bootstrap.ui.page import painted, verdict_lines
 
-    if call.given["report"] or call.given["strict"]:
-        raise UsageError("--report and --strict are about the verdict, not about --environment.")
-    proof = verify_environment(call.request(), call.screen)
-    data = {"box": proof.box, "environment": proof.as_dict()}
-    call.screen.result(data, "\n".join(environment_lines(proof)))
-    if proof.wrong:
-        names = ", ".join(variable.name for variable in proof.wrong)
-        raise StepFailedError(
-            f"not proved everywhere: {names}.", where=proof.box, hint="\n".join(proof.advice())
+    text = "\n".join(verdict_lines(verdict, refused=refused))
+    call.screen.result({"verdict": verdict.model_dump()}, text, painted)
+
+
+@command(HOST, JSON, Option("identity", "The private key to log in with."), changes=())
+def doctor(call: Call) -> None:
+    """Check this machine, and with --host the way to a box; a line for each check.
+
+    Example: boxstrap doctor --host my-box
+    """
+    from bootstrap.doctor import examine
+
+    findings = examine(call.options(), call.screen)
+    marks = {True: "ok", False: "no"}
+    lines = [f"{marks[f.passed]:<3} {f.name:<12} {f.says}" for f in findings]
+    data = [{"check": f.name, "ok": f.passed, "says": f.says} for f in findings]
+    call.screen.result({"checks": data}, "\n".join(lines))
+    failed = [f for f in findings if not f.passed]
+    if failed:
+        raise failed[-1].error(
+            f"{len(failed)} of {len(findings)} checks failed.", hint=failed[0].advice
         )
 
 
-def _show_verdict(call: Call, verdict: Verdict, *, refused: bool) -> None:
-    from bootstrap.ui.verdict_table import lines, painted
+@command(JSON)
+def demo(call: Call) -> None:
+    """Set this machine up for a small training and start it: no account, no GPU, nothing rented.
 
-    text = "\n".join(lines(verdict, refused=refused))
-    call.screen.result({"verdict": verdict.model_dump()}, text, painted)
+    Example: boxstrap demo
+    """
+    from bootstrap.demo import run_demo
+    from bootstrap.tasks.setup_report import show_result
+
+    result = run_demo(call.screen)
+    show_result(result, call.screen)
+    result.raise_for_status()

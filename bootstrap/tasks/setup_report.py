@@ -8,10 +8,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
+from bootstrap.boxes.at_home import note_seen
 from bootstrap.events import WHY
-from bootstrap.protocol.environment_comparison import NOT_PROVED, WAYS
-from bootstrap.runs.run_lines import how_to_resume
-from bootstrap.ui.layout import aligned
 from bootstrap.ui.next_commands import NextCommands, what_next
 
 if TYPE_CHECKING:
@@ -19,15 +17,19 @@ if TYPE_CHECKING:
 
     from bootstrap.plan import PlanRow
     from bootstrap.profile.schema import Profile
-    from bootstrap.protocol.environment_comparison import EnvironmentProof
     from bootstrap.protocol.run import Run
     from bootstrap.setup.result import SetupResult
     from bootstrap.sync.new_run import StartedRun
     from bootstrap.ui.screen import Screen
 
 
+_NOTHING = "nothing to do: the box is as the profile says"
+
+
 def show_result(result: SetupResult, screen: Screen) -> None:
-    """Print the result."""
+    """Print the result, and note its run for `runs`."""
+    if result.run:
+        note_seen(result.login.known, [result.run], screen.redact)
     text = [] if result.waits_for else _happened(result, screen)
     if result.own_folder:
         where = result.box_state.repo_dir
@@ -43,30 +45,15 @@ def plan_line(row: PlanRow) -> str:
     return f"{mark:<5} {row.step.name:<10} {WHY.get(row.why, row.why):<30} {row.step.does}"
 
 
-def environment_lines(proof: EnvironmentProof) -> list[str]:
-    """Return a table with a line per variable and a column per way in which programs start."""
-    head = ("variable", *WAYS.values())
-    cells = [(each.name, *(each.found[way] for way in WAYS)) for each in proof.variables]
-    notes = {
-        why: ", ".join(WAYS[way] for way, it in proof.left_out.items() if it == why)
-        for why in dict.fromkeys(proof.left_out.values())
-    }
-    end = [] if proof.wrong else [f"The environment is as the profile says ({proof.shell})."]
-    return [
-        *aligned([head, *cells]),
-        *(f"n/a ({ways}): {NOT_PROVED[why]}" for why, ways in notes.items()),
-        *end,
-    ]
-
-
 def _happened(result: SetupResult, screen: Screen) -> list[str]:
     run = result.run
-    lines = [] if result.setup else ["nothing to do: the box is as the profile says"]
+    # The error that follows says what became of a run that failed.
+    lines = [] if result.setup or result.failed_before else [_NOTHING]
+    lines += [f"  | {screen.safe_text(line)}" for line in result.last_lines]
     if result.first_lines is not None:
         lines += [f"  {screen.safe_text(line)}" for line in result.first_lines]
-    elif run:
-        goes_on = f"{how_to_resume(run, program_name(sys.argv[0]))}; " if run.can_resume else ""
-        lines.append(f"{run.name} {run.outcome()}; {goes_on}to start it again: --restart")
+    elif run and not run.failed:
+        lines.append(f"{run.name} {run.outcome()}; to start it again: --restart")
     if run and run.state == "running" and result.differs == ("secrets",):
         lines.append("it still uses the earlier secrets; --restart starts it with the current ones")
     return lines
@@ -74,9 +61,9 @@ def _happened(result: SetupResult, screen: Screen) -> list[str]:
 
 def next_steps(result: SetupResult) -> str:
     """Return the block of text that ends a setup."""
-    run, box, name = result.run or result.waits_for, result.handle, result.box
+    run, box, name = result.run or result.waits_for, result.login, result.box
     program, local, repo = program_name(sys.argv[0]), box.is_local, box.options.repo
-    can_attach = run and run.state == "running" and result.box_state.facts.get("tmux")
+    can_attach = run and run.state == "running" and result.box_state.has_tmux
     there = _there(name, repo)
     return what_next(
         NextCommands(
@@ -105,7 +92,7 @@ def _there(name: str, repo: Path | None) -> str:
 
 def after_run(begun: StartedRun) -> str:
     """Return the block of text that ends `run`."""
-    run, box = begun.run, begun.handle
+    run, box = begun.run, begun.login
     program, name = program_name(sys.argv[0]), begun.box
     there = _there(name, box.options.repo)
     alive = run.goes_on
@@ -134,7 +121,7 @@ def _pull(program: str, there: str, run: Run | None, profile: Profile) -> str:
 
 def _ssh(result: SetupResult) -> str:
     """Return the ssh command into the repository's folder and environment, by `enter.sh` there."""
-    home, folder = result.box_state.facts.get("boxhome", ""), result.repo_dir
+    home, folder = result.box_state.home, result.repo_dir
     name = posixpath.relpath(folder, posixpath.dirname(home)) if home else folder
     words = ("bash", posixpath.join(home, "box/enter.sh"), name)
     # Quoted twice, for the local and the remote shell: the box chose its folders' names.
@@ -150,7 +137,7 @@ def program_name(typed: str) -> str:
 
 
 def _fetch(result: SetupResult) -> list[str]:
-    endpoint, alias = result.handle.endpoint, result.alias
+    endpoint, alias = result.login.endpoint, result.alias
     if endpoint is None:
         return []
     if not alias and endpoint.alias != endpoint.hostname:

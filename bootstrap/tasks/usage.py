@@ -3,6 +3,9 @@
 Both programs run Invoke's `Program`, which exits with 1 on a ParseError, and with
 an `Exit`'s own code on an `Exit`. So the parser gets a ParseError that is also an Exit
 (docs/adr/0003-invoke.md).
+
+The exit code of each error. The script on the box has its own codes: `exit_of` in
+`templates/lib/engine.sh`; `setup/result.py` turns those into errors.
 """
 
 from __future__ import annotations
@@ -15,8 +18,34 @@ from invoke.exceptions import Exit, ParseError
 from invoke.parser import parser
 from invoke.parser.context import ParserContext
 
+from bootstrap import errors
 from bootstrap.errors import UsageError
-from bootstrap.tasks.exit_codes import EXIT_CODES
+
+INTERRUPTED = 130
+EXIT_CODES: dict[type[BaseException], int] = {
+    errors.BoxstrapError: 1,
+    errors.UsageError: 2,
+    errors.UnreachableError: 3,
+    errors.HostKeyError: 4,
+    errors.BoxLacksError: 5,
+    errors.ReturnBoxError: 6,
+    errors.StepFailedError: 7,
+    errors.BusyError: 8,
+    errors.NotSafeError: 9,
+    errors.TrainingFailedError: 10,
+    errors.NoOfferError: 11,
+    KeyboardInterrupt: INTERRUPTED,
+}
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the code of its class or of its nearest base class; 1 if none has one."""
+    return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), 1)
+
+
+def error_document(error: errors.BoxstrapError) -> dict[str, object]:
+    """Return the error for a JSON document."""
+    return {**error.as_dict(), "exit": exit_code(error)}
 
 
 class WrongUsageError(ParseError, Exit):
@@ -43,7 +72,65 @@ _HINT = "See what there is: --list. What a task takes: TASK --help"
 _UNKNOWN = re.compile(r"No idea what (['\"])(.*)\1 is!")
 _ARGUMENT = re.compile(r"<Argument: ([\w-]+)[^>]*>")
 """How Invoke's parser prints one of its options."""
-_WITH_COMMAND = ("exec", "run")
+WITH_COMMAND = ("exec", "run")
+"""Tasks that take a command after `--`."""
+OTHERS_WORDS = {
+    "ps": "status",
+    "list": "status",
+    "ls": "boxes",
+    "instances": "boxes",
+    "ssh": "shell",
+    "connect": "shell",
+    "login": "shell",
+    "start": "setup",
+    "provision": "setup",
+    "deploy": "setup",
+    "bootstrap": "setup",
+    "apply": "setup",
+    "install": "setup",
+    "train": "run -- COMMAND",
+    "launch": "up",
+    "rent": "up",
+    "create": "up",
+    "new": "up",
+    "destroy": "down",
+    "terminate": "down",
+    "delete": "down",
+    "rm": "down",
+    "kill": "stop",
+    "cancel": "stop",
+    "queue": "run --queue -- COMMAND",
+    "submit": "run --queue -- COMMAND",
+    "tail": "logs -f",
+    "log": "logs",
+    "watch": "top",
+    "nvidia-smi": "top",
+    "gpus": "top",
+    "upload": "push",
+    "download": "pull",
+    "results": "pull",
+    "cp": "push or pull",
+    "scp": "push or pull",
+    "rsync": "sync",
+    "check": "verify",
+    "test": "verify",
+    "vscode": "code",
+    "cursor": "code --editor cursor",
+    "jupyter": "tunnel --jupyter",
+    "notebook": "tunnel --jupyter",
+    "tensorboard": "tunnel --tensorboard",
+    "forward": "tunnel",
+    "port-forward": "tunnel",
+    "tmux": "attach",
+    "offers": "up --dry-run",
+    "search": "up --dry-run",
+    "price": "up --dry-run",
+    "autostop": "lease",
+    "config": "profiles",
+    "dryrun": "plan",
+    "diff": "plan",
+}
+"""What people call it in other tools of this field, and the task here."""
 _NEAR = 0.7
 """Least similarity (0 to 1) for which a word is taken for a misspelt name."""
 
@@ -57,14 +144,16 @@ def _meant(text: str, context: ParserContext | None) -> str:
         return ""
     word = unknown[2]
     in_task = context is not None and context.name
-    if context is not None and context.name in _WITH_COMMAND and not word.startswith("-"):
+    if context is not None and context.name in WITH_COMMAND and not word.startswith("-"):
         rest = sys.argv[sys.argv.index(word) :] if word in sys.argv else []
         near = f"{context.name} -- {shlex.join(rest)}" if rest else ""
     elif word.startswith("-"):
         core = ("--list", "--help", "--version", "--dry")
         near = nearest(word, [*(context.flags if context else ()), *core], _NEAR)
-    elif _looks_like_a_host(word):
+    elif looks_like_a_host(word):
         near = "" if in_task else f"setup --host {word}"
+    elif not in_task and word in OTHERS_WORDS:
+        near = OTHERS_WORDS[word]
     else:
         from bootstrap.tasks import namespace
 
@@ -75,7 +164,8 @@ def _meant(text: str, context: ParserContext | None) -> str:
     return f"Did you mean {near}?\n" if near else ""
 
 
-def _looks_like_a_host(word: str) -> bool:
+def looks_like_a_host(word: str) -> bool:
+    """Whether a word is an address, or a user at one."""
     return "@" in word or re.fullmatch(r"[\d.]+(:\d+)?", word) is not None
 
 

@@ -45,12 +45,22 @@ def speed(count: float) -> str:
     return f"{size(count)}/s"
 
 
+_LEAST_TIMED = 1_000_000
+"""Of fewer bytes the time says nothing about the link."""
+
+
+def transferred(count: int, seconds: float) -> str:
+    """Bytes that were sent or fetched: `120 MB in 3.0 s (40 MB/s)`, `7 B in 0.1 s`."""
+    took = f"{size(count)} in {duration(seconds)}"
+    return f"{took} ({speed(count / max(seconds, 0.001))})" if count >= _LEAST_TIMED else took
+
+
 def rate(count: float) -> str:
     """Things per second: `1,200/s`, `4.2/s`."""
-    return f"{count:.1f}/s" if count < 9.95 else f"{number(count)}/s"
+    return f"{count:.1f}/s" if count < 9.95 else f"{grouped_number(count)}/s"
 
 
-def number(count: float) -> str:
+def grouped_number(count: float) -> str:
     """A count: `12,345`."""
     return f"{count:,.0f}"
 

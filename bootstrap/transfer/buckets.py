@@ -2,26 +2,145 @@
 
 The box gets an https address for each object, valid for an hour, for reading that object only.
 Such an address is a credential: it is sent over standard input, and is in no message.
+
+Find this machine's keys for an S3 bucket, in the places where the provider's tools look.
+
+obstore itself reads only environment variables. Most users have keys in `~/.aws`, or get them
+for an hour by a login of the `aws` program, which is then asked for them.
+
+Send a box the signed addresses of objects in the profile's buckets, valid for an hour.
+
+They go over one command's standard input, into a file that only the box's user can read, and that
+is removed when it is read.
 """
 
 from __future__ import annotations
 
+import configparser
 import contextlib
+import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import shlex
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from bootstrap.errors import UsageError
+from bootstrap.box.runs.s3_client import region_of
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import read_until, shell_command
+from bootstrap.link.wire import Wire
+from bootstrap.paths import expanded
+from bootstrap.protocol.query import build_query, refuse
 from bootstrap.text.sanitize import sanitize
-from bootstrap.transfer.bucket_keys import s3_settings
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import AzureStore, GCSStore, RetryConfig, S3Store
+
+
+_PROGRAM_S = 60
+_LONGEST = 300
+_OF_A_SERVICE = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+"""If one of these is set, obstore gets keys on its own."""
+_KEYS = {
+    "aws_access_key_id": "AccessKeyId",
+    "aws_secret_access_key": "SecretAccessKey",
+    "aws_session_token": "SessionToken",
+}
+"""Names in files and in obstore, and names that programs print."""
+
+
+def s3_settings(bucket: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return keys, endpoint and region for obstore to reach `bucket`. Raises UsageError."""
+    environment = os.environ if environment is None else environment
+    name = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE") or "default"
+    section = _section(name, environment)
+    settings = _keys(name, section, environment)
+    endpoint = (
+        environment.get("AWS_ENDPOINT_URL_S3")
+        or environment.get("AWS_ENDPOINT_URL")
+        or section.get("endpoint_url")
+    )
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    region = region or section.get("region") or "us-east-1"
+    if endpoint:
+        return {**settings, "aws_endpoint": endpoint, "aws_region": region}
+    return {**settings, "aws_region": region_of(bucket) or region}
+
+
+def _keys(name: str, section: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    given = {key: environment.get(key.upper(), "") for key in _KEYS}
+    if not given["aws_access_key_id"]:
+        given = {key: section.get(key, "") for key in _KEYS}
+    if not given["aws_access_key_id"] and not any(map(environment.get, _OF_A_SERVICE)):
+        given = _ask_program(name, section)
+    return {key: value for key, value in given.items() if value}
+
+
+def _section(name: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Read the settings of the AWS profile `name` from the user's files."""
+    found: dict[str, str] = {}
+    for variable, file, title in (
+        ("AWS_CONFIG_FILE", "~/.aws/config", name if name == "default" else f"profile {name}"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", name),
+    ):
+        path = expanded(environment.get(variable) or file)
+        parser = configparser.RawConfigParser(strict=False)
+        try:
+            parser.read_string(path.read_text("utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeError, configparser.Error) as error:
+            raise UsageError(f"can't be read: {type(error).__name__}.", where=str(path)) from None
+        if parser.has_section(title):
+            found.update(parser.items(title))
+    return found
+
+
+def _ask_program(name: str, section: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys that `credential_process`, else `aws`, prints. Raises UsageError."""
+    if process := section.get("credential_process"):
+        command = shlex.split(process)
+    elif aws := shutil.which("aws"):
+        command = [aws, "configure", "export-credentials", "--profile", name]
+        command += ["--format", "process"]
+    else:
+        raise _no_key("none is in the environment, nor in ~/.aws")
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=Path.home(),  # no file of a repository can affect it
+            timeout=_PROGRAM_S,
+            check=False,
+        )
+        said = json.loads(done.stdout) if done.returncode == 0 else {}
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise _no_key(f"{command[0]} gave none: {type(error).__name__}") from None
+    given = {key: str(said.get(word) or "") for key, word in _KEYS.items()}
+    if not given["aws_access_key_id"]:
+        last = sanitize(done.stderr).strip().rpartition("\n")[2][:_LONGEST]
+        raise _no_key(f"{command[0]} gave none{last and ': ' + last}")
+    return given
+
+
+def _no_key(why: str) -> UsageError:
+    return UsageError(
+        f"there is no key for S3 on this machine: {why}.",
+        hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE to one of your "
+        "profiles, or log in: aws sso login",
+    )
+
 
 SCHEMES = ("s3", "gs", "az")
 EXPIRES_S = 3600
@@ -30,7 +149,6 @@ MOST_OBJECTS = 100_000
 """Of one item: all their addresses are sent together."""
 _ADDRESS = re.compile(r"(s3|gs|az)://([^/]+)/?(.*)", re.DOTALL)
 _TRIES, _TRY_S = 3, 30
-_LONGEST = 300
 
 
 @dataclass(frozen=True)
@@ -192,3 +310,85 @@ _OPENERS: Mapping[str, Callable[[str], S3Store | GCSStore | AzureStore]] = {
     "gs": _open_gs,
     "az": _open_az,
 }
+
+
+_ARRIVED = b"\narrived\n"
+_AT_ONCE = 1000
+"""How many addresses are signed, and in memory, at a time."""
+
+
+@dataclass
+class BucketItems:
+    """The items of `data:` that are in buckets, by number; each is listed once."""
+
+    addresses: Mapping[int, str]
+    _listed: dict[int, tuple[Bucket, list[BucketObject]]] = field(default_factory=dict)
+
+    def list(self) -> None:
+        """List the items that are not listed yet. Raises UsageError."""
+        for number, url in self.addresses.items():
+            if number not in self._listed:
+                bucket = Bucket(url)
+                self._listed[number] = bucket, bucket.objects()
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield a line per object, with an address signed now; then `end`. Raises UsageError."""
+        for number, (bucket, objects) in self._listed.items():
+            for start in range(0, len(objects), _AT_ONCE):
+                some = objects[start : start + _AT_ONCE]
+                rows = zip(some, bucket.sign(some), strict=True)
+                yield b"".join(_line(number, each, address) for each, address in rows)
+        yield b"end\n"
+
+
+def _line(number: int, each: BucketObject, address: str) -> bytes:
+    row = {"item": number, "path": each.name, "size": each.size, "etag": each.etag}
+    row |= {"alone": each.is_alone, "url": address}
+    return json.dumps(row).encode() + b"\n"
+
+
+@dataclass(eq=False, repr=False)
+class AddressSender(threading.Thread):
+    """Sends the addresses in parallel; `failed` is called with what went wrong.
+
+    If there are none, that is reported to the box, which then does not wait.
+    """
+
+    wire: Wire
+    items: BucketItems
+    workdir: str
+    setup: str
+    failed: Callable[[BoxstrapError], None]
+    arrived: bool = False
+    """Whether the box has them, or knows that they won't come."""
+
+    def __post_init__(self) -> None:
+        super().__init__(name="addresses", daemon=True)
+
+    def run(self) -> None:
+        """Send; a lost link is no error here: following the setup logs in and sends again."""
+        try:
+            try:
+                self.items.list()
+                self._send(self.items.lines())
+            except LinkLost:
+                raise
+            except BoxstrapError as error:
+                self.failed(error)
+                if not self.arrived:
+                    self._send(iter([b"end\n"]))
+        except LinkLost:
+            return
+        except BoxstrapError as error:
+            self.failed(error)
+            refuse(self.wire, "addresses", workdir=self.workdir, setup=self.setup)
+
+    def _send(self, lines: Iterator[bytes]) -> None:
+        query = build_query("take_addresses", workdir=self.workdir, setup_id=self.setup)
+        stream = self.wire.start(shell_command(query))
+        with suppress(BrokenPipeError):  # the box's own message says why
+            for piece in lines:
+                stream.write(piece)
+        stream.close_write()
+        read_until(self.wire, stream, _ARRIVED, "addresses")
+        self.arrived = True

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import read_until
-from bootstrap.link.shell_command import shell_command
+from bootstrap.link.exchange import read_until, shell_command
 from bootstrap.link.wire import Stream, Wire
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import build_query, refuse
 from bootstrap.render.variables import SentItem
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
-    from bootstrap.transfer.outgoing import PushProgress
+    from bootstrap.transfer.sender import PushProgress
 
 _READY, _ARRIVED = b"\nready\n", b"\narrived\n"
 _WAITS = re.compile(r"^local (\d{1,4}) (/[^\n]+)$", re.MULTILINE)
@@ -72,7 +71,7 @@ def local_items(profile: Profile) -> tuple[LocalItem, ...]:
 
 def _digest(source: Path, exclude: Sequence[str]) -> str:
     """Return a digest that changes when any file does, by name, size or time."""
-    from bootstrap.transfer.source import read_source
+    from bootstrap.transfer.sender import read_source
 
     files = json.dumps(list(read_source(source, exclude).files))
     return hashlib.sha256(files.encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -110,6 +109,7 @@ class DataSender(threading.Thread):
             return
         except BoxstrapError as error:
             self.failed(error)
+            refuse(self.wire, "data", workdir=self.workdir, setup=self.setup)
 
     def _send(self, item: LocalItem, targets: dict[int, str]) -> bool:
         """Send one item; return whether all of it has arrived. Raises LinkLost."""

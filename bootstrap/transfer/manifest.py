@@ -1,13 +1,98 @@
-"""The manifest of a run's results: path, size and SHA-256 of each file; and which run it was."""
+"""The manifest of a run's results: path, size and SHA-256 of each file; and which run it was.
+
+A record of what pulls of one run put into one folder here: a line for each landed file.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 from bootstrap.box.lease.lease_safety import safe_note
-from bootstrap.transfer.pulled import PulledFile
+from bootstrap.box.transfer.complete_files import FileState
+from bootstrap.box.transfer.run_results import digest_of
+from bootstrap.paths import write_private
+from bootstrap.transfer.destination import HomeFile
+
+_KEPT = 2
+"""Digests remembered for each place: after a power cut in a replacement, either may be there."""
+
+
+class PulledFile(NamedTuple):
+    """A file of a box that is here: its state there, its digest, its place and its state here."""
+
+    state: tuple[int, ...]
+    sha256: str
+    place: str
+    """Path below the folder: its own, or another name next to it."""
+    home: HomeFile
+
+
+class PulledRecord:
+    """The record of one run and one folder. A context manager; the caller holds the folder."""
+
+    def __init__(self, file: Path) -> None:
+        """Read it. A damaged line is skipped: its file is pulled again. Raises OSError."""
+        self.files: dict[str, PulledFile] = {}
+        self._places: dict[tuple[str, str], list[str]] = {}
+        self._file = file
+        lines = 0
+        with contextlib.suppress(FileNotFoundError):
+            for line in file.read_bytes().split(b"\n"):
+                lines += 1
+                with contextlib.suppress(ValueError, TypeError, RecursionError):
+                    self._take(json.loads(line))
+        if lines > 2 * len(self.files) + 1000:
+            self._rewrite()
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if lines:
+            os.write(self._out, b"\n")  # the last line may have been cut
+
+    def __enter__(self) -> PulledRecord:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._out)
+
+    def _take(self, row: Sequence[object]) -> None:
+        path, state, sha256, place, home = row
+        if not (isinstance(path, str) and isinstance(sha256, str) and isinstance(place, str)):
+            return
+        kept = self._places.setdefault((path, place), [])
+        if sha256 not in kept:
+            self._places[path, place] = [*kept, sha256][-_KEPT:]
+        if isinstance(state, list) and isinstance(home, list):
+            self.files[path] = PulledFile(tuple(state), sha256, place, HomeFile(*home))
+
+    def ours(self, path: str, place: str) -> Collection[str]:
+        """Return digests of what was put at `place` for `path`: other files may have that path."""
+        return self._places.get((path, place), ())
+
+    def will_replace(self, path: str, sha256: str, place: str) -> None:
+        """Note what is about to replace an earlier pulled file. Raises OSError."""
+        self._write([path, None, sha256, place, None])
+
+    def add(self, path: str, pulled: PulledFile) -> None:
+        """Note a file that has landed here. Raises OSError."""
+        self._write([path, [*pulled.state], pulled.sha256, pulled.place, [*pulled.home]])
+
+    def _write(self, row: list[object]) -> None:
+        self._take(row)
+        os.write(self._out, json.dumps(row, separators=(",", ":")).encode() + b"\n")
+
+    def _rewrite(self) -> None:
+        rows = [
+            [path, [*one.state], one.sha256, one.place, [*one.home]]
+            for path, one in self.files.items()
+        ]
+        write_private(self._file, "".join(f"{json.dumps(row)}\n" for row in rows))
+
 
 VERSION = 1
 
@@ -51,12 +136,18 @@ class Manifest:
     """By path on the box."""
     on_box: frozenset[str]
     """Those that were on the box at the last look; the others were removed there."""
+    made: Set[str] = frozenset()
+    """Those that the run made. Others were put to its results by no run, and come with the last."""
     links: Sequence[str] = ()
     """Links on the box to results; what they lead to is here."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """What has no content to pull, and why."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """What is not here, and why."""
+    never: Sequence[str] = ()
+    """Those of the missing that no other pull brings either; not sanitized."""
+    without: Sequence[str] = ()
+    """Paths and patterns of results that the user lets go of; not sanitized."""
     live: bool = False
     """Whether the run was still running."""
 
@@ -72,6 +163,7 @@ class Manifest:
             "links": list(self.links),
             "left_out": dict(self.left_out),
             "missing": dict(self.missing),
+            "without": list(self.without),
         }
         return json.dumps(document, indent=1) + "\n"
 
@@ -83,6 +175,7 @@ class Manifest:
             "sha256": one.sha256,
             **({"here": one.place} if one.place != path else {}),
             **({} if path in self.on_box else {"on_box": False}),
+            **({"after_run": True} if path in self.on_box - self.made else {}),
         }
 
     def present(self) -> dict[str, tuple[int, str]]:
@@ -92,6 +185,14 @@ class Manifest:
             for path, one in self.files.items()
             if path in self.on_box
         }
+
+    def proven(self) -> dict[str, PulledFile]:
+        """Return each file that is on the box, or that the run made and the box has no more."""
+        return {path: one for path, one in self.files.items() if path in self.on_box | self.made}
+
+    def home_note(self) -> str:
+        """Return the digest of all that the run made, by which the box knows that it is here."""
+        return digest_of({path: FileState(*self.files[path].state) for path in self.made})
 
     def safe_note(self) -> str:
         """Return what the box may note about the run if all its files there are here."""

@@ -6,10 +6,14 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
+from bootstrap.repo.names import IGNORED, is_gits
+
 PARTS = ".boxstrap-parts"
 """The folder of incomplete files, inside the folder that receives them."""
 MANIFEST = "boxstrap-manifest.json"
 """The file in the folder of a run's results that lists what was pulled."""
+RECORD = "boxstrap-run"
+"""The folder beside a run's results with its log and record; with a number if that is another's."""
 LONGEST_NAME = 255
 """Bytes of one part of a path: the limit of file systems."""
 LONGEST_PATH = 2048
@@ -23,10 +27,7 @@ _UNSHOWN = {
     "Zp": "a line break",
 }
 _DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
-"""What some file systems ignore when they compare names."""
-_GIT = re.compile(r"\.git[ .]*|git~[0-9]+", re.IGNORECASE)
-"""git obeys a folder of that name, also as these file systems spell it."""
+_OWN = re.compile(rf"{re.escape(PARTS)}|{RECORD}(-[0-9]+)?")
 
 
 def why_refused(path: str) -> str:
@@ -38,14 +39,14 @@ def why_refused(path: str) -> str:
     parts = path.split("/")
     if len(parts) > DEEPEST:
         return f"lies more than {DEEPEST} folders deep"
-    if _spelled(parts[0]) == PARTS or _spelled(path) == MANIFEST:
+    if _OWN.fullmatch(_spelled(parts[0])) or _spelled(path) == MANIFEST:
         return "is a name of boxstrap's own"
     return _why_wrong(path) or next(filter(None, map(_why_part_refused, parts)), "")
 
 
 def _spelled(name: str) -> str:
     """Return the name as case-insensitive file systems compare it."""
-    return _IGNORED.sub("", name).casefold()
+    return IGNORED.sub("", name).casefold()
 
 
 def _why_wrong(path: str) -> str:
@@ -67,7 +68,7 @@ def _why_part_refused(part: str) -> str:
         return "has an empty part, or . or .. as one"
     if len(part.encode()) > LONGEST_NAME:
         return f"has a name longer than {LONGEST_NAME} bytes"
-    if _GIT.fullmatch(_IGNORED.sub("", part)):
+    if is_gits(part):
         return "has a part that git would obey"
     return ""
 

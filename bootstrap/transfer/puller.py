@@ -1,7 +1,13 @@
-"""Look at a box's results, and pull everything that is complete and not here yet."""
+"""Look at a box's results, and pull everything that is complete and not here yet.
+
+Choose which of a box's files are pulled in one round. Pure.
+
+Receive files from a box, block by block: written to partial files, counted and compared.
+"""
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,16 +15,149 @@ from typing import Protocol
 
 from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
 from bootstrap.errors import NotSafeError
-from bootstrap.protocol.results import CLOSED, BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
+from bootstrap.protocol.results import (
+    CLOSED,
+    BegunFile,
+    BoxFile,
+    BoxLook,
+    GivenFile,
+    LostResult,
+    WantedFile,
+)
 from bootstrap.repo.names import shown
+from bootstrap.text.sizes import size
 from bootstrap.text.sizes import size as shown_size
-from bootstrap.transfer.choice import chosen
-from bootstrap.transfer.landing import Landing
+from bootstrap.transfer.destination import Destination, PartialFile, TooLong
+from bootstrap.transfer.manifest import PulledFile, PulledRecord
 from bootstrap.transfer.names import has_more_folders, why_refused
-from bootstrap.transfer.outgoing import PushProgress
-from bootstrap.transfer.partial import PartialFile
-from bootstrap.transfer.pulled import PulledFile, PulledRecord
-from bootstrap.transfer.receive import NoRoom, ResultReceiver, file_error
+from bootstrap.transfer.sender import PushProgress
+
+AHEAD = 256 * 10**6
+"""Bytes that are read ahead of files not yet known to be complete."""
+_SMALL = 10_000
+"""Bytes: a smaller file counts as this many."""
+
+
+def chosen(wanted: Sequence[BoxFile], at_once: int | None) -> Sequence[BoxFile]:
+    """Return the complete files (the newest if over `at_once` bytes), else those to read ahead."""
+    complete = [file for file in wanted if not file.why]
+    if at_once is not None:
+        complete = _some(complete, at_once, lambda file: -file.modified)
+    return complete or _some(_closed(wanted), AHEAD, lambda file: file.size)
+
+
+def _closed(files: Sequence[BoxFile]) -> list[BoxFile]:
+    """Return files that may soon count as complete, and whose times would show a change."""
+    units = {file.unit for file in files if file.why == CLOSED}
+    units -= {file.unit for file in files if file.why in {"young", "held"}}
+    return [file for file in files if file.unit in units]
+
+
+def _some(files: list[BoxFile], most: int, order: Callable[[BoxFile], int]) -> list[BoxFile]:
+    """Return the first files in that order up to `most` bytes: whole units, at least one."""
+    units: dict[str, list[BoxFile]] = {}
+    for file in sorted(files, key=order):
+        units.setdefault(file.unit, []).append(file)
+    taken: list[BoxFile] = []
+    for unit in units.values():
+        most -= sum(max(file.size, _SMALL) for file in unit)
+        if taken and most < 0:
+            break
+        taken += unit
+    return taken
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+
+Came = Iterable[tuple[WantedFile, "bytes | BegunFile | GivenFile"]]
+
+
+class NoRoom(Exception):  # noqa: N818 - of this machine's disk
+    """Nothing more can be written here; `args[0]` says why."""
+
+
+def file_error(error: OSError) -> str:
+    """Return an error of one file in words. Raises NoRoom if it would affect all files."""
+    why = (error.strerror or str(error)).lower()
+    if error.errno in _FULL:
+        raise NoRoom(f"can't be written here: {why}") from error
+    return f"can't be written here: {why}"
+
+
+class ResultReceiver:
+    """Receives files one after the other, as `BoxResults.get` yields them."""
+
+    def __init__(self, landing: Destination, tell: Callable[[int], None]) -> None:
+        """`tell` is called with the number of bytes received."""
+        self._landing, self._tell = landing, tell
+        self._partial: PartialFile | None = None
+        self._problem = ""
+
+    def receive(self, came: Came) -> Iterator[tuple[BoxFile, PartialFile | str]]:
+        """Yield each file with its partial file, complete, or the reason why it is not.
+
+        Raises NoRoom, NotSafeError if more of a file comes than was announced, and as `came`.
+        """
+        try:
+            for (file, at), item in came:
+                try:
+                    ended = self._take(file, at, item)
+                except TooLong:
+                    raise NotSafeError(
+                        f"the box sends more of {shown(file.path)} than the {size(file.size)} "
+                        "that it announced.",
+                        hint="None of it was kept. Look at the box before you trust it.",
+                    ) from None
+                except OSError as error:
+                    self._problem = file_error(error)
+                    ended = isinstance(item, GivenFile)
+                if ended:
+                    yield file, self._problem or self._opened(file, 0)
+                    self._let_go()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._partial is not None:
+            self._partial.close()
+        self._partial, self._problem = None, ""
+
+    def _opened(self, file: BoxFile, at: int) -> PartialFile:
+        """Return the current partial file; what is here of it counts only if it has `at` bytes."""
+        if self._partial is None:
+            self._partial = self._landing.partial(file.path, file.state, file.size)
+            if self._partial.at != at:
+                self._partial.restart()
+        return self._partial
+
+    def _take(self, file: BoxFile, at: int, item: bytes | BegunFile | GivenFile) -> bool:
+        """Take an item; return whether it was the last of this file. Raises OSError, TooLong."""
+        if isinstance(item, GivenFile):
+            self._problem = self._problem or self._finish(file, at, item)
+            return True
+        if self._problem:
+            return False
+        partial = self._opened(file, at)
+        if isinstance(item, BegunFile):
+            if item != (partial.at, partial.sha256):
+                partial.restart()  # the next round gets it from its start
+                self._problem = "changed"
+        else:
+            partial.write(item)
+            self._tell(len(item))
+        return False
+
+    def _finish(self, file: BoxFile, at: int, given: GivenFile) -> str:
+        """Finish the file; return why it is not complete, or "". Raises OSError."""
+        if given.problem:
+            return given.problem
+        partial = self._opened(file, at)
+        if (partial.at, partial.sha256) != (file.size, given.sha256):
+            partial.restart()
+            return "damaged"
+        partial.finish(file.modified)
+        return ""
+
 
 _EVERY_S = 0.1
 """Seconds between two reports of progress."""
@@ -41,14 +180,23 @@ REASONS = {
     **WAITS,
     "unread": "the box can't read it",
     "damaged": "what came is not what the box says it sent",
-    "outside": "is a link that leads out of the results, or nowhere",
+    "outside": "is a link that leads out of the results",
     "unreadable": "may not be read on the box",
     "name": "has a name that is no UTF-8",
     "many": "is one of too many files",
 }
 """Why something is not here, in words."""
-NOTHING = {"special": "is no plain file", "missing": "is not on the box"}
+NOTHING = {
+    "special": "is no plain file",
+    "dead": "is a link that leads nowhere",
+    "missing": "is not on the box",
+    "given-up": "was overwritten by a later run, as --overwrite-results allows",
+}
 """Why something has no content to pull."""
+_LOST = {
+    "changed": "was changed after its run ended, by no run: it is not its result any more",
+    "gone": "was removed after its run ended",
+}
 
 
 class ResultSource(Protocol):
@@ -75,6 +223,8 @@ class PullRound:
     """Files that landed, by path on the box."""
     missing: dict[str, str] = field(default_factory=dict)
     """What is not here, and why: in words, or a key of `REASONS`."""
+    stuck: frozenset[str] = frozenset()
+    """Those of them that no other pull brings either, unless something changes on the box."""
 
     @property
     def waits(self) -> bool:
@@ -84,6 +234,12 @@ class PullRound:
     def may_come(self, path: str) -> bool:
         """Whether this file may still come."""
         return self.missing[path] in WAITS or self.missing[path] == "damaged"
+
+    def never(self) -> list[str]:
+        """Return what no other pull brings either, unless something changes on the box."""
+        return sorted(
+            path for path, why in self.missing.items() if path in self.stuck or why == "unread"
+        )
 
     def reasons(self) -> dict[str, str]:
         """Return what is not here, and why, in words; the names are safe to show."""
@@ -96,7 +252,7 @@ class Puller:
 
     def __init__(
         self,
-        landing: Landing,
+        landing: Destination,
         record: PulledRecord,
         *,
         most: int,
@@ -136,6 +292,8 @@ class Puller:
         done = PullRound(look, missing={p: w for p, w in look.left.items() if w not in NOTHING})
         refused = self._refused(look.files)
         done.missing.update(refused)
+        done.missing.update(self._lost(look))
+        done.stuck = frozenset(done.missing)
         files = [file for path, file in look.files.items() if path not in refused]
         self._check_size(files)
         wanted = [file for file in files if not self.is_home(file)]
@@ -163,11 +321,22 @@ class Puller:
     def is_home(self, file: BoxFile) -> bool:
         """Whether the file is here in the same state as there. No content is read."""
         one = self._record.files.get(file.path)
+        # A copy on the box, or a disk that was copied, has another inode and ctime.
+        of = slice(2, 4) if file.kind == "kept" else slice(None)
         return (
             one is not None
-            and one.state == file.state
+            and one.state[of] == file.state[of]
             and self._landing.look(one.place) == one.home
         )
+
+    def _lost(self, look: BoxLook) -> dict[str, str]:
+        """Return which results the box has lost that never came home, and how."""
+        found = {}
+        for path, lost in look.lost.items():
+            file = BoxFile(path, "", "", lost.state, "kept")
+            if not look.given_up and not self.is_home(file):
+                found[path] = lost_words(lost)
+        return found
 
     def _check_size(self, files: Iterable[BoxFile]) -> None:
         sizes = {file.path: file.size for file in files}
@@ -288,6 +457,11 @@ class Puller:
             self._landed_bytes += file.size
             done.missing.pop(path, None)
             self._landed(file, place)
+
+
+def lost_words(lost: LostResult) -> str:
+    """Return in words what became of a result that the box has no more."""
+    return f"was overwritten by {shown(lost.by)}" if lost.why == "by" else _LOST[lost.why]
 
 
 def _checkpoints(look: BoxLook) -> dict[str, set[tuple[object, ...]]]:

@@ -17,10 +17,9 @@ from bootstrap.link import answers
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Wire
-from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
-from bootstrap.text.sizes import number, size
-from bootstrap.transfer.outgoing import Outgoing, PushProgress
-from bootstrap.transfer.source import SourceFile, read_source
+from bootstrap.protocol.transfer import Frame, Transfer, number_of, transfer_program
+from bootstrap.text.sizes import grouped_number, size
+from bootstrap.transfer.sender import GONE, FileSender, PushProgress, SourceFile, read_source
 
 AT_ONCE = 1000
 """Files that one request asks about."""
@@ -59,17 +58,17 @@ class Pushed:
     seconds: float = 0.0
 
     def check(self, where: str) -> None:
-        """Raise NotSafeError if the box's files are in the way, BoxstrapError if others failed."""
+        """Raise NotSafeError if the box's files are in the way, or others could not be sent."""
         if self.kept:
             raise NotSafeError(
-                f"not replaced: {files(len(self.kept))} on the box with other content than here, "
-                f"which no push put there:\n{_listed(self.kept)}",
+                f"not replaced: {file_count(len(self.kept))} on the box with other content than "
+                f"here, which no push put there:\n{_listed(self.kept)}",
                 where=where,
                 hint="Everything else is there. To replace them too: --replace",
             )
         if self.failed:
-            raise BoxstrapError(
-                f"{files(len(self.failed))} could not be sent:\n{_listed(self.failed)}",
+            raise NotSafeError(
+                f"{file_count(len(self.failed))} could not be sent:\n{_listed(self.failed)}",
                 where=where,
                 hint="Everything else is there. Run the same command again to go on.",
             )
@@ -123,7 +122,7 @@ class Push:
         self._began = time.monotonic()
         self._source = read_source(source, exclude)
         self._target, self._workdir, self._replace = target, workdir, replace
-        self._outgoing = Outgoing(self._source.root, progress)
+        self._outgoing = FileSender(self._source.root, progress)
         self._who = _who(source, target)
         self._label = ""
         self._arrived: set[int] = set()
@@ -137,7 +136,7 @@ class Push:
         """Send what the box lacks. Raises LinkLost, after which another call continues."""
         self._label = wire.label
         files = self._source.files
-        pushed = Pushed(left_out=self._source.left_out)
+        pushed = Pushed(left_out=[*self._source.left_out])
         with Transfer(wire, self._workdir) as transfer:
             states, begun = self._look(transfer)
             self._compare(transfer, states, pushed)
@@ -156,16 +155,16 @@ class Push:
         states, begun = list[str](), dict[int, int]()
         files, free = self._source.files, 0
         for header, _ in transfer.run(self._questions()):
-            if problem := text_of(header, "problem"):
+            if problem := transfer_program(header, "problem"):
                 raise self._refused(problem)
             free = max(free, number_of(header, "free"))
             parts = header.get("begun")
             for key, value in parts.items() if isinstance(parts, dict) else ():
-                at = answers.number(key)
+                at = answers.answer_number(key)
                 i = len(files) if at is None else len(states) + at
                 if i < len(files) and isinstance(value, int) and value > 0:
                     begun[i] = min(value, files[i].size)
-            states += text_of(header, "states")
+            states += transfer_program(header, "states")
             if len(states) > len(files):  # a hostile box could go on for ever
                 break
         if len(states) != len(files) or not _LETTERS.issuperset(states):
@@ -214,7 +213,7 @@ class Push:
         if not alike:
             return
         for header, _ in transfer.run(self._outgoing.comparisons(alike)):
-            i, state = number_of(header, "i"), text_of(header, "state")
+            i, state = number_of(header, "i"), transfer_program(header, "state")
             if i in asked and state in {_HAS, _OLDER, _FOREIGN}:
                 states[i] = state
         silent = {i for i, _ in alike if states[i] == _SAME_SIZE} - {*self._outgoing.unread}
@@ -236,9 +235,9 @@ class Push:
             silent = set(wanted)
             frames = outgoing.frames([(i, files[i], begun.get(i, 0)) for i in wanted])
             for header, _ in transfer.run(frames):
-                i, problem = number_of(header, "i"), text_of(header, "problem")
+                i, problem = number_of(header, "i"), transfer_program(header, "problem")
                 if problem == "full":
-                    there = number(len(self._arrived))
+                    there = grouped_number(len(self._arrived))
                     raise self._no_room(f"its disk is full; {there} files have arrived")
                 if i not in silent:
                     continue
@@ -261,12 +260,21 @@ class Push:
             tries.update(again)
             begun = {}
             wanted = [i for i in again if tries[i] < TRIES and self._listed_again(i)]
-            pushed.failed += [f"{files[i].path}: {_WHY['changed']}" for i in {*again} - {*wanted}]
+            for i in sorted({*again} - {*wanted}):
+                self._note(i, "changed", pushed)
 
     def _note_unread(self, pushed: Pushed) -> None:
-        unread = self._outgoing.unread
-        pushed.failed += [f"{self._source.files[i].path}: {_WHY['unread']}" for i in unread]
-        unread.clear()
+        for i in self._outgoing.unread:
+            self._note(i, "unread", pushed)
+        self._outgoing.unread.clear()
+
+    def _note(self, i: int, problem: str, pushed: Pushed) -> None:
+        """Note a file that was not sent; one that is gone from here has nothing to send."""
+        file = self._source.files[i]
+        if os.path.lexists(self._outgoing.path(file)):
+            pushed.failed.append(f"{file.path}: {_WHY[problem]}")
+        else:
+            pushed.left_out.append(f"{file.path}: {GONE}")
 
     def _listed_again(self, i: int) -> bool:
         """List a file again as it is now; return False if it is gone."""
@@ -286,11 +294,13 @@ def _who(source: Path, target: str) -> str:
     return hashlib.sha256(mine.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def files(count: int) -> str:
+def file_count(count: int) -> str:
     """`1 file`, `12 files`."""
-    return f"{number(count)} file{'' if count == 1 else 's'}"
+    return f"{grouped_number(count)} file{'' if count == 1 else 's'}"
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = [f"  and {number(len(names) - MOST_NAMED)} more"] if len(names) > MOST_NAMED else []
+    more = (
+        [f"  and {grouped_number(len(names) - MOST_NAMED)} more"] if len(names) > MOST_NAMED else []
+    )
     return "\n".join([*(f"  {name}" for name in names[:MOST_NAMED]), *more])

@@ -1,4 +1,4 @@
-"""Receipts: this machine's record that all results of a run were pulled and verified.
+"""Receipts: this machine's record of which results of a run were pulled and verified.
 
 Before a box is destroyed, its receipts are compared with what the box has now, and with the
 files here. A receipt is keyed with this machine's key, so nobody else can forge one.
@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bootstrap.errors import NotSafeError
-from bootstrap.machine_key import machine_key
 from bootstrap.paths import write_private
-from bootstrap.transfer.landing import HomeFolder
+from bootstrap.protocol.results import LostResult
+from bootstrap.secrets.values import machine_key
+from bootstrap.transfer.destination import LocalFolder
 from bootstrap.transfer.manifest import Manifest
+from bootstrap.transfer.puller import lost_words
 
 VERSION = 1
 _PURPOSE = b"boxstrap receipt\n"
@@ -30,38 +31,38 @@ def receipt_file(box_folder: Path, repository: str, run: str) -> Path:
 
 
 def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
-    """Write that all of the manifest is in `place`, verified. Raises OSError.
+    """Write that these files of the manifest are in `place`, verified. Raises OSError.
 
-    Raises NotSafeError if the manifest has anything missing, or its run is not over.
+    It says nothing of what is missing, nor of what a run that is not over makes later.
     """
-    if manifest.missing or manifest.live:
-        raise NotSafeError(
-            "no receipt is written: not all results are here.", where=manifest.origin.run
-        )
     body = {
         "v": VERSION,
         **manifest.origin.as_dict(),
+        "live": manifest.live,
         "place": str(place),
         "files": {
-            path: [size, sha256, manifest.files[path].place]
-            for path, (size, sha256) in sorted(manifest.present().items())
+            path: [one.home.size, one.sha256, one.place, one.state[3]]
+            for path, one in sorted(manifest.proven().items())
         },
     }
     write_private(file, json.dumps({**body, "mac": _mac(body)}, indent=1) + "\n")
 
 
 def check_receipt(
-    file: Path, box: str, repository: str, run: str, present: Mapping[str, tuple[int, str]]
+    file: Path,
+    origin: tuple[str, str, str],
+    present: Mapping[str, tuple[int, str]],
+    lost: Mapping[str, LostResult],
 ) -> list[str]:
     """Return why the receipt does not prove that nothing would be lost; empty if it does.
 
-    `present`: size and digest of each result that the box has now. Files here are read again.
+    `origin`: box, repository and run. `present`: size and digest of each result that the box has
+    now; `lost`: those it has no more. Files here are read again.
     """
     body = _read(file)
     if body is None:
         return ["this machine has no receipt for the run"]
-    named = (body.get("box"), body.get("repository"), body.get("run"))
-    if named != (box, repository, run):
+    if (body.get("box"), body.get("repository"), body.get("run")) != origin:
         return ["the receipt is for another run"]
     files: dict[str, list[Any]] = body["files"]
     problems = [
@@ -70,7 +71,15 @@ def check_receipt(
         if path in files and files[path][:2] != [size, sha256]
     ]
     problems += [f"{path}: was never pulled" for path in present if path not in files]
-    problems += [f"{path}: is no longer on the box" for path in files if path not in present]
+    # A run that was still running may have removed files itself.
+    over = {} if body.get("live") else files
+    gone = [path for path in over if path not in present and path not in lost]
+    problems += [f"{path}: is no longer on the box" for path in gone]
+    problems += [
+        f"{path}: {lost_words(one)}, and was never pulled"
+        for path, one in lost.items()
+        if [*files.get(path, ())][0::3] != [*one.state[2:4]]
+    ]
     return problems + _lost_here(Path(body["place"]), files)
 
 
@@ -78,10 +87,10 @@ def _lost_here(place: Path, files: Mapping[str, list[Any]]) -> list[str]:
     if not files:
         return []
     try:
-        with HomeFolder(place) as folder:
+        with LocalFolder(place) as folder:
             return [
                 f"{path}: the file here is not what was pulled"
-                for path, (_, sha256, name) in files.items()
+                for path, (_, sha256, name, *_) in files.items()
                 if folder.digest(name) != sha256
             ]
     except (FileNotFoundError, NotADirectoryError):

@@ -1,13 +1,133 @@
-"""Lay out a step in one line of a given width, and rows in columns. Pure; ASCII and marks only."""
+"""Lay out a step in one line of a given width, and rows in columns. Pure; ASCII and marks only.
+
+What a stream can display, and which marks to use on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TextIO
 
 from bootstrap.text import sizes
+from bootstrap.ui import steps
 from bootstrap.ui.steps import FAILED, OK, RUNNING, SKIPPED, WAITING, WARNED, StepRow
-from bootstrap.ui.terminal import Marks
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The characters for steps' states, bars and cut lines."""
+
+    of: Mapping[str, str]
+    spinner: str
+    bar: str
+    rest: str
+    cut: str
+
+
+_STATES = (steps.WAITING, steps.OK, steps.SKIPPED, steps.WARNED, steps.FAILED)
+UNICODE = Marks(dict(zip(_STATES, "·✓–!✗", strict=True)), "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "━", "─", "…")  # noqa: RUF001
+ASCII = Marks(dict(zip(_STATES, ".+-!x", strict=True)), "|/-\\", "#", "-", "~")
+
+
+def marks(stream: TextIO) -> Marks:
+    """Return the marks that the stream's encoding can show."""
+    return UNICODE if _is_utf8(stream) else ASCII
+
+
+def is_live(stream: TextIO, env: Mapping[str, str]) -> bool:
+    """Whether lines on this stream can be overwritten."""
+    if env.get("TERM", "" if os.name != "nt" else "windows") in {"", "dumb", "unknown"}:
+        return False
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def width_of(stream: TextIO) -> int | None:
+    """Return the columns of the terminal behind this stream; None if it is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def write_line(stream: TextIO, text: str) -> None:
+    """Write a line and flush it."""
+    stream.write(fit_width(stream, text) + "\n")
+    stream.flush()
+
+
+def fit_width(stream: TextIO, text: str) -> str:
+    """Return the text with `?` for characters that the stream's encoding lacks."""
+    if _is_utf8(stream):
+        return text
+    encoding = stream.encoding or "ascii"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def silence_keys() -> Callable[[], None]:
+    """Turn off the terminal's echo; returns a function that turns it on again.
+
+    Otherwise an Enter pressed in the meantime would move the timeline by a line.
+    Does nothing without a terminal, on Windows, and in the background, where
+    changing the terminal would stop the program.
+    """
+    if os.name == "nt" or sys.stdin is None or not sys.stdin.isatty():
+        return lambda: None
+    import termios
+
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+
+    def show(echo: bool) -> None:
+        if not _is_in_front(fd):
+            return
+        modes = [*before[:3], before[3] if echo else before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(fd, termios.TCSADRAIN, modes)
+
+    show(False)
+    return lambda: show(True)
+
+
+def read_keys() -> tuple[Callable[[], str], Callable[[], None]]:
+    """Take single keys, without Enter and without echo.
+
+    Returns a function with the key that was pressed ("" for none; it does not wait), and one that
+    restores the terminal. Without a terminal, on Windows and in the background there are no keys.
+    """
+    if os.name == "nt" or sys.stdin is None or not sys.stdin.isatty():
+        return lambda: "", lambda: None
+    import select
+    import termios
+    import tty
+
+    fd = sys.stdin.fileno()
+    if not _is_in_front(fd):
+        return lambda: "", lambda: None
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+
+    def key() -> str:
+        is_pressed = select.select([fd], [], [], 0)[0]
+        return os.read(fd, 1).decode("ascii", "replace") if is_pressed else ""
+
+    return key, lambda: termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def _is_in_front(fd: int) -> bool:
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:  # a terminal, but not our controlling one
+        return False
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "").replace("_", "") in {"utf8", "utf8sig"}
+
 
 COLOURS = {
     WAITING: "dim",
@@ -83,6 +203,17 @@ def _end(seconds: float | None, price: float | None) -> str:
     return f"{end}{sizes.spent_in_words(seconds, price):>{_PRICE}}"
 
 
+def filled(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the rows without columns that are empty in all of them."""
+    empty = {at for at, column in enumerate(zip(*rows, strict=True)) if not any(column)}
+    return [tuple(cell for at, cell in enumerate(row) if at not in empty) for row in rows]
+
+
+def cut(line: str, width: int | None) -> str:
+    """Return the line, cut to the width of a terminal if it is longer."""
+    return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
+
+
 def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
     """Make a line for each row, with its cells aligned in columns."""
     rows = list(rows)
@@ -91,3 +222,16 @@ def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
+
+
+def laid_out(rows: Sequence[tuple[str, ...]], width: int | None, of_first: int) -> list[list[str]]:
+    """Return the lines of each row: one, or two if the terminal is too narrow for one.
+
+    The first of two has `of_first` cells.
+    """
+    one_line = aligned(filled(rows))
+    if width is None or max(map(len, one_line), default=0) <= width:
+        return [[line] for line in one_line]
+    first = aligned(filled([row[:of_first] for row in rows]))
+    second = ("      " + "  ".join(cell for cell in row[of_first:] if cell) for row in rows)
+    return [[cut(line, width) for line in both] for both in zip(first, second, strict=True)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bootstrap.profile.fields import Section
-from bootstrap.profile.origins import DEFAULT, Origin
+from bootstrap.profile.problems import DEFAULT, Origin
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.urls import without_user_info
 
@@ -24,17 +24,19 @@ class OriginEntry:
     description: str
 
 
-def entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[OriginEntry]:
+def origin_entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[OriginEntry]:
     """Yield every key of `profile`, in the order of the schema."""
     yield from _walk(profile, origins, "", DEFAULT)
 
 
-def lines(profile: Profile, origins: Mapping[str, Origin], *, described: bool = False) -> list[str]:
+def origin_lines(
+    profile: Profile, origins: Mapping[str, Origin], *, described: bool = False
+) -> list[str]:
     """Return `key: value   # origin` for every key, as `plan --show-origin` prints it.
 
     With `described`, each key's description follows, as `profiles --show` prints it.
     """
-    found = list(entries(profile, origins))
+    found = list(origin_entries(profile, origins))
     heads = [f"{entry.key}: {json.dumps(entry.value, ensure_ascii=False)}" for entry in found]
     width = max((len(head) for head in heads if len(head) <= WIDEST), default=0)
     return [

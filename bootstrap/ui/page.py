@@ -2,17 +2,30 @@
 
 Its frame is `templates/page.html.j2`. Everything is escaped, including a box's output: the box may
 be hostile.
+
+A verdict as a table for the terminal: the GPUs, every check, the reasons and what to do.
+
+A verdict as one page of HTML, to send to the host's owner: no scripts, no external files.
+
+Everything is escaped, because the box may be hostile.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import jinja2
 
+from bootstrap import __version__
 from bootstrap.errors import UsageError
 from bootstrap.paths import shipped, write_users_file
+from bootstrap.ui.layout import aligned
+from bootstrap.verdict import Verdict, gpus_named
 
 
 def fill(template: str, redact: Callable[[str], str] = str, /, **values: object) -> str:
@@ -44,3 +57,110 @@ def write_page(file: Path, text: str, option: str) -> None:
         write_users_file(file, text)
     except OSError as error:
         raise UsageError(f"{option}: {file} can't be written: {error.strerror}") from error
+
+
+HEAD = ("check", "read", "expected", "verdict")
+GREEN, YELLOW, RED, DIM, PLAIN = (f"\x1b[{code}m" for code in (32, 33, 31, 2, 0))
+COLOURS = {"pass": GREEN, "warn": YELLOW, "return": RED, "n/a": DIM, "ignored": DIM}
+WIDEST = 60  # characters of a cell; --json and the report have longer ones in full
+
+
+def verdict_lines(verdict: Verdict, *, refused: bool = False) -> list[str]:
+    """Return the lines, without colours. `refused`: an error follows that says what to do."""
+    blocks = [_gpu_lines(verdict)] if verdict.gpus else []
+    blocks += [_check_lines(verdict)] if verdict.checks else []
+    for reason in verdict.reasons:
+        advice = [] if refused else [f"  {reason.advice}"]
+        blocks += [[f"{reason.outcome}: {reason.sentence()}", *advice]]
+    blocks += [list(verdict.advice)] if verdict.advice else []
+    blocks += [] if refused else [[verdict_end(verdict)]]
+    return [line for block in blocks for line in ["", *block]][1:]
+
+
+def painted(text: str) -> str:
+    """Colour the lines: the outcome at the end of a row, and the word before a reason."""
+    text = re.sub(r"(?m)(?<=  )(pass|warn|return|n/a|ignored)$", _paint, text)
+    return re.sub(r"(?m)^(warn|return)(?=: )", _paint, text)
+
+
+def _paint(word: re.Match[str]) -> str:
+    return f"{COLOURS[word.group()]}{word.group()}{PLAIN}"
+
+
+def verdict_end(verdict: Verdict) -> str:
+    """Return the verdict in a sentence."""
+    warnings = len(verdict.reasons)
+    return {
+        "keep": "Keep this box.",
+        "warn": f"Keep this box, with {warnings} warning{'s' * (warnings > 1)}.",
+        "return": "Return this box.",
+    }[verdict.verdict]
+
+
+def _gpu_lines(verdict: Verdict) -> list[str]:
+    rows = [(gpus_named(indexes), *kind) for kind, indexes in kinds(verdict).items()]
+    versions = f"driver {verdict.driver or '?'}, CUDA up to {verdict.cuda or '?'}"
+    return [*aligned(rows), versions]
+
+
+def kinds(verdict: Verdict) -> dict[tuple[str, ...], list[int]]:
+    """Group the GPUs by name, memory and compute capability."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for gpu in verdict.gpus:
+        memory = "?" if gpu.memory_mib is None else f"{gpu.memory_mib / 1024:.1f} GiB"
+        kind = (gpu.name or "?", memory, f"compute capability {gpu.capability or '?'}")
+        found.setdefault(kind, []).append(gpu.index)
+    return found
+
+
+def verdict_rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:
+    """Return check, read, expected and outcome; GPUs with the same result share a row."""
+    merged: dict[tuple[str, str, str, str], list[int]] = {}
+    for row in verdict.checks:
+        same = merged.setdefault((row.check, row.read, row.expected, row.outcome), [])
+        same += [] if row.gpu is None else [row.gpu]
+    answers = Counter(check for check, *_ in merged)
+    return [
+        (
+            check,
+            f"{gpus_named(gpus)}: {read}" if gpus and answers[check] > 1 else read,
+            expected,
+            outcome,
+        )
+        for (check, read, expected, outcome), gpus in merged.items()
+    ]
+
+
+def _check_lines(verdict: Verdict) -> list[str]:
+    return aligned([HEAD, *(tuple(map(_short, row)) for row in verdict_rows(verdict))])
+
+
+def _short(cell: str) -> str:
+    return cell if len(cell) <= WIDEST else cell[: WIDEST - 1] + "…"
+
+
+TEMPLATE = "verdict.html.j2"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Which box the page is about, when it was checked, and what else a reader must know."""
+
+    box: str
+    provider: str
+    at: datetime
+    note: str = ""
+    version: str = __version__
+
+
+def verdict_page(verdict: Verdict, subject: Subject) -> str:
+    """Return the page. Pure: the same for the same input."""
+    return fill(
+        TEMPLATE,
+        verdict=verdict,
+        subject=subject,
+        end=verdict_end(verdict),
+        kinds=[(gpus_named(gpus), *kind) for kind, gpus in kinds(verdict).items()],
+        serials=[(gpu.index, gpu.uuid) for gpu in verdict.gpus if gpu.uuid],
+        rows=verdict_rows(verdict),
+    )

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from bootstrap.events import Event
 from bootstrap.text import sizes
-from bootstrap.ui import terminal
+from bootstrap.ui import layout
 from bootstrap.ui.layout import Part, fit, line
 from bootstrap.ui.screen import Paint, Redact, Screen
 from bootstrap.ui.steps import StepRow, Steps
@@ -43,15 +43,19 @@ class TimelineScreen(Screen):
         super().__init__(redact)
         self._stream, self._out = stream, out
         self._now = now
-        self._marks = terminal.marks(stream)
+        self._marks = layout.marks(stream)
         self._console = console or _console(stream, env)
-        self._paints = terminal.is_live(out, env) and not env.get("NO_COLOR")
+        self._paints = layout.is_live(out, env) and not env.get("NO_COLOR")
         self._lock = threading.RLock()
         self._steps = Steps(now)
         self._left: set[str] = set()  # finished steps, whose last line stays above
         self._lost_at: float | None = None
         self._live: Live | None = None
         self._show_keys: Callable[[], None] = lambda: None
+
+    @property
+    def width(self) -> int | None:
+        return layout.width_of(self._out)
 
     def plan(self, steps: Sequence[str]) -> None:
         with self._lock:
@@ -95,7 +99,7 @@ class TimelineScreen(Screen):
         if text:
             self._end()
             shown = self.safe_text(text)
-            terminal.write_line(self._out, paint(shown) if paint and self._paints else shown)
+            layout.write_line(self._out, paint(shown) if paint and self._paints else shown)
 
     def lost(self, seconds: float) -> None:
         with self._lock:
@@ -113,7 +117,7 @@ class TimelineScreen(Screen):
         self._end()
 
     def safe_text(self, text: str | bytes) -> str:
-        return terminal.fitting(self._stream, super().safe_text(text))
+        return layout.fit_width(self._stream, super().safe_text(text))
 
     def frame(self, width: int, height: int | None = None) -> list[Text]:
         """Return the lines for `width` columns; over `height`, the least important are left out."""
@@ -162,7 +166,7 @@ class TimelineScreen(Screen):
                 vertical_overflow="crop",
             )
             self._live.start()
-            self._show_keys = terminal.silence_keys()
+            self._show_keys = layout.silence_keys()
 
     def _end(self) -> None:
         """Draw a last, full frame; the finished steps in it stay there and are not redrawn."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from bootstrap.text.sizes import duration, size
-from bootstrap.ui import terminal
+from bootstrap.ui import layout
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bootstrap.errors import BoxstrapError
-    from bootstrap.protocol.samples import Card, Sample
+    from bootstrap.protocol.run_history import Card, Sample
 
 VERSION = 1
 SILENT_S = 10.0
@@ -53,6 +53,10 @@ class TopScreen(Protocol):
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
         """Show the boxes; `changed` has something new, or is None if only time has passed."""
 
+    def is_left(self) -> bool:
+        """Whether the user pressed q."""
+        return False
+
     def close(self) -> None:
         """Restore the terminal."""
 
@@ -63,10 +67,10 @@ def make_top_screen(
     """Make the screen that fits `out`; `redact` redacts secrets in what a training logs."""
     if as_json:
         return JsonLines(out, redact)
-    return LiveTable(out, redact) if terminal.is_live(out, env) else PlainLines(out, redact)
+    return LiveTable(out, redact) if layout.is_live(out, env) else PlainLines(out, redact)
 
 
-class JsonLines:
+class JsonLines(TopScreen):
     """One JSON object for each sample, with its version."""
 
     def __init__(self, out: TextIO, redact: Redact) -> None:
@@ -98,7 +102,7 @@ class JsonLines:
         """Nothing is held back."""
 
 
-class PlainLines:
+class PlainLines(TopScreen):
     """Prints a line for each GPU, and the lines of the box."""
 
     def __init__(self, out: TextIO, redact: Redact) -> None:
@@ -119,14 +123,14 @@ class PlainLines:
                 return
         self._said[changed.name] = lines[0]
         for line in lines:
-            terminal.write_line(self._out, self._redact(f"{now}  {changed.name}  {line}"))
+            layout.write_line(self._out, self._redact(f"{now}  {changed.name}  {line}"))
 
     def close(self) -> None:
         """Nothing is held back."""
 
 
-class LiveTable:
-    """Shows all boxes in one table that is redrawn."""
+class LiveTable(TopScreen):
+    """Shows all boxes in one table that is redrawn; q leaves it."""
 
     def __init__(self, out: TextIO, redact: Redact) -> None:
         from rich.console import Console
@@ -135,6 +139,11 @@ class LiveTable:
         self._redact = redact
         self._live = Live(console=Console(file=out), auto_refresh=False, transient=False)
         self._live.start()
+        self._key, self._restore = layout.read_keys()
+
+    def is_left(self) -> bool:
+        """Whether the user pressed q."""
+        return self._key() in {"q", "Q"}
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
         """Redraw the table."""
@@ -143,6 +152,7 @@ class LiveTable:
     def close(self) -> None:
         """Leave the last table where it is."""
         self._live.stop()
+        self._restore()
 
     def table(self, views: Sequence[BoxView]) -> RenderableType:
         """Lay out the boxes, one below the other."""
@@ -169,7 +179,7 @@ class LiveTable:
             for line in box_lines(view.sample):
                 blocks.append(Text(self._redact(line), no_wrap=True, overflow="ellipsis"))
             blocks.append(Text(""))
-        return Group(*blocks)
+        return Group(*blocks, Text("q leaves; the boxes go on", "dim"))
 
 
 def _state(view: BoxView) -> str:

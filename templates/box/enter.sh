@@ -3,6 +3,9 @@
 # usage: bash enter.sh FOLDER [COMMAND ARGUMENT...]
 # FOLDER may be a name next to boxstrap's folder. When this is sent, `box_home` and `venv` are set in front of it.
 {
+  # library: terminal_type
+
+  [ ! -t 1 ] || know_terminal
   box_home=${box_home:-$(cd "${0%/*}/.." && pwd -P)}
   case $1 in /*) folder=$1 ;; *) folder=${box_home%/*}/$1 ;; esac
   shift
@@ -20,6 +23,8 @@
   [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
   # shellcheck disable=SC1091 # of an environment of conda's packages
   [ ! -r "$venv/etc/conda/activate.sh" ] || . "$venv/etc/conda/activate.sh"
+  # While it is open, the box is in use: see lease_activity.py.
+  export BOXSTRAP_ENTERED=1
   [ "$#" -eq 0 ] || exec -- "$@"
 
   # The shell reads its own rc files, and those of images activate other environments, so ours is activated afterwards.

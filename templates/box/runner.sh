@@ -15,6 +15,7 @@
     bash "${0%/*}/processes.sh" track "$1" "$BASHPID" 2>/dev/null # full
     # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
     unset LC_ALL
+    unset LC_MESSAGES LC_NUMERIC # full
     export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
     # shellcheck disable=SC1090 # written by the step `shell`
     [ ! -r "$2" ] || . "$2"
@@ -38,6 +39,8 @@
     # Into the room that was reserved, until it succeeds: no exit code is lost.
     until echo "$1" 1<>"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"; do sleep 1; done
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full
+    # What it made. Without this it is told at the next look, before another run begins there.
+    setsid "${run%/*/*/*}/agent/bin/python" -I -S -B "${0%/*}/keep_results.py" end "$run" </dev/null >/dev/null 2>&1 & # full
     kill "$keeper" 2>/dev/null # full
     # The window may be a moment behind the log.
     [ -z "$shown" ] || { sleep 0.2 && kill "$shown"; } 2>/dev/null
@@ -47,11 +50,14 @@
   stop() {
     trap '' TERM INT HUP
     bash "${0%/*}/processes.sh" end_all "$run" 2>/dev/null # full
-    kill -TERM -- "-$child" 2>/dev/null
-    for _ in {1..100}; do
-      kill -0 -- "-$child" 2>/dev/null || break
-      sleep 0.1
-    done
+    # First the one that can end the others in good order.
+    for who in "" -; do
+      kill -TERM -- "$who$child"
+      for _ in {1..100}; do
+        kill -0 -- "$who$child" || break
+        sleep 0.1
+      done
+    done 2>/dev/null
     kill -KILL -- "-$child" 2>/dev/null
     rc=143
     # The command's own exit code; a process stuck in a driver has none yet. `ended` says that it was stopped.

@@ -20,11 +20,18 @@
       revive_queue "${run%/*/*}" "${0%/*}" "$env_file"
       may_begin "$run"
       case $? in
-        0) claim "$run" ;;
+        0) keep_results && claim "$run" ;;
         1) return 1 ;;
         *) leave_queue "$run" "$(cat "$run/queue")" && exit 0 ;;
       esac
     } 7>>"${run%/*/*/*}/queue.lock"
+  }
+
+  # Waits until the results of earlier runs, in a folder that trees share, are kept or at home.
+  keep_results() {
+    local python=${run%/*/*/*}/agent/bin/python
+    [ -x "$python" ] || python=$(command -v python3) || return 0
+    "$python" -I -S -B "${0%/*}/keep_results.py" begin "$run" >"$run/results.blocked" && rm -f "$run/results.blocked"
   }
 
   # show NAME: opens a session of this name, a window onto the run; fails if another repository's session has the name.

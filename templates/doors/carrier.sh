@@ -3,7 +3,7 @@
 
 main() {
   set -eu
-  unset BASH_ENV CDPATH GREP_OPTIONS
+  reset_shell
   umask 022
   local word
   for word; do case $word in wait) WAIT=yes ;; *) WORDS="$WORDS $word" ;; esac; done

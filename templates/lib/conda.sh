@@ -4,17 +4,14 @@
 
 # conda_sources: adds the files that the environment is made from to SOURCES.
 conda_sources() {
-  local file folder=.
-  SOURCES=("$CONDA")
-  case $CONDA in */*) folder=${CONDA%/*} ;; esac
-  while IFS= read -r file; do
-    add_with_included "$folder/$file" 8
-  done < <(sed -nE 's/^ *- *["'\'']?(-r|-c|--requirement|--constraint)[= ]*([^ #"'\'']+).*/\2/p' "$REPO_DIR/$CONDA" 2>/dev/null)
-  for file in ${REQUIREMENTS[@]+"${REQUIREMENTS[@]}"}; do add_with_included "$file" 8; done
+  local file
+  add_with_included "$CONDA"
+  for file in ${REQUIREMENTS[@]+"${REQUIREMENTS[@]}"}; do add_with_included "$file"; done
 }
 
-# is_remade: whether the existing environment is replaced: it is ours, and has or is to have conda packages.
-is_remade() { { [ -n "$CONDA" ] || [ -d "$VENV_DIR/conda-meta" ]; } && ours; }
+# is_remade: whether the existing environment is replaced: it is ours, and has or is to have conda packages, or
+# another Python.
+is_remade() { has_other_python || { { [ -n "$CONDA" ] || [ -d "$VENV_DIR/conda-meta" ]; } && ours; }; }
 
 make_conda_environment() {
   local rc=0

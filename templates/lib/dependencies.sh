@@ -5,15 +5,14 @@
 # fetches the dependency itself.
 
 await_dependencies() {
-  local until=$((SECONDS + COMMIT_PATIENCE))
   [ "${#DEPENDENCIES[@]}" -gt 0 ] || return 0
   # When a hook runs this at boot, nobody sends anything: what came with the first setup is there.
   if [ -n "${CLIENT_SENDS-}" ] && ! has_dependencies; then
     emit wait code=dependencies
+    begin_wait
     until [ -f "$SETUP_DIR/dependencies" ]; do
-      [ "$SECONDS" -lt "$until" ] ||
+      may_arrive dependencies "$SETUP_DIR/dependencies.sender" ||
         fail dependency-missing 'a private dependency never arrived' 'run the same command again: it continues here'
-      read_text "$SETUP_DIR/dependencies.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
       sleep 0.1
     done
   fi

@@ -23,6 +23,8 @@ one_step() {
     return
   fi
   emit start "why=$WHY"
+  # Whatever ends it now, its last success counts no more. The file stays: that of `repo` says whose a tree is.
+  [ ! -f "$STAMP" ] || is_spoiled "$1" || echo unfinished >>"$STAMP" || :
   # `if` would switch `set -e` off inside; a subshell of its own keeps it.
   set +e
   (set -e; "apply_$1")
@@ -61,32 +63,20 @@ start_ready() {
   done
 }
 
-# exit_of STEP RC: prints what its failure means for the setup: 5 the box lacks something, 6 return it, else 7.
+# exit_of STEP RC: prints what its failure means for the setup: 5 the box lacks something, 6 return it, 9 results of
+# earlier runs would be lost, else 7.
 exit_of() {
+  case $1:$2 in train:9) printf '9\n' && return ;; esac # full
   case $1:$2 in preflight:*) printf '5\n' ;; gpu:6 | smoke:6) printf '6\n' ;; *) printf '7\n' ;; esac
 }
 
-# Ends what is running after a failure; a package manager is never interrupted.
+# Ends what is running after a failure, as a run is ended; a package manager is never interrupted.
 end_others() {
-  local name
+  local name begun='' _identity=''
   for name in "${!CHILD[@]}"; do
-    [ "$name" = tools ] || end_tree "${CHILD[$name]}"
+    [ "$name" = tools ] || ! find_identity "${CHILD[$name]}" || begun+=" $_identity"
   done
-}
-
-end_tree() {
-  local child some children=() file
-  kill -STOP "$1" 2>/dev/null || : # or it starts another child meanwhile
-  # Each thread has its own children, and uv starts builds from any of its threads.
-  for file in "/proc/$1"/task/*/children; do
-    some=()
-    # The file has no newline at its end, so `read` fails.
-    { read -ra some <"$file" || :; } 2>/dev/null
-    children+=(${some[@]+"${some[@]}"})
-  done
-  for child in ${children[@]+"${children[@]}"}; do end_tree "$child"; done
-  kill -TERM "$1" 2>/dev/null || :
-  kill -CONT "$1" 2>/dev/null || :
+  [ -z "$begun" ] || reap '' "$begun" "$(($(date +%s) + TRAIN_GRACE))" >/dev/null
 }
 
 # step_over STEP OUTCOME [RC]

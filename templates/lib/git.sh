@@ -227,10 +227,16 @@ undo_half_switch() {
 
 # A snapshot builds on its commit: if the snapshot is whole, so is the commit.
 fetch_from_store() {
-  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" # full
+  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" || lacks_its_commit # full
   # As a pack, which git syncs to the disk.
   local -x GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=fetch.unpackLimit GIT_CONFIG_VALUE_0=1 # full
   work_git fetch -q --no-tags --update-shallow "$REPO_STORE" "refs/boxstrap/$REPO_COMMIT"
   # So that the tree is the same, whichever way the commit came in.
   rm -f -- "$REPO_DIR/.git/FETCH_HEAD"
+}
+
+# An earlier version sent the snapshot of a partial clone without the commit that it builds on.
+lacks_its_commit() {
+  rm -rf -- "$REPO_STORE"
+  fail commit-missing "commit ${REPO_COMMIT:0:12} is not in the store, though its snapshot is" 'run the same command again: it sends both'
 }

@@ -27,19 +27,16 @@ read_holder() {
   { read -r HOLDER && read -r HOLDER_SCRIPT && read -r HOLDER_SETUP; } <"$BOX_HOME/lock" || :
 }
 
-# Ends what a killed setup left running. If a package manager is part of it, that is waited for and never interrupted.
+# Ends what a killed setup left running, as a run is ended. If a package manager is part of it, that is waited for and
+# never interrupted.
 end_leftovers() {
-  local pids=() pid
+  local ids=() id
   [ -n "$HOLDER_SETUP" ] && ! alive "$HOLDER" || return 0
-  mapfile -t pids < <(leftovers)
-  [ "${#pids[@]}" -gt 0 ] || return 0
-  for pid in "${pids[@]}"; do
-    case " ${MANAGERS[*]} dpkg rpm " in *" $(cat "/proc/$pid/comm" 2>/dev/null || printf none) "*) return 0 ;; esac
+  mapfile -t ids < <(leftovers)
+  for id in ${ids[@]+"${ids[@]}"}; do
+    case " ${MANAGERS[*]} dpkg rpm " in *" $(cat "/proc/${id%% *}/comm" 2>/dev/null || printf none) "*) return 0 ;; esac
   done
-  kill -TERM "${pids[@]}" 2>/dev/null || :
-  sleep 0.3
-  mapfile -t pids < <(leftovers)
-  [ "${#pids[@]}" -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null || :
+  [ "${#ids[@]}" -eq 0 ] || reap '' "${ids[*]}" "$(($(date +%s) + TRAIN_GRACE))" >/dev/null
 }
 
 # Process numbers are reused, above all after a restart: the session's number is not enough, each process must also
@@ -47,6 +44,6 @@ end_leftovers() {
 leftovers() {
   local pid
   members "${HOLDER%% *}" | while read -r pid; do
-    ! grep -aqF -- "$HOLDER_SETUP" "/proc/$pid/cmdline" "/proc/$pid/environ" 2>/dev/null || printf '%s\n' "$pid"
+    ! grep -aqF -- "$HOLDER_SETUP" "/proc/$pid/cmdline" "/proc/$pid/environ" 2>/dev/null || identity "$pid" || :
   done
 }

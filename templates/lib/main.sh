@@ -5,7 +5,8 @@
 #   run ID SECONDS [WORD...]   the setup itself; waits that long for another one to end
 # Words: `restart` starts the training again, `revive` does so if it died with the box, `resume` continues such runs
 # with their own commands; `queue=after:train-1` makes a new run wait for its turn; `only=gpu,smoke`
-# runs these steps and what they need, `without=gpu` leaves one out; `adopt` takes a tree that boxstrap did not make.
+# runs these steps and what they need, `without=gpu` leaves one out; `redo=prepare` does a step again although it is right; `adopt` takes a tree that boxstrap did not make.
+# `overwrite` lets it overwrite results that are not home; `beside` gives a new run a tree without any.
 # `run=ID` starts a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`.
 # BOXSTRAP_TOKEN in the environment opens a private repository; trainings and other commands never see it.
 
@@ -40,6 +41,8 @@ read_words() {
         QUEUE=${QUEUE/:/ }
         ;;
       adopt) ADOPT=yes ;;
+      overwrite) OVERWRITE=yes ;;
+      beside) BESIDE=yes ;;
       run=*)
         RUN_ID=${word#run=}
         with_train
@@ -48,6 +51,7 @@ read_words() {
       session=*) TRAIN_SESSION=${word#session=} ;;
       gpus=*) RUN_GPUS=${word#gpus=} ;;
       without=*) leave_out "${word#without=}" ;;
+      redo=*) REDO=${word#redo=} ;;
       only=*)
         ONLY=${word#only=}
         keep_only "$ONLY"
@@ -94,8 +98,8 @@ plan() {
     for need in ${NEEDS[$name]}; do
       case " $later " in *" $need "*) WHY=after ;; esac
     done
-    # Whether a training would start again is known as soon as its commit is there.
-    case $name:$WHY:$later in train:after:*' repo'*) ;; train:after:*) WHY= ;; esac
+    # Whether a training would start again is known as soon as its commit and its data are there.
+    case $name:$WHY:$later in train:after:*' repo'* | train:after:*' data'*) ;; train:after:*) WHY= ;; esac
     [ -n "$WHY" ] || find_reason "$name" 2>/dev/null
     if [ -n "$WHY" ] && left_alone "$name"; then WHY=alive; fi
     case $WHY in '' | alive) ;; *) later="$later $name" ;; esac
@@ -120,6 +124,7 @@ setup() {
   prepare_box
   ! is_started || finish 0
   [ -z "$RUN_ID" ] || choose_tree
+  ! (would_lose_results) || finish 9 results-unsafe
   # From here on a probe asks this script whether the box is still right.
   [ -n "$ONLY" ] || install_script
   [ -z "$REVIVE" ] || ! last_run_died || RESTART=yes

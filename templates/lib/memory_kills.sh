@@ -70,7 +70,7 @@ limit_of() {
 find_last_kill() {
   _name=- _held=- _is_child='' _child=''
   { { read -r _ && read -r _child; } <"$1/pid"; } 2>/dev/null || :
-  _line=$(dmesg 2>/dev/null | grep 'Killed process' | tail -n 1)
+  _line=$(dmesg 2>/dev/null | grep -a 'Killed process' | tail -n 1)
   _at=${_line%%.*} _at=${_at#*[} _at=${_at##* } _began=${_child#* } _began=${_began%% *}
   _held=${_line##*anon-rss:} _held=${_held%%kB*}
   # The log counts seconds since boot, process start times are in hundredths of them.

@@ -282,6 +282,28 @@ $to $REPO_COMMIT"
   fi
 }
 
+# Puts the tags that describe the commit into the user's git, as far as their commits are here: versions are derived
+# from them. One that the box has, and that was not put there, stays.
+place_tags() {
+  local row id commit name placed now here=() news='' noted=''
+  local -A there=() ours=()
+  [ "${#REPO_TAGS[@]}" -gt 0 ] || return 0
+  [ -z "$TAG_OBJECTS" ] || base64 -d <<<"$TAG_OBJECTS" | work_git unpack-objects -q
+  mapfile -t here < <(printf '%s\n' "${REPO_TAGS[@]}" | cut -d' ' -f2 | work_git cat-file --batch-check)
+  while read -r id name; do there[$name]=$id; done < <(work_git for-each-ref --format='%(objectname) %(refname:strip=2)' refs/tags)
+  [ ! -f "$NOTES/repo.tags" ] || while read -r id name; do ours[$name]=$id; done <"$NOTES/repo.tags"
+  for row in "${!REPO_TAGS[@]}"; do
+    read -r id commit name <<<"${REPO_TAGS[row]}"
+    now=${there[$name]-} placed=${ours[$name]-}
+    case ${here[row]-missing} in *missing) continue ;; esac
+    if [ -n "$now" ] && [ "$now" != "$id" ] && [ "$now" != "$placed" ]; then continue; fi
+    noted+="$id $name"$'\n'
+    [ "$now" = "$id" ] || news+="update refs/tags/$name $id"$'\n'
+  done
+  [ -z "$news" ] || work_git update-ref --stdin <<<"${news%?}" || return 0
+  write_if_changed "$NOTES/repo.tags" 600 "$noted"
+}
+
 # After success: notes what the checks compare with.
 note_placed() {
   note_packs "$REPO_STORE/objects/pack" "$REPO_STORE/packs" # full

@@ -1,9 +1,16 @@
 # shellcheck shell=sh
 # process: is a recorded process still the same one? POSIX sh: the queries use it too.
 
+# read_stat FOLDER: sets _stat to what /proc says of a process. A program gives itself its name: it may hold a newline.
+read_stat() {
+  _stat=''
+  { while read -r _more; do _stat="$_stat$_more "; done <"$1/stat"; } 2>/dev/null
+  [ -n "$_stat" ]
+}
+
 # find_identity PID: sets _identity to number, start time and boot, since process numbers are reused.
 find_identity() {
-  { read -r _stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  read_stat "/proc/$1" || return 1
   { read -r _boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || _boot=none
   # shellcheck disable=SC2086 # the fields of stat, after the name
   set -- "$1" ${_stat##*) }
@@ -30,7 +37,7 @@ alive() {
 # members SID: prints the processes of a session, except this one.
 members() {
   for _dir in /proc/[0-9]*; do
-    { read -r _stat <"$_dir/stat"; } 2>/dev/null || continue
+    read_stat "$_dir" || continue
     _pid=${_dir#/proc/}
     # shellcheck disable=SC2086
     set -- "$1" ${_stat##*) }

@@ -41,6 +41,7 @@ new_run() {
   printf '%s\n' "$REPO_SNAPSHOT" >"$tmp/snapshot" # full
   printf '%s\n' "$REPO_TREE" >"$tmp/tree"
   printf '%s\n' "$REPO_DIR" >"$tmp/dir"
+  printf '%s\n' "$DATA_CONTENT" >"$tmp/data" # full
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
   absolute_command >"$tmp/command"
   [ -z "$TRAIN_RESUME" ] || absolute_command "$TRAIN_RESUME" >"$tmp/resume" # full
@@ -108,14 +109,43 @@ find_session_name() {
   done
 }
 
+# keep_results WORD RUN: keeps the results of earlier runs that are not home before this one begins; see
+# keep_results.py. If it can't, the run is not started, and the reason is in the log, for this machine to put in words.
+keep_results() {
+  local refused rc=0
+  [ -z "$OVERWRITE" ] || set -- give-up "$2"
+  refused=$(run_keeper "$@" ${RESUME:+inf}) || rc=$?
+  [ "$rc" -ne 0 ] || return 0
+  rm -rf -- "$2"
+  printf 'results-unsafe\n' >"$STEP_CODE"
+  printf '%s\n' "$refused" >&2
+  exit 9
+}
+
+run_keeper() {
+  local python=$BOX_HOME/agent/bin/python
+  [ -x "$python" ] || python=$(command -v python3) || return 0
+  "$python" -I -S -B "$PROGRAMS/keep_results.py" "$@"
+}
+
+# Whether a training begins, and must not because results of earlier runs would be lost: known before anything is done.
+would_lose_results() {
+  case " ${STEPS[*]} " in *' train '*) [ -z "$OVERWRITE$ONLY" ] ;; *) return 1 ;; esac || return
+  [ -f "$PROGRAMS/keep_results.py" ] || return
+  [ -n "$RESTART$RUN_ID" ] || { ! alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR" && find_work && ! find_run_of "$WORK"; } >/dev/null || return
+  run_keeper look "$RUNS/.new" "$REPO_DIR" ${RESULTS[@]+"${RESULTS[@]}"} >"$SETUP_DIR/logs/train.log" 2>&1
+  [ $? = 9 ]
+}
+
 # In tmux if it is installed, else in a session of the kernel's: same log, same exit code.
 start_run() {
   make_results # full
   revive_all # full
   revive_uploads # full
-  [ ! -f "$1/queue" ] || { wait_for_turn "$1" && return; } # full
+  [ ! -f "$1/queue" ] || { keep_results room "$1" && wait_for_turn "$1" && return; } # full
   # A setup that was killed may have started it a moment ago.
   ! has_runner "$1" || { await_begin "$1" && return; } # full
+  keep_results begin "$1" # full
   if have tmux; then
     new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
   else

@@ -4,7 +4,8 @@
 begin_script() {
   set -eu
   TOKEN=${BOXSTRAP_TOKEN-}
-  unset BASH_ENV CDPATH GREP_OPTIONS BOXSTRAP_TOKEN BOXSTRAP_RUN
+  reset_shell # full
+  unset BASH_ENV CDPATH TMOUT BOXSTRAP_TOKEN BOXSTRAP_RUN
   LC_ALL=C
   umask 022
   case $WORKDIR in '~'*) WORKDIR=$(expand_home "$WORKDIR") ;; esac
@@ -13,7 +14,7 @@ begin_script() {
   PROGRAMS=$BOX_HOME/compact/box
   PROGRAMS=$BOX_HOME/box # full
   settle_names
-  RUN_ID='' RUN_GPUS='' # full
+  RUN_ID='' RUN_GPUS='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE='' # full
   SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
 }
 

@@ -22,6 +22,7 @@ find_kind() {
 find_sources() {
   local file=${LOCK:-uv.lock} folder=.
   SOURCES=()
+  LINKED_FOLDERS=() COPIED_FOLDERS=() # full
   find_kind
   case $SOURCE_KIND in
     lock)
@@ -29,9 +30,10 @@ find_sources() {
       SOURCES=("$file" "$folder/pyproject.toml")
       ;;
     project) SOURCES=(pyproject.toml) ;;
-    requirements) for file in "${REQUIREMENTS[@]}"; do add_with_included "$file" 8; done ;;
+    requirements) for file in "${REQUIREMENTS[@]}"; do add_with_included "$file"; done ;;
     conda) conda_sources ;; # full
   esac
+  for file in "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}"; do add_folder_of "$file"; done # full
   case $SOURCE_KIND:${ADDED_ARGUMENTS[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
 }
 
@@ -43,28 +45,85 @@ holds_project() {
       lock) grep -qE '^source = \{ (editable|directory|path) = ' -- "${SOURCES[0]}" ;;
       project) grep -q '^\[build-system\]' pyproject.toml ;;
       conda) grep -qE '^ *- *["'\'']?(-e|--editable|file:|\.)' -- "${SOURCES[0]}" ;; # full
-      requirements) grep -qE '^[[:space:]]*(-e|--editable|file:|\.|[A-Za-z0-9_.~-]*/)|@[[:space:]]*(file:|[./])' -- "${SOURCES[@]}" ;;
+      requirements) [ -n "${LINKED_FOLDERS[*]-}${COPIED_FOLDERS[*]-}" ] || grep -qE '^[[:space:]]*(-e|--editable|file:|\.|[A-Za-z0-9_.~-]*/)|@[[:space:]]*(file:|[./])' -- "${SOURCES[@]}" ;;
       *) return 1 ;;
     esac
   ) 2>/dev/null
 }
 
-# add_with_included FILE DEPTH: adds a requirements file, and those that it names, to SOURCES.
+# add_with_included FILE: adds a requirements file, and those that it names, to SOURCES. Every word that is the
+# path of a file counts, as pip and uv may read it: installers differ in what follows an option, and in quotes.
+# Without its NULs, which `read` drops, and its byte-order mark, UTF-16 is what it would be in UTF-8.
 add_with_included() {
-  local line folder=.
+  local line word folder=.
+  local held='' # full
   SOURCES+=("$1")
   case $1 in */*) folder=${1%/*} ;; esac
-  [ "$2" -gt 0 ] || return 0
-  may_name "$1" || return 0 # full
-  while IFS= read -r line; do
-    add_with_included "$folder/$line" "$(($2 - 1))"
-  done < <(sed -nE 's/^[[:space:]]*(-r|-c|--requirement|--constraint)[= ]*([^ #]+).*/\2/p' "$REPO_DIR/$1" 2>/dev/null)
+  # Files may include each other.
+  [ "${#SOURCES[@]}" -lt 99 ] && [ -f "$REPO_DIR/$1" ] || return 0
+  case $1 in *.whl | *.zip | *.tar.*) return 0 ;; esac # full
+  while IFS=$'\r' read -r line || [ -n "$line" ]; do
+    while [[ $line == [^[:ascii:]]* ]]; do line=${line#?}; done # full
+    if [[ $line == *\\ ]]; then held+=${line%?}' ' && continue; fi # full
+    line=$held$line held= # full
+    # Most lines name no file.
+    case $line in '#'*) continue ;; *[/\\]* | *-[rcef]* | *--[rcef]* | .* | *.whl* | *.zip* | *.tar.*) ;; *) continue ;; esac # full
+    if add_words "$line" "$folder"; then continue; fi # full
+    for word in ${line%%#*}; do
+      word=$folder/${word#-[rc]}
+      [ ! -f "$REPO_DIR/$word" ] || add_with_included "$word"
+    done
+  done <"$REPO_DIR/$1"
 }
 
-# Whether a file may name others. Most name none, and bash sees that without starting a process.
-may_name() {
-  local text
-  [ -f "$REPO_DIR/$1" ] && text=$(<"$REPO_DIR/$1") && [[ $text == *-[rc]* ]]
+# add_words LINE FOLDER
+add_words() {
+  local line=" $1" word words=() name linked=''
+  case $line in *[[:space:]]'#'*) line=${line%%[[:space:]]#*} ;; esac
+  while [[ $line =~ \$\{([A-Z0-9_]+)\} ]] && name=${BASH_REMATCH[1]} && [ -n "${!name+x}" ] && [[ ${!name} != *\$\{* ]]; do
+    line=${line//"${BASH_REMATCH[0]}"/"${!name}"}
+  done
+  line=${line//[\"\']/}
+  read -ra words <<<"$line"
+  # A name may have spaces in it.
+  for linked in '--?[a-z-]+[=[:space:]]+' -[rc]; do
+    [[ ! $line =~ [[:space:]]$linked(.*[[:space:]].*[^[:space:]]) ]] || words+=("${BASH_REMATCH[1]//\\ / }")
+  done
+  linked=
+  for word in "${words[@]}"; do
+    case $word in
+      -f | --find-links*) linked=folder ;;
+      -e* | --editable*) linked=yes && word=${word#-e} word=${word#--editable} word=${word#=} ;;
+      -f?*) word=${word#-f} ;;
+    esac
+    word=${word#-[rc]} word=${word#--*=}
+    word=${word#@} word=${word#file:} word=${word#//}
+    word=${word#"$REPO_DIR/"}
+    case $word in '' | -* | /* | *://*) continue ;; esac
+    if [ -f "$REPO_DIR/$2/$word" ]; then
+      add_with_included "$2/$word"
+    elif [ -f "$REPO_DIR/$word" ]; then
+      add_with_included "$word"
+    else
+      add_folder "$word" "$2" "$linked"
+    fi
+  done
+}
+
+# add_folder_of REQUIREMENT: for one that the profile names.
+add_folder_of() { [[ $1 != *@* ]] || set -- "${1#*@}" && set -- "${1# }" && set -- "${1#file:}" && add_folder "${1#//}" . ''; }
+
+# add_folder WORD FOLDER LINKED: notes a folder of the repository that is installed, if the word is one.
+add_folder() {
+  local word=${1%%[;#]*} at
+  word=${word%%\[*}
+  [[ $word == .* || $word == */* || $3 == folder ]] || return 0
+  for at in "$word" "$2/$word"; do
+    if [ "$3" = folder ] && [ -d "$REPO_DIR/$at" ]; then COPIED_FOLDERS+=("$at") && return; fi
+    { [ -f "$REPO_DIR/$at/pyproject.toml" ] || [ -f "$REPO_DIR/$at/setup.py" ]; } || continue
+    if [ -n "$3" ]; then LINKED_FOLDERS+=("$at"); else COPIED_FOLDERS+=("$at"); fi
+    return
+  done
 }
 
 # Sets DRIVER to the one that NVML saw; it decides which build of torch fits.
@@ -131,10 +190,12 @@ add_requirements() {
 # Runs uv or pip with `arguments`; if `exact` is set, an environment of ours has nothing else afterwards.
 run_installer() {
   local uv
+  local word # full
   if [ "$INSTALLER" = pip ]; then
     with_pip "${again[@]}"
   else
     [ -z "$exact" ] || ! ours || arguments+=(--exact)
+    [ -n "${again[*]-}" ] || [ -n "${made-}" ] || [ -z "$(find_built && built_digest)" ] || for word in $(local_projects); do arguments+=(--reinstall-package "$word"); done # ssh # full
     uv=run_uv
     uv=run_uv_with_progress # full
     with_retries "$uv" "${arguments[@]}" "${again[@]}"
@@ -188,13 +249,17 @@ project_arguments() {
 requirements_arguments() {
   local file
   for file in "${REQUIREMENTS[@]}"; do arguments+=(-r "$file"); done
+  cat() { command cat "$@" | tr -d '\0' | sed 's/^[^[:alnum:]#-]*--/--/'; } # full
   # pip looks into every index that a file names and takes the best; uv does so with this option.
   if cat -- "${SOURCES[@]}" | grep -qE '^[[:space:]]*--extra-index-url'; then
     arguments+=(--index-strategy unsafe-best-match)
   fi
+  unset -f cat # full
 }
 
 with_pip() {
+  # The box's pip may be set to install elsewhere.
+  local -x PIP_USER=0 PIP_TARGET='' PIP_PREFIX='' PIP_ROOT='' # full
   local word words=()
   [ "${arguments[0]}" = pip ] || fail build-failed 'python.installer: pip cannot install a uv.lock' 'take uv, or name requirements'
   [ "${ADDED_ARGUMENTS[0]-}" != --group ] || our_pip install --help | grep -q -e '--group ' || # full

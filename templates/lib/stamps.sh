@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
+# shellcheck shell=bash disable=SC2034,SC2154 # WHY and INPUTS are read elsewhere; _state is set in run_state
 # stamps: a step is skipped only if its inputs are those of its last success and its check agrees.
 
 find_stamp() {
@@ -13,7 +13,7 @@ find_stamp() {
 find_reason() {
   WHY=
   find_stamp "$1"
-  case ",$ONLY," in *",$1,"*) WHY=asked ;; esac # full
+  case ",$ONLY,$REDO," in *",$1,"*) WHY=asked ;; esac # full
   if [ "$1" = train ] && [ -n "$RESTART" ]; then WHY=asked; fi
   [ -z "$WHY" ] || return 0
   "inputs_$1"
@@ -21,7 +21,8 @@ find_reason() {
     WHY=new
   elif ! is_text "$STAMP" "$INPUTS"$'\n'; then
     WHY=changed
-    what_changed "$1" "${TEXT%$'\n'}" # full
+    what_changed "$1" "${TEXT%%$'\n'*}" # full
+    [[ $TEXT != "$INPUTS"$'\n'* ]] || WHY=broken # full
   elif ! is_right "$1" >&2; then
     WHY=broken
   fi
@@ -43,11 +44,18 @@ is_right() {
   "check_$1"
 }
 
-# why_right STEP: sets WHY to why a step that is right is left as it is: a training that died with the box is not
-# started again automatically.
+# why_right STEP: sets WHY to why a step that is right is left as it is: a training that failed, or died with the box,
+# is not started again automatically.
 why_right() {
   WHY='done'
-  [ "$1" != train ] || ! find_run_of "$WORK" || ! in_state "$RUN_OF" died || WHY=died
+  [ "$1" = train ] && find_run_of "$WORK" || return 0
+  find_state "$RUN_OF"
+  case $_state in
+    died) WHY=died ;;
+    'finished 0') ;; # full
+    'finished 143') [ ! -f "$RUN_OF/ended" ] || is_line "$RUN_OF/ended" stop || WHY=failed ;; # full
+    finished*) is_line "$RUN_OF/ended" stop || WHY=failed ;;                                    # full
+  esac
 }
 
 # what_changed STEP STAMP: sets WHY to the one thing that changed, in the user's terms; else to `changed`.
@@ -73,8 +81,11 @@ what_changed() {
         WHY='commit'
       elif ! is_text "$last/command" "$(absolute_command)"$'\n'; then
         WHY='command'
+      elif [ -f "$last/data" ] && ! is_line "$last/data" "$DATA_CONTENT"; then
+        WHY='data'
       fi
       ;;
+    prepare) [[ $2 != "$PREPARE_ITSELF"* ]] || WHY='data' ;;
   esac
 }
 
@@ -94,9 +105,14 @@ left_alone() {
   esac
 }
 
+# is_spoiled STEP: whether it ran since its last success, and did not succeed.
+is_spoiled() { find_stamp "$1" && is_line "$STAMP" unfinished; }
+
 write_stamp() {
   find_stamp "$1"
   "inputs_$1"
+  # The runs of an earlier version are known by it: see add_noted.
+  [ "$1" != python ] || [ -f "$STAMP.earlier" ] || cp "$STAMP" "$STAMP.earlier" 2>/dev/null || : # full
   [ -d "${STAMP%/*}" ] || # full
     mkdir -p "${STAMP%/*}"
   write_file "$STAMP" 600 "$INPUTS"$'\n'

@@ -30,11 +30,11 @@ find_environment() {
 is_shared_venv() { [[ $VENV == [/~]* ]]; }
 
 # choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: the main tree if it is free, else the
-# one beside it in which the same ran last, else one that no run has used, else a new one.
+# one beside it in which the same ran last, else one that no run has used, else a new one. With BESIDE only the last two.
 choose_tree() {
   local notes unused=''
   use_tree 1
-  is_held "$REPO_DIR" >/dev/null || return 0
+  [ -n "$BESIDE" ] || is_held "$REPO_DIR" >/dev/null || return 0
   for notes in "$NOTES"/beside/*/; do
     [ -d "$notes" ] || continue
     notes=${notes%/}
@@ -42,7 +42,7 @@ choose_tree() {
     if is_held "$REPO_DIR" >/dev/null; then continue; fi
     if ! LAST_RUN=$(last_run_in "$REPO_DIR"); then
       unused=${unused:-$TREE_NUMBER}
-    elif is_same_again "$LAST_RUN"; then
+    elif [ -z "$BESIDE" ] && is_same_again "$LAST_RUN"; then
       return
     fi
   done
@@ -52,20 +52,50 @@ choose_tree() {
   write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
 }
 
-# link_shared: links the profile's shared folders from the main tree into a tree beside. A tracked file is never shared.
+# link_shared: links the profile's shared folders and files from the main tree into a tree beside, and files that were
+# pushed there. A tracked file is never shared. What is not there yet is made as a folder, unless its name is a file's.
 link_shared() {
   local folder link
   for folder in ${SHARED[@]+"${SHARED[@]}"}; do
     link=$REPO_DIR/$folder
     if is_shared "$folder"; then continue; fi
-    mkdir -p "$MAIN_DIR/$folder" "${link%/*}"
+    case ${folder##*/} in ?*.?*) mkdir -p "$(dirname -- "$MAIN_DIR/$folder")" ;; *) [ -e "$MAIN_DIR/$folder" ] || mkdir -p "$MAIN_DIR/$folder" ;; esac
+    mkdir -p "${link%/*}"
     [ -L "$link" ] || [ ! -d "$link" ] || rmdir -- "$link" || :
     { lies_in_tree "${link%/*}" && ln -sT -- "$MAIN_DIR/$folder" "$link"; } ||
       fail shared-in-the-way "$link is there already, and is no link to $MAIN_DIR/$folder" "move it into $MAIN_DIR/$folder"
   done
+  link_pushed link || fail pushed-not-linked "what was pushed into $MAIN_DIR could not be linked into $REPO_DIR" "name it in \`shared:\`"
+  [ -e "$NOTES/repo.placed" ] || warn_of_ignored
   mkdir -p "$REPO_DIR/.git/info"
   for folder in ${SHARED[@]+"${SHARED[@]}"}; do
     is_line "$REPO_DIR/.git/info/exclude" "/$folder" || printf '/%s\n' "$folder" >>"$REPO_DIR/.git/info/exclude"
+  done
+}
+
+# warn_of_ignored: whether the main tree has files that git ignores, came by another way than a push, and are not in this
+# new tree. What `prepare` makes, it makes here too.
+warn_of_ignored() {
+  local path each lacking=()
+  [ -z "${PREPARE[*]-}" ] || return 0
+  while IFS= read -r -d '' path; do
+    case $path in .* | */.* | *__pycache__/ | *.pyc | *.egg-info/ | "$VENV"/) continue ;; esac
+    for each in ${RESULTS[@]+"${RESULTS[@]}"}; do
+      case ${path%/}/ in "${each%/}"/*) continue 2 ;; esac
+    done
+    [ -e "$REPO_DIR/$path" ] || lacking+=("$path")
+  done < <(box_git -c safe.directory="$MAIN_DIR" -C "$MAIN_DIR" ls-files -z -o -i --exclude-standard --directory 2>/dev/null)
+  [ "${#lacking[@]}" = 0 ] || caution tree-lacks-ignored "${lacking[@]}"
+}
+
+# link_pushed link | check: files that were pushed into the main tree, each by a link: what a run writes beside them stays
+# in its own tree.
+link_pushed() {
+  local record
+  for record in "$BOX_HOME"/data/*.jsonl; do
+    [ -f "$record" ] || return 0
+    "$BOX_HOME/agent/bin/python" -B -E -s "$PROGRAMS/link_pushed.py" "$1" "$BOX_HOME/data" "$MAIN_DIR" "$REPO_DIR" && return
+    return 1
   done
 }
 
@@ -76,6 +106,7 @@ is_shared() { [ -L "$REPO_DIR/$1" ] && [ "$(readlink -- "$REPO_DIR/$1")" = "$MAI
 all_shared() {
   local folder
   for folder in ${SHARED[@]+"${SHARED[@]}"}; do is_shared "$folder" || return; done
+  link_pushed check
 }
 
 nothing_shared_is_tracked() {

@@ -56,12 +56,12 @@ uv_failed() {
 
 # The machine that started this over a login sends the wheel if it can get it; an empty file says that it can't.
 await_uv() {
-  local until=$((SECONDS + COMMIT_PATIENCE)) sent=$SETUP_DIR/uv.whl
+  local sent=$SETUP_DIR/uv.whl
   [ -n "${CLIENT_SENDS-}" ] || return
   emit wait code=uv-unlisted
+  begin_wait
   until [ -f "$sent" ]; do
-    [ "$SECONDS" -lt "$until" ] || return
-    read_text "$SETUP_DIR/uv.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
+    may_arrive uv "$SETUP_DIR/uv.sender" || return
     sleep 0.1
   done
   [ -s "$sent" ] && unpack_wheel "$sent" "$WHEEL_SUM"

@@ -29,7 +29,8 @@ make_work() {
   printf '%s\n' "$repo_dir/.git/objects" "$box_home/store/$repo_key.git/objects" >"$work/objects/info/alternates"
   printf '* -text -ident -filter -working-tree-encoding\n' >"$work/info/attributes"
   cp "$repo_dir/.git/info/exclude" "$work/info/exclude" 2>/dev/null
-  [ -z "$without_results" ] || { echo && results_of "$repo_dir"; } >>"$work/info/exclude"
+  printf '\n__pycache__/\n' >>"$work/info/exclude" # Python makes it beside each file that it imports
+  [ -z "$without_results" ] || results_of "$repo_dir" >>"$work/info/exclude"
   cat "$repo_dir/.git/shallow" "$box_home/store/$repo_key.git/shallow" 2>/dev/null | sort -u >"$work/shallow"
   [ -s "$work/shallow" ] || rm "$work/shallow"
 }

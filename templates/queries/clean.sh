@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2153,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
 # clean: removes each tree beside a main one whose runs are over and that contains only what was placed, an environment
 # of ours and caches; a tree that `discard` names, whatever it contains. With `look` nothing is removed.
-# Prints for each tree what it holds (`holds KIND COUNT NAME...`), then a line that says what became of it.
+# Prints for each tree what it holds (`holds KIND COUNT NAME...`), then a line that says what became of it;
+# then the bytes of copies of results.
 
 CACHES=(__pycache__/ '*.egg-info/' .pytest_cache/ .mypy_cache/ .ruff_cache/)
 
@@ -18,7 +19,7 @@ who_uses_it() {
   if [ -L "$REPO_DIR" ]; then holds link 1 "$(readlink -- "$REPO_DIR")"; fi
   while read -r _ _ _ _ point _; do
     case $point in "$(realpath -m -- "$REPO_DIR")" | "$(realpath -m -- "$REPO_DIR")"/*) holds mount 1 "$point" ;; esac
-  done < <(grep -F -- "${REPO_DIR##*/}" /proc/self/mountinfo)
+  done < <(grep -aF -- "${REPO_DIR##*/}" /proc/self/mountinfo)
 }
 
 # Prints what somebody made there; 1 if git can't tell.
@@ -103,12 +104,21 @@ clean_all() {
   done
 }
 
+# Removes copies of results that are at home by now, see `keep_results.py`, and prints their bytes.
+clean_kept() {
+  local bytes became
+  [ -f "$BOX_HOME/box/keep_results.py" ] || return 0
+  while read -r _ bytes became; do
+    [ "$became" = kept ] || answer copies "$bytes"
+  done < <("$BOX_HOME/agent/bin/python" -I -S -B "$BOX_HOME/box/keep_results.py" clean "$BOX_HOME" ${look:+look} 2>/dev/null)
+}
+
 workdir=$WORKDIR
 find_home
 BOX_HOME=$box_home VENV=.venv
 if [ -d "$BOX_HOME/steps" ]; then
   exec 9>>"$BOX_HOME/lock"
   find_unknown
-  if [ -n "$look" ] || flock -n 9; then clean_all; else answer busy yes; fi
+  if [ -n "$look" ] || flock -n 9; then clean_all; clean_kept; else answer busy yes; fi
 fi
 answer over yes

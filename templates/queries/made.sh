@@ -26,7 +26,7 @@ never_sent() { GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects store_git
 own_refs() {
   local refs commit name new commits=()
   refs=$(all_refs) && is_only_tree || return
-  refs=$(printf '%s\n' "$refs" | grep -v ' refs/remotes/' | sort -u)
+  refs=$(printf '%s\n' "$refs" | grep -av ' refs/remotes/' | sort -u)
   while read -r commit name; do [ -z "$name" ] || commits+=("$commit"); done <<<"$refs"
   # Usually none does, and one call of git shows it.
   [ "${#commits[@]}" -eq 0 ] || new=$(never_sent "${commits[@]}") || return
@@ -53,9 +53,9 @@ own_files() {
   holds_if_whole edits "${edits[@]}" && holds_if_whole staged "${staged[@]}" && holds_if_whole files "${files[@]}"
 }
 
-# Prints files that were not placed, and that git doesn't ignore.
+# Prints files that were not placed, and that git doesn't ignore, without what Python makes beside each file that it imports.
 unignored_new_files() {
-  local left_out=() line
+  local left_out=(--exclude=__pycache__/) line
   while IFS= read -r line; do left_out+=("--exclude=$line"); done < <(results_of "$REPO_DIR")
   [ ! -f "$REPO_DIR/.git/info/exclude" ] || left_out+=("--exclude-from=$REPO_DIR/.git/info/exclude")
   placed_git ls-files --others -z --exclude-per-directory=.gitignore "${left_out[@]}"

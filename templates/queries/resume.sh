@@ -21,6 +21,7 @@ take() {
   # Never left of `||` or in an `if`: that would switch `set -e` off inside.
   said=$( (set -e; STEP_CODE=/dev/null; resume_run "$run" "$run_id") 2>&1 >/dev/null 6>&- </dev/null)
   code=$?
+  [ "$code" -ne 9 ] || { answer refused results && answer log "${said:0:500}" && return; }
   [ "$code" -eq 0 ] || { answer log "${said:0:500}" && rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
 }
 
@@ -34,6 +35,7 @@ if ! find_started; then
   eval "$script"
   begin_script
   set +e
+  OVERWRITE=$overwrite
   take
 fi
 if find_started; then

@@ -34,9 +34,13 @@ take_run() {
   )
 }
 
-# The steps that a training needs; the box itself was checked when it was set up.
+# The steps that a training needs; the box itself was checked when it was set up, and may have been found bad since.
 are_steps_right() {
   local name
+  for name in gpu smoke; do
+    case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
+    if is_spoiled "$name" || { [ "$name" = gpu ] && is_returned; }; then answer setup "$name" && return 1; fi
+  done
   find_environment
   for name in shell python data prepare; do
     case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
@@ -100,9 +104,10 @@ answer venv "$(<"$run/venv")"
 answer started "$(<"$run/started")"
 answer over
 
-# Prints its first output as soon as there is some, then a zero byte; then what became of it a moment later.
+# Prints its first output as soon as there is some, then a line that only the caller can know: the output may hold any
+# byte. Then what became of it a moment later.
 [ -n "$show_s" ] || exit
 await_output "$run" "$show_s"
 head -c 4000 "$run/log" 2>/dev/null
-printf '\0'
+printf '\n%s\n' "$mark"
 show_output "$run" "$moment"

@@ -131,6 +131,7 @@ take() {
 }
 
 shopt -s extglob
+reset_shell
 exec 6>&1
 find_home
 BOX_HOME=$box_home WORKDIR=${box_home%/.boxstrap} PROGRAMS=$box_home/box

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# setup_end: is this setup still at work, and how much did it report?
+# setup_end: is this setup still at work, and how much did it report? That one who `follows` it asks is noted for lib/client.sh.
 
 find_home
 folder=$box_home/setups/$setup_id
@@ -8,4 +8,5 @@ if [ -f "$folder/pid" ]; then
   read -r process <"$folder/pid"
   alive "$process" || state=gone
 fi
+[ -z "$follows" ] || [ "$state" = gone ] || printf '%s\n' "$$" 2>/dev/null >"$folder/client"
 printf '%s\t%s\n' "$state" "$(stat -c %s "$folder/events.jsonl" 2>/dev/null || printf 0)"

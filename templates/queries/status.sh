@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; probe.sh comes before it
-# status: after the probe's lines, the end of the log of each run that failed, the newest metric of others, trees
-# beside, and what the GPUs do.
+# status: after the probe's lines, the end of the log of each run that failed, the newest metric of others, where
+# results are, trees beside, and what the GPUs do.
 # Each part starts with a line that only the caller can know: a log may contain anything.
 
 show_log_ends() {
@@ -37,29 +37,22 @@ find_newest() {
   [ "$count" -le 1 ] || found=$(printf %s "$found" | sort -rn | head -n "$most")
 }
 
-# Prints the last line with a metric of runs that are alive or ended well. A run may have patterns of its own, each
-# after its names. However many runs there are, it takes the same few processes.
+# Prints the last line with a metric of runs that are alive or ended well.
 show_metrics() {
   find_newest fine
   set --
-  while read -r _ run; do [ -z "$run" ] || set -- "$@" "$run/log"; done <<E
+  while read -r _ run; do [ -z "$run" ] || set -- "$@" "$run"; done <<E
 $found
 E
   printf '\n%s metrics\n' "$mark"
-  [ ! -f "$1" ] || tail -v -c 16384 -- "$@" 2>/dev/null | tr '\r' '\n' | LC_ALL=C usual=$usual_metrics awk '
-    function answer() { if (last != "") print run "\t" substr(last, 1, 1000); last = "" }
-    /^==> .*\/log <==$/ {
-      answer()
-      dir = substr($0, 5, length($0) - 12)
-      count = split(dir, part, "/")
-      run = part[count - 1] "/" part[count]
-      own = ""
-      while ((getline line <(dir "/metrics")) > 0) own = own "|" substr(line, index(line, "\t") + 1)
-      wanted = tolower(own == "" ? ENVIRON["usual"] : substr(own, 2))
-      next
-    }
-    tolower($0) ~ wanted { last = $0 }
-    END { answer() }'
+  newest_metrics "$@"
+}
+
+# Where the results of each run are that is over; see `keep_results.py`.
+show_results() {
+  [ -f "$box_home/box/keep_results.py" ] || return 0
+  printf '\n%s results\n' "$mark"
+  timeout "$results_patience" "$box_home/agent/bin/python" -I -S -B "$box_home/box/keep_results.py" status "$box_home" </dev/null 2>/dev/null
 }
 
 # Trees beside the main ones: for each the last run made in it, then sizes, as far as a moment is enough.
@@ -102,5 +95,6 @@ show_gpus() {
 show_logs() { show_log_ends && show_metrics; }
 
 if [ -n "$redact" ]; then show_logs | redacted; else show_logs; fi
+show_results
 show_trees
 show_gpus

@@ -6,6 +6,8 @@ if [ "$what" = setup ]; then
   holder=$(sed -n 1p "$box_home/lock" 2>/dev/null)
   if alive "$holder"; then
     kill -TERM "${holder%% *}" && printf 'stopped\tsetup\n'
+    # The profile's `prepare` may have work to save.
+    await_end "$holder" $(($(date +%s) + 60))
   fi
   exit 0
 fi

@@ -8,6 +8,7 @@ check_data() { fetch_data check; }
 
 apply_data() {
   local asked
+  case ",$REDO," in *,data,*) fetch_data again ;; esac
   asked=$(fetch_data asks) || {
     report_data <<<"$asked"
     exit 1
@@ -22,9 +23,10 @@ apply_data() {
     ;;
   esac
   keep_data_untracked
+  fetch_data content | write_file "$NOTES/data.content" 600
 }
 
-# fetch_data check | asks | fetch | sent | untracked. The hub's HF_TOKEN is used only if it is a secret of the profile.
+# fetch_data check | asks | fetch | again | sent | untracked | content. The hub's HF_TOKEN is used only if it is a secret of the profile.
 fetch_data() {
   (
     # shellcheck disable=SC1090 # written by the step `shell`
@@ -57,11 +59,10 @@ ask_for_data() {
 
 # The data comes over the login of the machine that started this; that link may break and come back.
 await_data() {
-  local until=$((SECONDS + COMMIT_PATIENCE))
+  begin_wait
   until [ -e "$SETUP_DIR/data.sent" ]; do
-    { [ -n "${CLIENT_SENDS-}" ] && [ "$SECONDS" -lt "$until" ]; } ||
+    may_arrive data "$SETUP_DIR/data.sender" ||
       fail data-missing 'the data to be sent from your machine never arrived' 'run the same command again: it continues here'
-    read_text "$SETUP_DIR/data.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
     sleep 0.1
   done
   [ "$(<"$SETUP_DIR/data.sent")" = all ] || fail data-missing 'not all data could be sent' 'boxstrap on your machine says why'

@@ -10,8 +10,12 @@ inputs_gpu() {
 # The verdict holds for as long as the box is up and its devices are there.
 check_gpu() {
   find_devices
+  ! is_returned || return 1 # full
   [ -s "$BOX_HOME/gpu.json" ] && is_text "$BOX_HOME/gpu.devices" "$DEVICES"
 }
+
+# An earlier version's `verify` left the stamp of an earlier success.
+is_returned() { is_line "$BOX_HOME/gpu.said" 'verdict return'; }
 
 apply_gpu() {
   local rc=0 asked=()

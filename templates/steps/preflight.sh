@@ -14,8 +14,11 @@ lacks() {
   local place=$WORKDIR
   until [ -z "$place" ] || [ -d "$place" ]; do place=${place%/*}; done
   place=${place:-/}
+  is_mounted "$VOLUME_AT" || lack volume-not-mounted "the volume that was rented with this box is not mounted at $VOLUME_AT" # full
   [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
-  lack_room "$place"
+  ! is_anothers "$BOX_HOME" || lack home-of-another "$BOX_HOME belongs to another user of this box, or leads to a folder of theirs" # full
+  lack_room "$place" "$MIN_FREE_MB"
+  lack_temporary "${TMPDIR:-/tmp}" # full
   lack_libc
   have git || can_install || lack no-git 'git is not here, and it cannot be installed without root or sudo'
   lack_time # full
@@ -23,15 +26,25 @@ lacks() {
 
 lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
 
+# Whether a volume is mounted there; without a place, or without the tool, nothing says that it isn't.
+is_mounted() { [ -z "$1" ] || ! have mountpoint || mountpoint -q "$1"; }
+
+# lack_temporary PLACE: temporary files are written there, whatever box.workdir is.
+lack_temporary() {
+  if [ -w "$1" ]; then lack_room "$1" "$MIN_TMP_MB"; else lack no-temporary "can't write to $1, where temporary files belong"; fi
+}
+
+# lack_room PLACE MB
 lack_room() {
   local blocks size inodes all
+  # Not `<<<`: that may make a file, for which there may be no room.
   # Free blocks and their size, free inodes and all of them; a Mac's stat has other options.
-  read -r blocks size inodes all <<<"$(exec stat -f -c '%a %S %d %c' "$1" 2>/dev/null)"
+  read -r blocks size inodes all < <(exec stat -f -c '%a %S %d %c' "$1" 2>/dev/null) || :
   [ -n "$all" ] || return 0
-  [ "$((blocks * size / 1000000))" -ge "$MIN_FREE_MB" ] ||
-    lack disk-full "$1 has $((blocks * size / 1000000)) MB free; a setup needs at least $MIN_FREE_MB MB"
+  [ "$((blocks * size / 1000000))" -ge "$2" ] ||
+    lack disk-full "$1 has $((blocks * size / 1000000)) MB free; a setup needs at least $2 MB"
   # Some filesystems have no fixed number of inodes and say 0 of 0.
-  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] || # full
+  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] || [ "$2" -ne "$MIN_FREE_MB" ] || # full
     lack inodes-full "$1 has $inodes free inodes; an environment needs more" # full
 }
 

@@ -1,7 +1,8 @@
-# shellcheck shell=bash disable=SC2016 # a command's own quotes are no code of ours
-# prepare: the profile's commands before training, in its environment: once for the same commands and files in a tree.
+# shellcheck shell=bash disable=SC2016,SC2153 # a command's own quotes are no code of ours; set elsewhere
+# prepare: the profile's commands before training, in its environment: once for the same commands, files and data in a
+# tree.
 
-# Digests the files that they name: by path, as an option's value, or as a module.
+# Digests the files that they name (by path, as an option's value, or as a module) and the data that they read.
 inputs_prepare() {
   local word last='' words=()
   read -ra words <<<"${PREPARE[*]//[\"\'=]/ }"
@@ -12,6 +13,51 @@ inputs_prepare() {
       [ ! -f "$word" ] || sha256sum -- "$word"
     done 2>/dev/null
   )"
+  PREPARE_ITSELF=$INPUTS # full
+  [ ! -f "$NOTES/prepare.read" ] || { digest <(data_read) && INPUTS=$PREPARE_ITSELF$DIGEST; } # full
+}
+
+# data_read: prints what stands for the data that the commands read: the profile's and what was pushed by content,
+# shared files by size and time. Those that the commands wrote themselves, and those that came later, don't count.
+data_read() {
+  find_data_content
+  printf '%s\n' "$DATA_CONTENT"
+  pushed_content
+  xargs -0 -r stat -c '%s %y %n' -- <"$NOTES/prepare.read" 2>/dev/null || :
+}
+
+# pushed_content: prints content and name of each file that was pushed, to this repository's folders or to none's.
+pushed_content() {
+  local record target
+  for record in "$BOX_HOME"/data/*.jsonl; do
+    { IFS= read -r target <"$record"; } 2>/dev/null || continue
+    target=${target#'{"target": "'}
+    ! of_another_repository "${target%'"}'}" || continue
+    printf '%s\n' "$target"
+    sed -nE 's/^\[(.*), [0-9]+, -?[0-9]+, -?[0-9]+, "([0-9a-f]{64})"\]$/\2\1/p' "$record" |
+      awk '{ last[substr($0, 65)] = substr($0, 1, 64) } END { for (name in last) print last[name] name }' | sort
+  done
+}
+
+# of_another_repository FOLDER
+of_another_repository() {
+  local note dir
+  for note in "$BOX_HOME"/steps/*/repo.dir; do
+    { read -r dir <"$note"; } 2>/dev/null || continue
+    case $1/ in "$MAIN_DIR"[/@]*) return 1 ;; "$dir"[/@]*) [ "$dir" = "$MAIN_DIR" ] || return 0 ;; esac
+  done
+  return 1
+}
+
+# shared_files: prints the files of the shared folders, with sizes and times, except results.
+shared_files() {
+  local path results=()
+  for path in ${RESULTS[@]+"${RESULTS[@]}"}; do
+    results+=(-not -path "$MAIN_DIR/${path%/}" -not -path "$MAIN_DIR/${path%/}/*")
+  done
+  for path in ${SHARED[@]+"${SHARED[@]}"}; do
+    find -H "$MAIN_DIR/$path" ${results[@]+"${results[@]}"} -type f -printf '%p\t%s\t%T@\0' 2>/dev/null || :
+  done | sort -z
 }
 
 # The tree itself remembers it: a tree that was made again has nothing that the commands wrote.
@@ -21,6 +67,7 @@ prepared_mark() { printf '%s/boxstrap.prepared\n' "$(work_git rev-parse --absolu
 
 apply_prepare() {
   local command finished=0 rc
+  shared_files >"$NOTES/prepare.before" # full
   for command in "${PREPARE[@]}"; do
     emit progress "done=$finished" "total=${#PREPARE[@]}" unit=commands # full
     printf '$ %s\n' "$command"
@@ -30,6 +77,9 @@ apply_prepare() {
     finished=$((finished + 1)) # full
   done
   emit progress "done=$finished" "total=${#PREPARE[@]}" unit=commands # full
+  # What is the same before and after was not written by them.
+  comm -z -12 "$NOTES/prepare.before" <(shared_files) | sed -z 's/\t[0-9]*\t[0-9.]*$//' >"$NOTES/prepare.read" # full
+  rm -f "$NOTES/prepare.before" # full
   : >"$(prepared_mark)"
 }
 
@@ -37,6 +87,7 @@ apply_prepare() {
 run_in_environment() {
   cd "$3" || return
   unset LC_ALL
+  unset LC_MESSAGES LC_NUMERIC # full
   export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
   # shellcheck disable=SC1090 # written by the step `shell`
   [ ! -r "$1" ] || . "$1"

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # set here, read elsewhere
 # python: the environment, built at its final path by uv (or pip or conda where asked), or an existing one adopted.
 
 inputs_python() {
@@ -12,8 +12,18 @@ inputs_python() {
   ! is_shared_venv || [ "$TREE_NUMBER" = 1 ] || ! holds_project || sums+=" $REPO_DIR" # full
   # The main tree's path: it makes no difference to the work in which tree it runs.
   local VENV_DIR=$MAIN_VENV # full
+  # CHOSEN is what of it the user chose.
+  inputs "$DRIVER" "$sums"
+  CHOSEN=$INPUTS
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
     "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}"
+  CHOSEN_FIRST="${INPUTS%%" $CHOSEN"*} " # full
+  CHOSEN=${INPUTS/" $CHOSEN"/ }
+  # As versions before counted work.
+  WORK_INPUTS=$INPUTS # full
+  find_built # ssh # full
+  sums=$(built_digest) # ssh # full
+  [ -z "$sums" ] || INPUTS+="$sums " # ssh # full
   PYTHON_INPUTS=$INPUTS # full
 }
 
@@ -22,13 +32,14 @@ check_python() {
   local noted=$NOTES/python
   noted=$VENV_NOTES/python # full
   if [ "$REUSE" = never ] && [ -e "$noted.reused" ]; then return 1; fi # full
+  ! has_other_python || return # full
   [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$noted.building" ] && [ -f "$noted.folders" ] &&
     all_there "$VENV_DIR" "$noted.folders"
 }
 
 apply_python() {
   local again=() made='' noted=$NOTES/python
-  local user noted=$VENV_NOTES/python # full
+  local user python noted=$VENV_NOTES/python # full
   ! user=$(user_of "$VENV_DIR") || # full
     fail environment-in-use "$VENV_DIR is in use by ${user##*/}" "wait for its end, or stop it: boxstrap stop --run ${user##*/}" # full
   end_compiling # full
@@ -42,6 +53,8 @@ apply_python() {
   fi
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
   if is_remade; then # full
+    # What is there stays until another Python is.
+    ! has_other_python || python=$(find_python) || no_such_python # full
     made="made $VENV_DIR" # full
     [ -n "$CONDA" ] || rm -rf -- "$VENV_DIR" # full
   fi # full
@@ -54,7 +67,7 @@ apply_python() {
   wait # full
   make_environment
   choose_settings
-  await_dependencies # full
+  await_dependencies # ssh # full
   [ -z "$made" ] || reuse_image "$noted.reused" # full
   fits_before # full
   compile_ahead "$SETUP_DIR/installed" # full
@@ -89,14 +102,38 @@ make_environment() {
   : >"$VENV_DIR/.boxstrap"
 }
 
+# Sets WANTED to the version that the profile wants, or else the repository's .python-version, of which only plain
+# numbers are read; empty if neither wants one.
+find_wanted() {
+  local line
+  WANTED=$PYTHON_VERSION
+  [ -z "$WANTED" ] && [ -f "$REPO_DIR/.python-version" ] || return 0
+  while read -r line || [ -n "$line" ]; do
+    line=${line%$'\r'}
+    case $line in '' | '#'*) continue ;; esac
+    [[ ! $line =~ ^[0-9]+(\.[0-9]+)*$ ]] || WANTED=$line
+    return 0
+  done <"$REPO_DIR/.python-version" 2>/dev/null
+}
+
+# has_other_python: whether the environment is ours, and has another Python than is wanted.
+has_other_python() {
+  [ -z "$CONDA" ] || return
+  find_wanted
+  [ -n "$WANTED" ] && read_text "$VENV_DIR/pyvenv.cfg" && [[ $TEXT =~ version(_info)?\ =\ ([0-9.]+) ]] || return
+  case ${BASH_REMATCH[2]}. in "$WANTED".*) return 1 ;; esac
+  ours
+}
+
 version_of() { "$1" -c 'import platform; print(platform.python_version())'; }
 fits_version() { case $(version_of "$1"). in "$PYTHON_VERSION".*) return 0 ;; *) return 1 ;; esac; }
 
 # The box's own interpreters first; uv installs one only if none fits.
 find_python() {
   local wanted=("$PYTHON_VERSION")
+  ! find_wanted || wanted=("$WANTED") # full
   ! read_text "$SETUP_DIR/image_path" || PATH=${TEXT%$'\n'}$PATH # full
-  [ -n "$PYTHON_VERSION" ] || wanted=()
+  [ -n "${wanted[0]}" ] || wanted=()
   run_uv python find --python-preference only-system --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     run_uv python find --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     {
@@ -107,8 +144,8 @@ find_python() {
 }
 
 no_such_python() {
-  ! is_network_error || fail "$(classify_error "$STEP_LOG")" "Python ${PYTHON_VERSION:-as the repository asks} is not here, and could not be fetched"
+  ! is_network_error || fail "$(classify_error "$STEP_LOG")" "Python ${WANTED:-${PYTHON_VERSION:-as the repository asks}} is not here, and could not be fetched"
   printf 'this box has:\n' >&2 # full
   run_uv python list --only-installed --no-python-downloads >&2 || : # full
-  fail python-version "Python ${PYTHON_VERSION:-as the repository asks} is not here and could not be installed"
+  fail python-version "Python ${WANTED:-${PYTHON_VERSION:-as the repository asks}} is not here and could not be installed"
 }

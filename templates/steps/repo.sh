@@ -5,6 +5,7 @@ inputs_repo() {
   local placed=$REPO_COMMIT
   [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || placed+=+$REPO_SNAPSHOT # full
   inputs v1 "$placed" "$REPO_DIR" "$REPO_URL" "$GIT_USER_NAME" "$GIT_USER_EMAIL"
+  [ "${#REPO_TAGS[@]}" -eq 0 ] || { digest <(printf '%s\n' "${REPO_TAGS[@]}") && INPUTS+="$DIGEST "; } # full
 }
 
 check_repo() {
@@ -22,6 +23,7 @@ apply_repo() {
   [ "$REPO_ACCESS" != url ] || fetch_by_url
   rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.* "$REPO_STORE"/*.new.* # full
   place_snapshot
+  place_tags # full
   set_identity
 }
 
@@ -35,14 +37,15 @@ has_commit() {
 
 # The commit comes over the login of the machine that started this; that link may break and come back.
 await_commit() {
-  local until=$((SECONDS + COMMIT_PATIENCE))
+  local nobody=
+  begin_wait
   until has_commit; do
-    [ "$SECONDS" -lt "$until" ] ||
-      fail commit-missing "commit ${REPO_COMMIT:0:12} never arrived" "run the same command again: it continues here"
-    read_text "$REPO_STORE.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
-    # A refusal from before this setup does not count.
+    may_arrive commit "$REPO_STORE.sender" || has_commit || nobody=1
+    # The cause first: who sends gives up after it. A refusal from before this setup does not count.
     [ ! "$REPO_STORE.refused" -nt "$SETUP_DIR/pid" ] ||
       fail "$(<"$REPO_STORE.refused")" "git could not store commit $REPO_SNAPSHOT here"
+    [ -z "$nobody" ] ||
+      fail commit-missing "commit ${REPO_COMMIT:0:12} never arrived" "run the same command again: it continues here"
     sleep 0.05
   done
 }

@@ -1,18 +1,19 @@
 # shellcheck shell=bash
-# tools: git, tmux, rsync, a python, and the profile's packages, through the box's own package manager.
+# tools: git, tmux, a python, and the profile's packages, through the box's own package manager.
 
 # Command, its package, and the code of the warning if it is missing.
 TOOLS=(
   'git|git|no-git'
   'tmux|tmux|no-tmux'
-  'rsync|rsync|no-rsync'
   'python3|python3|no-python'
 )
 
 inputs_tools() { inputs v1 "${PACKAGES[@]-}"; }
 
-# If nothing can be installed, what is missing was reported and stays missing.
+# If nothing can be installed, what is missing was reported and stays missing; the profile's packages are asked for again.
 check_tools() {
+  # Noted by an earlier setup.
+  [ -e "$BOX_HOME/steps/tools.lacking" ] && ! is_text "$BOX_HOME/steps/tools.lacking" "${SETUP_ID-}" && return 1 # full
   find_missing
   [ "${#MISSING_TOOLS[@]}" -eq 0 ] || ! can_install
 }
@@ -26,6 +27,7 @@ apply_tools() {
     done
     [ -n "$IS_LOCAL" ] || # full
       [ "${#PACKAGES[@]}" -eq 0 ] || caution missing-tools "packages asked for, not installed: ${PACKAGES[*]}"
+    [ "${#PACKAGES[@]}" -eq 0 ] || [ -n "$IS_LOCAL" ] || printf %s "$SETUP_ID" >"$BOX_HOME/steps/tools.lacking" # full
     return
   fi
   [ "$(manager)" != apt-get ] || repair_dpkg || : # full
@@ -37,6 +39,7 @@ apply_tools() {
   [ "${#names[@]}" -eq 0 ] || [ -e /etc/ssl/certs/ca-certificates.crt ] || names+=(ca-certificates)
   names+=("${PACKAGES[@]}")
   [ "${#names[@]}" -eq 0 ] || install_packages "${names[@]}"
+  rm -f "$BOX_HOME/steps/tools.lacking" # full
 }
 
 # Sets MISSING_TOOLS to the rows of TOOLS that are not here.

@@ -12,7 +12,7 @@ from tests.bench.clock import BenchError
 from tests.bench.stage import Stage, StagePlace
 from tests.bench.table import Bar, BenchRow
 from tests.bench.tell import tell
-from tests.boxes import Box
+from tests.boxes import RigBox
 
 GROUP = "reuse: a setup without training, the index at 10 MB/s, torch in the image"
 _MB_S = 10.0
@@ -102,13 +102,13 @@ def _prove(place: StagePlace, said: str, image: str) -> None:
         raise BenchError("the image's environment is not what it was")
 
 
-def _digest(box: Box) -> str:
+def _digest(box: RigBox) -> str:
     """Return a digest of all files of the image's environment, with their modes and times."""
     files = "find /venv/main -printf '%p %m %T@ %l\\n' | sort; find /venv/main -type f -print0"
     return box.run(f"({files} | sort -z | xargs -0 sha256sum) | sha256sum", timeout=120)
 
 
-def _received(box: Box) -> int:
+def _received(box: RigBox) -> int:
     """Return the bytes that its network card received."""
     lines = Path(f"/proc/{box._alive()}/net/dev").read_text().splitlines()
     (card,) = (line.split(":")[1].split() for line in lines if line.strip().startswith("eth0:"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.bench.clock import BenchError, TimedCall
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.plain_environment import plain_environment
 
 HERE = Path(__file__).parent
@@ -26,7 +26,7 @@ _FAR_S = 0.1
 class StagePlace:
     """A box as a client reaches it: directly, or through the proxy that makes it far away."""
 
-    box: Box
+    box: RigBox
     address: str
     port: int
     ssh_config: Path
@@ -85,7 +85,7 @@ class Stage:
     def box(self, kind: str, on: Path | None = None) -> StagePlace:
         """Start a fresh box. Its uv and pip use the mirror, whichever program calls them.
 
-        `on`: a layer from `Box.keep` of another box, to start from.
+        `on`: a layer from `RigBox.keep` of another box, to start from.
         """
         box = self.rig.start(kind, files={"/etc/uv/uv.toml": self.rig.mirror.uv_toml}, on=on)
         if self.cores:
@@ -151,7 +151,7 @@ class Stage:
             self._rig.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _place(self, box: Box, address: str, port: int, *, is_far: bool = False) -> StagePlace:
+    def _place(self, box: RigBox, address: str, port: int, *, is_far: bool = False) -> StagePlace:
         name = f"{box.name}-{'far' if is_far else 'near'}"
         known = self.file(f"{name}.known_hosts")
         known.write_text(f"{name} {box.host_key}\n")

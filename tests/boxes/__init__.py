@@ -1,7 +1,7 @@
 """Disposable boxes on one Debian machine, for tests: see README.md beside this file."""
 
-from tests.boxes.box import Box, CommandError
+from tests.boxes.box import CommandError, RigBox
 from tests.boxes.proc import RigError
 from tests.boxes.rig import Rig
 
-__all__ = ["Box", "CommandError", "Rig", "RigError"]
+__all__ = ["CommandError", "Rig", "RigBox", "RigError"]

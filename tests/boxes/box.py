@@ -61,7 +61,7 @@ class CommandError(RigError):
         self.stderr = stderr
 
 
-class Box:
+class RigBox:
     """A live box, made by Rig.start(); each fault that it can have is a method."""
 
     port = 22
@@ -83,7 +83,7 @@ class Box:
         self.power_on()
 
     def __repr__(self) -> str:
-        return f"<Box {self.name} {self.host_string}>"
+        return f"<RigBox {self.name} {self.host_string}>"
 
     # -- how to reach it
 

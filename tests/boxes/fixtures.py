@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 
 __all__ = [
     "box",
@@ -51,11 +51,11 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def box(rig: Rig) -> Iterator[Callable[..., Box]]:
+def box(rig: Rig) -> Iterator[Callable[..., RigBox]]:
     """Start boxes that end with the test: `box("vast")`."""
-    started: list[Box] = []
+    started: list[RigBox] = []
 
-    def start(kind: str, **variant: Any) -> Box:
+    def start(kind: str, **variant: Any) -> RigBox:
         made = rig.start(kind, **variant)
         started.append(made)
         return made

@@ -168,6 +168,12 @@ _ROWS = (
         mounts=("tmpfs /dev/shm 64m",),
     ),
     Kind(
+        "tinytmp",
+        "a Vast.ai container with almost no room for temporary files",
+        extends="vast",
+        mounts=("tmpfs /tmp 16k",),
+    ),
+    Kind(
         "nobash",
         "a box without bash, whose everyday programs and shell are busybox's",
         packages=("busybox",),

@@ -1,7 +1,7 @@
 """A box that needs no root: a private sshd on loopback, with a home in a temporary folder.
 
 It shares this machine's files, network and processes, so it has fewer faults: its host key can
-change, its sshd can die and come back. The other faults of a `Box` need root.
+change, its sshd can die and come back. The other faults of a `RigBox` need root.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _START_LIMIT_S = 10.0
 
 
 class LoopbackBox:
-    """A subset of `Box`, with the same names."""
+    """A subset of `RigBox`, with the same names."""
 
     kind = "loopback"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.boxes import claims, host_sources, images, kinds, net, places
-from tests.boxes.box import Box
+from tests.boxes.box import RigBox
 from tests.boxes.delay import DelayProxy
 from tests.boxes.keys import make_key
 from tests.boxes.mirror import Mirror
@@ -37,7 +37,7 @@ class Rig:
         need(*_PROGRAMS)
         self._lock = threading.Lock()
         self._next = 2
-        self._boxes: list[Box] = []
+        self._boxes: list[RigBox] = []
         self._proxies: list[DelayProxy] = []
         self._mirror: Mirror | None = None
         self._claim = claims.take(places.boxes(), lowest)
@@ -74,11 +74,11 @@ class Rig:
         files: Mapping[str, str] | None = None,
         disk: str | None = None,
         on: Path | None = None,
-    ) -> Box:
+    ) -> RigBox:
         """Start a box of a kind (see kinds.py); it answers on ssh when this returns.
 
         `environ` adds to PID 1's variables, `files` (path: text, owned by root) to its file
-        system, `disk` ("300M") limits all that it writes; `on` is a layer from Box.keep() of
+        system, `disk` ("300M") limits all that it writes; `on` is a layer from RigBox.keep() of
         a box of the same kind, whose file system it starts with. The first box of a kind on
         a machine builds that kind's layers, which takes up to a few minutes.
         """
@@ -91,7 +91,7 @@ class Rig:
             raise RigError("a rig holds 253 boxes in its life: start another one")
         label = name or f"{kind}-{index}"
         variables = {"PATH": PATH, "HOME": "/root", "HOSTNAME": label}
-        box = Box(
+        box = RigBox(
             BoxSpec(
                 kind=whole,
                 name=label,
@@ -117,7 +117,7 @@ class Rig:
             raise RigError("this rig has no mirror: Rig(mirror=True)")
         return self._mirror
 
-    def delay_proxy(self, box: Box, rtt_s: float) -> tuple[str, int]:
+    def delay_proxy(self, box: RigBox, rtt_s: float) -> tuple[str, int]:
         """Return an address and port from which the box's sshd has a round trip of `rtt_s`."""
         proxy = DelayProxy(box.address, box.port, rtt_s)
         with self._lock:

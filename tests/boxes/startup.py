@@ -4,10 +4,12 @@ from __future__ import annotations
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+BOX_ID = "21843570"
+"""The id that a vast box has for itself."""
 VAST_ENV = {
-    "CONTAINER_ID": "21843570",
+    "CONTAINER_ID": BOX_ID,
     "CONTAINER_API_KEY": "rig-container-key",
-    "VAST_CONTAINERLABEL": "C.21843570",
+    "VAST_CONTAINERLABEL": f"C.{BOX_ID}",
     "PUBLIC_IPADDR": "203.0.113.7",
     "VAST_TCP_PORT_22": "46769",
     "GPU_COUNT": "1",
@@ -77,11 +79,14 @@ alias ls='ls --color=always' cat='cat -n' git='echo git'
 rm() { echo "rm is disabled"; }
 export -f rm
 umask 0077
-export GREP_OPTIONS=--color=always LC_ALL=xx_YY.UTF-8 PYTHONSTARTUP=/nowhere BASH_ENV=
+export GREP_OPTIONS=--color=always LC_ALL=xx_YY.UTF-8 PYTHONSTARTUP=/nowhere BASH_ENV=/etc/noise
+export CDPATH=/ GLOBIGNORE='*' POSIXLY_CORRECT=1 TMOUT=1 TMPDIR=/nowhere LC_NUMERIC=de_DE.UTF-8
+set -o noglob && export SHELLOPTS
 printf 'no newline at the end'
 """
 
 NOISY_BUILD = """
+printf 'echo noise\\nset -f\\n' >/etc/noise
 printf 'echo "profile of $USER"\\n' >>~/.bash_profile
 printf '. ~/.bashrc\\n' >>~/.bash_profile
 printf 'Banner /etc/ssh/banner\\nPrintMotd yes\\n' >>/etc/ssh/sshd_config.d/noise.conf

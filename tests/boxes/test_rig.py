@@ -15,20 +15,20 @@ from urllib.parse import urljoin
 
 import pytest
 
-from tests.boxes import Box, CommandError, Rig, RigError, claims
+from tests.boxes import CommandError, Rig, RigBox, RigError, claims
 from tests.boxes.places import CLAIMS
 from tests.boxes.proc import REPOSITORY
 
 pytestmark = pytest.mark.boxes
 
-Start = Callable[..., Box]
+Start = Callable[..., RigBox]
 
 ASIDE = (200, 220)
 """High subnet numbers, which no parallel rig takes as soon as they are free."""
 
 
 def ssh(
-    box: Box, command: str, *more: str, timeout: float = 30
+    box: RigBox, command: str, *more: str, timeout: float = 30
 ) -> subprocess.CompletedProcess[str]:
     argv = box.ssh_command(command)
     argv[1:1] = more

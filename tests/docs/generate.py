@@ -16,8 +16,7 @@ from bootstrap.plan import STEPS
 from bootstrap.profile import schema_json
 from bootstrap.profile.fields import EXPECTED, REQUIRED, Field
 from bootstrap.profile.schema import PROFILE
-from bootstrap.render.doors import DOORS
-from bootstrap.render.editions import COMPACT, LEFT_OUT_TEXTS, MINIMAL
+from bootstrap.render.doors import COMPACT, DOORS, LEFT_OUT_TEXTS, MINIMAL
 from bootstrap.tasks import namespace
 
 ROOT = Path(__file__).resolve().parents[2]

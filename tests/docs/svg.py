@@ -13,9 +13,8 @@ from html import escape
 from bootstrap.events import Event
 from bootstrap.plan import NAMES
 from bootstrap.text.sanitize import sanitize
-from bootstrap.ui.layout import line
+from bootstrap.ui.layout import UNICODE, line
 from bootstrap.ui.steps import StepRow, Steps
-from bootstrap.ui.terminal import UNICODE
 
 _COLUMNS = 72
 _CHAR, _LINE, _SIZE = 8.4, 21, 14  # pixels: a character's width, a line's height, the font

@@ -12,13 +12,13 @@ from invoke.parser import Parser
 from bootstrap import errors
 from bootstrap.codes import CODES
 from bootstrap.link.target import parse_host
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import PROFILE
 from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.tasks import FAMILIES, namespace
-from bootstrap.tasks.exit_codes import EXIT_CODES
 from bootstrap.tasks.program import with_options
+from bootstrap.tasks.usage import EXIT_CODES
 from tests.docs.generate import PART, ROOT, documents, renewed
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -104,7 +104,8 @@ def test_what_to_look_for_is_in_the_file_that_is_named() -> None:
 def test_commands_are_understood(page: Path) -> None:
     """Each is parsed by the program's own parser, which refuses unknown words."""
     for words in commands_in(page.read_text(encoding="utf-8")):
-        if words[0].startswith("-") or words[0].isupper():  # boxstrap --list, boxstrap TASK --help
+        is_of_program = words[0].startswith("-") or words[0] == "help"
+        if is_of_program or words[0].isupper():  # boxstrap --list, boxstrap TASK --help
             continue
         parser = Parser(contexts=namespace.to_contexts())
         found = parser.parse_argv(with_options(words, FAMILIES))
@@ -119,16 +120,20 @@ def test_each_provider_has_its_two_commands_and_what_its_class_says(name: str) -
     section = " ".join(section.partition("\n## ")[0].split())
     page = text_of("docs/providers.md").partition(f"\n## {provider.title}\n")[2]
     begin, end = commands_in(page.partition("\n## ")[0])[:2]
-    assert begin[:3] == (
-        ["setup", "--host", end[2]] if provider.cant_rent else ["up", "--provider", name]
-    )
+    assert begin[:3] == ["up", "--provider", name]
     assert end[:2] == ["down", "--host"]
     assert parse_host(end[2]).is_rented
     assert end[2].startswith(f"{name}:")
     stops = provider.stops
     said = [f"keeps {stops.keeps}", f"costs {stops.costs}"] if stops else ["There is no stopping."]
     said += [f"`{place}`" for place in (provider.keys.variable, *provider.keys.files)]
-    for words in (*said, "**Price.**", "**What stops the bill.**", "**Never tried on a real"):
+    for words in (
+        *said,
+        "**Price.**",
+        "**What stops the bill.**",
+        "**Verified by**",
+        "**Never tried on a real",
+    ):
         assert words in section, words
 
 
@@ -138,7 +143,7 @@ def test_profiles_load(page: Path, tmp_path: Path) -> None:
         if kind == "yaml":
             file = tmp_path / "boxstrap.yaml"
             file.write_text(block, encoding="utf-8")
-            load(str(file))
+            read_profile(str(file))
 
 
 def test_there_are_commands_and_profiles_to_try() -> None:
@@ -178,10 +183,12 @@ def test_every_exit_code_is_in_the_readme() -> None:
 
 def test_every_error_of_the_tree_has_an_exit_code() -> None:
     tree = re.findall(r"(\w+Error) ", str(errors.__doc__))
-    assert len(tree) == 12
+    assert len(tree) == 13
     listed = {kind for name, kind in vars(errors).items() if name.endswith("Error")}
     assert sorted(tree) == sorted(kind.__name__ for kind in listed)
-    assert listed - {errors.ProfileError} == set(EXIT_CODES) - {KeyboardInterrupt}
+    assert listed - {errors.ProfileError, errors.WhichBoxError} == set(EXIT_CODES) - {
+        KeyboardInterrupt
+    }
 
 
 def test_every_decision_is_listed_and_whole() -> None:

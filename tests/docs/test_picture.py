@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bootstrap.plan import steps_for
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.protocol.run import Run
 from bootstrap.tasks.setup_report import next_steps
 from tests.boxes import Rig
@@ -56,10 +56,10 @@ def test_its_recommended_lines_are_those_of_the_program(
         alias=picture.NAME,
         repo_dir=FOLDER,
         run=Run("homework", "train-1", "running", None, 0, "", "", "", 0, 0, ""),
-        handle=box,
-        profile=load(str(profile)).profile,
+        login=box,
+        profile=read_profile(str(profile)).profile,
         price=None,
-        box_state=SimpleNamespace(facts={"boxhome": "/workspace/.boxstrap", "tmux": "3.4"}),
+        box_state=SimpleNamespace(home="/workspace/.boxstrap", has_tmux=True),
     )
     assert next_steps(result) in RECORDING.output, "make picture"
 

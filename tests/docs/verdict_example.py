@@ -16,10 +16,11 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bootstrap import verdict, verdict_page
+from bootstrap import verdict
 from bootstrap.box.verdict import verify_judge, verify_readers
 from bootstrap.box.verdict.expected_hardware import parse_expected
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
+from bootstrap.ui import page
 from tests.box_programs import program
 from tests.nvml import scenarios, stub
 
@@ -55,9 +56,9 @@ def example() -> str:
     with tempfile.TemporaryDirectory() as folder:
         facts = _facts(Path(folder))
     result = verify_judge.judge({**facts, **AROUND}, parse_expected(json.dumps(ORDER)), 0.6)
-    box, provider = "root@203.0.113.7:46769", load("vast").profile.provider.name
-    about = verdict_page.Subject(box, provider, AT, NOTE, version="")
-    return verdict_page.page(verdict.read(json.dumps(result).encode()), about)
+    box, provider = "root@203.0.113.7:46769", read_profile("vast").profile.provider.name
+    about = page.Subject(box, provider, AT, NOTE, version="")
+    return page.verdict_page(verdict.read_verdict(json.dumps(result).encode()), about)
 
 
 def _facts(folder: Path) -> verify_readers.Facts:

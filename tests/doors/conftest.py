@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving
 from tests.main_job.used import start_used
@@ -39,7 +39,7 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
     with contextlib.ExitStack() as stack:
 
         def make(
-            box: Box, *, token: str = "", extends: str = "ssh", more: str = ""
+            box: RigBox, *, token: str = "", extends: str = "ssh", more: str = ""
         ) -> tuple[UserRepository, GitHost]:
             user.home.joinpath("rig.pub").write_text(Path(f"{box.identity}.pub").read_text())
             text = PROFILE.format(extends=extends, user=box.user, more=more)
@@ -61,14 +61,14 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
 
 
 @pytest.fixture
-def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Callable[..., Box]]:
+def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Callable[..., RigBox]]:
     """Rent a box that takes packages from the mirror; it is given back at the end.
 
     `used=True`: it was set up before, for another repository (`tests/main_job/used.py`).
     """
-    boxes: list[Box] = []
+    boxes: list[RigBox] = []
 
-    def start(kind: str, *, used: bool = False) -> Box:
+    def start(kind: str, *, used: bool = False) -> RigBox:
         made = start_used(mirror_rig, kind, shared_folder) if used else mirror_rig.start(kind)
         boxes.append(made)
         return made

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
 from tests.doors.static_index import static_index
@@ -17,7 +18,7 @@ from tests.doors.terminal import terminal
 from tests.doors.test_folders import typed
 from tests.doors.test_paste import Rented, login, settled
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 EDITIONS = ("setup", "full", "compact", "minimal")
 """`setup` is the full script over SSH; the others go through doors."""
@@ -61,7 +62,7 @@ sed -i '/# boxstrap$/d' ~/.bashrc ~/.profile 2>/dev/null || :
 class Doors:
     """A box, and the same commit through each edition."""
 
-    def __init__(self, user: User, box: Box, folder: str) -> None:
+    def __init__(self, user: User, box: RigBox, folder: str) -> None:
         self.user = user
         self.box = box
         self.folder = folder
@@ -167,21 +168,25 @@ def test_what_is_other_work_is_begun_by_each(
 
 
 def test_a_door_prepares_a_training_once(rented: Rented, hosted: Hosted, user: User) -> None:
-    """With packages that the profile names. A door without room for `prepare` says so."""
+    """With packages that the profile names. An edition without `prepare` says so, and one in which
+    its commands have no room names them."""
     box = rented("vast", used=True)
     commands = "[python -c 'import iniconfig', echo x >>made]"
     more = f"python: {{packages: [iniconfig]}}\nprepare: {commands}\n"
     hosted(box, extends="vast", more=more)
     doors = Doors(user, box, "/workspace")
     assert "runs nothing before the training" in user.run("oneliner", "--small").must(2).err
-    assert "prepare" in user.run("oneliner").must(2).err
-    for edition in ("full", "setup"):
+    noise = [random.Random(seed).randbytes(4000).hex() for seed in range(2)]
+    long = f"prepare=[echo {noise[0]}, echo {noise[1]}]"
+    assert "What could go: prepare (" in user.run("oneliner", "--set", long).must(2).err
+    for edition in ("compact", "full", "setup"):
         said = doors.go(edition)
         assert said.returncode == 0, f"{edition}: {said.stdout}{said.stderr}"
         assert box.read("/workspace/homework/made") == "x\n", edition
         assert len(doors.runs()) == 1, edition
-    said = doors.go("full", "--set", "prepare=[echo why; exit 3]")
-    assert (said.returncode, len(doors.runs())) == (7, 1)
+    for edition in ("compact", "full"):
+        said = doors.go(edition, "--set", f"prepare=[echo {edition}; exit 3]")
+        assert (said.returncode, len(doors.runs())) == (7, 1), edition
 
 
 FAILURES = {

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes import Box
+from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
 from tests.doors.test_paste import Rented
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 LONG = ("--set", "env.LINGER=600")
 each_paste = pytest.mark.parametrize("words", [(), ("--small",)], ids=["compact", "minimal"])
 
 
-def typed(box: Box, paste: str) -> subprocess.CompletedProcess[str]:
+def typed(box: RigBox, paste: str) -> subprocess.CompletedProcess[str]:
     """Run a paste in a shell on the box; the exit code is the script's."""
     return subprocess.run(
         box.ssh_command("bash -s"),
@@ -31,7 +31,7 @@ def typed(box: Box, paste: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def one_training(box: Box, commit: str) -> None:
+def one_training(box: RigBox, commit: str) -> None:
     """Assert that there is one folder with one live training, and its tree is unchanged."""
     assert box.run("ls -d /workspace/*/") == "/workspace/homework/\n"
     assert box.run("git -C /workspace/homework rev-parse HEAD").strip() == commit

@@ -10,24 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes import Box
+from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
-Rented = Callable[[str], Box]
+Rented = Callable[[str], RigBox]
 HOME = "/home/ubuntu"
 PLACES = ["/root", "/home", "/etc"]
 
 
-def boot(box: Box, hook: str) -> str:
+def boot(box: RigBox, hook: str) -> str:
     """Run the hook as at a boot; its output."""
     box.write("/var/tmp/hook", hook)
     return box.run("cd / && exec bash /var/tmp/hook </dev/null 2>&1")
 
 
-def runs(box: Box) -> list[str]:
+def runs(box: RigBox) -> list[str]:
     return box.run(f"ls {HOME}/.boxstrap/runs/*").split()
 
 

@@ -8,21 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes import Box
+from bootstrap.doors import PASTE_LIMIT
+from bootstrap.render.doors import MINIMAL_LIMIT
+from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
 from tests.doors.terminal import Terminal, terminal
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
-Rented = Callable[..., Box]
+Rented = Callable[..., RigBox]
 TOKEN = "tok-91c2e5ab"
 READY = "printf 'rea''dy\\n'"
 LEFT = "find /tmp -name 'tmp.*'"
 PLACES = {"vast": "/workspace", "bare": "/root"}
 
 
-def login(box: Box) -> list[str]:
+def login(box: RigBox) -> list[str]:
     """An interactive login with a terminal."""
     program, *words = box.ssh_command()
     return [program, "-tt", *words]
@@ -58,7 +60,7 @@ def test_a_paste_reaches_the_first_step(
     box = rented(kind)
     repository, _ = hosted(box, extends="vast" if kind == "vast" else "ssh")
     paste = user.run("oneliner", *words).must(0)
-    assert len(paste.out) <= (4048 if words else 32 * 1024)
+    assert len(paste.out) <= (MINIMAL_LIMIT if words else PASTE_LIMIT)
     place = PLACES[kind]
     with terminal(tmp_path, login(box)) as shown:
         settled(shown)

@@ -8,22 +8,22 @@ from typing import cast
 
 import pytest
 
-from tests.boxes import Box
+from tests.boxes import RigBox
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
-from tests.main_job.conftest import rent
+from tests.main_job.conftest import account, card, nvml_library, rent
 from tests.main_job.rented import Rented
 
-__all__ = ["anywhere", "rent"]
+__all__ = ["account", "anywhere", "card", "nvml_library", "rent"]
 
 
 @pytest.fixture
 def anywhere(request: pytest.FixtureRequest, user: User) -> Iterator[Rented]:
     """An account without sudo: on a box of its own as root, else on loopback."""
-    box: Box | LoopbackBox
+    box: RigBox | LoopbackBox
     if os.geteuid() == 0:
         box = request.getfixturevalue("mirror_rig").start("nosudo")
     else:
         box = LoopbackBox()
-    yield Rented(user, cast(Box, box))  # these tests use only what both can do
+    yield Rented(user, cast(RigBox, box))  # these tests use only what both can do
     box.stop()

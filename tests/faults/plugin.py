@@ -95,7 +95,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--seed", type=int, default=None, help="what `seeded` is made from; printed, else random"
     )
     parser.addoption(
-        "--tries", type=int, default=2, help="how often each kill at a random moment is tried"
+        "--tries", type=int, default=1, help="how often each kill at a random moment is tried"
     )
     parser.addoption(
         "--every", action="store_true", help="every row of the tables that a usual run samples"
@@ -104,9 +104,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{_MARK}: a row of the table of faults")
-    config.addinivalue_line("markers", f"{_SAMPLED}: a usual run takes half of the cases")
+    config.addinivalue_line("markers", f"{_SAMPLED}: a usual run takes a part of the cases")
+    given = getattr(config, "workerinput", {})  # in a worker of xdist
+    named = config.args_source is pytest.Config.ArgsSource.ARGS
+    config.option.whole = given.get("whole", not named)
     if config.option.seed is None:
-        given = getattr(config, "workerinput", {})  # in a worker of xdist
         config.option.seed = given.get("seed", random.SystemRandom().randrange(1_000_000))
 
 
@@ -114,6 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Give all workers the seed that is printed, so that they take the same cases."""
     node.workerinput["seed"] = node.config.option.seed
+    node.workerinput["whole"] = node.config.option.whole
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -129,20 +132,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(_MARK)
             item.user_properties.append(_IS_ROW)
     if not (config.option.every or config.option.keyword):
-        items[:] = _sample(items, config.option.seed)
+        items[:] = _sample(items, config.option.seed, whole=config.option.whole)
 
 
-def _sample(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
-    """Keep the first case of each sampled test and a third of the others, equal in all workers."""
+def _sample(items: list[pytest.Item], seed: int, *, whole: bool) -> list[pytest.Item]:
+    """Keep the first case of each sampled test and a third of the others, equal in all workers.
+
+    `sampled(of="module")` takes the module's tests as the cases of one, and a fifth of them,
+    unless files were named.
+    """
     seen = Counter[tuple[object, ...]]()
     kept = []
     for item in items:
-        name = getattr(item, "originalname", "")
+        mark = item.get_closest_marker(_SAMPLED)
+        of_module = mark is not None and mark.kwargs.get("of") == "module"
+        if of_module and not whole:
+            mark = None
+        name = item.path.name if of_module else getattr(item, "originalname", "")
         test = (item.path, name)
         seen[test] += 1
-        # A different third for each test, so that each seed leaves out about as many cases.
-        left_out = (seen[test] + seed + zlib.crc32(name.encode())) % 3
-        if not item.get_closest_marker(_SAMPLED) or seen[test] == 1 or not left_out:
+        # A different part for each test, so that each seed leaves out about as many cases.
+        left_out = (seen[test] + seed + zlib.crc32(name.encode())) % (5 if of_module else 3)
+        if mark is None or seen[test] == 1 or not left_out:
             kept.append(item)
     return kept
 

@@ -92,6 +92,23 @@ def test_too_little_room_is_found_before_any_change(rent: Rent, faults: Faults) 
         attempt.outcome("exit 5, nothing changed")
 
 
+def test_no_room_for_temporary_files_is_named(rent: Rent, tmp_path: Path, faults: Faults) -> None:
+    rented = rent("tinytmp")
+    rented.user.repository()
+    with faults.attempt("/tmp full", "before") as attempt:
+        before = rented.listing()
+        refused = rented.run("setup").must(5)
+        assert "/tmp has 0 MB free; a setup needs at least 16 MB" in refused.err
+        assert rented.listing() == before
+        attempt.outcome("exit 5, nothing changed")
+    with faults.attempt("/tmp full", "during a setup") as attempt:
+        rented.program = with_numbers(tmp_path, MIN_TMP_MB=0)
+        failed = rented.run("setup").must(7)
+        assert "the setup's process on the box is gone. Its shell said:" in failed.err
+        assert "No space left on device" in failed.err
+        attempt.outcome("exit 7, with what its shell said")
+
+
 def test_a_run_on_a_full_disk_is_not_begun(rent: Rent, faults: Faults) -> None:
     rented = rent("vast", used=True, disk="900M")
     rented.user.repository()

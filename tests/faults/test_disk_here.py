@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.boxes.loopback import LoopbackBox
 from tests.cli import Completed, User
 from tests.faults.plugin import Faults
 from tests.hostile.test_git_url import Host, hosted
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.plain_environment import BIN
+from tests.providers.accounts import SimulatedBox, simulated
+from tests.unit.runs.test_at_home import make_there
 
 __all__ = ["hosted"]
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
 def mount(*words: str) -> None:
@@ -139,7 +142,7 @@ def test_no_folder_for_temporary_files(user: User, faults: Faults) -> None:
     # The tests' own ssh writes its configuration when it is first run.
     subprocess.run(["ssh", "-V"], env=user.env, capture_output=True, check=True)
     argv = ["unshare", "-m", "sh", "-c", f'cd "{place}"; {NOWHERE}', "sh"]
-    for task in (("render",), ("status",), ("setup", "--host", "root@127.0.0.1:1")):
+    for task in (("render",), ("plan",), ("setup", "--host", "root@127.0.0.1:1")):
         with faults.attempt("disk here read-only", f"temporary files, {task[0]}") as attempt:
             done = subprocess.run(
                 [*argv, str(BIN / "boxstrap"), *task],
@@ -221,3 +224,47 @@ def test_a_state_folder_that_takes_nothing(rent: Rent, faults: Faults, how: str)
         assert content(state) == known
         mend(state)
         rented.run("setup").must(0)
+
+
+def test_a_log_that_does_not_fit_keeps_the_box(user: User, faults: Faults) -> None:
+    """`down` destroys nothing while the log of a run is only on the box."""
+    box = LoopbackBox()
+    with simulated("runpod") as account:
+        user.env |= account.environment()
+        account.boxes = [SimulatedBox("pod-a", port=box.port, user=box.user)]
+        there = make_there(user, box, "runpod:pod-a")
+        there.write(b"line\n" * 20_000)
+        with mounted(there.root / "boxstrap-results", "-o", "size=64k") as results:
+            with faults.attempt("disk here full", "log of a run") as attempt:
+                refused = user.run("down", "--host", "runpod:pod-a").must(9).err
+                assert "train-1: the log of train-1 is not here:" in refused
+                assert "no space left on device" in refused
+                assert account.destroyed == []
+                assert "no space left on device" in there.do("pull").must(9).err
+                attempt.outcome("exit 9, and the box is kept")
+            for left in results.rglob("*/*/*/*"):
+                left.unlink()
+        there.write(b"line\n" * 2000)
+        user.run("down", "--host", "runpod:pod-a").must(0)
+        assert account.destroyed == ["pod-a"]
+        assert there.log == b"line\n" * 2000
+    box.stop()
+
+
+def test_a_log_that_does_not_fit_can_be_discarded(user: User, faults: Faults) -> None:
+    box = LoopbackBox()
+    with simulated("runpod") as account:
+        user.env |= account.environment()
+        account.boxes = [SimulatedBox("pod-a", port=box.port, user=box.user)]
+        there = make_there(user, box, "runpod:pod-a")
+        there.write(b"line\n" * 20_000)
+        with (
+            mounted(there.root / "boxstrap-results", "-o", "size=16k"),
+            faults.attempt("disk here full", "log of a run, discarded") as attempt,
+        ):
+            user.run("down", "--host", "runpod:pod-a").must(9)
+            said = user.run("down", "--host", "runpod:pod-a", "--discard").must(0)
+            assert "train-1: its log (100 kB) and record are not at home" in said.out
+            assert account.destroyed == ["pod-a"]
+            attempt.outcome("named, and let go")
+    box.stop()

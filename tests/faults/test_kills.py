@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import User, UserRepository
+from tests.cli import Completed, User, UserRepository
 from tests.faults.kills import (
+    DIED,
     KILLS,
     Eye,
     Undisturbed,
@@ -164,17 +165,24 @@ def test_killed_at_a_random_moment(
 
 def settled(rented: Rented, usual: Undisturbed, out: str, times: int, *, rebooted: bool) -> None:
     """Check that the box equals an undisturbed one, and that the training started once or died."""
-    again = rented.run("setup").must(0)
-    if rebooted and re.findall(r"(\w+) +start ", again.err) == ["gpu"]:
+    again = rented.run("setup")
+    if rebooted and started(again) == ["gpu"]:
         # The box rebooted after its setup was over: only its GPU is checked again.
-        again = rented.run("setup").must(0)
-    assert "nothing to do" in again.out, out + again.text
-    if "died with the box" in again.out:
+        again = rented.run("setup")
+    assert started(again) == [], out + again.text
+    if "died with the box" in again.err:
+        again.must(DIED)
         assert (times <= 1, rented.trainings()) == (True, 0)
         must_be_alike(usual.box, described(rented), without="at work")
         return
+    assert "nothing to do" in again.must(0).out, out + again.text
     assert (" running" in again.out, times, rented.trainings()) == (True, 1, 1), out + again.out
     must_be_alike(usual.box, described(rented))
+
+
+def started(setup: Completed) -> list[str]:
+    """Return the steps that a setup started."""
+    return re.findall(r"(\w+) +start ", setup.err)
 
 
 def must_be_alike(usual: str, found: str, without: str = "") -> None:

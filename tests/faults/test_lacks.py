@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bootstrap.codes import CODES
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 NOTHING_CHANGED = "exit 5, nothing changed"
 # Pretends to be another architecture: there is no such box for these tests.
@@ -65,3 +66,16 @@ def test_uv_for_another_machine_is_the_right_one_and_is_tried_before_it_is_used(
         kind = rented.box.run(f"od -An -j18 -N2 -tu2 {rented.folder}/bin/uv")
         assert kind.split() == ["183"]  # EM_AARCH64 (elf.h)
         attempt.outcome("its uv is fetched, and refused here")
+
+
+def test_packages_that_could_not_be_installed_are_named_at_each_setup(
+    rent: Rent, faults: Faults
+) -> None:
+    rented = rent("nosudo")
+    rented.user.repository()
+    with faults.attempt("no root for the profile's packages") as attempt:
+        for _ in range(2):
+            done = rented.run("setup", "--set", 'packages=["ffmpeg"]').must(0)
+            assert CODES["missing-tools"].what in done.err
+        assert rented.runs() == ["train-1"]
+        attempt.outcome("said each time")

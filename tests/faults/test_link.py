@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.plan import NAMES
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.cli import Completed, Running, User
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
@@ -20,7 +20,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, seen, slow
 from tests.main_job.used import start_used
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 BLACK_HOLE = "link black-holed"
 NOTICED_S = 20
@@ -47,7 +47,7 @@ fi
 """
 
 
-def rented_by(folder: Path, box: Box) -> Rented:
+def rented_by(folder: Path, box: RigBox) -> Rented:
     """Give each box its own user, since all are used at the same time."""
     return Rented(User(folder / "home"), box)
 

@@ -17,7 +17,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, await_nothing
 from tests.main_job.used import start_used
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGgsEHGhQK0YcNq5xfbNNBOrtLRuJjb3CtQcYXXCSmnF laptop"
 PROFILE = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.boxes.git_server import GitServer
 from tests.cli import Completed, User
 from tests.faults.at_once import at_once
@@ -18,7 +18,7 @@ from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 INDEX_SAYS = "the package index doesn't answer"
 GIT_SAYS = "the git server doesn't answer"
@@ -102,7 +102,7 @@ CASES = (
 )
 
 
-def world_for(rig: Rig, box: Box, folder: Path) -> NetworkWorld:
+def world_for(rig: Rig, box: RigBox, folder: Path) -> NetworkWorld:
     rented = Rented(User(folder / "home"), box)
     rented.user.repository(requirements__txt="iniconfig>=2\n")
     return NetworkWorld(rented, rig, folder)

@@ -23,12 +23,13 @@ PROFILE = "version: 1\ngpu: {require: false}\ntrain: {command: 'true', results: 
 
 
 def digests(root: Path) -> dict[str, str]:
-    """Return the digest of each file with its final name."""
+    """Return the digest of each result with its final name, without the log and record."""
     found = (path for path in root.rglob("*") if path.is_file())
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in found
-        if ".boxstrap-parts" not in path.parts and path.name != "boxstrap-manifest.json"
+        if not {".boxstrap-parts", "boxstrap-run"} & {*path.parts}
+        and path.name != "boxstrap-manifest.json"
     }
 
 

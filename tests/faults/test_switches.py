@@ -21,6 +21,8 @@ from bootstrap.render.parts import shell_part
 from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
 
+pytestmark = pytest.mark.sampled(of="module")
+
 PARTS = ("base", "process", "packs", "git_locks", "git", "repository", "place")
 RAW = "* -text -ident -filter -working-tree-encoding\n"
 MADE_THERE = {

@@ -10,7 +10,7 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, await_step, go_on, slow
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 LOCK = "/workspace/.boxstrap/lock"
 

@@ -9,6 +9,8 @@
 WORKDIR='~'
 IS_LOCAL=''
 MIN_FREE_MB=512
+MIN_TMP_MB=16
+VOLUME_AT=''
 AUTHORIZED_KEYS=()
 KNOWN_HOSTS=(
   'github.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl'
@@ -29,9 +31,12 @@ REPO_COMMIT='0123456789abcdef0123456789abcdef01234567'
 REPO_SNAPSHOT='89abcdef0123456789abcdef0123456789abcdef'
 REPO_TREE='fedcba9876543210fedcba9876543210fedcba98'
 REPO_BRANCH='main'
+REPO_TAGS=()
+TAG_OBJECTS=''
 REPO_URL='https://example.org/me/homework.git'
 REPO_ACCESS='over-ssh'
 COMMIT_PATIENCE=600
+CLIENT_PATIENCE=120
 LOCK_PATIENCE=300
 GIT_USER_NAME='Zoë O'\''Brien'
 GIT_USER_EMAIL='zoe@example.org'
@@ -124,6 +129,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/base.sh)
 
+# (templates/lib/owner.sh)
+
 # (templates/lib/process.sh)
 
 # (templates/lib/run_state.sh)
@@ -154,6 +161,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/engine.sh)
 
+# (templates/lib/client.sh)
+
 # (templates/lib/work.sh)
 
 # (templates/lib/runs.sh)
@@ -171,6 +180,8 @@ REPO_STEPS='repo python train'
 # (templates/lib/dependencies.sh)
 
 # (templates/lib/sources.sh)
+
+# (templates/lib/projects.sh)
 
 # (templates/lib/uv_progress.sh)
 
@@ -206,28 +217,30 @@ REPO_STEPS='repo python train'
 
 unpack_box() {
   unpack_programs <<'END_OF_BOX_FILES'
-bytecode.py
-# (the file bytecode.py)
 command.sh
 # (the file command.sh)
-complete_files.py
-# (the file complete_files.py)
-conda.py
-# (the file conda.py)
-copy_packages.py
-# (the file copy_packages.py)
 enter.sh
 # (the file enter.sh)
-environment_probe.py
-# (the file environment_probe.py)
-environment_tell.py
-# (the file environment_tell.py)
+keep_log.sh
+# (the file keep_log.sh)
+processes.sh
+# (the file processes.sh)
+runner.sh
+# (the file runner.sh)
+waiter.sh
+# (the file waiter.sh)
+window.sh
+# (the file window.sh)
+bytecode.py
+# (the file bytecode.py)
+complete_files.py
+# (the file complete_files.py)
+copy_packages.py
+# (the file copy_packages.py)
 expected_hardware.py
 # (the file expected_hardware.py)
 fetch_uv.py
 # (the file fetch_uv.py)
-fetched_modules.py
-# (the file fetched_modules.py)
 gpu_checks.py
 # (the file gpu_checks.py)
 gpu_errors.py
@@ -236,14 +249,14 @@ unpack_box() {
 # (the file gpu_performance.py)
 gpu_reader.py
 # (the file gpu_reader.py)
-held_files.py
-# (the file held_files.py)
 image_packages.py
 # (the file image_packages.py)
 imports.py
 # (the file imports.py)
-keep_log.sh
-# (the file keep_log.sh)
+keep_results.py
+# (the file keep_results.py)
+link_pushed.py
+# (the file link_pushed.py)
 machine_checks.py
 # (the file machine_checks.py)
 machine_limits.py
@@ -262,16 +275,14 @@ unpack_box() {
 # (the file pip_indexes.py)
 pip_unlisted.py
 # (the file pip_unlisted.py)
-processes.sh
-# (the file processes.sh)
 reader_output.py
 # (the file reader_output.py)
+retry_after.py
+# (the file retry_after.py)
 reuse.py
 # (the file reuse.py)
-runner.sh
-# (the file runner.sh)
-s3_client.py
-# (the file s3_client.py)
+run_results.py
+# (the file run_results.py)
 smoke.py
 # (the file smoke.py)
 smoke_backends.py
@@ -288,8 +299,6 @@ unpack_box() {
 # (the file top_stream.py)
 torch_compat.py
 # (the file torch_compat.py)
-upload_results.py
-# (the file upload_results.py)
 verify.py
 # (the file verify.py)
 verify_around.py
@@ -302,10 +311,6 @@ unpack_box() {
 # (the file verify_readers.py)
 verify_table.py
 # (the file verify_table.py)
-waiter.sh
-# (the file waiter.sh)
-window.sh
-# (the file window.sh)
 END_OF_BOX_FILES
 }
 

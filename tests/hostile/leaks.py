@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.boxes import Box
+from tests.boxes import RigBox
 
 PIECE = 8 << 20
 OVERLAP = 4096
@@ -58,12 +58,12 @@ def _forms(value: str) -> Iterator[bytes]:
         yield whole[-(-before * 8 // 6) : (before + len(own)) * 8 // 6]
 
 
-def leaks(box: Box, planted: Planted) -> list[Leak]:
+def leaks(box: RigBox, planted: Planted) -> list[Leak]:
     """Return all leaks on a box."""
     return sorted({*on_disk(box, planted), *in_processes(box, planted), *in_tmux(box, planted)})
 
 
-def on_disk(box: Box, planted: Planted) -> Iterator[Leak]:
+def on_disk(box: RigBox, planted: Planted) -> Iterator[Leak]:
     """Search files, their names, targets of links, and the contents of git's objects."""
     upper = box._spec.folder / "upper"
     roots = [(upper, "")]
@@ -113,14 +113,14 @@ done
 """
 
 
-def _git_objects(box: Box) -> Iterator[tuple[str, bytes]]:
+def _git_objects(box: RigBox) -> Iterator[tuple[str, bytes]]:
     parts = os.fsencode(box.run(f"! command -v git >/dev/null || {{ {_CAT} }}", timeout=60))
     for part in re.split(rb"\0(?=/[^\0\n]*\0)", parts)[1:]:
         folder, _, objects = part.partition(b"\0")
         yield os.fsdecode(folder), objects
 
 
-def processes(box: Box) -> dict[int, str]:
+def processes(box: RigBox) -> dict[int, str]:
     """Return the box's processes: name by PID on this machine."""
     own = Path(f"/proc/{box._alive()}/ns/pid").readlink()
     found = {}
@@ -138,7 +138,7 @@ def of_the_training(pid: int) -> bool:
     return False
 
 
-def in_processes(box: Box, planted: Planted) -> Iterator[Leak]:
+def in_processes(box: RigBox, planted: Planted) -> Iterator[Leak]:
     """Search memory, arguments, environment, and deleted files that are still open."""
     for pid, comm in processes(box).items():
         if of_the_training(pid):
@@ -203,7 +203,7 @@ true
 """
 
 
-def in_tmux(box: Box, planted: Planted) -> Iterator[Leak]:
+def in_tmux(box: RigBox, planted: Planted) -> Iterator[Leak]:
     """Search tmux's buffers, environments, screens and scrollback."""
     said = os.fsencode(box.run(f"! command -v tmux >/dev/null || {{ {_TMUX} }}"))
     parts = said.split(b"\0")[1:]

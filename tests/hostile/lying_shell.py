@@ -38,6 +38,7 @@ SIGNS = {
     "tail": 'tail -c "$bytes"',
     "first": 'await_output "$run" "$seconds"',
     "made": "answer_results()",
+    "record": 'newest_metrics "$run"',
     "box_id": "%.200s",
     "transfer": "sys.version_info < (3, 8)",
     "run_end": 'printf \'%s\\t%s\\t%s\\n\' "$(run_state "$run")${ended',
@@ -107,11 +108,19 @@ def box_state(query: Query) -> Iterator[bytes]:
     facts = ["system\tLinux x86_64", "user\troot", "home\t/root", "bash\t5.2.15(1)-release"]
     facts += [f"time\t{int(time.time())}", "boxhome\t/root/.boxstrap"]
     key = query.values.get("repo_key") or "homework-01234567"
-    facts += [f"run\t{key}\t{RUN.format(commit='a' * 40)}", "work\tw"]
+    if not os.path.lexists(unused()):
+        facts += [f"run\t{key}\t{RUN.format(commit='a' * 40)}", "work\tw"]
     yield "".join(f"{fact}\n" for fact in facts).encode()
 
 
+def unused() -> str:
+    """The file that is there until a setup begins: before it, the box has no run."""
+    return f"{sys.argv[1]}.unused"
+
+
 def launch(query: Query) -> Iterator[bytes]:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(unused())  # noqa: PTH108 - pathlib takes long to start
     yield b"launched\n"
 
 
@@ -173,6 +182,18 @@ def log(query: Query) -> Iterator[bytes]:
     yield b"a line of a log\n"
 
 
+def recorded(size: str = "7", text: str = "") -> Answer:
+    """Tell of a run, with the log `step 1`, of which `size` is said."""
+
+    def say(query: Query) -> Iterator[bytes]:
+        part = f"\n{query.values.get('mark', '')} "
+        for note in ("started\n1700000000", f"venv\n{text}", f"samples\n{text}", f"times\n{text}"):
+            yield f"{part}{note}\n".encode()
+        yield f"{part}metric\n0\tloss 1 {text}\n{part}log 0 {size}\nstep 1\n".encode()
+
+    return say
+
+
 Frame = tuple[dict[str, object], bytes]
 STOOD = ["file", 2, 3, 2, 4]
 OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
@@ -180,7 +201,7 @@ OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
 
 def told(*paths: str, size: int = 2) -> list[Frame]:
     """Report results, each complete."""
-    rows = [[path, "", "", 1, 2, size, 3, 4] for path in paths]
+    rows = [[path, "", "", "own", 1, 2, size, 3, 4] for path in paths]
     return [({"files": rows}, b""), ({"tree": "/w", "looked": ["out/"]}, b""), ({"end": True}, b"")]
 
 
@@ -221,6 +242,7 @@ HONEST: dict[str, Answer] = {
     "transfer": results(*told("out/a"), *given()),
     "first": lambda query: iter([b"finished 0\nstep 1\n"]),
     "made": lambda query: iter([b"home\t/root/.boxstrap\nover\tyes\n"]),
+    "record": recorded(),
     "box_id": lambda query: iter([b"\n"]),
     "?": lambda query: iter([b"\n"]),
 }
@@ -426,7 +448,7 @@ def ever_more(query: Query) -> Iterator[bytes]:
 
     number = 0
     while True:
-        rows = [[f"out/{number + n}", "", "", 1, n, 0, 3, 4] for n in range(1000)]
+        rows = [[f"out/{number + n}", "", "", "own", 1, n, 0, 3, 4] for n in range(1000)]
         number += 1000
         head = json.dumps({"files": rows}).encode()
         yield len(head).to_bytes(4, "big") + bytes(4) + head
@@ -517,6 +539,10 @@ LIES: dict[str, Lie] = {
         "back": brought(f"edits\t{'c' * 40}\n", iter([ESCAPES.encode() * 100]))
     },
     "no pack at all": {"back": brought(f"edits\t{'c' * 40}\n", iter([b""]))},
+    "a record without an end": {"record": endless(b"x" * 60_000)},
+    "a record full of escapes": {"record": recorded(text=ESCAPES)},
+    "a log that is longer than was asked for": {"record": recorded("9" * 15)},
+    "a log that is shorter than is said": {"record": recorded("70")},
     "results that lie elsewhere": {"transfer": results(*told(*OUTSIDE), *given())},
     "results full of escapes": {
         "transfer": results(

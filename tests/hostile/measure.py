@@ -25,7 +25,7 @@ _PLAIN = b"\t\n" + bytes(range(0x20, 0x7F))
 
 
 @dataclass(frozen=True)
-class Cost:
+class Measured:
     """How a program ended, and what it took."""
 
     rc: int
@@ -40,7 +40,7 @@ class Cost:
         """Its whole output."""
         return (self.out + self.err).decode()
 
-    def must(self, rc: int, *, seconds: float, mib: float) -> Cost:
+    def must(self, rc: int, *, seconds: float, mib: float) -> Measured:
         """Check exit code, time and memory, and that no control characters were printed."""
         said = (self.out[-4000:] + self.err[-4000:]).decode("utf-8", "replace")
         assert self.rc == rc, f"exit {self.rc}, not {rc}\n{said!a}"
@@ -60,7 +60,7 @@ def run(
     env: Mapping[str, str],
     *,
     timeout: float = 60,
-) -> Cost:
+) -> Measured:
     """Run a program apart from this terminal; it is killed after `timeout` seconds."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -74,7 +74,7 @@ def run(
         for file in (out, err):
             file.seek(0)
         assert process.returncode is not None
-        return Cost(
+        return Measured(
             process.returncode,
             out.read(),
             err.read(),

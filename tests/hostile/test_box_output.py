@@ -22,10 +22,12 @@ from tests.cli import User
 from tests.faults.plugin import Faults
 from tests.hostile import measure
 from tests.hostile.lying_shell import LIES
-from tests.hostile.measure import Cost
+from tests.hostile.measure import Measured
 from tests.plain_environment import BIN
 from tests.providers.accounts import SimulatedBox, simulated
 from tests.unit.link.sshd import SSHD, Sshd, keygen
+
+pytestmark = pytest.mark.sampled(of="module")
 
 FAULT = "a box that lies"
 NOISE = "noise in the place of a log"
@@ -44,12 +46,18 @@ class Lying:
     key: Path
     lie_file: Path
 
-    def run(self, lie: str, *task: str, **env: str) -> Cost:
-        """Run a task on a box that is seen for the first time."""
+    def run(self, lie: str, *task: str, **env: str) -> Measured:
+        """Run a task on a box that is seen for the first time; for a setup, one without a run."""
         shutil.rmtree(self.user.state, ignore_errors=True)
-        return self.again(lie, *task, **env)
+        unused = self.lie_file.with_name(f"{self.lie_file.name}.unused")
+        if task[0] == "setup":
+            unused.touch()
+        try:
+            return self.again(lie, *task, **env)
+        finally:
+            unused.unlink(missing_ok=True)
 
-    def again(self, lie: str, *task: str, **env: str) -> Cost:
+    def again(self, lie: str, *task: str, **env: str) -> Measured:
         """Run a task on a box that may be known already."""
         self.lie_file.write_text(lie)
         host = f"{getpass.getuser()}@127.0.0.1:{self.server.port}"
@@ -181,16 +189,21 @@ PULL: dict[str, tuple[int, str]] = {
     "a result that is a device": (9, "was removed while it was read"),
     "words in the place of frames": (3, "not part of a transfer"),
     "a frame of 4 GB": (3, "not part of a transfer"),
+    "a record without an end": (3, "tells more of a run than there is"),
+    "a record full of escapes": (0, "1 file, 2 B"),
+    "a log that is longer than was asked for": (3, "of a run's log makes no sense"),
+    "a log that is shorter than is said": (3, "did not give all of a run's log"),
 }
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", PULL)
 def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
-    """Only the honest file, the manifest and boxstrap's state are written."""
+    """Only the honest file, the manifest, the run's record and boxstrap's state are written."""
     rc, words = PULL[lie]
     user, owned = lying.user, Path("/tmp/owned")
-    shutil.rmtree(user.place / "boxstrap-results", ignore_errors=True)
+    for folder in (user.place / "boxstrap-results", user.state):
+        shutil.rmtree(folder, ignore_errors=True)
     before = {*_below(user.place), *_below(user.home)}
     with faults.attempt(FAULT, at=f"pull: {lie}") as attempt:
         seen = lying.run(lie, "pull").must(rc, seconds=SECONDS, mib=MIB)
@@ -201,12 +214,19 @@ def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
     named = {
         path.name for path in made if "boxstrap-results" in str(path) and PARTS not in path.parts
     }
-    assert named <= {".gitignore", "boxstrap-manifest.json", *(["a"] if lie == "honest" else [])}
-    assert ("a" in named) == (lie == "honest")
+    is_of_record = "record" in lie or "log" in lie
+    is_whole = lie == "honest" or is_of_record
+    record = {"log", "times", "samples", "run.json"}
+    assert named <= {".gitignore", "boxstrap-manifest.json", *record, *(["a"] if is_whole else [])}
+    assert ("a" in named) == is_whole
+    for path in made:
+        if path.name in record and path.parent.name == "boxstrap-run":
+            assert not {0x1B, 0x9B, 0x07} & {ord(each) for each in path.read_text()}
     assert all(path.is_relative_to(user.state) or "boxstrap-results" in str(path) for path in made)
     assert not owned.exists()
-    receipts = [path for path in made if "receipts" in path.parts]
-    assert len(receipts) == (lie == "honest")
+    receipts = [json.loads(path.read_text()) for path in made if "receipts" in path.parts]
+    covered = [name for receipt in receipts for name in receipt["files"]]
+    assert covered == ["out/a"] * is_whole
 
 
 ANOTHER_ID = "another box's id"

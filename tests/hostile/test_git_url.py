@@ -14,14 +14,16 @@ from urllib.parse import quote
 
 import pytest
 
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.render.doors import DOORS
-from bootstrap.repo.hosts import _ASKPASS
+from bootstrap.repo.mirror import _ASKPASS
 from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
 from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving
 from tests.faults.plugin import Faults
+
+pytestmark = pytest.mark.sampled(of="module")
 
 TOKEN = f"ghp_{secrets.token_hex(8)}"  # unique to each process, since all of them are watched
 PROFILE = """\
@@ -200,7 +202,7 @@ def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str, faults: Fau
     with faults.attempt("token in git.url", f"verify, access {access}"):
         there = hosted(TOKEN)
         there.say(access)
-        loaded = load(str(there.profile))
+        loaded = read_profile(str(there.profile))
         script = build_payload(
             loaded, SetupRequest(repo=there.origin.root), local=False, with_source=False
         ).script

@@ -21,7 +21,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.setup.context import get_context
 from bootstrap.setup.request import SetupRequest
-from bootstrap.tasks.exit_codes import exit_code
+from bootstrap.tasks.usage import exit_code
 from bootstrap.ui.screens import make_screen
 from tests.cli import User
 from tests.doors.terminal import terminal
@@ -317,7 +317,7 @@ def test_no_task_takes_it_unasked(
         assert port.knocks == 0
 
 
-def test_on_a_terminal_it_is_asked_and_anything_but_yes_is_no(
+def test_on_a_terminal_it_is_asked_until_yes_or_no_and_goes_on_after_yes(
     victim: User, tmp_path: Path, faults: Faults
 ) -> None:
     (victim.place / "boxstrap.yaml").write_text("version: 1\nextends: local\nsecrets: [A_TOKEN]\n")
@@ -325,20 +325,22 @@ def test_on_a_terminal_it_is_asked_and_anything_but_yes_is_no(
     shell = ["env", "-i", "TERM=xterm", "A_TOKEN=canary-1", *environment, "sh"]
     command = f"cd {victim.place}; boxstrap setup --host local --committed-only; echo it ended: $?"
     with terminal(tmp_path, shell) as shown:
-        for answer in ("", "y", "no", "YES!"):
+        for answer in ("no", "N"):
             with faults.attempt(
                 "a cloned profile takes what is not its own", at=f"says {answer!r}"
             ):
                 shown.type_lines(f"clear; {command}")
                 asked = shown.wait_for("Do you agree? (yes/no)", timeout=30)
                 assert "  secret      A_TOKEN" in asked
-                shown.type_lines(answer or " ")
+                shown.type_lines("YES!")
+                shown.wait_for("Please type yes or no", timeout=30)
+                shown.type_lines(answer)
                 shown.wait_for("it ended: 2", timeout=30)
                 shown.type_lines("tmux -S x clear-history; reset")
                 assert not (victim.state / "consent").exists()
         shown.type_lines(f"clear; {command}")
         shown.until(lambda text: text.rstrip().endswith("(yes/no)"), timeout=30)
-        shown.type_lines("yes")
+        shown.type_lines("y")
         shown.wait_for("it ended: 0", timeout=120)
         assert "canary" not in shown.screen()
     assert len(list((victim.state / "consent").iterdir())) == 1

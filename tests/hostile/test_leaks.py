@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.cli import PROFILE, User, UserRepository
 from tests.hostile.leaks import Leak, Planted, leaks, of_the_training, processes
 from tests.main_job.own_backend import PROJECT, backend
@@ -44,7 +44,7 @@ def private_key(folder: Path, name: str) -> str:
     return file.read_text()
 
 
-def plant_here(user: User, box: Box) -> tuple[UserRepository, dict[str, str]]:
+def plant_here(user: User, box: RigBox) -> tuple[UserRepository, dict[str, str]]:
     """Plant secrets that are common in a home, in the environment and in a repository."""
     ssh = user.home / ".ssh"
     ssh.mkdir(mode=0o700)
@@ -79,7 +79,7 @@ def rented(mirror_rig: Rig, user: User) -> Iterator[Rented]:
     box.stop()
 
 
-def await_no_login(box: Box) -> None:
+def await_no_login(box: RigBox) -> None:
     """Wait until sshd has closed every connection: the buffers of a live one may hold secrets."""
     limit = time.monotonic() + 10
     while Counter(processes(box).values())["sshd"] > 1:

@@ -12,7 +12,7 @@ from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 CANARY = "canary-7d3f0e5b1c"
 TOKEN = "tok-5f1d0c9a7e"

@@ -16,6 +16,8 @@ from tests.cli import PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.plain_environment import plain_environment
 
+pytestmark = pytest.mark.sampled(of="module")
+
 # Each key by which git runs a program or finds one. `{trap}` is a program, `{folder}` has one for
 # each hook.
 KEYS = {
@@ -398,6 +400,36 @@ def test_a_file_that_never_ends_is_not_read(user: User, name: str, to: str) -> N
     user.run("render", "--committed-only", timeout=30).must(0)
     (repository.root / "boxstrap.yaml").unlink()
     user.run("init", timeout=30).must(0)
+
+
+_LAUGHS = "\n".join(f"b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))
+_MERGES = "\n".join(f"b{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 9))
+SLOW = {
+    "spaces before no comment": ("requirements.txt", " " * 80_000 + "x\n"),
+    "aliases of aliases": (
+        "environment.yml",
+        f"a: &a0 [x]\n{_LAUGHS}\ndependencies: [*a8, {{pip: [*a8]}}]\n",
+    ),
+    "merges of merges": ("environment.yml", f"a: &a0 {{x: y}}\n{_MERGES}\ndependencies: *a8\n"),
+    "empty lines": ("train.py", "\n" * 200_000 + "if __name__ == '__main__':\n    pass\n"),
+    "extras without an end": (
+        "uv.lock",
+        '[[package]]\nname = "a"\nsource = { editable = "." }\n'
+        "[package.optional-dependencies]\n" + "x = [\n" * 400_000,
+    ),
+    "tables in tables": ("pyproject.toml", "git." * 120_000 + "x = 1\n"),
+}
+"""Files of few bytes that are slow to read, if each place is looked at from each place."""
+
+
+@pytest.mark.parametrize("slow", SLOW)
+def test_a_file_that_would_take_hours_to_read_takes_none(user: User, slow: str) -> None:
+    name, text = SLOW[slow]
+    repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    repository.commit({name: text})
+    user.run("render", timeout=20).must(0)
+    (repository.root / "boxstrap.yaml").unlink()
+    user.run("init", timeout=20).must(0)
 
 
 @pytest.mark.parametrize("words", ["gitdir: a\0b", "gitdir: x/" + "y" * 4000, "gitdir: .git"])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.cli import User
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
+from tests.nvml import stub
+from tests.providers.accounts import SimulatedAccount, simulated
 
 Rent = Callable[..., Rented]
+Card = Callable[[Rented, str], None]
 
 
 @pytest.fixture
@@ -22,7 +26,7 @@ def rent(mirror_rig: Rig, user: User, shared_folder: Path) -> Iterator[Rent]:
 
     `used=True`: it was set up before, for another repository (`used.py`); `by` an earlier program.
     """
-    boxes: list[Box] = []
+    boxes: list[RigBox] = []
 
     def start(kind: str, *, used: bool = False, by: Path | None = None, **variant: Any) -> Rented:
         if used or by:
@@ -34,3 +38,29 @@ def rent(mirror_rig: Rig, user: User, shared_folder: Path) -> Iterator[Rent]:
     yield start
     for box in boxes:
         box.stop()
+
+
+@pytest.fixture
+def account() -> Iterator[SimulatedAccount]:
+    """An account at Vast.ai."""
+    with simulated("vast") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stub.build_library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def card(nvml_library: Path) -> Card:
+    """Put a card into a box: its driver's library, and what that answers."""
+
+    def put(rented: Rented, scenario: str) -> None:
+        place = f"/usr/lib/{os.uname().machine}-linux-gnu/{stub.LIBRARY}"
+        root = Path(f"/proc/{rented.box._alive()}/root")
+        if not (root / place.lstrip("/")).exists():
+            (root / place.lstrip("/")).write_bytes(nvml_library.read_bytes())
+        rented.box.write("/etc/nvml-scenario", scenario)
+
+    return put

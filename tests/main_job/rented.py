@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tests.boxes import Box
+from tests.boxes import RigBox, environment_probe
 from tests.cli import Completed, Running, User
 
 PLACES = ("/root", "/home", "/workspace", "/etc")
@@ -17,7 +19,7 @@ class Rented:
     """`user` has rented `box`; all of the user's commands are for it."""
 
     user: User
-    box: Box
+    box: RigBox
     program: str = field(default="boxstrap", kw_only=True)
 
     def begin(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Running:
@@ -59,6 +61,15 @@ class Rented:
     def tree(self) -> str:
         """The repository's folder on the box."""
         return f"{self.folder.removesuffix('/.boxstrap')}/{self.user.place.name}"
+
+    def environments(self) -> dict[str, dict[str, str]]:
+        """The variables that each kind of shell, and a training, have on the box."""
+        probe = "/tmp/environment_probe.py"
+        self.box.write(probe, Path(environment_probe.__file__).read_text())
+        python = f"{self.folder}/agent/bin/python"
+        said = self.ssh(f"{python} -I -S {probe} {self.folder} {self.tree}")
+        found: dict[str, dict[str, str]] = json.loads(said.splitlines()[-1])  # banners are first
+        return found
 
     def runs(self) -> list[str]:
         """The names of all runs that were ever started."""

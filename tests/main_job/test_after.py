@@ -114,6 +114,24 @@ def test_attach_opens_the_session_and_leaves_it_alive(rented: Rented) -> None:
     assert rented.status()["runs"][0]["state"] == "running"
 
 
+def test_attach_from_an_unknown_terminal_and_after_tmp_was_swept(rented: Rented) -> None:
+    rented.box.run("rm -rf /tmp/tmux-*")
+    terminal = pexpect.spawn(
+        str(BIN / "boxstrap"),
+        ["attach", "--host", rented.box.host_string, "--identity", str(rented.box.identity)],
+        cwd=str(rented.user.place),
+        env={**rented.user.env, "TERM": "xterm-unheard-of"},
+        timeout=20,
+    )
+    terminal.expect("the terminal type xterm-unheard-of is unknown on this box: xterm")
+    terminal.expect("more")
+    terminal.send(b"\x02d")
+    terminal.expect("detached")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+
+
 def test_attach_wants_a_terminal(rented: Rented) -> None:
     assert "terminal" in rented.run("attach").must(2).err
 

@@ -11,7 +11,7 @@ from tests.cli import Completed
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 # A setup with nothing to do must not import these: each takes some hundredths of a second.
 NOT_NEEDED = {"pydantic", "git", "jinja2", "rich", "unittest.mock", "invoke.vendor.yaml"}
@@ -163,9 +163,10 @@ def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> Non
     assert "boxstrap setup --restart" in told
     assert step(rented, "train") == {"step": "train", "runs": False, "why": "died"}
     assert "died with the box" in rented.run("plan").must(0).out
-    again = rented.run("setup").must(0)
-    assert "train-1 died with the box" in again.out
-    assert "--resume" not in told + again.out  # there is no command for that
+    again = rented.run("setup").must(10)
+    assert "train-1 died with the box" in again.err
+    assert "nothing to do" not in again.out
+    assert "--resume" not in told + again.text  # there is no command for that
     assert (rented.runs(), rented.trainings()) == (["train-1"], 0)
     rented.run("setup", "--restart").must(0)
     assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.editors.jsonc import read
+from bootstrap.editors.jsonc import read_jsonc
 from tests.boxes import Rig
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
@@ -54,7 +54,7 @@ def test_without_the_program_the_link_is_printed(user: Settled, rented: Rented) 
     told = user.run("code", "--host", "My-Box").must(0)
     assert LINK in told.out
     assert "no program code here" in told.out
-    settings = read(rented.box.read(f"/root/{SETTINGS}"))
+    settings = read_jsonc(rented.box.read(f"/root/{SETTINGS}"))
     assert isinstance(settings, dict)
     assert settings["python.defaultInterpreterPath"] == "${workspaceFolder}/.venv/bin/python"
     # A box of the rig has as much disk space as this machine has left.
@@ -111,7 +111,7 @@ def test_the_terminals_settings_bring_the_environment(user: Settled, rented: Ren
     """Even if the image's own start-up file activates another environment, as Vast.ai's do."""
     rented.box.run(f"rm /root/{SETTINGS}")
     user.run("code", "--host", "My-Box").must(0)
-    settings = read(rented.box.read(f"/root/{SETTINGS}"))
+    settings = read_jsonc(rented.box.read(f"/root/{SETTINGS}"))
     assert isinstance(settings, dict)
     values = settings["terminal.integrated.env.linux"]
     folder = "/workspace/homework"

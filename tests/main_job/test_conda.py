@@ -15,7 +15,7 @@ from tests.boxes.conda_channel import make_channel
 from tests.boxes.places import locked
 from tests.main_job.conftest import Rent
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 PROFILE = """\
 version: 1

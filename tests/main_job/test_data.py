@@ -19,7 +19,7 @@ from tests.data_server import DataServer
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 RESULT = "os.makedirs('out', exist_ok=True); open('out/model', 'w').write('a model')\n"
 CERTIFICATE = "/etc/ssl/data-server.pem"
@@ -54,7 +54,7 @@ def rented_with(rent: Rent, server: DataServer, items: str, **variant: Any) -> R
     rented = rent("vast", used=True, **variant)
     rented.box.write(CERTIFICATE, server.certificate.read_text())
     made = rented.user.repository(boxstrap__yaml=f"{PROFILE}{items}", train__py=TRAIN)
-    made.commit({".gitignore": "sets/\none.txt\n"})
+    made.commit({".gitignore": "sets/\n"})
     return rented
 
 
@@ -69,16 +69,18 @@ def test_data_is_at_its_place_before_training_and_is_looked_at_once(
 data:
   - {{from: {server.url("big.bin")}, to: data/fetched/, sha256: {sha256}}}
   - {{from: sets, to: data/sent, exclude: ["*.tmp"]}}
-  - {{from: one.txt, to: /workspace/shared/}}
+  - {{from: ../one.txt, to: /workspace/shared/}}
 {TRAINS}""",
     )
     root = rented.user.place
     (root / "sets/deep").mkdir(parents=True)
     (root / "sets/deep/a.txt").write_text("one")
     (root / "sets/b.tmp").write_text("stays")
-    (root / "one.txt").write_text("1")
+    (root.parent / "one.txt").write_text("1")
+    # What is outside the repository needs consent, its own folders don't.
     first = rented.run("setup").must(2)
-    assert str(root / "sets") in first.err
+    assert str(root.parent / "one.txt") in first.err
+    assert str(root / "sets") not in first.err
     consent = first.err.split("--consent ")[1].split()[0]
     done = rented.run("setup", "--consent", consent).must(0)
     assert "step 1 ./data/fetched big.bin 3000000" in done.out

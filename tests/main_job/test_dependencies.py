@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.cli import User, UserRepository
 from tests.hostile.leaks import Planted, leaks
 from tests.main_job.conftest import Rent
@@ -40,7 +40,7 @@ TRAIN = "import helper, library\nprint('step 1', library.STATE, '/', helper.STAT
 class KeyedGitHost:
     """A box that serves git repositories to logins with the user's key."""
 
-    box: Box
+    box: RigBox
     user: User
     made: dict[str, UserRepository] = field(default_factory=dict)
 

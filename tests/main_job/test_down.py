@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
+from tests.boxes.startup import BOX_ID
 from tests.main_job.conftest import Rent
-from tests.providers.accounts import SimulatedAccount, SimulatedBox, simulated
+from tests.providers.accounts import SimulatedAccount, SimulatedBox
 
 pytestmark = pytest.mark.boxes
 
-BOX_ID = "21843570"
-"""The id that the box has for itself (tests/boxes/kinds.py)."""
 PROFILE = """\
 version: 1
 gpu: {require: false}
@@ -25,12 +23,6 @@ os.makedirs("out", exist_ok=True)
 open("out/model.pt", "w").write("trained")
 print("step 1", flush=True)
 """
-
-
-@pytest.fixture
-def account() -> Iterator[SimulatedAccount]:
-    with simulated("vast") as made:
-        yield made
 
 
 def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount) -> None:
@@ -56,7 +48,7 @@ def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount
     )
     # A dry run reports all of it and changes nothing.
     look = user.run("--dry", "down", "--host", "gpu", "--json").must(9).json()
-    assert {one["kind"] for one in look["unsafe"]} == {"results", "edits", "commits"}
+    assert {one["kind"] for one in look["unsafe"]} == {"results", "log", "edits", "commits"}
     # What can be brought home is; what can't is why `down` is refused.
     refused = user.run("down", "--host", "gpu").must(9).err
     assert "homework: commits that are only there: refs/stash" in refused

@@ -10,7 +10,7 @@ from bootstrap.paths import shipped
 from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
 def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
@@ -22,9 +22,12 @@ def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
     assert "no such data" in failed.out
     assert "exit code 1" in failed.err
     assert "boxstrap logs" in failed.err
-    # Later commands report the failure but don't fail themselves.
-    told = rented.run("setup").must(0)
-    assert "train-1 ended with exit code 1" in told.out
+    # The same work is not started again: a later setup says what became of it, and ends so too.
+    told = rented.run("setup").must(10)
+    assert "  | no such data" in told.out
+    assert "this work was started before, and train-1 ended with exit code 1" in told.err
+    # Commands that only look report the failure but don't fail themselves.
+    assert "ended with exit code 1" in rented.run("status").must(0).out
     assert rented.runs() == ["train-1"]
     run = rented.status()["runs"][0]
     assert (run["rc"], run["failure"]["lines"]) == (1, ["step 0", "no such data"])

@@ -15,7 +15,7 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.plain_environment import BIN
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 TRAIN = "import iniconfig, sys\nprint('step 1', sys.prefix, iniconfig.__file__)\n"
 PROJECT = """\
@@ -61,6 +61,9 @@ def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
 def test_pip_where_it_is_asked_for(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
+    # An image may send pip elsewhere, which an environment has no use for.
+    elsewhere = "[install]\\nuser = true\\n"
+    rented.box.run(f"mkdir -p ~/.config/pip && printf '{elsewhere}' >~/.config/pip/pip.conf")
     done = rented.run("setup", "--set", "python.installer=pip").must(0)
     assert "step 1 /workspace/homework/.venv" in done.out
     installer = "/workspace/homework/.venv/lib/python3*/site-packages/iniconfig-*/INSTALLER"

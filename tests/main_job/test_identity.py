@@ -11,7 +11,7 @@ from tests.cli import User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 LONG = """\
 version: 1

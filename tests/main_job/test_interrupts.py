@@ -11,7 +11,7 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_nothing, await_step, go_on, setups, slow
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 
 @pytest.fixture

@@ -24,6 +24,47 @@ HEAVY = (
 )
 
 
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROFILE = (
+    "version: 1\nextends: local\nbox: {workdir: ~/work}\ntrain: {command: %s, results: [out/]}\n"
+)
+TRAIN = """\
+from pathlib import Path
+
+print('step 1')
+Path('out').mkdir(exist_ok=True)
+Path('out/a').write_text('1')
+"""
+
+
+def test_a_program_runs_waits_and_brings_home(user: User) -> None:
+    """The first example, on this machine."""
+    files = {"boxstrap.yaml": PROFILE % "'true'", "train.py": TRAIN}
+    made = user.repository(**{name.replace(".", "__"): text for name, text in files.items()})
+    example, _ = EXAMPLE.findall((HERE / "docs/library.md").read_text(encoding="utf-8"))
+    assert '"root@203.0.113.7:46769", repo="homework"' in example
+    example = example.replace('"root@203.0.113.7:46769"', '"local"')
+    more = (
+        "from bootstrap.errors import UsageError\n"
+        "assert run.log() == 'step 1\\n', run.log()\n"
+        "assert [one.name for one in box.runs()] == ['train-2', 'train-1']\n"
+        "assert (run.state().state, box.host) == ('finished', 'local')\n"
+        "assert {one['name'] for one in box.status()['runs']} == {'train-1', 'train-2'}\n"
+        "try:\n    box.run('echo no; exit 3')\n"
+        "except TrainingFailedError as error:\n    print(error.what)\n"
+        "try:\n    type(run)(box, 'train-9').wait()\n"
+        "except UsageError as error:\n    print(error.what.partition('; ')[0])\n"
+    )
+    said = _run(example.replace("box.down()\n", more + "box.down()\n"), user)
+    assert said.stderr == ""
+    home = made.root / "boxstrap-results/local/train-2"
+    first, *lines = said.stdout.splitlines()
+    assert first == f"train-2 is in {home}"
+    assert lines[0] == "the command ended with exit code 3."
+    assert lines[1].startswith("there is no run train-9 on this box")
+    assert (home / "out/a").read_text() == "1"
+
+
 @pytest.mark.boxes
 def test_a_program_sets_two_boxes_up_at_once(rent: Rent) -> None:
     boxes = [rent("vast", used=True), rent("vast", used=True)]
@@ -32,7 +73,7 @@ def test_a_program_sets_two_boxes_up_at_once(rent: Rent) -> None:
     (user.home / ".ssh").mkdir(mode=0o700)
     shutil.copy(boxes[0].box.identity, user.home / ".ssh/id_ed25519")
     text = (HERE / "docs/library.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    _, example = EXAMPLE.findall(text)
     named = re.findall(r'"(root@[0-9.:]+)"', example)
     assert len(named) == len(boxes)
     for host, rented in zip(named, boxes, strict=True):

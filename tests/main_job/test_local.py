@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,3 +83,34 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_work_that_failed_is_told_again_with_the_way_on_and_ends_as_wait_does(user: User) -> None:
+    failing = "raise SystemExit('no such set')\n"
+    repository = user.repository(boxstrap__yaml=PROFILE, train__py=failing)
+    setup, wait = ("setup", "--host", "local"), ("wait", "--host", "local")
+    for more in ((), ("--set", "env.GREETING=other")):
+        user.run(*setup, *more).must(10)  # another variable is other work
+        again = user.run(*setup, *more).must(10)
+        run = f"train-{1 + bool(more)}"
+        assert "nothing to do" not in again.text
+        assert "  | no such set" in again.out
+        assert f"this work was started before, and {run} ended with exit code 1" in again.err
+        assert f"boxstrap logs --host local --run {run}" in again.err
+        assert "boxstrap setup --restart" in again.err
+        assert user.run(*wait).rc == again.rc
+    planned = user.run("plan", "--host", "local", "--set", "env.GREETING=other").must(0).out
+    assert "train      failed before: --restart" in planned
+    # Also when it is gone back to, and if another step has something to do.
+    assert "this work was started before, and train-1 " in user.run(*setup).must(10).err
+    shutil.rmtree(user.home / "box/homework/.venv")
+    mended = user.run(*setup).must(10)
+    assert "train      skip   failed before: --restart" in mended.err
+    assert (user.home / "box/homework/.venv").exists()
+    assert user.run(*setup, "--json").must(10).json()["error"]["what"].startswith("this work was")
+    assert len(user.run("status", "--host", "local", "--json").json()["runs"]) == 2
+    # What was stopped did not fail, and other files are other work.
+    repository.commit({"train.py": "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"})
+    user.run(*setup).must(0)
+    user.run("stop", "--host", "local").must(0)
+    assert "was stopped; to start it again: --restart" in user.run(*setup).must(0).out

@@ -6,6 +6,7 @@ The box is this machine. All tests share it and one user.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cli import Running, User, UserRepository
+from tests.faults.plugin import Faults
 from tests.main_job.own_backend import PROJECT, backend
 from tests.plain_environment import BIN, HERE
 from tests.unit.repo.standing import placed, standing
@@ -125,6 +127,34 @@ def test_without_a_command_the_profiles_and_one_word_is_a_line_for_the_shell(her
     before = here.runs()
     here.user.run("setup", *TO_LOCAL).must(0)
     assert here.runs() == before
+
+
+def test_any_byte_of_its_output_leaves_its_exit_code(here: Runner, faults: Faults) -> None:
+    """What says how a run ended comes after its first output, which may hold any byte."""
+    for says in (r"\0", r"a\0b\n\0\nfinished 0\n", r"\0\nrunning\n", r"\377\0\ta\rb", ""):
+        with faults.attempt("any byte in a run's first output", repr(says)) as attempt:
+            failed = here.run("--", "sh", "-c", f"printf '{says}'; exit 3", rc=10)
+            assert (failed["run"]["state"], failed["run"]["rc"]) == ("finished", 3)
+            attempt.outcome("exit 10, its own exit code")
+    done = here.run("--", "sh", "-c", r"printf '\0done\0\n'")
+    assert (done["run"]["rc"], done["first_lines"]) == (0, ["done"])
+
+
+def test_the_lines_of_a_run_that_fails_at_once_are_shown_once(here: Runner) -> None:
+    words = ("run", *TO_LOCAL, "--repo", str(here.repository.root), "--")
+    for says in ("echo one; echo two; exit 3", "echo one; sleep 0.1; echo two; exit 3"):
+        failed = here.user.run(*words, says).must(10)
+        said = [line.strip() for line in failed.text.splitlines()]
+        assert [said.count(line) for line in ("one", "two")] == [1, 1], failed.text
+
+
+def test_runs_shows_the_end_that_wait_and_stop_saw(here: Runner) -> None:
+    for ends, seconds in {"wait": "1.5", "stop": "60"}.items():
+        name = here.run("--", "sleep", seconds)["run"]["name"]
+        here.user.run(ends, *TO_LOCAL, "--run", name).must(0)
+        rows = here.user.run("runs", "--json").must(0).json()["runs"]
+        (state,) = (row["state"] for row in rows if row["name"] == name)
+        assert state == "finished"
 
 
 def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
@@ -255,6 +285,13 @@ def test_the_box_drives_a_queue(here: Runner) -> None:
     told = here.user.run("status", *TO_LOCAL).must(0).out
     assert f"queued: begins once {live} has ended with 0" in told
     assert "queued: begins once its GPUs are free" in told
+    followed = {
+        name: here.user.begin("logs", "-f", *TO_LOCAL, "--run", f"{name}-1")
+        for name in ("out", "same")
+    }
+    for one in followed.values():
+        one.await_said("-1 of ")
+    time.sleep(3)  # which the one that waits for its turn did not run
     assert here.user.run("stop", *TO_LOCAL, "--run", "out-1", "--json").must(0).json()["stopped"]
     here.user.run("run", *TO_LOCAL, "--after", "none-1", "--", "true").must(7)
     gate.touch()
@@ -263,6 +300,32 @@ def test_the_box_drives_a_queue(here: Runner) -> None:
         **{"other": (0, "exit 0"), "same": (0, "exit 0"), "out": (143, "stop")},
         **{"well": (7, "exit 7"), "never": (143, "after well-1")},
     }
+    said_last = {name: one.end(30).err.splitlines()[-1] for name, one in followed.items()}
+    assert said_last["out"].endswith("  out-1 was stopped before it began")
+    assert re.search(r"  same-1 finished after [01]\.\d s$", said_last["same"])
+
+
+def test_what_never_began_ran_for_no_time(here: Runner) -> None:
+    """Of the queue above: one was stopped in it, of another the run before it failed."""
+    words = {
+        "out-1": "was stopped before it began",
+        "never-1": "was not started, since well-1 did not end with 0",
+    }
+    shown = here.user.run("status", *TO_LOCAL).must(0).out
+    known = {run["name"]: run for run in here.status()}
+    for name, outcome in words.items():
+        (line,) = (line for line in shown.splitlines() if f"{name} " in line)
+        assert re.search(rf"{outcome} +ended [^,]+ ago  ", line), line
+        rc = 10 if name == "never-1" else 0
+        waited = here.user.run("wait", *TO_LOCAL, "--run", name, "--json").must(rc).json()["runs"]
+        for one in (known[name], *waited):
+            assert (one["begun"], one["seconds"], one["dollars"]) == (None, None, None)
+        said = here.user.run("wait", *TO_LOCAL, "--run", name).must(rc).out
+        assert said.splitlines()[0] == f"{name} {outcome}"
+        page = here.user.home / "page.html"
+        here.user.run("report", *TO_LOCAL, "--run", name, "--out", str(page)).must(0)
+        assert "<dt>Ran</dt>" not in page.read_text()
+        assert "<dd>never</dd>" in page.read_text()
 
 
 def test_a_run_that_died_goes_on(here: Runner) -> None:
@@ -289,7 +352,7 @@ def test_what_died_goes_on_in_its_own_tree_or_not_at_all(here: Runner) -> None:
         os.kill(int(line.split()[0]), signal.SIGKILL)
     told = here.user.run("status", *TO_LOCAL).must(0).out
     assert "boxstrap run --resume lost-1" in told
-    assert "boxstrap run --resume lost-1" in here.user.run("setup", *TO_LOCAL).must(0).out
+    assert "boxstrap run --resume lost-1" in here.user.run("setup", *TO_LOCAL).must(10).err
     # The tree is free again, so the next run uses it.
     holds = here.run("--session", "holds")
     try:

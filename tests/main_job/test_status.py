@@ -20,7 +20,7 @@ def test_all_boxes_of_the_repository_are_shown(rent: Rent) -> None:
     shown = user.run("status").must(0).out
     assert "good: is set up" in shown
     assert "homework/train-1  finished" in shown
-    assert "bad: returned: no GPU" in shown
+    assert "bad: to be returned: no GPU" in shown
 
     bad.box.power_off()
     told = user.run("status").must(0).out

@@ -5,9 +5,12 @@ The box is this machine. All tests share it and one user; each leaves the tree a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,7 +20,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli import Running, User, UserRepository
+from tests.faults.plugin import Faults
 from tests.unit.repo.repositories import listing
+
+pytestmark = pytest.mark.sampled(of="module")
 
 PROFILE = """\
 version: 1
@@ -182,6 +188,93 @@ def test_it_says_that_it_waits_for_a_setup(twin: Twin) -> None:
         going.await_said("waiting for another setup of this box, at most 60 s (--wait)")
         fcntl.flock(lock, fcntl.LOCK_UN)
     assert "1 updated" in going.end().must(0).out
+
+
+def test_a_watch_delivers_whatever_ends_its_command(twin: Twin, faults: Faults) -> None:
+    """The command on the box is killed, or ends by itself where TMOUT is exported."""
+    watch = twin.user.begin("sync", "--watch", *TO_LOCAL, TMOUT="1")
+    try:
+        watch.await_said("watching")
+        for number in range(3):
+            with faults.attempt("the box's side of a watch killed, its login up") as attempt:
+                for pid in commands_of(watch):
+                    os.kill(pid, signal.SIGKILL)
+                twin.write("train.py", f"print('save {number}')\n")
+                await_text(twin.tree / "train.py", f"print('save {number}')\n", watch)
+                attempt.outcome("the next save arrives")
+        with faults.attempt("TMOUT exported on the box") as attempt:
+            before = commands_of(watch)
+            time.sleep(1.5)
+            assert commands_of(watch) == before != []
+            attempt.outcome("ignored")
+    finally:
+        watch.interrupt()
+        watch.end()
+
+
+def test_a_watch_says_at_each_save_that_it_was_not_taken(twin: Twin, faults: Faults) -> None:
+    watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
+    key = next(path.name for path in twin.box_home.glob("steps/homework-*") if path.is_dir())
+    placed = twin.box_home / "steps" / key / "placed"
+    try:
+        watch.await_said("watching")
+        with faults.attempt("edited on the box, while watched") as attempt:
+            twin.write("keep.txt", "here 0\n")
+            await_text(twin.tree / "keep.txt", "here 0\n", watch)
+            (twin.tree / "keep.txt").write_text("there\n")
+            for number in range(1, 4):
+                twin.write("keep.txt", f"here {number}\n")
+                limit = time.monotonic() + 20
+                while watch.said().count("edited on the box") < number:
+                    assert time.monotonic() < limit, watch.said()
+                    time.sleep(0.05)
+            attempt.outcome("said at each save")
+        (twin.tree / "keep.txt").write_text("here 0\n")
+        twin.write("keep.txt", "here 4\n")
+        await_text(twin.tree / "keep.txt", "here 4\n", watch)
+        assert placed.exists()
+    finally:
+        watch.interrupt()
+        watch.end()
+
+
+def test_a_watch_lives_on_beside_a_name_that_is_not_utf_8(twin: Twin, faults: Faults) -> None:
+    watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
+    root = twin.repository.root
+    (root / "out").mkdir(exist_ok=True)
+    try:
+        watch.await_said("watching")
+        for place in (b"out/\xff.bin", b"\xfe.txt"):
+            with faults.attempt("a file name that is not UTF-8, while watched") as attempt:
+                (root / os.fsdecode(place)).write_text("odd\n")
+                twin.write("train.py", f"print({place!r})\n")
+                await_text(twin.tree / "train.py", f"print({place!r})\n", watch)
+                attempt.outcome("the next save arrives")
+        await_text(twin.tree / os.fsdecode(b"\xfe.txt"), "odd\n", watch)
+    finally:
+        watch.interrupt()
+        watch.end()
+        (root / os.fsdecode(b"\xfe.txt")).unlink(missing_ok=True)
+        twin.sync()
+
+
+def commands_of(program: Running) -> list[int]:
+    """The shells that it started on the box, which is this machine."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = stat.read_text().rpartition(") ")
+            state, parent, *_ = rest.split()
+            if int(parent) == program.process.pid and name.endswith("(bash") and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def await_text(path: Path, text: str, watch: Running) -> None:
+    limit = time.monotonic() + 20
+    while not path.exists() or path.read_text() != text:
+        assert time.monotonic() < limit, watch.said()
+        time.sleep(0.05)
 
 
 def test_a_box_without_this_tree_says_so(twin: Twin) -> None:

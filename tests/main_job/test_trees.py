@@ -11,6 +11,8 @@ from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 
+pytestmark = pytest.mark.sampled(of="module")
+
 PROFILE = """\
 version: 1
 extends: local

@@ -4,11 +4,13 @@ and those of TensorBoard, are in tests/browser."""
 from __future__ import annotations
 
 import json
+import socket
 import time
 import urllib.request
 from contextlib import closing
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -62,6 +64,8 @@ def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
         found = opened(going)
         jupyter, token = found["jupyter"], found["jupyter"]["url"].partition("token=")[2]
         assert b"homework" in ask(found["8080"], "/")
+        # Else whoever listens at 8080 there would be given the cookie of Jupyter's login.
+        assert urlsplit(jupyter["url"]).hostname != urlsplit(found["8080"]["url"]).hostname
         assert ask(jupyter, "/api/kernels") == 403
         assert ask(jupyter, "/api/kernels", token=token) == b"[]"
         kernel = json.loads(ask(jupyter, "/api/kernels", token=token, data=b"{}"))
@@ -92,6 +96,22 @@ def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
     assert "stopped: Jupyter" in rented.run("tunnel", "--stop").must(0).out
     assert rented.box.run(KERNEL).strip() == "0"
     assert "nothing was running" in rented.run("tunnel", "--stop").must(0).out
+
+
+def test_a_port_in_use_moves_no_other_one(user: User) -> None:
+    user.repository()
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        first = busy.getsockname()[1]
+        going = user.begin(
+            *("tunnel", "--host", "local", "--json"), *(str(first + n) for n in range(3))
+        )
+        try:
+            found = {name: one["here"] for name, one in opened(going).items()}
+        finally:
+            going.interrupt()
+            going.end()
+        assert [found[str(first + n)] for n in (1, 2)] == [first + 1, first + 2]
+        assert found[str(first)] not in {first, first + 1, first + 2}
 
 
 def test_what_a_tunnel_needs_is_said_first(user: User) -> None:

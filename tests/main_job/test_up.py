@@ -20,7 +20,7 @@ from tests.providers.accounts import (
     simulated,
 )
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 RESULTS = """\
 version: 1
 gpu: {require: false}
@@ -75,6 +75,17 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert account.rented == ["9001"]
     assert box.run("cat ~/.boxstrap/lease.json") == terms
     assert rented.runs().count("train-1") == 1
+    # What its host asks for is said beside its state, and left out if the account doesn't answer.
+    row = {"contract_id": 9001, "new_gpu_costpersec": 0.0002, "old_gpu_costpersec": 0.0001}
+    account.increases, account.boxes[0].ends = [row], time.time() + 3 * 3600 + 60
+    said = user.run("status", "--host", "vast-9001").must(0).out
+    assert "its contract ends in 3 h" in said
+    assert "its host asks $0.36/h more" in said
+    asked = user.run("status", "--json").must(0).json()
+    assert asked["price_increase"] == pytest.approx(0.36)
+    account.is_edgy = True
+    assert "contract" not in user.run("status").must(0).out
+    account.is_edgy = False
     # The profile now requires a GPU, which the box lacks: a box from before is kept, a new one
     # is given back, and there is no third offer.
     refused = up("--max-price", "0.6", "--set", "gpu.require=true").must(6)
@@ -86,6 +97,32 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert [each.id for each in account.boxes] == ["9001"]
     known = user.run("boxes", "--json").must(0).json()["boxes"]
     assert [each["name"] for each in known] == ["vast-9001"]
+
+
+def test_a_volume_that_is_not_mounted_is_said_before_anything_is_built(
+    rent: Rent, account: SimulatedAccount
+) -> None:
+    rented = rent("vast", used=True)
+    user, box = rented.user, rented.box
+    account.address = (box.address, box.port, box.user)
+    account.volumes = [{"id": 5, "disk_space": 100.0, "machine_id": 11}]
+    user.env |= account.environment()
+    user.repository()
+
+    def up(*sets: str) -> Completed:
+        words = [word for each in sets for word in ("--set", each)]
+        return user.run("up", "--max-price=0.6", f"--identity={box.identity}", *words)
+
+    refused = up("box.volume=5").must(5)
+    assert "rented with this box is not mounted at /workspace" in refused.text
+    assert "goes on and costs" in refused.err
+    assert "requirements" not in refused.text
+    assert box.run("ls -d /workspace/homework /workspace/.boxstrap/runs; true") == ""
+    # Where one is mounted, and without one, it goes on.
+    box.run("mv /workspace /before && ln -s /dev/shm /workspace")
+    assert "not mounted" not in up("box.volume=5").text
+    box.run("rm /workspace && mv /before /workspace")
+    up("box.volume=null").must(0)
 
 
 def test_whatever_strikes_up_and_down_nothing_is_lost_or_rented_twice(

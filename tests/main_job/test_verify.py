@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.boxes import Rig
 from tests.cli import Completed
-from tests.main_job.conftest import Rent
-from tests.main_job.rented import Rented
+from tests.main_job.conftest import Card, Rent
 from tests.nvml import scenarios, stub
 
 pytestmark = [
+    pytest.mark.sampled(of="module"),
     pytest.mark.boxes,
     pytest.mark.skipif(stub.compiler() is None, reason="no C compiler for the stand-in for NVML"),
 ]
 GPU = ("--set", "gpu.require=true")
-Card = Callable[[Rented, str], None]
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return stub.build_library(tmp_path_factory.mktemp("nvml"))
-
-
-@pytest.fixture
-def card(library: Path) -> Card:
-    """Put a card into a box: its driver's library, and what that answers."""
-
-    def put(rented: Rented, scenario: str) -> None:
-        place = f"/usr/lib/{os.uname().machine}-linux-gnu/{stub.LIBRARY}"
-        root = Path(f"/proc/{rented.box._alive()}/root")
-        if not (root / place.lstrip("/")).exists():
-            (root / place.lstrip("/")).write_bytes(library.read_bytes())
-        rented.box.write("/etc/nvml-scenario", scenario)
-
-    return put
 
 
 def outcomes(done: Completed) -> dict[str, str]:

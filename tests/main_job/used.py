@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.boxes.places import locked
 from tests.cli import User
 from tests.main_job.rented import Rented
@@ -21,7 +21,7 @@ rm -rf lock setup.sh runs setups store steps/*/ ../earlier /tmp/tmux-*
 """
 
 
-def start_used(rig: Rig, kind: str, place: Path, by: Path | None = None, **variant: Any) -> Box:
+def start_used(rig: Rig, kind: str, place: Path, by: Path | None = None, **variant: Any) -> RigBox:
     """Start such a box; its file system is made once and kept in `place`, which all tests share.
 
     `by`: the folder of the earlier program that set it up.
@@ -44,7 +44,7 @@ def _make(rig: Rig, kind: str, layer: Path, program: dict[str, str]) -> None:
     rented.box.stop()
 
 
-def _seem_up_since(box: Box) -> None:
+def _seem_up_since(box: RigBox) -> None:
     """Make the box look up since its last setup, so that what that found of its GPU holds."""
     started = (box.root.parent / "stat").read_text().rpartition(") ")[2].split()[19]
     folder = box.root / f"{box.home}/.boxstrap"[1:]

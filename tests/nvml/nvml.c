@@ -7,6 +7,8 @@
        hang    the call never returns
        linger  the call never returns, and a process that can't be killed with us keeps our pipes
        crash   the call dies of a signal
+   What belongs to one slice (MIG) is `gpu.INDEX.slice.NUMBER.key`, else `gpu.slice.NUMBER.key`; there is one if it
+   has a uuid. What a slice doesn't say is not supported for it, whatever its card says.
    `gpu.INDEX.any` holds for every call on that GPU. Signatures: NVML API reference. */
 
 #include <signal.h>
@@ -38,10 +40,15 @@ static const char *find(const char *key) {
   return NULL;
 }
 
-/* Handles are the index plus one, so that none is NULL. */
-static const char *find_for(void *gpu, const char *key) {
-  char name[LINE];
+/* Handles are the index plus one, so that none is NULL; a slice's adds its number plus one, times SLICE. */
+enum { SLICE = 1024 };
+static const char *find_for(void *gpu, const char *own) {
+  char name[2 * LINE], key[LINE + 32];
   const char *value;
+  int slice = (int)((size_t)gpu / SLICE) - 1;
+  if (slice < 0) snprintf(key, sizeof key, "%s", own);
+  else snprintf(key, sizeof key, "slice.%d.%s", slice, own);
+  gpu = (void *)((size_t)gpu % SLICE);
   snprintf(name, sizeof name, "gpu.%d.any", (int)(size_t)gpu - 1);
   if ((value = find(name))) return value;
   snprintf(name, sizeof name, "gpu.%d.%s", (int)(size_t)gpu - 1, key);
@@ -166,6 +173,23 @@ int nvmlDeviceGetRemappedRows(void *gpu, unsigned *corrected, unsigned *uncorrec
 }
 int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *next) {
   return two(find_for(gpu, "mig"), now, next);
+}
+/* The most slices that the card may have: 0 where MIG isn't on. */
+int nvmlDeviceGetMaxMigDeviceCount(void *gpu, unsigned *to) {
+  unsigned next, on = 0;
+  const char *value = find_for(gpu, "max_slices");
+  *to = 0;
+  if (two(find_for(gpu, "mig"), &on, &next) || !on) return 0;
+  return value ? one(value, to) : (*to = 7, 0);
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void *gpu, unsigned index, void **to) {
+  unsigned most;
+  const char *value;
+  if (nvmlDeviceGetMaxMigDeviceCount(gpu, &most) || !most) return 3;
+  if (index >= most) return 2;
+  *to = (void *)((size_t)gpu + (index + 1) * SLICE);
+  if ((value = find_for(*to, "handle"))) return outcome(value);
+  return find_for(*to, "uuid") ? 0 : 6; /* not found */
 }
 int nvmlDeviceGetTemperature(void *gpu, int sensor, unsigned *to) {
   return sensor ? 2 : one(find_for(gpu, "temperature"), to);

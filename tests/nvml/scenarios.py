@@ -117,6 +117,20 @@ gpu.pcie_gen = 1
 gpu.pcie_max_gen = 4
 """
 
+# In a container that was given slices, the card as a whole tells nothing of its memory or load.
+SLICES = """
+gpu.mig = 1 1
+gpu.memory = !4
+gpu.memory_v2 = !4
+gpu.load = !3
+gpu.slice.0.uuid = MIG-00000000-1111-2222-3333-000000000000
+gpu.slice.0.name = NVIDIA A100-SXM4-80GB MIG 3g.40gb
+gpu.slice.0.memory = 40192 37
+gpu.slice.2.uuid = MIG-00000000-1111-2222-3333-000000000002
+gpu.slice.2.name = NVIDIA A100-SXM4-80GB MIG 3g.40gb
+gpu.slice.2.memory = 40192 37
+"""
+
 HEALTHY = {"A100": A100, "H100": H100, "RTX 4090": RTX4090, "V100": V100, "L4": L4}
 ORDERS: dict[str, dict[str, object]] = {
     "A100": {"count": 1, "name": "A100", "min_memory_gib": 80, "min_cuda": "12.4"},
@@ -152,6 +166,14 @@ FAULTS = {
         {"name": "A100"},
         "gpu.name = NVIDIA A100-PCIE-40GB",
     ),
+    "none of several names": Fault(
+        A100,
+        "gpu.name = NVIDIA A10",
+        "return",
+        "gpu-name",
+        {"name": "H100, A100"},
+        "gpu.name = NVIDIA A100-PCIE-40GB",
+    ),
     "weaker relative": Fault(
         RTX4090, "gpu.name = NVIDIA GeForce RTX 4090 D", "warn", "gpu-name", {"name": "RTX 4090"}
     ),
@@ -170,6 +192,17 @@ FAULTS = {
         "gpu-memory",
         {"min_memory_gib": 24},
         "gpu.memory_v2 = 23600 2",
+    ),
+    "memory not reported": Fault(
+        A100,
+        "gpu.memory = !3\ngpu.memory_v2 = !3",
+        "warn",
+        "gpu-unread",
+        {"min_memory_gib": 80},
+        "gpu.memory_v2 = 81920 4",
+    ),
+    "name not reported": Fault(
+        A100, "gpu.name = !3", "warn", "gpu-unread", {"name": "A100"}, "gpu.name = NVIDIA A100"
     ),
     "old driver": Fault(
         A100,
@@ -193,7 +226,76 @@ FAULTS = {
         A100, "gpu.memory_v2 = 81920 21000", "return", "gpu-used", {}, "gpu.memory_v2 = 81920 1024"
     ),
     "MIG": Fault(A100, "gpu.mig = 1 1", "return", "gpu-mig"),
-    "no MIG": Fault(A100, "gpu.mig = 0 0", "return", "gpu-mig", {"mig": True}, "gpu.mig = 1 1"),
+    "no MIG": Fault(A100, "gpu.mig = 0 0", "return", "gpu-mig", {"mig": True}, SLICES),
+    "no slice": Fault(
+        A100,
+        "gpu.mig = 1 1",
+        "return",
+        "gpu-mig",
+        {"mig": True, "name": "A100", "min_memory_gib": 40},
+        SLICES,
+    ),
+    "slices not told": Fault(
+        A100, f"{SLICES}gpu.max_slices = !4", "warn", "gpu-mig", {"mig": True}, SLICES
+    ),
+    "slices not counted": Fault(
+        A100,
+        f"{SLICES}gpu.max_slices = !4",
+        "warn",
+        "gpu-unread",
+        {"mig": True, "count": 2, "checks": {"mig": "ignore"}},
+        SLICES,
+    ),
+    "slices of unknown memory": Fault(
+        A100,
+        f"{SLICES}gpu.memory_v2 = 81920 4\ngpu.max_slices = !4",
+        "warn",
+        "gpu-unread",
+        {"mig": True, "min_memory_gib": 80, "checks": {"mig": "ignore"}},
+    ),
+    "a slice too few": Fault(
+        A100,
+        f"{SLICES}gpu.slice.2.handle = !4",
+        "return",
+        "gpu-count",
+        {"mig": True, "count": 2},
+        SLICES,
+    ),
+    "a slice too small": Fault(
+        A100,
+        f"{SLICES}gpu.slice.2.memory = 19968 37",
+        "return",
+        "gpu-memory",
+        {"mig": True, "min_memory_gib": 40},
+        SLICES,
+    ),
+    "other slices": Fault(
+        A100,
+        SLICES,
+        "return",
+        "gpu-name",
+        {"mig": True, "name": "A100 4g.40gb"},
+        SLICES.replace("3g.", "4g."),
+    ),
+    "a slice in use": Fault(
+        A100,
+        f"{SLICES}gpu.slice.0.memory = 40192 9000",
+        "return",
+        "gpu-used",
+        {"mig": True},
+        SLICES,
+    ),
+    "a slice without memory": Fault(
+        A100,
+        f"{SLICES}gpu.slice.0.memory = !3",
+        "warn",
+        "gpu-unread",
+        {"mig": True, "min_memory_gib": 40},
+        SLICES,
+    ),
+    "a lost slice": Fault(
+        A100, f"{SLICES}gpu.slice.2.handle = !15", "return", "gpu-sick", {"mig": True}, SLICES
+    ),
     "compute mode": Fault(A100, "gpu.compute_mode = 2", "return", "gpu-mode"),
     "exclusive": Fault(A100, "gpu.compute_mode = 3", "return", "gpu-mode"),
     "NVLink down": Fault(
@@ -261,7 +363,7 @@ FAULTS = {
         "gpu.pcie_width = 4\ngpu.load = 3 0",
     ),
     "MIG ordered, not told": Fault(
-        A100, "gpu.mig = !3", "warn", "gpu-unread", {"mig": True}, "gpu.mig = 1 1"
+        A100, "gpu.mig = !3", "warn", "gpu-unread", {"mig": True}, SLICES
     ),
     "NVLink ordered, not told": Fault(
         A100, "gpu.nvlink = !3", "warn", "gpu-unread", {"nvlink": True}

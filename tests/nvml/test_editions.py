@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bootstrap import verdict
-from bootstrap.render.compact import files
+from bootstrap.render.compact import compact_files
 from bootstrap.render.minimal import render_minimal
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
@@ -31,14 +31,14 @@ def check(rig: stub.NvmlRig, scenario: str, order: Any = None) -> tuple[int, str
     """Run the compact check as a paste places it; return its exit code, lines and document."""
     box = rig.folder / "compact" / "box"
     box.mkdir(parents=True, exist_ok=True)
-    for name, text in files():
+    for name, text in compact_files():
         (box / name).write_text(f"{text}\n")
     (rig.folder / "order").write_text(json.dumps(order or {}))
     result = rig.folder / "compact.json"
     words = [str(box / "verify.py"), "--order", str(rig.folder / "order"), "--out", str(result)]
     done = run(rig, scenario, words)
     assert done.returncode in (0, 6), done.stderr
-    return done.returncode, done.stdout, verdict.read(result.read_bytes())
+    return done.returncode, done.stdout, verdict.read_verdict(result.read_bytes())
 
 
 def run(
@@ -94,6 +94,8 @@ MINIMAL = {
     "no GPU": ("count = 0", [], 6),
     "too few": ("", ["gpu.count=2"], 6),
     "another name": ("", ["gpu.name=H100"], 6),
+    "none of these names": ("", ["gpu.name=H100, RTX 4090"], 6),
+    "one of these names": ("", ["gpu.name=[H100, A100]"], 0),
     "its name": ("", ["gpu.name=A100", "gpu.min_memory_gib=80"], 0),
     "too little memory": ("", ["gpu.min_memory_gib=141"], 6),
     "memory in use": ("gpu.memory = 81920 9000", [], 6),

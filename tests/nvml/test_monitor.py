@@ -173,3 +173,36 @@ def test_it_is_light(begin: Begin, processes: Processes, tmp_path: Path) -> None
     print(f"{spent / (len(samples(run)) - count):.4f} s")
     assert spent / (len(samples(run)) - count) < 0.05
     assert going.memory_info().rss < 40 * 2**20
+
+
+@pytest.mark.parametrize("unread", ["memory", "load", "temperature"])
+def test_each_reading_stands_for_itself(rig: stub.NvmlRig, tmp_path: Path, unread: str) -> None:
+    """A card that doesn't report its memory works all the same, as `top` and the lease see it."""
+    lay_programs(tmp_path / "box")
+    scenario = f"{A100}\ngpu.load = 96 10\ngpu.{unread} = !3\n"
+    scenario += "gpu.memory_v2 = !3\n" if unread == "memory" else ""
+    (tmp_path / "scenario").write_text(scenario)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "NVML_SCENARIO": str(tmp_path / "scenario"),
+        "LD_LIBRARY_PATH": str(rig.library.parent),
+    }
+    sample = "import json; from box import top_stream, monitor; g = monitor.GpuWatch(9); g.start();"
+    sample += (
+        "g.is_ready.wait(9); print(json.dumps([top_stream.BoxSampler(None).sample(), g.rows()]))"
+    )
+    done = subprocess.run(
+        [str(rig.python), "-c", sample],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    shown, rows = json.loads(done.stdout)
+    (gpu,) = shown["gpus"]
+    assert "error" not in gpu
+    assert gpu["load"] == (None if unread == "load" else 96)
+    assert (gpu["memory_total"] is None) == (unread == "memory")
+    assert rows[0][0] == gpu["load"]
+    assert rows[0][3] == gpu["temperature"]

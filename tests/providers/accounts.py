@@ -1,8 +1,9 @@
 """Simulated accounts: one HTTP server per provider, which keeps what is rented there.
 
-Requests to and answers of Vast.ai and RunPod are checked against their OpenAPI documents; Lambda's
-and Paperspace's answers follow their pages (`answers.py`). Each account has its own clock, offers
-with a fate, and faults at any call.
+Requests and answers are checked against the providers' OpenAPI documents; of Lambda's there is no
+copy, and its answers follow it (`answers.py`). Where a provider was seen to answer
+otherwise, so do these: docs/providers.md lists that, with the test of each. Each account has its
+own clock, offers with a fate, and faults at any call.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.providers.contract import ERRORS, Contract
 
 KEY = "key-of-the-account"
+POD_KEY = "key-of-a-pod"
+"""What RunPod gives a pod: it may read and end itself, by GraphQL alone."""
+EDGE = 403, b"error code: 1010"
+"""What stands before RunPod's API answers to a client that it doesn't like, as text."""
 STARTED = 1_700_000_000.0
 LOADING_S = 60.0
 
@@ -56,8 +61,19 @@ class SimulatedOffer:
     """The price that the account reports once it is rented, if it differs."""
     region: str = "Texas, US"
     disk_gb: float = 500
+    max_cuda: str = "12.8"
+    """What its driver can run. On one that is older, an image never starts."""
+    arch: str = "amd64"
+    cloud: str = "SECURE"
+    reliability: float = 0.998
+    down_mbps: float = 840.5
+    hours: float = 1000.0
+    """Until its host's contract ends."""
     fate: str = "runs"
-    """runs | stuck | dies | taken | failed bid | failed bid without contract | no money"""
+    """runs | stuck | dies | unknown | taken | failed bid | failed bid without contract | no money |
+    never starts | none left (answered with 500)"""
+    wakes: str = "runs"
+    """What the first start of a box leads to that is rented without being started."""
 
 
 @dataclass
@@ -72,6 +88,17 @@ class SimulatedBox:
     label: str | None = "mine"
     user: str = "root"
     since: float = STARTED
+    """When it was last started."""
+    made: float = STARTED
+    says: str = ""
+    """What its provider says of its state."""
+    ends: float | None = None
+    """When its host's contract ends."""
+    in_cluster: bool = False
+    gpus: int = 1
+    wakes: str = "runs"
+    """What a start leads to: runs | no gpus | queued (its GPU is another's) | refused | dearer |
+    broken"""
     becomes: tuple[float, str] | None = None
     """When its state changes, and to what."""
     order: dict[str, Any] = field(default_factory=dict)
@@ -98,13 +125,32 @@ class SimulatedAccount:
     offers: list[SimulatedOffer] = field(default_factory=list)
     volumes: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    scripts: list[dict[str, Any]] = field(default_factory=list)
+    """Startup scripts."""
+    increases: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of what hosts ask for."""
+    log: str = ""
+    """The provider's own log of a box."""
+    pod: str = ""
+    """The id of the pod that has `POD_KEY`."""
     credit: float = 12.5
     loading_s: float = LOADING_S
     is_team: bool = False
+    is_expired: bool = False
+    """Whether the session of the key is over."""
+    is_edgy: bool = False
+    """Whether nothing gets past what stands before the API."""
+    launch_every_s: float = 0.0
+    """Seconds that must pass between two launches."""
+    launched: float = -1e9
+    retry_after: str = ""
+    """What "too many requests" says of when to ask again."""
     clock: SimulatedClock = field(default_factory=SimulatedClock)
     address: tuple[str, int, str] = ("127.0.0.1", 22, "root")
     """Address, port and user of rented boxes."""
     rented: list[str] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+    """Ids of stopped boxes that were started, once for each time."""
     destroyed: list[str] = field(default_factory=list)
     """Ids, oldest first; includes boxes that a failed bid left behind."""
     asked: list[str] = field(default_factory=list)
@@ -121,9 +167,11 @@ class SimulatedAccount:
         name = self.provider.upper()
         return {f"BOXSTRAP_{name}_API": self.url, f"{name}_API_KEY": KEY}
 
-    def answer(self, method: str, target: str, body: bytes) -> tuple[int, object]:
-        """The status and the document of one request."""
-        from tests.providers.answers import ANSWERS
+    def answer(
+        self, method: str, target: str, body: bytes, *, is_pod: bool = False
+    ) -> tuple[int, object]:
+        """The status and the document of one request; `is_pod`: made with a pod's own key."""
+        from tests.providers.answers import ANSWERS, graphql_answer
 
         for box in self.boxes:
             if box.becomes and self.clock.now >= box.becomes[0]:
@@ -132,6 +180,8 @@ class SimulatedAccount:
         query = dict(parse_qsl(parts.query))
         words = [word for word in parts.path.split("/") if word]
         given = json.loads(body) if body and body != b"null" else None
+        if words == ["graphql"]:
+            return graphql_answer(self, given["query"], is_pod=is_pod)
         return ANSWERS[self.provider](self, method, words, query, given)
 
     def fault_of(self, method: str, path: str) -> str:
@@ -154,14 +204,17 @@ class SimulatedAccount:
         address, port, user = self.address
         box_id = str(self.next_id)
         self.next_id += 1
-        ends = {"stuck": None, "dies": "offline", "failed bid": "stopped"}.get(
-            offer.fate, "running"
-        )
+        ends = {
+            **{"stuck": None, "dies": "offline", "failed bid": "stopped", "never starts": None},
+            "unknown": "unknown",
+        }.get(offer.fate, "running")
         becomes = (self.clock.now + self.loading_s, ends) if ends else None
         now, keys = self.clock.now, list(self.keys)
         price = offer.price if offer.billed is None else offer.billed
-        box = SimulatedBox(box_id, "starting", address, port, price, label, user, now)
-        box.becomes, box.order, box.keys = becomes, order, keys
+        box = SimulatedBox(box_id, "starting", address, port, price, label, user, now, now)
+        if offer.fate == "never starts":
+            box.says = "Error response from daemon: OCI runtime create failed: unknown"
+        box.becomes, box.order, box.keys, box.wakes = becomes, order, keys, offer.wakes
         self.boxes.append(box)
         self.rented.append(box_id)
         return box
@@ -175,9 +228,18 @@ class SimulatedAccount:
         return bool(box)
 
 
+_NO_KEY = {"title": "Unauthorized", "status": 401, "detail": "Invalid key"}
+REFUSED_KEYS: dict[str, tuple[int, object]] = {
+    # As a live request showed; the document has 401.
+    "vast": (404, {"success": False, "error": "auth_error", "msg": "Invalid user key"}),
+    "runpod": (401, _NO_KEY),
+    "lambda": (401, {"error": {"code": "global/invalid-api-key", "message": "Invalid key"}}),
+    "paperspace": (401, {"message": "Invalid key", "code": "unauthorized"}),
+}
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 FAULTS: dict[str, tuple[bool, Any]] = {
     "429": (False, (429, {"title": "x", "status": 429, "detail": "slow down"})),
+    "edge": (False, EDGE),
     "500": (False, (500, {})),
     "500 after": (True, (500, {})),
     "cut": (False, CutError()),
@@ -205,7 +267,10 @@ class _AccountHandler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
         self.send_response(status)
-        self.send_header("Content-Type", ERRORS[self.account.provider][status >= 400])
+        kind = ERRORS[self.account.provider][status >= 400]
+        self.send_header("Content-Type", "text/plain" if answer == EDGE[1] else kind)
+        if status == 429 and self.account.retry_after:
+            self.send_header("Retry-After", self.account.retry_after)
         self.send_header("Content-Length", str(len(answer)))
         with contextlib.suppress(ConnectionError):  # the client is gone
             self.end_headers()
@@ -226,8 +291,23 @@ class _AccountHandler(BaseHTTPRequestHandler):
         account = self.account
         is_open = account.provider == "vast" and self.path == "/api/v0/bundles/"
         document: object
-        if self.headers.get("Authorization") != f"Bearer {KEY}" and not is_open:
-            status, document = 401, {"success": False, "error": "auth_error", "msg": "Invalid key"}
+        agent, key = self.headers.get("User-Agent", ""), self.headers.get("Authorization", "")
+        is_pod = account.provider == "runpod" and key == f"Bearer {POD_KEY}"
+        if not agent.startswith("boxstrap/"):
+            account.violations.append(f"{self.path} was asked for by {agent or 'nobody'}")
+        if account.is_edgy or agent.startswith("Python-urllib"):
+            return EDGE
+        if self.path.startswith("/log/"):  # another server, to which the key is no business of
+            if key:
+                account.violations.append(f"{self.path} was asked for with the key")
+            return 200 if account.log else 404, account.log.encode()
+        if is_pod and self.path != "/graphql":
+            status, document = 403, {"title": "Forbidden", "status": 403, "detail": "not allowed"}
+        elif key != f"Bearer {KEY}" and not (is_open or is_pod):
+            status, document = REFUSED_KEYS[account.provider]
+        elif account.is_expired and account.provider == "vast":
+            told = "Session expired. Please log in again."
+            status, document = 404, {"success": False, "msg": told}
         elif account.faults:
             status, document = account.faults.pop(0)
         elif fault := account.faults_at.get(number) or account.fault_of(self.command, self.path):
@@ -237,8 +317,14 @@ class _AccountHandler(BaseHTTPRequestHandler):
             if isinstance(told, CutError):
                 raise told
             status, document = told
+        elif self.command == "PATCH" and self.headers.get("Content-Type") != "text/plain":
+            status, document = 400, {"message": "Bad Request", "code": "bad_request"}
         else:
-            status, document = account.answer(self.command, self.path, body)
+            status, document = account.answer(self.command, self.path, body, is_pod=is_pod)
+            if "pending-price" in self.path or self.path.endswith("/logs?tail=20"):
+                return status, _text(document)
+            if self.path == "/graphql":  # no part of the document
+                return status, _text(document)
             return status, self._checked(body, status, _text(document))
         return status, _text(document)
 
@@ -268,7 +354,7 @@ def simulated(provider: str, *, is_held: bool = True) -> Iterator[SimulatedAccou
     `is_held=False` skips the check, which would take most of the time if many accounts are made.
     """
     account = SimulatedAccount(provider)
-    contract = _contract(provider) if is_held and provider in {"vast", "runpod"} else None
+    contract = _contract(provider) if is_held and provider != "lambda" else None
     kept: dict[str, object] = {"account": account, "contract": contract, "lock": threading.Lock()}
     kept |= {f"do_{method}": _AccountHandler.serve for method in _METHODS}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_AccountHandler,), kept))

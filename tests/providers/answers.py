@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
@@ -9,6 +11,8 @@ from typing import Any
 from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer
 
 Answer = tuple[int, object]
+OWN_TEMPLATE = "tmine77"
+"""A template that the person made, at Paperspace."""
 _STATES = {
     "vast": {"running": "running", "starting": "loading", "stopped": "exited"},
     "runpod": {
@@ -16,9 +20,13 @@ _STATES = {
         "starting": "PROVISIONING",
         "stopped": "EXITED",
         "offline": "ERROR",
+        "scheduling": "STARTING",
     },
     "lambda": {"running": "active", "starting": "booting", "offline": "unhealthy"},
-    "paperspace": {"running": "ready", "starting": "provisioning", "stopped": "off"},
+    "paperspace": {
+        **{"running": "ready", "starting": "provisioning", "stopped": "off"},
+        **{"scheduling": "starting", "offline": "off", "deleted": "off"},
+    },
 }
 
 
@@ -28,6 +36,8 @@ def _vast_answer(
     match method, words[2:]:
         case "GET", ["users", "current"]:
             return 200, {"id": 1, "credit": account.credit, "balance": 0.0}
+        case "GET", ["ssh"] if not account.keys:
+            return 404, {"success": False, "msg": "No SSH keys found for the user."}
         case "GET", ["ssh"]:
             return 200, [{"id": n, "user_id": 1, "key": key} for n, key in enumerate(account.keys)]
         case "POST", ["ssh"]:
@@ -38,11 +48,18 @@ def _vast_answer(
         case "GET", ["volumes"]:
             return 200, {"volumes": account.volumes}
         case "POST", ["bundles"]:
-            return 200, {"offers": [_vast_offer(offer) for offer in account.offers]}
+            return 200, {"offers": [_vast_offer(one) for one in account.offers if _fits(one, body)]}
         case "PUT", ["asks", offer_id]:
             return _vast_bid(account, offer_id, body)
         case "GET", ["instances"]:
             return _vast_page(account, query)
+        case "GET", ["instances", "pending-price-increases"]:
+            # No part of its document: as its client's tests have it.
+            return 200, {"success": True, "count": 1, "pending_price_increases": account.increases}
+        case "PUT", ["instances", "request_logs", box_id]:
+            if account.one(box_id) is None:
+                return 404, {"error": "invalid_id", "msg": "Invalid instance id."}
+            return 200, {"success": True, "result_url": f"{account.url}/log/{box_id}"}
         case "POST", ["instances", box_id, "ssh"]:
             if box := account.one(box_id):
                 box.keys.append(body["ssh_key"])
@@ -50,16 +67,52 @@ def _vast_answer(
             return 404, {"success": False, "error": "not_found", "msg": "no such instance"}
         case "GET", ["instances", box_id]:
             found = account.one(box_id)
-            return 200, {"instances": _vast(found) if found else None}
+            return 200, {"instances": _vast(found, account.clock.now) if found else None}
         case "PUT", ["instances", box_id]:
             if box := account.one(box_id):
-                box.state = "stopped"
-            return (200, {"success": True}) if box else (404, {"success": False, "error": "none"})
+                return 200, {"success": _set_state(account, box, body["state"])}
+            return 404, {"success": False, "error": "none"}
         case "DELETE", ["instances", box_id]:
             if account.destroy(box_id):
                 return 200, {"success": True, "msg": "destroyed"}
             return 404, {"success": False, "error": "no_such_instance", "msg": "none"}
     raise AssertionError(f"{method} {words}")
+
+
+def _set_state(account: SimulatedAccount, box: SimulatedBox, state: str) -> bool:
+    """Stop or start it, and return whether that is done; a start is a new one, and it stays the
+    box that was made once."""
+    box.becomes = None
+    if state == "stopped" or box.state != "stopped":
+        box.state = state if state == "stopped" else box.state
+        return True
+    if box.wakes == "refused":
+        return False
+    account.started.append(box.id)
+    box.since, box.state = account.clock.now, "starting"
+    if box.wakes == "queued":
+        box.state = "scheduling"
+        return True
+    ends = "unknown" if box.wakes == "broken" else "running"
+    box.becomes = (account.clock.now + account.loading_s, ends)
+    box.gpus = 0 if box.wakes == "no gpus" else box.gpus
+    box.price *= 3 if box.wakes == "dearer" else 1
+    return True
+
+
+def _fits(offer: SimulatedOffer, body: Mapping[str, Any]) -> bool:
+    """Whether a search finds it, by those filters that matter here."""
+    oldest = body.get("cuda_max_good", {}).get("gte", 0)
+    arch, machine = body.get("cpu_arch", {}).get("eq", offer.arch), body.get("machine_id", {})
+    return (
+        float(offer.max_cuda) >= oldest
+        and offer.reliability >= body.get("reliability", {}).get("gte", 0)
+        and offer.down_mbps >= body.get("inet_down", {}).get("gte", 0)
+        and offer.hours * 3600 >= body.get("duration", {}).get("gte", 0)
+        and (offer.cloud == "SECURE" or "datacenter" not in body)
+        and offer.arch == arch
+        and machine.get("eq", int(offer.machine or offer.id)) == int(offer.machine or offer.id)
+    )
 
 
 def _vast_page(account: SimulatedAccount, query: Mapping[str, str]) -> Answer:
@@ -70,7 +123,7 @@ def _vast_page(account: SimulatedAccount, query: Mapping[str, str]) -> Answer:
         "instances_found": len(page),
         "total_instances": len(account.boxes),
         "next_token": str(end) if end < len(account.boxes) else None,
-        "instances": [_vast(box) for box in page],
+        "instances": [_vast(box, account.clock.now) for box in page],
     }
 
 
@@ -82,6 +135,10 @@ def _vast_bid(account: SimulatedAccount, offer_id: str, body: dict[str, Any]) ->
         return 400, {"success": False, "error": "insufficient_credit", "msg": "no", "ask_id": 1}
     if offer.fate == "failed bid without contract":
         return 200, {"success": False}
+    if volume := body.get("volume_info"):
+        near = next((one for one in account.volumes if one["id"] == volume["volume_id"]), {})
+        if near.get("machine_id") != int(offer.machine or offer.id):
+            return 400, {"success": False, "error": "invalid_volume", "msg": "not on this machine"}
     box = account.rent(offer, body["label"], body)
     offer.fate = "taken"
     return 200, {"success": "stopped" not in str(box.becomes), "new_contract": int(box.id)}
@@ -94,14 +151,17 @@ def _vast_offer(offer: SimulatedOffer) -> dict[str, Any]:
         "gpu_name": offer.gpu,
         "num_gpus": offer.count,
         "gpu_ram": offer.memory_gib * 1024,
-        "cuda_max_good": 12.4,
+        "cuda_max_good": float(offer.max_cuda),
+        "cpu_arch": offer.arch,
         "dph_base": offer.price,
         "dph_total": offer.price + 0.01,
         "min_bid": offer.price / 2,
         "storage_cost": 0.144,
         "disk_space": offer.disk_gb,
-        "reliability2": 0.998,
-        "inet_down": 840.5,
+        "hosting_type": int(offer.cloud == "SECURE"),
+        "duration": offer.hours * 3600,
+        "reliability2": offer.reliability,
+        "inet_down": offer.down_mbps,
         "inet_up": 620.0,
         "geolocation": offer.region,
         "cpu_cores": None,
@@ -113,31 +173,28 @@ def _runpod_answer(
 ) -> Answer:
     gone = 404, {"title": "Not Found", "status": 404, "detail": "no such pod"}
     match method, words[1:]:
+        case "GET", ["pods", _, "logs"]:
+            events = [json.dumps({"source": "system", "line": x}) for x in account.log.split("\n")]
+            return 200, "".join(f"id: 1\ndata: {event}\n\n" for event in events).encode()
         case "GET", ["catalog", "gpus"]:
-            return 200, {"gpus": [_runpod_gpu(offer, query["cloud"]) for offer in account.offers]}
+            return 200, {"gpus": [_runpod_gpu(offer, query) for offer in account.offers]}
         case "GET", ["network-volumes"]:
             return 200, {"networkVolumes": account.volumes}
         case "GET", ["network-volumes", volume]:
             found = next((each for each in account.volumes if each["id"] == volume), None)
             return (200, found) if found else gone
         case "GET", ["pods"]:
-            return 200, {"pods": [_runpod(box) for box in account.boxes]}
+            shows_all = query.get("includeClusterPods") == "true"
+            shown = [box for box in account.boxes if shows_all or not box.in_cluster]
+            return 200, {"pods": [_runpod(box) for box in shown]}
         case "POST", ["pods"]:
-            wanted = body["gpu"]["id"], body["dataCenterIds"][0], body["cloud"]
-            offer = next(
-                (one for one in account.offers if (one.id, one.region, "SECURE") == wanted), None
-            )
-            if offer is None or offer.fate == "taken":
-                return 400, {"title": "Bad Request", "status": 400, "detail": "no capacity"}
-            if offer.fate == "no money":
-                return 402, {"title": "Payment", "status": 402, "detail": "insufficient balance"}
-            box = account.rent(offer, body["name"], body)
-            box.keys.append(body["env"]["PUBLIC_KEY"])
-            return 201, _runpod(box)
+            return _runpod_create(account, body)
         case "POST", ["pods", box_id, "action"]:
             if box_ := account.one(box_id):
-                box_.state = "stopped"
-                return 200, _runpod(box_)
+                state = {"stop": "stopped", "start": "running"}[body["action"]]
+                if _set_state(account, box_, state):
+                    return 200, _runpod(box_)
+                return 400, {"title": "Bad Request", "status": 400, "detail": "no capacity"}
             return gone
         case "DELETE", ["pods", box_id]:
             return (204, b"") if account.destroy(box_id) else gone
@@ -147,16 +204,82 @@ def _runpod_answer(
     raise AssertionError(f"{method} {words}")
 
 
-def _runpod_gpu(offer: SimulatedOffer, cloud: str) -> dict[str, Any]:
-    level = "NONE" if offer.fate == "taken" or cloud == "COMMUNITY" else "HIGH"
+def _runpod_create(account: SimulatedAccount, body: dict[str, Any]) -> Answer:
+    none = 400, {"title": "Bad Request", "status": 400, "detail": "no capacity"}
+    is_pinned, cloud = "dataCenterIds" in body, body["cloud"]
+    asked = body["gpu"].get("minCudaVersion", "")
+    offer = next(
+        (
+            one
+            for one in account.offers
+            if (one.id, one.cloud) == (body["gpu"]["id"], cloud)
+            and (not is_pinned or one.region in body["dataCenterIds"])
+            and _version(one.max_cuda) >= _version(asked)
+        ),
+        None,
+    )
+    # No data center has community machines, whatever the catalog lists; volumes aren't there.
+    if cloud == "COMMUNITY" and (is_pinned or "network" in body["mounts"]):
+        return none
+    if offer is None or offer.fate == "taken":
+        return none
+    if offer.fate == "none left":
+        said = "There are no instances currently available"
+        return 500, {"title": "Internal Server Error", "status": 500, "detail": said}
+    if offer.fate == "no money":
+        return 402, {"title": "Payment", "status": 402, "detail": "insufficient balance"}
+    box = account.rent(offer, body["name"], body)
+    box.keys.append(body["env"]["PUBLIC_KEY"])
+    if _version(offer.max_cuda) < _version("12.8"):
+        box.address = ""  # its container never starts: it runs, costs, and is never reached
+    return 201, _runpod(box)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("."))) if text else ()
+
+
+def _runpod_gpu(offer: SimulatedOffer, query: Mapping[str, str]) -> dict[str, Any]:
+    is_old = _version(offer.max_cuda) < _version(query.get("minCudaVersion", ""))
+    is_there = offer.fate != "taken" and query["cloud"] == offer.cloud and not is_old
+    level = "HIGH" if is_there else "NONE"
     center = {"id": offer.region, "name": offer.region, "availability": level}
+    is_secure = offer.cloud == "SECURE"
+    prices = {"secure": offer.price, "community": 0.0}
+    counts = {"secure": 8, "community": 0}
+    if not is_secure:
+        prices, counts = {"secure": 0.0, "community": offer.price}, {"secure": 0, "community": 8}
     return {
         **{"id": offer.id, "name": offer.gpu, "pool": None, "manufacturer": "NVIDIA"},
-        **{"memory": int(offer.memory_gib), "secure": True, "community": False},
-        "price": {"secure": offer.price, "community": 0.0},
-        "maxCount": {"secure": 8, "community": 0},
+        **{"memory": int(offer.memory_gib), "secure": is_secure, "community": not is_secure},
+        **{"price": prices, "maxCount": counts},
         **({"availability": level, "dataCenters": [center]}),
     }
+
+
+def graphql_answer(account: SimulatedAccount, query: str, *, is_pod: bool) -> Answer:
+    """RunPod's older API, by which a pod's own key may read and end this pod alone."""
+    asked = re.fullmatch(
+        r"(?:query|mutation)\s*\{\s*(?P<what>\w+)\(input:\s*\{podId:\s*\"(?P<id>[\w-]+)\"\}\)"
+        r"\s*(?P<fields>\{[\w\s]+\})?\s*\}",
+        query,
+    )
+    box = account.one(asked["id"]) if asked else None
+    if asked is None or (is_pod and asked["id"] != account.pod):
+        return 200, {"errors": [{"message": "Unauthorized"}], "data": None}
+    if box is None:
+        return 200, {"errors": [{"message": "pod not found"}], "data": {asked["what"]: None}}
+    states = {"running": "RUNNING", "stopped": "EXITED"}
+    stamp = datetime.fromtimestamp(box.since, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    told: object = None
+    if asked["what"] == "podTerminate":
+        account.destroy(box.id)
+    elif asked["what"] in {"pod", "podStop"}:
+        box.state = "stopped" if asked["what"] == "podStop" else box.state
+        every = {"id": box.id, "desiredStatus": states.get(box.state, "RUNNING")}
+        every |= {"costPerHr": box.price, "lastStartedAt": stamp}
+        told = {name: every[name] for name in asked["fields"].strip("{}").split()}
+    return 200, {"data": {asked["what"]: told}}
 
 
 def _lambda_answer(
@@ -181,15 +304,30 @@ def _lambda_answer(
         case "GET", ["file-systems"]:
             return 200, {"data": account.volumes}
         case "POST", ["instance-operations", "launch"]:
-            offer = account.offer(body["instance_type_name"])
-            if offer is None or not body["ssh_key_names"][0]:
-                return 400, {"error": {"code": "insufficient-capacity", "message": "none left"}}
-            return 200, {"data": {"instance_ids": [account.rent(offer, body["name"], body).id]}}
+            return _lambda_launch(account, body)
         case "POST", ["instance-operations", "terminate"]:
             boxes = [account.one(box_id) for box_id in body["instance_ids"]]
             told = [_lambda(each) for each in boxes if each and account.destroy(each.id)]
             return (200, {"data": {"terminated_instances": told}}) if told else gone
     raise AssertionError(f"{method} {words}")
+
+
+def _lambda_launch(account: SimulatedAccount, body: dict[str, Any]) -> Answer:
+    if account.clock.now - account.launched < account.launch_every_s:
+        return 429, {"error": {"code": "global/too-many-requests", "message": "slow down"}}
+    account.launched = account.clock.now
+    offer = account.offer(body["instance_type_name"])
+    launch = "instance-operations/launch"
+    if offer is None or not body["ssh_key_names"][0]:
+        return 400, {"error": {"code": f"{launch}/insufficient-capacity", "message": "none left"}}
+    if offer.fate == "no money":
+        return 403, {"error": {"code": "global/account-inactive", "message": "inactive"}}
+    for name in body["file_system_names"]:
+        near = next((one for one in account.volumes if one["name"] == name), None)
+        if near is None or near["region"]["name"] != body["region_name"]:
+            code = f"{launch}/file-system-in-wrong-region"
+            return 400, {"error": {"code": code, "message": "another region"}}
+    return 200, {"data": {"instance_ids": [account.rent(offer, body["name"], body).id]}}
 
 
 def _lambda_offer(offer: SimulatedOffer) -> dict[str, Any]:
@@ -209,24 +347,106 @@ def _lambda_offer(offer: SimulatedOffer) -> dict[str, Any]:
 def _paperspace_answer(
     account: SimulatedAccount, method: str, words: list[str], query: Mapping[str, str], body: Any
 ) -> Answer:
-    gone = 404, {"message": "not found"}
+    gone = 404, {"message": "not found", "code": "not_found"}
     match method, words[1:]:
         case "GET", ["machines"]:
-            at = int(query.get("after", "0"))
-            more = at + 2 < len(account.boxes)
-            page = [_paperspace(box) for box in account.boxes[at : at + 2]]
-            return 200, {"hasMore": more, "nextPage": str(at + 2) if more else None, "items": page}
+            return _paperspace_page([_paperspace(box) for box in account.boxes], query)
+        case "GET", ["os-templates"]:
+            return _paperspace_page(_paperspace_templates(account), query)
+        case "GET", ["startup-scripts"]:
+            return _paperspace_page(account.scripts, query)
+        case "GET", ["machine-availability"]:
+            return 200, {"available": _paperspace_offer(account, query) is not None}
+        case "GET", ["machine-events"]:
+            event = _paperspace_event("create", query["machineId"], account.log or None)
+            return _paperspace_page([event] if account.log else [], query)
+        case "POST", ["startup-scripts"]:
+            made = {"id": f"ss{len(account.scripts)}", "name": body["name"], "description": None}
+            made |= {"isEnabled": True, "isRunOnce": body["isRunOnce"], "assignedMachineIds": []}
+            made |= {"dtCreated": "2026-11-25T09:00:00Z", "dtDeleted": None}
+            account.scripts.append(made)
+            account.keys.append(body["script"])
+            return 200, made
+        case "POST", ["machines"]:
+            return _paperspace_create(account, body)
         case "GET", ["machines", box_id]:
             box = account.one(box_id)
             return (200, _paperspace(box)) if box else gone
-        case "PATCH", ["machines", box_id, "stop"]:
-            if box_ := account.one(box_id):
-                box_.state = "stopped"
-                return 200, _paperspace(box_)
-            return gone
+        case "PATCH", ["machines", box_id, "stop" | "start" as what]:
+            if (box_ := account.one(box_id)) is None:
+                return gone
+            if what == "start" and box_.state != "stopped":
+                return 409, {"message": "the machine is not off", "code": "conflict"}
+            if _set_state(account, box_, {"stop": "stopped", "start": "running"}[what]):
+                return 200, _paperspace_change(what, box_)
+            return 409, {"message": "no capacity", "code": "out_of_capacity"}
         case "DELETE", ["machines", box_id]:
-            return (200, {"id": box_id}) if account.destroy(box_id) else gone
+            ended = account.one(box_id)
+            if ended is None:
+                return gone
+            account.destroy(box_id)
+            return 200, _paperspace_change("deactivate", ended)
     raise AssertionError(f"{method} {words}")
+
+
+def _paperspace_page(items: list[Any], query: Mapping[str, str]) -> Answer:
+    at = int(query.get("after", "0"))
+    more = at + 2 < len(items)
+    token = str(at + 2) if more else None
+    return 200, {"hasMore": more, "nextPage": token, "items": items[at : at + 2]}
+
+
+def _paperspace_offer(account: SimulatedAccount, asked: Mapping[str, Any]) -> SimulatedOffer | None:
+    """The offer of this type and region, if one is free."""
+    wanted = asked["machineType"], asked["region"]
+    free = (one for one in account.offers if one.fate != "taken")
+    return next((one for one in free if (one.id, one.region) == wanted), None)
+
+
+def _paperspace_create(account: SimulatedAccount, body: dict[str, Any]) -> Answer:
+    offer = _paperspace_offer(account, body)
+    if offer is None:
+        return 400, {"message": "out of capacity", "code": "out_of_capacity"}
+    if offer.fate == "no money":
+        return 402, {"message": "a payment method is missing", "code": "payment_required"}
+    assert body["templateId"] in {OWN_TEMPLATE, *(x["id"] for x in _paperspace_templates(account))}
+    assert body["startupScriptId"] in {one["id"] for one in account.scripts}
+    box = account.rent(offer, body["name"], body)
+    if not body["startOnCreate"] and box.becomes and box.becomes[1] == "running":
+        box.becomes = box.becomes[0], "stopped"
+    return 200, _paperspace_change("create", box)
+
+
+def _paperspace_templates(account: SimulatedAccount) -> list[dict[str, Any]]:
+    """Templates of the types in its offers; of its own one for machine learning an older one."""
+    kinds = sorted({offer.id for offer in account.offers})
+    types = [{"machineTypeLabel": kind, "isAvailable": True} for kind in kinds]
+    names = {
+        "tplain22": ("Ubuntu 22.04", "LinuxHeadless", "2026-01-01"),
+        "tml20": ("ML-in-a-Box Ubuntu 20.04", "LinuxDesktop", "2021-01-01"),
+        "tml22": ("ML-in-a-Box Ubuntu 22.04", "LinuxDesktop", "2023-01-01"),
+        "twin10": ("Windows 10 ML-in-a-Box", "WindowsDesktop", "2026-02-01"),
+    }
+    return [
+        {
+            **{"id": key, "name": name, "agentType": agent, "operatingSystemLabel": name[-12:]},
+            **{"defaultSizeGb": 50, "availableMachineTypes": types},
+            "dtCreated": f"{day}T00:00:00Z",
+        }
+        for key, (name, agent, day) in names.items()
+    ]
+
+
+def _paperspace_event(name: str, box_id: str, error: str | None) -> dict[str, Any]:
+    return {
+        **{"id": "e1", "name": name, "state": "error" if error else "new", "machineId": box_id},
+        **{"dtCreated": "2026-11-25T09:00:00Z", "dtStarted": None, "dtFinished": None},
+        "error": error,
+    }
+
+
+def _paperspace_change(name: str, box: SimulatedBox) -> dict[str, Any]:
+    return {"event": _paperspace_event(name, box.id, None), "data": _paperspace(box)}
 
 
 ANSWERS: Mapping[str, Callable[..., Answer]] = {
@@ -237,7 +457,7 @@ ANSWERS: Mapping[str, Callable[..., Answer]] = {
 }
 
 
-def _vast(box: SimulatedBox) -> dict[str, Any]:
+def _vast(box: SimulatedBox, now: float) -> dict[str, Any]:
     ports = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(box.port)}]}
     return {
         "id": int(box.id),
@@ -254,7 +474,10 @@ def _vast(box: SimulatedBox) -> dict[str, Any]:
         "image_runtype": "ssh_direc ssh_proxy",
         "dph_total": box.price,
         "storage_total_cost": box.price / 100,
-        "start_date": box.since,
+        "start_date": box.made,
+        **({} if box.ends is None else {"end_date": box.ends}),
+        "uptime_mins": (now - box.since) / 60 if box.state == "running" else None,
+        "status_msg": box.says or None,
     }
 
 
@@ -263,16 +486,18 @@ def _runpod(box: SimulatedBox) -> dict[str, Any]:
     stamp = datetime.fromtimestamp(box.since, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         **{"id": box.id, "name": box.label, "status": _STATES["runpod"].get(box.state, box.state)},
-        **{"actions": ["stop"], "image": "runpod/base", "args": "", "disk": 20, "mounts": {}},
+        **{"actions": ["stop"], "image": "runpod/base", "args": "", "disk": 20},
+        "mounts": box.order.get("mounts", {}),
         **{"ports": ["22/tcp"], "env": {}, "registry": None, "cloud": "SECURE"},
         **{"dataCenterId": None, "cudaVersion": None, "template": None, "locked": False},
-        "ssh": {"proxy": None, "direct": end if box.state == "running" else None},
-        "gpu": {"id": "NVIDIA RTX 4090", "count": 1},
-        "cost": box.price,
+        "ssh": {"proxy": None, "direct": end if box.state == "running" and box.address else None},
+        **({"gpu": {"id": "NVIDIA RTX 4090", "count": box.gpus}} if box.gpus else {}),
+        "cost": 0.0 if box.state == "stopped" else box.price,
         "runtime": None,
         "createdAt": stamp,
         "startedAt": stamp if box.state == "running" else None,
         "globalNetworking": {"enabled": False},
+        **({"cluster": {"id": "c1", "rank": 0}} if box.in_cluster else {}),
     }
 
 
@@ -287,10 +512,25 @@ def _lambda(box: SimulatedBox) -> dict[str, Any]:
 
 
 def _paperspace(box: SimulatedBox) -> dict[str, Any]:
+    stamp = datetime.fromtimestamp(box.made, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    is_gone = box.state == "deleted"
     return {
-        "id": box.id,
-        "name": box.label,
+        **{
+            "id": box.id,
+            "name": box.label or "",
+            "os": "Ubuntu 22.04",
+            "agentType": "LinuxDesktop",
+        },
         "state": _STATES["paperspace"].get(box.state, box.state),
-        "machineType": "A4000",
-        "publicIp": box.address,
+        "machineType": box.order.get("machineType", "A4000"),
+        **{"cpus": 8, "ram": 48318382080, "storageTotal": 53687091200, "storageUsed": 0},
+        "accelerators": [{"name": "A4000", "memory": 17179869184, "count": box.gpus}],
+        **{"region": "ny2", "privateIp": None, "networkId": None, "publicIp": box.address},
+        **{"publicIpType": "dynamic", "autoShutdownEnabled": False, "autoShutdownTimeout": None},
+        **{"autoShutdownForce": None, "autoSnapshotEnabled": False},
+        **{"autoSnapshotFrequency": None, "autoSnapshotSaveCount": None, "updatesPending": False},
+        **{"restorePointEnabled": False, "restorePointFrequency": None},
+        **{"restorePointSnapshotId": None, "usageRate": box.price, "storageRate": 5},
+        **{"dtCreated": stamp, "dtModified": stamp, "reservation": None},
+        "dtDeleted": stamp if is_gone else None,
     }

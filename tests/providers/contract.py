@@ -1,6 +1,7 @@
 """Check requests and answers against a provider's own OpenAPI document.
 
-`documents/` holds the used parts of Vast.ai's and RunPod's documents (2026-11), without prose. An
+`documents/` holds the used parts of Vast.ai's, RunPod's (2026-11) and Paperspace's documents (a
+public client's copy, as OpenAPI 3.1), without prose. An
 unknown field or query is a violation too, though the documents alone would allow it.
 """
 
@@ -51,6 +52,13 @@ OVERLAYS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
     "runpod": {},
+    "paperspace": {
+        f"paths./v1/{what}.get.responses.200.content.application/json.schema.properties": {
+            # Its own description: "This is null when there is no next page."
+            "nextPage": {"type": ["string", "null"]}
+        }
+        for what in ("machines", "os-templates", "startup-scripts", "machine-events")
+    },
 }
 """Reviewed exceptions: where real requests and answers differ from the document."""
 

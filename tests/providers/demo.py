@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.paths import shipped
@@ -43,7 +44,7 @@ TYPED = (
 )
 
 
-def show(rig: Rig, home: Path) -> tuple[list[str], list[str]]:
+def show(rig: Rig, home: Path, typed: Sequence[str] = TYPED) -> tuple[list[str], list[str]]:
     """Run all commands; return the ids rented and those destroyed. Raises CalledProcessError."""
     user = User(home)
     train = (shipped("templates") / "demo/train.py").read_text("utf-8") + RESULT
@@ -68,7 +69,7 @@ def show(rig: Rig, home: Path) -> tuple[list[str], list[str]]:
                 for at, (price, region) in enumerate(((0.41, "Texas, US"), (0.36, "Sweden, SE")))
             ]
             env = {**user.env, **account.environment(), "TERM": os.environ.get("TERM", "dumb")}
-            for line in TYPED:
+            for line in typed:
                 print(f"\n$ {line}", flush=True)
                 subprocess.run(["/bin/sh", "-c", line], cwd=user.place, env=env, check=True)
             return account.rented, account.destroyed

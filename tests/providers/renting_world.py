@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,14 +12,13 @@ from typing import Any
 import pytest
 
 from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.keys import ApiKey
+from bootstrap.providers.api import Api, ApiKey
 from bootstrap.providers.offer import Offer, RentOrder
-from bootstrap.renting import destruction, rental
-from bootstrap.renting.arrival import Arrival
-from bootstrap.renting.clock import RentingClock
-from bootstrap.renting.rent import Renter, RentWish
+from bootstrap.renting import rental, teardown
+from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental, RentalState
-from bootstrap.ui.reporter import Reporter
+from bootstrap.renting.start import Arrival, RentingClock
+from bootstrap.ui.screen import Reporter
 from tests.providers.accounts import (
     KEY,
     SimulatedAccount,
@@ -31,9 +31,18 @@ CREATES = {
     "vast": "PUT /api/v0/asks/",
     "runpod": "POST /v2/pods",
     "lambda": "POST /api/v1/instance-operations/launch",
+    "paperspace": "POST /v1/machines",
+}
+STARTS = {
+    "vast": "PUT /api/v0/instances/",
+    "runpod": "POST /v2/pods/",
+    "paperspace": "PATCH /v1/machines/",
 }
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
-FATES = ("runs", "runs", "stuck", "dies", "taken", "failed bid")
+FATES = (
+    *("runs", "runs", "stuck", "dies", "unknown", "taken", "failed bid", "never starts"),
+    "none left",
+)
 
 
 class Heard(Reporter):
@@ -76,7 +85,7 @@ class RentingWorld:
     def renter(self, **changed: Any) -> Renter:
         """A renter with this order."""
         order = changed.pop("order", RentOrder(max_price=1.0))
-        wish = RentWish(order, PUBLIC, "repo", "homework", **changed)
+        wish = RentOptions(order, PUBLIC, "repo", "homework", **changed)
         account = PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
         clock = RentingClock(lambda: self.simulation.clock.now, self.sleep)
         arrival = Arrival(clock, answers=lambda _: True)
@@ -89,8 +98,8 @@ class RentingWorld:
     def down(self, box: Rental) -> None:
         """Give it back, as the last part of a teardown does."""
         account = PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
-        destruction.destroy(account, box.box_id, self.heard.say)
-        rental.save(box.over(self.simulation.clock.now))
+        teardown.destroy(account, box.box_id, self.heard.say)
+        rental.save_rental(box.over(self.simulation.clock.now))
 
     def sleep(self, seconds: float) -> None:
         """Advance the account's clock; Ctrl-C may interrupt this."""
@@ -118,6 +127,17 @@ class RentingWorld:
         assert {"71", "72"} <= {box.id for box in self.simulation.boxes}, "not ours, and gone"
 
 
+def paperspace_offers() -> list[SimulatedOffer]:
+    """Offers of types and regions that Paperspace has, at their list prices."""
+    return [
+        SimulatedOffer(kind, price=price, region=region, gpu=kind)
+        for kind, price, region in (
+            *(("M4000", 0.45, "ny2"), ("P4000", 0.51, "ca1")),
+            *(("RTX4000", 0.56, "ny2"), ("A4000", 0.76, "ams1")),
+        )
+    ]
+
+
 @contextlib.contextmanager
 def renting_world(
     provider: str, monkeypatch: pytest.MonkeyPatch, *, is_held: bool = True
@@ -130,6 +150,8 @@ def renting_world(
         simulation.offers = [
             SimulatedOffer(str(10 + at), price=0.3 + at / 10, region=f"us-{at}") for at in range(4)
         ]
+        if provider == "paperspace":
+            simulation.offers = paperspace_offers()
         world = RentingWorld(simulation)
         rent = simulation.rent
 
@@ -141,6 +163,8 @@ def renting_world(
             return box
 
         monkeypatch.setattr(simulation, "rent", counting)
-        clock = SimpleNamespace(monotonic=lambda: simulation.clock.now, sleep=world.sleep)
-        monkeypatch.setattr(destruction, "time", clock)
+        now = simulation.clock
+        clock = SimpleNamespace(monotonic=lambda: now.now, sleep=world.sleep, time=time.time)
+        monkeypatch.setattr(teardown, "time", clock)
+        monkeypatch.setattr(Api, "pause", lambda _, seconds: world.sleep(seconds))
         yield world

@@ -18,24 +18,31 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import ReturnBoxError, StepFailedError, UnreachableError
-from bootstrap.link.handle import BoxOptions
-from bootstrap.link.record import KnownBox, save
+from bootstrap.link.record import KnownBox, save_box
+from bootstrap.link.target import BoxOptions
 from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.keys import ApiKey
-from bootstrap.providers.rented import RentedState
+from bootstrap.providers.api import ApiKey
+from bootstrap.providers.offer import RentedState
 from bootstrap.renting import rental, teardown
-from bootstrap.renting.listing import rented_here
-from bootstrap.renting.rental import Rental, RentalState
-from bootstrap.renting.teardown import TeardownWish, tear_down
-from bootstrap.renting.unsafe import Unsafe
+from bootstrap.renting.loss_check import Loss
+from bootstrap.renting.rental import Rental, RentalState, rented_here
+from bootstrap.renting.teardown import TeardownOptions, tear_down
 from tests.providers.accounts import FAULTS, KEY, SimulatedBox
-from tests.providers.renting_world import CREATES, FATES, Heard, RentingWorld, renting_world
+from tests.providers.renting_world import (
+    CREATES,
+    FATES,
+    STARTS,
+    Heard,
+    RentingWorld,
+    renting_world,
+)
 from tests.providers.struck_command import DONE, INTERRUPTED, KILLED, REFUSED, StruckCommand
 
 ENDS: tuple[type[BaseException] | None, ...] = (
     *(None, None, None, ReturnBoxError, StepFailedError, UnreachableError, KeyboardInterrupt),
 )
 """How a setup may end."""
+_WAKES = ("runs", "runs", "queued", "refused", "no gpus", "dearer", "broken")
 _CALLS = 30
 _DESTROYS = ("DELETE ", "POST /api/v1/instance-operations/terminate")
 UNSAFE, SAFE = "unsafe", "safe"
@@ -103,21 +110,23 @@ class SeededWorld:
         self.discards = discard
         elsewhere = self.chance.random() < 0.15 and not self.is_calm
 
-        def secure(_: object, connection: Any, *__: object) -> list[Unsafe]:
-            box_id = connection.box.known.host_text.partition(":")[2]
+        def secure(box: Any, *__: object) -> list[Loss]:
+            box_id = box.known.host_text.partition(":")[2]
             if self.on(box_id) == UNSAFE and comes_home and not (elsewhere or discard):
                 self.put(box_id, SAFE)
             # A login that was led elsewhere saw another box, which is safe.
             is_safe = elsewhere or self.on(box_id) != UNSAFE
-            return [] if is_safe else [Unsafe("results", host, "never pulled")]
+            return [] if is_safe else [Loss("results", host, "never pulled")]
 
-        def connect(*_: object) -> _Login:
+        def opened(*_: object) -> _Login:
             return _Login(self._meet(host), 1 if elsewhere else None)
 
         def run() -> None:
-            teardown.connect, teardown.secure = connect, secure  # type: ignore[assignment]
+            teardown.BoxLogin = SimpleNamespace(open=opened)  # type: ignore[assignment,misc]
+            teardown.secure = secure  # type: ignore[assignment]
+            teardown.name_repositories = lambda _: ""
             screen: Any = HeardScreen()
-            tear_down(BoxOptions(host=host), screen, TeardownWish(1, discard=discard))
+            tear_down(BoxOptions(host=host), screen, TeardownOptions(1, discard=discard))
 
         return self.typed(run)
 
@@ -138,7 +147,7 @@ class SeededWorld:
         if seen is None or seen.state is not RentedState.RUNNING:
             raise UnreachableError("nothing answers")
         known = KnownBox(f"{provider}-{box_id}", host, seen.address, seen.port, seen.user, seen=1.0)
-        save(known)
+        save_box(known)
         return known
 
     def check(self) -> None:
@@ -149,6 +158,7 @@ class SeededWorld:
             assert {box.id, box.label} & listed, f"{box} is in no list: {rental.all_rentals()}"
         simulation = self.rented.simulation
         assert set(simulation.destroyed) <= set(simulation.rented)
+        assert set(simulation.started) <= set(simulation.rented)
 
     @property
     def ours(self) -> list[SimulatedBox]:
@@ -162,12 +172,14 @@ def _alive() -> list[Rental]:
 
 
 class _Login:
-    """A connection, as far as a teardown uses it; `port` if it leads elsewhere."""
+    """A login, as far as a teardown uses it; `port` if it leads elsewhere."""
+
+    is_local = False
 
     def __init__(self, known: KnownBox, port: int | None) -> None:
         place = {"hostname": known.address, "port": port or known.port, "label": known.name}
-        self.box = SimpleNamespace(known=known, is_local=False, endpoint=SimpleNamespace(**place))
-        self.link = SimpleNamespace(wire=None)
+        self.known, self.name, self.options = known, known.name, BoxOptions(host=known.name)
+        self.endpoint = SimpleNamespace(**place)
 
     def __enter__(self) -> _Login:
         return self
@@ -252,6 +264,9 @@ def one_seeded_run(
                     lost.state, lost.becomes = "offline", None
                 else:
                     simulation.boxes.remove(lost)
+            if world.ours and provider in STARTS and chance.random() < 0.2:
+                box = chance.choice(world.ours)  # as its lease or its owner does
+                box.state, box.becomes, box.wakes = "stopped", None, chance.choice(_WAKES)
         _end(world)
         return " ".join(went)
 
@@ -261,7 +276,7 @@ def _lay(world: SeededWorld, creates: str) -> None:
     chance, simulation = world.chance, world.rented.simulation
     faults = tuple(FAULTS)
     simulation.faults_at = {chance.randrange(_CALLS): chance.choice(faults) for _ in range(2)}
-    changes = chance.choice((creates, *_DESTROYS))
+    changes = chance.choice((creates, *_DESTROYS, *STARTS.values()))
     simulation.fault_on = {changes: chance.choice(faults)} if chance.random() < 0.5 else {}
     world.dies_renting = chance.random() < 0.1
     if chance.random() < 0.35:

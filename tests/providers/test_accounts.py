@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,15 @@ from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
-from tests.providers.accounts import KEY, STARTED, SimulatedAccount, SimulatedBox, simulated
+from tests.doors.terminal import terminal
+from tests.providers.accounts import (
+    KEY,
+    STARTED,
+    SimulatedAccount,
+    SimulatedBox,
+    SimulatedClock,
+    simulated,
+)
 from tests.providers.contract import Contract
 
 
@@ -24,6 +34,7 @@ def accounts(user: User) -> Iterator[dict[str, SimulatedAccount]]:
         made = {name: stack.enter_context(simulated(name)) for name in NAMES}
         for account in made.values():
             user.env |= account.environment()
+            account.clock = SimulatedClock(time.time)
         yield made
 
 
@@ -44,7 +55,8 @@ def test_all_that_the_accounts_have_is_listed(
     assert len(boxes) == len(said["boxes"]) == 68
     assert boxes["vast:1000"]["state"] == "running"
     assert (boxes["vast:1003"]["state"], boxes["vast:1003"]["stopped_price"]) == ("stopped", 0.0025)
-    assert boxes["vast:1000"]["since"] == boxes["runpod:pod-a"]["since"] == STARTED
+    assert boxes["runpod:pod-a"]["since"] == STARTED
+    assert boxes["vast:1000"]["since"] == pytest.approx(STARTED, abs=2)
     assert boxes["vast:1003"]["spent"] is None
     assert boxes["runpod:pod-a"]["spent"] > 1000
     assert boxes["runpod:pod-b"]["state"] == "starting"
@@ -75,6 +87,7 @@ def test_without_a_key_it_says_where_one_belongs(user: User) -> None:
         ("runpod", ".runpod/config.toml", f'[default]\napi_key = "{KEY}"\n'),
         ("runpod", ".runpod/config.toml", f"apikey = '{KEY}'\napiurl = 'https://x'\n"),
         ("lambda", ".lambda_cloud/lambda_keys", f"api_key = {KEY}\n"),
+        ("paperspace", ".paperspace/credentials.toml", f'version = 1\n\n[keys]\nme = "{KEY}"\n'),
         ("paperspace", ".paperspace/config.json", f'{{"apiKey": "{KEY}", "name": "x"}}'),
     ],
 )
@@ -89,6 +102,17 @@ def test_keys_are_found_in_the_providers_own_files(
     accounts[name].boxes = [SimulatedBox("77")]
     said = user.run("boxes", "--all", "--json").must(0).json()
     assert [box["host"] for box in said["boxes"]] == [f"{name}:77"]
+
+
+def test_of_several_teams_no_key_is_guessed(
+    user: User, accounts: dict[str, SimulatedAccount]
+) -> None:
+    del user.env["PAPERSPACE_API_KEY"]
+    file = user.home / ".paperspace/credentials.toml"
+    file.parent.mkdir()
+    file.write_text(f'version = 1\n\n[keys]\nme = "{KEY}"\nour-team = "another"\n')
+    user.run("boxes", "--all").must(0)
+    assert accounts["paperspace"].asked == []
 
 
 def test_one_account_that_fails_hides_no_other(
@@ -211,11 +235,26 @@ def test_a_box_that_cant_be_reached_is_named_with_why(
     accounts["vast"].boxes = [SimulatedBox("1", "stopped"), SimulatedBox("2", "offline")]
     accounts["runpod"].boxes = [SimulatedBox("pod-a", "starting")]
     assert "it is stopped" in status("vast:1", 3)
-    assert "Start it on the provider's page" in status("vast:1", 3)
+    assert "At a terminal this command offers to start it" in status("vast:1", 3)
     assert "it is broken (offline)" in status("vast:2", 3)
     assert "Wait a minute" in status("runpod:pod-a", 3)
     for host in ("vast:3", "vast:x", "runpod:none", "lambda:none", "paperspace:none"):
         assert f"has no box {host.partition(':')[2]}" in status(host, 2)
+
+
+def test_a_known_box_that_was_deleted_elsewhere_is_gone_and_no_wrong_word(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    accounts["runpod"].boxes = [rented(there)]
+    words = ("--host", "runpod:pod-a", "--identity", str(there.identity))
+    user.run("status", *words).must(0)
+    accounts["runpod"].boxes = []
+    there.kill_sshd()
+    for host in ((), words):
+        said = user.run("status", *host).must(3).err
+        assert "runpod:pod-a: your account at RunPod has no box pod-a" in said
+        assert "--host:" not in said
+        assert "boxes --forget runpod-pod-a" in said
 
 
 def test_words_that_ssh_knows_too_have_two_readings(
@@ -231,3 +270,27 @@ def test_words_that_ssh_knows_too_have_two_readings(
     assert "is ambiguous" in user.run("status", "--host", "runpod:pod-a").must(2).err
     assert "it is stopped" in user.run("status", "--host", "vast:222222").must(3).err
     assert accounts["runpod"].asked == []
+
+
+def test_a_command_offers_to_start_a_stopped_box_and_then_goes_on(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox, tmp_path: Path
+) -> None:
+    vast = accounts["vast"]
+    vast.loading_s = 0.0
+    vast.boxes = [dataclasses.replace(rented(there, "77"), state="stopped")]
+    words = (*("boxstrap", "status", "--host", "vast:77"), "--identity", str(there.identity))
+    for answer, shown, started in (("no", "it is stopped", []), ("yes", "vast-77", ["77"])):
+        argv = ["env", *(f"{name}={value}" for name, value in user.env.items()), *words]
+        (tmp_path / answer).mkdir()
+        with terminal(
+            tmp_path / answer, [*argv[: -len(words)], "sh", "-c", f"{shlex.join(words)}; sleep 60"]
+        ) as seen:
+            seen.wait_for("vast:77 is stopped. Start it at $0.50 an hour? (yes/no)")
+            seen.type_lines(answer)
+            seen.wait_for(shown)
+        assert vast.started == started
+    # Without a terminal nothing is started, nor is by --dry.
+    vast.boxes[0].state = "stopped"
+    there.kill_sshd()
+    assert "it is stopped" in user.run("status", *words[2:]).must(3).err
+    assert vast.started == ["77"]

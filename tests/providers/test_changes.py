@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
 from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import RefusedError, UndecidedError
+from bootstrap.providers.api import Api, ApiKey, RefusedError, RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.keys import ApiKey
-from bootstrap.providers.offer import Offer, RentOrder
-from bootstrap.providers.rented import RentedState
+from bootstrap.providers.offer import Offer, RentedState, RentOrder
 from bootstrap.renting.order import offers_of
 from tests.providers.accounts import (
     FAULTS,
@@ -25,10 +24,12 @@ from tests.providers.accounts import (
     simulated,
 )
 from tests.providers.contract import Contract
+from tests.providers.renting_world import CREATES, paperspace_offers
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
 MARK = "boxstrap-0123456789ab"
-RENTING = [name for name, provider in PROVIDERS.items() if not provider.cant_rent]
+RENTING = ["vast", "runpod", "lambda"]
+"""`test_paperspace.py` has what Paperspace does otherwise."""
 
 
 @pytest.fixture
@@ -43,6 +44,8 @@ def simulation(
         made.offers = [
             SimulatedOffer(key, price=price, region=f"us-{key}") for key, price in prices.items()
         ]
+        if request.param == "paperspace":
+            made.offers = [paperspace_offers()[at] for at in (1, 0, 2)]
         yield made
 
 
@@ -58,7 +61,7 @@ def cheapest(account: CloudAccount, order: RentOrder = RentOrder()) -> Offer:  #
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
 def test_a_box_is_rented_found_stopped_and_destroyed(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
-    order = RentOrder(gpu_name="rtx_4090", min_memory_gib=24, disk_gb=40)
+    order = RentOrder(gpu_names=("rtx_4090",), min_memory_gib=24, disk_gb=40)
     offers = offers_of([account], order)[0]
     assert [offer.id.partition("/")[0] for offer in offers] == ["12", "11", "13"]
     assert offers[0].price == pytest.approx(0.3, abs=0.02)
@@ -84,55 +87,42 @@ def test_a_box_is_rented_found_stopped_and_destroyed(simulation: SimulatedAccoun
     assert account.boxes() == []
 
 
-@pytest.mark.parametrize("simulation", ["paperspace"], indirect=True)
-def test_one_that_tells_no_price_rents_nothing_out(simulation: SimulatedAccount) -> None:
-    account = account_at(simulation)
-    simulation.boxes = [SimulatedBox("ps1"), SimulatedBox("ps2")]
-    assert offers_of([account], RentOrder())[0] == []
-    assert "--host paperspace:ID" in account.cant_rent
-    account.stop("ps1")
-    assert simulation.boxes[0].state == "stopped"
-    account.destroy("ps2")
-    account.destroy("ps2")
-    assert simulation.destroyed == ["ps2"]
-
-
 UNDECIDED = ("500 after", "500", "cut", "cut after", "nonsense after", "wrong types after")
 
 
 @pytest.mark.parametrize("fault", UNDECIDED)
-@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+@pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
 def test_what_nobody_knows_is_asked_for_once(simulation: SimulatedAccount, fault: str) -> None:
     account = account_at(simulation)
     account.add_key(PUBLIC)
     offer = cheapest(account)
-    is_lambda = simulation.provider == "lambda"  # asks for the key's name first
     before = len(simulation.changed)
-    simulation.faults_at = {len(simulation.asked) + is_lambda: fault}
+    simulation.fault_on = {CREATES[simulation.provider]: fault}
     with pytest.raises(UndecidedError):
         account.rent(offer, RentOrder(), MARK, PUBLIC)
     assert len(simulation.changed) == before + 1
     assert len(simulation.rented) == ("after" in fault) == len(account.find_mark(MARK))
     simulation.boxes = [SimulatedBox("77")]
     simulation.faults_at = {len(simulation.asked): fault}
-    # Of RunPod's answer to a DELETE only the status is read.
-    says_done = (simulation.provider, fault) == ("runpod", "wrong types after")
+    # Of their answers to a DELETE only the status is read.
+    is_unread = simulation.provider in {"runpod", "paperspace"}
+    says_done = is_unread and fault == "wrong types after"
     with contextlib.nullcontext() if says_done else pytest.raises(UndecidedError):
         account.destroy("77")
     assert simulation.destroyed == (["77"] if "after" in fault else [])
 
 
-@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+@pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
 def test_too_many_requests_did_nothing_and_are_made_again(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     account.add_key(PUBLIC)
     offer = cheapest(account)
-    simulation.faults_at = {len(simulation.asked) + (simulation.provider == "lambda"): "429"}
+    simulation.fault_on = {CREATES[simulation.provider]: "429"}
     account.rent(offer, RentOrder(), MARK, PUBLIC)
     assert len(simulation.rented) == 1
 
 
-@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+@pytest.mark.parametrize("simulation", PROVIDERS, indirect=True)
 def test_a_refusal_says_why_and_whether_another_offer_would_do(
     simulation: SimulatedAccount,
 ) -> None:
@@ -154,7 +144,7 @@ def test_a_refusal_says_why_and_whether_another_offer_would_do(
         account.destroy("1")
     assert KEY not in str(error.value)
     simulation.faults = [(401, {})]
-    with pytest.raises(UsageError, match="refuses the key"):
+    with pytest.raises(RefusedKeyError, match="refuses the key"):
         account.destroy("1")
 
 
@@ -221,21 +211,48 @@ def test_what_is_left_beside_boxes_is_listed(simulation: SimulatedAccount) -> No
     assert left.price == (0.02 if simulation.provider == "vast" else None)
 
 
-@pytest.mark.parametrize("simulation", ["vast", "runpod"], indirect=True)
-def test_a_volume_of_the_account_is_mounted(simulation: SimulatedAccount) -> None:
+@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+def test_a_volume_of_the_account_is_mounted(
+    simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
     account = account_at(simulation)
-    near = {"id": "v5", "name": "", "size": 100, "dataCenter": "us-13", "type": "STANDARD"}
-    simulation.volumes = [near] if simulation.provider == "runpod" else []
-    order = RentOrder(volume="v5" if simulation.volumes else "5", volume_at="/data")
-    account.rent(cheapest(account, order), order, MARK, PUBLIC)
+    pods = {"id": "v5", "name": "", "size": 100, "dataCenter": "us-13", "type": "STANDARD"}
+    near: dict[str, Any] = {
+        "vast": {"id": 5, "disk_space": 100.0, "machine_id": 13},
+        "runpod": pods,
+        "lambda": {"id": "f5", "name": "data", "bytes_used": 1, "region": {"name": "us-13"}},
+    }
+    simulation.volumes = [near[simulation.provider]]
+    names = {"vast": "5", "runpod": "v5", "lambda": "data"}
+    order = RentOrder(volume=names[simulation.provider], volume_at="/data")
+    monkeypatch.setattr(Api, "pause", lambda *_: None)
+    account.add_key(PUBLIC)
+    # It is on one machine, or in one place: no cheaper offer elsewhere can mount it.
+    (offer,) = offers_of([account], order)[0]
+    assert "13" in offer.id
+    account.rent(offer, order, MARK, PUBLIC)
     sent = simulation.boxes[0].order
+    with pytest.raises(UsageError, match="has no volume 99"):
+        account.catalog(RentOrder(volume="99"))
+    if simulation.provider == "lambda":
+        assert sent["file_system_names"] == ["data"]
+        mounts = [{"mount_point": "/data", "file_system_id": "f5"}]
+        assert sent["file_system_mounts"] == mounts
+        assert account.volume_place(order) == "/data"
+        at_home = RentOrder(volume="data", image="lambda-stack-24-04")
+        # Elsewhere than there it can't be mounted.
+        assert account.volume_place(at_home) == "/lambda/nfs/data"
+        account.rent(offer, at_home, MARK, PUBLIC)
+        sent = simulation.boxes[1].order
+        assert (sent["file_system_mounts"], sent["image"]) == ([], {"family": "lambda-stack-24-04"})
+        return
     if simulation.provider == "runpod":
         assert sent["mounts"] == {"network": [{"volumeId": "v5", "path": "/data"}]}
         assert sent["dataCenterIds"] == ["us-13"]
     else:
         assert sent["volume_info"]["volume_id"] == 5
         with pytest.raises(UsageError, match="is a number"):
-            account.rent(cheapest(account), RentOrder(volume="x"), MARK, PUBLIC)
+            account.catalog(RentOrder(volume="x"))
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
@@ -244,7 +261,7 @@ def test_offers_are_read_without_a_key_where_the_provider_needs_none(
 ) -> None:
     account = account_at(simulation, key=None)
     if account.offers_need_key:
-        with pytest.raises(UsageError, match="without a key"):
+        with pytest.raises(RefusedKeyError, match="without a key"):
             offers_of([account], RentOrder())[0]
     else:
         assert len(offers_of([account], RentOrder())[0]) == 3
@@ -264,8 +281,8 @@ def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("order", "missed"),
     [
-        (RentOrder(gpu_name="A100"), "no A100"),
-        (RentOrder(gpu_name="RTX4090"), ""),
+        (RentOrder(gpu_names=("A100",)), "no A100"),
+        (RentOrder(gpu_names=("RTX4090",)), ""),
         (RentOrder(gpu_count=2), "1 GPUs, not 2"),
         (RentOrder(min_memory_gib=24), ""),
         (RentOrder(min_memory_gib=25.1), "24 GiB each, not 25.1"),

@@ -31,6 +31,22 @@ def test_the_demo_rents_trains_and_gives_back(
     assert "nothing is rented" in told["left"]
 
 
+@pytest.mark.boxes
+def test_a_run_rents_its_box_only_where_the_repository_has_none(
+    mirror_rig: Rig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = "boxstrap run --up --max-price 0.60 -- python train.py"
+    typed = (run, "boxstrap wait", run, "boxstrap wait", "boxstrap boxes", "boxstrap down")
+    rented, destroyed = demo.show(mirror_rig, tmp_path / "home", typed)
+    assert rented == destroyed == ["9001"]
+    printed = [text for _, text in _sections(capfd.readouterr().out)]
+    assert "train-1" in printed[0]
+    assert "train-1 finished" in printed[1]
+    assert "train-2" in printed[2]
+    assert "train-2 finished" in printed[3]
+    assert "vast-9001" in printed[4]
+
+
 def _sections(text: str) -> list[tuple[str, str]]:
     """Each command, and what it printed on standard output."""
     parts = text.split("\n$ ")[1:]

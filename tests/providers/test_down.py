@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
-from bootstrap.link.ended import retire
-from bootstrap.link.record import KnownBox, all_boxes, save
+from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
+from bootstrap.link.resolve import Endpoint
 from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.keys import ApiKey
-from bootstrap.providers.rented import RentedBox, RentedState
-from bootstrap.renting import destruction, ending, ownership, teardown
+from bootstrap.providers.api import ApiKey
+from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.renting import ownership, teardown
 from bootstrap.renting.rental import Rental
-from bootstrap.renting.teardown import TeardownWish
+from bootstrap.renting.teardown import TeardownOptions
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
+from tests.logins import login_to
 from tests.providers.accounts import FAULTS, KEY, SimulatedAccount, SimulatedBox, simulated
 
 
@@ -236,20 +237,20 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
         say=lambda _: None, warn=lambda _: None, result=lambda data, *_: said.append(data)
     )
     unreachable = UnreachableError("nothing answers")
-    wish = TeardownWish(1)
+    wish = TeardownOptions(1)
     with simulated("runpod") as account:
         for name, value in account.environment().items():
             monkeypatch.setenv(name, value)
         account.boxes = [SimulatedBox("pod-a")]
         known = KnownBox("pod", "runpod:pod-a", created=5.0, seen=time.time())
-        save(known)
+        save_box(known)
         with monkeypatch.context() as late:
             late.setattr(account, "destroy", lambda _: True)
             box = PROVIDERS["runpod"](ApiKey(KEY, "x")).box("pod-a")
             assert box
             client = PROVIDERS["runpod"](ApiKey(KEY, "x"))
             with pytest.raises(UnreachableError, match="it is unknown whether"):
-                ending.end(client, box, known, screen, [])
+                teardown.end_rental(client, box, known, screen, [])
         (leaving,) = all_boxes()
         # If somebody logged in since, or it is long ago, it is looked at again.
         for other in (replace(leaving, seen=time.time() + 1), replace(leaving, ended=9.0)):
@@ -260,8 +261,8 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
         assert account.destroyed == ["pod-a"]
         # Another command read its record right before it was put aside.
         account.boxes = [SimulatedBox("pod-a")]
-        monkeypatch.setattr(ending, "has_record", lambda _: True)
-        ending.end(client, box, leaving, screen, [])
+        monkeypatch.setattr(teardown, "has_record", lambda _: True)
+        teardown.end_rental(client, box, leaving, screen, [])
     assert (said[-1]["destroyed"], said[-1]["discarded"]) == (True, [])
     assert retire(leaving) is None  # already put aside, as if by another command
     assert not [*tmp_path.rglob("boxes/*")]
@@ -298,7 +299,7 @@ def test_on_a_terminal_one_that_was_never_met_is_asked_about(
 ) -> None:
     asked: list[str] = []
     screen: Any = SimpleNamespace(say=asked.append, warn=asked.append)
-    unseen = teardown.Unsafe("unseen", "vast:7", "whatever is on it")
+    unseen = teardown.Loss("unseen", "vast:7", "whatever is on it")
     box = RentedBox("vast", "7", "\x1b[2Jold", RentedState.RUNNING)
     for answer in (True, False):
         prompt = SimpleNamespace(
@@ -332,9 +333,9 @@ def test_what_is_left_is_named_with_its_price(
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock on which waiting takes no time."""
     now = [0.0]
-    monkeypatch.setattr(destruction.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(teardown.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(
-        destruction.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds)
+        teardown.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds)
     )
 
 
@@ -353,12 +354,12 @@ def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
             account.faults_at = {at: fault}
             client = PROVIDERS[name](ApiKey(KEY, "the test"))
             with contextlib.suppress(UnreachableError):
-                destruction.destroy(client, "77", lambda _: None)
+                teardown.destroy(client, "77", lambda _: None)
                 assert listed(account) == ["78"], (at, fault)
             assert len(account.asked) > at, "the fault came"
             # Whatever happened, the same command again ends the box.
             account.faults_at = {}
-            destruction.destroy(client, "77", lambda _: None)
+            teardown.destroy(client, "77", lambda _: None)
             assert listed(account) == ["78"]
         assert not [change for change in account.changed if "78" in change]
 
@@ -374,7 +375,7 @@ def test_an_answer_that_never_came_is_looked_for(
         monkeypatch.setenv("BOXSTRAP_VAST_API", account.url)
         account.boxes = [SimulatedBox("77"), SimulatedBox("78")]
         account.faults_at = {0: fault}
-        destruction.destroy(PROVIDERS["vast"](ApiKey(KEY, "x")), "77", said.append)
+        teardown.destroy(PROVIDERS["vast"](ApiKey(KEY, "x")), "77", said.append)
         assert listed(account) == ["78"]
         assert len(account.changed) == (1 if "after" in fault else 2)
     assert "Looking what the account has" in said[0]
@@ -392,9 +393,10 @@ def test_one_that_its_account_lists_is_not_taken_for_gone(
     key = ("--identity", str(there.identity))
     user.run("status", "--host", "runpod:pod-a", *key).must(0)
     there.kill_sshd()
-    monkeypatch.setitem(FAULTS, "404", (False, (404, {})))
-    pods.faults_at = {len(pods.asked) + at: "404" for at in range(3)}
-    user.run("down", "--host", "runpod:pod-a", *key).must(2)
+    none = {"title": "Not Found", "status": 404, "detail": "no such pod"}
+    monkeypatch.setitem(FAULTS, "404", (False, (404, none)))
+    pods.faults_at = {len(pods.asked) + at: "404" for at in (0, 2, 4, 6)}  # its list has it
+    assert "--discard" in user.run("down", "--host", "runpod:pod-a", *key).must(3).err
     assert [*user.state.glob("boxes/*")]
     assert listed(pods) == ["pod-a"]
 
@@ -402,10 +404,7 @@ def test_one_that_its_account_lists_is_not_taken_for_gone(
 def test_an_account_that_answers_with_another_box_is_not_believed() -> None:
     other = RentedBox("runpod", "pod-b", "", RentedState.RUNNING, address="1.2.3.4", port=22)
     account: Any = SimpleNamespace(name="runpod", title="RunPod", box=lambda _: other)
-    here: Any = SimpleNamespace(
-        known=KnownBox("box", "runpod:pod-a"),
-        endpoint=SimpleNamespace(hostname="1.2.3.4", port=22, label="box"),
-    )
+    here = login_to(KnownBox("box", "runpod:pod-a"), Endpoint("1.2.3.4", "1.2.3.4", "root", 22))
     assert ownership._checked(account, "pod-b", here) == other
     with pytest.raises(NotSafeError, match="has no box pod-a"):
         ownership._checked(account, "pod-a", here)
@@ -418,7 +417,7 @@ def test_a_box_that_stays_listed_is_no_success(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(account, "destroy", lambda _: True)
         account.boxes = [SimulatedBox("pod-a")]
         with pytest.raises(UnreachableError) as refused:
-            destruction.destroy(PROVIDERS["runpod"](ApiKey(KEY, "x")), "pod-a", lambda _: None)
+            teardown.destroy(PROVIDERS["runpod"](ApiKey(KEY, "x")), "pod-a", lambda _: None)
         assert "it is unknown whether runpod:pod-a is destroyed" in refused.value.what
         deletes = [change for change in account.changed if change.startswith("DELETE")]
         assert deletes == ["DELETE /v2/pods/pod-a"] * 2

@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 
 from bootstrap.box.lease.lease import LeaseState, LeaseTerms
-from bootstrap.link.record import KnownBox, save
+from bootstrap.link.record import KnownBox, read_box, save_box
 from bootstrap.protocol.lease import BoxLease
 from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.keys import ApiKey
+from bootstrap.providers.api import ApiKey
+from bootstrap.renting import guard as guard_module
 from bootstrap.renting import guard as guarding
-from bootstrap.renting import lease_count
+from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental
-from bootstrap.renting.unsafe import Unsafe
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
-from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, simulated
+from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedClock, simulated
 
 HOUR = 3600.0
 
@@ -47,6 +47,7 @@ def account(user: User, there: LoopbackBox) -> Iterator[SimulatedAccount]:
         user.env |= made.environment()
         ours = SimulatedBox("1000", port=there.port, user=there.user, price=2.0)
         ours.since = time.time() - 5 * HOUR
+        made.clock = SimulatedClock(time.time)
         made.boxes = [ours, SimulatedBox("2000", price=9.0)]
         user.run("status", "--host", "vast:1000", "--identity", str(there.identity)).must(0)
         yield made
@@ -168,10 +169,17 @@ def test_a_box_that_holds_its_lease_no_more_is_ended(
         state.write_text(state.read_text().replace("no-key", held))
         said = guard(user)["boxes"][0]
         holds = is_there and held == "yes"
+        # Its owner is paid for as long as it is believed.
+        assert ("count here that is over (hours), and it says that it goes on" in said["says"]) is (
+            holds
+        )
         assert (said["stopped"], account.boxes[0].state == "running") == (not holds, holds)
         account.boxes[0].state = "running"
     there.kill_sshd()
-    assert "holds its lease itself" in guard(user)["boxes"][0]["says"]
+    said = guard(user)["boxes"][0]["says"]
+    assert "holds its lease itself" in said
+    assert "over (hours), and it can't be asked" in said
+    assert "boxstrap down --host" in said
 
 
 def sets_up(there: LoopbackBox) -> None:
@@ -220,27 +228,27 @@ def test_where_no_stop_is_results_yield_after_they_were_tried_to_be_fetched(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
-    lost = [Unsafe("results", "train-1", "out/a: changed")]
+    lost = [Loss("results", "train-1", "out/a: changed")]
     with simulated("lambda") as made:
         for name, value in made.environment().items():
             monkeypatch.setenv(name, value)
         client = PROVIDERS["lambda"](ApiKey(KEY, "the test"))
 
-        def ends(seconds: float, unsafe: list[Unsafe], *, was_seen: bool) -> guarding.GuardedBox:
+        def ends(seconds: float, unsafe: list[Loss], *, was_seen: bool) -> guarding.GuardedBox:
             made.boxes = [SimulatedBox("a1"), SimulatedBox("b2")]
             box = client.box("a1")
             assert box
             known = KnownBox("box", "lambda:a1", created=5.0, lease={"then": "destroy"})
-            save(known)
+            save_box(known)
             monkeypatch.setattr(guarding, "_bring_home", lambda *_: (unsafe, was_seen))
             own = OwnBox(client, box)
             return guarding._end(known, own, "hours", LeaseState(over_for=seconds), screen)
 
-        waits = ends(60.0, [Unsafe("unseen", "box", "what is on it")], was_seen=False)
+        waits = ends(60.0, [Loss("unseen", "box", "what is on it")], was_seen=False)
         assert (waits.destroyed, len(made.boxes)) == (False, 2)
         assert "tried again" in waits.says
         for seconds, unsafe, was_seen in (
-            (2000.0, [Unsafe("unseen", "box", "what is on it")], False),
+            (2000.0, [Loss("unseen", "box", "what is on it")], False),
             (0.0, lost, True),
             (0.0, [], True),
         ):
@@ -290,20 +298,59 @@ def test_a_guard_whose_disk_is_full_ends_what_is_over(
     screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
     known = KnownBox("box", "vast:1000", created=5.0, lease=lease)
-    save(known)
+    save_box(known)
     holds = {**lease, "held": "yes", "seconds": 9 * HOUR}
     gone = dataclasses.replace(known, name="gone", created=6.0, lease=holds)
     monkeypatch.setattr(guarding, "_end_runs", lambda *_: None)
     with simulated("vast") as account:
         for name, value in account.environment().items():
             monkeypatch.setenv(name, value)
+        account.clock = SimulatedClock(time.time)
         account.boxes = [SimulatedBox("1000"), SimulatedBox("2000")]
         account.boxes[0].since = time.time() - 5 * HOUR
-        assert "holds its lease itself" in guarding._guarded(gone, screen).says
+        assert "record put aside" in guarding._guarded(gone, screen).says
+        assert "holds its lease itself" in guarding._look(gone, screen).says
         assert not gone.folder.exists()
-        monkeypatch.setattr(lease_count, "write_private", full_disk)
+        monkeypatch.setattr(guard_module, "write_private", full_disk)
         assert guarding._guarded(known, screen).stopped
         assert [box.state for box in account.boxes] == ["stopped", "running"]
+
+
+@pytest.mark.parametrize("then", ["stop", "destroy"])
+@pytest.mark.parametrize("late", [False, True], ids=["before it looks", "while it ends its runs"])
+def test_a_lease_that_was_changed_meanwhile_ends_nothing(
+    then: str, late: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A guard reads what it knows once; fetching what one box has may then take hours."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
+    lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key", "then": then}
+    known = KnownBox("box", "vast:1000", created=5.0, lease=lease)
+    ends: list[Mapping[str, object]] = []
+    """How the lease is by the time its runs have ended."""
+
+    def put(lease: Mapping[str, object]) -> None:
+        save_box(dataclasses.replace(read_box(known.folder) or known, lease=lease))
+
+    def brings(*_: object) -> tuple[list[Loss], bool]:
+        put(ends[0])
+        return [], True
+
+    monkeypatch.setattr(guarding, "_end_runs", brings)
+    monkeypatch.setattr(guarding, "_bring_home", brings)
+    with simulated("vast") as account:
+        for name, value in account.environment().items():
+            monkeypatch.setenv(name, value)
+        account.clock = SimulatedClock(time.time)
+        account.boxes = [SimulatedBox("1000", since=time.time() - 5 * HOUR)]
+        for changed in ({**lease, "extended": 9 * HOUR}, {}):
+            ends[:] = [changed]
+            put(lease if late else changed)
+            done = guarding._guarded(known, screen)
+            assert (done.stopped, done.destroyed) == (False, False)
+            assert "extended" in done.says or "left" in done.says
+        assert [box.state for box in account.boxes] == ["running"]
+        assert (account.changed, account.destroyed) == ([], [])
 
 
 def full_disk(*_: object) -> None:
@@ -315,12 +362,12 @@ def test_a_guard_that_slept_tried_nothing_meanwhile(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     known = KnownBox("box", "lambda:a1", created=5.0, lease={"set": 1e9})
-    save(known)
+    save_box(known)
     rented: Any = SimpleNamespace(since=None, price=None)
     over = []
     for at in (0.0, 3600.0, 3900.0, 40_000.0, 40_300.0, 40_600.0):
         account: Any = SimpleNamespace(name="lambda", answered_at=1e9 + at)
-        state = lease_count.count(known, LeaseTerms(seconds=HOUR), rented, account)
+        state = guard_module.count_lease(known, LeaseTerms(seconds=HOUR), rented, account)
         over.append(state.over_for)
     assert over == [0.0, 0.0, 300.0, 900.0, 1200.0, 1500.0]
 
@@ -328,10 +375,18 @@ def test_a_guard_that_slept_tried_nothing_meanwhile(
 def test_what_was_down_is_not_counted(user: User, account: SimulatedAccount) -> None:
     set_lease(user, seconds=4 * HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
     assert "1 h 00 min left" in guard(user)["boxes"][0]["says"]
-    account.boxes[0].since = time.time() - 600  # stopped in between, and started again
+    # Vast.ai's uptime is in minutes: another second is no other start.
+    account.boxes[0].since += 20
+    assert "1 h 00 min left" in guard(user)["boxes"][0]["says"]
+    # Since the last look it was stopped, and started again.
+    (file,) = user.home.rglob("guard.json")
+    kept = json.loads(file.read_text())
+    kept["counted"]["account_now"] -= 1200
+    kept["counted"]["at"] -= 1200
+    file.write_text(json.dumps(kept))
+    account.boxes[0].since = time.time() - 600
     assert "50 min" in guard(user)["boxes"][0]["says"]
     # A box rented by `up` counts from its rental, whenever it was set up or first looked at.
-    (file,) = user.home.rglob("guard.json")
     file.unlink()
     rented = time.time() - 3.5 * HOUR
     set_lease(user, seconds=4 * HOUR, dollars=8.0, rented=rented, set=time.time(), held="no-key")
@@ -346,13 +401,24 @@ def test_an_account_that_fails_is_tried_again(user: User, account: SimulatedAcco
     account.faults = [(500, {})] * 5
     said = user.run("guard", "--once").must(3)
     assert "can't be asked" in said.out
-    account.faults = [(401, {"msg": "Invalid key"})]
-    assert "refuses the key" in user.run("guard", "--once").must(2).out
+    for refused in ({"msg": "Session expired. Please log in again."}, {"error": "auth_error"}):
+        account.faults = [(404, refused)]
+        said = user.run("guard", "--once").must(3)
+        assert "nothing can be enforced from here now: it refuses the key" in said.out
+        assert "gone" not in said.out
+    # A 404 that isn't what Vast.ai documents, or that its list contradicts, isn't the box's end.
+    account.faults = [(404, {"error": "elsewhere", "msg": "no such route"})]
+    assert "it answers with 404" in user.run("guard", "--once").must(3).out
+    account.faults = [(404, b"<html>")]
+    user.run("guard", "--once").must(3)
     account.faults = [(200, {"instances": [1]})]
     user.run("guard", "--once").must(3)
     assert account.changed == []
+    account.faults = [(404, {"error": "no_such_instance", "msg": "none"})]
     assert guard(user)["boxes"][0]["over"] == "dollars"
     assert account.boxes[0].state == "stopped"
+    account.boxes = []
+    assert guard(user)["boxes"][0]["says"] == "it is gone"
 
 
 def test_doctor_says_when_it_looked(user: User, account: SimulatedAccount) -> None:
@@ -374,3 +440,15 @@ def test_doctor_says_when_it_looked(user: User, account: SimulatedAccount) -> No
 
 def test_without_a_cron_line_it_says_how(user: User) -> None:
     assert "* * * *" in user.run("guard").must(2).err
+
+
+def test_dollars_that_nothing_counts_are_said() -> None:
+    """So it is at Paperspace where the unit of its rate is unknown, and only a guard holds it."""
+    terms = LeaseTerms(dollars=3.0, seconds=7200.0)
+    assert "its dollars are not counted" in guard_module.describe_left(terms, LeaseState(), "")
+    for known, told in (
+        (terms, LeaseState(price=0.5)),
+        (LeaseTerms(dollars=3.0, price=0.5), LeaseState()),
+        (LeaseTerms(seconds=7200.0), LeaseState()),
+    ):
+        assert "not counted" not in guard_module.describe_left(known, told, "")

@@ -15,14 +15,25 @@ from typing import Any
 
 import pytest
 
+from bootstrap import __version__
 from bootstrap.box.lease.lease import AccountReading
-from bootstrap.box.lease.lease_api import APIS, KeyRefusedError, NoAnswerError, OwnInstance
+from bootstrap.box.lease.lease_api import AGENT, APIS, KeyRefusedError, NoAnswerError, OwnInstance
 from bootstrap.box.lease.lease_keeper import LeaseKeeper
 from bootstrap.box.lease.lease_safety import safe_note
+from bootstrap.protocol.lease import parse_lease
 from tests.box_programs import lay_programs
-from tests.providers.accounts import KEY, STARTED, SimulatedAccount, SimulatedBox, simulated
+from tests.providers.accounts import (
+    KEY,
+    POD_KEY,
+    STARTED,
+    SimulatedAccount,
+    SimulatedBox,
+    SimulatedClock,
+    simulated,
+)
 
 IDS = {"vast": "1000", "runpod": "pod-a"}
+KEYS = {"vast": KEY, "runpod": POD_KEY}
 SAVES = """trap 'echo saved >"$1"; exit 0' TERM; while :; do sleep 0.05; done"""
 
 
@@ -30,19 +41,21 @@ SAVES = """trap 'echo saved >"$1"; exit 0' TERM; while :; do sleep 0.05; done"""
 def account(request: pytest.FixtureRequest) -> Iterator[SimulatedAccount]:
     with simulated(request.param) as made:
         made.boxes = [SimulatedBox(IDS[request.param]), SimulatedBox("2000")]
+        made.pod = IDS[request.param]
         yield made
 
 
 def environment(account: SimulatedAccount) -> dict[str, str]:
     api = APIS[account.provider]
     kept = {name: value for name, value in os.environ.items() if "_API" not in name}
-    own = {api.id: IDS[account.provider], api.key: KEY}
+    own = {api.id: IDS[account.provider], api.key: KEYS[account.provider]}
     return {**kept, **own, f"BOXSTRAP_{account.provider.upper()}_API": account.url}
 
 
-def own(account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch, key: str = KEY) -> OwnInstance:
+def own(account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch, key: str = "") -> OwnInstance:
     monkeypatch.setenv(f"BOXSTRAP_{account.provider.upper()}_API", account.url)
-    return OwnInstance(account.provider, IDS[account.provider], key)
+    name = account.provider
+    return OwnInstance(name, IDS[name], key or KEYS[name])
 
 
 class BoxWithLease:
@@ -152,7 +165,7 @@ def test_a_key_that_may_not_destroy_stops_it(
 ) -> None:
     instance = own(account, monkeypatch)
     keeper = LeaseKeeper(tmp_path, find=lambda: instance)
-    account.fault_on = {"DELETE": "500"}
+    account.fault_on = {"DELETE" if account.provider == "vast" else "POST /graphql": "500"}
     keeper._end(destroys=True)
     assert "500" in keeper.error
     assert is_running(account)  # it is asked for again
@@ -284,6 +297,7 @@ def test_what_a_result_links_to_beside_the_volume_is_not_wiped(
 def test_one_read_shows_what_it_costs_and_since_when(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    account.clock = SimulatedClock(time.time)
     said = own(account, monkeypatch).ask()
     assert (said.started, said.price) == (pytest.approx(STARTED, abs=1), 0.5)
     assert said.now == pytest.approx(time.time(), abs=10)  # by the answer's own date
@@ -292,7 +306,8 @@ def test_one_read_shows_what_it_costs_and_since_when(
 def test_what_it_cant_ask_is_said(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(KeyRefusedError, match="401"):
+    refused = {"vast": "404", "runpod": "401"}[account.provider]
+    with pytest.raises(KeyRefusedError, match=refused):
         own(account, monkeypatch, "another").ask()
     account.faults = [(500, {})]
     with pytest.raises(NoAnswerError, match="500"):
@@ -329,3 +344,57 @@ def test_a_box_without_a_key_says_so_and_its_run_goes_on(
     assert json.loads((tmp_path / "lease.state").read_text())["limits"]["hours"] == [0.0, 1.0]
     (tmp_path / "lease.json").unlink()
     assert not keeper.turn([], [])
+
+
+def test_a_pod_s_key_that_is_refused_holds_the_lease_by_the_older_api(
+    tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RunPod's REST answers a pod's own key with 403; GraphQL lets it end this pod alone."""
+    (tmp_path / "lease.json").write_text(json.dumps({"seconds": 1000, "then": "destroy"}))
+    instance = own(account, monkeypatch)
+    keeper = LeaseKeeper(tmp_path, clock=lambda: 100.0, since=lambda: 0.0, find=lambda: instance)
+    assert keeper.turn([], [])
+    said = json.loads((tmp_path / "lease.state").read_text())
+    is_pod = account.provider == "runpod"
+    assert (said["held"], said["price"]) == ("no-boot", 0.5)
+    assert said["way"] == ("graphql" if is_pod else "")
+    shown = parse_lease(f"kept\t{json.dumps(said)}")
+    assert shown
+    assert ("GraphQL, until early 2027" in shown.lines()[0]) == is_pod
+    assert shown.as_dict()["by"] == ("graphql" if is_pod else None)
+    if is_pod:
+        # Of another pod it may neither know nor end anything.
+        with pytest.raises(KeyRefusedError, match="Unauthorized"):
+            OwnInstance("runpod", "2000", POD_KEY).stop()
+    instance.stop()
+    instance.destroy()
+    assert account.destroyed == [IDS[account.provider]]
+    assert [(box.id, box.state) for box in account.boxes] == [("2000", "running")]
+
+
+def test_what_stands_before_the_account_refuses_no_key(
+    tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 403 that isn't the API's own answer says nothing of the key: it is asked again."""
+    (tmp_path / "lease.json").write_text('{"seconds": 1000}')
+    now, instance = [100.0], own(account, monkeypatch)
+    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
+    account.is_edgy = True
+    keeper.turn([], [])
+    assert json.loads((tmp_path / "lease.state").read_text())["held"] == "no-answer"
+    account.is_edgy = False
+    now[0] += 61.0
+    keeper.turn([], [])
+    assert json.loads((tmp_path / "lease.state").read_text())["held"] in {"no-boot", "wipes"}
+    assert f"boxstrap/{__version__}" == AGENT  # the box has no package to ask
+
+
+def test_the_time_while_the_box_was_stopped_is_not_paid_for(
+    tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vast.ai's `start_date` is when it was made, and no start since changes it."""
+    box = account.boxes[0]
+    account.clock = SimulatedClock(time.time)
+    box.made = box.since = account.clock.now - 7200
+    box.state, box.since = "running", account.clock.now - 60
+    assert own(account, monkeypatch).ask().started == pytest.approx(box.since, abs=2)

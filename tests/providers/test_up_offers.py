@@ -38,7 +38,9 @@ def test_offers_are_shown_cheapest_first_and_nothing_is_rented(
     user: User, vast: SimulatedAccount
 ) -> None:
     text = user.run("up", "--dry-run").must(0).out
-    assert [line.split()[-6] for line in text.splitlines()] == ["99.8%", "99.8%"]
+    *rows, total = text.splitlines()
+    assert [line.split()[-6] for line in rows] == ["99.8%", "99.8%"]
+    assert total == "the cheapest, for the 24 hours of its lease: $9.84"
     assert text.index("$0.41") < text.index("$0.51")
     assert text == user.run("--dry", "up").must(0).out
     # Vast.ai shows its offers without a key.
@@ -67,8 +69,7 @@ def test_without_a_fitting_offer_it_is_11_and_the_nearest_are_told(
 @pytest.mark.parametrize(
     ("options", "rc", "says"),
     [
-        (("--provider", "paperspace"), 11, "reports no prices"),
-        (("--provider", "nowhere"), 2, "One of: vast, runpod, lambda"),
+        (("--provider", "nowhere"), 2, "One of: vast, runpod, lambda, paperspace"),
         (("--provider", "runpod"), 2, "RUNPOD_API_KEY or ~/.runpod/config.toml"),
         (("--max-price", "cheap"), 2, "no amount of dollars"),
         (("--limit", "-1"), 2, "no amount of dollars"),
@@ -114,15 +115,50 @@ def test_a_repository_does_not_choose_whose_account_pays(
     assert "account" not in user.run("plan", "--host", "nobody@127.0.0.1:1").must(3).err
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--max-price", "0.60"), "--max-price is about a box that is rented first: add --up"),
+        (("--up", "--host", "vast:7"), "leave out --host, or --up"),
+        (("--up", "--resume", "train-1"), "--up is only for a new run"),
+        (("--up", "--provider", "vast"), "nobody said what it may cost"),
+        (("--up", "--provider", "vast", "--max-price", "0.05"), "no offer fits"),
+        (("--up", "--max-price", "0.60"), "money       rent.max_price: 90"),
+    ],
+)
+def test_a_run_that_rents_asks_as_up_does(
+    user: User, vast: SimulatedAccount, options: tuple[str, ...], says: str
+) -> None:
+    (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+    keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
+    if "90" in says:
+        text = "version: 1\nrent: {max_price: 90}\n"
+        user.place.joinpath("boxstrap.yaml").write_text(text)
+    command = () if "--resume" in options else ("--", "python", "train.py")
+    ended = user.run("run", *options, *command)
+    assert says in ended.err
+    assert ended.rc == (11 if "fits" in says else 2)
+    assert vast.rented == []
+
+
+def test_a_run_without_a_command_rents_nothing(user: User, vast: SimulatedAccount) -> None:
+    (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+    keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
+    user.place.joinpath("boxstrap.yaml").write_text("version: 1\n")
+    ended = user.run("run", "--up", "--provider", "vast", "--max-price", "0.60").must(2)
+    assert "which command?" in ended.err
+    assert vast.rented == []
+
+
 def test_what_was_perhaps_rented_is_listed_until_it_is_known(
     user: User, vast: SimulatedAccount
 ) -> None:
     now = time.time()
-    rental.save(Rental("boxstrap-00000000000a", "vast", asked=now))
-    rental.save(Rental("boxstrap-00000000000b", "vast", asked=now - 1000))
-    rental.save(Rental("boxstrap-00000000000c", "vast", asked=now))
-    rental.save(Rental("boxstrap-00000000000d", "runpod", asked=now - 1000))
-    rental.save(Rental("boxstrap-00000000000e", "vast", RentalState.LEAVING, now, "9"))
+    rental.save_rental(Rental("boxstrap-00000000000a", "vast", asked=now))
+    rental.save_rental(Rental("boxstrap-00000000000b", "vast", asked=now - 1000))
+    rental.save_rental(Rental("boxstrap-00000000000c", "vast", asked=now))
+    rental.save_rental(Rental("boxstrap-00000000000d", "runpod", asked=now - 1000))
+    rental.save_rental(Rental("boxstrap-00000000000e", "vast", RentalState.LEAVING, now, "9"))
     vast.boxes = [SimulatedBox("7", label="boxstrap-00000000000c"), SimulatedBox("9")]
     said = user.run("boxes", "--all", "--json").must(0).json()
     # b was not listed within ten minutes, c is listed; there is no key to look for d.

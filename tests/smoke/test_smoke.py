@@ -16,7 +16,7 @@ from bootstrap.box.python import torch_compat
 from bootstrap.box.smoke.smoke import joined
 from bootstrap.box.verdict.verify_check import PASS, RETURN
 from bootstrap.box.verdict.verify_judge import CheckResult
-from bootstrap.ui import verdict_table
+from bootstrap.ui import page
 from tests.box_programs import lay_programs
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, RTX4090
@@ -96,8 +96,8 @@ def test_what_it_says(smoked: Smoked) -> None:
 
 
 def test_this_side_reads_it(smoked: Smoked) -> None:
-    read = verdict.read(json.dumps(smoked.verdict).encode())
-    assert verdict_table.lines(read)[-1] == "Return this box."
+    read = verdict.read_verdict(json.dumps(smoked.verdict).encode())
+    assert page.verdict_lines(read)[-1] == "Return this box."
 
 
 def test_the_lines_are_for_sed(smoked: Smoked) -> None:

@@ -17,15 +17,14 @@ from bootstrap.consent import (
     TO_RENT,
     ConsentError,
     load_profile,
-    usable,
+    usable_profile,
 )
 from bootstrap.errors import ProfileError
-from bootstrap.link.handle import BoxOptions
+from bootstrap.link.target import BoxOptions
 from bootstrap.paths import config_dir, state_dir
-from bootstrap.profile.fields import Field, Section, field
+from bootstrap.profile.fields import Field, Permission, Section, field
 from bootstrap.profile.schema import PROFILE, Profile, taking_keys
-from bootstrap.profile.takes import Takes
-from bootstrap.tasks.exit_codes import exit_code
+from bootstrap.tasks.usage import exit_code
 from tests.cli import User, UserRepository
 from tests.plain_environment import HERE
 
@@ -103,14 +102,14 @@ def says(clone: UserRepository) -> Says:
     return write
 
 
-def refused(options: BoxOptions, **kinds: frozenset[Takes]) -> ConsentError:
+def refused(options: BoxOptions, **kinds: frozenset[Permission]) -> ConsentError:
     with pytest.raises(ConsentError) as caught:
         load_profile(options, **kinds)
     assert exit_code(caught.value) == 2
     return caught.value
 
 
-def agree(options: BoxOptions, **kinds: frozenset[Takes]) -> None:
+def agree(options: BoxOptions, **kinds: frozenset[Permission]) -> None:
     digest = refused(options, **kinds).takings.digest
     load_profile(BoxOptions(**{**vars(options), "consent": digest}), **kinds)
 
@@ -287,9 +286,9 @@ def test_only_what_a_task_takes_is_asked(says: Says) -> None:
 
 def test_what_hides_secrets_takes_only_those_that_were_agreed_to(says: Says) -> None:
     agree(says("secrets: [A]"))
-    assert usable(says("secrets: [A, B]"), "secrets") == ["A"]
-    assert usable(says("git: {url: https://example.org/another.git}"), "git.url") == []
-    assert usable(says("", sets=("secrets=[B]",)), "secrets") == ["B"]
+    assert usable_profile(says("secrets: [A, B]"), "secrets") == ["A"]
+    assert usable_profile(says("git: {url: https://example.org/another.git}"), "git.url") == []
+    assert usable_profile(says("", sets=("secrets=[B]",)), "secrets") == ["B"]
 
 
 @pytest.mark.parametrize(
@@ -319,6 +318,7 @@ def test_files_of_the_kernel_are_refused(text: str, says: Says, user: User) -> N
 LOADERS = {"consent.py", "tasks/profiles.py"}
 
 
+@pytest.mark.slow
 def test_no_other_place_makes_a_profile_usable() -> None:
     root = HERE / "bootstrap"
     found = {
@@ -326,7 +326,7 @@ def test_no_other_place_makes_a_profile_usable() -> None:
         for path in root.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module == "bootstrap.profile.load"
-        if {"load"} & {name.name for name in node.names}
+        if {"read_profile"} & {name.name for name in node.names}
     }
     assert found == LOADERS
 
@@ -403,7 +403,7 @@ def test_objects_of_another_repository_need_consent(
     load_profile(options)
     lead(clone.root / ".git", private.root / ".git")
     (each,) = refused(options).takings.each
-    assert each.kind is Takes.REPOSITORY
+    assert each.kind is Permission.REPOSITORY
     assert str(private.root / ".git") in each.what
     load_profile(options, kinds=FOR_THE_BOX)
     agree(options)
@@ -432,14 +432,56 @@ def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
 
 
 def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) -> None:
-    text = "data: [{from: sets, to: a}, {from: s3://mine/x, to: b}, {from: https://e.org/x, to: c}]"
+    text = (
+        "data: [{from: ~/sets, to: a}, {from: s3://mine/x, to: b}, {from: https://e.org/x, to: c}]"
+    )
     options = says(text)
-    root = options.place.resolve()
     assert [each.what for each in refused(options).takings.each] == [
-        str(root / "sets"),
+        str(user.home.resolve() / "sets"),
         "s3://mine/x",
     ]
-    # A link counts as its target; a command that only sends the work needs no consent.
-    (root / "sets").symlink_to(user.home)
-    assert str(refused(options).takings.each[0].what) == str(user.home.resolve())
     load_profile(options, kinds=NO_SECRET)
+
+
+def test_a_path_inside_the_repository_needs_none(says: Says, user: User) -> None:
+    options = says("data: [{from: sets/big, to: a}]\nssh: {identity: ~/homework/sets/id}")
+    root = options.place.resolve()
+    load_profile(options)
+    assert records() == []
+    # A link counts as its target.
+    (root / "sets").symlink_to(user.home)
+    found = [each.what for each in refused(options).takings.each]
+    assert found == [f"{user.home.resolve()}/big", f"{user.home.resolve()}/id"]
+    # What is the user's own there is asked about: git's settings, secrets, and what holds them.
+    (root / "sub").mkdir()
+    (root / "sub/.env").write_text("A=b\n")
+    (root / "deep/er/est").mkdir(parents=True)
+    (root / "deep/er/est/.env.local").write_text("A=b\n")
+    (root / "own/src").mkdir(parents=True)
+    (root / "own/.git").mkdir()
+    inside = ("sub", "sub/.env", "deep", "deep/er", "own/src")
+    spelled = (".GIT/config", "x/.gIt", "git~1/config", ".ENV", "x/Id_RSA", ".aws/credentials")
+    for private in (".", ".git/config", ".env", "x/.git/y", *inside, *spelled):
+        (each,) = refused(says(f"data: [{{from: {private}, to: a}}]")).takings.each
+        assert each.what == str(root / private)
+    # A public key lets its owner in, wherever its file is.
+    (root / "their.pub").write_text(KEY.format("C"))
+    refused(says("ssh: {authorized_keys: [~/homework/their.pub]}"))
+
+
+def test_whose_word_it_is_is_said(says: Says, clone: UserRepository) -> None:
+    own = "Not committed, so your own unless it came with the repository: boxstrap.yaml."
+    author = "The repository's author committed this."
+    options = says("secrets: [A]")  # the committed profile takes nothing
+    assert own in refused(options).hint
+    clone.git("commit", "-qam", "It takes a secret")
+    assert author in refused(options).hint
+    assert own in refused(says("secrets: [A, B]")).hint
+    clone.git("rm", "-q", "--cached", "boxstrap.yaml")
+    clone.git("commit", "-qm", "Not here")
+    assert own in refused(options).hint
+    # One file of the author's among them is enough.
+    says("secrets: [A]", "base.yaml")
+    clone.git("add", "base.yaml")
+    clone.git("commit", "-qm", "A base")
+    assert author in refused(says("extends: base.yaml")).hint

@@ -18,7 +18,7 @@ from bootstrap.events import (
     WORDS,
     Event,
     EventLines,
-    parse,
+    parse_event,
 )
 from bootstrap.plan import NAMES
 from bootstrap.render.parts import shell_part
@@ -31,7 +31,7 @@ def line(**changes) -> bytes:
 
 
 def test_a_whole_event_is_read():
-    event = parse(line(done=12, total=90, unit="packages"))
+    event = parse_event(line(done=12, total=90, unit="packages"))
     assert event == Event(
         setup="20261103-abc",
         seq=3,
@@ -48,10 +48,10 @@ def test_a_whole_event_is_read():
 
 
 def test_an_event_is_the_line_it_came_from():
-    event = parse(line(done=1))
+    event = parse_event(line(done=1))
     assert event is not None
     assert event.as_dict() == {**HEAD, "done": 1}
-    assert parse(json.dumps(event.as_dict()).encode()) == event
+    assert parse_event(json.dumps(event.as_dict()).encode()) == event
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_an_event_is_the_line_it_came_from():
     ],
 )
 def test_what_is_no_event_yields_none(changes):
-    assert parse(line(**changes)) is None
+    assert parse_event(line(**changes)) is None
 
 
 def test_fields_outside_the_vocabularies_are_left_out():
-    event = parse(
+    event = parse_event(
         line(
             done=True,
             total=float(10**300),
@@ -121,7 +121,7 @@ def test_fields_outside_the_vocabularies_are_left_out():
     ],
 )
 def test_garbage_yields_none(raw):
-    assert parse(raw) is None
+    assert parse_event(raw) is None
 
 
 TEXT = st.text("az019.-\x1b\n", max_size=6)
@@ -130,7 +130,7 @@ ANY_JSON = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.l
 
 @given(st.binary())
 def test_parse_never_raises_on_bytes(raw):
-    parse(raw)
+    parse_event(raw)
 
 
 @given(
@@ -141,7 +141,7 @@ def test_parse_never_raises_on_bytes(raw):
 )
 @example({**HEAD, "have": "1.2.3.4"})
 def test_what_is_read_is_finite_and_closed(data):
-    event = parse(json.dumps({**HEAD, **data}).encode())
+    event = parse_event(json.dumps({**HEAD, **data}).encode())
     if event is None:
         return
     assert math.isfinite(event.t)
@@ -217,7 +217,7 @@ def test_the_box_writes_versions_as_words(tmp_path):
     script = "".join(shell_part("lib", part) for part in ("base", "events"))
     call = f"SETUP_ID=s SETUP_DIR={tmp_path} SEQ=0\nwrite_event python fail {words} code=torch-arch"
     subprocess.run(["bash", "-c", f"{script}\n{call}"], check=True)
-    event = parse((tmp_path / "events.jsonl").read_bytes())
+    event = parse_event((tmp_path / "events.jsonl").read_bytes())
     assert event
     expected = {word.partition("=")[0]: value for word, value in written}
     assert event.fields == {**expected, "code": "torch-arch"}

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 TOP = Path(__file__).parents[2]
 
 
@@ -19,6 +21,7 @@ def classes(within: ast.AST) -> Iterator[ast.ClassDef]:
             yield from classes(node)
 
 
+@pytest.mark.slow
 def test_a_class_name_stands_for_one_thing_in_the_whole_tree() -> None:
     places = defaultdict(list)
     for folder in ("bootstrap", "tests"):

@@ -15,7 +15,7 @@ import pytest
 from tests.plain_environment import BIN, HERE, PATH, shared
 from tests.unit.link.sshd import keygen
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.slow]
 
 _MARK = 'echo "$0" >>"$HOME/read"\n'
 _FILES = {

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.box.runs import top_stream
-from bootstrap.link.handle import BoxOptions
-from bootstrap.protocol.samples import Sample
+from bootstrap.link.target import BoxOptions
+from bootstrap.protocol.run_history import Sample
 from bootstrap.runs import top
 from bootstrap.runs.top import Feed, TopOptions, watch_boxes
 from bootstrap.ui.top_view import BoxView
@@ -45,6 +45,9 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
             if changed is not None and changed.sample is not None:
                 self.shown = changed.sample.t
 
+        def is_left(self) -> bool:
+            return False
+
         def close(self) -> None:
             assert queues[0].qsize() <= 1
 
@@ -55,6 +58,7 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
     assert screen.shown >= 0
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top_stream, "BoxSampler", lambda _runs: time.sleep(3))
     began = time.monotonic()

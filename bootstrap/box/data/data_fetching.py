@@ -8,14 +8,20 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from .data_addresses import Addresses
-from .data_download import RESERVE, Download, has_digest, part_of
-from .data_https import Https, try_again
-from .data_items import Item, Places
+from .data_download import RESERVE, Download, has_digest, part_of, unpack
 from .data_record import DataRecord, DataRecords, placed
-from .data_sources import DataFile, files_of
-from .data_unpack import unpack
-from .data_words import DataError, say
+from .data_sources import (
+    Addresses,
+    DataError,
+    DataFile,
+    Https,
+    Item,
+    Places,
+    files_of,
+    plain,
+    say,
+    try_again,
+)
 
 GIB = 1024**3
 
@@ -146,7 +152,7 @@ def _unpacked(each: Fetching, records: DataRecords) -> list[Path]:
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
     try:
-        names = unpack(archive, _name(each.item), beside)
+        names = unpack(archive, plain(each.item.source), beside)
         paths = [target / name for name in names]
         ours = {*records.earlier(str(target)), *records.begun(each.key)}
         for path in paths:
@@ -156,13 +162,10 @@ def _unpacked(each: Fetching, records: DataRecords) -> list[Path]:
         for name in names:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (beside / name).replace(target / name)
-    except DataError:
-        archive.unlink()
+    except DataError as error:
+        if error.code == "data-archive":  # for other reasons it need not be fetched again
+            archive.unlink()
         raise
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return paths
-
-
-def _name(item: Item) -> str:
-    return item.source.split("?")[0].lower()

@@ -41,17 +41,27 @@ def placed(path: str) -> PlacedFile | None:
 
 def sent_files(home: Path, target: Path) -> tuple[PlacedFile, ...]:
     """Return the unchanged files that transfers put at `target`, a folder or a file."""
+    return tuple(_sent(home, target))
+
+
+def sent_content(home: Path, target: Path) -> dict[str, str]:
+    """Return the SHA-256 of each of these files, by its path."""
+    return {file.path: sha256 for file, sha256 in _sent(home, target).items()}
+
+
+def _sent(home: Path, target: Path) -> dict[PlacedFile, str]:
     found = {}
     for folder in (target, target.parent):
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
         with contextlib.suppress(OSError), (home / "data" / f"{key}.jsonl").open("rb") as lines:
             for line in lines:
                 with contextlib.suppress(ValueError, TypeError):
-                    name, size, mtime_ns, *_ = json.loads(line)
+                    name, size, mtime_ns, _, sha256 = json.loads(line)
                     path = folder / name
                     if target in (path, *path.parents):
-                        found[str(path)] = PlacedFile(str(path), int(size), int(mtime_ns))
-    return tuple(file for file in found.values() if file.is_there)
+                        file = PlacedFile(str(path), int(size), int(mtime_ns))
+                        found[str(path)] = file, str(sha256)
+    return {file: sha256 for file, sha256 in found.values() if file.is_there}
 
 
 class DataRecords:
@@ -82,6 +92,14 @@ class DataRecords:
             if record and record.target == target and path.name[8:-5] not in self._current:
                 found.update({file.path: file for file in record.files if file.is_there})
         return found
+
+    def forget(self, key: str) -> None:
+        """Forget an item that is there, but not that its files are ours."""
+        record = self.read(key)
+        if record is not None:
+            ours = {file.path for file in record.files if file.is_there}
+            self.begin(key, ours)
+            self._path(key).unlink()
 
     def begin(self, key: str, places: set[str]) -> None:
         """Note that free paths are about to be filled: after a kill, files there are ours."""

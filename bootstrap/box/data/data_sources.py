@@ -1,19 +1,244 @@
-"""List the files of an item of `data:`, from its server or from a list of signed URLs."""
+"""List the files of an item of `data:`, from its server or from a list of signed URLs.
+
+Lines for the calling step or its log, and the error that says why data is missing.
+
+The items of `data:` as the script carries them, and where each belongs on this box.
+
+HTTPS requests: no other scheme, no token for another host, certificates checked.
+
+URLs of a bucket's objects, signed by the user's machine: each opens one object for an hour.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import http.client
 import json
 import os
 import posixpath
 import re
+import ssl
+import sys
+import threading
+import time
+import urllib.error
 import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar
 
-from .data_https import Https, plain
-from .data_items import Item
-from .data_words import DataError, say
+from ..pip_indexes import pip_setting
+from ..retry_after import LONGEST_S, asked_pause
+
+
+class DataError(Exception):
+    """Ends the fetching of all items; `code` is what the step reports, with its numbers.
+
+    `status`: the server's HTTP status, 0 if there is none.
+    """
+
+    def __init__(self, code: str, sentence: str, status: int = 0) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.status = status
+
+
+def say(line: str) -> None:
+    """Print a line, and flush it."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+class Item(NamedTuple):
+    """One item as the script carries it; `number` is its index in the profile."""
+
+    number: int
+    source: str
+    to: str
+    sha256: str
+    unpack: bool
+    exclude: tuple[tuple[str, bool], ...]
+    """Patterns, and whether a match is excluded: the last matching pattern decides."""
+    digest: str
+    """Digest of the files, if the user's machine sends the item; else empty."""
+
+    @classmethod
+    def of(cls, number: int, row: dict[str, Any]) -> Item:
+        """Make an item from a row of the script's list."""
+        exclude = tuple((str(pattern), bool(away)) for pattern, away in row.get("exclude", ()))
+        source, to, sha256, digest = (row.get(k, "") for k in ("from", "to", "sha256", "digest"))
+        return cls(number, source, to, sha256, bool(row.get("unpack")), exclude, digest)
+
+    @property
+    def asked_for(self) -> str:
+        """What the user's machine sends: files (`local`), URLs (`bucket`), or nothing ("")."""
+        if self.digest:
+            return "local"
+        return "" if self.source.startswith(("https:", "hf:")) else "bucket"
+
+    def takes(self, path: str) -> bool:
+        """Return whether a file of the item is wanted."""
+        away = False
+        for pattern, said in self.exclude:
+            if re.match(pattern, path):
+                away = said
+        return not away
+
+
+class Places(NamedTuple):
+    """Folders on this box: boxstrap's, the repository's, and the setup's with the signed URLs."""
+
+    home: Path
+    tree: Path
+    lists: Path
+
+    def target(self, item: Item) -> Path:
+        """Return the path of an item. Raises DataError if it is outside the working folder."""
+        target = Path(item.to.rstrip("/")).expanduser()
+        target = target if target.is_absolute() else self.tree / target
+        real, home = target.resolve(), self.home.resolve()
+        if home.parent not in real.parents or home in (real, *real.parents):
+            raise DataError(
+                "data-outside", f"{real} is not in the working folder {self.home.parent}"
+            )
+        return real
+
+    def key(self, item: Item) -> str:
+        """Return a key that identifies an item and its path."""
+        own = [str(self.target(item)), *item._replace(number=0)]
+        return hashlib.sha256(json.dumps(own).encode()).hexdigest()[:32]
+
+
+T = TypeVar("T")
+TIMEOUT_S = 20
+PATIENCE_S = 60
+"""Seconds for which a server may send nothing."""
+REFUSED_STATUSES = frozenset({400, 401, 402, 403, 404, 405, 406, 410, 414, 416, 451, 501})
+"""Statuses that a retry does not change."""
+CHANGED = 412
+"""Status of a server whose file is not in the requested state (Precondition Failed)."""
+NETWORK_ERRORS = (OSError, EOFError, http.client.HTTPException)
+"""Errors after which a retry may succeed; URLError and HTTPError are OSErrors."""
+
+
+class _OnlyHttps(urllib.request.HTTPRedirectHandler):
+    """Follows redirects only to https, and sends a token only to the host that it is for."""
+
+    max_redirections = 5
+
+    def redirect_request(  # noqa: PLR0913, PLR0917 - as it is called
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """Return the next request. Raises DataError if it isn't https."""
+        if urllib.parse.urlsplit(newurl).scheme != "https":
+            raise DataError("data-refused", f"{plain(req.full_url)} leads to {plain(newurl)}")
+        new = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if new is not None and _host(newurl) != _host(req.full_url):
+            new.remove_header("Authorization")
+        return new
+
+
+def try_again(once: Callable[[], T], what: str, there: Callable[[], int] = lambda: 0) -> T:
+    """Return what `once` returns; retry for `PATIENCE_S`, counted again whenever `there` grows.
+
+    What the server asks to wait (`Retry-After`) comes on top, up to `LONGEST_S`. Raises DataError.
+    """
+    until, pause, most = time.monotonic() + PATIENCE_S, 1, there()
+    left = LONGEST_S
+    while True:
+        try:
+            return once()
+        except NETWORK_ERRORS as error:
+            if there() > most:
+                most, until, pause, left = there(), time.monotonic() + PATIENCE_S, 1, LONGEST_S
+            asked = asked_pause(error) or 0
+            asks = f"; the server asks to wait {asked} s" if asked else ""
+            if asked > left or time.monotonic() + pause > until:
+                raise DataError("data-unreachable", f"{plain(what)}: {error}{asks}") from None
+            say(f"{plain(what)}: {error}{asks}; again in {max(pause, asked)} s")
+            until, left = until + asked, left - asked
+        time.sleep(max(pause, asked))
+        pause = min(pause * 2, 8)
+
+
+class Https:
+    """A client for all servers, for several threads."""
+
+    schemes: tuple[str, ...] = ("https",)
+
+    def __init__(self) -> None:
+        context = ssl.create_default_context()
+        if own := pip_setting("cert"):  # a company may intercept TLS with its own CA
+            context.load_verify_locations(own)
+        self._opener = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=context), _OnlyHttps()
+        )
+
+    def open(
+        self, url: str, headers: dict[str, str], token: str = "", body: bytes | None = None
+    ) -> Any:  # noqa: ANN401 - http.client.HTTPResponse, by another name in typeshed
+        """Return the answer. Raises DataError if the server refuses, else NETWORK_ERRORS.
+
+        A malformed answer, such as a redirect without an address, counts as a refusal.
+        """
+        if urllib.parse.urlsplit(url).scheme not in self.schemes:
+            raise DataError("data-refused", f"{plain(url)} is not https")
+        request = urllib.request.Request(  # noqa: S310 - https alone
+            url, data=body, headers={"Accept-Encoding": "identity", **headers}
+        )
+        if token:
+            request.add_header("Authorization", "Bearer " + token)
+        try:
+            return self._opener.open(request, timeout=TIMEOUT_S)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == CHANGED:
+                raise DataError(
+                    "data-changed", f"{plain(url)} changed during the download"
+                ) from None
+            if error.code in REFUSED_STATUSES:
+                raise DataError(
+                    "data-refused", f"{plain(url)}: the server answers {error.code}", error.code
+                ) from None
+            raise
+        except urllib.error.URLError as error:
+            if isinstance(error.reason, ssl.SSLCertVerificationError):
+                raise DataError(
+                    "data-refused",
+                    f"{plain(url)}: its certificate is not trusted: {error.reason}",
+                ) from None
+            raise
+        except ValueError as error:
+            raise DataError(
+                "data-refused", f"{plain(url)}: the answer makes no sense: {error}"
+            ) from None
+
+
+class OwnServer(Https):
+    """For a server from the signer's own settings: one at home may have no certificate."""
+
+    schemes = ("https", "http")
+
+
+def plain(url: str) -> str:
+    """Return a URL without its user and query, which may hold credentials."""
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
+
+
+def _host(url: str) -> tuple[str | None, int | None]:
+    parts = urllib.parse.urlsplit(url)
+    return parts.hostname, parts.port or 443
+
 
 HUB = "https://huggingface.co"
 MOST_ANSWER = 64 * 1024 * 1024  # bytes of a listing that are read
@@ -93,6 +318,8 @@ def _at_address(item: Item, https: Https) -> DataFile:
     with https.open(item.source, {"Range": "bytes=0-0"}) as answer:
         tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         ranges = answer.status == 206
+        if "." not in name:
+            name = _name_said(answer.headers) or name
         size = _size_said(item, answer.headers, ranges)
     return DataFile(
         item.source,
@@ -103,6 +330,15 @@ def _at_address(item: Item, https: Https) -> DataFile:
         ranges=ranges,
         is_alone=True,
     )
+
+
+def _name_said(headers: Any) -> str:  # noqa: ANN401 - see Https
+    """Return the file name of a Content-Disposition header, without folders; "" without one."""
+    name = re.split(r"[\\/]", headers.get_filename() or "")[-1]
+    try:
+        return safe_path(name)
+    except DataError:
+        return ""
 
 
 def _size_said(item: Item, headers: Any, is_part: bool) -> int:  # noqa: ANN401 - see Https
@@ -179,3 +415,72 @@ def _ask(https: Https, url: str, token: str, body: bytes | None = None) -> tuple
             "data-refused", f"{plain(url)} is not a hub: its answer is not JSON"
         ) from None
     return said, following.group(1) if following else ""
+
+
+ADDRESS_PATIENCE_S = 600
+CLIENT_PATIENCE_S = 120
+"""As in templates/lib/client.sh: how long to wait after the user's machine is gone."""
+REFUSED = frozenset({400, 401, 403})
+"""Statuses with which servers reject a URL that has expired, or whose signer's login has."""
+
+
+class Addresses:
+    """The signed URLs of one setup, for several threads; expired ones are requested again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "data.addresses"
+        self._lock = threading.Lock()
+        self._rows: dict[int, dict[str, Any]] = {}
+
+    def files_of(self, number: int) -> Iterator[DataFile]:
+        """Yield the objects of an item. Raises DataError if no URLs arrive."""
+        with self._lock:
+            if not self._rows:
+                self._ask()
+            rows = self._rows.get(number, {})
+        for path, row in rows.items():
+            size, tag, alone = int(row["size"]), str(row["etag"]), bool(row["alone"])
+            yield DataFile("", path, size, tag=tag, is_alone=alone, signed_of=number)
+
+    def current(self, wanted: DataFile) -> str:
+        """Return the current URL of a file."""
+        with self._lock:
+            return str(self._rows[wanted.signed_of][wanted.path]["url"])
+
+    def renewed(self, wanted: DataFile, refused: str) -> str:
+        """Return a newer URL than the refused one. Raises DataError if none arrives."""
+        if self.current(wanted) == refused:
+            with self._lock:
+                if self._rows[wanted.signed_of][wanted.path]["url"] == refused:
+                    self._ask()
+        return self.current(wanted)
+
+    def _sign(self) -> str:
+        """Return a word that changes while the user's machine follows the setup."""
+        with suppress(OSError):
+            return self._file.with_name("client").read_text(encoding="utf-8")
+        return ""
+
+    def _ask(self) -> None:
+        say("wait data-addresses")
+        began = followed = time.monotonic() if os.environ.get("CLIENT_SENDS") else float("-inf")
+        sign = ""
+        while not self._file.exists():
+            if (now := self._sign()) != sign:
+                sign, followed = now, time.monotonic()
+            if (
+                time.monotonic() > min(began + ADDRESS_PATIENCE_S, followed + CLIENT_PATIENCE_S)
+                or self._file.with_name("addresses.refused").exists()
+            ):
+                raise DataError("data-missing", "no signed URLs arrived from your machine")
+            time.sleep(0.1)
+        rows: dict[int, dict[str, Any]] = {}
+        with self._file.open(encoding="utf-8") as lines:
+            self._file.unlink()
+            for line in lines:
+                if line != "end\n":
+                    row = json.loads(line)
+                    rows.setdefault(int(row["item"]), {})[str(row["path"])] = row
+        if not rows:
+            raise DataError("data-missing", "your machine could not sign any URL")
+        self._rows = rows

@@ -1,6 +1,6 @@
 """Bring a profile's data to its places on this box.
 
-usage: python fetch_data.py check|asks|fetch|sent|untracked HOME TREE LISTS <ITEMS
+usage: python fetch_data.py check|asks|fetch|again|sent|untracked|content HOME TREE LISTS <ITEMS
 HOME is boxstrap's folder, TREE the repository's, LISTS the one that gets this setup's signed URLs;
 ITEMS is the script's list, as JSON. A line for the step is a word and its values: `progress`,
 `wait`, `warn`, `code`; other lines are for its log.
@@ -9,7 +9,9 @@ ITEMS is the script's list, as JSON. A line for the step is a word and its value
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -18,9 +20,8 @@ from pathlib import Path
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
-from .data_items import Item, Places
-from .data_record import DataRecord, DataRecords, sent_files
-from .data_words import DataError, say
+from .data_record import DataRecord, DataRecords, sent_content, sent_files
+from .data_sources import DataError, Item, Places, say
 
 IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP)
 
@@ -74,11 +75,48 @@ def fetch(items: list[Item], places: Places) -> int:
     return 0
 
 
+def again(items: list[Item], places: Places) -> int:
+    """Forget what this box fetched, so that servers are asked again; files that are right stay."""
+    records = _records(items, places)
+    for item in items:
+        if not item.digest:
+            records.forget(places.key(item))
+    return 0
+
+
+def content(items: list[Item], places: Places) -> int:
+    """Print a digest of the data that is in place: the same wherever it was sent from, and when.
+
+    Sent files count by their content, fetched ones by the digest or address that names them.
+    """
+    records, rows = _records(items, places), []
+    for item in items:
+        target, record = places.target(item), records.read(places.key(item))
+        folder = target if item.to.endswith("/") or not target.is_file() else target.parent
+        if item.digest:
+            known = sent_content(places.home, target)
+        else:
+            known = {file.path: "" for file in record.files} if record else {}
+        named = sorted((os.path.relpath(path, folder), sha256) for path, sha256 in known.items())
+        of = "" if item.digest else item.sha256 or item.source
+        rows.append([item.to, of, item.unpack, named])
+    say(hashlib.sha256(json.dumps(rows).encode("utf-8", "surrogateescape")).hexdigest())
+    return 0
+
+
 def _records(items: Iterable[Item], places: Places) -> DataRecords:
     return DataRecords(places.home, {places.key(item) for item in items})
 
 
-DOES = {"check": check, "asks": asks, "fetch": fetch, "sent": sent, "untracked": untracked}
+DOES = {
+    "check": check,
+    "asks": asks,
+    "fetch": fetch,
+    "again": again,
+    "sent": sent,
+    "untracked": untracked,
+    "content": content,
+}
 
 
 def main() -> int:

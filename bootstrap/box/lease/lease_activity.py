@@ -1,6 +1,7 @@
-"""Detect whether the box is in use: GPUs, processes, growing files, transfers, typing.
+"""Detect whether the box is in use: GPUs, processes, growing files, transfers, logins, typing.
 
-Only visible processes count: in a container, the machine's load includes its neighbours'.
+Only visible processes count: in a container, the machine's load includes its neighbours'. So does
+the network, which is the container's own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ CORES = 0.1
 """CPU cores in use on average; an idle box's services stay below this."""
 GPU_LOAD = 5
 """Percent."""
+NETWORK = 50_000
+"""Bytes a second, in and out; a scan of its ports and what its services say stay below this."""
+IO = 100_000
+"""Bytes a second that programs read and write, boxstrap's own left out."""
 MOST_FILES = 20_000
 """Most files below one result that are looked at."""
 _AT_WORK = (
@@ -35,6 +40,12 @@ class _Seen(NamedTuple):
     cpu: dict[tuple[int, int], float]
     """CPU seconds of each process, by its pid and start time."""
     io: dict[tuple[int, int], int]
+    """Bytes that each process moved."""
+    transfers: frozenset[tuple[int, int]]
+    """Editors' servers and transfers."""
+    entered: bool
+    """Whether an `exec` or `shell` is open."""
+    network: int
     typed: dict[str, int]
     grown: int
 
@@ -59,7 +70,11 @@ class ActivityReader:
         cores = sum(max(0.0, cpu - before.cpu.get(one, 0.0)) for one, cpu in seen.cpu.items())
         computes = cores / over >= CORES or any(row and (row[0] or 0) >= GPU_LOAD for row in gpus)
         grew = seen.grown != before.grown
-        transfers = any(count > before.io.get(one, 0) for one, count in seen.io.items())
+        moved = {one: count - before.io.get(one, 0) for one, count in seen.io.items()}
+        transfers = any(moved[one] > 0 for one in seen.transfers)
+        transfers |= sum(count for count in moved.values() if count > 0) / over >= IO
+        transfers |= (seen.network - before.network) / over >= NETWORK
+        transfers |= seen.entered
         types = any(before.typed.get(name, at) != at for name, at in seen.typed.items())
         used = computes or grew or transfers or types or is_set_up(self._box_home)
         return UseReading(over, used, computes, grew)
@@ -100,23 +115,70 @@ def _stat(pid: str) -> list[str] | None:
 def _see(now: float, runs: Sequence[Path]) -> _Seen:
     cpu: dict[tuple[int, int], float] = {}
     io: dict[tuple[int, int], int] = {}
+    transfers, logins, entered = set[tuple[int, int]](), set[str](), set[str]()
+    parents: dict[str, str] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - names alone
         stat = _stat(name) if name.isdigit() else None
         if stat is None or int(name) == os.getpid():
             continue
         one = int(name), int(stat[21 - 2])
         cpu[one] = (int(stat[13 - 2]) + int(stat[14 - 2])) / _TICKS
-        if _is_at_work(name):
+        words = _words(name)
+        is_transfer = any(mark.encode() in words for mark in _AT_WORK)
+        if is_transfer:
+            transfers.add(one)
+        if is_transfer or b"/.boxstrap/box/" not in words:  # to look is no use
             io[one] = _moved(name)
-    return _Seen(now, cpu, io, dict(_terminals()), hash(tuple(_sizes(runs))))
+        parents[name] = stat[1]
+        if words.startswith(b"sshd"):
+            logins.add(name)
+        elif _is_entered(name):
+            entered.add(name)
+    return _Seen(
+        now,
+        cpu,
+        io,
+        frozenset(transfers),
+        any(_descends(name, logins, parents) for name in entered),
+        _network(),
+        dict(_terminals()),
+        hash(tuple(_sizes(runs))),
+    )
 
 
-def _is_at_work(pid: str) -> bool:
+def _words(pid: str) -> bytes:
+    """Return a process's command line."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return b""
+
+
+def _is_entered(pid: str) -> bool:
+    """Return whether a process was started by `exec` or `shell`, which mark its environment."""
+    try:
+        return b"\0BOXSTRAP_ENTERED=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
-    return any(mark.encode() in words for mark in _AT_WORK)
+
+
+def _descends(pid: str, above: set[str], parents: dict[str, str]) -> bool:
+    """Return whether a process belongs to one of these: what was detached from a login doesn't."""
+    for _ in range(len(parents)):
+        if pid in above:
+            return True
+        pid = parents.get(pid, "")
+    return False
+
+
+def _network() -> int:
+    """Return the bytes that came and went over this box's network, loopback left out."""
+    try:
+        lines = Path("/proc/net/dev").read_text().splitlines()[2:]
+    except OSError:
+        return 0
+    rows = [line.replace(":", " ").split() for line in lines]
+    return sum(int(row[1]) + int(row[9]) for row in rows if row[0] != "lo")
 
 
 def _moved(pid: str) -> int:

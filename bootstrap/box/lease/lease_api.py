@@ -20,13 +20,16 @@ from typing import Any, NamedTuple
 
 from .lease import AccountReading
 
+AGENT = "boxstrap/0.1.0"
+"""What a request says it is from: RunPod turns away Python's own word for itself."""
 TIMEOUT_S = 15
 _MOST = 1 << 20
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _LINE = re.compile(r"^(?:export )?([A-Z_]+)=[\"']?([^\"'\n]*)[\"']?$", re.MULTILINE)
 _LOOPBACK = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}")
 _ENVIRONMENTS = ("/proc/1/environ", "/etc/environment", "/etc/rp_environment")
-_GONE = 404
+_REFUSALS = frozenset({401, 403, 404})
+_GRAPHQL = "graphql"
 
 
 class KeyRefusedError(Exception):
@@ -44,29 +47,33 @@ class InstanceApi(NamedTuple):
     """The environment variable with the box's id."""
     key: str
     address: str
-    read: str
+    read: tuple[str, str, dict[str, str] | None]
     stop: tuple[str, str, dict[str, str] | None]
-    destroy: tuple[str, str]
-    word: Callable[[dict[str, Any]], tuple[float | None, float | None]]
-    """Reads an answer: when the box was started, and dollars an hour."""
+    destroy: tuple[str, str, dict[str, str] | None]
+    word: Callable[[dict[str, Any], float], tuple[float | None, float | None]]
+    """Reads an answer, and when it came: when the box was started, and dollars an hour."""
     volume: str = ""
     """Where the only volume that survives a stop is mounted; "" if everything survives."""
+    older: dict[str, str] = {}  # noqa: RUF012 - never changed
+    """GraphQL for read, stop and destroy, if the box's key may do these only in an older API."""
 
 
-def _vast(answer: dict[str, Any]) -> tuple[float | None, float | None]:
+def _vast(answer: dict[str, Any], now: float) -> tuple[float | None, float | None]:
     one = answer.get("instances")
     if not isinstance(one, dict):
         raise NoAnswerError("the account has no such box")
-    return _number(one.get("start_date")), _number(one.get("dph_total"))
+    # `start_date` is when it was first made, however often it was stopped since.
+    minutes = _number(one.get("uptime_mins"))
+    return None if minutes is None else now - minutes * 60, _number(one.get("dph_total"))
 
 
-def _runpod(answer: dict[str, Any]) -> tuple[float | None, float | None]:
+def _runpod(answer: dict[str, Any], _: float) -> tuple[float | None, float | None]:
     try:
-        stamp = str(answer["startedAt"]).replace("Z", "+00:00")
+        stamp = str(answer.get("startedAt") or answer["lastStartedAt"]).replace("Z", "+00:00")
         started = datetime.fromisoformat(stamp).timestamp()
     except (KeyError, ValueError):
         started = None
-    return started, _number(answer.get("cost"))
+    return started, _number(answer.get("cost", answer.get("costPerHr")))
 
 
 def _number(value: object) -> float | None:
@@ -80,20 +87,26 @@ APIS = {
         id="CONTAINER_ID",
         key="CONTAINER_API_KEY",
         address="https://console.vast.ai",
-        read=_OF_VAST,
+        read=("GET", _OF_VAST, None),
         stop=("PUT", _OF_VAST, {"state": "stopped"}),
-        destroy=("DELETE", _OF_VAST),
+        destroy=("DELETE", _OF_VAST, None),
         word=_vast,
     ),
     "runpod": InstanceApi(
         id="RUNPOD_POD_ID",
         key="RUNPOD_API_KEY",
         address="https://api.runpod.io",
-        read=_OF_RUNPOD,
+        read=("GET", _OF_RUNPOD, None),
         stop=("POST", f"{_OF_RUNPOD}/action", {"action": "stop"}),
-        destroy=("DELETE", _OF_RUNPOD),
+        destroy=("DELETE", _OF_RUNPOD, None),
         word=_runpod,
         volume="/workspace",
+        # To be switched off in early 2027. Version 1 was seen to refuse the key of a pod.
+        older={
+            "read": 'query { pod(input: {podId: "ID"}) { id costPerHr lastStartedAt } }',
+            "stop": 'mutation { podStop(input: {podId: "ID"}) { id desiredStatus } }',
+            "destroy": 'mutation { podTerminate(input: {podId: "ID"}) }',
+        },
     ),
 }
 
@@ -112,23 +125,25 @@ class OwnInstance:
         simulated = os.environ.get(f"BOXSTRAP_{provider.upper()}_API", "")
         self._address = simulated if _LOOPBACK.fullmatch(simulated) else self._api.address
         self._opener = urllib.request.build_opener(_NoRedirect)
+        self.way = ""
+        """By which API it was last reached: "" for the provider's own one, or `graphql`."""
 
     def ask(self) -> AccountReading:
         """Ask the account about this box. Raises KeyRefusedError, NoAnswerError."""
-        answer, date = self._send("GET", self._api.read, None)
+        answer, date = self._do("read", self._api.read)
         try:
             now = parsedate_to_datetime(date or "").timestamp()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise NoAnswerError("the account's answer has no date") from None
-        return AccountReading(now, *self._api.word(answer))
+        return AccountReading(now, *self._api.word(answer, now))
 
     def stop(self) -> None:
         """Ask for this box to be stopped. Raises as `ask`."""
-        self._send(*self._api.stop)
+        self._do("stop", self._api.stop)
 
     def destroy(self) -> None:
         """Ask for this box to be destroyed, with everything on it. Raises as `ask`."""
-        self._send(*self._api.destroy, None)
+        self._do("destroy", self._api.destroy)
 
     def keeps(self, places: Iterable[str], workdir: str) -> bool:
         """Return whether a stop keeps all these places. The working folder may be a volume too."""
@@ -137,6 +152,32 @@ class OwnInstance:
         volumes = tuple(f"{one}/" for one in (self._api.volume, workdir) if os.path.ismount(one))
         return all(f"{os.path.realpath(place)}/".startswith(volumes) for place in places)
 
+    def _do(
+        self, what: str, request: tuple[str, str, dict[str, str] | None]
+    ) -> tuple[dict[str, Any], str | None]:
+        """Send a request; by the older API, if the key is refused by the newer one."""
+        if not self.way:
+            try:
+                return self._send(*request)
+            except KeyRefusedError:
+                if what not in self._api.older:
+                    raise
+        query = {"query": self._api.older[what].replace("ID", self._id)}
+        answer, date = self._send("POST", "/graphql", query)
+        errors = answer.get("errors")
+        if errors:
+            first = errors[0] if isinstance(errors, list) else None
+            said = str(first.get("message") if isinstance(first, dict) else errors)[:100]
+            if re.search("unauthorized|not authorized|forbidden|permission", said.lower()):
+                raise KeyRefusedError(f"its account answers: {said}")
+            raise NoAnswerError(f"its account answers: {said}")
+        data = answer.get("data")
+        found = next(iter(data.values()), None) if isinstance(data, dict) else None
+        if what == "read" and not isinstance(found, dict):
+            raise NoAnswerError("the account has no such box")
+        self.way = _GRAPHQL
+        return (found if isinstance(found, dict) else {}), date
+
     def _send(
         self, method: str, path: str, body: dict[str, str] | None
     ) -> tuple[dict[str, Any], str | None]:
@@ -144,23 +185,43 @@ class OwnInstance:
             self._address + path.format(id=self._id),
             data=json.dumps(body).encode() if body else None,
             method=method,
-            headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
+            headers={
+                "Authorization": f"Bearer {self._key}",
+                "Content-Type": "application/json",
+                "User-Agent": AGENT,
+            },
         )
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as answer:
                 said, date = answer.read(_MOST), answer.headers.get("Date")
         except urllib.error.HTTPError as error:
-            error.close()
-            if error.code in {401, 403, _GONE}:
-                raise KeyRefusedError(f"its account answers with {error.code}") from None
-            raise NoAnswerError(f"its account answers with {error.code}") from None
+            raise _refusal(error) from None
         except (OSError, HTTPException, ValueError) as error:
             raise NoAnswerError(f"its account can't be asked ({type(error).__name__})") from None
-        try:
-            found = json.loads(said or b"{}")
-        except ValueError:
-            found = None
+        found = _document(said or b"{}")
         return (found if isinstance(found, dict) else {}), date
+
+
+def _refusal(error: urllib.error.HTTPError) -> Exception:
+    """Return what an error's status means; what isn't the API's own answer says nothing of the
+    key: it comes from what stands before the API."""
+    try:
+        with error:
+            said = _document(error.read(_MOST))
+    except (OSError, HTTPException, ValueError):
+        said = None
+    if error.code not in _REFUSALS:
+        return NoAnswerError(f"its account answers with {error.code}")
+    if error.code != 401 and not isinstance(said, dict):
+        return NoAnswerError(f"what stands before its account turned this away ({error.code})")
+    return KeyRefusedError(f"its account answers with {error.code}")
+
+
+def _document(text: bytes) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def find_instance(environments: tuple[str, ...] = _ENVIRONMENTS) -> OwnInstance | None:

@@ -214,6 +214,7 @@ class LeaseKeeper:
         said = {
             "v": VERSION,
             "held": self._held(terms, state),
+            "way": self._instance.way if self._instance else "",
             "error": self.error,
             "over": reached(terms, state),
             "soon": reached(terms, state, SOON),

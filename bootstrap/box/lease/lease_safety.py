@@ -25,14 +25,15 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
-from ..transfer.complete_files import CompleteFiles, FileState, Look, state_of  # noqa: E402
+from ..transfer.complete_files import FileState, state_of  # noqa: E402
+from ..transfer.run_results import KEPT, OwnLook, OwnResults, RunFolder  # noqa: E402
 from .lease_activity import is_set_up  # noqa: E402
 
 SAFE, DIGESTS, OVER = "safe", "lease.digests", "over"
 MOST = 10
 """Most things that are named."""
 VERSION = "v1"
-_NO_CONTENT = frozenset({"link", "special", "missing"})
+_NO_CONTENT = frozenset({"link", "dead", "special", "missing"})
 """Kinds of paths without content of their own that could be lost."""
 _PEOPLE = range(1000, 60000)
 """User ids of people; root counts as one too."""
@@ -78,23 +79,17 @@ class ResultsLook:
         self._digests: dict[str, str] = {}
         self._kept = time.monotonic()
         self._begun = self._runs()
-        self._looks: list[tuple[str, CompleteFiles, Look]] = []
+        self._looks: list[tuple[str, OwnResults, OwnLook]] = []
 
     def unsafe(self) -> Iterator[str]:
         """Yield each run whose results are not safe, and why."""
-        places: dict[tuple[str, str], list[Path]] = {}
         for run in sorted(self._begun):
             if not (run / "dir").is_file() or not (
                 (run / "results").is_file() or (run / "log_max").is_file()
             ):
                 yield f"{run.name}: where its results are was not recorded"
-            elif (run / "results").is_file():
-                own = _text(run / "dir"), _text(run / "results")
-                places.setdefault(own, []).append(run)
-        for (tree, results), runs in places.items():
-            why = self._why_unsafe(tree, results.split("\n") if results else [], runs)
-            if why:
-                yield f"{runs[-1].name}: {why}"
+            elif (run / "results").is_file() and (why := self._why_unsafe(run)):
+                yield f"{run.name}: {why}"
         self._keep(self._digests)
 
     def changed(self) -> Iterator[str]:
@@ -109,31 +104,48 @@ class ResultsLook:
         """Return the runs that have started, with the process and start time of each."""
         return {note.parent: _text(note) for note in self._home.glob("runs/*/*/pid")}
 
-    def _why_unsafe(self, tree: str, results: list[str], runs: list[Path]) -> str:
-        """Say why results are unsafe, or "". Runs may share them: a pull of any run counts."""
-        looking = CompleteFiles(tree, results, stood_s=0.0)
+    def _why_unsafe(self, run: Path) -> str:
+        """Say why a run's results are unsafe, or ""."""
+        folder = RunFolder(str(run))
+        looking = OwnResults(folder, 0.0)
         look = looking.look(live=False)
+        files = [one.file for one in look.files]
         left = [one for one in look.left_out if one.why not in _NO_CONTENT]
-        waits = [one for one in look.files if one.why]
+        waits = [one for one in files if one.why]
         if left or waits:
             return f"{(left or waits)[0].path} can't be told ({(left or waits)[0].why})"
-        notes = {note for note in map(_note, runs) if note}
-        if look.files and not notes:
+        lost = [] if folder.given_up() else look.lost
+        note = _note(run)
+        if (files or lost) and not note:
             return "its results were never pulled whole"
+        lost_before = [] if folder.is_home() else lost
+        edited = [one for one in look.lost if looking.is_only_here(one)]
+        if lost_before or edited:
+            return (
+                f"{lost_before[0].path} was lost before it was pulled"
+                if lost_before
+                else f"{edited[0].path} was changed after its end, and no pull brings that"
+            )
         present: dict[str, tuple[int, str]] = {}
-        for one in look.files:
-            digest = self._digest(f"{tree}/{one.path}", one.state)
+        for file, kind in look.files:
+            root = f"{run}/{KEPT}" if kind == "kept" else folder.tree
+            digest = self._digest(f"{root}/{file.path}", file.state, exact=kind != "kept")
             if not digest:
-                return f"{one.path} {_CHANGED}"
-            present[one.path] = (one.state.size, digest)
-        if look.files and safe_note(present) not in notes:
+                return f"{file.path} {_CHANGED}"
+            present[file.path] = (file.state.size, digest)
+        # What was overwritten since was pulled with the others: then the record says what is home.
+        compares = not lost or any(one.kind == "after" for one in look.files)
+        if files and compares and safe_note(present) != note:
             return "its results are not what was pulled"
-        self._looks.append((runs[-1].name, looking, look))
+        self._looks.append((run.name, looking, look))
         return ""
 
-    def _digest(self, path: str, state: FileState) -> str:
-        """Return the digest of a file in this state; "" if it has changed or can't be read."""
+    def _digest(self, path: str, state: FileState, *, exact: bool = True) -> str:
+        """Return the digest of a file in this state; "" if it has changed or can't be read.
+
+        Not `exact`: a copy, which has the size and time of its file alone."""
         key = ",".join(map(str, state))
+        last = None if exact else 4
         known = self._before.get(key)
         if not known:
             digest = hashlib.sha256()
@@ -141,7 +153,7 @@ class ResultsLook:
                 with _opened(path, "rb") as file:
                     while piece := file.read(_PIECE):
                         digest.update(piece)
-                    if state_of(os.fstat(file.fileno()))[2:] != state[2:]:
+                    if state_of(os.fstat(file.fileno()))[2:last] != state[2:last]:
                         return ""
             except OSError:
                 return ""

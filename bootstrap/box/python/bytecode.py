@@ -26,8 +26,7 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
 from .. import machine_limits
-from .fetched_modules import FetchedModules
-from .imports import KnownSources, Walk
+from .imports import FetchedModules, KnownSources, Walk
 
 MOST_WORKERS = 8
 DEEPEST = 10_000  # nested calls; each module that imports another takes four

@@ -13,6 +13,7 @@ import re
 import ssl
 import struct  # full
 import sys
+import time  # full
 import urllib.parse
 import urllib.request
 import zipfile
@@ -23,6 +24,7 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "box"
 
 from ..pip_indexes import box_index, pip_setting
+from ..retry_after import LONGEST_S, asked_pause  # full
 
 TIMEOUT_S = 20
 PIECE = 256 * 1024  # full
@@ -149,8 +151,21 @@ def main() -> None:
     os.replace(new, destination)
 
 
-if __name__ == "__main__":
+def begin(waited: bool) -> None:
+    """Do all that, a second time if the server asks to wait for a bearable time."""
     try:
         main()
     except (OSError, EOFError, ValueError, http.client.HTTPException, zlib.error) as error:
-        sys.exit("fetching uv failed: %s" % error)
+        why = str(error)
+        asked = asked_pause(error)  # full
+        if asked is not None:  # full
+            why += "; the server asks to wait %d s" % asked  # full
+        if asked is not None and asked <= LONGEST_S and not waited:  # full
+            sys.stderr.write(why + "\n")  # full
+            time.sleep(asked)  # full
+            return begin(True)  # full
+        sys.exit("fetching uv failed: " + why)
+
+
+if __name__ == "__main__":
+    begin(False)

@@ -133,7 +133,7 @@ def pieces(log: Path, kept: int) -> Iterator[tuple[int, bytes]]:
     with log.open("rb") as opened:
         for at, length in places:
             opened.seek(at)
-            piece = opened.read(length)
+            piece = opened.read(length).replace(b"\r", b"\n")  # a progress bar's lines end so
             # A piece's first and last lines may be cut off.
             first = piece.find(b"\n") + 1 if at > kept else 0
             last = piece.rfind(b"\n") + 1 if at + length < size else len(piece)
@@ -149,7 +149,7 @@ def curves_of(run: Path) -> dict[str, Any]:
     try:
         for place, piece in pieces(log, times.kept):
             read, end = read + len(piece), place
-            for line in piece.replace(b"\r", b"\n").split(b"\n"):
+            for line in piece.split(b"\n"):
                 end += len(line) + 1
                 lines += take_line(line, times.at(end), patterns, curves)
         size = log.stat().st_size - times.kept

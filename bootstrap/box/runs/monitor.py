@@ -72,27 +72,29 @@ class GpuWatch(threading.Thread):
 
 def still(index: int, handle: Any) -> dict[str, Any]:  # noqa: ANN401 - NVML's
     """Return the constant values of a GPU."""
-    memory = None if known(handle) is None else known(ask(GPU["memory"], handle))
+    if known(handle) is None:
+        return {"index": index, "name": None, "memory_total": None, "power_limit": None}
+    memory = known(ask(GPU["memory"], handle))
     return {
         "index": index,
-        "name": known(ask(GPU["name"], handle)) if memory else None,
+        "name": known(ask(GPU["name"], handle)),
         "memory_total": memory["total"] if memory else None,
-        "power_limit": watts(ask(GPU["power_limit"], handle)) if memory else None,
+        "power_limit": watts(ask(GPU["power_limit"], handle)),
     }
 
 
 def moving(handle: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return a GPU's load, memory, power and temperature; None if it does not answer."""
-    memory = None if known(handle) is None else known(ask(GPU["memory"], handle))
-    if memory is None:
+    """Return a GPU's load, memory, power and temperature; None if it reports none of them."""
+    if known(handle) is None:
         return None
-    load = known(ask(GPU["load"], handle))
-    return [
+    load, memory = known(ask(GPU["load"], handle)), known(ask(GPU["memory"], handle))
+    row = [
         load["gpu"] if load else None,
-        memory["used"],
+        memory["used"] if memory else None,
         watts(ask(POWER, handle)),
         known(ask(GPU["temperature"], handle)),
     ]
+    return None if row == [None] * 4 else row
 
 
 class Monitor:

@@ -66,21 +66,25 @@ class GpuSampler:
             self.still["clock_max"] = known(ask(CLOCK_MAX, self.handle))
 
     def sample(self, names: dict[int, str]) -> dict[str, Any]:
-        """Return its values now; `names` caches the names of processes."""
-        memory = self.handle if known(self.handle) is None else ask(GPU["memory"], self.handle)
-        if known(memory) is None:
-            return {**self.still, "error": memory["error"]}
-        load = known(ask(GPU["load"], self.handle))
-        return {
-            **self.still,
+        """Return its values now, null where one isn't reported; `error` if none of them is.
+
+        `names` caches the names of processes.
+        """
+        if known(self.handle) is None:
+            return {**self.still, "error": self.handle["error"]}
+        memory = ask(GPU["memory"], self.handle)
+        held, load = known(memory), known(ask(GPU["load"], self.handle))
+        now = {
             "load": load["gpu"] if load else None,
-            "memory_used": memory["used"],
-            "memory_total": memory["total"],
+            "memory_used": held["used"] if held else None,
+            "memory_total": held["total"] if held else None,
             "power": watts(ask(POWER, self.handle)),
             "clock": known(ask(CLOCK, self.handle)),
             **{key: known(ask(GPU[key], self.handle)) for key in PLAIN},
-            "processes": self.processes(names),
         }
+        if not held and all(value is None for value in now.values()):
+            return {**self.still, "error": memory["error"]}
+        return {**self.still, **now, "processes": self.processes(names)}
 
     def processes(self, names: dict[int, str]) -> list[dict[str, Any]]:
         """Return the processes that compute on it; those of another container have no name here."""

@@ -27,7 +27,8 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
-from ..transfer.complete_files import STOOD_S, CompleteFiles, ResultFile, state_of  # noqa: E402
+from ..transfer.complete_files import STOOD_S, ResultFile, state_of  # noqa: E402
+from ..transfer.run_results import KEPT, LostFile, OwnResults, RunFolder  # noqa: E402
 from .s3_client import NETWORK_ERRORS, S3Client, S3Key, S3RefusedError  # noqa: E402
 from .top_stream import run_state  # noqa: E402
 
@@ -54,8 +55,9 @@ class Upload:
     def __init__(self, run: Path, stood_s: float = STOOD_S) -> None:
         self.run = run
         folder, *self._where = [*_lines(run / "results_to"), "", "", ""][:3]
-        self._tree, self._results = Path(_lines(run / "dir")[0]), _lines(run / "results")
-        self._looking = CompleteFiles(str(self._tree), self._results, stood_s=stood_s)
+        self._folder = RunFolder(str(run))
+        self._looking = OwnResults(self._folder, stood_s)
+        self._kept: set[str] = set()
         self._files: dict[str, dict[str, Any]] = {}
         self._begun: dict[str, dict[str, Any]] = {}
         self._saved = 0.0
@@ -77,7 +79,9 @@ class Upload:
         Raises S3RefusedError, NETWORK_ERRORS, and ValueError if there is no key.
         """
         look = self._looking.look(live=live)
-        left = [file for file in look.files if not self._is_there(file)]
+        self._kept = {one.file.path for one in look.files if one.kind == "kept"}
+        left = [one.file for one in look.files if not self._is_there(one.file)]
+        gone = [one for one in look.lost if not self._is_there(_as_file(one))]
         ready = [file for file in left if not file.why]
         for file in ready:
             self.tell("going", len(left))
@@ -85,9 +89,9 @@ class Upload:
                 self._put(file)
                 left.remove(file)
         if ready or not (live or left):
-            self._put_manifest(live=live, complete=not left)
+            self._put_manifest(live=live, complete=not (left or gone))
         self._save(now=True)
-        return len(left)
+        return len(left) + len(gone)
 
     def tell(self, word: str, left: int, why: str = "-") -> None:
         """Write the progress down."""
@@ -154,14 +158,21 @@ class Upload:
 
     @contextmanager
     def _opened(self, file: ResultFile) -> Iterator[Callable[[int], bytes]]:
-        handle = os.open(self._tree / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(self._place(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as opened:
-            if state_of(os.fstat(handle)) != file.state:
-                raise ChangedError
+            self._compare(file, os.fstat(handle))
             yield opened.read
 
     def _check(self, file: ResultFile) -> None:
-        if state_of((self._tree / file.path).stat()) != file.state:
+        self._compare(file, self._place(file).stat())
+
+    def _place(self, file: ResultFile) -> Path:
+        return (self.run / KEPT if file.path in self._kept else Path(self._folder.tree)) / file.path
+
+    def _compare(self, file: ResultFile, found: os.stat_result) -> None:
+        """Raise ChangedError for other content. A copy has size and time of its file alone."""
+        of = slice(2, 4) if file.path in self._kept else slice(None)
+        if state_of(found)[of] != file.state[of]:
             raise ChangedError
 
     def _name(self, path: str) -> str:
@@ -188,7 +199,7 @@ class Upload:
             **notes,
             "live": live,
             "complete": complete,
-            "results": self._results,
+            "results": self._folder.results,
             "files": [
                 {"path": path, "size": row["size"], "sha256": row["sha256"]}
                 for path, row in sorted(self._files.items())
@@ -239,6 +250,10 @@ def _own_name(run: Path) -> str:
         began = time.gmtime(int((run / "started").read_text()))
         return f"{run.name}-{time.strftime('%Y%m%d-%H%M%S', began)}-{os.urandom(3).hex()}"
     return f"{run.name}-{os.urandom(6).hex()}"
+
+
+def _as_file(lost: LostFile) -> ResultFile:
+    return ResultFile(lost.path, lost.state, "", "")
 
 
 def _state(file: ResultFile) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 from ..verdict import thresholds
 from ..verdict.verify_check import ADVICE_WARN, GIB, HOST, NA, PASS, RETURN, SLOWER, WARN
 from ..verdict.verify_judge import CheckResult
-from .smoke_peaks import Model, model_of
+from .smoke_peaks import GpuPeaks, model_of
 
 GB, TERA = 1e9, 1e12
 
@@ -104,7 +104,7 @@ def broken(trial: GpuTrial, part: str) -> CheckResult | None:
     return wrong(trial, "smoke", part, f"{part}: {error}")
 
 
-def memory(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> CheckResult:
+def memory(trial: GpuTrial, found: dict[str, Any], _model: GpuPeaks | None) -> CheckResult:
     """Check that every word of the pattern came back."""
     share, enough = found["bytes"] / found["total"], thresholds.SMOKE["tried_memory"]
     looked = f"{found['bytes'] / GIB:.1f} GiB ({share:.0%})"
@@ -118,7 +118,7 @@ def memory(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> Chec
     return CheckResult(name, trial.index, PASS, f"{looked} right")
 
 
-def product(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> CheckResult:
+def product(trial: GpuTrial, found: dict[str, Any], _model: GpuPeaks | None) -> CheckResult:
     """Check that products of whole numbers are exact."""
     name, kinds = "smoke-product", counted(found["wrong"])
     if kinds:
@@ -127,7 +127,7 @@ def product(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> Che
     return CheckResult(name, trial.index, PASS, f"exact in {', '.join(found['wrong'])}")
 
 
-def stable(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> CheckResult:
+def stable(trial: GpuTrial, found: dict[str, Any], _model: GpuPeaks | None) -> CheckResult:
     """Check that the same product has the same bits each time."""
     name, kinds = "smoke-stable", counted(found["different"])
     if kinds:
@@ -142,7 +142,7 @@ def counted(by_kind: dict[str, int]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in by_kind.items() if count)
 
 
-def speed(trial: GpuTrial, found: dict[str, Any], model: Model | None) -> CheckResult:
+def speed(trial: GpuTrial, found: dict[str, Any], model: GpuPeaks | None) -> CheckResult:
     """Compare the TFLOP/s of each kind of number with the model's."""
     here = {kind: value / TERA for kind, value in found.items()}
     peaks = {kind: peak for kind in here if model and (peak := model.speed(kind))}
@@ -152,7 +152,7 @@ def speed(trial: GpuTrial, found: dict[str, Any], model: Model | None) -> CheckR
     return compared(trial, "smoke-speed", "TFLOP/s", here, peaks, slow, "smoke-slow")
 
 
-def memory_speed(trial: GpuTrial, found: dict[str, Any], model: Model | None) -> CheckResult:
+def memory_speed(trial: GpuTrial, found: dict[str, Any], model: GpuPeaks | None) -> CheckResult:
     """Compare the GB/s of the device's memory with the model's."""
     here = {"": found["device"] / GB}
     peaks = {"": model.memory} if model else {}
@@ -161,7 +161,7 @@ def memory_speed(trial: GpuTrial, found: dict[str, Any], model: Model | None) ->
     return compared(trial, name, "GB/s", here, peaks, slow, code)
 
 
-def bus(trial: GpuTrial, found: dict[str, Any], model: Model | None) -> CheckResult:
+def bus(trial: GpuTrial, found: dict[str, Any], model: GpuPeaks | None) -> CheckResult:
     """Compare the GB/s over the bus with the model's; add the link that NVML showed under load."""
     here = {"to it": found["to"] / GB, "from it": found["from"] / GB}
     peaks = {"": model.bus()} if model else {}

@@ -36,7 +36,7 @@ SOURCES = {
 LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # GB/s, one way (PCI-SIG)
 
 
-class Model(NamedTuple):
+class GpuPeaks(NamedTuple):
     """One row; None is what the card does not have."""
 
     name: str  # a pattern for the whole name, in lower case with single spaces
@@ -63,54 +63,54 @@ class Model(NamedTuple):
 
 
 MODELS = (
-    Model(r"b200", 75, 1100, 2250, 7700, 5, 16, "b200"),
-    Model(r"h200", 67, 494.5, 989.5, 4800, 5, 16, "h200"),
-    Model(r"h200 nvl", 60, 417.5, 835.5, 4800, 5, 16, "h200"),
-    Model(r"h100 80gb hbm3", 67, 494.5, 989.5, 3350, 5, 16, "h100"),
-    Model(r"h100 pcie", 51, 378, 756, 2000, 5, 16, "h100"),
-    Model(r"h100 nvl", 60, 417.5, 835.5, 3900, 5, 16, "h100"),
-    Model(r"a100 sxm4 80gb", 19.5, 156, 312, 2039, 4, 16, "a100"),
-    Model(r"a100 80gb pcie", 19.5, 156, 312, 1935, 4, 16, "a100"),
-    Model(r"a100 (sxm4|pcie) 40gb", 19.5, 156, 312, 1555, 4, 16, "a100"),
-    Model(r"a30", 10.3, 82, 165, 933, 4, 16, "a30"),
-    Model(r"a10", 31.2, 62.5, 125, 600, 4, 16, "a10", scarce=True),
-    Model(r"a40", 37.4, 74.8, 149.7, 696, 4, 16, "a40"),
-    Model(r"l4", 30.3, 60, 121, 300, 4, 16, "l4", scarce=True),
-    Model(r"l40", 90.5, 90.5, 181, 864, 4, 16, "l40"),
-    Model(r"l40s", 91.6, 183, 362, 864, 4, 16, "l40"),
-    Model(r"t4", 8.1, None, 65, 320, 3, 16, "t4", scarce=True),
-    Model(r"v100 sxm2( \d+gb)?", 15.7, None, 125, 900, 3, 16, "v100"),
-    Model(r"v100 pcie( \d+gb)?", 14, None, 112, 900, 3, 16, "v100"),
-    Model(r"v100s pcie( \d+gb)?", 16.4, None, 130, 1134, 3, 16, "v100"),
-    Model(r"p100 sxm2( \d+gb)?", 10.6, None, 21.2, 732, 3, 16, "p100"),
-    Model(r"p100 pcie 16gb", 9.3, None, 18.7, 732, 3, 16, "p100"),
-    Model(r"rtx a4000", 19.2, 38.3, 76.7, 448, 4, 16, "rtx-a"),
-    Model(r"rtx a5000", 27.8, 55.6, 111.1, 768, 4, 16, "rtx-a"),
-    Model(r"rtx a6000", 38.7, 77.4, 154.8, 768, 4, 16, "rtx-a"),
-    Model(r"rtx 6000 ada generation", 91.1, 182.1, 364.2, 960, 4, 16, "rtx-ada"),
-    Model(r"rtx 2080 ti", 13.4, None, 53.8, 616, 3, 16, "turing"),
-    Model(r"titan rtx", 16.3, None, 130.5, 672, 3, 16, "turing"),
-    Model(r"(quadro )?rtx [68]000", 16.3, None, 130.5, 672, 3, 16, "turing"),
-    Model(r"rtx 3060", 12.7, 12.7, 25.5, 360, 4, 16, "ampere"),
-    Model(r"rtx 3070", 20.3, 20.3, 40.6, 448, 4, 16, "ampere"),
-    Model(r"rtx 3080", 29.8, 29.8, 59.5, 760, 4, 16, "ampere"),
-    Model(r"rtx 3080 ti", 34.1, 34.1, 68.2, 912, 4, 16, "ampere"),
-    Model(r"rtx 3090", 35.6, 35.6, 71, 936, 4, 16, "ampere"),
-    Model(r"rtx 3090 ti", 40, 40, 80, 1008, 4, 16, "ampere"),
-    Model(r"rtx 4060 ti", 22.1, 22.1, 44.1, 288, 4, 8, "ada"),
-    Model(r"rtx 4070", 29.1, 29.1, 58.3, 504, 4, 16, "ada"),
-    Model(r"rtx 4070 ti", 40.1, 40.1, 80.2, 504, 4, 16, "ada"),
-    Model(r"rtx 4080", 48.7, 48.7, 97.5, 717, 4, 16, "ada"),
-    Model(r"rtx 4080 super", 52.2, 52.2, 104.4, 736, 4, 16, "ada"),
-    Model(r"rtx 4090", 82.6, 82.6, 165.2, 1008, 4, 16, "ada"),
-    Model(r"rtx 4090 d", 73.5, 73.5, 147, 1008, 4, 16, "ada"),
-    Model(r"rtx 5070 ti", 43.9, 43.9, 87.9, 896, 5, 16, "blackwell"),
-    Model(r"rtx 5080", 56.3, 56.3, 112.6, 960, 5, 16, "blackwell"),
-    Model(r"rtx 5090", 104.8, 104.8, 209.5, 1792, 5, 16, "blackwell"),
+    GpuPeaks(r"b200", 75, 1100, 2250, 7700, 5, 16, "b200"),
+    GpuPeaks(r"h200", 67, 494.5, 989.5, 4800, 5, 16, "h200"),
+    GpuPeaks(r"h200 nvl", 60, 417.5, 835.5, 4800, 5, 16, "h200"),
+    GpuPeaks(r"h100 80gb hbm3", 67, 494.5, 989.5, 3350, 5, 16, "h100"),
+    GpuPeaks(r"h100 pcie", 51, 378, 756, 2000, 5, 16, "h100"),
+    GpuPeaks(r"h100 nvl", 60, 417.5, 835.5, 3900, 5, 16, "h100"),
+    GpuPeaks(r"a100 sxm4 80gb", 19.5, 156, 312, 2039, 4, 16, "a100"),
+    GpuPeaks(r"a100 80gb pcie", 19.5, 156, 312, 1935, 4, 16, "a100"),
+    GpuPeaks(r"a100 (sxm4|pcie) 40gb", 19.5, 156, 312, 1555, 4, 16, "a100"),
+    GpuPeaks(r"a30", 10.3, 82, 165, 933, 4, 16, "a30"),
+    GpuPeaks(r"a10", 31.2, 62.5, 125, 600, 4, 16, "a10", scarce=True),
+    GpuPeaks(r"a40", 37.4, 74.8, 149.7, 696, 4, 16, "a40"),
+    GpuPeaks(r"l4", 30.3, 60, 121, 300, 4, 16, "l4", scarce=True),
+    GpuPeaks(r"l40", 90.5, 90.5, 181, 864, 4, 16, "l40"),
+    GpuPeaks(r"l40s", 91.6, 183, 362, 864, 4, 16, "l40"),
+    GpuPeaks(r"t4", 8.1, None, 65, 320, 3, 16, "t4", scarce=True),
+    GpuPeaks(r"v100 sxm2( \d+gb)?", 15.7, None, 125, 900, 3, 16, "v100"),
+    GpuPeaks(r"v100 pcie( \d+gb)?", 14, None, 112, 900, 3, 16, "v100"),
+    GpuPeaks(r"v100s pcie( \d+gb)?", 16.4, None, 130, 1134, 3, 16, "v100"),
+    GpuPeaks(r"p100 sxm2( \d+gb)?", 10.6, None, 21.2, 732, 3, 16, "p100"),
+    GpuPeaks(r"p100 pcie 16gb", 9.3, None, 18.7, 732, 3, 16, "p100"),
+    GpuPeaks(r"rtx a4000", 19.2, 38.3, 76.7, 448, 4, 16, "rtx-a"),
+    GpuPeaks(r"rtx a5000", 27.8, 55.6, 111.1, 768, 4, 16, "rtx-a"),
+    GpuPeaks(r"rtx a6000", 38.7, 77.4, 154.8, 768, 4, 16, "rtx-a"),
+    GpuPeaks(r"rtx 6000 ada generation", 91.1, 182.1, 364.2, 960, 4, 16, "rtx-ada"),
+    GpuPeaks(r"rtx 2080 ti", 13.4, None, 53.8, 616, 3, 16, "turing"),
+    GpuPeaks(r"titan rtx", 16.3, None, 130.5, 672, 3, 16, "turing"),
+    GpuPeaks(r"(quadro )?rtx [68]000", 16.3, None, 130.5, 672, 3, 16, "turing"),
+    GpuPeaks(r"rtx 3060", 12.7, 12.7, 25.5, 360, 4, 16, "ampere"),
+    GpuPeaks(r"rtx 3070", 20.3, 20.3, 40.6, 448, 4, 16, "ampere"),
+    GpuPeaks(r"rtx 3080", 29.8, 29.8, 59.5, 760, 4, 16, "ampere"),
+    GpuPeaks(r"rtx 3080 ti", 34.1, 34.1, 68.2, 912, 4, 16, "ampere"),
+    GpuPeaks(r"rtx 3090", 35.6, 35.6, 71, 936, 4, 16, "ampere"),
+    GpuPeaks(r"rtx 3090 ti", 40, 40, 80, 1008, 4, 16, "ampere"),
+    GpuPeaks(r"rtx 4060 ti", 22.1, 22.1, 44.1, 288, 4, 8, "ada"),
+    GpuPeaks(r"rtx 4070", 29.1, 29.1, 58.3, 504, 4, 16, "ada"),
+    GpuPeaks(r"rtx 4070 ti", 40.1, 40.1, 80.2, 504, 4, 16, "ada"),
+    GpuPeaks(r"rtx 4080", 48.7, 48.7, 97.5, 717, 4, 16, "ada"),
+    GpuPeaks(r"rtx 4080 super", 52.2, 52.2, 104.4, 736, 4, 16, "ada"),
+    GpuPeaks(r"rtx 4090", 82.6, 82.6, 165.2, 1008, 4, 16, "ada"),
+    GpuPeaks(r"rtx 4090 d", 73.5, 73.5, 147, 1008, 4, 16, "ada"),
+    GpuPeaks(r"rtx 5070 ti", 43.9, 43.9, 87.9, 896, 5, 16, "blackwell"),
+    GpuPeaks(r"rtx 5080", 56.3, 56.3, 112.6, 960, 5, 16, "blackwell"),
+    GpuPeaks(r"rtx 5090", 104.8, 104.8, 209.5, 1792, 5, 16, "blackwell"),
 )
 
 
-def model_of(name: str | None) -> Model | None:
+def model_of(name: str | None) -> GpuPeaks | None:
     """Return the row of a card by its NVML name; None for a model that isn't in the table."""
     plain = re.sub(r"\b(nvidia|tesla|geforce)\b|[\s_-]+", " ", (name or "").lower())
     plain = " ".join(plain.split())

@@ -3,18 +3,79 @@
 A file is complete when no process has it open for writing, and it has been unchanged for `STOOD_S`
 seconds on the monotonic clock. A checkpoint of several files is complete when all of them are and,
 while its run lives, none of them is still to come.
+
+Find out which files any process of this machine has open for writing; for Python 3.8.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
-from .held_files import held_files
+
+def held_files(wanted: set[tuple[int, int]], proc: str = "/proc") -> set[tuple[int, int]]:
+    """Return those of `wanted` that a process has open, or mapped, for writing.
+
+    A process that may not be inspected counts as having none.
+    """
+    held: set[tuple[int, int]] = set()
+    for pid in _names(proc):
+        if pid.isdigit():
+            held.update(file for file in _written_by(f"{proc}/{pid}", wanted))
+    return held
+
+
+def has_open(process: int, file: tuple[int, int], proc: str = "/proc") -> bool:
+    """Return whether this process has that file open."""
+    folder = f"{proc}/{process}/fd"
+    return any(_file_at(f"{folder}/{number}") == file for number in _names(folder))
+
+
+def _written_by(process: str, wanted: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for number in _names(f"{process}/fd"):
+        file = _file_at(f"{process}/fd/{number}")
+        if file in wanted and _is_for_writing(_read(f"{process}/fdinfo/{number}")):
+            yield file
+    for line in _read(f"{process}/maps").splitlines():
+        fields = line.split(None, 5)
+        if len(fields) == 6 and fields[1][1:2] == "w" and fields[1][3:4] == "s":
+            file = _file_at(fields[5])
+            if file in wanted:
+                yield file
+
+
+def _file_at(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (-1, -1)
+    return (found.st_dev, found.st_ino)
+
+
+def _is_for_writing(fdinfo: str) -> bool:
+    flags = re.search(r"^flags:\s*([0-7]+)", fdinfo, re.MULTILINE)
+    return bool(flags) and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY  # type: ignore[index]
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
 
 STOOD_S = 2.0
 MOST_FILES = 250000
@@ -22,6 +83,7 @@ MOST_FILES = 250000
 _FINE_NS = 10**6
 """If times aren't multiples of this (nanoseconds), nearly every write gets a different one."""
 
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _NUMBERED = r"(?:checkpoint|ckpt|global_step|step|epoch|iter|iteration)[-_.=]*[0-9]+"
 _FOLDER = re.compile(rf"(?:{_NUMBERED}[-_.]?)+(?:ckpt|hf)?|.+\.ckpt", re.IGNORECASE)
 """A folder with this name is one checkpoint: its files belong together."""
@@ -73,15 +135,19 @@ class Finder:
     """Finds the files below the results of one tree, and what else is there.
 
     `left_out` says why: link (it leads to results, which are taken anyway), outside (a link that
-    leads elsewhere, or nowhere), special (a device, socket or pipe), unreadable, name (not UTF-8),
-    missing (no such result), many.
+    leads elsewhere), dead (one that leads nowhere), special (a device, socket or pipe), unreadable,
+    name (not UTF-8), missing (no such result), many.
     """
 
     def __init__(
-        self, tree: str, results: Iterable[str], between: Callable[[], None] = lambda: None
+        self,
+        tree: str,
+        results: Iterable[str],
+        between: Callable[[], None] = lambda: None,
+        skips: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`between` is called at each file."""
-        self.tree, self._between = tree, between
+        """`between` is called at each file; `skips`: with a path, to which nobody is to look."""
+        self.tree, self._between, self._skips = tree, between, skips
         self.results = [path.rstrip("/") for path in results]
         self.files: dict[str, FileState] = {}
         self.left_out: list[LeftOut] = []
@@ -90,6 +156,8 @@ class Finder:
     def find(self) -> None:
         """Fill `files` and `left_out`."""
         for path in self.results:
+            if self._skips(path):
+                continue
             try:
                 # If the profile's own path is a link, e.g. a shared folder, it is followed.
                 found = os.stat(os.path.join(self.tree, path))
@@ -123,10 +191,12 @@ class Finder:
         for entry in inside:
             self._between()
             path = f"{folder}/{entry.name}"
+            if self._skips(path):
+                continue
             if not _is_text(path):
-                self._leave(path.encode("utf-8", "replace").decode(), "name")
+                self._leave(path, "name")
             elif entry.is_symlink():
-                self._leave(path, "link" if self._is_inside(path) else "outside")
+                self._leave(path, self._link(path))
             else:
                 try:
                     found = entry.stat(follow_symlinks=False)
@@ -137,10 +207,16 @@ class Finder:
                     continue
                 self._take(path, found)
 
-    def _is_inside(self, link: str) -> bool:
+    def _link(self, link: str) -> str:
+        """Return where a link leads: `link` (to results), `outside`, or `dead`."""
         place = os.path.realpath(os.path.join(self.tree, link))
+        try:
+            os.stat(place)
+        except OSError as error:
+            # If it may not be seen, something may be there.
+            return "dead" if error.errno in _NOWHERE else "outside"
         inside = any(f"{place}/".startswith(f"{one}/") for one in self._places)
-        return inside and os.path.exists(place)
+        return "link" if inside else "outside"
 
     def _leave(self, path: str, why: str) -> None:
         if len(self.left_out) < MOST_FILES:
@@ -163,14 +239,19 @@ class CompleteFiles:
         self._clock, self._proc = clock, proc
         self.between: Callable[[], None] = lambda: None
         """Called at each file that is looked at."""
+        self.choose: Callable[[dict[str, FileState]], dict[str, FileState]] = lambda files: files
+        """Returns those of the files found that count."""
+        self.skips: Callable[[str], bool] = lambda _: False
+        """Whether nobody is to look at a path."""
         self._since: dict[str, tuple[FileState, float]] = {}
         self._settled: dict[str, FileState] = {}
         """Files found to be complete on their own; they still are if they are opened again."""
 
     def note(self) -> Finder:
         """Note what is there, and since when it is unchanged."""
-        finder = Finder(self._tree, self._results, self.between)
+        finder = Finder(self._tree, self._results, self.between, self.skips)
         finder.find()
+        finder.files = self.choose(finder.files)
         now, before = self._clock(), self._since
         self._since = {}
         for path, state in finder.files.items():
@@ -239,7 +320,7 @@ def checkpoints(paths: Iterable[str], *, live: bool) -> dict[str, tuple[str, boo
     Once its run is over no more parts come, so those that are there count as all.
     """
     paths = list(paths)
-    folders = {os.path.dirname(path) for path in paths if path.endswith(_DISTRIBUTED)}
+    folders = _distributed(paths)
     found: dict[str, list[str]] = {}
     for path in paths:
         one = _checkpoint_of(path, folders)
@@ -252,7 +333,7 @@ def checkpoints(paths: Iterable[str], *, live: bool) -> dict[str, tuple[str, boo
     }
 
 
-def _checkpoint_of(path: str, folders: set[str]) -> str:
+def _checkpoint_of(path: str, folders: Container[str]) -> str:
     parts = path.split("/")[:-1]
     for end, name in enumerate(parts, 1):
         folder = "/".join(parts[:end])
@@ -265,15 +346,46 @@ def _checkpoint_of(path: str, folders: set[str]) -> str:
     return path[: -len(".index.json")] if path.endswith(".index.json") else ""
 
 
-def _has_all_parts(files: list[str]) -> bool:
+def absent_parts(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Map the first part that a checkpoint lacks to how many of its parts are there, and to how
+    many it should have."""
+    paths = list(paths)
+    found: dict[str, tuple[int, int]] = {}
+    for (stem, of, ending), parts in _shards(paths).items():
+        first = 0 if "00000" in parts else 1
+        numbers = (f"{number:05}" for number in range(first, first + int(of)))
+        lacks = next((one for one in numbers if one not in parts), "")
+        if lacks:
+            found[f"{stem}-{lacks}-of-{of}{ending}"] = len(parts), int(of)
+    for folder, files in _distributed(paths).items():
+        if f"{folder}/{_ITS_LAST}" not in paths:
+            found[f"{folder}/{_ITS_LAST}"] = len(files), len(files) + 1
+    return found
+
+
+def _distributed(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return the parts of each distributed checkpoint, by its folder."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        if path.endswith(_DISTRIBUTED):
+            found.setdefault(os.path.dirname(path), []).append(path)
+    return found
+
+
+def _shards(paths: Iterable[str]) -> dict[tuple[str, str, str], set[str]]:
+    """Return the numbers of the parts that are there: by name, number of parts, and ending."""
     shards: dict[tuple[str, str, str], set[str]] = {}
-    for path in files:
+    for path in paths:
         shard = _SHARD.fullmatch(path)
         if shard:
             shards.setdefault((shard[1], shard[3], shard[4]), set()).add(shard[2])
-    distributed = {os.path.dirname(path) for path in files if path.endswith(_DISTRIBUTED)}
+    return shards
+
+
+def _has_all_parts(files: list[str]) -> bool:
+    shards = _shards(files)
     return all(len(parts) >= int(of) for (_, of, _), parts in shards.items()) and all(
-        f"{folder}/{_ITS_LAST}" in files for folder in distributed
+        f"{folder}/{_ITS_LAST}" in files for folder in _distributed(files)
     )
 
 

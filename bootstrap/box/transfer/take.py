@@ -3,6 +3,12 @@
 A file is first written to the folder `.boxstrap-parts` of its target, under a name made of its
 path, size and time; a part of it that is already there is continued. Only files that an earlier
 transfer put there are replaced, unless the request says otherwise.
+
+Receive a file block by block; `between` is called while one operation takes long.
+
+Record of what transfers put into a folder: a line for each file, appended soon after it came.
+
+A file is ours while it has the size and time with which it was put there.
 """
 
 from __future__ import annotations
@@ -11,17 +17,155 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import signal
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from .frames import encoded_name
-from .held_files import has_open
-from .incoming import Incoming, sha256_of, sync
-from .record import KnownFile, TargetRecord
+from .complete_files import has_open
+from .frames import decoded_name, encoded_name
+
+PIECE = 1 << 20  # bytes read at once
+SYNC_S = 1.0  # seconds between two calls while waiting for the disk
+
+
+def sha256_of(path: bytes, between: Callable[[], None]) -> str:
+    """Return the SHA-256 of a file. Raises OSError."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while True:
+            piece = file.read(PIECE)
+            if not piece:
+                return digest.hexdigest()
+            digest.update(piece)
+            between()
+
+
+def sync(file: int, between: Callable[[], None]) -> None:
+    """Sync a file to the disk, which may take long for gigabytes. Raises OSError."""
+    failed: list[OSError] = []
+
+    def bring() -> None:
+        try:
+            os.fsync(file)
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=bring, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(SYNC_S)
+        between()
+    if failed:
+        raise failed[0]
+
+
+class Incoming:
+    """A file that is being received. What is already there of it is hashed again."""
+
+    def __init__(self, request: dict[str, Any], part: bytes, between: Callable[[], None]) -> None:
+        self.request, self.part, self.between = request, part, between
+        self.digest = hashlib.sha256()
+        self.mode = request["mode"] & 0o777 | 0o600
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        try:
+            self.file = os.open(part, flags | os.O_EXCL, self.mode)
+        except FileExistsError:
+            self.file = os.open(part, flags)
+            os.fchmod(self.file, self.mode)
+            os.ftruncate(self.file, request["at"])
+            self.take_in(request["at"])
+
+    def take_in(self, rest: int) -> None:
+        """Hash what is already there. Raises OSError."""
+        while rest > 0:
+            piece = os.read(self.file, min(PIECE, rest))
+            if not piece:
+                break
+            self.digest.update(piece)
+            rest -= len(piece)
+            self.between()
+
+    def write(self, block: bytes) -> None:
+        """Append a block. Raises OSError."""
+        self.digest.update(block)
+        rest = memoryview(block)
+        while rest:
+            rest = rest[os.write(self.file, rest) :]
+
+
+class KnownFile(NamedTuple):
+    """A file that was put there: its size and time there, and its time at the source."""
+
+    size: int
+    mtime: int
+    source_mtime: int
+    sha256: str
+
+
+class TargetRecord:
+    """The record of one target folder, kept in `folder`; for one process at a time."""
+
+    def __init__(self, folder: bytes, target: bytes) -> None:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        key = hashlib.sha256(target).hexdigest()[:32]
+        self.path = os.path.join(folder, key.encode() + b".jsonl")
+        self.lock = os.path.join(folder, key.encode() + b".lock")
+        self.files: dict[str, KnownFile] = {}
+        self._target = target
+        self._lines = 0
+        self._file = -1
+        self._held: list[bytes] = []
+
+    def load(self) -> None:
+        """Read the record; a line that was cut off is skipped."""
+        try:
+            with open(self.path, "rb") as file:
+                for line in file:
+                    self._take(line)
+        except FileNotFoundError:
+            pass
+        if self._lines > 2 * len(self.files) + 1000:
+            self._rewrite()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._file = os.open(self.path, flags, 0o600)
+        os.write(self._file, b"\n" if self._lines else self._head())
+
+    def _take(self, line: bytes) -> None:
+        self._lines += 1
+        try:
+            path, *known = json.loads(line)
+            self.files[path] = KnownFile(*known)
+        except (ValueError, TypeError):
+            pass
+
+    def _head(self) -> bytes:
+        """Return a line that names the target, for human readers."""
+        return json.dumps({"target": decoded_name(self._target)}).encode() + b"\n"
+
+    def _rewrite(self) -> None:
+        new = self.path + b".new"
+        with open(new, "wb") as file:
+            file.write(self._head())
+            for path, known in self.files.items():
+                file.write(json.dumps([path, *known]).encode() + b"\n")
+        os.rename(new, self.path)
+
+    def add(self, path: str, known: KnownFile) -> None:
+        """Add a file that is there now; `write` saves it."""
+        self.files[path] = known
+        self._held.append(json.dumps([path, *known]).encode() + b"\n")
+
+    def write(self) -> None:
+        """Append what was added to the record's file. Raises OSError."""
+        if self._held:
+            os.write(self._file, b"".join(self._held))
+            self._held = []
+
 
 PARTS = b".boxstrap-parts"
 SYNCED = 1 << 20  # bytes: larger files are synced to the disk before they get their name

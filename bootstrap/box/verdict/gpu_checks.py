@@ -10,7 +10,7 @@ import re
 
 from . import thresholds
 from .expected_hardware import ExpectedHardware
-from .verify_check import GIB, HOST, PASS, RETURN, WARN, WRONG, Check, Judgement, expect
+from .verify_check import GIB, HOST, PASS, RETURN, WARN, WRONG, Check, Judgement, Reading, expect
 
 MODES = {0: "default", 1: "one thread", 2: "prohibited", 3: "one process"}
 WEAKER = {"d", "laptop", "mobile", "max"}  # 4090 D, 4090 Laptop GPU, PRO 6000 Max-Q
@@ -50,15 +50,17 @@ def fits(word: str, words: list[str]) -> bool:
         return True
     if word.startswith("sxm"):  # an H100 SXM calls itself "NVIDIA H100 80GB HBM3"
         return not {"pcie", "nvl"} & set(words)
-    sizes = re.compile(r"\d+gb$")
-    return bool(sizes.match(word)) and not any(map(sizes.match, words))
+    return word.endswith("gb") and not any(each.endswith("gb") for each in words)
 
 
 def judge_name(wanted: ExpectedHardware, name: str) -> Judgement:
-    """Every word of the ordered name is in the card's."""
-    asked, words = (re.findall(r"[a-z0-9]+", (n or "").lower()) for n in (wanted.name, name))
+    """Every word of an ordered name is in the card's."""
     expected = wanted.name or ""
-    if not all(fits(word, words) for word in asked):
+    words, *names = (re.findall(r"[a-z0-9]+", n.lower()) for n in (name, *expected.split(",")))
+    for asked in names:
+        if all(fits(word, words) for word in asked):
+            break
+    else:
         return Judgement(RETURN, name, expected, f"is a {name}, ordered was {expected}")
     weaker = asked and WEAKER & set(words) - set(asked)
     says = f"is a {name}, slower than the {expected} ordered"
@@ -66,7 +68,7 @@ def judge_name(wanted: ExpectedHardware, name: str) -> Judgement:
 
 
 def judge_count(wanted: ExpectedHardware, usable: int) -> Judgement:
-    """As many GPUs as ordered."""
+    """As many GPUs as ordered, or slices of them (MIG)."""
     if wanted.count is None:
         return Judgement(PASS, str(usable))
     outcome = RETURN if usable < wanted.count else WARN
@@ -75,14 +77,18 @@ def judge_count(wanted: ExpectedHardware, usable: int) -> Judgement:
 
 
 def judge_memory(
-    wanted: ExpectedHardware, memory: dict[str, int], ecc: list[int] | None
+    wanted: ExpectedHardware,
+    memory: dict[str, int],
+    ecc: list[int] | None,
+    is_slice: Reading = None,
 ) -> Judgement:
     """At least the ordered memory, with tolerance."""
     here, asked = memory["total"] / GIB, wanted.min_memory_gib
     read = f"{here:.1f} GiB"
     if asked is None:
         return Judgement(PASS, read)
-    enough = here >= asked * thresholds.GPU["memory_ecc" if ecc and ecc[0] else "memory"]
+    least = "memory_slice" if is_slice else "memory_ecc" if ecc and ecc[0] else "memory"
+    enough = here >= asked * thresholds.GPU[least]
     says = f"has {read} of memory, ordered were {asked:g} GiB"
     return expect(enough, RETURN, read, f"{asked:g} GiB", says)
 
@@ -120,10 +126,14 @@ def judge_used(_wanted: ExpectedHardware, memory: dict[str, int]) -> Judgement:
     return expect(used <= most, RETURN, f"{used:.1f} GiB", f"{most:g} GiB at most", says)
 
 
-def judge_mig(wanted: ExpectedHardware, modes: list[int]) -> Judgement:
-    """The card is whole, unless slices were ordered."""
+def judge_mig(wanted: ExpectedHardware, modes: list[int], slices: Reading = None) -> Judgement:
+    """The card is whole, unless slices were ordered: then it has one at least."""
     read, expected = ("on" if mode else "off" for mode in (modes[0], wanted.mig))
     says = "isn't cut into slices (MIG)" if wanted.mig else "is cut into slices (MIG)"
+    if wanted.mig and modes[0] and not slices:
+        unknown = slices is None
+        says = "its slices (MIG) can't be read" if unknown else "has no slice (MIG) to compute on"
+        return Judgement(WARN if unknown else RETURN, "on, no slice", "a slice", says)
     return expect(read == expected, RETURN, read, expected, says)
 
 
@@ -139,17 +149,24 @@ MODE = "As root: nvidia-smi -c DEFAULT. Where that isn't allowed, return this bo
 MORE = "There is more than was ordered: compare with what you pay."
 
 WHOLE_CHECKS = (
-    Check("count", "gpu-count", ("usable",), judge_count, WRONG, MORE),
+    Check("count", "gpu-count", ("usable",), judge_count, WRONG, MORE, asks=("count",)),
     Check("driver", "gpu-driver", ("driver",), judge_driver, DRIVER, asks=("min_driver",)),
     Check("cuda", "gpu-cuda", ("cuda",), judge_cuda, DRIVER, asks=("min_cuda",)),
 )
 SOUND_CHECKS = (
-    Check("name", "gpu-name", ("name",), judge_name, WRONG),
-    Check("memory", "gpu-memory", ("memory", "ecc_mode"), judge_memory, WRONG),
+    Check("name", "gpu-name", ("name",), judge_name, WRONG, asks=("name",)),
+    Check(
+        "memory",
+        "gpu-memory",
+        ("memory", "ecc_mode", "slice"),
+        judge_memory,
+        WRONG,
+        asks=("min_memory_gib",),
+    ),
     Check("ecc", "gpu-ecc", ("ecc_now", "ecc_ever"), judge_ecc, HOST),
     Check("remapped-rows", "gpu-remapped", ("remapped",), judge_remapped, HOST),
     Check("retired-pages", "gpu-retired", ("retired",), judge_retired, HOST),
     Check("memory-used", "gpu-used", ("memory",), judge_used, SHARED, idle=True),
-    Check("mig", "gpu-mig", ("mig",), judge_mig, WRONG, asks=("mig",)),
+    Check("mig", "gpu-mig", ("mig", "slices"), judge_mig, WRONG, asks=("mig",)),
     Check("compute-mode", "gpu-mode", ("compute_mode",), judge_mode, MODE),
 )

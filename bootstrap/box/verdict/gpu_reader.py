@@ -21,6 +21,7 @@ from .reader_output import emit, emit_reading
 Reading = Any  # what NVML answers
 
 NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED = 3, 13, 25, 26
+ABSENT = {"error": 6}, {"error": 4}  # no slice has this index, or it is somebody else's
 NO_LIBRARY = {"error": 12}
 LIBRARY = "libnvidia-ml.so.1"
 # Where images keep the library if it is found only by LD_LIBRARY_PATH, which ssh drops.
@@ -136,6 +137,22 @@ def links(handle: Reading) -> Reading:
     return states
 
 
+def slices(handle: Reading) -> Reading:
+    """Return the readings of each slice (MIG) that is ours."""
+    most = ask([("nvmlDeviceGetMaxMigDeviceCount",)], handle)
+    if isinstance(most, dict):
+        return most
+    found: list[Reading] = []
+    for index in range(most):
+        piece = ask([("nvmlDeviceGetMigDeviceHandleByIndex", index)], handle)
+        if piece in ABSENT:
+            continue
+        if isinstance(piece, dict):
+            return piece
+        found.append({key: ask(GPU[key], piece) for key in ("name", "uuid", "memory")})
+    return found
+
+
 def read_gpu(index: int) -> None:
     """Report all readings of one GPU."""
     emit(index, "handle")
@@ -143,8 +160,12 @@ def read_gpu(index: int) -> None:
     if isinstance(handle, dict):
         emit(index, "handle", handle)
         return
-    for key, calls in GPU.items():
-        emit_reading(index, key, lambda: ask(calls, handle))  # noqa: B023
+    found = {
+        key: emit_reading(index, key, lambda: ask(calls, handle))  # noqa: B023
+        for key, calls in GPU.items()
+    }
+    if isinstance(found["mig"], list) and found["mig"][0]:
+        emit_reading(index, "slices", lambda: slices(handle))
     emit_reading(index, "nvlink", lambda: links(handle))  # full
 
 

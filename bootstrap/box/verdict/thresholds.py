@@ -8,6 +8,7 @@ from __future__ import annotations
 GPU = {
     "memory": 0.96,  # a 24 GB card shows 23.99 GiB or less
     "memory_ecc": 0.96 * 15 / 16,  # GDDR cards keep 1/16 for ECC: A10, L4, L40S, T4
+    "memory_slice": 0.88,  # named for its share, rounded up: 1g.18gb of an H200 has 16 GiB
     "used_gib": 1.0,
     "power": 0.99,  # of the default; some cards round
     "heat": 10,  # °C that must be left to the temperature at which the card slows itself down

@@ -3,7 +3,8 @@
 The document, version 1: `verdict` keep | warn | return; `reasons`, the weightiest
 first, each {check, code, outcome, gpus, says, advice}; `driver`, `cuda` (the
 newest that the driver runs); `gpus`, each {index, name, uuid, memory_mib,
-capability}; `checks`, each {check, gpu, outcome, read, expected, says}; `seconds`.
+capability}, or one for each slice of a card that is cut (MIG), with the card's
+index; `checks`, each {check, gpu, outcome, read, expected, says}; `seconds`.
 Null is a value that isn't known, and the GPU of a check of the whole box.
 """
 
@@ -63,7 +64,11 @@ def judge(facts: Facts, wanted: ExpectedHardware, seconds: float) -> dict[str, A
         "reasons": reasons,
         "driver": known(facts.get("driver")),
         "cuda": cuda_version(facts["cuda"]) if known(facts.get("cuda")) else None,
-        "gpus": [gpu_facts(index, gpu) for index, gpu in facts["gpus"].items()],
+        "gpus": [
+            gpu_facts(index, one)
+            for index, gpu in facts["gpus"].items()
+            for one in parts(gpu) or [gpu]
+        ],
         "checks": [result.as_dict() for result in results],
         "seconds": round(seconds, 3),
     }
@@ -125,13 +130,37 @@ def problem_of(
 def judge_gpus(facts: Facts, wanted: ExpectedHardware) -> list[CheckResult]:
     """Apply every check to the GPUs that are ours: those that this user may open."""
     ours = {i: gpu for i, gpu in facts["gpus"].items() if error(gpu["handle"]) != 4}
-    failures = {i: unusable(gpu) for i, gpu in ours.items()}
-    box = {**facts, "usable": sum(not code for code in failures.values())}
+    failures = {i: max(map(unusable, [gpu, *parts(gpu)])) for i, gpu in ours.items()}
+    box = {**facts, "usable": usable([ours[i] for i, code in failures.items() if not code])}
     results = [answers(i, code) for i, code in failures.items()]
     results += [apply(check, None, box, wanted) for check in WHOLE_CHECKS]
     for check in GPU_CHECKS:
-        results += [apply(check, i, gpu, wanted) for i, gpu in ours.items() if "name" in gpu]
+        for i, gpu in ours.items():
+            each = parts(gpu) if check.reads[0] in VITAL else [gpu]
+            results += [apply(check, i, one, wanted) for one in each if "name" in one]
     return results
+
+
+def is_cut(gpu: Facts) -> bool:
+    """Return whether the card is cut into slices (MIG)."""
+    mode = known(gpu.get("mig"))
+    return bool(mode and mode[0])
+
+
+def parts(gpu: Facts) -> list[Facts]:
+    """Return what programs can compute on: the card, or each slice of one that is cut (MIG)."""
+    if not is_cut(gpu):
+        return [gpu]
+    slices = known(gpu.get("slices"))
+    # Which part of the card is ours isn't known then: its whole memory says nothing.
+    whole = [{**gpu, "memory": {"error": 3}}]
+    return whole if slices is None else [{**gpu, **one, "slice": True} for one in slices]
+
+
+def usable(gpus: list[Facts]) -> Reading:
+    """Return how many GPUs and slices can be used."""
+    uncounted = any(is_cut(gpu) and known(gpu.get("slices")) is None for gpu in gpus)
+    return {"error": 3} if uncounted else sum(len(parts(gpu)) for gpu in gpus)
 
 
 def unusable(gpu: Facts) -> int:
@@ -161,6 +190,8 @@ def apply(check: Check, gpu: int | None, facts: Facts, wanted: ExpectedHardware)
         code = "" if failure.outcome == NA else unread_code
         return CheckResult(check.name, gpu, *failure, code, ADVICE_WARN, ADVICE_WARN)
     found = check.judge(wanted, *map(known, readings))
+    if found.says and "slice" in facts:
+        found = found._replace(says=f"a slice of it: {found.says}")
     return CheckResult(check.name, gpu, *found, check.code, check.advice, check.kept)
 
 
@@ -219,7 +250,8 @@ def merged(results: list[CheckResult]) -> list[dict[str, Any]]:
         for result in results:
             if result.outcome == heavy:
                 gpus = reasons.setdefault(result._replace(gpu=None), [])
-                gpus += [] if result.gpu is None else [result.gpu]
+                if result.gpu is not None and result.gpu not in gpus:
+                    gpus.append(result.gpu)
     return [
         {
             "check": result.check,

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bootstrap.profile.requirement_files import included, requirement_lines
 from bootstrap.profile.survey import files
-from bootstrap.profile.survey.packages import CONDA, is_known, name_of, same
+from bootstrap.profile.survey.files import CONDA, is_known, package_name, same
 
-_INCLUDE = re.compile(r"^\s*(?:-r|--requirement)[= ]*([^\s#]+)", re.MULTILINE)
-_REQUIRED = re.compile(r"^\s*([A-Za-z0-9][^#\n]*)", re.MULTILINE)
+_EDITABLE = re.compile(r"^\s*(?:-e|--editable)[=\s]+")
 _LOCKED = re.compile(r'^name = "([A-Za-z0-9][A-Za-z0-9._-]*)"', re.MULTILINE)
-_EXTRA = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*) = \[(.*?)^\]", re.MULTILINE | re.DOTALL)
+_EXTRA = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*) = \[", re.MULTILINE)
 _OWN_PACKAGE = re.compile(r'^source = \{ (?:editable|virtual) = "\." \}', re.MULTILINE)
 CONDA_FILES = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 _CONDA_WORD = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9_][\w.-]*)\s*(.*)")
@@ -63,11 +63,14 @@ def requirement_files(root: Path) -> list[str]:
 
 def with_includes(root: Path, file: str, depth: int = 8) -> Declared:
     """Return what a requirements file asks for, with the files that it includes."""
-    text = files.text(root / file)
-    found = [each.strip() for each in _REQUIRED.findall(text)]
-    for name in _INCLUDE.findall(text) if depth else ():
-        inner = Path(file).parent / name
-        if not inner.is_absolute() and ".." not in inner.parts:
+    found = list[str]()
+    for _, line in requirement_lines(files.text_of_file(root / file)):
+        name = included(line)
+        text = _EDITABLE.sub("", line).strip()
+        if name is None and not text.startswith("-"):
+            found.append(text)
+        inner = Path(file).parent / (name or "/")
+        if depth and not inner.is_absolute() and ".." not in inner.parts:
             found += with_includes(root, str(inner), depth - 1).requirements
     return Declared(file, tuple(dict.fromkeys(found)))
 
@@ -79,11 +82,14 @@ def project(root: Path) -> Project:
     poetry = _map(tools.get("poetry"))
     poetry_needs = _map(poetry.get("dependencies"))
     python = poetry_needs.pop("python", "")
+    is_package = bool(table) or poetry.get("package-mode") is not False
     return Project(
         name=str(table.get("name") or poetry.get("name") or ""),
-        there=bool(files.text(root / "pyproject.toml")),
-        has_dependencies=bool(table or poetry) and (bool(table) or "build-system" in data),
-        is_built="build-system" in data and bool(table or poetry),
+        there=bool(files.text_of_file(root / "pyproject.toml")),
+        has_dependencies=bool(table or poetry)
+        and is_package
+        and (bool(table) or "build-system" in data),
+        is_built="build-system" in data and bool(table or poetry) and is_package,
         python=str(table.get("requires-python") or (python if isinstance(python, str) else "")),
         dependencies=_texts(table.get("dependencies")) or tuple(poetry_needs),
         extras={k: _texts(v) for k, v in _map(table.get("optional-dependencies")).items()},
@@ -91,9 +97,61 @@ def project(root: Path) -> Project:
     )
 
 
+def poetry(root: Path) -> Declared | None:
+    """Return what poetry would install, for a project that is no package; without dev groups."""
+    tool = _map(_map(files.toml(root / "pyproject.toml").get("tool")).get("poetry"))
+    groups = {name: _map(group) for name, group in _map(tool.get("group")).items()}
+    parts = [tool.get("dependencies")]
+    parts += [
+        group.get("dependencies")
+        for name, group in groups.items()
+        if not _NOT_FOR_TRAINING.search(name) and group.get("optional") is not True
+    ]
+    needs = {name: value for part in parts for name, value in _map(part).items()}
+    python = needs.pop("python", "")
+    found = [_of_poetry(name, value) for name, value in needs.items()]
+    named = tuple(each for each in found if each)
+    return Declared("pyproject.toml", named, str(python)) if named else None
+
+
+def _of_poetry(name: str, value: object) -> str:
+    """Return a dependency of poetry as a requirement; "" for an optional one or a path."""
+    said = value[0] if isinstance(value, list) and value else value
+    rows = said if isinstance(said, dict) else {"version": said}
+    if rows.get("optional") is True or "path" in rows:
+        return ""
+    named = ",".join(_texts(rows.get("extras")))
+    extras = f"[{named}]" if named else ""
+    if address := rows.get("git") or rows.get("url"):
+        ref = next((f"@{rows[word]}" for word in ("rev", "tag", "branch") if word in rows), "")
+        return f"{name}{extras} @ {'git+' if 'git' in rows else ''}{address}{ref}"
+    return f"{name}{extras}{_poetry_version(str(rows.get('version') or '*'))}"
+
+
+def _poetry_version(version: str) -> str:
+    """Convert poetry's `^1.2` and `~1.2`; a bare version is exact, and `*` any."""
+    bounds = []
+    for part in version.replace(" ", "").split(","):
+        caret = re.fullmatch(r"([~^])(\d+(?:\.\d+)*).*", part)
+        if caret:
+            numbers = [int(number) for number in caret[2].split(".")]
+            first = next((n for n, number in enumerate(numbers) if number), len(numbers) - 1)
+            at = min(1, len(numbers) - 1) if caret[1] == "~" else first
+            upper = ".".join(map(str, [*numbers[:at], numbers[at] + 1]))
+            bounds.append(f">={part[1:]},<{upper}")
+        elif part not in ("", "*"):
+            bounds.append(part if part[0] in "<>=!" else f"=={part}")
+    return ",".join(bounds)
+
+
+def groups_for_training(project: Project) -> tuple[str, ...]:
+    """Return the dependency groups that are not for tests, docs and the like."""
+    return tuple(name for name in project.groups if not _NOT_FOR_TRAINING.search(name))
+
+
 def setup_py(root: Path) -> Declared | None:
     """Return what setup.py asks for, as far as it has plain lists. It is not run."""
-    source = files.text(root / "setup.py", files.LARGEST_SCRIPT)
+    source = files.text_of_file(root / "setup.py", files.LARGEST_SCRIPT)
     if not source:
         return None
     try:
@@ -119,7 +177,7 @@ def setup_cfg(root: Path) -> Declared | None:
     """What setup.cfg asks for."""
     parser = configparser.RawConfigParser()
     try:
-        parser.read_string(files.text(root / "setup.cfg"))
+        parser.read_string(files.text_of_file(root / "setup.cfg"))
     except configparser.Error:
         return None
     needs = parser.get("options", "install_requires", fallback="")
@@ -188,19 +246,27 @@ def torch_extras(lock: str) -> tuple[str, ...]:
     extras = extras.partition("\n[")[0]
     if '{ name = "torch"' in always:
         return ()
-    return tuple(name for name, needs in _EXTRA.findall(extras) if '{ name = "torch"' in needs)
+    return tuple(name for name, needs in _extras(extras) if '{ name = "torch"' in needs)
+
+
+def _extras(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the name of each extra, and what it needs."""
+    begun = _EXTRA.search(text)
+    while begun and (end := text.find("\n]", begun.end())) >= 0:
+        yield begun[1], text[begun.end() : end]
+        begun = _EXTRA.search(text, end)
 
 
 def names(requirements: Iterable[str]) -> set[str]:
     """Return the normalized names of the packages in some requirements."""
-    return {name_of(each) for each in requirements} - {""}
+    return {package_name(each) for each in requirements} - {""}
 
 
 def torch_version(requirements: Iterable[str]) -> tuple[int, int] | None:
     """Return the upper bound of these requirements for torch, if they have one."""
     for each in requirements:
         bound = re.search(r"(?:==|<=|<|~=)\s*(\d+)\.(\d+)", each)
-        if name_of(each) == "torch" and bound:
+        if package_name(each) == "torch" and bound:
             return int(bound[1]), int(bound[2])
     return None
 

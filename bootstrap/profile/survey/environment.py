@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.profile.rule import fits
-from bootstrap.profile.survey import commands, declared, files, scripts
-from bootstrap.profile.survey.packages import is_known, name_of, same
-from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT
+from bootstrap.profile.survey import commands, declared, files
+from bootstrap.profile.survey.files import is_known, package_name, provides, same
+from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT, fits
 
 # A Python for which an older torch, and packages of the same age, have wheels.
 _PYTHON_OF_TORCH = {(1, 12): "3.10", (1, 13): "3.10", (2, 0): "3.10", (2, 1): "3.10"}
@@ -39,6 +38,7 @@ class Environment:
     requires_python: str | None = None
     torch_extras: tuple[str, ...] = ()
     extras: tuple[Reasoned, ...] = ()
+    groups: tuple[Reasoned, ...] = ()
     packages: tuple[Reasoned, ...] = ()
     index: tuple[Reasoned, ...] = ()
     last: tuple[Reasoned, ...] = ()
@@ -46,25 +46,34 @@ class Environment:
     """The file to build from conda's packages, if a Python package index does not have them all."""
     remarks: tuple[str, ...] = ()
 
+    @property
+    def has_files(self) -> bool:
+        """Whether a file says what it consists of."""
+        return bool(self.lock or self.requirements or self.project or self.conda or self.groups)
 
-def find_environment(root: Path, said: commands.Said, brought: scripts.Imported) -> Environment:
+
+def find_environment(root: Path, said: commands.Said, brought: commands.Imported) -> Environment:
     """Return the environment of the repository at `root`; `brought`: what its training imports."""
-    project, lock = declared.project(root), files.text(root / "uv.lock", files.LARGEST)
+    project, lock = declared.project(root), files.text_of_file(root / "uv.lock", files.LARGEST)
     has_lock = (root / "uv.lock").is_file()
     listed, why = ((), "") if has_lock else _requirement_files(root, said)
     takes_project = project.has_dependencies and not has_lock and not listed
+    groups = _groups(project) if not listed else ()
     other = None
-    if not (has_lock or listed or takes_project):
+    if not (has_lock or listed or takes_project or groups):
         other = next(filter(None, (kind(root) for kind in _OTHERS)), declared.Declared(""))
     by_conda = _by_conda(other) if other else None
     required = [each for file in listed for each in declared.with_includes(root, file).requirements]
     required += project.dependencies if takes_project else ()
+    required += [each for group in groups for each in project.groups[group.value]]
     packages = _of_other(other, said, project.name) if other and not by_conda else []
     required += [*other.requirements, *other.left_out] if other and by_conda else []
     names = declared.locked(lock) | _names([*required, *(each.value for each in packages)])
-    packages += _of_imports(
-        said, brought, names | ({same(project.name)} if takes_project else set())
+    imports = list(
+        _of_imports(said, brought, names | ({same(project.name)} if takes_project else set()))
     )
+    unnamed = next((each for each in required if _may_bring(each)), "")
+    packages += imports if not unnamed else []
     torch = declared.torch_version([*required, *(each.value for each in packages)])
     extras = declared.torch_extras(lock)
     early, last = _in_order(packages)
@@ -79,12 +88,44 @@ def find_environment(root: Path, said: commands.Said, brought: scripts.Imported)
         else _python(root, other.python if other else project.python, torch),
         requires_python=project.python or None,
         torch_extras=extras,
+        groups=groups,
         extras=tuple(_extras(said, extras, project, named=has_lock or takes_project)),
         packages=early,
         index=tuple(_indexes(said)) if other else (),
         last=last,
         conda=by_conda,
-        remarks=tuple(_left_out(other)) if other and not by_conda else (),
+        remarks=(
+            *(_left_out(other) if other and not by_conda else ()),
+            *(_undecided(imports, unnamed) if unnamed else ()),
+        ),
+    )
+
+
+def _may_bring(requirement: str) -> bool:
+    """Whether nobody can tell from it what it installs: an address or a path without a name."""
+    address = "/" in requirement and not re.match(
+        r"[\w.-]+(\[[^]]*\])?\s*@|.*[#&]egg=", requirement
+    )
+    return bool(
+        address and not is_known(package_name(requirement)) and requirement not in (".", "./")
+    )
+
+
+def _undecided(imports: list[Reasoned], unnamed: str) -> Iterator[str]:
+    for each in imports:
+        yield (
+            f"{each.why.removesuffix(' it')} {each.value}: {unnamed} may bring it; if it doesn't, "
+            f"add {each.value} to python.packages"
+        )
+
+
+def _groups(project: declared.Project) -> tuple[Reasoned, ...]:
+    """Return the dependency groups to install, if the project itself names no dependencies."""
+    if project.dependencies:
+        return ()
+    return tuple(
+        Reasoned(name, "pyproject.toml has the dependencies in this group")
+        for name in declared.groups_for_training(project)
     )
 
 
@@ -122,14 +163,14 @@ def _in_order(packages: list[Reasoned]) -> tuple[tuple[Reasoned, ...], tuple[Rea
     """Split into packages installed together, and those built last with the others present."""
     plain = [Reasoned(_plain_requirement(each.value), each.why) for each in packages]
     fitting = [each for each in plain if fits(REQUIREMENT, each.value)]
-    last = [each for each in fitting if name_of(each.value) == "flash-attn"]
+    last = [each for each in fitting if package_name(each.value) == "flash-attn"]
     early = [each for each in fitting if each not in last]
     if last:
         early += [Reasoned(each, "the build of flash-attn needs it") for each in _FOR_FLASH_ATTN]
     return _once(early), _once(last)
 
 
-_OTHERS = (declared.conda, declared.pipfile, declared.setup_py, declared.setup_cfg)
+_OTHERS = (declared.conda, declared.poetry, declared.pipfile, declared.setup_py, declared.setup_cfg)
 # Conda's packages for the build of torch, which boxstrap chooses by the box's driver instead.
 _OF_TORCH = re.compile(r"pytorch-(?:cuda|mutex)|cudatoolkit|cudnn|cuda(?:-\w+)*|cpuonly|mkl|blas")
 _NAMED = 3
@@ -156,18 +197,18 @@ def _of_installs(said: commands.Said, own: str) -> list[Reasoned]:
         Reasoned(each, f"{install.file} installs it")
         for install in said.installs
         for each in install.packages
-        if name_of(each) not in (same(own), "pip", "uv", "setuptools", "wheel")
+        if package_name(each) not in (same(own), "pip", "uv", "setuptools", "wheel")
     ]
 
 
 def _of_imports(
-    said: commands.Said, brought: scripts.Imported, names: set[str]
+    said: commands.Said, brought: commands.Imported, names: set[str]
 ) -> Iterator[Reasoned]:
     """Yield what training imports but nothing installs, if its package is known or on a page."""
-    named = {name_of(each): each for install in said.installs for each in install.packages}
+    named = {package_name(each): each for install in said.installs for each in install.packages}
     for package, where in {**brought.packages, **brought.unknown}.items():
         known = package if is_known(package) else named.get(same(package), "")
-        if known and same(package) not in names:
+        if known and not provides(names, package):
             yield Reasoned(named.get(same(package), known), f"{where} imports it")
 
 
@@ -181,7 +222,7 @@ def _plain_requirement(text: str) -> str:
 
 
 def _once(each: list[Reasoned]) -> tuple[Reasoned, ...]:
-    return tuple({name_of(one.value): one for one in reversed(each)}.values())[::-1]
+    return tuple({package_name(one.value): one for one in reversed(each)}.values())[::-1]
 
 
 def _extras(
@@ -209,7 +250,7 @@ def _indexes(said: commands.Said) -> Iterator[Reasoned]:
 
 def _python(root: Path, asked: str, torch: tuple[int, int] | None) -> Reasoned | None:
     """Return the Python to use, if one is named or torch has wheels only for older ones."""
-    named = files.text(root / ".python-version").strip()
+    named = files.text_of_file(root / ".python-version").strip()
     if fits(PYTHON, named):
         return Reasoned(named, "from .python-version")
     exact = re.search(r"(?:^|==)\s*(3\.\d{1,2})(?:\.\*|\.\d+)?$", asked)

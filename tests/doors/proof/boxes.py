@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.boxes import Box, Rig
+from tests.boxes import Rig, RigBox
 from tests.cli import User
 from tests.doors.git_server import serving
 
@@ -24,7 +24,7 @@ NOCLOUD = "/var/lib/cloud/seed/nocloud"
 STAGES = ("init --local", "init", "modules --mode=config", "modules --mode=final")
 
 
-def _on_a_box(kind: str, door: str, scratch: Path, proof: Callable[[Box, str], str]) -> str:
+def _on_a_box(kind: str, door: str, scratch: Path, proof: Callable[[RigBox, str], str]) -> str:
     with Rig(mirror=True) as rig:
         box = rig.start(kind)
         user = User(scratch / "home")
@@ -44,7 +44,7 @@ def _on_a_box(kind: str, door: str, scratch: Path, proof: Callable[[Box, str], s
 def cloud_init(scratch: Path) -> str:
     """Debian's cloud-init: its schema, and a whole first boot with it."""
 
-    def proof(box: Box, text: str) -> str:
+    def proof(box: RigBox, text: str) -> str:
         install = (
             "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qqy install cloud-init"
         )
@@ -74,7 +74,7 @@ def cloud_init(scratch: Path) -> str:
 def notebook(scratch: Path) -> str:
     """nbclient executes the cells in a kernel of their own."""
 
-    def proof(box: Box, text: str) -> str:
+    def proof(box: RigBox, text: str) -> str:
         box.write("/root/box.ipynb", text)
         venv = "python3 -m venv /root/nb && /root/nb/bin/pip -q install nbclient ipykernel"
         box.run(venv, timeout=600)

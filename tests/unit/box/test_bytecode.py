@@ -17,9 +17,10 @@ import pytest
 
 from bootstrap.box.python import bytecode
 from bootstrap.box.python.bytecode import modules_of
-from bootstrap.box.python.fetched_modules import FetchedModules
-from bootstrap.box.python.imports import ImportStatement, Walk, imports_of
+from bootstrap.box.python.imports import FetchedModules, ImportStatement, Walk, imports_of
 from tests.box_programs import program
+
+pytestmark = pytest.mark.slow  # each starts programs
 
 SITE = "lib/python3.11/site-packages"
 

@@ -14,7 +14,10 @@ import pytest
 from bootstrap.errors import BusyError, UsageError
 from bootstrap.link.local import LocalWire
 from bootstrap.protocol.trees import TreeBeside, clean_trees
+from tests.logins import login_on
 from tests.unit.box.test_place import Placed, beside
+
+pytestmark = pytest.mark.slow  # each starts programs
 
 
 class Beside:
@@ -46,8 +49,8 @@ class Beside:
         """Clean; return what became of the tree."""
         wire = LocalWire()
         said = clean_trees(
-            wire, workdir=str(self.home.parent), repo_key="k", discard=discard, look=look
-        )
+            login_on(wire, str(self.home.parent)), repo_key="k", discard=discard, look=look
+        ).trees
         assert len(said) == 1
         return said[0]
 

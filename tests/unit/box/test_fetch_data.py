@@ -11,14 +11,15 @@ import sys
 import tarfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.box.data import data_download, data_https, data_sources
+from bootstrap.box.data import data_download, data_sources
 from bootstrap.box.data.fetch_data import main
 from tests.box_programs import program
 from tests.data_server import DataServer
@@ -37,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataServer]:
 def server(served: DataServer) -> DataServer:
     served.files.clear(), served.redirects.clear(), served.asked.clear()
     served.status = served.status_left = served.cuts_left = served.sent = 0
-    served.ranges, served.tags, served.token = True, True, ""
+    served.ranges, served.tags, served.token, served.retry_after = True, True, "", ""
     served.modified, served.heeds_times = "", True
     served.odd.clear()
     return served
@@ -142,7 +143,7 @@ def test_what_came_of_another_file_is_no_part_of_this_one(
     """Without a digest, equal sizes alone would allow a mix of two files."""
     monkeypatch.setattr(data_download, "BLOCK", 4096)
     monkeypatch.setattr(data_download, "WORKERS", 1)
-    monkeypatch.setattr(data_https, "PATIENCE_S", 0)
+    monkeypatch.setattr(data_sources, "PATIENCE_S", 0)
     server.tags = tags
     # Both have the same ETag, since the server computes it from the first bytes.
     first, second = b"a" * 4096 + b"1" * 4096, b"a" * 4096 + b"2" * 4096
@@ -235,6 +236,7 @@ def test_a_hub_that_names_an_impossible_size_is_refused(
     box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
 
 
+@pytest.mark.slow
 def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: DataServer):
     content = os.urandom(1024) * (3 * BLOCK // 1024)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
@@ -288,11 +290,36 @@ def test_a_server_without_parts_or_in_trouble_gives_it_in_the_end(box: BoxHere, 
 def test_a_server_that_gives_nothing_is_given_up(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(data_https, "PATIENCE_S", 2)
+    monkeypatch.setattr(data_sources, "PATIENCE_S", 2)
     server.add("m", b"small")
     server.status, server.status_left = 503, 100
     assert "503" in box.refused("data-unreachable", {"from": server.url("m"), "to": "m"})
     assert len(server.asked) == 2
+
+
+@pytest.mark.slow
+def test_what_a_server_asks_to_wait_is_waited_or_named(
+    box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(data_sources, "PATIENCE_S", 2)
+    server.add("m", b"small")
+    item = {"from": server.url("m"), "to": "m"}
+    server.status, server.status_left, server.retry_after = 429, 1, "4"
+    began = time.monotonic()
+    assert "asks to wait 4 s; again in 4 s" in box.fetched(item)
+    assert time.monotonic() - began >= 4
+    item["to"] = "n"
+    server.status_left = 100
+    for asked, said in {"7200": "7200", formatdate(time.time() + 3660): "36"}.items():
+        server.retry_after = asked
+        server.asked.clear()
+        assert f"the server asks to wait {said}" in box.refused("data-unreachable", item)
+        assert len(server.asked) == 1
+    # One that asks for ever is given up, and nonsense is no time.
+    monkeypatch.setattr(data_sources, "LONGEST_S", 3)
+    for asked in ("1", "soon", "-5", "1e9"):
+        server.retry_after = asked
+        box.refused("data-unreachable", item)
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -484,6 +511,75 @@ def test_archives_are_unpacked_into_their_place(box: BoxHere, server: DataServer
     box.refused("data-in-the-way", {"from": server.url("z.zip"), "to": "set", "unpack": True})
 
 
+@pytest.mark.parametrize("system", [0, 3])
+def test_backslashes_in_a_zip_separate_folders(box: BoxHere, server: DataServer, system: int):
+    """As unzip reads what Windows' own tools pack."""
+    made = zipped(("train\\", b"", 0), ("train\\cat\\0.txt", b"0", 0), ("train/cat/1.txt", b"1", 0))
+    made = made.replace(b"PK\1\2\x14\3", b"PK\1\2\x14" + bytes([system]))
+    server.add("w.zip", made)
+    box.fetched({"from": server.url("w.zip"), "to": "set", "unpack": True})
+    assert box.files() == {"set/train/cat/0.txt": b"0", "set/train/cat/1.txt": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [
+        ("files/12345", lambda: zipped(("a/b", b"x", 0))),
+        ("files/6", lambda: tar((member("a/b"), b"x"))),
+        ("download.php?id=7", lambda: tar((member("a/b"), b"x"), mode="w:xz")),
+        ("really-tar.zip", lambda: tar((member("a/b"), b"x"))),
+        ("really-zip.tar.gz", lambda: zipped(("a/b", b"x", 0))),
+        ("self-extracting.exe", lambda: b"MZ" + bytes(5000) + zipped(("a/b", b"x", 0))),
+        ("UPPER.ZIP", lambda: zipped(("a/b", b"x", 0))),
+        ("zip-in.tar", lambda: tar((member("a/b"), zipped(("c", b"d", 0))), mode="w")),
+        ("old.tar", lambda: _old_tar("a/b", b"x")),
+    ],
+)
+def test_an_archive_is_known_by_its_content(
+    name: str, pack: Callable[[], bytes], box: BoxHere, server: DataServer
+):
+    server.add(name.partition("?")[0], pack())
+    box.fetched({"from": server.url(name), "to": "set", "unpack": True})
+    assert [*box.files()] == ["set/a/b"]
+
+
+def _old_tar(name: str, content: bytes) -> bytes:
+    """As tar wrote it before POSIX: without a magic word."""
+    out = tar((member(name), content), mode="w")
+    header = bytearray(out[:512])
+    header[257:265] = bytes(8)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + out[512:]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"7z\xbc\xaf\x27\x1c" + bytes(50), "7z"),
+        (b"Rar!\x1a\x07" + bytes(50), "rar"),
+        (b"\x28\xb5\x2f\xfd" + bytes(50), "zstd"),
+        (b"\n<!DOCTYPE html><html>log in", "a web page"),
+    ],
+)
+def test_what_no_program_here_unpacks_is_named(
+    content: bytes, words: str, box: BoxHere, server: DataServer
+):
+    server.add("x.zip", content)
+    said = box.refused("data-archive", {"from": server.url("x.zip"), "to": "set", "unpack": True})
+    assert words in said
+
+
+def test_a_file_without_a_name_gets_the_one_that_its_server_says(box: BoxHere, server: DataServer):
+    server.add("files/12345", b"x")
+    server.odd["Content-Disposition"] = 'attachment; filename="..\\\\corpus one.csv"'
+    box.fetched({"from": server.url("files/12345"), "to": "set/"})
+    assert [*box.files()] == ["set/corpus one.csv"]
+    server.add("named.txt", b"y")
+    box.fetched({"from": server.url("named.txt"), "to": "named/"})
+    assert "named/named.txt" in box.files()
+
+
 BAD = {
     "up.tar": lambda: tar((member("a"), b"a"), (member("../up"), b"x")),
     "inner-up.tar": lambda: tar((member("a/../../up"), b"x")),
@@ -499,6 +595,12 @@ BAD = {
     "names.tar.gz": lambda: tar((member("n" * 2_000_000), b"")),
     "up.zip": lambda: zipped(("../up", b"x", 0)),
     "absolute.zip": lambda: zipped(("/up", b"x", 0)),
+    "up-of-windows.zip": lambda: zipped(("..\\up", b"x", 0)),
+    "inner-up-of-windows.zip": lambda: zipped(("a\\..\\..\\up", b"x", 0)),
+    "absolute-of-windows.zip": lambda: zipped(("\\up", b"x", 0)),
+    "share.zip": lambda: zipped(("\\\\host\\up", b"x", 0)),
+    "drive.zip": lambda: zipped(("C:\\up", b"x", 0)),
+    "drive-slash.zip": lambda: zipped(("c:/up", b"x", 0)),
     "symlink.zip": lambda: zipped(("l", b"/etc/passwd", 0o120777)),
     "none.zip": lambda: b"no archive at all" * 100,
 }
@@ -517,8 +619,8 @@ def test_an_archive_with_anything_but_files_is_refused_as_a_whole(
 
 
 def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from bootstrap.box.data import data_unpack as module
-    from bootstrap.box.data.data_words import DataError
+    from bootstrap.box.data import data_download as module
+    from bootstrap.box.data.data_sources import DataError
 
     monkeypatch.setattr(module, "LEAST", 1024 * 1024)
     for name, content in (

@@ -7,8 +7,9 @@ import io
 import subprocess
 import sys
 import threading
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import pytest
 
 from bootstrap.paths import shipped
 from tests.box_programs import program
+
+pytestmark = pytest.mark.slow  # each starts programs
 
 WHEEL, MEMBER = "uv-1-any.whl", "uv-1.data/scripts/uv"
 PROGRAM = b"#!/bin/sh\necho uv\n" + bytes(range(256)) * 4000
@@ -44,6 +47,8 @@ class UvIndex(ThreadingHTTPServer):
     def __init__(self, data: bytes, cut: int | None) -> None:
         super().__init__(("127.0.0.1", 0), _UvHandler)
         self.data, self.cut, self.asked = data, cut, 0
+        self.retry_after: list[str] = []
+        """What it asks to wait, of each of the next requests."""
 
 
 class _UvHandler(BaseHTTPRequestHandler):
@@ -53,6 +58,12 @@ class _UvHandler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
+        if self.server.retry_after:
+            self.send_response(429)
+            self.send_header("Retry-After", self.server.retry_after.pop(0))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         body = self.server.data
         if self.path.endswith("/uv/"):
             body = f'<a href="{WHEEL}">{WHEEL}</a>'.encode()
@@ -67,8 +78,11 @@ class _UvHandler(BaseHTTPRequestHandler):
 class Fetched:
     """The outcome of one download."""
 
-    def __init__(self, folder: Path, data: bytes, cut: int | None, sha: str) -> None:
+    def __init__(
+        self, folder: Path, data: bytes, cut: int | None, sha: str, waits: Sequence[str] = ()
+    ) -> None:
         index = UvIndex(data, cut)
+        index.retry_after += waits
         threading.Thread(target=index.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{index.server_port}/simple"
         done = subprocess.run(
@@ -101,6 +115,19 @@ def test_however_it_is_laid_out_it_comes(folder: Path, data: bytes, times: int) 
     assert (fetched.rc, fetched.said, fetched.asked) == (0, "", times)
     assert fetched.there == {"uv": PROGRAM}
     assert (folder / "uv").stat().st_mode & 0o111
+
+
+def test_an_index_that_asks_to_wait_is_waited_for_once(folder: Path) -> None:
+    data = wheel()
+    sha = hashlib.sha256(data).hexdigest()
+    began = time.monotonic()
+    fetched = Fetched(folder, data, None, sha, ["2"])
+    assert (fetched.rc, fetched.there) == (0, {"uv": PROGRAM})
+    assert time.monotonic() - began >= 2
+    for waits in (["1", "1"], ["7200"]):
+        fetched = Fetched(folder, data, None, sha, waits)
+        assert fetched.rc == 1
+        assert f"429: Too Many Requests; the server asks to wait {waits[0]} s" in fetched.said
 
 
 def test_another_one_is_not_left_there(folder: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(lease_activity, "EVERY_S", 0.0)
     monkeypatch.setattr(lease_activity, "_stat", SEEN.get)
     monkeypatch.setattr(lease_activity, "_terminals", lambda: iter(()))
+    monkeypatch.setattr(lease_activity, "_network", lambda: 0)
+    monkeypatch.setattr(lease_activity, "IO", float("inf"))
     SEEN.clear()
     yield
     SEEN.clear()
@@ -135,3 +138,39 @@ def test_who_types_at_a_terminal_uses_the_box(run: Path, monkeypatch: pytest.Mon
         os.close(theirs)
     monkeypatch.undo()
     assert all(at > 0 for _, at in lease_activity._terminals())
+
+
+@pytest.mark.parametrize(("bytes_s", "is_used"), [(1_500_000, True), (5_000, False)])
+def test_a_download_is_use(
+    run: Path, monkeypatch: pytest.MonkeyPatch, bytes_s: int, is_used: bool
+) -> None:
+    """It takes hardly any CPU, and what it writes is no result of a run."""
+    time.sleep(0.5)
+    monkeypatch.setattr(lease_activity, "_network", lambda: bytes_s // 2)
+    assert second_look(run).used == is_used
+
+
+def test_a_program_that_reads_or_writes_is_use(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_activity, "IO", 20_000)
+    with subprocess.Popen([sys.executable, "-c", MOVES], stdout=subprocess.DEVNULL) as moving:
+        SEEN[str(moving.pid)] = stat(0)
+        time.sleep(0.5)
+        second_look(run)
+        time.sleep(1)
+        assert second_look(run).used
+        moving.kill()
+
+
+@pytest.mark.parametrize(("parent", "is_used"), [("sshd: me@notty", True), ("init", False)])
+def test_an_open_exec_is_use_and_what_it_left_detached_is_none(
+    run: Path, other: int, monkeypatch: pytest.MonkeyPatch, parent: str, is_used: bool
+) -> None:
+    environment = {**os.environ, "BOXSTRAP_ENTERED": "1"}
+    login = subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 60', parent])
+    with login, subprocess.Popen(["sleep", "60"], env=environment) as inside:
+        time.sleep(0.3)
+        SEEN[str(login.pid)] = stat(0)
+        SEEN[str(inside.pid)] = ["S", str(login.pid), *stat(0)[2:]]
+        assert second_look(run).used == is_used
+        inside.kill()
+        login.kill()

@@ -13,6 +13,8 @@ import pytest
 
 from bootstrap.box.lease import lease_safety
 from bootstrap.box.lease.lease_safety import ResultsLook, SafetyLook, safe_note
+from bootstrap.box.transfer.complete_files import state_of
+from bootstrap.box.transfer.run_results import LET_GO, digest_of, write_files
 from tests.box_programs import lay_programs
 
 OLD = 1_700_000_000
@@ -56,6 +58,19 @@ class PulledBox:
 @pytest.fixture
 def box(tmp_path: Path) -> PulledBox:
     return PulledBox(tmp_path)
+
+
+def test_what_the_user_lets_go_of_is_not_lost(box: PulledBox) -> None:
+    (box.tree / "out/gone").symlink_to("nowhere")
+    assert box.unsafe() == []
+    (box.tree / "out/elsewhere").symlink_to("/etc/passwd")
+    assert box.unsafe() == ["out/elsewhere can't be told (outside)"]
+    (box.run / LET_GO).write_text('["out/elsewhere", "out/*.new"]')
+    assert box.unsafe() == []
+    (box.tree / "out/b.new").write_text("new")
+    assert box.unsafe() == []
+    (box.run / LET_GO).write_text("[damaged")
+    assert box.unsafe() == ["out/elsewhere can't be told (outside)"]
 
 
 def test_results_that_lie_at_home_are_safe(box: PulledBox) -> None:
@@ -123,8 +138,8 @@ def test_what_is_written_while_others_are_read_is_seen(
     box.pull()
     read = ResultsLook._digest
 
-    def written(look: ResultsLook, path: str, state: lease_safety.FileState) -> str:
-        digest = read(look, path, state)
+    def written(look: ResultsLook, path: str, state: lease_safety.FileState, *, exact: bool) -> str:
+        digest = read(look, path, state, exact=exact)
         if path.endswith("b.pt"):
             box.result.write_text("later")
         return digest
@@ -141,10 +156,12 @@ def test_what_is_written_while_another_place_is_read_is_seen(
     other.run.rename(moved)
     read = ResultsLook._digest
 
-    def meanwhile(look: ResultsLook, path: str, state: lease_safety.FileState) -> str:
+    def meanwhile(
+        look: ResultsLook, path: str, state: lease_safety.FileState, *, exact: bool
+    ) -> str:
         if path.startswith(str(other.tree)):
             box.result.write_text("later")
-        return read(look, path, state)
+        return read(look, path, state, exact=exact)
 
     assert box.unsafe() == []
     monkeypatch.setattr(ResultsLook, "_digest", meanwhile)
@@ -194,12 +211,67 @@ def test_a_second_look_reads_only_what_is_new(
     assert read.count("a.pt") == 4
 
 
-def test_runs_of_one_place_need_one_pull(box: PulledBox) -> None:
+def later_run(box: PulledBox) -> Path:
+    """Return a later run with results in the same place, and nothing pulled of it."""
     other = box.run.with_name("train-2")
     other.mkdir()
     for note in box.run.iterdir():
         if note.name != "safe":
             (other / note.name).write_bytes(note.read_bytes())
+    os.utime(box.run / "pid", (OLD, OLD))
+    return other
+
+
+def test_without_a_record_the_last_run_in_a_place_has_all_that_is_there(box: PulledBox) -> None:
+    other = later_run(box)
+    assert box.unsafe() == ["train-2: its results were never pulled whole"]
+    (box.run / "safe").rename(other / "safe")
+    assert box.unsafe() == []
+
+
+def test_what_a_later_run_overwrote_is_safe_if_it_is_at_home(box: PulledBox) -> None:
+    made = {"out/a.pt": state_of(box.result.stat())}
+    write_files(str(box.run / "results.made"), made)
+    assert box.unsafe() == []
+    other = later_run(box)
+    write_files(str(other / "results.before"), made)
+    box.result.write_text("of the second")
+    (other / "results.made").unlink(missing_ok=True)
+    write_files(str(other / "results.made"), {"out/a.pt": state_of(box.result.stat())})
+    (box.run / "safe").rename(other / "safe")
+    own, box.run = box.run, other
+    box.pull()
+    assert box.unsafe() == ["its results were never pulled whole"]
+    (own / "safe").write_text("v1 0\n")
+    assert box.unsafe() == ["out/a.pt was lost before it was pulled"]
+    (own / "results.home").write_text(f"{digest_of(made)}\n")
+    assert box.unsafe() == []
+
+
+def test_what_nobody_pulls_of_a_result_changed_after_its_run_is_not_safe(box: PulledBox) -> None:
+    made = {"out/a.pt": state_of(box.result.stat())}
+    write_files(str(box.run / "results.made"), made)
+    (box.run / "results.home").write_text(f"{digest_of(made)}\n")
+    assert box.unsafe() == []
+    box.result.write_text("changed by hand")
+    said = ["out/a.pt was changed after its end, and no pull brings that"]
+    assert box.unsafe() == said
+    (box.run / "results.given_up").write_text("train-2\n")
+    assert box.unsafe() == said
+    box.result.rename(box.result.with_name("b.pt"))  # a file of its own comes with the run
+    assert box.unsafe() == ["its results are not what was pulled"]
+    box.pull()
+    assert box.unsafe() == []
+    # In the place of a later run it comes home with that one.
+    box.result.write_text("changed by hand")
+    other = later_run(box)
+    for note in ("results.made", "results.home", "results.given_up"):
+        (other / note).unlink()
+    write_files(str(other / "results.before"), made)
+    write_files(str(other / "results.made"), {})
+    box.run = other
+    assert box.unsafe() == ["train-2: its results were never pulled whole"]
+    box.pull()
     assert box.unsafe() == []
 
 
@@ -213,6 +285,7 @@ def told(programs: Path, box: PulledBox) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_look_tells_of_runs_setups_and_trees(programs: Path, box: PulledBox) -> None:
     assert told(programs, box) == ["over"]
     mine = subprocess.run(
@@ -258,6 +331,7 @@ def git(*args: str, **variables: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_variable_of_gits_hides_what_was_made(
     programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +360,7 @@ def test_no_variable_of_gits_hides_what_was_made(
     assert told(programs, box) == said
 
 
+@pytest.mark.slow
 def test_a_look_that_is_cut_off_finds_nothing_safe(
     programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from bootstrap.box.metrics import LINE, find_metrics, newest, read_patterns
-from bootstrap.profile.metrics import as_row
+from bootstrap.profile.schema import as_row
 from bootstrap.profile.values import METRIC
 
 LINES = {

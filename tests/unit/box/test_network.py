@@ -21,6 +21,8 @@ from bootstrap.box.verdict import network_reader, verify_readers
 from tests.box_programs import program
 from tests.listener import Listener
 
+pytestmark = pytest.mark.slow
+
 WHEEL = "uv-1.2.3-py3-none-manylinux.whl"
 LINKS = ("old.whl", f"{WHEEL}#sha256=1", "new.whl")
 PAGE = "".join(f'<a href="../../files/{link}">x</a>' for link in LINKS)

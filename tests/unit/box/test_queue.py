@@ -134,6 +134,7 @@ def test_a_session_whose_name_another_setup_took_meanwhile_has_a_longer_one(box:
     assert sorted(sessions) == ["train", "train-homework-1"]
 
 
+@pytest.mark.slow
 def test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus(box: QueueBox) -> None:
     beside = {f"beside-{n}": str(n % 2) for n in range(8)}
     queued = {f"queued-{n}": ("0", "1", "0,1")[n % 3] for n in range(12)}
@@ -171,6 +172,7 @@ def test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus(box: QueueBox) -> 
         live.append(name)
 
 
+@pytest.mark.slow
 def test_who_follows_another_begins_when_that_ended_well(box: QueueBox) -> None:
     first = box.begin(box.make("first", command="sleep 0.5"))
     second = box.begin(box.make("second", queue="after first", command="exit 7"))
@@ -197,6 +199,7 @@ def test_one_that_was_stopped_did_not_end_well_whatever_its_code(box: QueueBox) 
     assert (after / "ended").read_text() == "after stopped\n"
 
 
+@pytest.mark.slow
 def test_who_follows_one_that_died_waits_for_what_goes_on_from_it(box: QueueBox) -> None:
     first = box.begin(box.make("first"))
     last = box.begin(box.make("last", queue="after first"))
@@ -215,6 +218,7 @@ def test_who_follows_one_that_died_waits_for_what_goes_on_from_it(box: QueueBox)
     assert (whatever / "pid").exists()
 
 
+@pytest.mark.slow
 def test_waiters_that_were_killed_come_back_by_those_that_live(box: QueueBox) -> None:
     box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(4)]
@@ -226,6 +230,7 @@ def test_waiters_that_were_killed_come_back_by_those_that_live(box: QueueBox) ->
     assert box.begun() == ["live", *(run.name for run in queued)]
 
 
+@pytest.mark.slow
 def test_when_all_were_killed_the_next_setup_starts_them(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(3)]
@@ -246,6 +251,7 @@ def test_when_all_were_killed_the_next_setup_starts_them(box: QueueBox) -> None:
     assert box.begun() == ["live", *(run.name for run in queued)]
 
 
+@pytest.mark.slow
 def test_stop_takes_one_out_and_the_next_takes_its_place(box: QueueBox) -> None:
     box.begin(box.make("live"))
     out, following = (box.begin(box.make(name, queue="gpus")) for name in ("out", "following"))

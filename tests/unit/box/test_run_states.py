@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.box.runs import top_stream
-from bootstrap.protocol import probe, samples
+from bootstrap.protocol import probe, run_history
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import STATES, Run, as_it_ended
 from bootstrap.render.minimal import render_minimal
@@ -25,7 +25,10 @@ from tests.box_programs import lay_programs
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.unit.render.scripts import WORK, profile
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux machine")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux machine"),
+    pytest.mark.slow,
+]
 each_case = pytest.mark.parametrize("name", CASES)
 BEGUN = [name for name, case in CASES.items() if case.pid is not None]
 OVER = [name for name, case in CASES.items() if case.state in ("finished", "died")]
@@ -64,7 +67,7 @@ def probed(workdir: Path, shell: str = "sh") -> Run:
     """Return the run as this machine reads it from the box's answer."""
     values = dict.fromkeys(("repo_key", "repo_root", "script_id", "hint_names", "hint_files"), "")
     answer = said(shell, build_query("probe", workdir=str(workdir), **values))
-    (run,) = probe.parse(answer.encode()).runs
+    (run,) = probe.parse_probe(answer.encode()).runs
     return run
 
 
@@ -134,7 +137,7 @@ def test_top_shows_it(name: str, workdir: Path, monkeypatch: pytest.MonkeyPatch)
     case, run = CASES[name], top_stream.newest_run(workdir / ".boxstrap/runs")
     assert run
     assert (run["state"], run["rc"], run["last"]) == (case.state, case.rc, "step 1")
-    sample = samples.parse(json.dumps({"run": run}).encode())
+    sample = run_history.parse_sample(json.dumps({"run": run}).encode())
     assert sample
     assert sample.run
     assert (sample.run.state, sample.run.rc) == (case.state, case.rc)

@@ -18,7 +18,9 @@ from bootstrap.render import compact
 from bootstrap.render.parts import box_files, shell_part
 from tests.run_states import CASES
 
-EDITIONS = {"full": box_files, "compact": compact.files}
+pytestmark = pytest.mark.slow
+
+EDITIONS = {"full": box_files, "compact": compact.compact_files}
 each_edition = pytest.mark.parametrize("edition", EDITIONS)
 
 

@@ -13,6 +13,8 @@ import pytest
 from bootstrap.render.parts import LIBRARY, shell_part
 from tests.unit.protocol.conftest import DEAD, identity
 
+pytestmark = pytest.mark.slow  # each starts programs
+
 TRAIN = "python train.py"
 
 
@@ -109,7 +111,12 @@ class Trees:
                 "TORCH_BACKEND": "auto",
                 "INSTALLER": "uv",
             },
-            **{"STEP_CODE": "/dev/stdout"},
+            **{
+                "STEP_CODE": "/dev/stdout",
+                "BESIDE": "",
+                "WORK_WITHOUT_DATA": "-",
+                "REPO_TREE": "-",
+            },
         }
         empty = ("PYTHON_VERSION", "LOCK", "REQUIREMENTS_SET", "CONDA")
         lines = [f"{name}={shlex.quote(value)}" for name, value in (own | values).items()]

@@ -23,6 +23,8 @@ from bootstrap.box.runs.upload_results import MANIFEST, Upload
 from tests.box_programs import lay_programs
 from tests.boxes.s3_server import REGION, S3Server
 
+pytestmark = pytest.mark.slow  # each starts programs
+
 PART = 5 * 1024 * 1024
 """The smallest part that S3 accepts, in bytes."""
 BELOW = re.compile(r"mine/train-1-20250102-030405-[0-9a-f]{6}/")
@@ -35,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     made.close()
 
 
-class Training:
+class UploadTraining:
     """A run's folder and its tree, as on a box."""
 
     def __init__(self, folder: Path, server: S3Server) -> None:
@@ -77,12 +79,12 @@ class Training:
 
 
 @pytest.fixture
-def training(tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Training:
+def training(tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> UploadTraining:
     monkeypatch.setattr(upload_results, "PART", PART)
-    return Training(tmp_path, server)
+    return UploadTraining(tmp_path, server)
 
 
-def test_what_is_complete_is_there_with_its_digest(training: Training) -> None:
+def test_what_is_complete_is_there_with_its_digest(training: UploadTraining) -> None:
     (training.out / "a b+c=ü.bin").write_bytes(b"weights")
     (training.out / "deep").mkdir()
     (training.out / "deep/empty").touch()
@@ -111,7 +113,7 @@ def test_what_is_complete_is_there_with_its_digest(training: Training) -> None:
 
 
 def test_a_large_file_goes_on_after_a_cut(
-    training: Training, monkeypatch: pytest.MonkeyPatch
+    training: UploadTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = os.urandom(3 * PART)
     (training.out / "large").write_bytes(content)
@@ -134,7 +136,7 @@ def test_a_large_file_goes_on_after_a_cut(
 
 
 def test_what_changes_while_it_is_read_never_appears(
-    training: Training, monkeypatch: pytest.MonkeyPatch
+    training: UploadTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = training.out / "large"
     large.write_bytes(os.urandom(2 * PART))
@@ -154,7 +156,7 @@ def test_what_changes_while_it_is_read_never_appears(
     assert training.there["out/large"] == large.read_bytes()
 
 
-def test_a_link_is_not_followed(training: Training, tmp_path: Path) -> None:
+def test_a_link_is_not_followed(training: UploadTraining, tmp_path: Path) -> None:
     (tmp_path / "of another").write_text("secret")
     (training.out / "link").symlink_to(tmp_path / "of another")
     Upload(training.run, stood_s=0).once(live=False)
@@ -170,7 +172,7 @@ def test_a_link_is_not_followed(training: Training, tmp_path: Path) -> None:
         ("", "no-key"),
     ],
 )
-def test_why_it_fails_is_one_word(training: Training, key: str, why: str) -> None:
+def test_why_it_fails_is_one_word(training: UploadTraining, key: str, why: str) -> None:
     server = training.server
     training.give_key(key.format(id=server.key_id, secret=server.secret))
     (training.out / "x").touch()
@@ -184,13 +186,14 @@ def test_a_key_has_two_or_three_parts() -> None:
     assert S3Key.of("a:b:c") == ("a", "b", "c")
 
 
-def _begin(training: Training, home: Path) -> subprocess.Popen[bytes]:
+def _begin(training: UploadTraining, home: Path) -> subprocess.Popen[bytes]:
     """Start the program as it is on a box."""
     program = str(lay_programs(home / "box") / "upload_results.py")
     return subprocess.Popen([sys.executable, "-I", "-B", program, str(training.run)])
 
 
-def test_it_ends_once_the_run_is_over_and_all_is_there(training: Training) -> None:
+@pytest.mark.slow
+def test_it_ends_once_the_run_is_over_and_all_is_there(training: UploadTraining) -> None:
     home = training.run.parents[2]
     (training.out / "first").write_bytes(b"1")
     with subprocess.Popen(["sleep", "60"]) as command:

@@ -11,8 +11,8 @@ import pytest
 from bootstrap import verdict
 from bootstrap.errors import BoxstrapError
 from bootstrap.paths import shipped
-from bootstrap.profile.machine_sections import Advice
-from bootstrap.ui import verdict_table
+from bootstrap.profile.schema import Advice
+from bootstrap.ui import page
 
 SCHEMA = shipped("profiles") / "verdict.schema.json"
 
@@ -67,7 +67,7 @@ def document(**changes: object) -> dict[str, Any]:
 
 
 def read(**changes: object) -> verdict.Verdict:
-    return verdict.read(json.dumps(document(**changes)).encode())
+    return verdict.read_verdict(json.dumps(document(**changes)).encode())
 
 
 def test_a_document_is_read() -> None:
@@ -130,21 +130,21 @@ def test_a_document_that_is_not_ours_is_refused(changes: dict[str, Any]) -> None
 )
 def test_a_document_that_is_not_json_is_refused(doc: bytes) -> None:
     with pytest.raises(BoxstrapError, match="can't be read") as caught:
-        verdict.read(doc)
+        verdict.read_verdict(doc)
     assert len(caught.value.what) < 500
 
 
 def test_text_of_the_box_commands_no_terminal() -> None:
     evil = "\x1b]0;owned\x07fine\x1b[2J\r\nKeep this box.\u202e" + "x" * 1000
     seen = read(driver=evil, gpus=[gpu(0, name=evil)], checks=[row(evil, None, "pass", evil)])
-    for line in verdict_table.lines(seen):
+    for line in page.verdict_lines(seen):
         assert line.isprintable()
         assert len(line) < 3 * verdict.MAX_TEXT
-    assert "Keep this box." not in verdict_table.lines(seen)[:-1]
+    assert "Keep this box." not in page.verdict_lines(seen)[:-1]
 
 
 def test_a_healthy_box_as_a_table() -> None:
-    assert verdict_table.lines(read()) == [
+    assert page.verdict_lines(read()) == [
         "GPUs 0-1  NVIDIA A100-SXM4-80GB  80.0 GiB  compute capability 8.0",
         "driver 550.54.15, CUDA up to 12.4",
         "",
@@ -166,7 +166,7 @@ def test_a_sick_box_as_a_table() -> None:
             row("heat", None, "n/a", "h" * 70),
         ],
     )
-    assert verdict_table.lines(sick)[3:] == [
+    assert page.verdict_lines(sick)[3:] == [
         f"check  read{' ' * 58}expected  verdict",
         f"ecc    GPU 0: none{' ' * 51}none      pass",
         f"ecc    GPU 1: 2 uncorrected{' ' * 42}none      return",
@@ -185,7 +185,7 @@ def test_a_sick_box_as_a_table() -> None:
 def test_a_box_without_a_gpu_that_needs_none() -> None:
     rows = [row("gpu", None, "pass", "no GPU", "none required")]
     none = read(driver=None, cuda=None, gpus=[], checks=rows)
-    assert verdict_table.lines(none) == [
+    assert page.verdict_lines(none) == [
         "check  read    expected       verdict",
         "gpu    no GPU  none required  pass",
         "",
@@ -199,8 +199,8 @@ def test_colours_are_for_the_outcomes_alone() -> None:
         reasons=[reason(says="pass  return")],
         checks=[row("count", None, "pass", "2"), row("ecc", 1, "return", "warn: 2", "none")],
     )
-    text = "\n".join(verdict_table.lines(sick))
-    seen = verdict_table.painted(text)
+    text = "\n".join(page.verdict_lines(sick))
+    seen = page.painted(text)
     assert seen.count("\x1b[31mreturn\x1b[0m") == 2  # the row and the reason, not its words
     assert seen.count("\x1b[32mpass\x1b[0m") == 1
     assert re.sub("\x1b\\[[0-9]+m", "", seen) == text
@@ -215,7 +215,7 @@ def test_advice_is_the_providers_and_never_the_boxs() -> None:
     assert kept.advice == ("Ask for more.",)
     bad = verdict.advised(read(verdict="return", reasons=[reason(), shm], **theirs), ours)
     assert bad.advice == ("Destroy it.", "Ask for more.")
-    assert "Destroy it." in verdict_table.lines(bad)
+    assert "Destroy it." in page.verdict_lines(bad)
     assert verdict.advised(bad, Advice()).advice == ()
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.ui.page import check_place, write_page
-from bootstrap.verdict import Verdict, read
-from bootstrap.verdict_page import Subject, page
+from bootstrap.ui.page import Subject, check_place, verdict_page, write_page
+from bootstrap.verdict import Verdict, read_verdict
 from tests.docs import verdict_example
 from tests.docs.generate import ROOT
 from tests.nvml import stub
@@ -56,12 +55,14 @@ def hostile() -> Verdict:
         checks=[row(EVIL, 0, "return", EVIL, EVIL, EVIL)],
         advice=[EVIL],
     )
-    return read(json.dumps(everything).encode())
+    return read_verdict(json.dumps(everything).encode())
 
 
 def test_what_a_hostile_box_says_is_text_and_nothing_else() -> None:
-    seen = parsed(page(hostile(), ABOUT))
-    well = parsed(page(read(json.dumps(document()).encode()), Subject("b", "p", AT)))
+    seen = parsed(verdict_page(hostile(), ABOUT))
+    well = parsed(
+        verdict_page(read_verdict(json.dumps(document()).encode()), Subject("b", "p", AT))
+    )
     assert set(seen.tags) - set(well.tags) <= {"ol", "li", "p", "br"}
     assert {name for name, _ in seen.attributes} <= {
         "lang",
@@ -76,7 +77,7 @@ def test_what_a_hostile_box_says_is_text_and_nothing_else() -> None:
 
 
 def test_it_stands_alone() -> None:
-    text = page(hostile(), Subject("b", "p", AT))
+    text = verdict_page(hostile(), Subject("b", "p", AT))
     assert "default-src 'none'" in text
     for word in ("http://", "https://", "url(", "@import", "<link", "<iframe"):
         assert word not in text
@@ -84,7 +85,9 @@ def test_it_stands_alone() -> None:
 
 def test_it_says_which_box_when_and_why() -> None:
     sick = document(verdict="return", reasons=[reason()])
-    text = parsed(page(read(json.dumps(sick).encode()), Subject("root@b:22", "Vast.ai", AT))).text
+    text = parsed(
+        verdict_page(read_verdict(json.dumps(sick).encode()), Subject("root@b:22", "Vast.ai", AT))
+    ).text
     for part in (
         "Return this box.",
         "root@b:22",

@@ -212,7 +212,7 @@ def test_options_are_read_by_their_kind_and_wrong_ones_refused() -> None:
 def test_codes_and_names_are_a_closed_vocabulary() -> None:
     every = [*verify_table.OF_GPUS, *verify_table.BOX_CHECKS]
     assert len(set(verify_table.NAMES)) == len(every) + 2 + len(verify_table.SMOKE)
-    readings = {*gpu_reader.BOX, *gpu_reader.GPU, "usable", "nvlink"}
+    readings = {*gpu_reader.BOX, *gpu_reader.GPU, "usable", "nvlink", "slices", "slice"}
     fields = set(ExpectedHardware._fields)
     for check in every:
         assert re.fullmatch(r"[a-z-]+", check.name)

@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.editors import on_box
+from bootstrap.editors import open
 from bootstrap.editors.editors import EDITORS, authority_of, folder_uri
-from bootstrap.editors.jsonc import JsoncError, read
-from bootstrap.editors.needs import lacks
-from bootstrap.editors.on_box import EditorState, merged, name_of, wanted
-from bootstrap.editors.on_here import update_user_settings
+from bootstrap.editors.jsonc import JsoncError, read_jsonc
+from bootstrap.editors.open import (
+    EditorState,
+    extension_name,
+    lacks,
+    merged_settings,
+    update_user_settings,
+    wanted_extensions,
+)
 
 CODE = EDITORS["code"]
 WELL = {"libc": ["glibc 2.36"], "kernel": ["6.1.0-18-amd64"], "cxx": ["new"], "free": ["9000000"]}
@@ -56,34 +61,34 @@ def test_a_box_that_forbids_forwarding_or_talks_nonsense() -> None:
 
 
 def test_the_interpreter_is_the_environment() -> None:
-    inside = wanted("/workspace/hw/.venv", "/workspace/hw").values
+    inside = wanted_extensions("/workspace/hw/.venv", "/workspace/hw").values
     assert inside["python.defaultInterpreterPath",] == "${workspaceFolder}/.venv/bin/python"
-    beside = wanted("/venv/main", "/workspace/hw").values
+    beside = wanted_extensions("/venv/main", "/workspace/hw").values
     assert beside["python.defaultInterpreterPath",] == "/venv/main/bin/python"
-    neighbour = wanted("/workspace/hw2/.venv", "/workspace/hw").values
+    neighbour = wanted_extensions("/workspace/hw2/.venv", "/workspace/hw").values
     assert neighbour["python.defaultInterpreterPath",] == "/workspace/hw2/.venv/bin/python"
 
 
 def test_settings_of_the_box_are_merged() -> None:
-    want = wanted("/w/.venv", "/w")
-    text, kept = merged(EditorState({}), want, {})
+    want = wanted_extensions("/w/.venv", "/w")
+    text, kept = merged_settings(EditorState({}), want, {})
     assert not kept
-    assert merged(EditorState({}, text), want, {}) == (text, [])
+    assert merged_settings(EditorState({}, text), want, {}) == (text, [])
     theirs = '{\n  // mine\n  "python.defaultInterpreterPath": "/opt/python",\n}\n'
-    text, kept = merged(EditorState({}, theirs), want, {})
+    text, kept = merged_settings(EditorState({}, theirs), want, {})
     assert kept == ["python.defaultInterpreterPath"]
     assert "// mine" in text
     assert at_path(text) == "/opt/python"
     # A value that boxstrap wrote last time may be replaced.
-    path = name_of(("python.defaultInterpreterPath",))
-    text, kept = merged(EditorState({}, theirs), want, {path: "/opt/python"})
+    path = extension_name(("python.defaultInterpreterPath",))
+    text, kept = merged_settings(EditorState({}, theirs), want, {path: "/opt/python"})
     assert (at_path(text), kept) == ("${workspaceFolder}/.venv/bin/python", [])
     with pytest.raises(JsoncError):
-        merged(EditorState({}, "{,}"), want, {})
+        merged_settings(EditorState({}, "{,}"), want, {})
 
 
 def at_path(text: str) -> object:
-    found = read(text)
+    found = read_jsonc(text)
     assert isinstance(found, dict)
     return found["python.defaultInterpreterPath"]
 
@@ -105,7 +110,7 @@ def test_the_users_settings_are_merged(own_home: Path) -> None:
     path.chmod(0o600)
     assert update_user_settings(CODE, "my-box") == ""
     assert '"a": 1, // one' in path.read_text()
-    assert read(path.read_text()) == {
+    assert read_jsonc(path.read_text()) == {
         "a": 1,
         "remote.SSH.remotePlatform": {"my-box": "windows"},
         "remote.SSH.defaultExtensions": ["ms-python.python"],
@@ -146,8 +151,8 @@ def test_each_editor_has_its_own_places() -> None:
 
 def test_a_hostile_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b"libc\tglibc \x1b[31m2.36\nsum\t1 2\nsettings\n" + b"x" * 3_000_000
-    monkeypatch.setattr(on_box, "exchange", lambda *a, **k: answer)
-    found = on_box.read_state(None, CODE, "/p")  # type: ignore[arg-type]
+    monkeypatch.setattr(open, "run_script", lambda *a, **k: answer)
+    found = open.read_editor_state(None, CODE, "/p")  # type: ignore[arg-type]
     assert found.facts["libc"] == ["glibc 2.36"]
     assert len(found.settings) <= 1_000_001
     assert found.sum == "1 2"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.editors.jsonc import JsoncError, at, read, with_item, with_value
+from bootstrap.editors.jsonc import JsoncError, read_jsonc, value_at, with_item, with_value
 
 FILE = """\
 // my settings
@@ -54,7 +54,7 @@ def test_a_member_is_added_and_every_comment_stays() -> None:
 )
 def test_where_it_goes(before: str, after: str) -> None:
     assert with_value(before, ("k", "n"), 1) == after
-    assert at(read(after), ("k", "n")) == 1
+    assert value_at(read_jsonc(after), ("k", "n")) == 1
 
 
 def test_items_of_a_list() -> None:
@@ -63,7 +63,7 @@ def test_items_of_a_list() -> None:
     assert with_item('{"l": []}', ("l",), "a") == '{"l": [\n    "a"\n]}'
     spread = '{\n  "l": [\n    "a", // first\n  ]\n}'
     assert with_item(spread, ("l",), "b") == '{\n  "l": [\n    "a", // first\n    "b"\n  ]\n}'
-    assert read(with_item("", ("l",), "a")) == {"l": ["a"]}
+    assert read_jsonc(with_item("", ("l",), "a")) == {"l": ["a"]}
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def _tail(parts: list[str], noise: Any) -> str:
 @given(st.data(), st.dictionaries(st.text(max_size=4), PLAIN, max_size=4), PLAIN)
 def test_only_what_was_asked_for_changes(data: Any, before: dict[str, Any], value: Any) -> None:
     text = commented(before, data.draw)
-    assert read(text) == before
+    assert read_jsonc(text) == before
     name = data.draw(st.sampled_from([*before, "a new one"]))
     after = with_value(text, (name,), value)
-    assert read(after) == {**before, name: value}
+    assert read_jsonc(after) == {**before, name: value}
     for kept in ("// a, {", "/* } */", "/**/"):
         if name not in before:
             assert after.count(kept) >= text.count(kept)

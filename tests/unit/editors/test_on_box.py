@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.editors.editors import EDITORS
-from bootstrap.editors.needs import lacks
-from bootstrap.editors.on_box import read_state, write
+from bootstrap.editors.open import lacks, read_editor_state, write_settings
 from bootstrap.link.local import LocalWire
 
 CODE = EDITORS["code"]
@@ -23,13 +22,13 @@ def wire() -> Iterator[LocalWire]:
 
 
 def test_this_machine_tells_what_it_has(wire: LocalWire, own_home: Path) -> None:
-    found = read_state(wire, CODE, "/bin/sh")
+    found = read_editor_state(wire, CODE, "/bin/sh")
     assert found.has_python  # any program will do here
     assert found.facts["libc"][0].startswith("glibc ")
     assert {"bash", "tar"} <= set(found.facts["tool"])
     assert int(found.facts["free"][0]) > 0
     assert (found.settings, found.sum) == ("", "")
-    assert not read_state(wire, CODE, "/nowhere/python").has_python
+    assert not read_editor_state(wire, CODE, "/nowhere/python").has_python
     assert list(own_home.iterdir()) == []
     assert "glibc" not in [lack.code for lack in lacks(found.facts, forwards=True)]
 
@@ -38,14 +37,14 @@ def test_settings_are_written_whole_and_only_if_nobody_changed_them(
     wire: LocalWire, own_home: Path
 ) -> None:
     path = own_home / CODE.machine_settings
-    assert write(wire, CODE, read_state(wire, CODE, "x"), '{"a": "ä"}\n')
+    assert write_settings(wire, CODE, read_editor_state(wire, CODE, "x"), '{"a": "ä"}\n')
     assert path.read_text() == '{"a": "ä"}\n'
     path.chmod(0o640)
-    found = read_state(wire, CODE, "x")
+    found = read_editor_state(wire, CODE, "x")
     assert found.settings == '{"a": "ä"}\n'
-    assert write(wire, CODE, found, "{}\n")
+    assert write_settings(wire, CODE, found, "{}\n")
     assert path.stat().st_mode & 0o777 == 0o640
-    assert not write(wire, CODE, found, "too late")
+    assert not write_settings(wire, CODE, found, "too late")
     assert path.read_text() == "{}\n"
     assert [p.name for p in path.parent.iterdir()] == ["settings.json"]
 
@@ -55,7 +54,7 @@ def test_a_link_and_odd_bytes_stay(wire: LocalWire, own_home: Path) -> None:
     path.parent.mkdir(parents=True)
     (own_home / "real").write_bytes(b'// caf\xe9\n{"a": 1}')
     path.symlink_to("../../../real")
-    found = read_state(wire, CODE, "x")
-    assert write(wire, CODE, found, found.settings.replace("1", "2"))
+    found = read_editor_state(wire, CODE, "x")
+    assert write_settings(wire, CODE, found, found.settings.replace("1", "2"))
     assert (own_home / "real").read_bytes() == b'// caf\xe9\n{"a": 2}'
     assert path.is_symlink()

@@ -59,7 +59,7 @@ class SshUser:
         box = options.pop("box", None) or self.box(host)
         dialing = dial(self.endpoint(host, identity=identity))
         wire = login(dialing, box, say=self.said.append, **options)
-        record.save(box)
+        record.save_box(box)
         self._wires.append(wire)
         return wire
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import time
@@ -15,10 +16,17 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link.errors import NoAnswer
-from bootstrap.link.exchange import LIMIT, ask, exchange
+from bootstrap.link.exchange import (
+    LIMIT,
+    run_script,
+    run_script_checked,
+    shell_command,
+    stream_script,
+)
 from bootstrap.link.local import LocalWire
-from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import Wire
+from bootstrap.render.parts import functions
+from bootstrap.text.shell_settings import SHELL_SETTINGS
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd
 
@@ -54,7 +62,9 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_any_script_passes_through_any_shell_unharmed(shell: str, foreign: str) -> None:
     wire = LocalWire(shell)
     script, expected = (text.replace("ünïcødé 日本", foreign) for text in (TRICKY, EXPECTED))
-    answer = ask(wire, script + "cat; echo oops >&2; exit 7", stdin=b"in\0put \xff\n")
+    answer = run_script_checked(
+        wire, script + "cat; echo oops >&2; exit 7", stdin=b"in\0put \xff\n"
+    )
     assert answer.output == expected.encode() + b"in\0put \xff\n"
     assert answer.code == 7
     assert answer.errors == b"oops\n"
@@ -63,21 +73,23 @@ def test_any_script_passes_through_any_shell_unharmed(shell: str, foreign: str) 
 def test_long_scripts_too(shell: str) -> None:
     lines = "".join(f"n=$((n + {number}))\n" for number in range(4000))
     assert len(lines) > 50_000
-    assert exchange(LocalWire(shell), f"n=0\n{lines}echo $n") == b"7998000\n"
+    assert run_script(LocalWire(shell), f"n=0\n{lines}echo $n") == b"7998000\n"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=80))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_text_comes_back_as_it_was(text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
-    assert exchange(LocalWire(), f"printf %s {quoted}") == text.encode()
+    assert run_script(LocalWire(), f"printf %s {quoted}") == text.encode()
 
 
 def test_the_command_line_is_one_plain_line() -> None:
     command = shell_command("echo 'a\nb!' \\")
     assert "\n" not in command
     begin, program, name, others, text, end = command.split("'")
-    assert (begin, name, others, end) == ("exec /bin/sh -c ", ' /bin/sh "', '" \\! \\\\ ', "")
+    assert begin.startswith("exec env -u BASHOPTS ")
+    assert begin.endswith(" -u TMOUT /bin/sh -c ")
+    assert (name, others, end) == (' /bin/sh "', '" \\! \\\\ ', "")
     assert not set("!\\") & set(program + text)
     # If the script has every printable character, none is free to stand for another.
     command = shell_command("echo 'a\nb!' \\ " + "".join(map(chr, range(32, 127))))
@@ -86,23 +98,55 @@ def test_the_command_line_is_one_plain_line() -> None:
     assert command.count("'") == 2
 
 
+@pytest.mark.parametrize("login", ["/bin/sh", "bash"])
+@pytest.mark.parametrize("of", ["/bin/sh", "bash --norc"])
+def test_what_the_environment_changes_about_shells_is_taken_back(
+    login: str, of: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    noise = tmp_path / "noise"
+    noise.write_text("echo noise\n")
+    for name in SHELL_SETTINGS:
+        monkeypatch.setenv(name, "1")
+    for name, value in {
+        **{"BASH_ENV": str(noise), "ENV": str(noise), "GLOBIGNORE": "*", "CDPATH": "/"},
+        **{"SHELLOPTS": "noglob:nounset", "BASHOPTS": "nullglob"},
+    }.items():
+        monkeypatch.setenv(name, value)
+    script = (
+        "echo /et[c] /no-suc[h]; cd /; cd etc; echo $unset; sleep 1.5 | { read -r x; echo $?; }; "
+    )
+    stream = stream_script(LocalWire(login), f"{script}env; bash -c 'echo $- >&2'", of)
+    said = stream.whole().decode()
+    assert said.startswith("/etc /no-suc[h]\n\n1\n")
+    assert not {line.partition("=")[0] for line in said.splitlines()} & {*SHELL_SETTINGS}
+
+
+def test_a_door_takes_back_the_same() -> None:
+    found = functions("lib", "base", ("reset_shell",))
+    assert {*re.findall(r"\b[A-Z_]{3,}\b(?![=:])", found)} - {"LC_ALL", "LANGUAGE", "TMPDIR"} == {
+        *SHELL_SETTINGS
+    }
+
+
 def test_the_script_may_fail_exit_or_exec() -> None:
     wire = LocalWire()
-    assert ask(wire, "false").code == 1
-    assert ask(wire, "echo a; exit 3; echo b") == ask(wire, "echo a; exec sh -c 'exit 3'")
-    assert ask(wire, "printf '\\0\\377 no newline'").output == b"\0\xff no newline"
+    assert run_script_checked(wire, "false").code == 1
+    assert run_script_checked(wire, "echo a; exit 3; echo b") == run_script_checked(
+        wire, "echo a; exec sh -c 'exit 3'"
+    )
+    assert run_script_checked(wire, "printf '\\0\\377 no newline'").output == b"\0\xff no newline"
 
 
 def test_what_holds_the_output_open_is_not_waited_for() -> None:
     begun = time.monotonic()
-    assert exchange(LocalWire(), "sleep 30 & echo done") == b"done\n"
+    assert run_script(LocalWire(), "sleep 30 & echo done") == b"done\n"
     assert time.monotonic() - begun < 5
 
 
 def test_much_input_and_much_output_at_once() -> None:
     data = os.urandom(3 << 20)
-    assert exchange(LocalWire(), "cat", stdin=data) == data
-    assert exchange(LocalWire(), "echo early", stdin=data) == b"early\n"
+    assert run_script(LocalWire(), "cat", stdin=data) == data
+    assert run_script(LocalWire(), "echo early", stdin=data) == b"early\n"
 
 
 def force(*, then: str) -> list[str]:
@@ -116,8 +160,8 @@ def test_noise_of_rc_files_does_not_matter(
     server = start_server("box", ssh_user.key, options=force(then=noisy))
     ssh_user.write(ssh_user.alias("box", server))
     wire = ssh_user.login("box")
-    assert exchange(wire, "echo clean") == b"clean\n"
-    assert ask(wire, "cat", stdin=b"x" * 1_000_000).output == b"x" * 1_000_000
+    assert run_script(wire, "echo clean") == b"clean\n"
+    assert run_script_checked(wire, "cat", stdin=b"x" * 1_000_000).output == b"x" * 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -135,7 +179,7 @@ def test_no_answer_tells_what_came_instead(
     server = start_server("box", ssh_user.key, options=force(then=then))
     ssh_user.write(ssh_user.alias("box", server))
     with pytest.raises(NoAnswer) as caught:
-        exchange(ssh_user.login("box"), "echo hello")
+        run_script(ssh_user.login("box"), "echo hello")
     assert printed in caught.value.what
     assert hint in caught.value.hint
     assert "\x1b" not in caught.value.text()
@@ -143,7 +187,7 @@ def test_no_answer_tells_what_came_instead(
 
 def test_an_answer_cut_short_is_none(ssh_user: SshUser, server: Sshd) -> None:
     with pytest.raises(NoAnswer):
-        exchange(LocalWire(), "echo half; kill -9 -$$")
+        run_script(LocalWire(), "echo half; kill -9 -$$")
 
 
 def wires(ssh_user: SshUser) -> list[Wire]:
@@ -154,24 +198,26 @@ def test_timeout(ssh_user: SshUser, server: Sshd) -> None:
     for wire in wires(ssh_user):
         begun = time.monotonic()
         with pytest.raises(NoAnswer, match=r"within 0.5 s") as caught:
-            exchange(wire, "echo working; sleep 60", timeout=0.5)
+            run_script(wire, "echo working; sleep 60", timeout=0.5)
         assert time.monotonic() - begun < 5
         assert "working" in caught.value.what
-        assert exchange(wire, "echo again", timeout=30) == b"again\n"
+        assert run_script(wire, "echo again", timeout=30) == b"again\n"
 
 
 def test_an_endless_box_is_cut_off(ssh_user: SshUser, server: Sshd) -> None:
     for wire in wires(ssh_user):
         with pytest.raises(NoAnswer, match=f"{LIMIT >> 20} MiB"):
-            exchange(wire, "yes")
-        assert exchange(wire, "echo again") == b"again\n"
+            run_script(wire, "yes")
+        assert run_script(wire, "echo again") == b"again\n"
 
 
 def test_an_endless_noise_of_errors_neither_stalls_nor_grows(
     ssh_user: SshUser, server: Sshd
 ) -> None:
     for wire in wires(ssh_user):
-        answer = ask(wire, "head -c 40000000 /dev/zero >&2; echo last words >&2; echo done")
+        answer = run_script_checked(
+            wire, "head -c 40000000 /dev/zero >&2; echo last words >&2; echo done"
+        )
         assert answer.output == b"done\n"
         assert len(answer.errors) == 4096
         assert answer.errors.endswith(b"last words\n")
@@ -183,13 +229,13 @@ def test_a_server_that_runs_no_commands(
     server = start_server("box", ssh_user.key, options=["MaxSessions 0"])
     ssh_user.write(ssh_user.alias("box", server))
     with pytest.raises(UnreachableError) as caught:
-        exchange(ssh_user.login("box"), "echo hello")
+        run_script(ssh_user.login("box"), "echo hello")
     assert "interactive only" in caught.value.hint
 
 
 def test_a_local_command_starts_at_home_and_detached_children_live_on(tmp_path: Path) -> None:
     wire = LocalWire()
-    assert exchange(wire, "pwd").decode().strip() == str(Path.home())
+    assert run_script(wire, "pwd").decode().strip() == str(Path.home())
     mark = tmp_path / "mark"
     stream = wire.start(f"setsid sh -c 'sleep 0.5; touch {mark}' & sleep 60")
     time.sleep(0.2)

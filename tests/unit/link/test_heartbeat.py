@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from bootstrap.link import heartbeat
+from bootstrap.link import ssh
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import exchange
+from bootstrap.link.exchange import run_script
 from bootstrap.link.ssh import SshWire
-from bootstrap.tasks.exit_codes import exit_code
+from bootstrap.tasks.usage import exit_code
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -44,8 +46,8 @@ def seconds_until_lost(action: Callable[[], object]) -> float:
 
 
 def test_the_contract_of_12_seconds() -> None:
-    assert heartbeat.ASK_AFTER == 4.0
-    assert heartbeat.DEAD_AFTER == 12.0
+    assert ssh.ASK_AFTER == 4.0
+    assert ssh.DEAD_AFTER == 12.0
 
 
 def test_a_cut_link_ends_a_read_within_12_seconds(ssh_user: SshUser, relay: Relay) -> None:
@@ -60,15 +62,15 @@ def test_a_cut_link_ends_a_read_within_12_seconds(ssh_user: SshUser, relay: Rela
     assert not wire.alive()
     seconds_until_lost(stream.exit_status)
     seconds_until_lost(lambda: wire.start("true"))
-    seconds_until_lost(lambda: exchange(wire, "true"))
+    seconds_until_lost(lambda: run_script(wire, "true"))
 
 
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    init = heartbeat.Heartbeat.__init__
-    monkeypatch.setattr(heartbeat, "_TICK", 0.1)
+    init = ssh.Heartbeat.__init__
+    monkeypatch.setattr(ssh, "_TICK", 0.1)
     monkeypatch.setattr(
-        heartbeat.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.5, 1.5)
+        ssh.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.5, 1.5)
     )
 
 
@@ -171,10 +173,10 @@ def test_a_slow_reader_keeps_its_link(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full window is not silence: the box still answers."""
-    init = heartbeat.Heartbeat.__init__
-    monkeypatch.setattr(heartbeat, "_TICK", 0.1)
+    init = ssh.Heartbeat.__init__
+    monkeypatch.setattr(ssh, "_TICK", 0.1)
     monkeypatch.setattr(
-        heartbeat.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.3, 1.0)
+        ssh.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.3, 1.0)
     )
     wire = ssh_user.login("box")
     stream = wire.start("head -c 40000000 /dev/zero")
@@ -199,11 +201,11 @@ def test_a_stopped_program_gives_the_box_a_fresh_chance(
         def monotonic() -> float:
             return clock() + ahead
 
-    monkeypatch.setattr(heartbeat, "time", BeatClock)
+    monkeypatch.setattr(ssh, "time", BeatClock)
     monkeypatch.setattr("bootstrap.link.dial.time.monotonic", BeatClock.monotonic, raising=True)
     ahead = 600.0
     time.sleep(0.5)
-    assert exchange(wire, "echo alive") == b"alive\n"
+    assert run_script(wire, "echo alive") == b"alive\n"
 
 
 def test_the_watch_ends_with_the_wire(ssh_user: SshUser, server: Sshd) -> None:

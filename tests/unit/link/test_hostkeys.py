@@ -11,15 +11,16 @@ import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
 from bootstrap.link import record
-from bootstrap.link.handle import BoxHandle, BoxOptions
-from bootstrap.link.hostkeys import HostKeyCheck, check_fingerprint, read_pins
+from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.target import parse_host
-from bootstrap.public_key import PublicKey
-from bootstrap.runs.attach import ssh_command
-from bootstrap.tasks.exit_codes import exit_code
+from bootstrap.public_key import PublicKey, check_fingerprint
+from bootstrap.runs.remote_command import ssh_command
+from bootstrap.tasks.usage import exit_code
+from tests.logins import login_to
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd, fingerprint, keygen
+
+pytestmark = pytest.mark.slow
 
 WRONG = "SHA256:" + "A" * 43
 
@@ -62,12 +63,37 @@ def test_the_real_ssh_finds_the_pin_in_any_folder(
     monkeypatch.setattr("bootstrap.paths.state_dir", lambda: tmp_path / "First Last 100%")
     ssh_user.reach("box").close()
     endpoint = ssh_user.endpoint("box")
-    box = BoxHandle(BoxOptions(), parse_host("box"), ssh_user.box("box"), endpoint, print)
+    box = login_to(ssh_user.box("box"), endpoint, host="box")
     # Even if the user's own config sets another HostKeyAlias.
     ssh_user.write(ssh_user.alias("box", server, "HostKeyAlias theirs"))
     command = ssh_command(box, "true", terminal=False)
     command[1:1] = ["-F", str(ssh_user.config), "-o", "BatchMode=yes"]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+
+
+def test_the_real_ssh_goes_the_way_of_the_login(
+    ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
+) -> None:
+    """Through a pasted jump host; what the user's config adds to a login there disturbs nothing."""
+    jump, server = start_server("jump", ssh_user.key), start_server("box", ssh_user.key)
+    own = ("RemoteCommand echo own", "RequestTTY force", "ForwardX11 yes", "SessionType none")
+    own += (f"LocalForward {server.port} 127.0.0.1:1", "ExitOnForwardFailure yes", "StdinNull yes")
+    own += ("PermitLocalCommand yes", f"LocalCommand touch {tmp_path}/local", "Tunnel yes")
+    ssh_user.write(
+        ssh_user.alias("hop", jump, "StrictHostKeyChecking accept-new")
+        + "\n"
+        + ssh_user.alias("box", server, *own)
+    )
+    for host, is_through in (("ssh box", False), ("ssh -J hop box", True)):
+        ssh_user.reach(host).close()
+        seen = jump.log.read_text().count("Accepted publickey")
+        box = login_to(ssh_user.box(host), ssh_user.endpoint(host), host=host)
+        command = ssh_command(box, "cat; tty; echo; exit 3", terminal=False)
+        command[1:1] = ["-F", str(ssh_user.config), "-o", "BatchMode=yes"]
+        done = subprocess.run(command, check=False, input=b"typed\n", capture_output=True)
+        assert (done.returncode, done.stdout) == (3, b"typed\nnot a tty\n\n"), done.stderr
+        assert (jump.log.read_text().count("Accepted publickey") > seen) is is_through
+    assert not (tmp_path / "local").exists()
 
 
 def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
@@ -87,9 +113,7 @@ def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
     )
     ssh_user.write(ssh_user.alias("box", server, *shared))
     ssh_user.reach("box").close()
-    box = BoxHandle(
-        BoxOptions(), parse_host("box"), ssh_user.box("box"), ssh_user.endpoint("box"), print
-    )
+    box = login_to(ssh_user.box("box"), ssh_user.endpoint("box"), host="box")
     command = ssh_command(box, "true", terminal=False)
     command[1:1] = ssh[1:]
     try:
@@ -133,7 +157,7 @@ def test_a_changed_key_is_refused_with_nothing_sent(ssh_user: SshUser, server: S
 def test_the_login_itself_leaves_the_record_beside_the_pin(ssh_user: SshUser, server: Sshd) -> None:
     """Whatever happens after the login, the next one must find the pin again."""
     ssh_user.reach("box").close()
-    box = record.by_name("box")
+    box = record.box_by_name("box")
     assert box is not None
     assert (box.address, box.port) == ("127.0.0.1", server.port)
     assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
@@ -154,7 +178,7 @@ def test_a_box_that_moved_is_recorded_where_it_is_pinned(ssh_user: SshUser, serv
     server.start()
     ssh_user.write(ssh_user.alias("elsewhere", server))
     ssh_user.reach("elsewhere", box=ssh_user.box("elsewhere", name="box")).close()
-    moved = record.by_name("box")
+    moved = record.box_by_name("box")
     assert moved is not None
     assert moved.port == server.port
     server.new_host_key()

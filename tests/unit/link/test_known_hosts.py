@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from bootstrap.link.known_hosts import read_known_hosts
+from bootstrap.link.record import read_known_hosts
 from tests.unit.link.sshd import fingerprint, keygen
 
 

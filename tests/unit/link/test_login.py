@@ -15,14 +15,15 @@ import pytest
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link import keys
-from bootstrap.link.dial import HeardSocket
-from bootstrap.link.exchange import exchange
-from bootstrap.link.transport import BoxTransport, KeyAuth
-from bootstrap.tasks.exit_codes import exit_code
+from bootstrap.link.dial import BoxTransport, HeardSocket, KeyAuth
+from bootstrap.link.exchange import run_script
+from bootstrap.tasks.usage import exit_code
 from tests.boxes.ports import free_port
 from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import USER, Sshd, fingerprint, keygen
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ def test_alias_in_an_included_file(ssh_user: SshUser, server: Sshd) -> None:
     (ssh_user.home / "more").write_text(ssh_user.alias("gpu", server))
     ssh_user.write(f"Include {ssh_user.home}/more")
     wire = ssh_user.login("gpu")
-    assert exchange(wire, "echo $((6 * 7))") == b"42\n"
+    assert run_script(wire, "echo $((6 * 7))") == b"42\n"
     assert wire.label == f"{USER}@127.0.0.1:{server.port}"
     assert wire.used_key == fingerprint(ssh_user.key)
 
@@ -90,7 +91,7 @@ def test_through_a_jump_host(ssh_user: SshUser, start_server: Callable[..., Sshd
         + "\n"
         + ssh_user.alias("inner", inner, "ProxyJump jump")
     )
-    assert exchange(ssh_user.login("inner"), "echo there") == b"there\n"
+    assert run_script(ssh_user.login("inner"), "echo there") == b"there\n"
     assert "Accepted publickey" in jump.log.read_text()
     assert f"[127.0.0.1]:{jump.port}" in ssh_user.known_hosts.read_text()
     assert str(inner.port) not in ssh_user.known_hosts.read_text()
@@ -119,7 +120,7 @@ def test_through_a_proxy_command(ssh_user: SshUser, server: Sshd) -> None:
         + ssh_user.alias("behind", server, f"ProxyCommand {relay}")
     )
     wire = ssh_user.login("behind")
-    assert exchange(wire, "echo there") == b"there\n"
+    assert run_script(wire, "echo there") == b"there\n"
 
 
 def test_a_proxy_command_that_fails_says_its_own_words(ssh_user: SshUser) -> None:
@@ -187,7 +188,7 @@ def test_encrypted_key_asks_once_and_not_again(
     server = start_server("box", key)
     ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
     for _ in range(2):
-        assert exchange(ssh_user.login("box"), "echo in") == b"in\n"
+        assert run_script(ssh_user.login("box"), "echo in") == b"in\n"
     assert len(prompts) == 1
     assert "locked" in prompts[0]
 

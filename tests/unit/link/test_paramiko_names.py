@@ -26,6 +26,8 @@ from paramiko.transport import ServiceRequestingTransport, Transport
 from bootstrap import link
 from tests.plain_environment import HERE
 
+pytestmark = pytest.mark.slow
+
 toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 TESTED = ("3.5.0", "4.0.0", "5.0.0", "5.1.0")
 """Versions with which all of tests/unit/link has passed."""

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import subprocess
 import sys
 import termios
@@ -14,10 +15,14 @@ import time
 import pytest
 
 from bootstrap.link.prompt import Prompt
+from tests.plain_environment import HERE
 
 
-def on_a_terminal(code: str, typed: str) -> tuple[str, str]:
-    """Return what the terminal showed and what the code printed when `typed` was the answer."""
+def on_a_terminal(code: str, *answers: str) -> tuple[str, str]:
+    """Return what the terminal showed and what the code printed when these were the answers.
+
+    Without the last one the terminal is closed instead, as with Ctrl-D.
+    """
     master, slave = pty.openpty()
     reading, writing = os.pipe()
     command = [sys.executable, "-c", f"from bootstrap.link.prompt import Prompt; {code}"]
@@ -33,10 +38,13 @@ def on_a_terminal(code: str, typed: str) -> tuple[str, str]:
     os.close(slave)
     os.close(writing)
     shown = b""
-    while not shown.endswith((b" ", b": ")):
-        shown += os.read(master, 100)
-    time.sleep(0.1)
-    os.write(master, f"{typed}\n".encode())
+    for typed in answers:
+        asked = b""
+        while not asked.endswith((b" ", b": ")):
+            asked += os.read(master, 100)
+        shown += asked
+        time.sleep(0.1)
+        os.write(master, typed.encode() if typed == "\x04" else f"{typed}\n".encode())
     with os.fdopen(reading, "rb") as pipe:
         printed = pipe.read().decode()
     process.wait()
@@ -46,16 +54,29 @@ def on_a_terminal(code: str, typed: str) -> tuple[str, str]:
     return shown.decode(), printed
 
 
-@pytest.mark.parametrize(("typed", "answer"), [("yes", "True"), ("y", "False"), ("no", "False")])
-def test_confirm_wants_a_whole_yes(typed: str, answer: str) -> None:
-    shown, printed = on_a_terminal("print(Prompt(print).confirm('Trust it?'))", typed)
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        *(((yes,), "True") for yes in ("yes", "y", "Y", "YES", " Yes ")),
+        *(((no,), "False") for no in ("no", "n", "N", "NO", "\x04")),
+        (("", "yes!", "yess", "y"), "True"),
+        (("ja", "n"), "False"),
+        (("ja", "\x04"), "False"),
+    ],
+)
+def test_yes_and_no_are_asked_for_until_one_is_typed(typed: tuple[str, ...], answer: str) -> None:
+    shown, printed = on_a_terminal("print(Prompt(print).confirm('Trust it?'))", *typed)
     assert "Trust it? (yes/no)" in shown
+    assert shown.count("Please type yes or no") == len(typed) - 1
     assert printed.strip() == answer
 
 
-@pytest.mark.parametrize(("typed", "answer"), [("2", "b"), ("", "a"), ("9", "a"), ("b", "a")])
-def test_one_of_several_is_chosen_by_its_number(typed: str, answer: str) -> None:
-    shown, printed = on_a_terminal("print(Prompt(print).choose('Which?', ['a', 'b']))", typed)
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [(("2",), "b"), (("",), "a"), (("9", "b", "2"), "b"), (("0", ""), "a"), (("\x04",), "a")],
+)
+def test_one_of_several_is_chosen_by_its_number(typed: tuple[str, ...], answer: str) -> None:
+    shown, printed = on_a_terminal("print(Prompt(print).choose('Which?', ['a', 'b']))", *typed)
     assert "2  b" in shown
     assert printed.strip() == answer
 
@@ -83,3 +104,12 @@ def test_say() -> None:
     said: list[str] = []
     Prompt(said.append).say("hello")
     assert said == ["hello"]
+
+
+def test_nothing_else_asks() -> None:
+    """A question elsewhere would read other answers than these."""
+    asks = re.compile(r'"/dev/tty"|\binput\(|getpass\.getpass\(|\(yes/no\)|\[y/')
+    found = {
+        path.name for path in (HERE / "bootstrap").rglob("*.py") if asks.search(path.read_text())
+    }
+    assert found == {"prompt.py"}

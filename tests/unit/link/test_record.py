@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.link import ended, record, registry
-from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
-from bootstrap.link.record import VERSION, KnownBox
+from bootstrap.link import record, registry
+from bootstrap.link.record import VERSION, BoxRepository, KnownBox, Route
 from bootstrap.link.resolve import Endpoint
-from bootstrap.link.route import Route
-from bootstrap.link.target import parse_host
+from bootstrap.link.target import BoxOptions, parse_host
 from tests.cli import User
+from tests.logins import login_to
 from tests.main_job.earlier import unpacked
 
 EARLIER = "d9bc910"
@@ -62,7 +61,6 @@ READ = KnownBox(
     port=46769,
     user="root",
     profile="vast",
-    repo_key="homework-1a2b3c4d5e6f",
     key="SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
     created=1795316402.1178052,
     seen=1795316402.1966858,
@@ -75,10 +73,17 @@ READ = KnownBox(
     ),
     provider="vast",
     workdir="/workspace",
-    venv=".venv",
     console="https://cloud.vast.ai/instances/",
-    repo_root="8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
-    script="abababab",
+    repositories=(
+        BoxRepository(
+            key="homework-1a2b3c4d5e6f",
+            root="8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
+            workdir="/workspace",
+            venv=".venv",
+            script="abababab",
+            used=1795316402.1966858,
+        ),
+    ),
     secrets=("HF_TOKEN", "WANDB_API_KEY"),
     editor_settings={"python.defaultInterpreterPath": "${workspaceFolder}/.venv/bin/python"},
 )
@@ -92,40 +97,49 @@ def write(name: str, values: object) -> Path:
 
 
 def rewritten(file: Path) -> dict[str, object]:
-    box = record.by_name(file.parent.name)
+    box = record.box_by_name(file.parent.name)
     assert box is not None
-    record.save(box)
+    record.save_box(box)
     values: dict[str, object] = json.loads(file.read_text())
     return values
 
 
 def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None:
     file = write("gpu", WRITTEN)
-    assert record.by_name("gpu") == READ
+    assert record.box_by_name("gpu") == READ
     assert rewritten(file) == {
         **WRITTEN,
         "v": VERSION,
         "extra": {
-            **{**EXTRA, "price": 0.0, "proved": "", "since": 0.0, "snapshot": ""},
+            **{**EXTRA, "price": 0.0, "since": 0.0, "snapshot": ""},
             **{"ended": 0.0, "lease": {}, "spent": 0.0},
+            "repositories": [dataclasses.asdict(READ.last)],
         },
     }
-    assert record.by_name("gpu") == READ
+    assert record.box_by_name("gpu") == READ
 
 
 def test_the_least_that_an_earlier_version_wrote() -> None:
     """The record of a box that was only logged in to."""
     least = {name: value for name, value in WRITTEN.items() if name != "extra"}
     write("gpu", {**least, "extra": {}})
-    box = record.by_name("gpu")
-    assert box == KnownBox(**least)  # type: ignore[arg-type]
+    box = record.box_by_name("gpu")
+    key, used = str(least.pop("repo_key")), READ.seen
+    assert box == KnownBox(repositories=(BoxRepository(key, used=used),), **least)  # type: ignore[arg-type]
     assert box.secrets is None
+
+
+def test_what_an_earlier_version_noted_and_this_one_does_not_is_read_over() -> None:
+    listed = {**dataclasses.asdict(READ.last), "proved": "abcd"}
+    extra = {**EXTRA, "proved": "abcd", "repositories": [listed]}
+    rewritten(write("gpu", {**WRITTEN, "v": VERSION, "extra": extra}))
+    assert record.box_by_name("gpu") == READ
 
 
 def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path) -> None:
     """A user downgrades and upgrades again: the record loses nothing."""
     earlier = unpacked(EARLIER, tmp_path)
-    record.save(READ)
+    record.save_box(READ)
     program = (
         "import dataclasses, sys; sys.path.insert(0, sys.argv[1])\n"
         "from bootstrap.link import record\n"
@@ -138,7 +152,92 @@ def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path
     environment = {**os.environ, "XDG_STATE_HOME": str(state.parent)}
     command = [sys.executable, "-c", program, str(earlier)]
     subprocess.run(command, check=True, cwd=tmp_path, env=environment)
-    assert record.by_name("gpu") == dataclasses.replace(READ, seen=5.0, workdir="/w")
+    assert record.box_by_name("gpu") == dataclasses.replace(READ, seen=5.0, workdir="/w")
+
+
+TWO = READ.using("other-00000001", root="b" * 40, workdir="/mine", snapshot="c" * 40)
+"""The box after another repository was set up on it too."""
+
+
+def test_a_second_repository_does_not_take_the_box_from_the_first() -> None:
+    record.save_box(TWO)
+    box = record.box_by_name("gpu")
+    assert box == TWO
+    assert [each.name for each in box.repositories] == ["other", "homework-1a2b3c4d5e6f"]
+    assert box.of("homework-1a2b3c4d5e6f") == READ.last
+    assert (box.workdir_of("homework-1a2b3c4d5e6f"), box.workdir_of("other-00000001")) == (
+        *("/workspace", "/mine"),
+    )
+    again = TWO.using("homework-1a2b3c4d5e6f", snapshot="d" * 40)
+    assert again.last.key == "homework-1a2b3c4d5e6f"
+    assert again.last.root == READ.last.root
+
+
+def test_commands_of_two_repositories_at_once_both_keep_what_they_recorded() -> None:
+    record.save_box(READ)
+    record.save_box(TWO)  # by another command, while this one still has what it read before
+    record.save_box(dataclasses.replace(READ, seen=7.0).using("third-00000002", snapshot="e" * 40))
+    box = record.box_by_name("gpu")
+    assert box is not None
+    assert {each.key for each in box.repositories} == {
+        *("homework-1a2b3c4d5e6f", "other-00000001", "third-00000002"),
+    }
+    assert box.of("other-00000001") == TWO.last
+    # The record of another box of that name has nothing to do with them.
+    record.save_box(KnownBox("gpu", "elsewhere", created=9.0))
+    assert record.box_by_name("gpu") == KnownBox("gpu", "elsewhere", created=9.0)
+
+
+def test_a_command_that_runs_for_hours_takes_back_nothing_that_others_recorded() -> None:
+    """As `sync --watch` does, which saves the record after each save of a file."""
+    terms = {"seconds": 60.0, "set": 5.0, "extended": 0.0, "held": "no-key"}
+    record.save_box(dataclasses.replace(READ, lease=terms))
+    box = record.box_by_name("gpu")
+    assert box is not None
+    login = login_to(box, None, print)
+    for others, own, kept in (
+        ({"lease": {**terms, "extended": 7200.0}}, {}, {}),
+        ({"lease": {}, "ended": 8.0, "price": 2.5}, {}, {}),
+        ({"lease": terms}, {}, {}),
+        # It writes what it changed itself, also beside what others changed meanwhile.
+        (
+            {"lease": {**terms, "extended": 60.0}},
+            {"lease": {**terms, "held": "yes"}},
+            {"lease": {**terms, "extended": 60.0, "held": "yes"}},
+        ),
+        ({"secrets": ("A", "WANDB_API_KEY")}, {}, {}),
+        ({"secrets": ("A", "B")}, {"secrets": ("A", "C")}, {"secrets": ("A", "B", "C")}),
+    ):
+        before = record.box_by_name("gpu")
+        assert before is not None
+        record.save_box(dataclasses.replace(before, **others))
+        login.save(dataclasses.replace(login.known, **own).using("other-00000001"))
+        after = record.box_by_name("gpu")
+        assert after is not None
+        for name, value in {**others, **own, **kept}.items():
+            found = getattr(after, name)
+            assert {*value} <= {*found} if name == "secrets" else value == found, name
+            assert getattr(login.known, name) == found
+        assert after.last.key == "other-00000001"
+
+
+def test_an_earlier_program_finds_the_repository_used_last_where_it_looks() -> None:
+    record.save_box(TWO)
+    file = TWO.folder / "box.json"
+    values = json.loads(file.read_text())
+    assert (values["repo_key"], values["extra"]["repo_root"]) == ("other-00000001", "b" * 40)
+    assert values["extra"]["snapshot"] == "c" * 40
+    # It sets up the first repository in another folder, and keeps the list as it was.
+    values["repo_key"], values["seen"] = "homework-1a2b3c4d5e6f", TWO.last.used + 5
+    values["extra"] |= {"repo_root": "f" * 40, "workdir": "/late", "snapshot": "1" * 40}
+    file.write_text(json.dumps(values))
+    box = record.box_by_name("gpu")
+    assert box is not None
+    assert box.last == BoxRepository(
+        "homework-1a2b3c4d5e6f", root="f" * 40, workdir="/late", snapshot="1" * 40,
+        used=TWO.last.used + 5,
+    )  # fmt: skip
+    assert box.of("other-00000001") == TWO.last
 
 
 def test_what_is_not_known_of_the_same_version_is_kept() -> None:
@@ -157,7 +256,9 @@ def test_what_is_not_known_of_the_same_version_is_kept() -> None:
         ("secrets", [], ()),
         ("workdir", 7, ""),
         ("workdir", None, ""),
-        ("proved", ["a"], ""),
+        ("repositories", {"key": "a"}, ()),
+        ("repositories", ["a", {"key": 7}, {"root": "b"}], ()),
+        ("repositories", [{"key": "a", "root": 7}], (BoxRepository("a"),)),
         ("price", "0.5", 0.0),
         ("since", None, 0.0),
         ("lease", ["seconds"], {}),
@@ -166,13 +267,13 @@ def test_what_is_not_known_of_the_same_version_is_kept() -> None:
 )
 def test_a_fact_of_another_type_counts_as_not_there(name: str, value: object, read: object) -> None:
     write("gpu", {"name": "gpu", "host_text": "gpu", "extra": {name: value}})
-    assert getattr(record.by_name("gpu"), name) == read
+    assert getattr(record.box_by_name("gpu"), name) == read
 
 
 def test_a_route_of_another_type_counts_as_not_there() -> None:
     odd = {"identities": "x", "identities_only": 1, "jump": ["a"], "known_hosts": [1, "/kh"]}
     write("gpu", {"name": "gpu", "host_text": "gpu", "extra": odd})
-    box = record.by_name("gpu")
+    box = record.box_by_name("gpu")
     assert box is not None
     assert box.route == Route(known_hosts=("/kh",))
 
@@ -193,14 +294,14 @@ def test_a_newer_record_is_refused_in_one_sentence_and_never_overwritten(newer: 
     named = parse_host("gpu")
     at_its_place = Endpoint("1.2.3.4", "1.2.3.4", "root", 2222)
     for attempt in (
-        lambda: record.by_name("gpu"),
-        lambda: record.save(KnownBox("gpu", "gpu")),
+        lambda: record.box_by_name("gpu"),
+        lambda: record.save_box(KnownBox("gpu", "gpu")),
         lambda: record.save_with_pin(KnownBox("gpu", "gpu"), "", is_new=False),
         lambda: registry.lookup("gpu"),
         lambda: registry.get_or_create(named, Endpoint("gpu", "9.9.9.9", "root", 22)),
         lambda: registry.get_or_create(parse_host("root@1.2.3.4:2222"), at_its_place),
-        lambda: find_box(BoxOptions(host="gpu"), print),
-        lambda: find_box(BoxOptions(), print),
+        lambda: registry.resolve_box(BoxOptions(host="gpu"), print),
+        lambda: registry.resolve_box(BoxOptions(), print),
     ):
         with pytest.raises(UsageError) as refused:
             attempt()
@@ -215,7 +316,7 @@ def test_a_newer_record_is_refused_in_one_sentence_and_never_overwritten(newer: 
 def test_a_setup_goes_on_where_a_newer_program_wrote_the_record_meanwhile() -> None:
     said: list[str] = []
     box = KnownBox("gpu", "gpu")
-    handle = BoxHandle(BoxOptions(), parse_host("gpu"), box, None, said.append)
+    handle = login_to(box, None, said.append)
     newer = write("gpu", {"v": VERSION + 1})
     before = newer.read_bytes()
     for profile in ("vast", "runpod"):
@@ -230,23 +331,23 @@ def test_a_record_that_another_command_put_aside_is_not_made_anew(
 ) -> None:
     said: list[str] = []
     box = KnownBox("gpu", "runpod:gpu", created=5.0)
-    record.save(box)
-    read, asides = ended.read_box, []
+    record.save_box(box)
+    read, asides = record.read_box, []
 
     def another_is_faster(folder: Path) -> KnownBox | None:
         kept = read(folder)
-        monkeypatch.setattr(ended, "read_box", read)
-        asides.append(ended.retire(box))
+        monkeypatch.setattr(record, "read_box", read)
+        asides.append(record.retire(box))
         return kept
 
-    monkeypatch.setattr(ended, "read_box", another_is_faster)
-    assert ended.retire(dataclasses.replace(box, ended=7.0)) is None
-    assert [*ended.ended_folder().iterdir()] == asides != [None]
-    for late in (record.save, lambda box, is_new: record.save_with_pin(box, "", is_new=is_new)):
+    monkeypatch.setattr(record, "read_box", another_is_faster)
+    assert record.retire(dataclasses.replace(box, ended=7.0)) is None
+    assert [*record.ended_folder().iterdir()] == asides != [None]
+    for late in (record.save_box, lambda box, is_new: record.save_with_pin(box, "", is_new=is_new)):
         with pytest.raises(FileNotFoundError):
             late(box, is_new=False)
     endpoint = Endpoint("1.2.3.4", "1.2.3.4", "root", 2222)
-    BoxHandle(BoxOptions(), parse_host("gpu"), box, endpoint, said.append).save(box)
+    login_to(box, endpoint, said.append, host="gpu").save(box)
     assert len(said) == 1
     assert not box.folder.exists()
 

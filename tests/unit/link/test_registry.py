@@ -37,20 +37,20 @@ def test_default_names(text: str, hostname: str, port: int, name: str) -> None:
 
 def test_saved_boxes_are_found_and_private() -> None:
     box = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", provider="vast")
-    assert registry.find(parse_host("root@1.2.3.4:22")) is None
-    record.save(box)
-    assert registry.find(parse_host("root@1.2.3.4:22")) == box
-    assert registry.find(parse_host("1.2.3.4")) == box
-    assert registry.find(parse_host("other")) is None
+    assert registry.find_known(parse_host("root@1.2.3.4:22")) is None
+    record.save_box(box)
+    assert registry.find_known(parse_host("root@1.2.3.4:22")) == box
+    assert registry.find_known(parse_host("1.2.3.4")) == box
+    assert registry.find_known(parse_host("other")) is None
     alias = Endpoint("other", "1.2.3.4", "me", 22)
-    assert registry.find(parse_host("other"), alias) == box
+    assert registry.find_known(parse_host("other"), alias) == box
     assert stat.S_IMODE(box.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((box.folder / "box.json").stat().st_mode) == 0o600
     assert [path.name for path in box.folder.iterdir()] == ["box.json"]
 
 
 def test_a_known_name_means_its_host() -> None:
-    record.save(get_or_create("ssh -p 22 root@1.2.3.4", name="mine"))
+    record.save_box(get_or_create("ssh -p 22 root@1.2.3.4", name="mine"))
     target, box = registry.lookup("mine")
     assert box is not None
     assert (target.address, target.user) == ("1.2.3.4", "root")
@@ -59,7 +59,7 @@ def test_a_known_name_means_its_host() -> None:
 
 def test_meeting_again_keeps_what_is_known() -> None:
     first = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", key="SHA256:x")
-    record.save(first)
+    record.save_box(first)
     again = get_or_create("ssh root@1.2.3.4 -p 22")
     assert (again.name, again.profile, again.key) == (first.name, "vast", "SHA256:x")
     assert again.host_text == "ssh root@1.2.3.4 -p 22"
@@ -68,7 +68,7 @@ def test_meeting_again_keeps_what_is_known() -> None:
 def test_new_boxes_get_names_of_their_own_and_the_newest_is_meant() -> None:
     for number in range(3):
         box = get_or_create("root@1.2.3.4:22", new_box=number > 0)
-        record.save(dataclasses.replace(box, created=float(number)))
+        record.save_box(dataclasses.replace(box, created=float(number)))
     assert {box.name for box in record.all_boxes()} == {
         "1.2.3.4-22",
         "1.2.3.4-22-2",
@@ -85,33 +85,33 @@ def test_names_are_no_paths() -> None:
     for name in ("../x", ".x", "a/b", "", "-x", "x" * 64, "a b"):
         with pytest.raises(UsageError, match="name"):
             get_or_create("gpu", name=name)
-        assert record.by_name(name) is None
+        assert record.box_by_name(name) is None
 
 
 def test_forgotten_and_broken_boxes_are_gone() -> None:
     box = get_or_create("gpu", "10.1.2.3")
-    record.save(box)
+    record.save_box(box)
     (box.folder / "box.json").write_text("{")
     assert record.all_boxes() == []
-    record.save(box)
-    record.forget(box)
+    record.save_box(box)
+    record.forget_box(box)
     assert record.all_boxes() == []
     assert not box.folder.exists()
 
 
 def test_records_of_a_later_version_are_read() -> None:
     box = get_or_create("gpu", "10.1.2.3")
-    record.save(box)
+    record.save_box(box)
     path = box.folder / "box.json"
     path.write_text(path.read_text().replace('"name"', '"novelty": 1,\n "name"'))
-    assert record.by_name("gpu") == box
+    assert record.box_by_name("gpu") == box
 
 
 def test_a_box_dated_in_the_future_is_not_newer_than_a_new_one() -> None:
     old = get_or_create("root@1.2.3.4:22")
-    record.save(dataclasses.replace(old, created=old.created + 10**9))
+    record.save_box(dataclasses.replace(old, created=old.created + 10**9))
     new = get_or_create("root@1.2.3.4:22", new_box=True)
-    record.save(new)
+    record.save_box(new)
     assert get_or_create("root@1.2.3.4:22").name == new.name == "1.2.3.4-22-2"
 
 
@@ -119,12 +119,12 @@ def test_a_box_dated_in_the_future_is_not_newer_than_a_new_one() -> None:
 def test_a_host_means_its_newest_box_even_where_it_is_an_earlier_ones_name(
     text: str, hostname: str
 ) -> None:
-    record.save(get_or_create(text, hostname))
+    record.save_box(get_or_create(text, hostname))
     new = get_or_create(text, hostname, new_box=True)
-    record.save(new)
+    record.save_box(new)
     assert registry.lookup(text)[1] == new
     assert get_or_create(text, hostname) == new
-    assert record.by_name(text) != new
+    assert record.box_by_name(text) != new
 
 
 def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> None:
@@ -134,22 +134,22 @@ def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> 
     values = {"name": "1.2.3.4", "host_text": "root@1.2.3.4", "address": "1.2.3.4", "port": 22}
     (folder / "box.json").write_text(json.dumps(values))
     for text in ("1.2.3.4", "1.2.3.4-22"):
-        found = record.by_name(text)
+        found = record.box_by_name(text)
         assert found is not None, text
         assert (found.name, found.folder) == ("1.2.3.4-22", folder)
         assert get_or_create(text, "1.2.3.4").name == "1.2.3.4-22"
         assert registry.lookup(text)[1] == found
-    record.save(found)
+    record.save_box(found)
     assert [box.name for box in record.all_boxes()] == ["1.2.3.4-22"]
     assert [path.name for path in folder.parent.iterdir()] == ["1.2.3.4"]
     assert get_or_create("1.2.3.4", name="1.2.3.4").name == "1.2.3.4-22"
-    record.forget(found)
+    record.forget_box(found)
     assert record.all_boxes() == []
 
 
 def test_names_that_differ_in_capitals_alone_are_one_name() -> None:
     """File systems and the addresses of editors may ignore case, so boxstrap does too."""
-    record.save(get_or_create("root@1.2.3.4:22", name="gpu"))
+    record.save_box(get_or_create("root@1.2.3.4:22", name="gpu"))
     assert get_or_create("GPU", "9.9.9.9").name == "GPU-2"
     with pytest.raises(UsageError, match="there is a box gpu already"):
         get_or_create("root@9.9.9.9:22", name="Gpu")
@@ -172,8 +172,8 @@ def test_names_that_differ_in_capitals_alone_are_one_name() -> None:
 )
 def test_a_record_that_makes_no_sense_is_none(text: str) -> None:
     box = get_or_create("gpu", "10.1.2.3")
-    record.save(box)
+    record.save_box(box)
     (box.folder / "box.json").write_text(text)
     assert record.all_boxes() == []
-    assert record.by_name("gpu") is None
-    assert [lost.name for lost in record.unreadable()] == ["gpu"]
+    assert record.box_by_name("gpu") is None
+    assert [lost.name for lost in record.unreadable_record()] == ["gpu"]

@@ -60,7 +60,7 @@ def test_proxy_command_tokens(ssh_user: SshUser) -> None:
 def test_identity_files(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEYS", str(ssh_user.home))
     monkeypatch.setenv("HOME", "/elsewhere")
-    monkeypatch.setattr("bootstrap.link.ssh_settings._home", lambda: str(ssh_user.home))
+    monkeypatch.setattr("bootstrap.link.resolve._home", lambda: str(ssh_user.home))
     other = keygen(ssh_user.home / "with space")
     lonely = keygen(ssh_user.home / "lonely")
     lonely.unlink()
@@ -98,6 +98,12 @@ def test_agent_sockets(
     monkeypatch.setenv("MINE", "/my/agent")
     ssh_user.write(f"Host gpu\n User me\n {line}")
     assert ssh_user.endpoint("gpu").identity_agent == expected
+
+
+def test_a_public_key_is_no_identity(ssh_user: SshUser) -> None:
+    with pytest.raises(UsageError) as found:
+        ssh_user.endpoint("box", identity=f"{ssh_user.key}.pub")
+    assert f"Name the private one: {ssh_user.key}" in found.value.text()
 
 
 def test_other_settings(ssh_user: SshUser) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
+
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd
+
+pytestmark = pytest.mark.slow
 
 SIZE = 200_000_000
 

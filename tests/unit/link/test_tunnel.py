@@ -11,10 +11,9 @@ from contextlib import closing, suppress
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.link.forward import Forward, host_of, parse_forward
 from bootstrap.link.local import LocalWire
 from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.link.tunnel import Tunnel, forwards, hold
+from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, parse_forward
 from bootstrap.link.wire import Wire
 from tests.boxes.ports import free_port
 from tests.listener import Listener
@@ -231,7 +230,9 @@ def test_each_box_has_a_name_of_its_own_in_a_browser() -> None:
     names = ["box", "Box", "b-ox", "b.ox", "b_ox", "5.17.27.63-46769", "x" * 63, "X" * 63, "-", "é"]
     hosts = [host_of(name) for name in names]
     assert hosts[0] == "box.localhost"
-    assert len(set(hosts)) == len(names)
+    # A login's cookie is given to all ports of its name.
+    hosts += [host_of("box", "jupyter"), host_of("box", "tensorboard"), host_of("box-jupyter")]
+    assert len(set(hosts)) == len(hosts) == len(names) + 3
     for host in hosts:
         label, _, rest = host.partition(".")
         assert rest == "localhost"

@@ -47,12 +47,12 @@ def write(here: Path) -> Write:
 @pytest.fixture
 def wrong(write: Write) -> Callable[..., str]:
     """Return the text of the error that a profile raises; fails if it raises none."""
-    from bootstrap.profile.load import load
+    from bootstrap.profile.load import read_profile
 
     def wrong_(text: str, *sets: str) -> str:
         write(text)
         with pytest.raises(WrongProfileError) as caught:
-            load("./a.yaml", sets=sets)
+            read_profile("./a.yaml", sets=sets)
         return caught.value.text()
 
     return wrong_

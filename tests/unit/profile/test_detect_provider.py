@@ -10,8 +10,7 @@ import pytest
 from bootstrap import paths
 from bootstrap.profile import schema_json
 from bootstrap.profile.detect_provider import Hints, all_hints, other_than, recognise
-from bootstrap.profile.listing import listed
-from bootstrap.profile.load import load
+from bootstrap.profile.load import listed, read_profile
 from bootstrap.profile.schema import PROFILE
 
 
@@ -31,13 +30,13 @@ from bootstrap.profile.schema import PROFILE
 )
 def test_a_provider_shows_itself(env, files, provider):
     assert recognise(env, files) == provider
-    assert not load(provider).needs_provider
+    assert not read_profile(provider).needs_provider
 
 
 def test_every_hint_is_asked_for_and_leads_to_its_profile():
     env, files = all_hints()
     for name in ("vast", "runpod", "lambda", "paperspace"):
-        detect = load(name).profile.provider.detect
+        detect = read_profile(name).profile.provider.detect
         assert set(detect.env) <= env
         assert set(detect.files) <= files
         for hint in detect.env:
@@ -131,6 +130,6 @@ def test_the_shipped_profiles_name_their_schema():
     ],
 )
 def test_a_box_of_another_provider_than_the_profiles(profile, env, files, other):
-    detect = load(profile).profile.provider.detect
+    detect = read_profile(profile).profile.provider.detect
     own = Hints(frozenset(detect.env), frozenset(detect.files))
     assert other_than(own, env, files) == other

@@ -7,9 +7,9 @@ import os
 import pytest
 
 from bootstrap.errors import ProfileError
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.profile.problems import WrongProfileError
-from bootstrap.tasks.exit_codes import error_document, exit_code
+from bootstrap.tasks.usage import error_document, exit_code
 
 # (profile, its error message); one problem each
 ONE_LINERS = [
@@ -115,7 +115,8 @@ ONE_LINERS = [
     ),
     (
         'train: {command: "a\\nb"}',
-        "a.yaml:1: train.command: 'a\\nb' holds a control character (U+000A)",
+        "a.yaml:1: train.command: 'a\\nb' holds a control character (U+000A): "
+        "write it as one line, with && between commands (YAML's >- joins lines)",
     ),
     (
         'env: {A: "\\u202Efdp"}',
@@ -226,13 +227,13 @@ def test_problems_of_the_parent_name_the_parent(write, wrong):
 def test_a_wrong_value_that_is_overridden_does_no_harm(write):
     write("python: {venv: ../x}\n", "b.yaml")
     write("extends: ./b.yaml\npython: {venv: .env}\n")
-    assert load("./a.yaml").profile.python.venv == ".env"
+    assert read_profile("./a.yaml").profile.python.venv == ".env"
 
 
 def test_json_lists_the_problems(write):
     write("pyton: {}\nextends: 3\n")
     with pytest.raises(WrongProfileError) as caught:
-        load("./a.yaml")
+        read_profile("./a.yaml")
     answer = error_document(caught.value)
     assert (answer["error"], answer["exit"], answer["where"]) == ("Profile", 2, "a.yaml:1")
     assert answer["problems"] == [
@@ -254,7 +255,7 @@ def test_json_lists_the_problems(write):
 def test_an_unknown_name_lists_those_there_are(write, config):
     write("version: 1\n", "mine.yaml", config)
     with pytest.raises(ProfileError) as caught:
-        load("vats")
+        read_profile("vats")
     assert caught.value.text() == (
         "there is no profile 'vats'\n"
         "Did you mean vast? There are: demo, lambda, local, paperspace, runpod, ssh, vast, mine; "
@@ -266,7 +267,7 @@ def test_an_unknown_name_lists_those_there_are(write, config):
 @pytest.mark.parametrize("name", ["", "../x\n", "$(id)", "-rf", "a" * 5000, "\x1b[31m"])
 def test_a_hostile_name_is_no_profile(name):
     with pytest.raises(ProfileError) as caught:
-        load(name)
+        read_profile(name)
     assert exit_code(caught.value) == 2
     assert all(line.isprintable() for line in caught.value.text().splitlines())
     assert len(caught.value.text()) < 400
@@ -274,7 +275,7 @@ def test_a_hostile_name_is_no_profile(name):
 
 def said(path):
     with pytest.raises(ProfileError) as caught:
-        load(path)
+        read_profile(path)
     return caught.value.text()
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.errors import ProfileError
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import PROFILE
-from bootstrap.tasks.exit_codes import exit_code
+from bootstrap.tasks.usage import exit_code
+from tests.unit.profile.hostile import yaml_text
 
-from .hostile import yaml_text
+pytestmark = pytest.mark.slow
 
 LEAVES = [key for key, _ in PROFILE.leaves()]
 KEYS = [key.rpartition(".")[2] for key in LEAVES] + [*PROFILE.fields]
@@ -51,7 +53,7 @@ def only_says_what_is_wrong(data: bytes, *sets: str) -> None:
     Path("a.yaml").write_bytes(data)
     said = None
     try:
-        load("./a.yaml", sets=sets)
+        read_profile("./a.yaml", sets=sets)
     except ProfileError as error:
         said = error
     if said is not None:

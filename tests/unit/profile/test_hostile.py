@@ -10,10 +10,16 @@ from operator import attrgetter
 
 import pytest
 
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.profile.problems import WrongProfileError
-
-from .hostile import ACCEPTED, DOCUMENTS, REFUSED, REFUSED_NAMES, HostileCase, yaml_text
+from tests.unit.profile.hostile import (
+    ACCEPTED,
+    DOCUMENTS,
+    REFUSED,
+    REFUSED_NAMES,
+    HostileCase,
+    yaml_text,
+)
 
 SETTABLE = [case for case in REFUSED if case.key != "extends"]
 
@@ -39,7 +45,7 @@ def each_key(cases):
 def refusal(write, text, *sets):
     write(text)
     with pytest.raises(WrongProfileError) as caught:
-        load("./a.yaml", sets=sets)
+        read_profile("./a.yaml", sets=sets)
     said = caught.value.text()
     assert all(line.isprintable() for line in said.splitlines()), ascii(said)
     assert len(said) < 10_000
@@ -71,14 +77,14 @@ def test_refused_in_set(write, cases):
 def test_accepted_byte_for_byte(write, cases):
     for case in cases:
         write(case.document())
-        assert value_at(load("./a.yaml").profile, case) == case.value
+        assert value_at(read_profile("./a.yaml").profile, case) == case.value
 
 
 @each_key(ACCEPTED)
 def test_set_is_taken_byte_for_byte(write, cases):
     write("train: {command: x}")
     for case in cases:
-        found = load("./a.yaml", sets=[setting(case)]).profile
+        found = read_profile("./a.yaml", sets=[setting(case)]).profile
         assert value_at(found, case) == case.value
 
 

@@ -9,17 +9,17 @@ import pytest
 
 from bootstrap.errors import ProfileError
 from bootstrap.profile.check import WrongValuesError, make_profile
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import Profile
 from bootstrap.profile.values import WORKDIR, ordinary
-from bootstrap.ui.origins import lines
+from bootstrap.ui.origins import origin_lines
 
 SHIPPED = ["demo", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_ones_load(name):
-    loaded = load(name)
+    loaded = read_profile(name)
     assert loaded.profile.name == name
     assert not loaded.needs_provider
     assert loaded.profile.provider.name != Profile().provider.name
@@ -38,58 +38,58 @@ def test_the_shipped_ones_load(name):
     ],
 )
 def test_what_the_shipped_ones_say(name, workdir, user, require):
-    profile = load(name).profile
+    profile = read_profile(name).profile
     assert (profile.box.workdir, profile.ssh.user, profile.gpu.require) == (workdir, user, require)
 
 
 def test_only_rented_boxes_have_a_console():
-    with_console = [name for name in SHIPPED if load(name).profile.provider.console]
+    with_console = [name for name in SHIPPED if read_profile(name).profile.provider.console]
     assert with_console == ["lambda", "paperspace", "runpod", "vast"]
 
 
 def test_a_path_then_the_users_own_then_the_shipped(write, config):
-    assert load("vast").profile.box.workdir == "/workspace"
+    assert read_profile("vast").profile.box.workdir == "/workspace"
     write("extends: vast\nbox: {workdir: /own}", "vast.yaml", config)
-    own = load("vast")
+    own = read_profile("vast")
     assert (own.profile.box.workdir, own.profile.ssh.user) == ("/own", "root")
     write("box: {workdir: /here}", "vast.yaml")
-    assert load("vast").profile.box.workdir == "/own"
-    assert load("vast.yaml").profile.box.workdir == "/here"
-    assert load("./vast.yaml").profile.name == "vast"
+    assert read_profile("vast").profile.box.workdir == "/own"
+    assert read_profile("vast.yaml").profile.box.workdir == "/here"
+    assert read_profile("./vast.yaml").profile.name == "vast"
 
 
 def test_a_file_in_reach_without_a_suffix(write):
     write("box: {workdir: /here}", "plain")
-    assert load("plain").profile.box.workdir == "/here"
+    assert read_profile("plain").profile.box.workdir == "/here"
 
 
 def test_the_repository_carries_its_own(write, tmp_path):
     write("box: {workdir: /mine}", "boxstrap.yaml", tmp_path / "repo")
-    loaded = load(None, repo_root=tmp_path / "repo")
+    loaded = read_profile(None, repo_root=tmp_path / "repo")
     assert loaded.profile.name == "boxstrap.yaml"
     assert loaded.chain == (tmp_path / "repo" / "boxstrap.yaml",)
-    assert load("vast", repo_root=tmp_path / "repo").profile.box.workdir == "/workspace"
+    assert read_profile("vast", repo_root=tmp_path / "repo").profile.box.workdir == "/workspace"
 
 
 def test_a_dangling_boxstrap_yaml_is_not_passed_over(here):
     (here / "boxstrap.yaml").symlink_to("nowhere")
     with pytest.raises(ProfileError) as caught:
-        load(None, repo_root=here)
+        read_profile(None, repo_root=here)
     assert caught.value.text() == "boxstrap.yaml: can't be read: No such file or directory"
 
 
 def test_without_any_profile_the_box_says_what_it_is(here):
-    loaded = load(None, sets=["gpu.count=2"], repo_root=here)
+    loaded = read_profile(None, sets=["gpu.count=2"], repo_root=here)
     assert loaded.needs_provider
     assert (loaded.chain, loaded.profile.name) == ((), "")
     vast = loaded.for_provider("vast")
-    assert vast == load("vast", sets=["gpu.count=2"])
+    assert vast == read_profile("vast", sets=["gpu.count=2"])
     assert (vast.profile.name, vast.profile.gpu.count) == ("vast", 2)
 
 
 def test_a_profile_that_extends_nothing_lies_on_its_provider(write, here):
     write("gpu: {count: 4}\nssh: {user: me}", "boxstrap.yaml")
-    loaded = load(None, sets=["env.A=b"], repo_root=here)
+    loaded = read_profile(None, sets=["env.A=b"], repo_root=here)
     assert loaded.needs_provider
     vast = loaded.for_provider("vast")
     assert (vast.profile.box.workdir, vast.profile.ssh.user) == ("/workspace", "me")
@@ -100,7 +100,7 @@ def test_a_profile_that_extends_nothing_lies_on_its_provider(write, here):
 
 def test_one_that_extends_a_shipped_profile_has_its_provider(write):
     write("extends: runpod")
-    loaded = load("./a.yaml")
+    loaded = read_profile("./a.yaml")
     assert not loaded.needs_provider
     assert loaded.for_provider("vast") is loaded
 
@@ -109,7 +109,7 @@ def test_a_chain_from_file_to_file(write, here):
     write("extends: vast\npackages: [a, b]\nenv: {A: base, B: base}", "base.yaml", here / "lib")
     write("extends: base.yaml\nenv: {B: mid}\npackages: [c]", "mid.yaml", here / "lib")
     write("extends: lib/mid.yaml\nenv: {C: top}\ntrain: {command: x}")
-    loaded = load("a.yaml")
+    loaded = read_profile("a.yaml")
     assert loaded.profile.env == {"A": "base", "B": "mid", "C": "top"}
     assert loaded.profile.packages == ["c"]
     assert loaded.profile.box.workdir == "/workspace"
@@ -140,7 +140,7 @@ def test_a_circle_is_refused(write):
     write("extends: ./b.yaml")
     write("version: 1\nextends: ./a.yaml", "b.yaml")
     with pytest.raises(ProfileError) as caught:
-        load("./a.yaml")
+        read_profile("./a.yaml")
     assert caught.value.text() == "b.yaml:2: extends: extends itself in a circle"
 
 
@@ -148,53 +148,53 @@ def test_a_chain_ends_after_eight(write):
     for number in range(8):
         write(f"extends: ./{number + 1}.yaml", f"{number}.yaml")
     write("version: 1", "8.yaml")
-    assert len(load("1.yaml").chain) == 8
+    assert len(read_profile("1.yaml").chain) == 8
     with pytest.raises(ProfileError) as caught:
-        load("0.yaml")
+        read_profile("0.yaml")
     assert caught.value.text() == "7.yaml:1: extends: more than 8 files"
 
 
 def test_no_training_can_be_said_again(write):
     write("train: {command: x}", "base.yaml")
     write("extends: base.yaml\ntrain: null")
-    assert load("a.yaml").profile.train is None
+    assert read_profile("a.yaml").profile.train is None
     write("extends: a.yaml\ntrain: {command: y}", "b.yaml")
-    assert load("b.yaml").profile.train.command == "y"
+    assert read_profile("b.yaml").profile.train.command == "y"
 
 
 def test_sections_with_everything_commented_out_say_nothing(write):
     write("extends: vast\nbox:\n  # workdir: /x\nenv:\ngpu:\n")
-    loaded = load("a.yaml")
+    loaded = read_profile("a.yaml")
     assert loaded.profile.box.workdir == "/workspace"
     assert loaded.profile.env == {}
 
 
 def test_an_empty_file_is_all_defaults(write):
     write("# nothing yet\n")
-    assert load("a.yaml").profile == Profile(name="a")
+    assert read_profile("a.yaml").profile == Profile(name="a")
 
 
 def test_numbers_and_truths(write):
     write("gpu: {count: 2, min_memory_gib: 40, require: false}")
-    gpu = load("a.yaml").profile.gpu
+    gpu = read_profile("a.yaml").profile.gpu
     assert (gpu.count, gpu.min_memory_gib, gpu.require) == (2, 40.0, False)
     write("gpu: {min_memory_gib: 23.5}")
-    assert load("a.yaml").profile.gpu.min_memory_gib == 23.5
+    assert read_profile("a.yaml").profile.gpu.min_memory_gib == 23.5
 
 
 def test_a_trailing_slash_of_a_folder_goes(write):
     write("box: {workdir: /workspace//}\npython: {venv: .venv/}")
-    profile = load("a.yaml").profile
+    profile = read_profile("a.yaml").profile
     assert (profile.box.workdir, profile.python.venv) == ("/workspace", ".venv")
 
 
 def test_the_name_is_one_that_can_name_files(write):
     write("version: 1", "my box;$(id).yaml")
-    assert load("./my box;$(id).yaml").profile.name == "my-box---id-"
+    assert read_profile("./my box;$(id).yaml").profile.name == "my-box---id-"
 
 
 def test_models_are_frozen_and_strict():
-    profile = load("vast").profile
+    profile = read_profile("vast").profile
     with pytest.raises(AttributeError, match="stays as it was read"):
         profile.version = 1
     with pytest.raises(WrongValuesError, match=r"gpu\.count: expected a whole number"):
@@ -204,15 +204,15 @@ def test_models_are_frozen_and_strict():
 
 
 def test_every_key_says_what_it_is_for_in_one_line():
-    for line in lines(Profile(), {}, described=True):
+    for line in origin_lines(Profile(), {}, described=True):
         assert line.count(" | ") == 1
         assert len(line.rpartition(" | ")[2]) in range(10, 100)
 
 
 def test_origins_are_shown_beside_the_values(write, here):
     write("python:\n  version: '3.11'\nenv: {A: x, B: 'ü'}", "boxstrap.yaml")
-    loaded = load(None, sets=["train.command=python train.py --lr 1e-3"], repo_root=here)
-    shown = lines(loaded.profile, loaded.origins)
+    loaded = read_profile(None, sets=["train.command=python train.py --lr 1e-3"], repo_root=here)
+    shown = origin_lines(loaded.profile, loaded.origins)
     assert shown[0].split() == ["version:", "1", "#", "default"]
     assert len({line.index("  # ") for line in shown if len(line) < 60}) > 0
     table = dict(line.split("  # ") for line in shown)
@@ -237,6 +237,7 @@ box:
   min_shm_gib: 8
   min_disk_gib: 100
   price: 0.45
+  arch: amd64
   image: vastai/pytorch:latest
   disk_gb: 80
   volume: v5
@@ -245,6 +246,10 @@ rent:
   max_price: 0.6
   spot: true
   region: Texas, US
+  secure_only: true
+  min_reliability: 0.99
+  min_down_mbps: 500
+  min_hours: 12
   loading_minutes: 20
 ssh:
   user: root
@@ -307,13 +312,13 @@ data: [{from: "https://example.org/a.tar.gz", to: data/a, unpack: true}]
 lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h, then: stop}
 """
     )
-    loaded = load("a.yaml")
-    untold = {line.partition(":")[0] for line in lines(loaded.profile, loaded.origins)} - set(
-        loaded.origins
-    )
+    loaded = read_profile("a.yaml")
+    untold = {
+        line.partition(":")[0] for line in origin_lines(loaded.profile, loaded.origins)
+    } - set(loaded.origins)
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:70"
+    assert str(loaded.origins["train.results"]) == "a.yaml:75"
 
 
 @pytest.mark.parametrize(
@@ -328,7 +333,7 @@ def test_a_profile_in_memory_is_read_like_any_other() -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         Path(folder, "boxstrap.yaml").write_text("version: 1\nextends: base.yaml\n")
         Path(folder, "base.yaml").write_text("version: 1\nbox: {workdir: /elsewhere}\n")
-        assert load(f"{folder}/boxstrap.yaml").profile.box.workdir == "/elsewhere"
+        assert read_profile(f"{folder}/boxstrap.yaml").profile.box.workdir == "/elsewhere"
 
 
 @pytest.mark.parametrize("path", ["/dev/shm/work/boxstrap.yaml", "/devs/x", "dev/x", "/"])
@@ -340,3 +345,26 @@ def test_what_lies_on_a_file_system_is_an_ordinary_file(path: str) -> None:
 def test_what_the_kernel_makes_up_is_none(path: str) -> None:
     with pytest.raises(ValueError, match="is no ordinary file"):
         ordinary(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("A100", ("A100",)),
+        ("[H100, RTX 4090]", ("H100", "RTX 4090")),
+        ("H100, A100", ("H100", "A100")),
+    ],
+)
+def test_several_gpus_are_named_in_their_order(write, name, names):
+    write(
+        f"gpu: {{name: {name}}}" if "," not in name or "[" in name else f'gpu: {{name: "{name}"}}'
+    )
+    loaded = read_profile("a.yaml")
+    assert loaded.profile.gpu.names == names
+
+
+@pytest.mark.parametrize("name", ["[]", "[A100, 3.5]", "['a;b']", "[[A100]]", "','", "'A100,'"])
+def test_what_names_no_gpu_is_refused(write, name):
+    write(f"gpu: {{name: {name}}}")
+    with pytest.raises(ProfileError, match=r"gpu\.name"):
+        read_profile("a.yaml")

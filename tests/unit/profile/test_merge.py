@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.profile.merge import Branch, Leaf, merge_branches, origin_of, origins, plain
-from bootstrap.profile.origins import Origin
+from bootstrap.profile.problems import Origin
+from bootstrap.profile.reading import Branch, Leaf, merge_branches, origin_of, origins, plain_values
 
 NAMES = st.sampled_from("abcd")
 PLACES = st.builds(Origin, st.sampled_from(["x.yaml", "y.yaml"]), st.integers(1, 99))
@@ -41,13 +41,13 @@ def test_order_of_merging_does_not_matter(a, b, c):
 
 @given(TREES, TREES)
 def test_what_is_on_top_wins_whole_and_the_rest_stays(base, over):
-    before = (plain(base), plain(over))
+    before = (plain_values(base), plain_values(over))
     merged = merge_branches(base, over)
     assert origins(merged) == origins(base) | origins(over)
     for key in origins(merged):
         source = over if key in origins(over) else base
         assert value_at(merged, key) is value_at(source, key)
-    assert (plain(base), plain(over)) == before
+    assert (plain_values(base), plain_values(over)) == before
 
 
 def value_at(tree, key):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.profile.facts import look
-from bootstrap.profile.load import load
-from bootstrap.profile.scaffold import notes, sketch
+from bootstrap.profile.load import read_profile
+from bootstrap.profile.scaffold import inspect_repository, notes, write_profile
 from tests.real_repositories import REPOSITORIES
 
 
@@ -16,9 +15,9 @@ from tests.real_repositories import REPOSITORIES
 def test_what_init_writes(name: str, here: Path) -> None:
     repository = REPOSITORIES[name]
     repository.write(here)
-    facts = look(here)
-    (here / "boxstrap.yaml").write_text(sketch(facts), encoding="utf-8")
-    loaded = load(None, repo_root=here)
+    facts = inspect_repository(here)
+    (here / "boxstrap.yaml").write_text(write_profile(facts), encoding="utf-8")
+    loaded = read_profile(None, repo_root=here)
     written = {
         key: origin
         for key, origin in loaded.origins.items()

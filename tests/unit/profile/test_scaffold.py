@@ -9,15 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.profile.facts import Facts, look
-from bootstrap.profile.load import load
-from bootstrap.profile.scaffold import notes, sketch
+from bootstrap.profile.load import read_profile
+from bootstrap.profile.scaffold import Facts, inspect_repository, notes, write_profile
 from bootstrap.profile.survey.environment import Environment
 
 
 def loaded(root: Path, url: str | None = None):
-    (root / "boxstrap.yaml").write_text(sketch(look(root, url=url)), encoding="utf-8")
-    return load(None, repo_root=root)
+    (root / "boxstrap.yaml").write_text(
+        write_profile(inspect_repository(root, url=url)), encoding="utf-8"
+    )
+    return read_profile(None, repo_root=root)
 
 
 def test_of_an_empty_repository(here):
@@ -72,11 +73,11 @@ def test_of_several_scripts_the_person_chooses(here):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text("")
     assert loaded(here).profile.train is None
-    assert notes(look(here)) == ["may be the training: dcgan/main.py, mnist/main.py"]
+    assert notes(inspect_repository(here)) == ["may be the training: dcgan/main.py, mnist/main.py"]
     (here / "mnist/main.py").unlink()
     (here / "dcgan/main.py").rename(here / "dcgan/train_gan.py")
-    assert look(here).script == "dcgan/train_gan.py"
-    assert notes(look(here)) == []
+    assert inspect_repository(here).script == "dcgan/train_gan.py"
+    assert notes(inspect_repository(here)) == []
 
 
 LOCK = """
@@ -110,10 +111,12 @@ def test_torch_in_an_extra_of_the_lock(here, more, extras):
     (here / "train.py").write_text("")
     (here / "uv.lock").write_text(LOCK.replace("MORE\n", more))
     named = "cpu or gpu" if more else "cpu"
-    assert notes(look(here)) == [f"torch is not in uv.lock itself, but in its extra {named}"]
+    assert notes(inspect_repository(here)) == [
+        f"torch is not in uv.lock itself, but in its extra {named}"
+    ]
     assert loaded(here).profile.python.extras == extras
     (here / "uv.lock").write_text(LOCK.replace("numpy", "torch"))
-    assert notes(look(here)) == []
+    assert notes(inspect_repository(here)) == []
 
 
 def test_imports_of_notebooks_that_no_requirement_names(here):
@@ -134,7 +137,7 @@ def test_imports_of_notebooks_that_no_requirement_names(here):
     (here / "odd.ipynb").write_text('{"cells": 7}')
     (here / "requirements.txt").write_text("# pandas\nscikit_learn>=1\n")
     (here / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=2"]\n')
-    assert notes(look(here)) == [
+    assert notes(inspect_repository(here)) == [
         "no training script was found: `train` in the profile says what runs",
         "notebooks/look.ipynb imports pandas, which no requirement names",
         "notebooks/look.ipynb imports opencv-python, which no requirement names",
@@ -148,7 +151,7 @@ def test_a_script_of_another_name_is_offered_with_what_it_imports(here):
     )
     (here / "helper.py").write_text("import nothing\n")
     (here / "requirements.txt").write_text("pyyaml\n")
-    assert notes(look(here)) == [
+    assert notes(inspect_repository(here)) == [
         "may be the training: makemore.py",
         "makemore.py imports torch, which no requirement names",
     ]
@@ -162,7 +165,7 @@ def test_imports_of_the_training_itself_in_a_folder_of_source(here):
     (here / "src/mine").mkdir(parents=True)
     (here / "src/train.py").write_text("import mine\nimport beside\nimport torch\n")
     (here / "src/beside.py").write_text("")
-    assert notes(look(here)) == []
+    assert notes(inspect_repository(here)) == []
     assert loaded(here).profile.python.packages == ["torch"]
     assert "packages: [torch]    # src/train.py imports it" in (here / "boxstrap.yaml").read_text()
 
@@ -178,14 +181,14 @@ ODD = st.none() | st.text(max_size=20)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=st.text(max_size=20), url=ODD, requires=ODD)
 def test_nothing_odd_gets_out_of_its_comment(here, name, url, requires):
-    text = sketch(Facts(name, url=url, environment=Environment(requires_python=requires)))
+    text = write_profile(Facts(name, url=url, environment=Environment(requires_python=requires)))
     (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
-    assert load(None, repo_root=here).profile.env == {}
+    assert read_profile(None, repo_root=here).profile.env == {}
 
 
 def test_every_key_in_a_comment_is_one_that_exists(here):
     """Uncommented, the sketch still loads."""
-    text = sketch(Facts("x"))
+    text = write_profile(Facts("x"))
     keys = ("extends", "git", "url", "ref", "access", "gpu", "count", "name", "min_memory_gib")
     keys += ("secrets", "train", "command", "results", "version", "requirements")
     lines = []
@@ -194,7 +197,7 @@ def test_every_key_in_a_comment_is_one_that_exists(here):
         is_key = bare.strip().partition(":")[0] in keys
         lines.append(bare if is_key else line)
     (here / "boxstrap.yaml").write_text("\n".join(lines), encoding="utf-8")
-    profile = load(None, repo_root=here).profile
+    profile = read_profile(None, repo_root=here).profile
     assert profile.git.access == "url"
     assert profile.gpu.count == 1
     assert profile.train.command == "python train.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.profile.problems import WrongProfileError
 
 
@@ -22,6 +22,8 @@ from bootstrap.profile.problems import WrongProfileError
         ("env.A=b=c", "env.A", "b=c"),
         ("env.HF_TOKEN_FILE=null", "env.HF_TOKEN_FILE", "null"),
         ("gpu.count=2", "gpu.count", 2),
+        ("gpu.name=H100, A100", "gpu.name", "H100, A100"),
+        ("gpu.name=[H100, RTX 4090]", "gpu.name", "H100, RTX 4090"),
         ("gpu.count=null", "gpu.count", None),
         ("gpu.require=false", "gpu.require", False),
         ("gpu.min_memory_gib=40", "gpu.min_memory_gib", 40.0),
@@ -37,7 +39,7 @@ from bootstrap.profile.problems import WrongProfileError
 )
 def test_a_value_is_taken_by_what_the_key_expects(write, text, key, value):
     write("train: {command: x}\ngit: {ref: main}\ngpu: {count: 1}\npython: {requirements: [r]}")
-    loaded = load("a.yaml", sets=[text])
+    loaded = read_profile("a.yaml", sets=[text])
     found = loaded.profile.as_dict()
     for step in key.split("."):
         found = found[step]
@@ -48,7 +50,7 @@ def test_a_value_is_taken_by_what_the_key_expects(write, text, key, value):
 
 def test_it_wins_and_the_last_of_two_wins(write):
     write("gpu: {count: 1}\nenv: {A: x, B: x}")
-    loaded = load("a.yaml", sets=["gpu.count=2", "env.A=y", "gpu.count=3"])
+    loaded = read_profile("a.yaml", sets=["gpu.count=2", "env.A=y", "gpu.count=3"])
     assert loaded.profile.gpu.count == 3
     assert loaded.profile.env == {"A": "y", "B": "x"}
 
@@ -71,8 +73,8 @@ def test_it_wins_and_the_last_of_two_wins(write):
         (
             "box=x",
             "--set box: this is a section; set one of box.workdir, box.min_cpus, "
-            "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price, box.image, "
-            "box.disk_gb, box.volume",
+            "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price, box.arch, "
+            "box.image, box.disk_gb, box.volume",
         ),
         ("box.workdir.x=y", "--set box.workdir.x: there is no such key"),
         ("env=x", "--set env: set one variable at a time, as in env.NAME=value"),
@@ -100,7 +102,7 @@ def test_it_wins_and_the_last_of_two_wins(write):
 def test_what_is_wrong_names_the_key(write, text, says):
     write("version: 1")
     with pytest.raises(WrongProfileError) as caught:
-        load("a.yaml", sets=[text])
+        read_profile("a.yaml", sets=[text])
     said = caught.value.text()
     assert said == says if not says.endswith((": ", "--set")) else said.startswith(says)
     assert all(line.isprintable() for line in said.splitlines())
@@ -109,11 +111,11 @@ def test_what_is_wrong_names_the_key(write, text, says):
 def test_mistakes_of_files_and_sets_come_together(write):
     write("gpu: {count: x}")
     with pytest.raises(WrongProfileError) as caught:
-        load("a.yaml", sets=["box=1", "git.ref=-x"])
+        read_profile("a.yaml", sets=["box=1", "git.ref=-x"])
     assert caught.value.text().splitlines() == [
         "a.yaml:1: gpu.count: expected a whole number, got the text 'x'",
         "--set box: this is a section; set one of box.workdir, box.min_cpus, "
-        "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price, box.image, "
-        "box.disk_gb, box.volume",
+        "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price, box.arch, "
+        "box.image, box.disk_gb, box.volume",
         "--set git.ref: '-x' starts with a dash: a program would take it for an option",
     ]

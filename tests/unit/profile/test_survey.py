@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.profile.facts import look
-from bootstrap.profile.load import load
-from bootstrap.profile.scaffold import notes, sketch
-from bootstrap.profile.survey import commands, declared, scripts
+from bootstrap.profile.load import read_profile
+from bootstrap.profile.scaffold import (
+    inspect_repository,
+    look_where_you_stand,
+    notes,
+    write_profile,
+)
+from bootstrap.profile.survey import commands, declared, files
 
 LEARNS = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
 
@@ -20,8 +24,85 @@ def written(root: Path, **files: str):
         path = root / f".{name.replace('__', '/')}".replace("_", ".").lstrip(".")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    (root / "boxstrap.yaml").write_text(sketch(look(root)), encoding="utf-8")
-    return load(None, repo_root=root).profile
+    (root / "boxstrap.yaml").write_text(write_profile(inspect_repository(root)), encoding="utf-8")
+    return read_profile(None, repo_root=root).profile
+
+
+POETRY = """
+[tool.poetry]
+package-mode = false
+[tool.poetry.dependencies]
+python = "^3.10"
+torch = "^2.1"
+einx = {version = "~0.3", extras = ["all"]}
+ftfy = {version = "*", optional = true}
+[tool.poetry.group.train.dependencies]
+timm = "1.0.3"
+mine = {git = "https://github.com/a/mine.git", tag = "v1"}
+[tool.poetry.group.dev.dependencies]
+pytest = "*"
+[build-system]
+requires = ["poetry-core"]
+"""
+
+
+def test_poetry_without_a_package_gives_its_dependencies(here: Path) -> None:
+    python = written(here, pyproject_toml=POETRY).python
+    assert python.requirements == []
+    assert python.packages == [
+        "torch>=2.1,<3",
+        "einx[all]>=0.3,<0.4",
+        "timm==1.0.3",
+        "mine @ git+https://github.com/a/mine.git@v1",
+    ]
+
+
+@pytest.mark.parametrize("project", ["", "[project]\nname='x'\nversion='1'\n"])
+def test_dependency_groups_are_taken_where_the_project_has_no_dependencies(
+    here: Path, project: str
+) -> None:
+    text = project + "[dependency-groups]\ntrain = ['torch', 'einx']\ndev = ['pytest']\n"
+    python = written(here, pyproject_toml=text).python
+    assert (python.groups, python.packages) == (["train"], [])
+    assert python.requirements == (None if project else [])
+
+
+CV2 = "import cv2\n" + LEARNS
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["opencv-python-headless", "-e git+https://github.com/a/opencv-python.git#egg=opencv_python"],
+)
+def test_another_distribution_of_a_module_is_not_added(here: Path, named: str) -> None:
+    python = written(here, requirements_txt=f"torch\n{named}\n", train_py=CV2).python
+    assert python.packages == []
+
+
+def test_what_may_be_brought_by_an_address_is_left_to_the_user(here: Path) -> None:
+    files = {"requirements_txt": "torch\ngit+https://github.com/a/vision-kit\n", "train_py": CV2}
+    assert written(here, **files).python.packages == []
+    (remark,) = [each for each in notes(inspect_repository(here)) if "may bring" in each]
+    assert "opencv-python" in remark
+
+
+def test_init_starts_from_where_the_user_stands(here: Path) -> None:
+    folder = here / "projects/cats"
+    folder.mkdir(parents=True)
+    (folder / "train.py").write_text(LEARNS + "out_dir = 'runs'\n")
+    (folder / "requirements.txt").write_text("torch\n")
+    (here / "requirements.txt").write_text("numpy\n")
+    facts = look_where_you_stand(here, folder)
+    (here / "boxstrap.yaml").write_text(write_profile(facts))
+    found = read_profile(None, repo_root=here).profile
+    assert found.python.requirements == ["projects/cats/requirements.txt"]
+    assert found.train
+    assert found.train.command == "cd projects/cats && python train.py"
+    assert found.train.results == ["projects/cats/runs/"]
+    assert any("taken from projects/cats/" in each for each in notes(facts))
+    # A folder that shows nothing is no reason to find nothing.
+    (here / "docs").mkdir()
+    assert look_where_you_stand(here, here / "docs") == inspect_repository(here)
 
 
 def readme(*lines: str) -> str:
@@ -115,13 +196,54 @@ def test_the_command_of_a_page_for_any_box(here: Path, line: str, command: str) 
     assert found.startswith(command) if command.endswith("_per") else found == command
 
 
+@pytest.mark.parametrize(
+    ("project", "command"),
+    [
+        ("", "texts-train --config a.yaml"),
+        ("[build-system]", None),  # nothing installs it
+        ("texts.cli", None),
+    ],
+    ids=["installed", "not installed", "no such module"],
+)
+def test_a_command_that_the_project_installs(here: Path, project: str, command: str | None) -> None:
+    text = (
+        "[project]\nname = 'texts'\nversion = '1'\n"
+        "[project.scripts]\ntexts-train = 'texts.cli:main'\n"
+        "[build-system]\nrequires = ['hatchling']\n"
+    )
+    page = "# Texts\n\n    uv sync\n    uv run texts-train --config a.yaml\n"
+    (here / "src/texts").mkdir(parents=True)
+    for name in ("__init__", "cli"):
+        (here / f"src/texts/{name}.py").write_text("import torch\n")
+    (here / "pyproject.toml").write_text(
+        text.replace(project or "\0", "[x]" if "[" in project else "y.z")
+    )
+    (here / "README.md").write_text(page)
+    found = inspect_repository(here).command
+    assert (found.value if found else None) == command
+
+
+def test_a_yaml_file_with_a_here_document_or_a_merge_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "environment.yml"
+    file.write_text("run: |\n  cat <<EOF\nbase: &base {a: 1}\nmore: {<<: *base, b: 2}\n")
+    read = files.yaml(file)
+    assert (read["run"], read["more"]) == ("cat <<EOF\n", {"<<": {"a": 1}, "b": 2})
+
+
 def test_a_script_in_a_folder_that_is_entered_first(here: Path) -> None:
     page = readme("git clone https://x/y", "cd y", "cd ml", "python train.py --a")
     written(here, README_md=page)
-    assert [run.text for run in commands.read(here).runs] == ["python train.py --a"]
+    assert [run.text for run in commands.read_commands(here).runs] == ["python train.py --a"]
     (here / "ml").mkdir()
     (here / "ml/train.py").write_text(LEARNS)
-    assert [run.text for run in commands.read(here).runs] == ["python ml/train.py --a"]
+    assert [run.text for run in commands.read_commands(here).runs] == ["python ml/train.py --a"]
+
+
+def test_the_default_of_an_option_for_output_is_a_folder_of_results(here: Path) -> None:
+    option = "import argparse\np.add_argument('--out', type=str, default={})\n"
+    for default, results in (("'models/'", ["models/"]), ("'model.pt'", [])):
+        text = LEARNS + option.format(default)
+        assert written(here, train_py=text).train.results == results
 
 
 def test_imports_that_may_fail_or_are_for_types_are_not_needed(here: Path) -> None:
@@ -132,7 +254,7 @@ def test_imports_that_may_fail_or_are_for_types_are_not_needed(here: Path) -> No
     )
     (here / "beside.py").write_text("import numpy\ndef later():\n    import scipy\n")
     (here / "numpy.txt").write_text("")
-    found = scripts.imported(here, "train.py")
+    found = commands.imported(here, "train.py")
     assert found.packages == {"torch": "train.py", "numpy": "beside.py"}
     assert found.unknown == {}
 
@@ -141,7 +263,7 @@ def test_a_folder_of_outputs_is_no_package(here: Path) -> None:
     (here / "wandb").mkdir()
     (here / "train.py").write_text("import wandb\nimport einx\n")
     (here / "einx").mkdir()
-    found = scripts.imported(here, "train.py")
+    found = commands.imported(here, "train.py")
     assert (found.packages, found.unknown) == ({"wandb": "train.py"}, {})
 
 
@@ -163,7 +285,9 @@ def test_a_module_that_nobody_knows_is_no_package(here: Path) -> None:
     """On an index, anybody may own that name."""
     profile = written(here, train_py="import torhc_utils\n" + LEARNS)
     assert profile.python.packages == ["torch"]
-    assert notes(look(here)) == ["train.py imports torhc_utils, which no requirement names"]
+    assert notes(inspect_repository(here)) == [
+        "train.py imports torhc_utils, which no requirement names"
+    ]
     page = readme("pip install torhc-utils")
     assert written(
         here, README_md=page, train_py="import torhc_utils\n" + LEARNS
@@ -206,9 +330,9 @@ def test_a_broken_file_breaks_nothing(here: Path, name: str) -> None:
     path = here / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(BROKEN[name], encoding="utf-8")
-    text = sketch(look(here))
+    text = write_profile(inspect_repository(here))
     (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
-    assert load(None, repo_root=here).profile.version == 1
+    assert read_profile(None, repo_root=here).profile.version == 1
     assert "\x1b" not in text
     assert "root:" not in text
 

@@ -15,13 +15,13 @@ import pytest
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import exchange, reconnecting
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import AnswerStream
+from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
-from bootstrap.link.shell_command import shell_command
-from bootstrap.protocol import follow, send_commit
+from bootstrap.protocol import follow
+from bootstrap.protocol import send as send_module
 from bootstrap.protocol.follow import follow_events
-from bootstrap.protocol.send_commit import CommitSender
+from bootstrap.protocol.send import CommitSender
 from tests.unit.protocol.conftest import text_of
 
 SETUP = "20260101-000000-abcdef"
@@ -156,8 +156,8 @@ def send(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[Scripted, list[BoxstrapError]], CommitSender]:
     """Start to send an empty object stream; errors are put into the list."""
-    monkeypatch.setattr(send_commit, "ObjectStream", _Silent)
-    monkeypatch.setattr(send_commit, "have_locally", lambda *_: [])
+    monkeypatch.setattr(send_module, "ObjectStream", _Silent)
+    monkeypatch.setattr(send_module, "have_locally", lambda *_: [])
 
     def begin(wire: Scripted, told: list[BoxstrapError]) -> CommitSender:
         here = SimpleNamespace(commit="a" * 40, object_format="sha1")
@@ -170,6 +170,7 @@ def send(
             workdir="/nowhere",
             repo_key="k",
             repo_root="",
+            setup="20260101-000000-abcdef",
             progress=lambda *_: None,
             failed=told.append,
         )

@@ -19,6 +19,8 @@ from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.protocol.follow import follow_events
 from tests.unit.protocol.conftest import DEAD, identity
 
+pytestmark = pytest.mark.slow  # each starts programs
+
 SETUP = "20260101-000000-abcdef"
 
 

@@ -12,8 +12,7 @@ import pytest
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.local import LocalWire
-from bootstrap.protocol.launch import Launch, launch, new_setup_id
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import LaunchOptions, build_query, launch, new_setup_id
 
 # A minimal script that is called like the real one.
 SCRIPT = """\
@@ -34,9 +33,9 @@ SETUP = "20260101-000000-abcdef"
 SECRETS = b"TOKEN=canary-1\0OTHER=a\nb\0"
 
 
-def start(workdir: Path, **changes: object) -> Launch:
+def start(workdir: Path, **changes: object) -> LaunchOptions:
     fields = {"script": SCRIPT, "setup": SETUP, "workdir": str(workdir), "wait_s": 5}
-    return Launch(**{**fields, **changes})  # type: ignore[arg-type]
+    return LaunchOptions(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -133,7 +132,7 @@ def test_a_script_that_does_not_begin_is_told_with_its_words(
     dying = SCRIPT.replace("run)", "run) echo 'no fifo here' >&2; exit 1;")
     fast = build_query("launch").replace("-gt 1000", "-gt 10")
     monkeypatch.setattr(
-        "bootstrap.protocol.launch.build_query",
+        "bootstrap.protocol.query.build_query",
         lambda name, **values: build_query(name, **values).replace("-gt 1000", "-gt 10"),
     )
     assert "-gt 10 " in fast

@@ -14,7 +14,7 @@ from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
 from bootstrap.plan import NAMES
 from bootstrap.protocol import probe as probe_module
-from bootstrap.protocol.probe import BoxState, parse
+from bootstrap.protocol.probe import BoxState, parse_probe
 from bootstrap.protocol.run import STATES, parse_run
 from bootstrap.runs.status import status_lines
 
@@ -61,13 +61,13 @@ def check(found: BoxState) -> None:
 @example(b"run\t" + ROW.replace("running", "finished \xc2\xb2").encode())
 @example(b"run\t" + ROW.replace("running", "finished 1 pipeline " + "9" * 3000).encode())
 def test_no_answer_is_an_error(answer: bytes) -> None:
-    check(parse(answer))
+    check(parse_probe(answer))
 
 
 def test_an_endless_answer_is_bounded() -> None:
     many = b"".join(b"have\t%040x\n" % number for number in range(100_000))
-    assert len(parse(many).have) <= 5000
-    long = parse(b"home\t" + b"x" * 1_000_000)
+    assert len(parse_probe(many).have) <= 5000
+    long = parse_probe(b"home\t" + b"x" * 1_000_000)
     assert len(long.facts["home"]) <= 4096
 
 
@@ -85,7 +85,7 @@ def test_what_is_true_is_understood() -> None:
         "plan\tgpu\tdone",
         "plan\ttrain\talive",
     ]
-    found = parse("\n".join(lines).encode())
+    found = parse_probe("\n".join(lines).encode())
     assert found.facts["system"] == "Linux x86_64"
     assert found.env == {"VAST_CONTAINERLABEL"}
     assert found.files == {"/etc/rp_environment"}
@@ -101,9 +101,9 @@ def test_what_is_true_is_understood() -> None:
 
 
 def test_nothing_to_do_only_where_the_box_said_so_of_every_step() -> None:
-    assert not parse(b"").nothing_to_do
-    assert not parse(b"plan\tgpu\tdone\nplan\ttrain\tnew").nothing_to_do
-    assert not parse(b"plan\tgpu\tunheard-of").nothing_to_do
+    assert not parse_probe(b"").nothing_to_do
+    assert not parse_probe(b"plan\tgpu\tdone\nplan\ttrain\tnew").nothing_to_do
+    assert not parse_probe(b"plan\tgpu\tunheard-of").nothing_to_do
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_what_is_no_run_is_none(value: str) -> None:
     ],
 )
 def test_an_old_bash_is_said(bash: str, word: str | None) -> None:
-    found = parse(f"system\tLinux x86_64\nbash\t{bash}\n".encode())
+    found = parse_probe(f"system\tLinux x86_64\nbash\t{bash}\n".encode())
     if word is None:
         probe_module._check_bash(found, "box")
         return
@@ -135,7 +135,7 @@ def test_an_old_bash_is_said(bash: str, word: str | None) -> None:
 
 @given(answers())
 def test_status_can_be_told_of_any_answer(answer: bytes) -> None:
-    told = status_lines("box", parse(answer))
+    told = status_lines("box", parse_probe(answer))
     assert not UNSEEN.search("".join(told))
 
 
@@ -144,7 +144,7 @@ def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
     ended = ended.replace("python x.py", "/w/homework/.venv/bin/python x.py")
     logs = LOG + LOG.replace(b"train-1", b"train-10")
     rows = f"run\t{ended}\nrun\t{ROW} {'long ' * 30}\n".encode()
-    told = status_lines("box", parse(logs + rows))
+    told = status_lines("box", parse_probe(logs + rows))
     first, second = told[1:]
     for word in ("started", "log 12 B", "a" * 12, "python x.py"):
         assert first.index(word) == second.index(word)
@@ -174,12 +174,12 @@ def test_a_run_with_changes_of_its_own_shows_them() -> None:
 def test_what_an_environment_has_of_the_image_is_three_numbers(
     said: str, reused: dict[str, int]
 ) -> None:
-    assert parse(f"reused\t{said}\n".encode()).reused == reused
+    assert parse_probe(f"reused\t{said}\n".encode()).reused == reused
 
 
 @pytest.mark.parametrize("at_work", [True, False])
 def test_a_switch_that_was_cut_short_is_named(at_work: bool) -> None:
     working = "working\t20261121-084500-a1b2c3\tid\n" if at_work else ""
     answer = f"dir\t/workspace/homework\nswitch\t{'b' * 40}\n{working}"
-    said = "\n".join(status_lines("box", parse(answer.encode())))
+    said = "\n".join(status_lines("box", parse_probe(answer.encode())))
     assert (f"/workspace/homework to {'b' * 12} was cut short" in said) is not at_work

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.box.metrics import LINE
-from bootstrap.link.shell_command import shell_command
-from bootstrap.protocol.probe import parse
+from bootstrap.link.exchange import shell_command
+from bootstrap.protocol.probe import parse_probe
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run_details import parse_details
 from bootstrap.render.parts import functions
@@ -44,7 +44,7 @@ ASKED: dict[str, dict[str, Value]] = {
     "tail": {"file": "runs/homework-1/train-2/log", "bytes": 5},
     "run_end": RUN,
     "log_start": {**RUN, "since": "5"},
-    "setup_end": {"setup_id": "20260101-000000-abcdef"},
+    "setup_end": {"setup_id": "20260101-000000-abcdef", "follows": False},
     "first": {**RUN, "seconds": 1, "moment": "0"},
 }
 
@@ -91,7 +91,7 @@ def test_every_login_shell_hands_it_on(login: str, box_home: BoxHome, tmp_path: 
 
 
 def test_hello_tells_what_is_there(box_home: BoxHome, tmp_path: Path) -> None:
-    box_state = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
+    box_state = parse_probe(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     states = {run.name: (run.state, run.rc) for run in box_state.runs}
     assert states == {
         "train-1": ("finished", 0),
@@ -117,7 +117,7 @@ def test_status_has_the_ends_of_failed_logs_and_no_word_of_the_others(
     box_home.run("train-6", exit="1\n", started="1800000000\n", log=f"{'m' * 32} log x\n")
     said = answer(["sh", "-c"], asked("status", box_home), tmp_path)
     probed, *parts = said.split(b"\n" + b"m" * 32 + b" ")
-    assert {run.name for run in parse(probed).runs} == {f"train-{n}" for n in range(1, 7)}
+    assert {run.name for run in parse_probe(probed).runs} == {f"train-{n}" for n in range(1, 7)}
     found = parse_details(parts).log_ends
     assert {path.rpartition("/")[2]: end.rstrip() for path, end in found.items()} == {
         "train-6": b"m log x",
@@ -132,11 +132,13 @@ def test_status_sends_the_newest_metric_of_who_trains_or_is_done(
     shell: str, box_home: BoxHome, tmp_path: Path
 ) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text()
+    # A log may hold what `tail` prints between the logs of several runs.
+    other = f"\n==> {box_home.path}/runs/homework-1/train-1/log <==\nloss 9\n"
     bar = "x\nstep 1 loss 3\r step 2 loss 2\r step 3 loss 1"
     for name, files in {
         "train-1": {"exit": "0\n", "started": "10\n", "log": "loss 1\nloss 2\nsaved\n"},
         "train-2": {"exit": "1\n", "started": "20\n", "log": "loss 5\nValueError\n"},
-        "train-3": {"pid": alive, "started": "30\n", "log": bar},
+        "train-3": {"pid": alive, "started": "30\n", "log": f"{bar}\n{other}"},
         "train-4": {"pid": alive, "started": "40\n", "metrics": "a\tis (9)\nb\tdice ([0-9]+)\n"},
     }.items():
         box_home.run(name, **{"exit": "", "metrics": "", "log": "loss 1\ndice 7\nx\n", **files})
@@ -144,7 +146,7 @@ def test_status_sends_the_newest_metric_of_who_trains_or_is_done(
     found = parse_details(said.split(b"\n" + b"m" * 32 + b" ")[1:]).metrics
     assert {path.rpartition("/")[2]: line.strip() for path, line in found.items()} == {
         "train-4": b"dice 7",
-        "train-3": b"step 3 loss 1",
+        "train-3": b"loss 9",
         "train-1": b"loss 2",
     }
 
@@ -181,7 +183,7 @@ def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> No
     box_home.run("train-2", exit="137\n", killed="1 - - -\n", dir="/w/homework@2\n", times="9 4\n")
     pid, start, boot = alive.split()
     box_home.run("train-4", exit="", pid=f"{pid} {int(start) + 1} {boot}\n")
-    box_state = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
+    box_state = parse_probe(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     runs = {run.name: run for run in box_state.runs}
     assert runs["train-3"].gpus == "0,1"
     assert (runs["train-2"].tree, runs["train-3"].tree) == ("homework@2", "")
@@ -192,7 +194,7 @@ def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> No
     )
     assert not runs["train-4"].restarted
     box_home.run("train-4", exit="")
-    again = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
+    again = parse_probe(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     assert next(run for run in again.runs if run.name == "train-4").restarted
 
 
@@ -203,7 +205,7 @@ def test_of_runs_begun_in_one_second_the_later_one_is_the_newest(
         box_home.run(name, started="1800000000\n")
         file = box_home.path / "runs/homework-1" / name / "started"
         os.utime(file, ns=(0, 1_800_000_000_250_000_000 + at * 1000))
-    found = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
+    found = parse_probe(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     assert [run.name for run in found.runs][:3] == ["third-1", "lost-1", "other-2"]
 
 
@@ -251,9 +253,11 @@ def test_more_runs_start_no_more_programs(name: str, box_home: BoxHome, tmp_path
         real = shutil.which(program)
         shim.write_text(f'#!/bin/sh\necho {program} >>{tmp_path}/started\nexec {real} "$@"\n')
         shim.chmod(0o755)
+    for number in range(10, 20):
+        box_home.run(f"train-{number}")
     few = programs()
     assert "stat" in few
-    for number in range(10, 30):
+    for number in range(20, 40):
         box_home.run(f"train-{number}")
     assert programs() == few
 
@@ -261,7 +265,7 @@ def test_more_runs_start_no_more_programs(name: str, box_home: BoxHome, tmp_path
 def test_hello_of_a_bare_home_is_short_and_writes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    box_state = parse(answer(["sh", "-c"], build_query("probe", **NOTHING), home))
+    box_state = parse_probe(answer(["sh", "-c"], build_query("probe", **NOTHING), home))
     assert box_state.runs == ()
     assert box_state.working is None
     assert box_state.plan == {}
@@ -274,7 +278,7 @@ NOTHING: dict[str, Value] = {"repo_key": "", "script_id": "", "hint_names": "", 
 def test_another_script_is_not_asked_for_its_plan(box_home: BoxHome, tmp_path: Path) -> None:
     values = {**ASKED["probe"], "script_id": "c" * 64}
     text = build_query("probe", workdir=str(box_home.workdir), **values)
-    assert parse(answer(["sh", "-c"], text, tmp_path)).plan == {}
+    assert parse_probe(answer(["sh", "-c"], text, tmp_path)).plan == {}
 
 
 @pytest.mark.parametrize(

@@ -19,54 +19,51 @@ import bootstrap
 from bootstrap.box.transfer.frames import pack_frame
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
-from bootstrap.editors import jsonc, needs, on_box
+from bootstrap.editors import jsonc, open
 from bootstrap.editors.editors import EDITORS
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
-from bootstrap.link.exchange import ask, exchange, stream_answer
-from bootstrap.link.shell_command import shell_command
-from bootstrap.plan import STEPS, rows
-from bootstrap.profile.machine_sections import Advice
-from bootstrap.protocol.box_work import BoxWorkStream
-from bootstrap.protocol.environment_comparison import read_answer
-from bootstrap.protocol.first_output import watch_beginning
-from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
-from bootstrap.protocol.launch import Launch, launch
-from bootstrap.protocol.made_there import read_content
-from bootstrap.protocol.probe import parse, probe
+from bootstrap.link.answers import answer_number
+from bootstrap.link.exchange import run_script, run_script_checked, shell_command, stream_script
+from bootstrap.plan import STEPS, plan_rows
+from bootstrap.profile.schema import Advice
+from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning
+from bootstrap.protocol.probe import parse_probe, probe
+from bootstrap.protocol.query import LaunchOptions, launch
 from bootstrap.protocol.results import BoxFile, BoxResults, GivenFile, WantedFile
 from bootstrap.protocol.run import STATES, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
-from bootstrap.protocol.run_history import ask_history
-from bootstrap.protocol.samples import SampleLines
-from bootstrap.protocol.send_dependencies import DependencySender, refs_there
-from bootstrap.protocol.send_uv import UvSender
+from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
+from bootstrap.protocol.send import DependencySender, UvSender, refs_there
 from bootstrap.protocol.sync_state import SyncState, SyncStream
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.protocol.trees import clean_trees, parse_uses
+from bootstrap.protocol.unsent_work import BoxWorkStream, read_content
 from bootstrap.renting.ownership import read_box_id
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
 from bootstrap.runs.lease import ask_lease
-from bootstrap.runs.log_reader import LogReader
-from bootstrap.runs.project import RemoteProject
+from bootstrap.runs.logs import LogReader
 from bootstrap.runs.pull import goes_on
+from bootstrap.runs.remote_command import RemoteProject
 from bootstrap.runs.resume import _begun
-from bootstrap.runs.run_lines import metric_lines, run_lines
-from bootstrap.runs.servers import JUPYTER, TENSORBOARD, start_server, stop_server
-from bootstrap.runs.status import status_lines
+from bootstrap.runs.status import metric_lines, run_lines, status_lines
 from bootstrap.runs.stop import what_ended
+from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
 from bootstrap.runs.wait import _await_end
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
+from bootstrap.transfer.buckets import AddressSender, BucketItems
 from bootstrap.transfer.local_data import DataSender, targets_there
 from bootstrap.transfer.push import push_folder
-from bootstrap.transfer.send_addresses import AddressSender, BucketItems
-from bootstrap.ui.document import DocumentScreen
+from bootstrap.ui.screens import JsonScreen
 from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
+from tests.logins import login_on
 from tests.unit.protocol.conftest import text_of
+
+pytestmark = pytest.mark.slow
 
 SETUP = "20260101-000000-abcdef"
 RUN = parse_run(f"r-1\ttrain-1\trunning\t1\t{'a' * 40}\tw\ttrain\tpython x.py")
@@ -116,18 +113,21 @@ class LinkMadeOnce(SimpleNamespace):
     def reconnect(self, lost: BoxstrapError) -> None:
         raise lost
 
+    def ask(self, question: Callable[[Any], Any]) -> Any:
+        return question(self.wire)
+
 
 def all_of(wire: Any) -> bytes:
     """Return the whole output of a streamed command, which has no frame of its own."""
-    stream = stream_answer(wire, "")
+    stream = stream_script(wire, "")
     return b"".join(iter(lambda: stream.read(1000), b""))
 
 
 def end_of_setup(wire: Any) -> None:
     event = Event(SETUP, 9, 1.0, "setup", "done", {"rc": 7})
     code = explain("package-missing", {})
-    end = SetupEnd(*(wire, "/w", SETUP, "box", 60, "python", code, "package-missing", "", Advice()))
-    raise_for(event, end, DocumentScreen(io.StringIO()))
+    end = SetupEnd(*(login_on(wire), SETUP, 60, "python", code, "package-missing", "", Advice()))
+    raise_for(event, end, JsonScreen(io.StringIO()))
 
 
 def looked(wire: Any) -> None:
@@ -139,18 +139,12 @@ def looked(wire: Any) -> None:
 
 
 def edited(wire: Any) -> None:
-    found = on_box.read_state(wire, next(iter(EDITORS.values())), "/w/.venv/bin/python")
-    needs.lacks(found.facts, forwards=True)
+    found = open.read_editor_state(wire, next(iter(EDITORS.values())), "/w/.venv/bin/python")
+    open.lacks(found.facts, forwards=True)
     try:
-        on_box.merged(found, on_box.wanted("/w/.venv", "/w"), {})
+        open.merged_settings(found, open.wanted_extensions("/w/.venv", "/w"), {})
     except jsonc.JsoncError:
         return
-
-
-def proved(wire: Any) -> None:
-    told = "".join(read_answer(exchange(wire, "x"), ["A"], {"A": "0" * 64}).advice())
-    assert told
-    assert "\x1b" not in told
 
 
 def worked(wire: Any) -> None:
@@ -174,49 +168,49 @@ def synced(wire: Any) -> None:
 
 def awaited(wire: Any) -> None:
     assert RUN
-    connection = SimpleNamespace(link=LinkMadeOnce(wire=wire), workdir="/w")
-    screen = DocumentScreen(io.StringIO())
-    assert _await_end(connection, RUN, screen).state in STATES  # type: ignore[arg-type]
+    box = login_on(wire)
+    box._link = LinkMadeOnce(wire=wire)  # type: ignore[assignment]
+    assert _await_end(box, RUN, JsonScreen(io.StringIO())).state in STATES
 
 
 def resumed(wire: Any) -> None:
-    link = SimpleNamespace(label="root@box", ask=lambda question: question(wire))
-    box = SimpleNamespace(known=SimpleNamespace(name="box"))
-    connection = SimpleNamespace(link=link, workdir="/w", box=box)
+    box = login_on(wire)
+    box._link = LinkMadeOnce(wire=wire)  # type: ignore[assignment]
     assert RUN
-    assert is_name(_begun(connection, RUN, 1).name)  # type: ignore[arg-type]
+    assert is_name(_begun(box, RUN, 1).name)
 
 
 def detailed(wire: Any) -> None:
-    said = exchange(wire, "x")
-    parts = [b"log r-1/train-1\n", b"metrics\nr-1/train-1\t", b"gpus\n"]
+    said = run_script(wire, "x")
+    parts = [b"log r-1/train-1\n", b"metrics\nr-1/train-1\t", b"results\n", b"gpus\n"]
     details = parse_details([said, *(part + said for part in parts)])
     assert RUN
     failed = dataclasses.replace(RUN, state="finished", rc=137)
     failure = find_failure(failed, details.log_ends["r-1/train-1"])
     assert failure
     metrics = metric_lines([RUN], details.metrics, str)
-    told = run_lines([failed, RUN], 9, details.gpus, {failed: failure}, metrics)
+    shown = (details.gpus, {failed: failure}, metrics)
+    told = run_lines([failed, RUN], 9, *shown, results=details.results)
     assert "\x1b" not in "".join(told)
     ask_details(wire, workdir="/w", repo_key="k", repo_root="", redact=["A"])
 
 
 def remembered(wire: Any) -> None:
     assert RUN
-    history = ask_history(wire, RUN, workdir="/w", redact=["A"])
+    history = ask_history(login_on(wire, redact=["A"]), RUN)
     assert history.read_samples()[1] == []
 
 
 def cleaned(wire: Any) -> None:
-    said = exchange(wire, "x")
+    said = run_script(wire, "x")
     rows_of = b"tree\tk\th@2\t" + said + b"\nsize\th@2\t" + said
     assert "\x1b" not in str(parse_uses(rows_of))
-    for tree in clean_trees(wire, workdir="/w", repo_key="k", discard=["h@2"], look=True):
+    for tree in clean_trees(login_on(wire), repo_key="k", discard=["h@2"], look=True).trees:
         assert all(str(one).isprintable() for one in tree.holds)
 
 
 def read_log(wire: Any) -> None:
-    reader = LogReader(LinkMadeOnce(wire=wire), "/w", "log", RUN)  # type: ignore[arg-type]
+    reader = LogReader(login_on(wire), "log", RUN)  # type: ignore[arg-type]
     assert reader.find_start(1) in (True, False)
     assert 0 <= reader.at < 10**18
 
@@ -254,7 +248,7 @@ def served(wire: Any) -> None:
 
 def made(wire: Any) -> None:
     """Names of what was made in trees are safe to show, and refs are valid ids."""
-    found = read_content(wire, workdir="/w")
+    found = read_content(login_on(wire))
     said = [str(one) for tree in found.trees for one in (*tree.holds, tree.name, tree.refs)]
     assert "\x1b" not in "".join(said)
     assert all(re.fullmatch("[0-9a-f]{40,64}", id_) for tree in found.trees for id_, _ in tree.refs)
@@ -266,31 +260,40 @@ def named(wire: Any) -> None:
 
 
 def leased(wire: Any) -> None:
-    _, found = ask_lease(wire, workdir="/w", what="look", seconds=0, asked_as="a")
+    _, found = ask_lease(login_on(wire), "look", 0, "a")
     said = found.lines() if found else []
     assert all(line.isprintable() for line in said)
 
 
+def brought(wire: Any) -> None:
+    """The record of a run, and all of its log that the box says there is."""
+    record = ask_record(login_on(wire), RUN, at=0, most=10**6)  # type: ignore[arg-type]
+    assert record.begin >= 0
+    assert sum(map(len, record.pieces())) == record.length
+
+
 READERS: dict[str, Callable[[Any], object]] = {
-    "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
-    "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
+    "boxes/login.py": lambda wire: login_on(wire).query("run_end", repo_key="r", name="train-1"),
+    "runs/remote_command.py": lambda wire: run_script(wire, "x").strip(),
+    "runs/bring_home.py": lambda wire: answer_number(run_script(wire, "x")[:100].strip()),
+    "runs/held_secrets.py": lambda wire: what_was_wiped(run_script(wire, "x"), "box"),
     "runs/lease.py": leased,
-    "runs/log_reader.py": lambda wire: SanitizeStream().feed(all_of(wire)),
-    "runs/log_reader.py, where it is kept": read_log,
-    "runs/pull.py": lambda wire: goes_on(wire, "/w", RUN),  # type: ignore[arg-type]
+    "runs/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
+    "runs/logs.py, where it is kept": read_log,
+    "runs/pull.py": lambda wire: goes_on(login_on(wire), RUN),  # type: ignore[arg-type]
     "runs/resume.py": resumed,
-    "runs/servers.py": served,
-    "runs/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
-    "runs/stop.py": lambda wire: what_ended(exchange(wire, "x")),
+    "runs/tunnel.py": served,
+    "runs/status.py": lambda wire: status_lines("box", parse_probe(run_script(wire, "x"))),
+    "runs/stop.py": lambda wire: what_ended(run_script(wire, "x")),
     "runs/top.py": looked,
     "runs/wait.py": awaited,
-    "editors/on_box.py": edited,
-    "link/exchange.py": lambda wire: ask(wire, "x"),
-    "setup/sequence.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
-    "setup/prove_environment.py": proved,
+    "editors/open.py": edited,
+    "link/exchange.py": lambda wire: run_script_checked(wire, "x"),
+    "setup/sequence.py": lambda wire: plan_rows(STEPS, parse_probe(run_script(wire, "x")).plan),
     "setup/result.py, the end": end_of_setup,
-    "protocol/first_output.py, first lines": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
-    "setup/result.py, the verdict": lambda wire: fetch_verdict(wire, "/w", Advice()),
+    "protocol/run_history.py, records": brought,
+    "protocol/follow.py, first lines": lambda wire: watch_beginning(login_on(wire), RUN),  # type: ignore[arg-type]
+    "setup/result.py, the verdict": lambda wire: fetch_verdict(login_on(wire), Advice()),
     "protocol/follow.py": lambda wire: list(
         follow_events(LinkMadeOnce(wire=wire), SETUP, workdir="/w")
     ),  # type: ignore[arg-type]
@@ -301,18 +304,18 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/probe.py": probe,
     "protocol/run_details.py": detailed,
     "protocol/run_history.py": remembered,
-    "protocol/box_work.py": worked,
-    "protocol/made_there.py": made,
+    "protocol/unsent_work.py": worked,
+    "protocol/unsent_work.py, trees": made,
     "renting/ownership.py": named,
     "protocol/trees.py": cleaned,
     "protocol/sync_state.py": synced,
-    "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
-    "protocol/send_dependencies.py": lambda wire: refs_there(
+    "protocol/query.py": lambda wire: launch(wire, LaunchOptions("x", SETUP, "/w")),
+    "protocol/send.py, dependencies": lambda wire: refs_there(
         DependencySender(
             wire, [], "/w", SETUP, lambda done, total: None, print, lambda error: None
         )._read(wire.start(shell_command("x")), b"\nready\n")
     ),
-    "protocol/send_uv.py": lambda wire: UvSender(
+    "protocol/send.py, uv": lambda wire: UvSender(
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
     )._send(b"wheel"),
     "transfer/local_data.py": lambda wire: targets_there(
@@ -320,20 +323,20 @@ READERS: dict[str, Callable[[Any], object]] = {
             wire.start(shell_command("x")), b"\nready\n"
         )
     ),
-    "transfer/send_addresses.py": lambda wire: AddressSender(
+    "transfer/buckets.py": lambda wire: AddressSender(
         wire, BucketItems({}), "/w", SETUP, lambda error: None
     )._send(iter([b"end\n"])),
     "protocol/transfer.py": pushed,
     "protocol/results.py": pulled,
-    "protocol/send_commit.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
+    "protocol/send.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
 """Module (and which, if it has several) -> its reader of a box's answer. Every module that asks
 a box is listed here."""
 
 ASKS = re.compile(
-    r"^from bootstrap\.link\.exchange import.*\b(exchange|ask|stream_answer)\b"
+    r"^from bootstrap\.link\.exchange import.*\b(run_script|run_script_checked|stream_script)\b"
     r"|^from bootstrap\.protocol\.follow import.*\b(file_tail|follow_file)\b"
-    r"|\bwire\.start\(",
+    r"|\bwire\.start\(|box\.(query|tail)\(",
     re.MULTILINE,
 )
 

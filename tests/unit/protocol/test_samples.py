@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.protocol.samples import MAX_LINE, Sample, SampleLines, parse
+from bootstrap.protocol.run_history import MAX_LINE, Sample, SampleLines, parse_sample
 
 HOST = {"memory_used": 1, "memory_total": 2, "disk_free": 3, "disk_total": 4}
 WHOLE: dict[str, Any] = {
@@ -38,7 +38,7 @@ def line(**changed: Any) -> bytes:
 
 
 def test_a_look_is_read() -> None:
-    sample = parse(line())
+    sample = parse_sample(line())
     assert sample is not None
     assert (sample.gpus[0].load, sample.gpus[0].processes[0].name) == (97, "python")
     assert sample.run is not None
@@ -47,7 +47,7 @@ def test_a_look_is_read() -> None:
 
 def test_text_cannot_command_a_terminal() -> None:
     run = {**WHOLE["run"], "last": "\x1b]0;owned\x07\x1b[2Jstep\r\n1\u202e" + "x" * 9000}
-    sample = parse(line(run=run, gpus=[{"index": 0, "name": "\x1b[31mA100\x9b"}]))
+    sample = parse_sample(line(run=run, gpus=[{"index": 0, "name": "\x1b[31mA100\x9b"}]))
     assert sample is not None
     assert sample.run is not None
     assert sample.run.last.startswith("step 1x")
@@ -73,12 +73,12 @@ def test_text_cannot_command_a_terminal() -> None:
     ids=str,
 )
 def test_what_no_box_says_is_nothing(changed: dict[str, Any]) -> None:
-    assert parse(line(**changed)) is None
+    assert parse_sample(line(**changed)) is None
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"x" * (MAX_LINE + 1)])
 def test_what_is_no_look_is_nothing(text: bytes) -> None:
-    assert parse(text) is None
+    assert parse_sample(text) is None
 
 
 @given(st.lists(st.integers(1, 500), max_size=20))

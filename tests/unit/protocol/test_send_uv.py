@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.paths import cache_dir
-from bootstrap.protocol import send_uv
+from bootstrap.protocol import send
 from bootstrap.render.uv_release import VERSION, WHEELS
 
 MACHINE = "Linux-aarch64"
@@ -29,7 +29,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         archive.writestr(f"{INFO}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
         archive.writestr(f"{INFO}/RECORD", "")
     sha256 = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()
-    monkeypatch.setattr(send_uv, "WHEELS", {MACHINE: (NAME, sha256)})
+    monkeypatch.setattr(send, "WHEELS", {MACHINE: (NAME, sha256)})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
@@ -39,23 +39,25 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_it_is_fetched_once(index: Path) -> None:
     wheel = (index / NAME).read_bytes()
     kept = cache_dir() / "uv" / NAME
     kept.parent.mkdir(parents=True)
     (kept.parent / "uv-0.1-py3-none-any.whl").write_text("of an earlier version")
     kept.write_text("damaged")
-    assert send_uv.fetch_wheel(MACHINE) == wheel
+    assert send.fetch_wheel(MACHINE) == wheel
     (index / NAME).unlink()
-    assert send_uv.fetch_wheel(MACHINE) == wheel
+    assert send.fetch_wheel(MACHINE) == wheel
     assert list(kept.parent.iterdir()) == [kept]
 
 
+@pytest.mark.slow
 def test_nothing_else_is_taken_for_it(index: Path) -> None:
     with zipfile.ZipFile(index / NAME, "a") as archive:
         archive.writestr("more", "")
     with pytest.raises(BoxstrapError, match=f"does not give uv {VERSION} either: "):
-        send_uv.fetch_wheel(MACHINE)
+        send.fetch_wheel(MACHINE)
     assert not (cache_dir() / "uv").exists()
     with pytest.raises(BoxstrapError, match="no uv is known for"):
-        send_uv.fetch_wheel("Linux-\x1b[31m")
+        send.fetch_wheel("Linux-\x1b[31m")

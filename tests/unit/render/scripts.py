@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bootstrap.paths import shipped
 from bootstrap.plan import steps_for
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import Profile
 from bootstrap.render.script import render_script
 from bootstrap.render.variables import Source, variables
@@ -29,7 +29,7 @@ TRAIN = "train.command=python train.py"
 
 def profile(name: str, *sets: str) -> Profile:
     """Load a shipped profile, or one at a path, with a training command."""
-    return load(name, sets=(TRAIN, *sets)).profile
+    return read_profile(name, sets=(TRAIN, *sets)).profile
 
 
 def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from bootstrap.codes import CODES
+from bootstrap.codes import CODES, named_in
 from bootstrap.render.parts import shell_part
 
 UV = "error: Failed to fetch: http://10.9.9.9/simple/x/\n  cause: client error (Connect)\n"
@@ -146,3 +147,26 @@ def test_tries_again_for_a_minute_and_no_longer(tmp_path: Path) -> None:
 def test_what_is_not_the_networks_fault_is_not_tried_again(tmp_path: Path) -> None:
     then = "with_retries eval 'echo once; false' || echo rc $?"
     assert classify(tmp_path, "error: Failed to build x", then) == "once\nrc 1"
+
+
+def test_a_programs_warning_about_the_boxs_own_name_is_no_cause(tmp_path: Path) -> None:
+    warned = "sudo: unable to resolve host box: Name or service not known\n"
+    warned += "hostname: Temporary failure in name resolution\n"
+    assert classify(tmp_path, f"{warned}E: Unable to locate package x") == "command-failed"
+    assert classify(tmp_path, f"{warned}ERROR: No matching distribution found") == "resolve-failed"
+    assert classify(tmp_path, f"{warned}E: Temporary failure resolving 'x'") == "no-dns"
+
+
+def test_a_dead_proxy_is_named_and_a_live_one_is_not_to_blame(tmp_path: Path) -> None:
+    said = "error sending request: tunnel error: Connection refused"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        then = f"export HTTPS_PROXY=http://me:secret@127.0.0.1:{port}/; classify_error $STEP_LOG"
+        assert classify(tmp_path, said, then) == "index-unreachable"
+    assert classify(tmp_path, said, f"{then}; cat $STEP_LOG").split("\n") == [
+        "proxy-unreachable",
+        said,
+        f"the proxy 127.0.0.1:{port} of HTTPS_PROXY does not answer",
+    ]
+    log = (tmp_path / "log").read_bytes() if (tmp_path / "log").exists() else b""
+    assert named_in("proxy-unreachable", log or f"the proxy 127.0.0.1:{port} of X does".encode())

@@ -19,12 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link.exchange import _frame
-from bootstrap.link.shell_command import shell_command
+from bootstrap.link.exchange import _frame, shell_command
 from bootstrap.protocol.query import build_query
 from bootstrap.setup.sequence import FROM_INPUT
 from tests.faults.plugin import Faults
 from tests.unit.render.scripts import shipped_script
+
+pytestmark = pytest.mark.slow
 
 TRIPWIRE = "this-must-never-be-shown"
 SENTINEL = "0123456789abcdef" * 2

@@ -21,18 +21,18 @@ from bootstrap.doors import PASTE_LIMIT, door_url
 from bootstrap.errors import UsageError
 from bootstrap.profile.schema import Profile
 from bootstrap.render import compact, minimal, pack
-from bootstrap.render.carrier import carried_steps, render_carrier
-from bootstrap.render.doors import DOORS
-from bootstrap.render.editions import FULL, MINIMAL_LIMIT
+from bootstrap.render.compact import carried_steps, render_carrier, without_full
+from bootstrap.render.doors import DOORS, FULL, MINIMAL_LIMIT
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste, without_spaces
 from bootstrap.render.parts import box_files, functions, step_of
-from bootstrap.render.reduce import without_full
 from bootstrap.render.script import bare_box_files
 from bootstrap.render.through_door import render_door
-from bootstrap.tasks.exit_codes import exit_code
+from bootstrap.tasks.usage import exit_code
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
 from tests.unit.render.test_lint import shellcheck
+
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
 LINT = (
     "#!/usr/bin/env bash\n"
@@ -149,7 +149,7 @@ def functions_of(script: str) -> dict[str, str]:
 
 def test_packing_python_leaves_its_meaning() -> None:
     own = dict(box_files())
-    for name, text in compact.files():
+    for name, text in compact.compact_files():
         if name.endswith(".py"):
             packed, full = defined(text), defined(bare_python(without_full(own[name])))
             assert {each: full[each] for each in packed} == packed, name
@@ -162,7 +162,7 @@ def test_packing_python_leaves_its_meaning() -> None:
     assert "in ''" in without_spaces("a in ''")
     # Removed names are not used anywhere else.
     left = {name for text in own.values() for name in defined(text, python=text.startswith('"'))}
-    everything = "\n".join(text for _, text in compact.files())
+    everything = "\n".join(text for _, text in compact.compact_files())
     gone = left - set(defined(everything, python=False))
     assert "links" in gone
 
@@ -268,9 +268,12 @@ def test_cloud_config_runs_as_the_boxs_user() -> None:
 
 
 @pytest.mark.usefixtures("loosely_packed")
-def test_what_is_json_is_json() -> None:
+def test_a_notebook_is_json() -> None:
     notebook = json.loads(render_door("colab", profile("ssh"), WORK).text)
     compile(notebook["cells"][1]["source"], "cell", "exec")
+
+
+def test_a_devcontainer_is_json() -> None:
     container = json.loads(render_door("devcontainer", profile("vast"), WORK).text)
     assert container["workspaceFolder"] == "/workspace/homework"
     script = unpacked(container["onCreateCommand"][2])

@@ -10,12 +10,15 @@ import pytest
 
 from bootstrap.render.parts import shell_part
 
+pytestmark = pytest.mark.slow
+
+PARTS = ("base", "events", "process", "run_processes", "engine")
 # A setup of two steps, `b` after `a`, and nothing else.
 RIG = """
 set -eu
 STEPS=(a b)
 declare -A NEEDS=([a]='' [b]='a')
-SETUP_ID=20260101-000000-abcdef SETUP_DIR=$PWD SETUP_EXIT=0 SEQ=0 MISSING=' '
+SETUP_ID=20260101-000000-abcdef SETUP_DIR=$PWD SETUP_EXIT=0 SEQ=0 TRAIN_GRACE=10 MISSING=' '
 mkdir -p logs
 mkfifo pipe
 exec 3<>pipe
@@ -24,7 +27,7 @@ exec 3<>pipe
 
 def run(folder: Path, steps: str) -> tuple[list[tuple[str, str]], str]:
     """Return the events of the steps that `steps` starts, and the exit code with any errors."""
-    library = "".join(shell_part("lib", name) for name in ("base", "events", "engine"))
+    library = "".join(shell_part("lib", name) for name in PARTS)
     done = subprocess.run(
         ["/bin/bash", "--norc", "-c", f"{library}\n{RIG}\n{steps}\nrun_graph; echo $SETUP_EXIT"],
         capture_output=True,

@@ -19,8 +19,8 @@ import pytest
 from bootstrap import __version__
 from bootstrap.plan import NAMES
 from bootstrap.profile.data_items import DataItem
-from bootstrap.render.index import default_index
 from bootstrap.render.parts import LIBRARY, box_files, shell_part
+from bootstrap.render.variables import default_index
 from tests.unit.render.scripts import SHIPPED, profile, render, shipped_script
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -116,7 +116,9 @@ def test_every_golden_has_its_profile() -> None:
 
 def test_every_part_of_the_library_and_every_step_is_in_some_script() -> None:
     item = DataItem(**{"from": "https://example.org/x", "to": "x"})
-    script = render(profile("vast", "prepare=[make data]", "lease.hours=1").replace(data=[item]))
+    rare = ("prepare=[make data]", "lease.hours=1", "python.conda=environment.yml")
+    to = ("train.command=true", "train.results=[out/]", "train.results_to=s3://bucket/mine")
+    script = render(profile("vast", *rare, *to, "secrets=[RESULTS_KEY]").replace(data=[item]))
     missing = [line for line, text in parts().items() if text not in script]
     assert missing == []
 

@@ -21,6 +21,8 @@ from tests.unit.render.scripts import (
     variables_part,
 )
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
+
 
 def shellcheck(*paths: Path) -> str:
     """Return what shellcheck finds."""
@@ -87,7 +89,7 @@ def test_the_posix_parts_say_so(kind: str) -> None:
 
     Queries for boxes that were set up run in bash, with the script's own functions."""
     shared, in_bash = (
-        {"process.sh", "run_state.sh"},
+        {"owner.sh", "process.sh", "run_state.sh"},
         {
             "back.sh",
             "clean.sh",

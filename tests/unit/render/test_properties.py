@@ -115,12 +115,13 @@ SENT_KEY=$REPO_KEY
 settle_names
 RUNS=$PWD/runs
 REPO_DIR=$PWD
-RUN_ID='' RUN_GPUS=''
+RUN_ID='' RUN_GPUS='' DATA_CONTENT=''
 new_run work
 printf %s "$RUN_DIR"
 """
 
 
+@pytest.mark.slow
 @FEW
 @given(command=COMMANDS)
 def test_the_command_of_a_run(command: str) -> None:
@@ -172,6 +173,7 @@ def _box_files() -> tuple[tuple[str, str], ...]:
     return box_files()
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     env=st.dictionaries(NAMES, VALUES, max_size=10),

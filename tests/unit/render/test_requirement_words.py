@@ -13,6 +13,8 @@ from bootstrap.render.minimal import render_minimal
 from bootstrap.render.variables import python_id
 from tests.unit.render.scripts import WORK, profile, render
 
+pytestmark = pytest.mark.slow  # each starts programs
+
 BESIDE = (
     "python.groups=[train]",
     'python.packages=["torch>=2.4"]',
@@ -136,6 +138,7 @@ def test_uv_is_asked_for_torch_only_where_a_gpu_has_to_run_it(
     assert (tmp_path / "asked").exists() == (required == "true")
 
 
+@pytest.mark.slow
 def test_each_of_them_makes_another_environment(tmp_path: Path) -> None:
     found = [inputs(tmp_path, *BESIDE[:count]) for count in range(len(BESIDE) + 1)]
     assert len(set(found)) == len(found)

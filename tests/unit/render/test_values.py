@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bootstrap.profile.check import make_profile
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_script
 from tests.unit.profile import hostile
@@ -43,6 +43,7 @@ def rendered(variables: Sequence[tuple[str, Value]]) -> str:
     return render_script("x", variables, ())
 
 
+@pytest.mark.slow
 @given(st.lists(EITHER, max_size=8), EITHER)
 def test_text_and_lists_come_out_byte_for_byte(many: list[str], one: str) -> None:
     script = rendered([("ONE", one), ("MANY", many)])
@@ -58,6 +59,7 @@ def test_flags_and_numbers(flag: bool, number: int) -> None:
     assert found == ["yes" if flag else "", str(number)]
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.from_regex(r"[A-Z_]{2,8}_X", fullmatch=True), EITHER, max_size=6), EITHER)
 def test_what_a_profile_lets_through_comes_out(env: dict[str, str], command: str) -> None:
     fitting: dict[str, str] = {}
@@ -94,12 +96,13 @@ def test_a_comment_stays_a_comment(text: str) -> None:
     assert not set(line) & set("'\"`$\\;&|<>()")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", hostile.ACCEPTED, ids=lambda case: f"{case.key}={case.value[:20]}")
 def test_a_hostile_value_is_data_from_end_to_end(case: hostile.HostileCase, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(case.document())
     sets = () if case.key.startswith("train") else ("train.command=true",)
-    profile = load(str(file), sets=sets).profile
+    profile = read_profile(str(file), sets=sets).profile
     for mode in ("preflight", "plan"):
         shown = run_script(render(profile), tmp_path / "home", mode)
         assert "syntax error" not in shown
@@ -146,7 +149,7 @@ def run_script(script: str, home: Path, mode: str) -> str:
 
 def test_a_run_of_a_profile_without_training_is_treated_as_the_others_are() -> None:
     ours = re.compile(r"^(?:TRAIN_GRACE|LOG_MAX_MIB)=.*$", re.MULTILINE)
-    texts = [render(profile("vast")), render(load("vast").profile)]
+    texts = [render(profile("vast")), render(read_profile("vast").profile)]
     assert (
         ours.findall(texts[0]) == ours.findall(texts[1]) == ["TRAIN_GRACE=10", "LOG_MAX_MIB=1024"]
     )

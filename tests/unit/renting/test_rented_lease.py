@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bootstrap.link import record
 from bootstrap.link.prompt import Prompt
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.providers.offer import Offer
-from bootstrap.renting import rented_lease
-from bootstrap.renting.rented_lease import RentedLease
+from bootstrap.renting import up
+from bootstrap.renting.up import RentedLease
 from tests.providers.renting_world import Heard
 
 DAY = "lease.hours=24"
@@ -32,7 +34,7 @@ def offer(provider: str) -> Offer:
 )
 def test_a_day_is_the_end_unless_hours_or_dollars_are(given: list[str], sets: list[str]) -> None:
     heard = Heard()
-    assert [*RentedLease(load(None, sets=given), heard).sets("vast:1")] == sets
+    assert [*RentedLease(read_profile(None, sets=given), heard).sets("vast:1")] == sets
     assert ("after 24 hours" in "".join(heard.lines)) == (sets == [DAY])
 
 
@@ -64,7 +66,7 @@ def test_what_yields_is_asked_where_a_stop_would_lose_something(
     monkeypatch.setattr(Prompt, "has_terminal", lambda _: answer is not None)
     monkeypatch.setattr(Prompt, "choose", choose)
     heard = Heard()
-    lease = RentedLease(load(None, sets=given), heard)
+    lease = RentedLease(read_profile(None, sets=given), heard)
     for _ in range(2):
         lease.ask(offer(provider))
     assert len(asked) == (is_asked and answer is not None)
@@ -76,10 +78,68 @@ def test_what_yields_is_asked_where_a_stop_would_lose_something(
     assert ("nothing but you ends" in said and "To let results yield" in said) == goes_on
 
 
+def test_a_box_without_a_key_of_its_own_ends_only_if_it_is_guarded() -> None:
+    for provider, then, says in (
+        ("paperspace", "stop", "is stopped after 24 hours"),
+        ("paperspace", "destroy", "is destroyed after 24 hours"),
+        ("lambda", "destroy", "is destroyed after 24 hours"),
+        ("vast", "stop", ""),
+        ("runpod", "destroy", ""),
+    ):
+        heard = Heard()
+        profile = read_profile(None, sets=(f"lease.then={then}",))
+        assert [*RentedLease(profile, heard).sets(f"{provider}:1")] == [DAY]
+        (said,) = heard.lines
+        assert says in said
+        assert ("if a machine of yours guards it: boxstrap guard" in said) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("given", "hours", "is_told"),
+    [
+        ((), 20.0, True),
+        ((), 25.0, False),
+        ((), None, False),
+        (("lease.hours=48",), 25.0, True),
+        (("lease.dollars=3",), 2.0, False),
+    ],
+)
+def test_a_contract_that_ends_before_the_lease_is_said(
+    given: list[str], hours: float | None, is_told: bool
+) -> None:
+    heard = Heard()
+    RentedLease(read_profile(None, sets=given), heard).ask(replace(offer("vast"), hours=hours))
+    assert ("--set rent.min_hours=" in "".join(heard.lines)) == is_told
+
+
 def test_what_was_answered_stays_when_it_is_set_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     known = record.KnownBox("a", "lambda:1", lease={"then": "destroy", "seconds": 1.0})
-    monkeypatch.setattr(rented_lease, "all_boxes", lambda: [known])
-    assert [*RentedLease(load(None), Heard()).sets("lambda:1")] == [DESTROY, DAY]
-    assert [*RentedLease(load(None), Heard()).sets("lambda:2")] == [DAY]
-    stop = load(None, sets=("lease.then=stop",))
+    monkeypatch.setattr(up, "all_boxes", lambda: [known])
+    assert [*RentedLease(read_profile(None), Heard()).sets("lambda:1")] == [DESTROY, DAY]
+    assert [*RentedLease(read_profile(None), Heard()).sets("lambda:2")] == [DAY]
+    stop = read_profile(None, sets=("lease.then=stop",))
     assert [*RentedLease(stop, Heard()).sets("lambda:1")] == [DAY]
+
+
+@pytest.mark.parametrize(
+    ("provider", "given", "says"),
+    [
+        ("lambda", ["box.volume=data"], "mounted at /lambda/nfs/data there"),
+        ("lambda", ["box.volume=data", "box.workdir=/lambda/nfs/data"], ""),
+        ("lambda", ["box.volume=data", "box.workdir=/data/work"], ""),
+        ("lambda", ["box.volume=data", "box.workdir=/opt/work"], "/opt/work is not on it"),
+        ("lambda", [], ""),
+        ("runpod", ["box.volume=v5"], ""),
+        ("vast", ["box.volume=5"], ""),
+    ],
+)
+def test_a_working_folder_beside_the_volume_is_said_once(
+    provider: str, given: list[str], says: str
+) -> None:
+    heard = Heard()
+    lease = RentedLease(read_profile(None, sets=[*given, "lease.then=stop"]), heard)
+    lease.ask(offer(provider))
+    lease.ask(offer(provider))
+    warned = [line for line in heard.lines if "volume" in line]
+    assert len(warned) == bool(says)
+    assert says in "".join(warned)

@@ -11,12 +11,13 @@ import pytest
 
 from bootstrap.errors import BoxstrapError, NotSafeError
 from bootstrap.link.local import LocalWire
-from bootstrap.protocol.made_there import parse_made
+from bootstrap.link.record import KnownBox
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
+from bootstrap.protocol.unsent_work import parse_made
 from bootstrap.renting import teardown
-from bootstrap.renting.teardown import TeardownWish, _refusal
-from bootstrap.renting.unsafe import Unsafe
+from bootstrap.renting.loss_check import Loss
+from bootstrap.renting.teardown import TeardownOptions, _refusal
 
 
 class _Wire(LocalWire):
@@ -43,7 +44,7 @@ def test_half_an_answer_is_none(answer: bytes) -> None:
 
 
 def test_the_list_says_what_to_do_about_each() -> None:
-    error = _refusal("my-box", [Unsafe("run", "a/train-1", "running"), Unsafe("edits", "a", "x")])
+    error = _refusal("my-box", [Loss("run", "a/train-1", "running"), Loss("edits", "a", "x")])
     assert isinstance(error, NotSafeError)
     assert "a/train-1: running" in error.what
     for words in ("down --host my-box --stop-runs", "sync --back --host my-box", "--discard"):
@@ -57,16 +58,17 @@ def test_a_run_that_ended_while_this_looked_is_not_safe(monkeypatch: pytest.Monk
     nothing = SimpleNamespace(find_unsafe=lambda *_: [], bring_home=list)
     for name in ("BoxResultsCheck", "BoxTrees", "read_content"):
         monkeypatch.setattr(teardown, name, lambda *_, **__: nothing)
+    monkeypatch.setattr(teardown, "find_unsafe_logs", lambda *_: [])
 
     def found(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
         looks = [BoxState(runs=tuple(before)), BoxState(runs=tuple(after))]
         monkeypatch.setattr(
-            teardown, "_look_again", lambda there: setattr(there, "box_state", looks.pop(0))
+            teardown, "_look_again", lambda there: setattr(there, "state", looks.pop(0))
         )
-        there: Any = SimpleNamespace(box_state=looks[0], link=SimpleNamespace(wire=0), workdir="")
-        look: Any = TeardownWish(most=0, only_look=True)
+        there: Any = SimpleNamespace(state=looks[0], workdir="", known=KnownBox("a", "a"))
+        look: Any = TeardownOptions(most=0, only_look=True)
         nobody: Any = None
-        return [one.kind for one in teardown.secure(nobody, there, nobody, look)]
+        return [one.kind for one in teardown.secure(there, nobody, look)]
 
     assert found([over], [over]) == []
     assert found([live], [live]) == ["run"]

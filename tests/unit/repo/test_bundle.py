@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import ProfileError, UsageError
-from bootstrap.repo import hosts
+from bootstrap.repo import mirror
 from bootstrap.repo.bundle import Wanted, find_wanted, write_bundle
 from bootstrap.repo.mirror import mirrored
 from tests.boxes.git_server import GitServer
@@ -95,7 +95,7 @@ def test_a_host_that_may_be_busy_is_asked_again(
     times: int,
     tries: int,
 ) -> None:
-    monkeypatch.setattr(hosts, "_WAITS_S", (0.01, 0.01))
+    monkeypatch.setattr(mirror, "_WAITS_S", (0.01, 0.01))
     server.break_with(status, times)
     if times < tries:
         sent(server, ["main"], tmp_path / "bundle")

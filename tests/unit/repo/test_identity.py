@@ -11,7 +11,7 @@ import pytest
 
 from bootstrap.paths import state_dir
 from bootstrap.repo import identity
-from bootstrap.repo.here import read
+from bootstrap.repo.local import read_repository
 from tests.unit.repo.repositories import SampleRepository, listing
 
 New = Callable[..., SampleRepository]
@@ -19,10 +19,10 @@ URL = "https://example.org/me/x.git"
 
 
 def test_it_stays_itself_when_a_remote_is_added(repo: SampleRepository) -> None:
-    before = read(repo.root)
+    before = read_repository(repo.root)
     assert before.key == before.usual_key
     repo.git("remote", "add", "origin", URL)
-    after = read(repo.root)
+    after = read_repository(repo.root)
     assert (after.key, after.root_commit) == (before.key, before.root_commit)
     assert after.usual_key != before.key
 
@@ -33,41 +33,41 @@ def test_its_root_is_the_first_commit_of_its_main_line(repo: SampleRepository) -
     repo.commit("Pages")
     repo.git("checkout", "-q", "main")
     repo.git("merge", "-q", "--allow-unrelated-histories", "-m", "Join", "pages")
-    assert read(repo.root).root_commit == first
+    assert read_repository(repo.root).root_commit == first
 
 
 def test_it_is_known_after_it_was_moved(repo: SampleRepository, tmp_path: Path) -> None:
-    key = read(repo.root).key
+    key = read_repository(repo.root).key
     moved = repo.root.rename(tmp_path / "elsewhere")
-    assert read(moved).key == key
-    assert read(moved).key == key
+    assert read_repository(moved).key == key
+    assert read_repository(moved).key == key
 
 
 def test_two_clones_that_are_there_are_two(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("remote", "add", "origin", URL)
     copy = Path(shutil.copytree(repo.root, tmp_path / "copy", symlinks=True))
-    keys = read(repo.root).key, read(copy).key
+    keys = read_repository(repo.root).key, read_repository(copy).key
     assert keys[0] != keys[1]
-    assert read(repo.root).root_commit == read(copy).root_commit
-    assert (read(repo.root).key, read(copy).key) == keys
+    assert read_repository(repo.root).root_commit == read_repository(copy).root_commit
+    assert (read_repository(repo.root).key, read_repository(copy).key) == keys
 
 
 def test_worktrees_of_one_are_one(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("worktree", "add", "-q", str(tmp_path / "beside"))
-    assert read(tmp_path / "beside").key == read(repo.root).key
+    assert read_repository(tmp_path / "beside").key == read_repository(repo.root).key
 
 
 def test_made_anew_at_its_place_it_is_another_one(repo: SampleRepository, new: New) -> None:
     """Repeated, because the file system may reuse inode numbers."""
-    key = read(repo.root).key
+    key = read_repository(repo.root).key
     keys = {key}
     for number in range(1, 4):
         shutil.rmtree(repo.root)
         again = new("homework", "--template=")
         again.commit(f"Something else, {number}")
-        other = read(again.root)
+        other = read_repository(again.root)
         assert other.usual_key == key
-        assert read(again.root).key == other.key
+        assert read_repository(again.root).key == other.key
         keys.add(other.key)
         assert len(keys) == number + 1
 
@@ -75,12 +75,12 @@ def test_made_anew_at_its_place_it_is_another_one(repo: SampleRepository, new: N
 def test_cloned_anew_at_its_place_it_is_the_same_one(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
-    before = read(repo.root)
+    before = read_repository(repo.root)
     old = repo.root.rename(tmp_path / "old")
     for how in ((), ("--depth=1",)):
         shutil.rmtree(repo.root, ignore_errors=True)
         subprocess.run(["git", "clone", "-q", *how, f"file://{old}", repo.root], check=True)
-        assert (read(repo.root).key, read(repo.root).root_commit) == (
+        assert (read_repository(repo.root).key, read_repository(repo.root).root_commit) == (
             before.key,
             before.root_commit,
         )
@@ -89,12 +89,12 @@ def test_cloned_anew_at_its_place_it_is_the_same_one(
 def test_what_was_moved_away_is_known_though_another_took_its_place(
     repo: SampleRepository, new: New, tmp_path: Path
 ) -> None:
-    key = read(repo.root).key
+    key = read_repository(repo.root).key
     moved = repo.root.rename(tmp_path / "elsewhere")
     again = new()
     again.commit("Something else")
-    assert read(again.root).key != key
-    assert read(moved).key == key
+    assert read_repository(again.root).key != key
+    assert read_repository(moved).key == key
 
 
 def test_a_shallow_clone_knows_no_root_until_it_is_whole(
@@ -103,12 +103,12 @@ def test_a_shallow_clone_knows_no_root_until_it_is_whole(
     repo.commit("More")
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{repo.root}", shallow], check=True)
-    before = read(shallow)
+    before = read_repository(shallow)
     assert before.root_commit == ""
     subprocess.run(["git", "-C", shallow, "fetch", "-q", "--unshallow"], check=True)
-    after = read(shallow)
+    after = read_repository(shallow)
     assert after.key == before.key
-    assert after.root_commit == read(repo.root).root_commit
+    assert after.root_commit == read_repository(repo.root).root_commit
 
 
 def test_a_mirror_has_its_usual_key_and_takes_it_from_nobody(
@@ -119,36 +119,40 @@ def test_a_mirror_has_its_usual_key_and_takes_it_from_nobody(
     mirror.parent.mkdir(parents=True)
     shutil.copytree(repo.root / ".git", mirror)
     subprocess.run(["git", "-C", mirror, "config", "core.bare", "true"], check=True)
-    assert read(mirror).key == read(repo.root).key == read(repo.root).usual_key
+    assert (
+        read_repository(mirror).key
+        == read_repository(repo.root).key
+        == read_repository(repo.root).usual_key
+    )
 
 
 def test_nothing_is_written_into_the_repository(repo: SampleRepository) -> None:
     before = listing(repo.root)
-    read(repo.root)
+    read_repository(repo.root)
     assert listing(repo.root) == before
     assert len(list((state_dir() / "repositories").iterdir())) == 1
 
 
 def test_known_it_costs_no_git(repo: SampleRepository, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = read(repo.root)
-    monkeypatch.setattr(identity, "run", None)
+    here = read_repository(repo.root)
+    monkeypatch.setattr(identity, "run_git", None)
     found = identity.identify(here.folders, here.git_dir, "other-00000000", shallow=False)
     assert (found.id, found.root) == (here.key, here.root_commit)
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"id": 3}', '{"id": "x"}', "\0"])
 def test_a_record_that_can_t_be_read_is_none(repo: SampleRepository, broken: str) -> None:
-    before = read(repo.root)
+    before = read_repository(repo.root)
     (record,) = (state_dir() / "repositories").iterdir()
     record.write_text(broken)
-    assert read(repo.root).key == before.key
-    assert read(repo.root).root_commit == before.root_commit
+    assert read_repository(repo.root).key == before.key
+    assert read_repository(repo.root).root_commit == before.root_commit
 
 
 def test_a_state_folder_that_can_t_be_written_remembers_nothing(
     repo: SampleRepository, home: Path
 ) -> None:
     (home / ".local").write_text("a file")
-    here = read(repo.root)
+    here = read_repository(repo.root)
     assert here.key == here.usual_key
     assert here.root_commit

@@ -14,17 +14,20 @@ import psutil
 import pytest
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.repo.here import LocalRepository, read
+from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.objects import (
     PIECE,
     ObjectStream,
     have_locally,
-    missing,
+    missing_objects,
     parse_report,
     wanted_ref,
 )
+from bootstrap.repo.snapshot import take_snapshot
 from bootstrap.setup.source import nothing_is_missing
 from tests.unit.repo.repositories import SampleRepository, listing
+
+pytestmark = pytest.mark.slow
 
 New = Callable[..., SampleRepository]
 NOBODY = "0" * 40
@@ -94,7 +97,7 @@ def test_a_whole_history(
 ) -> None:
     repo.commit("Second", a="1")
     untouched()
-    here = read(repo.root)
+    here = read_repository(repo.root)
     stream = send(here, store)
     assert store.refs() == {f"refs/boxstrap/{here.commit}": here.commit}
     store.git("fsck", "--strict", "--full")
@@ -105,10 +108,10 @@ def test_a_whole_history(
 def test_only_what_is_new_travels_thin(repo: SampleRepository, store: ObjectStore) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
     repo.commit("Big", big=text)
-    first = read(repo.root)
+    first = read_repository(repo.root)
     all_bytes = send(first, store).bytes_sent
     repo.commit("Bigger", big=text + "one more\n")
-    second = read(repo.root)
+    second = read_repository(repo.root)
     stream = send(second, store, have=have_locally(second, [first.commit]))
     assert stream.objects_total == 3
     assert stream.bytes_sent < 1000 < all_bytes / 10
@@ -118,7 +121,7 @@ def test_only_what_is_new_travels_thin(repo: SampleRepository, store: ObjectStor
 
 
 def test_what_the_box_has_is_not_sent(repo: SampleRepository, store: ObjectStore) -> None:
-    here = read(repo.root)
+    here = read_repository(repo.root)
     send(here, store)
     stream = ObjectStream(here, ref=wanted_ref(here.commit), old=here.commit)
     assert not stream.needed
@@ -132,10 +135,10 @@ def test_what_the_box_has_is_not_sent(repo: SampleRepository, store: ObjectStore
 
 
 def test_a_ref_moves_only_from_where_it_was(repo: SampleRepository, store: ObjectStore) -> None:
-    first = read(repo.root)
+    first = read_repository(repo.root)
     parse_report(*store.receive(ObjectStream(first, ref="refs/boxstrap/x", old=NOBODY)))
     repo.commit("Second", a="1")
-    second = read(repo.root)
+    second = read_repository(repo.root)
     late = ObjectStream(second, ref="refs/boxstrap/x", old=NOBODY, have=[first.commit])
     with pytest.raises(BoxstrapError, match="did not take the commit"):
         parse_report(*store.receive(late))
@@ -149,10 +152,10 @@ def test_sha256(new: New, tmp_path: Path) -> None:
     repo = new("homework", "--object-format=sha256")
     repo.commit(a="1")
     store = ObjectStore(tmp_path / "store.git", "--object-format=sha256")
-    first = read(repo.root)
+    first = read_repository(repo.root)
     send(first, store, old=NOBODY)
     repo.commit(a="2")
-    second = read(repo.root)
+    second = read_repository(repo.root)
     send(second, store, have=[first.commit])
     assert set(store.refs().values()) == {first.commit, second.commit}
 
@@ -161,7 +164,7 @@ def test_the_wrong_kind_of_store_refuses(new: New, store: ObjectStore) -> None:
     repo = new("homework", "--object-format=sha256")
     repo.commit(a="1")
     with pytest.raises(BoxstrapError):
-        send(read(repo.root), store)
+        send(read_repository(repo.root), store)
     assert store.refs() == {}
 
 
@@ -170,14 +173,14 @@ def test_a_shallow_clone(repo: SampleRepository, store: ObjectStore, tmp_path: P
         repo.commit(f"Commit {number}", a=str(number))
     repo.git("clone", "-q", "--depth=2", f"file://{repo.root}", str(tmp_path / "shallow"))
     shallow = SampleRepository(tmp_path / "shallow")
-    here = read(shallow.root)
+    here = read_repository(shallow.root)
     before = listing(shallow.root / ".git")
     send(here, store)
     assert listing(shallow.root / ".git") == before
     assert store.git("rev-list", "--count", here.commit) == "2"
     store.git("fsck", "--strict")
     shallow.commit("Mine", a="mine")
-    send(read(shallow.root), store, have=[here.commit])
+    send(read_repository(shallow.root), store, have=[here.commit])
     assert store.git("rev-list", "--count", "--all") == "3"
 
 
@@ -185,12 +188,12 @@ def test_a_shallow_clone_onto_the_whole_history(
     repo: SampleRepository, store: ObjectStore, tmp_path: Path
 ) -> None:
     repo.commit("Second", a="1")
-    whole = read(repo.root)
+    whole = read_repository(repo.root)
     send(whole, store)
     repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
     shallow = SampleRepository(tmp_path / "shallow")
     shallow.commit("Third", a="2")
-    here = read(shallow.root)
+    here = read_repository(shallow.root)
     send(here, store, have=have_locally(here, [whole.commit]))
     assert store.git("rev-list", "--count", here.commit) == "3"
 
@@ -201,12 +204,12 @@ def test_the_next_shallow_fetch_sends_only_what_changed(
     repo.commit("Many", **{f"f{number}": str(number) for number in range(50)})
     repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
     shallow = SampleRepository(tmp_path / "shallow")
-    first = read(shallow.root)
+    first = read_repository(shallow.root)
     send(first, store)
     repo.commit("Next", f1="changed")
     shallow.git("fetch", "-q", "--depth=1", "origin", "main")
     shallow.git("reset", "-q", "--hard", "FETCH_HEAD")
-    second = read(shallow.root)
+    second = read_repository(shallow.root)
     stream = send(second, store, have=have_locally(second, [first.commit]))
     assert stream.objects_total == 3
 
@@ -225,23 +228,38 @@ def part(repo: SampleRepository, tmp_path: Path) -> SampleRepository:
 def test_a_partial_clone_sends_the_commit_with_what_it_has(
     part: SampleRepository, store: ObjectStore
 ) -> None:
-    here = read(part.root)
+    here = read_repository(part.root)
     send(here, store)
     assert store.git("show", f"{here.commit}:train.py") == "print(2)"
     assert store.git("rev-list", "--count", here.commit) == "1"
     store.git("fsck", "--strict")
     part.commit("Third", train_py="print(3)\n")
-    there = read(part.root)
+    there = read_repository(part.root)
     send(there, store, have=have_locally(there, [here.commit]))
     assert store.git("show", f"{there.commit}:train.py") == "print(3)"
 
 
+def test_a_snapshot_of_a_partial_clone_comes_with_its_commit(
+    part: SampleRepository, store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOXSTRAP_STATE_DIR", str(tmp_path / "state"))
+    part.write("train.py", "print(3)\n")
+    here = read_repository(part.root)
+    snapshot = take_snapshot(here)
+    assert snapshot.id != here.commit
+    stream = ObjectStream(here, ref=wanted_ref(snapshot.id), snapshot=snapshot)
+    parse_report(*store.receive(stream))
+    assert store.git("show", f"{snapshot.id}:train.py") == "print(3)"
+    assert store.git("rev-list", snapshot.id).split() == [snapshot.id, here.commit]
+    store.git("fsck", "--strict")
+
+
 def test_what_a_partial_clone_lacks_is_named_and_not_fetched(part: SampleRepository) -> None:
-    here = read(part.root)
-    assert not missing(here)
-    old = read(part.root, "HEAD~1")
+    here = read_repository(part.root)
+    assert not missing_objects(here)
+    old = read_repository(part.root, "HEAD~1")
     before = listing(part.root / ".git")
-    assert missing(old) == ["train.py"]
+    assert missing_objects(old) == ["train.py"]
     with pytest.raises(UsageError, match=r"1 files of commit .*\n  train.py"):
         nothing_is_missing(old)
     assert listing(part.root / ".git") == before
@@ -261,7 +279,7 @@ def test_other_states(
         root = tmp_path / "clone"
         option = {"alternates": "--shared", "bare": "--bare"}[state]
         repo.git("clone", "-q", option, ".", str(root))
-    here = read(root)
+    here = read_repository(root)
     send(here, store)
     assert list(store.refs().values()) == [here.commit]
 
@@ -272,7 +290,7 @@ def test_settings_of_the_user_do_not_change_the_stream(
     for setting in ("pack.packSizeLimit=1m", "pack.threads=1", "pack.writeReverseIndex=true"):
         repo.git("config", *setting.split("="))
     repo.commit("Big", big=noise(3_000_000))
-    here = read(repo.root)
+    here = read_repository(repo.root)
     send(here, store)
     store.git("fsck", "--strict")
 
@@ -284,7 +302,7 @@ def test_cut_anywhere_leaves_no_ref_and_can_be_sent_again(
     repo: SampleRepository, store: ObjectStore
 ) -> None:
     repo.commit("Big", big=noise(400_000))
-    here = read(repo.root)
+    here = read_repository(repo.root)
     whole = b"".join(ObjectStream(here, ref=wanted_ref(here.commit)))
     cuts = [0, 1, 50, 150, len(whole) // 2, len(whole) - 21, len(whole) - 1]
     for cut in cuts:
@@ -297,7 +315,7 @@ def test_cut_anywhere_leaves_no_ref_and_can_be_sent_again(
 
 def test_killed_in_the_middle(repo: SampleRepository, store: ObjectStore) -> None:
     repo.commit("Big", big=noise(4_000_000))
-    here = read(repo.root)
+    here = read_repository(repo.root)
     stream = ObjectStream(here, ref=wanted_ref(here.commit))
 
     def until_the_link_dies() -> Iterable[bytes]:
@@ -315,7 +333,7 @@ def test_killed_in_the_middle(repo: SampleRepository, store: ObjectStore) -> Non
 
 def test_a_flipped_bit_is_refused(repo: SampleRepository, store: ObjectStore) -> None:
     repo.commit("Big", big=noise(100_000))
-    here = read(repo.root)
+    here = read_repository(repo.root)
     whole = bytearray(b"".join(ObjectStream(here, ref=wanted_ref(here.commit))))
     whole[len(whole) // 2] ^= 1
     with pytest.raises(BoxstrapError) as caught:
@@ -327,15 +345,15 @@ def test_a_flipped_bit_is_refused(repo: SampleRepository, store: ObjectStore) ->
 def test_what_the_box_lacks_of_a_thin_pack_is_refused(
     repo: SampleRepository, store: ObjectStore
 ) -> None:
-    first = read(repo.root)
+    first = read_repository(repo.root)
     repo.commit("Second", a="1")
     with pytest.raises(BoxstrapError):
-        send(read(repo.root), store, have=[first.commit])
+        send(read_repository(repo.root), store, have=[first.commit])
     assert store.refs() == {}
 
 
 def test_a_damaged_repository_stops_the_stream(repo: SampleRepository, store: ObjectStore) -> None:
-    here = read(repo.root)
+    here = read_repository(repo.root)
     blob = repo.git("rev-parse", "HEAD:train.py")
     (repo.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(BoxstrapError) as caught:
@@ -352,7 +370,7 @@ def children() -> set[psutil.Process]:
 
 def test_closing_early_ends_git(repo: SampleRepository) -> None:
     repo.commit("Big", big=noise(4_000_000))
-    here = read(repo.root)
+    here = read_repository(repo.root)
     before = children()
     for how in ("iterator", "stream"):
         stream = ObjectStream(here, ref=wanted_ref(here.commit))
@@ -370,7 +388,7 @@ def test_closing_early_ends_git(repo: SampleRepository) -> None:
 def test_closing_does_not_wait_for_a_git_that_is_busy(
     repo: SampleRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = read(repo.root)
+    here = read_repository(repo.root)
     (tmp_path / "git").write_text("#!/bin/sh\necho PACK\nexec sleep 60\n")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -386,7 +404,7 @@ def test_closing_does_not_wait_for_a_git_that_is_busy(
 def test_closing_from_another_thread_is_met_as_an_error(repo: SampleRepository) -> None:
     repo.commit("Big", big=noise(8_000_000))
     before = children()
-    stream = ObjectStream(read(repo.root), ref="refs/boxstrap/x")
+    stream = ObjectStream(read_repository(repo.root), ref="refs/boxstrap/x")
     pieces = iter(stream)
     next(pieces)
     next(pieces)
@@ -403,7 +421,7 @@ def test_closing_from_another_thread_is_met_as_an_error(repo: SampleRepository) 
 def test_a_big_file_in_small_pieces_and_flat_memory(repo: SampleRepository) -> None:
     repo.git("config", "core.compression", "0")  # noise doesn't compress, and trying takes long
     repo.commit("Big", big=noise(50_000_000))
-    here = read(repo.root)
+    here = read_repository(repo.root)
     seen: list[tuple[int, int, int]] = []
     stream = ObjectStream(
         here, ref="refs/boxstrap/x", progress=lambda *numbers: seen.append(numbers)
@@ -430,7 +448,7 @@ def test_git_holds_little_of_the_pack_that_it_reads(repo: SampleRepository) -> N
     repo.git("add", "--all")
     repo.git("commit", "-q", "-m", "Large")
     repo.git("repack", "-a", "-d", "-q", "--window=0")
-    here, before = read(repo.root), children()
+    here, before = read_repository(repo.root), children()
     stream = ObjectStream(here, ref=wanted_ref(here.commit))
     peak = looked = 0
     for _ in stream:
@@ -446,7 +464,9 @@ def test_progress_counts_objects(new: New) -> None:
     repo.commit("Many", **{f"f{number}": str(number) for number in range(500)})
     seen: list[tuple[int, int, int]] = []
     stream = ObjectStream(
-        read(repo.root), ref="refs/boxstrap/x", progress=lambda *numbers: seen.append(numbers)
+        read_repository(repo.root),
+        ref="refs/boxstrap/x",
+        progress=lambda *numbers: seen.append(numbers),
     )
     list(stream)
     assert seen[-1][:2] == (502, 502)
@@ -461,14 +481,14 @@ def test_have_locally(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     tree = repo.git("rev-parse", "HEAD^{tree}")
     second = repo.commit("Second", a="1")
-    here = read(repo.root)
+    here = read_repository(repo.root)
     asked = ["f" * 40, second, tree, first, second, "--all", "HEAD", "a\nb", "", second[:9]]
     assert have_locally(here, asked) == [second, first]
     assert have_locally(here, []) == []
 
 
 def test_an_id_or_ref_that_is_none_is_not_sent(repo: SampleRepository) -> None:
-    here = read(repo.root)
+    here = read_repository(repo.root)
     with pytest.raises(ValueError, match="full id"):
         wanted_ref("HEAD")
     with pytest.raises(ValueError, match="full id"):
@@ -523,9 +543,9 @@ def test_a_pipe_of_the_size_of_many_haves(new: New, store: ObjectStore) -> None:
         for number in range(3000)
     )
     repo.git("fast-import", "--quiet", stdin=stdin)
-    here = read(repo.root)
+    here = read_repository(repo.root)
     ids = repo.git("rev-list", "HEAD~1").split()
     assert have_locally(here, ids) == ids
-    send(read(repo.root, "HEAD~1"), store)
+    send(read_repository(repo.root, "HEAD~1"), store)
     stream = send(here, store, have=ids)
     assert stream.objects_total == 1

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.owner import of_another
-from bootstrap.repo.here import read
+from bootstrap.paths import is_foreign_owned
+from bootstrap.repo.local import read_repository
 from tests.unit.repo.repositories import SampleRepository
 
 pytestmark = pytest.mark.boxes  # only root may give a file away
@@ -27,23 +27,23 @@ def give(root: Path, owner: int = STRANGER) -> None:
 def test_a_path_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    assert not of_another(file)
+    assert not is_foreign_owned(file)
     os.chown(file, STRANGER, -1)
-    assert of_another(file)
+    assert is_foreign_owned(file)
     (tmp_path / "link").symlink_to(file)
-    assert not of_another(tmp_path / "link")
-    assert of_another(tmp_path / "gone")
+    assert not is_foreign_owned(tmp_path / "link")
+    assert is_foreign_owned(tmp_path / "gone")
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
-    assert not of_another(file)
+    assert not is_foreign_owned(file)
     for odd in ("", "-1", "12x", "²"):
         monkeypatch.setenv("SUDO_UID", odd)
-        assert of_another(file)
+        assert is_foreign_owned(file)
 
 
 def test_a_strangers_repository_is_refused(repo: SampleRepository) -> None:
     give(repo.root)
     with pytest.raises(UsageError, match="belongs to another user") as caught:
-        read(repo.root)
+        read_repository(repo.root)
     assert f"safe.directory {repo.root}" in caught.value.hint
 
 
@@ -53,7 +53,7 @@ def test_a_repository_that_a_stranger_put_above_is_refused(repo: SampleRepositor
     mine.mkdir()
     give(repo.root / ".git")
     with pytest.raises(UsageError, match="belongs to another user"):
-        read(mine)
+        read_repository(mine)
 
 
 def test_a_file_that_leads_to_a_strangers_folder(repo: SampleRepository, tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ def test_a_file_that_leads_to_a_strangers_folder(repo: SampleRepository, tmp_pat
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / ".git").write_text(f"gitdir: {repo.root / '.git'}\n")
     with pytest.raises(UsageError, match="belongs to another user"):
-        read(tmp_path / "mine")
+        read_repository(tmp_path / "mine")
 
 
 def test_nothing_of_it_is_read(repo: SampleRepository) -> None:
     (repo.root / ".git" / "config").write_text("this is no configuration\n[")
     give(repo.root)
     with pytest.raises(UsageError, match="belongs to another user"):
-        read(repo.root)
+        read_repository(repo.root)
 
 
 def test_who_called_sudo_is_the_same_person(
@@ -76,7 +76,7 @@ def test_who_called_sudo_is_the_same_person(
 ) -> None:
     give(repo.root)
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
-    assert read(repo.root).root == repo.root
+    assert read_repository(repo.root).root == repo.root
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_the_persons_own_word_counts(
         given = value.format(root=repo.root, above=repo.root.parent)
         repo.git("config", "--global", "--add", "safe.directory", given)
     if trusted:
-        assert read(repo.root).root == repo.root
+        assert read_repository(repo.root).root == repo.root
     else:
         with pytest.raises(UsageError, match="belongs to another user"):
-            read(repo.root)
+            read_repository(repo.root)
 
 
 def test_the_repositorys_own_word_does_not(
@@ -116,4 +116,4 @@ def test_the_repositorys_own_word_does_not(
     give(repo.root)
     monkeypatch.chdir(other.root)
     with pytest.raises(UsageError, match="belongs to another user"):
-        read(repo.root)
+        read_repository(repo.root)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.repo.here import read
+from bootstrap.repo.local import read_repository
 from bootstrap.repo.quarantine import Bounds, Quarantine
 from tests.unit.repo.repositories import SampleRepository, listing
 
@@ -60,7 +60,7 @@ def sent(*entries: tuple[bytes, bytes], mode: bytes = b"100644") -> tuple[bytes,
 def take(repo: SampleRepository, data: bytes | Iterator[bytes], tip: str) -> None:
     """Take a pack into quarantine, check and keep it, as `sync --back` does."""
     pieces = iter([data]) if isinstance(data, bytes) else data
-    with Quarantine(read(repo.root), BOUNDS, sender="box") as quarantine:
+    with Quarantine(read_repository(repo.root), BOUNDS, sender="box") as quarantine:
         quarantine.take(pieces)
         quarantine.check([tip])
         quarantine.keep({"refs/boxstrap/box/edits": tip})
@@ -168,6 +168,7 @@ def test_an_endless_stream_and_a_huge_pack_are_cut_off(
     assert taken <= 34
 
 
+@pytest.mark.slow
 def test_what_unpacks_to_more_than_there_is_room_for_is_ended(
     repo: SampleRepository, untouched: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +233,8 @@ def test_a_slow_one_is_given_up(repo: SampleRepository, untouched: Callable[[], 
 
     with (
         pytest.raises(BoxstrapError, match="longer than 1 s"),
-        Quarantine(read(repo.root), Bounds(mib=2, seconds=1), sender="box") as quarantine,
+        Quarantine(
+            read_repository(repo.root), Bounds(mib=2, seconds=1), sender="box"
+        ) as quarantine,
     ):
         quarantine.take(slow())

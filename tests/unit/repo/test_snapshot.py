@@ -14,21 +14,24 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.repo.git import GitError
-from bootstrap.repo.here import read
+from bootstrap.repo.local import read_repository
 from bootstrap.repo.objects import ObjectStream, have_locally, parse_report, wanted_ref
 from bootstrap.repo.snapshot import (
     Include,
     Snapshot,
     checked,
-    forget,
-    remember,
+    forget_snapshot,
+    remember_snapshot,
     take_snapshot,
-    unreadable,
+    unreadable_error,
 )
 from bootstrap.repo.snapshot_store import KEPT, RAW
+from bootstrap.repo.working_files import LEADS_OUT
 from tests.unit.repo.repositories import SampleRepository, listing
 from tests.unit.repo.standing import Entry, placed, standing
 from tests.unit.repo.states import make_state
+
+pytestmark = pytest.mark.slow
 
 New = Callable[..., SampleRepository]
 COUNT = 60
@@ -62,7 +65,7 @@ class Receiver:
 
     def take(self, root: Path, snapshot: Snapshot) -> dict[bytes, Entry]:
         """Send the snapshot, check it out raw, and return the files that are there then."""
-        here = read(root)
+        here = read_repository(root)
         if not self.store.exists():
             self.git("init", "-q", "--bare", f"--object-format={here.object_format}")
             self.git("config", "receive.shallowUpdate", "true")
@@ -93,19 +96,19 @@ def test_what_stands_here_stands_on_the_box(seed: int, tmp_path: Path) -> None:
     repo, happens = make_state(seed, tmp_path / "state")
     box = Receiver(tmp_path / "box")
     rng = random.Random(seed)
-    before = take_snapshot(read(repo.root))
+    before = take_snapshot(read_repository(repo.root))
     assert (before.id, before.changes) == (before.commit, (0, 0, 0))
     assert box.take(repo.root, before) == standing(repo.root)
     for each in happens:
         each(repo, rng)
     here_now = standing(repo.root)
     touched = listing(repo.root)
-    here = read(repo.root)
+    here = read_repository(repo.root)
     found = take_snapshot(here)
     assert box.take(repo.root, found) == here_now, [each.__name__ for each in happens]
-    assert take_snapshot(read(repo.root)) == found
-    forget(here)
-    anew = take_snapshot(read(repo.root))
+    assert take_snapshot(read_repository(repo.root)) == found
+    forget_snapshot(here)
+    anew = take_snapshot(read_repository(repo.root))
     assert (anew.id, anew.tree, anew.changes) == (found.id, found.tree, found.changes)
     assert listing(repo.root) == touched, "the repository was touched"
     assert not (repo.root.parent / "ran").exists(), "a filter ran"
@@ -115,7 +118,7 @@ def test_what_stands_here_stands_on_the_box(seed: int, tmp_path: Path) -> None:
 
 
 def take(repo: SampleRepository, include: Include = "all") -> Snapshot:
-    return take_snapshot(read(repo.root), include)
+    return take_snapshot(read_repository(repo.root), include)
 
 
 def counted(repo: SampleRepository) -> str:
@@ -186,7 +189,7 @@ def test_line_ends_are_no_change_and_travel_as_they_are(new: New) -> None:
     assert not found.changes
     shown = repo.git("--git-dir", str(found.folders.git_dir), "show", f"{found.id}:a.txt")
     assert (found.id != found.commit, shown) == (True, "1")
-    assert found.tree != read(repo.root).tree
+    assert found.tree != read_repository(repo.root).tree
 
 
 def test_an_encoding_is_no_change(repo: SampleRepository) -> None:
@@ -232,12 +235,12 @@ def test_what_was_away_for_one_look_travels_with_the_next(repo: SampleRepository
     file, aside = repo.root / "train.py", repo.root.parent / "aside"
     file.rename(aside)
     repo.write("new.py", "new\n")
-    without = take_snapshot(read(repo.root))
+    without = take_snapshot(read_repository(repo.root))
     aside.rename(file)
-    found = take_snapshot(read(repo.root))
+    found = take_snapshot(read_repository(repo.root))
     assert found.tree != without.tree
-    forget(read(repo.root))
-    assert take_snapshot(read(repo.root)).tree == found.tree
+    forget_snapshot(read_repository(repo.root))
+    assert take_snapshot(read_repository(repo.root)).tree == found.tree
 
 
 def test_a_mode_alone_is_a_change(repo: SampleRepository) -> None:
@@ -257,22 +260,22 @@ def test_lfs_travels_as_it_lies(repo: SampleRepository) -> None:
     assert [path for path, _ in found.left] == ["b.pt"]
     assert [path for path, _ in take(repo, "commit").left] == ["a.pt", "b.pt"]
     repo.write("huge.pt", bytes(3 * 2**20))
-    take_snapshot(read(repo.root), max_file_mib=2)
+    take_snapshot(read_repository(repo.root), max_file_mib=2)
     repo.write("huge.bin", bytes(3 * 2**20))
     with pytest.raises(UsageError, match=r"huge\.bin"):
-        take_snapshot(read(repo.root), max_file_mib=2)
+        take_snapshot(read_repository(repo.root), max_file_mib=2)
 
 
 def test_the_limit_holds_for_new_files_that_are_staged(repo: SampleRepository) -> None:
     """They are not in the commit, though git tracks them; a file that is in it may grow."""
     repo.commit(grown="1")
     repo.write("grown", bytes(3 * 2**20))
-    take_snapshot(read(repo.root), max_file_mib=2)
+    take_snapshot(read_repository(repo.root), max_file_mib=2)
     repo.write("huge.bin", bytes(3 * 2**20))
     repo.git("add", "huge.bin")
     for include in ("all", "tracked"):
         with pytest.raises(UsageError, match=r"huge\.bin"):
-            take_snapshot(read(repo.root), include, max_file_mib=2)  # type: ignore[arg-type]
+            take_snapshot(read_repository(repo.root), include, max_file_mib=2)  # type: ignore[arg-type]
 
 
 def test_what_cannot_travel_is_named(repo: SampleRepository) -> None:
@@ -286,9 +289,17 @@ def test_what_cannot_travel_is_named(repo: SampleRepository) -> None:
     (repo.root / "train.py").unlink()
     os.mkfifo(repo.root / "train.py")
     repo.write("git~1/x")
+    repo.write("deep/file")
+    for name, to in {"up": "../..", "far": "/data", "near": "../train.py", "gone": "no"}.items():
+        (repo.root / "deep" / name).symlink_to(to)
+    (repo.root / "far.tmp").symlink_to("/data")
+    (repo.root / "beside").symlink_to("../beside")
     found = take(repo)
-    assert [path for path, _ in found.left] == ["git~1/x", "inner/", "pipe", "train.py"]
-    assert str(found.changes) == "1 deleted"
+    led = [path for path, why in found.left if why == LEADS_OUT]
+    assert led == ["beside", "deep/far", "deep/up"]
+    others = [path for path, _ in found.left if path not in led]
+    assert others == ["git~1/x", "inner/", "pipe", "train.py"]
+    assert str(found.changes) == "6 new, 1 deleted"
     assert take(repo).left == found.left
 
 
@@ -297,7 +308,7 @@ def test_new_files_are_named_once(repo: SampleRepository) -> None:
     found = take(repo)
     assert (found.new, found.first_time) == (("a",), ("a",))
     assert take(repo).first_time == ("a",)
-    remember(read(repo.root), found)
+    remember_snapshot(read_repository(repo.root), found)
     repo.write("b")
     assert (take(repo).new, take(repo).first_time) == (("a", "b"), ("b",))
 
@@ -358,7 +369,7 @@ def test_a_submodule_that_leads_elsewhere_is_left(
     shown = with_submodule.git("--git-dir", str(found.folders.git_dir), "ls-tree", "-r", found.id)
     assert "secret" not in shown
     assert "120000 blob" in shown
-    assert not found.left
+    assert found.left == (("vendor/inner", LEADS_OUT),)
 
 
 def test_a_submodule_that_is_not_here_is_named(with_submodule: SampleRepository) -> None:
@@ -375,7 +386,7 @@ def test_a_submodule_that_is_not_here_is_named(with_submodule: SampleRepository)
 
 def test_a_bare_repository_is_its_commit(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
-    found = take_snapshot(read(tmp_path / "work.git"))
+    found = take_snapshot(read_repository(tmp_path / "work.git"))
     assert found.id == found.commit == repo.git("rev-parse", "HEAD")
 
 
@@ -424,7 +435,7 @@ def test_a_damaged_store_is_made_again(
     repo.write("new", "n\n")
     before = take(repo)
     DAMAGES[damage](next(stores.glob("homework-*/")))
-    here = read(repo.root)
+    here = read_repository(repo.root)
     found = checked(here, take_snapshot(here))
     assert (found.id, found.tree, found.changes) == (before.id, before.tree, before.changes)
     assert Receiver(tmp_path / "box").take(repo.root, found) == standing(repo.root)
@@ -434,10 +445,10 @@ def test_two_at_once(repo: SampleRepository) -> None:
     for number in range(200):
         repo.write(f"new/{number}", str(number))
     code = (
-        "import sys; from pathlib import Path; from bootstrap.repo.here import read\n"
-        "from bootstrap.repo.snapshot import take_snapshot, forget\n"
-        "here = read(Path(sys.argv[1]))\n"
-        "for turn in range(3): print(take_snapshot(here).id); forget(here)\n"
+        "import sys; from pathlib import Path; from bootstrap.repo.local import read_repository\n"
+        "from bootstrap.repo.snapshot import take_snapshot, forget_snapshot\n"
+        "here = read_repository(Path(sys.argv[1]))\n"
+        "for turn in range(3): print(take_snapshot(here).id); forget_snapshot(here)\n"
     )
     going = [
         subprocess.Popen([sys.executable, "-c", code, str(repo.root)], stdout=subprocess.PIPE)
@@ -453,7 +464,7 @@ def test_what_no_snapshot_needs_any_more_goes(
 ) -> None:
     repo.write("new", "first")
     first = take(repo)
-    remember(read(repo.root), first)
+    remember_snapshot(read_repository(repo.root), first)
     big = []
     for turn in range(KEPT + 4):
         repo.write("new", f"{turn}")
@@ -468,15 +479,17 @@ def test_what_no_snapshot_needs_any_more_goes(
     assert size < 2**20, "the large file that nothing needs is there"
     receiver = Receiver(tmp_path / "box")
     for kept in (first, *big[-KEPT + 1 :], last):
-        assert have_locally(read(repo.root), [kept.id], last) == [kept.id]
+        assert have_locally(read_repository(repo.root), [kept.id], last) == [kept.id]
         receiver.take(repo.root, kept)
-    assert not have_locally(read(repo.root), [big[0].id], last)
+    assert not have_locally(read_repository(repo.root), [big[0].id], last)
 
 
 def test_a_file_that_cannot_be_read_is_named(repo: SampleRepository) -> None:
     """Given git's message as text, because root can read every file."""
     said = 'error: open("a/new"): Permission denied\nfatal: Unable to process path a/new'
-    error = unreadable(read(repo.root), GitError(128, said))
+    error = unreadable_error(read_repository(repo.root), GitError(128, said))
     assert error
     assert error.what.startswith("a/new can't be read")
-    assert unreadable(read(repo.root), GitError(128, "fatal: something else")) is None
+    assert (
+        unreadable_error(read_repository(repo.root), GitError(128, "fatal: something else")) is None
+    )

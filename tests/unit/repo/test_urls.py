@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import BoxstrapError, ProfileError, UsageError
 from bootstrap.repo.git import Folders, GitError
-from bootstrap.repo.hosts import ask_host
+from bootstrap.repo.mirror import git_credentials
 from bootstrap.repo.names import shown, unquoted
-from bootstrap.repo.urls import UrlKind, as_https, check_url, name_of, without_user_info
+from bootstrap.repo.urls import UrlKind, as_https, check_url, repository_name, without_user_info
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ from bootstrap.repo.urls import UrlKind, as_https, check_url, name_of, without_u
 def test_allowed(url: str, kind: UrlKind, https: str, name: str) -> None:
     assert check_url(url) is kind
     assert as_https(url) == https
-    assert name_of(url) == name
+    assert repository_name(url) == name
 
 
 def test_only_what_travels_in_the_open_warns() -> None:
@@ -203,7 +203,7 @@ def test_what_passes_is_safe_to_give_to_git(text: str) -> None:
 @given(noise)
 def test_no_text_breaks_the_rest(text: str) -> None:
     assert without_user_info(without_user_info(text)) == without_user_info(text)
-    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name_of(text))
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", repository_name(text))
 
 
 def test_a_mirror_that_finds_no_room_is_no_wrong_address(
@@ -217,9 +217,9 @@ def test_a_mirror_that_finds_no_room_is_no_wrong_address(
         raise GitError(128, said[0])
 
     def fetch() -> None:
-        ask_host("https://example.org/me/lib", "fetch", folders=Folders(tmp_path))
+        git_credentials("https://example.org/me/lib", "fetch", folders=Folders(tmp_path))
 
-    monkeypatch.setattr("bootstrap.repo.hosts.run", fails)
+    monkeypatch.setattr("bootstrap.repo.mirror.run_git", fails)
     with pytest.raises(BoxstrapError, match="no space left") as caught:
         fetch()
     assert str(tmp_path) in caught.value.what

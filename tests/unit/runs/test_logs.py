@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.link.local import LocalWire
-from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run
-from bootstrap.runs.log_output import JsonLog, NamedLog
-from bootstrap.runs.log_reader import LogReader, together
+from bootstrap.runs.logs import JsonLog, LogReader, NamedLog, together
+from tests.logins import login_on
 from tests.unit.box.test_runner import make_run, start, was
+
+pytestmark = pytest.mark.slow  # each starts programs
 
 MIB = 1024 * 1024
 LIMIT = 8 * MIB
@@ -41,17 +43,16 @@ MakeReader = Callable[..., LogReader]
 @pytest.fixture
 def reader() -> Iterator[MakeReader]:
     """Make readers of runs in a folder of this machine."""
-    links = list[ReconnectingLink]()
+    boxes = list[BoxLogin]()
 
     def make(folder: Path, name: str = "train-1") -> LogReader:
-        nothing = {"lost": lambda _: None, "back": lambda: None, "warn": lambda _: None}
-        links.append(ReconnectingLink(LocalWire, **nothing))  # type: ignore[arg-type]
+        boxes.append(login_on(LocalWire(), str(folder)))
         run = Run("homework", name, "running", None, 0, "", "", "", 0, 0, "")
-        return LogReader(links[-1], str(folder), run.log, run)
+        return LogReader(boxes[-1], run.log, run)
 
     yield make
-    for link in links:
-        link.close()
+    for box in boxes:
+        box.close()
 
 
 def finished(folder: Path, log: bytes, times: str | None = None, name: str = "train-1") -> Path:
@@ -65,6 +66,7 @@ def finished(folder: Path, log: bytes, times: str | None = None, name: str = "tr
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_holes", [True, False], ids=["holes", "no holes"])
 def test_a_log_is_bounded_and_read_to_its_last_line(
     has_holes: bool, tmp_path: Path, reader: MakeReader, monkeypatch: pytest.MonkeyPatch

@@ -11,8 +11,9 @@ import pytest
 
 from bootstrap.protocol.results import BoxFile, BoxLook
 from bootstrap.runs import pull
-from bootstrap.transfer.landing import HomeFile
-from bootstrap.transfer.pulled import PulledFile
+from bootstrap.text.redact import Redactor
+from bootstrap.transfer.destination import HomeFile
+from bootstrap.transfer.manifest import PulledFile
 from bootstrap.transfer.puller import PullRound
 
 FILE = BoxFile("out/a", "", "", (1, 2, 3, 4, 5))
@@ -22,7 +23,7 @@ HOME = HomeFile(3, 4, 6)
 def a_pull(**parts: Any) -> Any:
     """Make a pull with only the parts that these tests need."""
     one = object.__new__(pull._Pull)
-    one._wish, one._live, one._idle = SimpleNamespace(watch=False), False, 0
+    one._wish, one._live, one._idle = SimpleNamespace(watch=False, without=None), False, 0
     vars(one).update(parts)
     return one
 
@@ -53,7 +54,7 @@ def test_a_file_that_was_changed_here_after_it_came_is_missing(*, is_here: bool)
         _landing=SimpleNamespace(look=lambda _: HOME if is_here else None),
         _run=SimpleNamespace(repo_key="r", name="n", commit="", snapshot="", typed=""),
         _source=SimpleNamespace(profile="", paths=["out"]),
-        _connection=SimpleNamespace(box=SimpleNamespace(known=SimpleNamespace(name="b"))),
+        _box=SimpleNamespace(name="b", redactor=Redactor({})),
     )
     manifest = one._manifest(PullRound(BoxLook({"out/a": FILE}), landed={"out/a"}))
     assert [*manifest.files] == (["out/a"] if is_here else [])

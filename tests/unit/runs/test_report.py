@@ -21,10 +21,18 @@ from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve, RunHistory, ask_history
 from bootstrap.runs.failure import Failure
 from bootstrap.runs.report import read_manifest
-from bootstrap.runs.report_curves import machine_plots, metric_plots
-from bootstrap.runs.report_page import ReportedFile, RunReport, page, step_bars
-from bootstrap.runs.report_plots import Plot, PlotLine
-from bootstrap.verdict import read
+from bootstrap.runs.report_page import (
+    Plot,
+    PlotLine,
+    ReportedFile,
+    RunReport,
+    machine_plots,
+    metric_plots,
+    report_page,
+    step_bars,
+)
+from bootstrap.verdict import read_verdict
+from tests.logins import login_on
 from tests.unit.box.test_verdict import document, gpu, reason, row
 from tests.unit.box.test_verdict_page import EVIL, parsed
 
@@ -59,7 +67,7 @@ def lay(tmp_path: Path) -> Lay:
             os.utime(folder / name, (1000, 1000))
         wire = LocalWire()
         try:
-            return ask_history(wire, RUN, workdir=str(tmp_path), redact=redact)
+            return ask_history(login_on(wire, str(tmp_path), redact), RUN)
         finally:
             wire.close()
 
@@ -68,6 +76,16 @@ def lay(tmp_path: Path) -> Lay:
 
 def curves(history: RunHistory) -> Mapping[str, MetricCurve]:
     return {curve.name: curve for curve in history.curves}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_a_long_log_of_progress_bars_is_read(lay: Lay, end: str) -> None:
+    bar = f"{'|' * 150} step {{}} loss {{:.3f}}{end}"
+    count = MOST_LOG // len(bar) * 2
+    history = lay("".join(bar.format(at, 2 - at / count) for at in range(count)))
+    (loss,) = history.curves
+    assert len(loss.points) > MOST_POINTS / 4
 
 
 def test_curves_are_read_on_the_box(lay: Lay) -> None:
@@ -113,6 +131,7 @@ def test_many_values_become_few_points() -> None:
     assert told["points"][-1][0] > 99_000
 
 
+@pytest.mark.slow
 def test_a_long_log_is_read_in_pieces(lay: Lay, tmp_path: Path) -> None:
     line = "step {:09d} loss 0.5 ".ljust(199, "x") + "\n"
     log = "".join(line.format(at) for at in range(70_000))
@@ -132,7 +151,7 @@ def test_a_long_log_is_read_in_pieces(lay: Lay, tmp_path: Path) -> None:
         opened.write(b"loss 7\n" * 9)
     (file.parent / "times").write_text(f"1000 {10**10}\n")
     wire = LocalWire()
-    again = ask_history(wire, RUN, workdir=str(tmp_path), redact=())
+    again = ask_history(login_on(wire, str(tmp_path)), RUN)
     wire.close()
     assert (again.read, again.of) == (63, 63)
     assert [value for _, value in again.curves[0].points] == [7.0] * 9
@@ -296,15 +315,15 @@ def hostile() -> RunReport:
         run,
         1200,
         RunHistory.model_validate_json(json.dumps(said)),
-        read(json.dumps(verdict).encode()),
+        read_verdict(json.dumps(verdict).encode()),
         Failure("unknown", EVIL, lines=(EVIL,)),
         [ReportedFile(EVIL, 5, EVIL)],
     )
 
 
 def test_what_a_hostile_box_says_is_text_and_nothing_else() -> None:
-    text = page(hostile())
-    seen, plain = parsed(text), parsed(page(report()))
+    text = report_page(hostile())
+    seen, plain = parsed(text), parsed(report_page(report()))
     assert set(seen.tags) - set(plain.tags) <= {"pre", "ol", "li"}
     assert "script" not in seen.tags
     assert not {name for name, _ in seen.attributes if name.startswith("on") or name == "href"}
@@ -326,12 +345,12 @@ def report(**more: Any) -> RunReport:
     )
     run = replace(RUN, snapshot="b" * 40)
     found = [ReportedFile("out/model.pt", 5, "c" * 64)]
-    verdict = read(json.dumps(document()).encode())
+    verdict = read_verdict(json.dumps(document()).encode())
     return replace(RunReport("gpu", "homework", run, 1200, history, verdict, None, found), **more)
 
 
 def test_the_page_says_all_of_it() -> None:
-    text = page(report())
+    text = report_page(report())
     seen = re.sub(r"\s+", " ", parsed(text).text)
     for part in (
         "train-1 finished",
@@ -351,13 +370,13 @@ def test_the_page_says_all_of_it() -> None:
     # Each curve is a path with points: loss, load, memory and power of two GPUs, temperature of one
     # GPU, the machine.
     assert len(re.findall(r'<path d="M[^"]+" class="line', text)) >= 10
-    secret = page(report(), lambda said: said.replace("train.py", "[X hidden]"))
+    secret = report_page(report(), lambda said: said.replace("train.py", "[X hidden]"))
     assert "train.py" not in secret
     assert "[X hidden]" in secret
 
 
 def test_a_run_of_which_little_is_known_has_a_page() -> None:
-    text = parsed(page(report(history=RunHistory(), verdict=None, results=()))).text
+    text = parsed(report_page(report(history=RunHistory(), verdict=None, results=()))).text
     for part in (
         "No line of its log has a metric",
         "Nothing was recorded",
@@ -366,7 +385,7 @@ def test_a_run_of_which_little_is_known_has_a_page() -> None:
     ):
         assert part in text
     bare = report(results=[ReportedFile("out/a", 5)])
-    assert "not brought home yet: boxstrap pull --run train-1" in parsed(page(bare)).text
+    assert "not brought home yet: boxstrap pull --run train-1" in parsed(report_page(bare)).text
 
 
 def test_the_manifest_of_a_pull_is_read(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import UsedGpu, parse_details
 from bootstrap.runs.failure import Failure
-from bootstrap.runs.gpu_use import gpu_use
-from bootstrap.runs.run_lines import metric_lines, run_lines
+from bootstrap.runs.status import gpu_use, metric_lines, run_lines
 
 NOW = 100_000
 RUN = Run("k-1", "train-1", "running", None, NOW - 90, "c" * 40, "w", "train", 0, 12, "python x.py")
@@ -29,10 +28,23 @@ def gpu(index: int, load: int = 50, **held: int) -> UsedGpu:
 
 
 def test_since_when_and_how_long() -> None:
-    over = run("train-2", state="finished", rc=0, started=NOW - 500, over=NOW - 65)
+    over = run("train-2", state="finished", rc=0, begun=NOW - 500, over=NOW - 65)
     lines = run_lines([RUN, over], NOW, (), {})
     assert "running   started 1 min 30 s ago" in lines[0]
     assert "finished  ended 1 min 05 s ago, ran 7 min 15 s" in lines[1]
+
+
+def test_a_run_takes_two_lines_where_the_terminal_is_too_narrow_for_one() -> None:
+    ended = run("train-2", state="finished", rc=0, over=NOW - 65, command="python train.py " * 9)
+    whole = run_lines([RUN, ended], NOW, (), {}, price=2.0)
+    assert len(whole) == 2
+    assert run_lines([RUN, ended], NOW, (), {}, price=2.0, width=300) == whole
+    for width in (80, 60):
+        narrow = run_lines([RUN, ended], NOW, (), {}, price=2.0, width=width)
+        assert len(narrow) == 4
+        assert max(map(len, narrow)) <= width
+        assert narrow[1].strip().startswith("log 12 B")
+    assert "finished" in narrow[2]
 
 
 def test_a_run_in_the_queue_says_what_it_waits_for_and_counts_from_its_begin() -> None:

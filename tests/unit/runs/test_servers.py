@@ -8,9 +8,9 @@ import pytest
 
 from bootstrap.errors import BoxLacksError, StepFailedError
 from bootstrap.link.local import LocalWire
-from bootstrap.runs import servers
-from bootstrap.runs.project import RemoteProject
-from bootstrap.runs.servers import JUPYTER, TENSORBOARD, Server, ServerKind, start_server
+from bootstrap.runs import tunnel
+from bootstrap.runs.remote_command import RemoteProject
+from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, Server, ServerKind, start_server
 
 TOKEN = "0123456789abcdef" * 2
 
@@ -18,7 +18,7 @@ TOKEN = "0123456789abcdef" * 2
 def told(monkeypatch: pytest.MonkeyPatch, kind: ServerKind, *lines: str) -> Server:
     """Return the server as read from a box that prints these lines to any query."""
     script = "".join(f"printf '%s\\n' '{line}'\n" for line in lines)
-    monkeypatch.setattr(servers, "build_long_query", lambda *_, **__: script)
+    monkeypatch.setattr(tunnel, "build_long_query", lambda *_, **__: script)
     wire, project = LocalWire(), RemoteProject("/work/homework", "/work/homework/.venv")
     return start_server(wire, kind, home="/work/.boxstrap", project=project, doing=str)
 

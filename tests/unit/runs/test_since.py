@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.runs.since import seconds_ago
+from bootstrap.runs.logs import seconds_ago
 
 NOW = datetime(2026, 11, 22, 14, 30, 10)
 

@@ -25,12 +25,12 @@ def test_what_waits_for_its_turn_is_ended_before_what_runs(monkeypatch: pytest.M
 
     monkeypatch.setattr(stop, "end_run", end)
     screen: Any = SimpleNamespace(note=lambda _, text: said.append(text))
-    connection: Any = None
-    answers = stop.end_runs(connection, screen, runs)
+    box: Any = None
+    answers = stop.end_runs(box, screen, runs)
     assert ended == ["second", "third", "first"]
     assert [(run.name, did) for run, (did, _) in answers] == [
         ("second", True),
         ("third", False),
         ("first", True),
     ]
-    assert said == ["first: asked to end; killed after its `train.grace`"]
+    assert said == ["first: asked to end; if it hasn't after its `train.grace`, it is killed"]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.secrets.dotenv import read_dotenv
-from bootstrap.secrets.sources import ask_command, commands_file, find_sources
+from bootstrap.secrets.sources import ask_command, commands_file, find_sources, read_dotenv
 from bootstrap.secrets.values import fingerprint, take_secrets
 from tests.cli import User
 

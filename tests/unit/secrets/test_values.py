@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.secrets.values import fingerprint, packed, take_secrets
 from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
@@ -73,7 +73,7 @@ def test_a_key_that_a_power_cut_left_empty_is_made_anew(left: bytes) -> None:
 
 def script(user: User, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("RIG_SECRET", value)
-    loaded = load(None, repo_root=user.place).for_provider("vast")
+    loaded = read_profile(None, repo_root=user.place).for_provider("vast")
     payload = build_payload(loaded, SetupRequest(repo=user.place), local=False)
     assert payload.secrets.values == {"RIG_SECRET": value}
     return payload.script
@@ -98,6 +98,6 @@ def test_a_missing_one_stops_before_anything_is_rendered(
 ) -> None:
     user.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")
     monkeypatch.delenv("RIG_SECRET", raising=False)
-    loaded = load(None, repo_root=user.place).for_provider("vast")
+    loaded = read_profile(None, repo_root=user.place).for_provider("vast")
     with pytest.raises(UsageError, match="RIG_SECRET"):
         build_payload(loaded, SetupRequest(repo=user.place), local=False)

@@ -23,23 +23,23 @@ from bootstrap.codes import CODES
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
 from bootstrap.events import Event
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import exchange
+from bootstrap.link.exchange import run_script
 from bootstrap.plan import Step, steps_for
-from bootstrap.protocol import launch as launching
-from bootstrap.protocol import send_commit, send_uv
-from bootstrap.protocol.launch import Launch
+from bootstrap.protocol import query as launching
+from bootstrap.protocol import send
 from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import LaunchOptions, build_query
 from bootstrap.render.script import script_id
 from bootstrap.render.uv_release import VERSION
 from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import executor, payload
 from bootstrap.setup.context import SetupContext, get_context
-from bootstrap.setup.executor import SetupExecutor
+from bootstrap.setup.executor import SetupExecutor, SetupSenders
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.senders import SetupSenders
-from bootstrap.ui.reporter import Reporter
+from bootstrap.ui.screen import Reporter
 from tests.cli import User
+
+pytestmark = pytest.mark.slow  # each starts programs
 
 STEPS = ("preflight", "shell", "tools", "repo")
 PATIENCE_S = 30.0
@@ -160,7 +160,7 @@ class ScriptedBox:
         self.open()
         for setup in self._begun:
             setup.end()
-            setup.context.link.close()
+            setup.context.box.close()
 
 
 @pytest.fixture
@@ -174,6 +174,7 @@ def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBox]:
     made.close()
 
 
+@pytest.mark.slow
 def test_it_is_done_once_and_then_there_is_nothing_to_do(box: ScriptedBox) -> None:
     box.open()
     first = box.ask().begin()
@@ -230,7 +231,7 @@ def test_another_one_waits_and_says_for_whom(box: ScriptedBox) -> None:
 def test_a_lost_link_is_taken_up_where_it_broke(box: ScriptedBox) -> None:
     setup = box.ask().begin().reach_the_wait()
     for _ in range(2):
-        setup.context.link.wire.close()
+        setup.context.box.wire.close()
         time.sleep(0.2)
     box.open()
     assert [setup.well()] == box.setups()
@@ -254,11 +255,11 @@ def test_a_commit_that_broke_off_is_sent_again(
             for piece in super().__iter__():
                 if len(begun) == 1:
                     yield piece[: len(piece) // 2]
-                    setup.context.link.wire.close()
+                    setup.context.box.wire.close()
                     return
                 yield piece
 
-    monkeypatch.setattr(send_commit, "ObjectStream", BreakingOff)
+    monkeypatch.setattr(send, "ObjectStream", BreakingOff)
     box.open()
     setup.begin().well()
     assert "lost" in setup.told.said
@@ -286,9 +287,9 @@ def test_uv_that_broke_off_is_sent_again(box: ScriptedBox, monkeypatch: pytest.M
     def break_off(done: int, total: int) -> None:
         pieces.append(done)
         if len(pieces) == 2:
-            setup.context.link.wire.close()
+            setup.context.box.wire.close()
 
-    monkeypatch.setattr(send_uv, "fetch_wheel", lambda machine: wheel)
+    monkeypatch.setattr(send, "fetch_wheel", lambda machine: wheel)
     monkeypatch.setattr(SetupSenders, "_tell_bytes", lambda _, step, *sent: break_off(*sent))
     box.open()
     setup.begin().well()
@@ -300,10 +301,11 @@ def test_uv_that_broke_off_is_sent_again(box: ScriptedBox, monkeypatch: pytest.M
     assert not (box.folder / ".boxstrap/setups" / setup.id / "uv.whl").exists()
 
 
+@pytest.mark.slow
 def test_uv_that_is_not_the_one_we_know_is_refused(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(send_uv, "fetch_wheel", lambda machine: b"another")
+    monkeypatch.setattr(send, "fetch_wheel", lambda machine: b"another")
     box.open()
     failed = box.ask(script="; find_wheel; echo has no uv- >&2; uv_failed").begin().end()
     assert isinstance(failed.error, StepFailedError)
@@ -317,7 +319,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
 ) -> None:
     asked: list[str] = []
 
-    def launch(wire: object, start: Launch) -> None:
+    def launch(wire: object, start: LaunchOptions) -> None:
         asked.append(start.setup)
         if reached != "nothing" or len(asked) > 1:
             launching.launch(wire, start)  # type: ignore[arg-type]
@@ -349,7 +351,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
 def test_a_link_that_breaks_at_every_launch_is_given_up(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def launch(wire: object, start: Launch) -> None:
+    def launch(wire: object, start: LaunchOptions) -> None:
         raise LinkLost("this machine")
 
     monkeypatch.setattr(executor, "launch", launch)
@@ -395,8 +397,8 @@ def test_a_token_ends_every_wait(
         return
     setup = box.ask(cancel=token).begin().reach_the_wait()
     refuse: Callable[[], object] = lambda: (_ for _ in ()).throw(LinkLost("this machine"))  # noqa: E731
-    monkeypatch.setattr(setup.context.link, "_login", refuse)
-    setup.context.link.wire.close()
+    monkeypatch.setattr(setup.context.box.link, "_login", refuse)
+    setup.context.box.wire.close()
     limit = time.monotonic() + PATIENCE_S
     while setup.told.said.count("lost") < 3:  # each pause is longer
         assert time.monotonic() < limit
@@ -409,8 +411,8 @@ def test_a_token_ends_every_wait(
 
 def test_one_that_is_stopped_on_the_box_says_so(box: ScriptedBox) -> None:
     setup = box.ask().begin().reach_the_wait()
-    wire = box.ask().context.link.wire
-    exchange(wire, build_query("stop", workdir=str(box.folder), what="setup", repo_key=""))
+    wire = box.ask().context.box.wire
+    run_script(wire, build_query("stop", workdir=str(box.folder), what="setup", repo_key=""))
     setup.end()
     assert isinstance(setup.error, StepFailedError)
     assert "was cancelled" in setup.error.what

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.consent import ConsentError
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile.data_items import DataItem
-from bootstrap.profile.load import load
+from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.place import repository_root
 from bootstrap.setup.payload import Payload, build_payload
@@ -18,6 +18,8 @@ from bootstrap.setup.request import SetupRequest
 from bootstrap.transfer.local_data import LocalItem, local_items
 from tests.cli import User
 from tests.plain_environment import HERE
+
+pytestmark = pytest.mark.slow  # each starts programs
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +31,7 @@ def stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def payload(place: Path, *sets: str, with_source: bool = True, **asked: object) -> Payload:
     """Return what is sent when the current folder is `place`."""
     os.chdir(place)
-    loaded = load("vast", sets=sets)
+    loaded = read_profile("vast", sets=sets)
     return build_payload(loaded, SetupRequest(**asked), local=False, with_source=with_source)  # type: ignore[arg-type]
 
 
@@ -50,7 +52,7 @@ def test_boxstraps_own_checkout_is_no_training() -> None:
 
 def test_boxstraps_own_checkout_may_be_chosen() -> None:
     request = SetupRequest(repo=HERE, committed_only=True)
-    assert build_payload(load("vast"), request, local=False).source.name
+    assert build_payload(read_profile("vast"), request, local=False).source.name
 
 
 def test_a_copy_of_boxstrap_in_a_training_is_no_checkout_of_it(user: User) -> None:
@@ -239,7 +241,7 @@ def test_only_steps_of_this_profile_are_in_it(user: User) -> None:
         assert [step.name for step in payload(repository.root, without).steps][-1] == "python"
     with_train = payload(repository.root, "train.command=python train.py")
     assert [step.name for step in with_train.steps][-1] == "train"
-    loaded = load("local", sets=("train.command=true",))
+    loaded = read_profile("local", sets=("train.command=true",))
     local = build_payload(loaded, SetupRequest(repo=repository.root), local=True)
     assert "ssh" not in [step.name for step in local.steps]
 
@@ -287,4 +289,4 @@ def test_what_is_named_by_https_is_sent_where_the_profile_says_so(user: User) ->
 
 def test_this_machine_itself_is_sent_nothing(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(user.repository(requirements__txt=ASKED).root)
-    assert build_payload(load("local"), SetupRequest(), local=True).dependencies == ()
+    assert build_payload(read_profile("local"), SetupRequest(), local=True).dependencies == ()

@@ -9,17 +9,18 @@ from dataclasses import replace
 
 import pytest
 
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.codes import CODES, explain, named_in
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.local import LocalWire
-from bootstrap.profile.machine_sections import Advice
+from bootstrap.profile.schema import Advice
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
-from bootstrap.setup import result
 from bootstrap.setup.result import SetupEnd, raise_for, run_of_work
-from bootstrap.tasks.exit_codes import exit_code
-from bootstrap.ui.document import DocumentScreen
+from bootstrap.tasks.usage import exit_code
+from bootstrap.ui.screens import JsonScreen
+from tests.logins import login_on
 
 
 def done(**fields: float | str) -> Event:
@@ -28,10 +29,8 @@ def done(**fields: float | str) -> Event:
 
 def end(code: str = "command-failed") -> SetupEnd:
     return SetupEnd(
-        wire=LocalWire(),
-        workdir="/nowhere",
+        box=login_on(LocalWire(), "/nowhere", name="my-box"),
         setup="20260101-000000-abcdef",
-        box_name="my-box",
         wait_s=60,
         step="python",
         code=explain(code, {}),
@@ -44,9 +43,9 @@ def end(code: str = "command-failed") -> SetupEnd:
 def outcome_of(
     event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[BoxstrapError, Mapping[str, object]]:
-    monkeypatch.setattr(result, "file_tail", lambda *_: b"first\n\x1b[31mlast\n")
+    monkeypatch.setattr(BoxLogin, "tail", lambda *_, **__: b"first\n\x1b[31mlast\n")
     out = io.StringIO()
-    screen = DocumentScreen(out)
+    screen = JsonScreen(out)
     with pytest.raises(BoxstrapError) as caught:
         raise_for(event, end(), screen)
     screen.close()
@@ -54,8 +53,8 @@ def outcome_of(
 
 
 def test_well_is_silent() -> None:
-    raise_for(done(rc=0, code="over"), end(), DocumentScreen(io.StringIO()))
-    raise_for(done(), end(), DocumentScreen(io.StringIO()))
+    raise_for(done(rc=0, code="over"), end(), JsonScreen(io.StringIO()))
+    raise_for(done(), end(), JsonScreen(io.StringIO()))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +103,7 @@ def run(name: str, **changes: object) -> Run:
         "state": "finished",
         "rc": 0,
         "started": 1,
+        "begun": 2,
         "commit": "a" * 40,
         "work": "w1",
         "session": "train",
@@ -142,6 +142,7 @@ def test_without_a_work_the_commit_tells() -> None:
         ({"rc": 3}, "ended with exit code 3"),
         ({"rc": None}, "ended, but its exit code could not be written: the disk was full"),
         ({"rc": 143}, "was stopped"),
+        ({"rc": 143, "ended": "stop", "begun": 0}, "was stopped before it began"),
         ({"rc": 143, "ended": "stop"}, "was stopped"),
         ({"rc": 0, "ended": "stop"}, "was stopped, with exit code 0"),
         ({"rc": 137, "ended": "stop"}, "was stopped, with exit code 137 (SIGKILL)"),

@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.link import record
 from bootstrap.link.record import KnownBox
-from bootstrap.sshconfig.place import VARIABLE, ConfigPlace, find_place
+from bootstrap.sshconfig.userfile import VARIABLE, ConfigPlace, find_place
 
 MakeBox = Callable[..., KnownBox]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJZ8sOwVHKRf4Jh5O2ZjYVYwTnbqc1+7cjGLq3wNSJv"
@@ -34,7 +34,7 @@ def make_box() -> MakeBox:
         values = {"address": "5.17.27.63", "port": 46769, "user": "root", **fields}
         typed = host or f"root@{values['address']}:{values['port']}"
         box = KnownBox(name, typed, created=float(next(times)), **values)
-        record.save(box)
+        record.save_box(box)
         box.known_hosts.write_text(f"{name} {KEY}\n")
         return box
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link import registry
-from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.record import KnownBox
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.target import parse_host
 from bootstrap.sshconfig import update as updating
 from bootstrap.sshconfig.alias import drop_alias, update_alias
-from bootstrap.sshconfig.place import VARIABLE, ConfigPlace
-from bootstrap.sshconfig.update import remove
+from bootstrap.sshconfig.update import remove_block
+from bootstrap.sshconfig.userfile import VARIABLE, ConfigPlace
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import make_screen
 from tests.unit.sshconfig.conftest import MakeBox
@@ -32,16 +31,10 @@ def screen(said: io.StringIO) -> Screen:
     return make_screen(stream=said, out=io.StringIO())
 
 
-def contact_of(box: KnownBox) -> BoxHandle:
-    target = parse_host(box.host_text)
-    endpoint = Endpoint(target.address, box.address, "root", box.port)
-    return BoxHandle(BoxOptions(), target, box, endpoint, print)
-
-
 def test_the_alias_is_said_once(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, said: io.StringIO
 ) -> None:
-    box = contact_of(make_box("my-box"))
+    box = make_box("my-box")
     assert update_alias(box, screen) == "my-box"
     assert "`ssh my-box` leads to this box" in said.getvalue()
     length = len(said.getvalue())
@@ -54,9 +47,7 @@ def test_this_machine_as_a_box_touches_nothing(
 ) -> None:
     make_box("my-box")
     local = KnownBox("local", "local")
-    assert (
-        update_alias(BoxHandle(BoxOptions(), parse_host("local"), local, None, print), screen) == ""
-    )
+    assert update_alias(local, screen) == ""
     assert not place.config.exists()
     assert not place.folder.exists()
 
@@ -64,9 +55,9 @@ def test_this_machine_as_a_box_touches_nothing(
 def test_switched_off_it_stays_off(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box = contact_of(make_box("my-box"))
+    box = make_box("my-box")
     update_alias(box, screen)
-    remove(place)
+    remove_block(place)
     assert update_alias(box, screen) == ""
     drop_alias(screen)
     assert not place.config.exists()
@@ -87,7 +78,7 @@ def test_what_goes_wrong_is_said_once_and_fails_nothing(
     place.config.parent.mkdir()
     place.config.write_text("Host *\n")
     place.config.chmod(0o400)
-    box = contact_of(make_box("my-box"))
+    box = make_box("my-box")
     for _ in range(2):
         assert update_alias(box, screen) == ""
     assert said.getvalue().count("is read-only") == 1
@@ -96,7 +87,7 @@ def test_what_goes_wrong_is_said_once_and_fails_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(updating, "write_private", full)
-    assert update_alias(contact_of(make_box("another", port=1)), screen) == ""
+    assert update_alias(make_box("another", port=1), screen) == ""
     assert "ssh/config can't be used: no space left on device.\n" in said.getvalue()
 
 

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.sshconfig.block import has_block, with_block, without_block
-from bootstrap.sshconfig.place import ConfigPlace
-from bootstrap.sshconfig.update import remove, update
+from bootstrap.sshconfig.entries import has_block, with_block, without_block
+from bootstrap.sshconfig.update import remove_block, update
+from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import hosts_in, meaning, options
 from tests.unit.sshconfig.configs import CONFIGS, USUAL
 from tests.unit.sshconfig.conftest import MakeBox
+
+pytestmark = pytest.mark.slow
 
 
 def test_there_are_thirty_of_them() -> None:
@@ -41,11 +43,11 @@ def test_other_hosts_stay_and_removal_is_byte_for_byte(
     assert place.config.stat().st_mode & 0o7777 == 0o640
 
     assert not update(place).changed
-    assert remove(place)
+    assert remove_block(place)
     assert place.config.read_bytes() == data
     assert place.config.stat().st_mode & 0o7777 == 0o640
     assert sorted(p.name for p in place.config.parent.iterdir()) == ["config"]
-    assert not remove(place)
+    assert not remove_block(place)
 
 
 def test_no_file_before_none_afterwards(place: ConfigPlace, make_box: MakeBox) -> None:
@@ -54,7 +56,7 @@ def test_no_file_before_none_afterwards(place: ConfigPlace, make_box: MakeBox) -
     assert place.config.stat().st_mode & 0o7777 == 0o600
     assert place.config.parent.stat().st_mode & 0o7777 == 0o700
     assert options(place.config, "my-box")["port"] == "46769"
-    assert remove(place)
+    assert remove_block(place)
     assert not place.config.exists()
 
 
@@ -63,7 +65,7 @@ def test_what_came_to_a_file_of_ours_stays(place: ConfigPlace, make_box: MakeBox
     update(place)
     with place.config.open("ab") as file:
         file.write(USUAL)
-    remove(place)
+    remove_block(place)
     assert place.config.read_bytes() == USUAL
 
 

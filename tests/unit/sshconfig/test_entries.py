@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link import record
-from bootstrap.link.record import all_boxes, forget
-from bootstrap.link.route import Route
-from bootstrap.sshconfig.entry import SOCKET_PATH_MAX, control_folder, own_entry
-from bootstrap.sshconfig.place import ConfigPlace
+from bootstrap.link.record import Route, all_boxes, forget_box
+from bootstrap.sshconfig.entries import SOCKET_PATH_MAX, control_folder, own_entry
 from bootstrap.sshconfig.update import update
+from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import meaning, options
 from tests.unit.sshconfig.conftest import MakeBox
 
@@ -120,9 +119,9 @@ def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(
     make_box("one", port=50001)
     assert update(place).changed
     assert options(place.config, "one")["port"] == "50001"
-    box = record.by_name("two")
+    box = record.box_by_name("two")
     assert box is not None
-    forget(box)
+    forget_box(box)
     assert update(place).changed
     assert options(place.config, "two")["hostname"] == "two"
     assert not update(place).changed
@@ -139,7 +138,7 @@ def test_a_box_of_a_newer_program_keeps_its_entry(place: ConfigPlace, make_box: 
     assert not update(place).changed
     assert options(place.config, "one")["port"] == "50001"
     assert options(place.config, "two") == before
-    forget(newer)
+    forget_box(newer)
     assert update(place).changed
     assert options(place.config, "two")["hostname"] == "two"
 

@@ -10,9 +10,15 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.sshconfig import userfile
-from bootstrap.sshconfig.place import VARIABLE, ConfigPlace, account_home, find_place
-from bootstrap.sshconfig.update import remove, update
-from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
+from bootstrap.sshconfig.update import remove_block, update
+from bootstrap.sshconfig.userfile import (
+    VARIABLE,
+    ConfigPlace,
+    LeftAloneError,
+    UserFile,
+    account_home,
+    find_place,
+)
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL
 from tests.unit.sshconfig.conftest import MakeBox
@@ -34,7 +40,7 @@ def test_a_link_stays_a_link(place: ConfigPlace, make_box: MakeBox, tmp_path: Pa
     update(place)
     assert place.config.readlink() == Path("between")
     assert options(place.config, "my-box")["port"] == "46769"
-    remove(place)
+    remove_block(place)
     assert (dotfiles / "ssh").read_bytes() == USUAL
     assert place.config.is_symlink()
 
@@ -53,7 +59,7 @@ def test_a_read_only_file_is_left_alone(place: ConfigPlace, make_box: MakeBox, m
     place.config.chmod(mode)
     assert update(place).trouble == ""
     with pytest.raises(UsageError, match="read-only"):
-        remove(place)
+        remove_block(place)
 
 
 def test_what_is_no_plain_file_is_left_alone(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.repo.here import read
-from bootstrap.sync.file_events import may_travel
+from bootstrap.repo.local import read_repository
+from bootstrap.sync.watch import may_travel
 from tests.unit.repo.conftest import home, new, repo
 from tests.unit.repo.repositories import SampleRepository
 
@@ -39,7 +39,7 @@ def test_what_changed(repo: SampleRepository, name: str) -> None:
     repo.write("kept.log", "kept\n")
     repo.git("add", "-A")
     repo.write(".gitignore", "*.log\nout/\n")
-    here = read(repo.root)
+    here = read_repository(repo.root)
     assert may_travel(here, [repo.root / os.fsdecode(name)]) is CHANGES[name]
     assert may_travel(here, [repo.root / "out/x", repo.root / os.fsdecode(name)]) is CHANGES[name]
 
@@ -48,7 +48,7 @@ def test_a_worktree_has_its_own_head(
     repo: SampleRepository, tmp_path: Path, new: Callable[..., SampleRepository]
 ) -> None:
     repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "tree"))
-    here = read(tmp_path / "tree")
+    here = read_repository(tmp_path / "tree")
     assert may_travel(here, [repo.root / ".git/worktrees/tree/HEAD"])
     assert may_travel(here, [repo.root / ".git/refs/heads/other"])
     assert not may_travel(here, [repo.root / ".git/worktrees/tree/index"])

@@ -15,10 +15,12 @@ from bootstrap.errors import UnreachableError
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.setup import SetupRequest, run_setup
-from bootstrap.setup.request import RunWish
+from bootstrap.setup.request import RunOptions
 from bootstrap.sync.new_run import start_run
-from bootstrap.ui.plain import PlainScreen
+from bootstrap.ui.screens import PlainScreen
 from tests.cli import User
+
+pytestmark = pytest.mark.slow
 
 PROFILE = "version: 1\nextends: local\nbox: {workdir: ~/work}\n"
 LONGEST_S = 1.0
@@ -63,7 +65,7 @@ def test_a_link_that_is_cut_at_the_start_begins_it_once(
     scissors, begun = Scissors(monkeypatch), user.home / "begun"
     for number in range(request.config.getoption("tries")):
         (repository.root / "train.py").write_text(f"print({number})\n")
-        wish = RunWish(f"echo {number} >>{begun}; echo said")
+        wish = RunOptions(f"echo {number} >>{begun}; echo said")
         with monkeypatch.context() as patch:
             gives_up = seeded.random() < 0.4
             if gives_up:

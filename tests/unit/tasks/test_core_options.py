@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 
 import pytest
 
+from bootstrap.boxes.at_home import note_seen
+from bootstrap.link import record
+from bootstrap.link.record import KnownBox
+from bootstrap.protocol.run import Run
+from bootstrap.tasks import namespace, usage
 from tests.cli import Completed, User
-from tests.plain_environment import HERE
+from tests.plain_environment import BIN, HERE
+
+pytestmark = pytest.mark.slow
 
 PROGRAMS = ["boxstrap", "inv"]
 MEANINGLESS = {
@@ -178,3 +187,152 @@ def test_the_list_begins_with_what_is_needed_first(program: str, at: User) -> No
     assert sorted(name for family in families for name in family) == sorted(
         task["name"] for task in listed["tasks"]
     )
+
+
+@pytest.mark.parametrize(
+    ("word", "here"),
+    [
+        ("ps", "status"), ("ls", "boxes"), ("ssh", "shell"), ("start", "setup"), ("rent", "up"),
+        ("destroy", "down"), ("kill", "stop"), ("jupyter", "tunnel --jupyter"),
+    ],
+)  # fmt: skip
+def test_a_word_of_another_tool_leads_on(word: str, here: str, at: User) -> None:
+    assert f"Did you mean {here}?" in at.run(word).must(2).err
+
+
+def test_each_of_those_words_leads_to_a_task_that_exists_and_is_none_itself() -> None:
+    assert usage.OTHERS_WORDS.keys() & namespace.task_names.keys() == set()
+    led_to = {re.split(r" or | ", task)[0] for task in usage.OTHERS_WORDS.values()}
+    assert led_to <= set(namespace.task_names)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_and_version_are_words_too(program: str, at: User) -> None:
+    assert "Example: boxstrap logs" in at.run("help", "logs", program=program).must(0).out
+    of_program = at.run("help", program=program).must(0).out
+    assert of_program.partition("\n\n")[2] == at.run("--help").must(0).out.partition("\n\n")[2]
+    assert at.run("version", program="boxstrap").must(0).out.startswith("boxstrap ")
+    assert "Did you mean logs?" in at.run("help", "lgos", program=program).must(2).err
+
+
+@pytest.mark.parametrize("columns", [50, 80, 200])
+def test_a_help_text_fits_the_terminal(columns: int, at: User) -> None:
+    for words in (["--help"], ["--list"], ["setup", "--help"], ["logs", "--help"]):
+        shown = at.run(*words, COLUMNS=str(columns)).must(0).out.splitlines()
+        lines = [line for line in shown if "Example:" not in line]
+        assert max(map(len, lines)) < columns
+        assert columns > 100 or max(map(len, lines)) > columns * 0.7
+
+
+def test_the_help_of_a_task_says_how_it_is_typed(at: User) -> None:
+    logs = at.run("logs", "--help").must(0).out
+    assert logs.startswith("Usage: boxstrap logs [RUN …] [OPTIONS]\n")
+    assert "--set KEY=VALUE" in at.run("setup", "--help").must(0).out
+    assert at.run("run", "--help").must(0).out.splitlines()[0].endswith("[OPTIONS] -- COMMAND")
+    assert logs.index("--follow") < logs.index("--host HOST")
+    of_program = at.run("--help").must(0).out
+    assert of_program.index("setup  ") < of_program.index("--debug")
+
+
+@pytest.mark.parametrize("task", ["logs", "stop", "pull", "report", "wait"])
+def test_a_run_can_be_named_without_its_option(task: str, at: User) -> None:
+    """What is wrong with it is said of the box, not of the word."""
+    bare = at.run(task, "train-2", "--host", "nowhere.invalid").must(3)
+    assert bare.err == at.run(task, "--run", "train-2", "--host", "nowhere.invalid").must(3).err
+
+
+def test_a_known_box_is_not_taken_for_a_run(at: User) -> None:
+    record.save_box(KnownBox("my-box", "root@203.0.113.1", "203.0.113.1"))
+    assert "Did you mean --host my-box?" in at.run("logs", "my-box").must(2).err
+
+
+def test_boxes_names_the_runs_that_were_alive_and_tab_knows_them(at: User) -> None:
+    box = KnownBox("my-box", "root@203.0.113.1", "203.0.113.1")
+    record.save_box(box)
+    names = ("train-1", "train-2", "a-1", "b-1", "c-1")
+    state = {"train-1": "finished"}
+    runs = [
+        Run("homework-1", name, state.get(name, "running"), None, 1, "", "", "train", 0, 0, "x")
+        for name in names
+    ]
+    note_seen(box, runs, str, every=True)
+    assert "train-2, a-1, b-1, +1" in at.run("boxes").must(0).out
+    assert at.run("boxes", "--json").json()["boxes"][0]["running"] == [*names[1:]]
+    offered = at.run("--complete", "--", "boxstrap", "logs").must(0).out.split()
+    assert set(names) <= set(offered)
+    assert "train-1" in at.run("--complete", "--", "boxstrap", "run", "--resume").must(0).out
+
+
+COMPLETED = {
+    "tasks": ("", ["setup", "logs", "help"]),
+    "a task that was begun": ("lo", ["logs"]),
+    "options": ("logs --fo", ["--follow"]),
+    "boxes": ("status --host", ["one-box"]),
+    "a box that was begun": ("status --host one", ["one-box"]),
+    "profiles": ("setup --profile", ["vast", "local"]),
+    "steps": ("logs --step", ["python", "train"]),
+    "doors": ("render --for", ["ec2", "colab"]),
+    "providers": ("up --provider", ["vast", "runpod"]),
+}
+
+
+@pytest.mark.parametrize("case", COMPLETED)
+def test_tab_offers_what_may_stand_there(case: str, at: User) -> None:
+    record.save_box(KnownBox("one-box", "root@203.0.113.1", "203.0.113.1"))
+    typed, expected = COMPLETED[case]
+    offered = at.run("--complete", "--", "boxstrap", *typed.split()).must(0).out.split()
+    assert set(expected) <= set(offered)
+    assert ("setup" in offered) is (" " not in typed)
+
+
+def test_bash_completes_by_the_printed_script(at: User) -> None:
+    record.save_box(KnownBox("one-box", "root@203.0.113.1", "203.0.113.1"))
+    script = at.run("--print-completion-script=bash").must(0).out
+    use = "COMP_WORDS=(boxstrap status --host one); _complete_boxstrap boxstrap one --host"
+    shell = ["bash", "-c", f"{script}\n{use}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\""]
+    done = subprocess.run(
+        shell,
+        env={**at.env, "PATH": f"{BIN}:{at.env['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["one-box"]
+
+
+EMPTY = ("gpus", "session", "host", "profile", "name", "set", "after", "identity")
+
+
+@pytest.mark.parametrize("value", ["", " "])
+@pytest.mark.parametrize("name", EMPTY)
+def test_an_empty_value_is_not_a_missing_option(user: User, name: str, value: str) -> None:
+    """As when a shell variable isn't set: `--gpus "$MINE"` must not mean all GPUs."""
+    user.repository()
+    refused = user.run("run", f"--{name}", value, "--", "python train.py").must(2)
+    assert f"--{name}: its value is empty" in refused.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--gpus", ","],
+        ["--gpus", "0,,1"],
+        ["--gpus", "0,"],
+        ["--gpus", "0,0"],
+        ["--gpus", "0, 1"],
+        ["--gpus="],
+        ["--", ""],
+        ["--", " "],
+    ],
+)
+def test_what_names_no_gpus_or_no_command_is_refused(user: User, words: list[str]) -> None:
+    user.repository()
+    words = [*words, "--", "true"] if "--" not in words else words
+    refused = user.run("run", "--host", "local", *words).must(2)
+    assert "--gpus" in refused.err or "the command" in refused.err
+
+
+def test_a_run_without_a_command_is_of_the_profile_s(user: User) -> None:
+    user.repository()
+    refused = user.run("run", "--host", "nobody@127.0.0.1:1").must(3)
+    assert "is empty" not in refused.err

@@ -17,10 +17,12 @@ from bootstrap.tasks.command import _own_error
 from tests.cli import Completed, User
 from tests.plain_environment import BIN, HERE
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
 HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
-HOSTLESS |= {"up"}
+HOSTLESS |= {"estimate", "up"}
 BUILT = [
     "attach",
     "boxes",
@@ -29,6 +31,7 @@ BUILT = [
     "demo",
     "doctor",
     "down",
+    "estimate",
     "exec",
     "guard",
     "init",
@@ -38,7 +41,18 @@ BUILT = [
     "plan",
     "profiles",
 ]
-BUILT += ["pull", "push", "render", "report", "run", "secrets", "setup", "shell", "ssh-config"]
+BUILT += [
+    "pull",
+    "push",
+    "render",
+    "report",
+    "run",
+    "runs",
+    "secrets",
+    "setup",
+    "shell",
+    "ssh-config",
+]
 BUILT += ["status", "stop", "sync", "top", "tunnel", "up", "verify", "wait"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
@@ -192,15 +206,15 @@ def test_json_is_one_document(arguments: list[str], at: User) -> None:
 
 def remember(user: User, *names: str) -> None:
     for number, name in enumerate(names):
-        record.save(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
+        record.save_box(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
 
 
 def test_which_box_is_asked_with_the_list(at: User) -> None:
     remember(at, "one", "two")
     for task in ("setup", "logs", "stop", "plan", "verify"):
         done = at.run(task).must(2)
-        assert "--host one" in done.err
-        assert "--host two" in done.err
+        assert "\n  one  203.0.113.0:22, of no repository\n  two  203." in done.err
+        assert f"as in: boxstrap {task} --host one" in done.err
         one_message(done)
 
 

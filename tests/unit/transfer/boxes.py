@@ -14,9 +14,9 @@ from pathlib import Path
 from bootstrap.link.local import LocalWire
 from bootstrap.protocol.results import BoxResults
 from bootstrap.protocol.transfer import Transfer
-from bootstrap.transfer.landing import Landing
+from bootstrap.transfer.destination import Destination
+from bootstrap.transfer.manifest import PulledRecord
 from bootstrap.transfer.names import PARTS
-from bootstrap.transfer.pulled import PulledRecord
 from bootstrap.transfer.puller import Puller, PullRound
 
 KEY, RUN = "homework-01234567", "train-1"
@@ -55,16 +55,19 @@ class ResultsHere:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
         return file
 
-    def landing(self, run: str = RUN) -> Landing:
-        return Landing(self.home, (), run)
+    def landing(self, run: str = RUN) -> Destination:
+        return Destination(self.home, (), run)
 
     def record(self, run: str = RUN) -> PulledRecord:
         return PulledRecord(self.workdir / f"record-{run}.jsonl")
 
     @contextmanager
-    def source(self, stood_s: float = STOOD_S) -> Iterator[BoxResults]:
+    def source(
+        self, stood_s: float = STOOD_S, without: Sequence[str] | None = None
+    ) -> Iterator[BoxResults]:
+        run = f"{KEY}/{RUN}"
         with Transfer(self.wire, str(self.workdir)) as transfer:
-            yield BoxResults(transfer, "box", f"{KEY}/{RUN}", "", (), stood_s=stood_s)
+            yield BoxResults(transfer, "box", run, "", (), stood_s=stood_s, without=without)
 
     @contextmanager
     def pulling(self, most: int = PLENTY, run: str = RUN) -> Iterator[Puller]:

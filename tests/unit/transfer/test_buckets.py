@@ -18,8 +18,7 @@ pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 
 from bootstrap.errors import UsageError
 from bootstrap.transfer import buckets
-from bootstrap.transfer.bucket_keys import s3_settings
-from bootstrap.transfer.buckets import Bucket
+from bootstrap.transfer.buckets import Bucket, s3_settings
 from tests.boxes.s3_server import S3Server
 
 

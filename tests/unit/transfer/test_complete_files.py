@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.transfer.complete_files import CompleteFiles, checkpoints
-from bootstrap.box.transfer.held_files import held_files
+from bootstrap.box.transfer.complete_files import (
+    CompleteFiles,
+    absent_parts,
+    checkpoints,
+    held_files,
+)
 from tests.unit.transfer.boxes import held
 
 
@@ -170,6 +174,22 @@ def test_names_of_folders_that_are_one_checkpoint(path: str, is_one: bool) -> No
     assert bool(checkpoints([path], live=True)) is is_one
 
 
+@pytest.mark.parametrize(
+    ("there", "lacks"),
+    [
+        (["m-00001-of-00003.bin", "m-00003-of-00003.bin"], {"m-00002-of-00003.bin": (2, 3)}),
+        (["m-00000-of-00002.bin"], {"m-00001-of-00002.bin": (1, 2)}),
+        (["m-00001-of-00002.bin", "m-00002-of-00002.bin", "n-00001-of-00001.bin"], {}),
+        (["dcp/__0_0.distcp", "dcp/__1_0.distcp"], {"dcp/.metadata": (2, 3)}),
+        (["dcp/__0_0.distcp", "dcp/.metadata", "other"], {}),
+    ],
+)
+def test_a_part_that_a_checkpoint_lacks_is_named(
+    there: list[str], lacks: dict[str, tuple[int, int]]
+) -> None:
+    assert absent_parts(there) == lacks
+
+
 def test_what_is_no_file_is_told_and_not_followed(looks: Looks, tmp_path: Path) -> None:
     out = looks.tree / "out"
     (out / "a").write_text("1")
@@ -181,10 +201,10 @@ def test_what_is_no_file_is_told_and_not_followed(looks: Looks, tmp_path: Path) 
     assert [file.path for file in look.files] == ["out/a"]
     assert sorted(look.left_out) == [
         ("none", "missing"),
-        ("out/?", "name"),
-        ("out/gone", "outside"),
+        ("out/gone", "dead"),
         ("out/latest", "link"),
         ("out/out", "outside"),
         ("out/pipe", "special"),
         ("out/up", "outside"),
+        ("out/\udcff", "name"),
     ]

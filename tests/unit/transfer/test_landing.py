@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BusyError, NotSafeError
-from bootstrap.transfer.landing import HomeFolder, Landing
+from bootstrap.transfer.destination import Destination, LocalFolder, TooLong
 from bootstrap.transfer.names import PARTS, name_beside, why_refused
-from bootstrap.transfer.partial import TooLong
 
 STATE = (1, 2, 3, 4, 5)
 
@@ -22,23 +21,23 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def landing(home: Path) -> Iterator[Landing]:
-    with Landing(home, ("box", "train-2"), "train-2") as landing:
+def landing(home: Path) -> Iterator[Destination]:
+    with Destination(home, ("box", "train-2"), "train-2") as landing:
         yield landing
 
 
-def land(landing: Landing, path: str, text: str, ours: tuple[str, ...] = ()) -> str:
+def land(landing: Destination, path: str, text: str, ours: tuple[str, ...] = ()) -> str:
     partial = landing.partial(path, STATE, len(text))
     partial.write(text.encode())
     partial.finish(5_000_000_000)
     return landing.land(path, partial, lambda _: ours, lambda _: None)
 
 
-def digest_of(landing: Landing, path: str) -> tuple[str, ...]:
+def digest_of(landing: Destination, path: str) -> tuple[str, ...]:
     return (landing.digest(path),)
 
 
-def test_a_file_has_its_name_only_when_it_is_whole(landing: Landing) -> None:
+def test_a_file_has_its_name_only_when_it_is_whole(landing: Destination) -> None:
     partial = landing.partial("out/a", STATE, 4)
     partial.write(b"ab")
     assert [path.name for path in landing.place.rglob("*")] == [PARTS, partial.name]
@@ -52,7 +51,7 @@ def test_a_file_has_its_name_only_when_it_is_whole(landing: Landing) -> None:
 
 
 def test_what_came_is_gone_on_with_and_a_file_that_landed_is_never_written_to(
-    landing: Landing,
+    landing: Destination,
 ) -> None:
     partial = landing.partial("a", STATE, 4)
     partial.write(b"ab")
@@ -74,7 +73,7 @@ def test_what_came_is_gone_on_with_and_a_file_that_landed_is_never_written_to(
     assert list((landing.place / PARTS).iterdir()) == []
 
 
-def test_only_what_a_pull_put_there_is_replaced(landing: Landing) -> None:
+def test_only_what_a_pull_put_there_is_replaced(landing: Destination) -> None:
     assert land(landing, "m.pt", "one") == "m.pt"
     first = digest_of(landing, "m.pt")
     assert land(landing, "m.pt", "two", first) == "m.pt"
@@ -88,7 +87,7 @@ def test_only_what_a_pull_put_there_is_replaced(landing: Landing) -> None:
     assert texts == {"m.pt": "mine", "m.from-train-2.pt": "four", "m.from-train-2.2.pt": "five"}
 
 
-def test_no_link_and_no_folder_is_written_through(landing: Landing, tmp_path: Path) -> None:
+def test_no_link_and_no_folder_is_written_through(landing: Destination, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x").write_text("mine")
@@ -107,7 +106,7 @@ def test_no_link_and_no_folder_is_written_through(landing: Landing, tmp_path: Pa
 
 
 def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(
-    landing: Landing, tmp_path: Path
+    landing: Destination, tmp_path: Path
 ) -> None:
     land(landing, "sub/a", "1")
     (landing.place / "sub").rename(tmp_path / "moved")
@@ -124,14 +123,14 @@ def test_the_folders_of_a_repository_may_be_no_links(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo/results").symlink_to(tmp_path)
     with pytest.raises(NotSafeError, match="--to"):
-        Landing(tmp_path / "repo", ("results", "box"), "train-1")
+        Destination(tmp_path / "repo", ("results", "box"), "train-1")
     assert not (tmp_path / "box").exists()
-    with Landing(tmp_path / "repo/results", (), "train-1") as landing:  # the user's own link
+    with Destination(tmp_path / "repo/results", (), "train-1") as landing:  # the user's own link
         land(landing, "a", "1")
     assert (tmp_path / "a").is_file()
 
 
-def test_names_that_differ_by_case_alone_both_land(landing: Landing) -> None:
+def test_names_that_differ_by_case_alone_both_land(landing: Destination) -> None:
     """As on a case-insensitive file system: the second finds a file that is not its own."""
     land(landing, "Model.pt", "one")
     os.link(landing.place / "Model.pt", landing.place / "model.pt")
@@ -139,18 +138,18 @@ def test_names_that_differ_by_case_alone_both_land(landing: Landing) -> None:
     assert (landing.place / "Model.pt").read_text() == "one"
 
 
-def test_two_pulls_into_one_folder_are_refused(landing: Landing, home: Path) -> None:
+def test_two_pulls_into_one_folder_are_refused(landing: Destination, home: Path) -> None:
     with pytest.raises(BusyError):
-        Landing(home, ("box", "train-2"), "train-2")
+        Destination(home, ("box", "train-2"), "train-2")
     land(landing, "a", "1")
-    with Landing(home, ("box", "train-3"), "train-3"):
+    with Destination(home, ("box", "train-3"), "train-3"):
         pass
     assert [path.name for path in (home / "box/train-3").iterdir()] == []
 
 
 def test_reading_makes_nothing(home: Path) -> None:
     home.mkdir()
-    with HomeFolder(home) as folder:
+    with LocalFolder(home) as folder:
         assert folder.digest("a/b/c") == ""
         assert folder.look("a/b") is None
     assert list(home.iterdir()) == []
@@ -201,7 +200,7 @@ def test_a_name_beside_is_no_longer_than_names_are() -> None:
         assert not why_refused(beside)
 
 
-def test_a_link_is_no_file_that_came(landing: Landing, tmp_path: Path) -> None:
+def test_a_link_is_no_file_that_came(landing: Destination, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("x")
     (landing.place / "link").symlink_to(tmp_path / "elsewhere")
     assert landing.digest("link") == ""

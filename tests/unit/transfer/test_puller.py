@@ -16,9 +16,11 @@ from bootstrap.errors import NotSafeError
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.protocol.results import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
-from bootstrap.transfer.partial import PartialFile
+from bootstrap.transfer.destination import PartialFile
 from bootstrap.transfer.puller import PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
+
+pytestmark = pytest.mark.slow  # each starts programs
 
 MIB = 2**20
 
@@ -67,7 +69,29 @@ def test_what_was_told_once_is_told_again_only_where_it_changed(box: ResultsHere
         looks.append(source.look(live=False))
     links, left = ["out/latest"], {"out/elsewhere": "outside"}
     assert [(look.links, look.left) for look in looks[:2]] == [(links, left)] * 2
-    assert (looks[2].left, [*looks[2].files]) == ({"out/latest": "outside"}, [])
+    assert (looks[2].left, [*looks[2].files]) == ({"out/latest": "dead"}, [])
+
+
+def test_what_the_user_lets_go_of_is_not_there_until_they_say_otherwise(box: ResultsHere) -> None:
+    for path in ("out/a", "out/deep/b.tmp", "out/cache/c", "out/[1]"):
+        box.write(path)
+    (box.out / "elsewhere").symlink_to("/etc/passwd")
+    (box.out / "latest").symlink_to("gone")
+    (box.out / os.fsdecode(b"\xff")).write_text("1")
+    first = box.pull()
+    assert (first.never(), first.look.left["out/latest"]) == (
+        ["out/elsewhere", "out/\udcff"],
+        "dead",
+    )
+    assert len(first.landed) == 4
+    let_go = ["out/elsewhere", "*.tmp", "./out/cache/", "out/[1]", "out/\udcff", "out/typo"]
+    for without in (let_go, None):
+        with box.source(without=without) as source:
+            look = source.look(live=False)
+        assert ([*look.files], [*look.left]) == (["out/a"], ["out/latest"])
+        assert (look.without, look.unmet) == (let_go, ["out/typo"])
+    with box.source(without=[]) as source:
+        assert len(source.look(live=False).files) == 4
 
 
 def test_more_files_than_any_run_has_are_refused(
@@ -161,7 +185,7 @@ def test_what_is_read_ahead_lands_when_it_turns_out_to_be_complete(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The smallest files are read first; nothing of a live run is read ahead."""
-    monkeypatch.setattr("bootstrap.transfer.choice.AHEAD", 50_000)
+    monkeypatch.setattr("bootstrap.transfer.puller.AHEAD", 50_000)
     for name in ("out/a", "out/checkpoint-1/a", "out/checkpoint-1/b", "out/checkpoint-2/a"):
         box.write(name, "1")
     log = box.write("out/checkpoint-2/log", "1")
@@ -429,6 +453,7 @@ ANSWERS: list[dict[str, object]] = [
     {"files": [[["out"], "", "", 1, 2, 3, 4, 5]]},
     {"files": [None]},
     {"left": [["x", "odd"]]},
+    {"looked": ["out"], "without": [f"{number}" for number in range(1001)]},
 ]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.transfer import incoming, serve, take
+from bootstrap.box.transfer import serve, take
 from bootstrap.box.transfer.complete_files import CompleteFiles
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link.errors import LinkLost
@@ -24,8 +24,10 @@ from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.protocol import transfer
 from bootstrap.protocol.transfer import Transfer
-from bootstrap.transfer import outgoing
+from bootstrap.transfer import sender
 from bootstrap.transfer.push import Pushed, push_folder
+
+pytestmark = pytest.mark.slow  # each starts programs
 
 MIB = 2**20
 Push = Callable[..., Pushed]
@@ -204,6 +206,7 @@ class CutWire(LocalWire):
         return stream
 
 
+@pytest.mark.slow
 def test_after_each_cut_only_what_was_under_way_is_sent_again(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +237,7 @@ def test_a_file_that_changes_while_it_is_read_is_sent_as_it_is_then(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, large=bytes(2 * MIB), small="1")
-    looked, is_as_listed = [0], outgoing._is_as_listed
+    looked, is_as_listed = [0], sender._is_as_listed
 
     def changed(file: Any, listed: Any) -> bool:
         looked[0] += 1
@@ -242,7 +245,7 @@ def test_a_file_that_changes_while_it_is_read_is_sent_as_it_is_then(
             write(source, large=bytes(2 * MIB) + b"more")
         return is_as_listed(file, listed)
 
-    monkeypatch.setattr(outgoing, "_is_as_listed", changed)
+    monkeypatch.setattr(sender, "_is_as_listed", changed)
     assert push().files == 2
     assert contents(target) == contents(source)
 
@@ -251,16 +254,35 @@ def test_a_file_that_is_gone_meanwhile_is_said(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, a="1", gone="2")
-    path = outgoing.Outgoing.path
+    path = sender.FileSender.path
     monkeypatch.setattr(
-        outgoing.Outgoing,
+        sender.FileSender,
         "path",
         lambda self, file: path(self, file) + (b"?" if file.path == "gone" else b""),
     )
     pushed = push()
-    assert (pushed.files, pushed.failed) == (1, ["gone: it can't be read here"])
-    with pytest.raises(BoxstrapError, match="1 file could not be sent"):
+    assert (pushed.files, pushed.failed) == (1, [])
+    assert pushed.left_out == ["gone: it is no longer here"]
+    pushed.check("box")  # nothing that is here is missing there
+
+
+def test_files_that_change_or_can_t_be_read_are_no_internal_error(
+    push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, a="1", b="2")
+    as_listed = sender._is_as_listed
+    monkeypatch.setattr(
+        sender, "_is_as_listed", lambda file, row: row.path == "a" and as_listed(file, row)
+    )
+    pushed = push()
+    assert (pushed.files, pushed.failed) == (1, ["b: it changes while it is read"])
+    with pytest.raises(NotSafeError, match="1 file could not be sent"):
         pushed.check("box")
+    # One that goes away between two tries is no longer here either.
+    monkeypatch.setattr(
+        sender, "_is_as_listed", lambda *_: (source / "b").unlink(missing_ok=True) or False
+    )
+    assert push().left_out == ["b: it is no longer here"]
 
 
 def test_there_must_be_room_before_anything_is_sent(push: Push, source: Path, target: Path) -> None:
@@ -289,14 +311,14 @@ def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
     (tmp_path / "other").mkdir()
     write(tmp_path / "other", b="1")
     reached, go_on = threading.Event(), threading.Event()
-    frames = outgoing.Outgoing.frames
+    frames = sender.FileSender.frames
 
-    def slow(self: outgoing.Outgoing, files: Any) -> Any:
+    def slow(self: sender.FileSender, files: Any) -> Any:
         reached.set()
         go_on.wait(20)
         yield from frames(self, files)
 
-    monkeypatch.setattr(outgoing.Outgoing, "frames", slow)
+    monkeypatch.setattr(sender.FileSender, "frames", slow)
     failed: list[BaseException] = []
 
     def first() -> None:
@@ -308,7 +330,7 @@ def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
     thread = threading.Thread(target=first)
     thread.start()
     assert reached.wait(20)
-    monkeypatch.setattr(outgoing.Outgoing, "frames", frames)
+    monkeypatch.setattr(sender.FileSender, "frames", frames)
     with pytest.raises(BusyError, match="another push"):
         push_folder(wire, tmp_path / "other", "tree/data", workdir=str(target.parents[1]))
     assert push_folder(wire, source, "tree/data", workdir=str(target.parents[1])).files == 1
@@ -375,7 +397,7 @@ def test_a_program_that_stands_still_is_left_and_the_push_goes_on(
     lost: list[float] = []
     stood: list[int] = []
 
-    def stand_still(progress: outgoing.PushProgress) -> None:
+    def stand_still(progress: sender.PushProgress) -> None:
         lock = next((target.parents[1] / ".boxstrap/data").glob("*.lock"))
         if not stood and progress.bytes:
             stood.append(int(lock.read_text().split()[0]))
@@ -421,11 +443,11 @@ def test_a_program_that_says_it_is_at_work_is_waited_for(
 
 def test_what_takes_long_on_a_box_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a digest, a look, or a sync to a slow disk."""
-    monkeypatch.setattr(incoming, "SYNC_S", 0.01)
+    monkeypatch.setattr(take, "SYNC_S", 0.01)
     file = tmp_path / "a"
     file.write_bytes(bytes(3 * MIB))
     said: list[int] = []
-    incoming.sha256_of(os.fsencode(file), lambda: said.append(1))
+    take.sha256_of(os.fsencode(file), lambda: said.append(1))
     assert len(said) == 3
     looker = CompleteFiles(str(tmp_path), ["."])
     looker.between = lambda: said.append(2)
@@ -433,11 +455,11 @@ def test_what_takes_long_on_a_box_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     assert said[3:] == [2]
     fsync, disk = os.fsync, os.open(file, os.O_RDWR)
     monkeypatch.setattr("os.fsync", lambda one: (time.sleep(0.1), fsync(one)))
-    incoming.sync(disk, lambda: said.append(3))
+    take.sync(disk, lambda: said.append(3))
     assert len(said[4:]) > 3
     os.close(disk)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        incoming.sync(disk, lambda: None)
+        take.sync(disk, lambda: None)
 
 
 def test_a_beat_is_said_where_nothing_else_was_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +486,7 @@ def test_a_disk_that_fails_here_costs_its_files_alone(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, good="12", small="1", large=bytes(MIB))
-    monkeypatch.setattr(outgoing, "open", lambda path, *_, **__: DyingFile(path), raising=False)
+    monkeypatch.setattr(sender, "open", lambda path, *_, **__: DyingFile(path), raising=False)
     pushed = push()
     assert [one.partition(":")[0] for one in sorted(pushed.failed)] == ["large", "small"]
     assert names(target) == ["good"]

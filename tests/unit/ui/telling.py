@@ -5,7 +5,7 @@ import json
 from itertools import count
 from typing import Any
 
-from bootstrap.events import Event, parse
+from bootstrap.events import Event, parse_event
 
 STEPS = ["preflight", "shell", "gpu", "repo", "python", "train"]
 _seq = count(1)
@@ -13,7 +13,7 @@ _seq = count(1)
 
 def ev(t: float, step: str, event: str, **fields: Any) -> Event:
     head = {"v": 1, "setup": "s1", "seq": next(_seq), "t": t, "step": step, "event": event}
-    told = parse(json.dumps({**head, **fields}).encode())
+    told = parse_event(json.dumps({**head, **fields}).encode())
     assert told is not None
     assert set(told.fields) == set(fields), "a field isn't in the vocabularies"
     return told

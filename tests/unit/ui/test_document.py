@@ -4,16 +4,15 @@ import pytest
 from telling import STEPS, ev, paper, run_events, written
 
 from bootstrap.errors import StepFailedError
-from bootstrap.tasks.exit_codes import exit_code
-from bootstrap.ui.document import MOST, DocumentScreen
-from bootstrap.ui.screens import make_screen
+from bootstrap.tasks.usage import exit_code
+from bootstrap.ui.screens import MOST_ENTRIES, JsonScreen, make_screen
 
 
 def told(do, redact=str):
     out, err = paper(), paper()
     try:
         screen = make_screen(json=True, stream=err, out=out, redact=redact)
-        assert isinstance(screen, DocumentScreen)
+        assert isinstance(screen, JsonScreen)
         try:
             do(screen)
             assert written(out) == ""
@@ -101,17 +100,17 @@ def test_secrets_are_hidden_everywhere():
 
 
 def test_what_is_no_json_is_refused_where_it_is_given():
-    screen = DocumentScreen(paper())
+    screen = JsonScreen(paper())
     with pytest.raises(TypeError, match="set"):
         screen.result({"a": {1, 2}})
 
 
 def test_memory_is_bounded():
-    screen = DocumentScreen(paper())
+    screen = JsonScreen(paper())
     for t in range(5000):
         screen.event(ev(t, "repo", "start"))
         screen.event(ev(t, "repo", "warn", code="no-git"))
         screen.say(f"{t}")
         screen.warn(f"{t}")
         screen.note(f"{t}", "x")
-    assert len(screen._said) == len(screen._warnings) == len(screen._notes) == MOST
+    assert len(screen._said) == len(screen._warnings) == len(screen._notes) == MOST_ENTRIES

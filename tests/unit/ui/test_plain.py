@@ -3,9 +3,8 @@ from contextlib import closing
 import pytest
 from telling import STEPS, Clock, ev, paper, run_events, written
 
-from bootstrap.ui.plain import MOST, PlainScreen
 from bootstrap.ui.screen import TAIL_LINES
-from bootstrap.ui.screens import make_screen
+from bootstrap.ui.screens import MOST_LINES, PlainScreen, make_screen
 
 GOLDEN = """\
 12:00:00  commit     1a2b3c4 Fix the loss
@@ -79,7 +78,7 @@ def test_a_box_that_goes_on_for_ever_is_cut_short(clock):
         screen.event(ev(t, "repo", "start"))
         screen.event(ev(t, "repo", "ok"))
     lines = written(stream).splitlines()
-    assert len(lines) == MOST
+    assert len(lines) == MOST_LINES
     assert "the step's log has all of them" in lines[-1]
 
 

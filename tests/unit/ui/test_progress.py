@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.ui.progress import Progress
+from bootstrap.ui.steps import Progress
 
 
 def progressed(*reports, total=100.0, unit="objects") -> Progress:

@@ -1,7 +1,7 @@
 from telling import Clock, ev, run_events
 
-from bootstrap.ui.progress import Progress
-from bootstrap.ui.steps import Steps, progress_words
+from bootstrap.events import Event
+from bootstrap.ui.steps import Progress, Steps, progress_words
 
 
 def taken(*events, clock=None) -> Steps:
@@ -78,7 +78,7 @@ def test_a_warning_is_news_once_for_the_whole_setup():
     news = []
     for t in range(3):
         steps.take(ev(t, "tools", "start"))
-        news.append(steps.take(ev(t, "tools", "warn", code="no-rsync")))
+        news.append(steps.take(ev(t, "tools", "warn", code="no-python")))
     assert news == [True, False, False]
     assert len(steps._warned) == 1
 
@@ -132,3 +132,11 @@ def test_bytes_of_many_files_say_how_many():
         "20 of 40 MB, 10 MB/s, 2.0 s left",
         "20 of 40 MB, 2.0 s left",
     ]
+
+
+def test_a_transfer_without_a_setup_has_no_row_of_one():
+    push = Steps()
+    push.take(Event("", 0, 1.0, "push", "progress", {"done": 1, "total": 5, "unit": "bytes"}))
+    assert push.setup.started is None
+    push.take(ev(2, "repo", "start"))
+    assert push.setup.started == 2

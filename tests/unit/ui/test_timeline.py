@@ -10,8 +10,7 @@ from telling import RUN, STEPS, Clock, ev, paper, run_events, written
 
 from bootstrap.events import CODES, EVENTS, UNITS, WHY
 from bootstrap.plan import NAMES
-from bootstrap.ui.plain import PlainScreen
-from bootstrap.ui.screens import make_screen
+from bootstrap.ui.screens import PlainScreen, make_screen
 from bootstrap.ui.timeline import TimelineScreen
 
 ENV = {"TERM": "xterm-256color"}

@@ -10,12 +10,12 @@ import pytest
 
 SCRIPT = """
 import contextlib, json, sys, time
-from bootstrap.events import parse
+from bootstrap.events import parse_event
 from bootstrap.ui.screens import make_screen
 
 def ev(step, event, **fields):
     head = {"v": 1, "setup": "s", "seq": 1, "t": time.time(), "step": step, "event": event}
-    return parse(json.dumps({**head, **fields}).encode())
+    return parse_event(json.dumps({**head, **fields}).encode())
 
 with contextlib.closing(make_screen()) as screen:
     screen.note("box", "vast-5")
@@ -24,7 +24,7 @@ with contextlib.closing(make_screen()) as screen:
     screen.event(ev("gpu", "start"))
     screen.event(ev("repo", "progress", done=12, total=38, unit="objects"))
     sys.stdin.readline()
-    screen.event(ev("gpu", "warn", code="no-rsync"))
+    screen.event(ev("gpu", "warn", code="no-python"))
     screen.event(ev("gpu", "ok", secs=2))
     screen.event(ev("repo", "ok", secs=3))
     screen.event(ev("python", "fail", code="build-failed", secs=1))
@@ -34,14 +34,28 @@ print("prompt")
 time.sleep(60)
 """
 
+TOP = """
+import os, sys, time
+from bootstrap.ui.screens import make_screen
+from bootstrap.ui.top_view import BoxView, make_top_screen
+
+screen = make_top_screen(sys.stdout, as_json=False, redact=str, env=dict(os.environ))
+while not screen.is_left():
+    screen.show([BoxView("my-box", "lost", "for 8 s")], None)
+    time.sleep(0.05)
+screen.close()
+print("left at", make_screen().width, "columns:", sys.stdin.readline())
+time.sleep(60)
+"""
+
 
 class Pane:
     """A tmux terminal, on a socket of its own."""
 
-    def __init__(self, folder: Path, width: int) -> None:
+    def __init__(self, folder: Path, width: int, text: str = SCRIPT) -> None:
         self._tmux = ["tmux", "-S", str(folder / "tmux.sock"), "-f", "/dev/null", "-u"]
         script = folder / "script.py"
-        script.write_text(SCRIPT)
+        script.write_text(text)
         root = Path(__file__).parents[3]
         # A size from the environment must not count.
         env = f"PYTHONPATH={root} COLUMNS=300 LINES=3 PYTHONIOENCODING=utf-8"
@@ -83,3 +97,17 @@ def test_what_a_person_sees(tmp_path, width):
         assert sum(line.startswith(f" {mark} {step} ") for line in told) == 1, told
     assert not any(line[1:2] in "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" for line in told if line[1:2] and "setup" not in line)
     assert told[-3:] == [" | error: the end", "how to go on", "prompt"]
+
+
+def test_q_leaves_the_live_table_and_the_terminal_is_as_before(tmp_path: Path) -> None:
+    pane = Pane(tmp_path, 70, TOP)
+    try:
+        assert "my-box" in "".join(pane.wait_for("q leaves"))
+        pane("send-keys", "x")
+        pane("send-keys", "q")
+        pane("send-keys", "a whole line", "Enter")
+        shown = "\n".join(pane.wait_for("left at"))
+        assert "left at 70 columns: a whole line" in shown
+        assert "my-box" in shown
+    finally:
+        pane("kill-server")

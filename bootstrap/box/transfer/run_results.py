@@ -1,0 +1,445 @@
+"""What each run of a box made, and where that is now; for Python 3.8.
+
+`results.before` in a run's folder has what lay at its results when it began; `results.made` what
+was new or changed when it ended. That, and only that, is its results, whatever is written to the
+same paths later. `results.kept` has copies, made before a later run began there. A run without
+`results.before`, started by an earlier version or on a full disk, has all that no other run made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from .complete_files import (
+    CompleteFiles,
+    FileState,
+    Finder,
+    LeftOut,
+    ResultFile,
+    checkpoints,
+    held_files,
+    state_of,
+)
+
+BEFORE, MADE, KEPT = "results.before", "results.made", "results.kept"
+HOME = "results.home"
+"""The digest (`digest_of`) of what a verified pull brought home."""
+GIVEN_UP = "results.given_up"
+"""Its results may be overwritten: the user said so. Has the name of the run that may."""
+LET_GO = "results.without"
+"""Which of its results the user lets go of: paths and patterns, as a list of JSON."""
+VERSION = 1
+Files = Mapping[str, FileState]
+"""By path in the tree."""
+
+
+class LostFile(NamedTuple):
+    """A result that is not on the box any more."""
+
+    path: str
+    state: FileState
+    """As it was when its run ended."""
+    why: str
+    """by (another run has written to its path), changed (nobody knows by whom), gone."""
+    by: str
+    """That run, for `by`."""
+
+
+class OwnFile(NamedTuple):
+    """A file of a run: where it is, and whether the run made it."""
+
+    file: ResultFile
+    kind: str
+    """own; kept: in the run's folder, see KEPT; after: no run made it, so it comes with the last
+    run there."""
+
+
+class OwnLook(NamedTuple):
+    """What one look found of a run's results."""
+
+    files: list[OwnFile]
+    left_out: list[LeftOut]
+    lost: list[LostFile]
+
+
+class RunFolder:
+    """The folder of one run, and its notes."""
+
+    def __init__(self, path: str, tree: str = "", paths: Iterable[str] = ()) -> None:
+        """`tree` and `paths` are used if the run noted none."""
+        self.path, self.name = path, os.path.basename(path)
+        self.key = os.path.basename(os.path.dirname(path))
+        self.tree = "".join(lines_of(f"{path}/dir")[:1]) or tree
+        self.results = lines_of(f"{path}/results") or list(paths)
+        """As the profile has them."""
+        self.paths = [one.rstrip("/") for one in self.results]
+        self.places = {os.path.realpath(os.path.join(self.tree, one)): one for one in self.paths}
+        """Where these really are: a shared folder is a link."""
+        self._read: dict[str, tuple[object, Files | None]] = {}
+        self.let_go = read_let_go(f"{path}/{LET_GO}")
+        """Paths and patterns of results that the user lets go of."""
+        self.met: set[str] = set()
+        """Those of them that any result has met."""
+
+    @property
+    def begun(self) -> int:
+        """When it began, in nanoseconds; 0 if it has not."""
+        try:
+            return os.stat(f"{self.path}/pid").st_mtime_ns
+        except OSError:
+            return 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has begun and is over, also if it died."""
+        if os.path.exists(f"{self.path}/exit"):
+            return True
+        processes = lines_of(f"{self.path}/pid")
+        return bool(processes) and not any(map(is_alive, processes)) and self.begun > 0
+
+    def before(self) -> Files | None:
+        """Return what was there when it began; None if that is unknown."""
+        return self._files(BEFORE)
+
+    def made(self) -> Files | None:
+        """Return what it made; None if that was not recorded yet."""
+        return self._files(MADE)
+
+    def _files(self, name: str) -> Files | None:
+        file = f"{self.path}/{name}"
+        try:
+            found = os.stat(file)
+        except OSError:
+            return None
+        state = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if self._read.get(name, (None, None))[0] != state:
+            self._read[name] = state, read_files(file)
+        return self._read[name][1]
+
+    def is_home(self) -> bool:
+        """Return whether a verified pull brought all that it made."""
+        made = self.made()
+        return made is not None and lines_of(f"{self.path}/{HOME}") == [
+            digest_of(self.wanted(made))
+        ]
+
+    def wanted(self, files: Files) -> dict[str, FileState]:
+        """Return those of its results that the user does not let go of."""
+        return {path: state for path, state in files.items() if not self.lets_go(path)}
+
+    def lets_go(self, path: str) -> bool:
+        """Return whether the user lets go of a result."""
+        for one in self.let_go:
+            if is_meant(one, path):
+                self.met.add(one)
+                return True
+        return False
+
+    def note_let_go(self, patterns: list[str]) -> None:
+        """Note what the user lets go of, instead of what they did before. Raises OSError."""
+        file = f"{self.path}/{LET_GO}"
+        new = f"{file}.{os.getpid()}"
+        with open(new, "w", encoding="ascii") as out:
+            json.dump(patterns, out)
+        os.replace(new, file)
+        self.let_go = read_let_go(file)
+
+    def given_up(self) -> str:
+        """Return the run that may overwrite its results; "" if none may."""
+        return "".join(lines_of(f"{self.path}/{GIVEN_UP}")[:1])
+
+    def has_kept(self, path: str, state: FileState) -> bool:
+        """Return whether there is a copy of this result, as it was when its run ended."""
+        try:
+            found = os.stat(f"{self.path}/{KEPT}/{path}", follow_symlinks=False)
+        except OSError:
+            return False
+        return (found.st_size, found.st_mtime_ns) == (state.size, state.modified)
+
+    def state_in_place(self, path: str) -> FileState | None:
+        """Return the state of the plain file that is at a path of its results now."""
+        try:
+            found = os.stat(os.path.join(self.tree, path), follow_symlinks=path in self.paths)
+        except OSError:
+            return None
+        return state_of(found) if stat.S_ISREG(found.st_mode) else None
+
+    def place_of(self, path: str) -> str:
+        """Return where a result really is, links in the results' own path followed."""
+        for place, name in self.places.items():
+            if path == name or path.startswith(f"{name}/"):
+                return place + path[len(name) :]
+        return os.path.join(self.tree, path)
+
+    def covers(self, place: str) -> bool:
+        """Return whether a place is one of its results, or below one."""
+        return any(place == one or place.startswith(f"{one}/") for one in self.places)
+
+    def overlaps(self, other: RunFolder) -> bool:
+        """Return whether the two have results in the same place, or the same tree."""
+        return (
+            self.tree == other.tree
+            or any(map(self.covers, other.places))
+            or any(map(other.covers, self.places))
+        )
+
+    def find(self, between: Callable[[], None] = lambda: None) -> Files:
+        """Return what lies at its results now."""
+        finder = Finder(self.tree, self.paths, between)
+        finder.find()
+        return finder.files
+
+
+def runs_of(home: str) -> Iterator[RunFolder]:
+    """Yield all runs of a box that have begun."""
+    for key in names_in(f"{home}/runs"):
+        for name in names_in(f"{home}/runs/{key}"):
+            if os.path.exists(f"{home}/runs/{key}/{name}/pid"):
+                yield RunFolder(f"{home}/runs/{key}/{name}")
+
+
+class Neighbours:
+    """The other runs with results in the same places as one run."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
+        home = os.path.dirname(os.path.dirname(os.path.dirname(run.path)))
+        others = (one for one in runs_of(home) if one.path != run.path)
+        self.runs = sorted((one for one in others if run.overlaps(one)), key=lambda one: -one.begun)
+
+    def later(self) -> list[RunFolder]:
+        """Return those that began after the run, the newest first."""
+        begun = self.run.begun
+        return [one for one in self.runs if begun and one.begun > begun]
+
+    def owner(self, place: str, state: FileState) -> RunFolder | None:
+        """Return which of them has the file that is now at a place; None if none has."""
+        for one in self.runs:
+            rows, before = one.made(), one.before()
+            path = _path_in(one, place)
+            if path is None:
+                continue
+            if rows is not None:
+                if path in rows and is_same(rows[path], state):
+                    return one
+            elif before is not None and not (path in before and is_same(before[path], state)):
+                return one  # it is alive, and has changed this
+        return None
+
+
+class OwnResults:
+    """Looks at one run's results repeatedly: which are there, complete, kept, lost."""
+
+    def __init__(self, run: RunFolder, stood_s: float) -> None:
+        self.run = run
+        self._rows: Files = {}
+        self._kinds: dict[str, str] = {}
+        self._lost: list[LostFile] = []
+        self._covered: Callable[[str], bool] = lambda _: False
+        self._live = False
+        self.looking = CompleteFiles(run.tree, run.paths, stood_s=stood_s)
+        self.looking.choose, self.looking.skips = self._choose, run.lets_go
+
+    def look(self, *, live: bool) -> OwnLook:
+        """Return what is there now; `live`: the run may still write."""
+        self._live = live
+        self.run.let_go = read_let_go(f"{self.run.path}/{LET_GO}")
+        look = self.looking.look(live=live)
+        files = [OwnFile(one, self._kinds[one.path]) for one in look.files]
+        kept = [path for path, kind in self._kinds.items() if kind == "kept"]
+        together = checkpoints(self._rows, live=False) if kept else {}
+        for path in kept:
+            checkpoint = together[path][0] if path in together else ""
+            files.append(OwnFile(ResultFile(path, self._rows[path], "", checkpoint), "kept"))
+        left = [one for one in look.left_out if one.why == "missing" or not self._covered(one.path)]
+        return OwnLook(files, left, self._lost)
+
+    def is_only_here(self, lost: LostFile) -> bool:
+        """Return whether what is now at the path of a lost result is of no run, so that no pull
+        brings it."""
+        return lost.why == "changed" and not self._covered(lost.path)
+
+    def _choose(self, files: Files) -> dict[str, FileState]:
+        """Return which files in place are the run's, or come with it."""
+        run, near = self.run, Neighbours(self.run)
+        for other in reversed(near.runs):
+            settle(other)
+        later = near.later()
+        self._covered = lambda path: any(one.covers(run.place_of(path)) for one in later)
+        self._rows = rows = run.wanted(made_by(run, files, near, live=self._live))
+        self._kinds, self._lost = {}, []
+        for path, state in rows.items():
+            if run.has_kept(path, state):
+                self._kinds[path] = "kept"
+            elif path in files and is_unchanged(run, path, state, files[path], later):
+                self._kinds[path] = "own"
+            else:
+                self._lost.append(_lost(run, path, state, files.get(path), near))
+        if not self._live:
+            for path, state in files.items():
+                if path in rows or self._covered(path):
+                    continue
+                if not near.owner(run.place_of(path), state):
+                    self._kinds[path] = "after"
+        return {
+            one: state for one, state in files.items() if self._kinds.get(one, "kept") != "kept"
+        }
+
+
+def made_by(run: RunFolder, files: Files, near: Neighbours, *, live: bool) -> Files:
+    """Return what a run has made, of what lies at its results; record it if the run is over."""
+    made = run.made()
+    if made is not None:
+        return made
+    before = run.before()
+    if before is None:
+        if near.later():
+            return {}
+        return {p: s for p, s in files.items() if not near.owner(run.place_of(p), s)}
+    made = {p: s for p, s in files.items() if not (p in before and is_same(before[p], s))}
+    if not live and run.is_over and not held_files({state[:2] for state in made.values()}):
+        write_files(f"{run.path}/{MADE}", made)
+    return made
+
+
+def settle(run: RunFolder, *, at_last: bool = False) -> bool:
+    """Record what a run made, if it is over; return whether that is known from now on.
+
+    `at_last`: another run is about to begin there, so that later it could not be told any more.
+    """
+    if os.path.exists(f"{run.path}/{MADE}") and run.made() is not None:
+        return True
+    if not run.is_over or not (at_last or run.before() is not None):
+        return False
+    made = made_by(run, run.find(), Neighbours(run), live=at_last)
+    return write_files(f"{run.path}/{MADE}", made) if at_last else run.made() is not None
+
+
+def is_unchanged(
+    run: RunFolder, path: str, made: FileState, now: FileState, later: Iterable[RunFolder]
+) -> bool:
+    """Return whether a file is what the run made.
+
+    Its inode and ctime may have changed: by chmod, or since the disk was copied. Then no later run
+    must have written it.
+    """
+    if is_same(made, now):
+        return True
+    if (made.size, made.modified) != (now.size, now.modified):
+        return False
+    place = run.place_of(path)
+    for other in later:
+        there, theirs = _path_in(other, place), other.made()
+        if there is not None and (theirs is None or there in theirs):
+            return False
+    return True
+
+
+def is_same(one: FileState, other: FileState) -> bool:
+    """Return whether nobody has touched a file in between. The device's number may change."""
+    return one[1:] == other[1:]
+
+
+def digest_of(files: Files) -> str:
+    """Return one digest of paths, sizes and times, which a copy has too."""
+    import hashlib  # slow to import, and no run that begins waits for it
+
+    rows = [[path, files[path].size, files[path].modified] for path in sorted(files)]
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
+
+
+def read_files(file: str) -> Files | None:
+    """Read a record; None if there is none, or it is damaged."""
+    try:
+        with open(file, encoding="ascii") as text:
+            rows = json.load(text)["files"]
+        return {str(path): FileState(*map(int, state)) for path, state in rows.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def read_let_go(file: str) -> list[str]:
+    """Read which results the user lets go of; nothing if there is no record, or it is damaged."""
+    try:
+        with open(file, encoding="ascii") as text:
+            return [str(one) for one in json.load(text)]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def is_meant(pattern: str, path: str) -> bool:
+    """Return whether a path, or a pattern as of a shell, means this path or a folder above it."""
+    name = os.path.normpath(pattern)
+    return path == name or path.startswith(f"{name}/") or _matches(name, path)
+
+
+def _matches(pattern: str, path: str) -> bool:
+    return fnmatchcase(path, pattern) or fnmatchcase(path, f"{pattern}/*")
+
+
+def write_files(file: str, files: Files) -> bool:
+    """Write a record, once and for all: what another process wrote meanwhile stays.
+
+    Return whether there is one now: the disk may be full.
+    """
+    new = f"{file}.{os.getpid()}"
+    try:
+        with open(new, "w", encoding="ascii") as out:
+            json.dump({"v": VERSION, "files": files}, out, separators=(",", ":"))
+        if read_files(file) is None:
+            os.replace(new, file)
+        else:
+            os.unlink(new)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(new)
+    return read_files(file) is not None
+
+
+def is_alive(process: str) -> bool:
+    """Return whether a process is alive, noted as number, start and boot: see `process.sh`."""
+    number, start, boot = [*process.split(), "", "", ""][:3]
+    stat = "".join(lines_of(f"/proc/{number}/stat")).rpartition(") ")[2].split()
+    here = "".join(lines_of("/proc/sys/kernel/random/boot_id")[:1]) or "none"
+    return len(stat) > 19 and stat[0] != "Z" and (stat[19], here) == (start, boot)
+
+
+def lines_of(path: str) -> list[str]:
+    """Return the lines of a file; none if it can't be read."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().split("\n")
+    except OSError:
+        return []
+    return lines if lines[-1] else lines[:-1]
+
+
+def names_in(folder: str) -> list[str]:
+    """Return the names in a folder, sorted; none if it can't be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _path_in(run: RunFolder, place: str) -> str | None:
+    """Return the path by which a run has a place among its results; None if it has not."""
+    for own, name in run.places.items():
+        if place == own or place.startswith(f"{own}/"):
+            return name + place[len(own) :]
+    return None
+
+
+def _lost(
+    run: RunFolder, path: str, state: FileState, now: FileState | None, near: Neighbours
+) -> LostFile:
+    if now is None:
+        return LostFile(path, state, "gone", "")
+    owner = near.owner(run.place_of(path), now)
+    return LostFile(path, state, "by" if owner else "changed", owner.name if owner else "")

@@ -1,1 +1,0 @@
-"""The profile's variables, looked for in each kind of shell."""

@@ -1,0 +1,578 @@
+"""A run at home: what this machine has of a run that is, or was, on a box.
+
+    STATE/runs/DIGEST.json           one for each run: what is known of it, and where the rest is
+    …/boxstrap-results/BOX/RUN/      its results, as pulls put them there, and beside them
+        boxstrap-run/run.json        the same as in the state folder, for people
+        boxstrap-run/log             its log, from which the box dropped parts perhaps
+        boxstrap-run/times, samples  when the log had which length; what GPUs and machine did
+        boxstrap-run/history.json    what a report is made of
+
+Only the state folder is trusted: a cloned repository may have any file. The log has the bytes that
+the program wrote, except secrets, so whoever shows it sanitizes it.
+
+Where a run's results are put, and where pulls record what they put there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from bootstrap.errors import BusyError, NotSafeError, UsageError
+from bootstrap.link.answers import answer_number
+from bootstrap.paths import state_dir, write_private
+from bootstrap.protocol.run import STATES, Run, Uploaded, is_name
+from bootstrap.repo.place import repository_root
+from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import size as size_in_words
+from bootstrap.transfer.destination import Destination, LocalFolder, open_plain
+from bootstrap.transfer.names import RECORD
+
+if TYPE_CHECKING:
+    from bootstrap.link.record import KnownBox
+    from bootstrap.protocol.run_history import RunHistory
+
+
+VERSION = 1
+LOG, TIMES, SAMPLES, HISTORY = "log", "times", "samples", "history.json"
+SEEN = "runs.json"
+"""In a box's folder: its runs as of the last contact."""
+_THERE = "results"
+"""In a run's row there: where its results are."""
+_PIECE = 1 << 20
+_LINE_BACK = 64 * 1024
+_MOST_FOLDERS = 1000
+_MOST_FILE = 16 * 1024 * 1024
+_LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+_VOLATILE = ("written", "log_bytes", "log_kept")
+"""What changes all the time while a run is alive."""
+
+
+@dataclass(frozen=True)
+class RunAtHome:
+    """What this machine knows and has of one run. `place` is "" if only its box was asked."""
+
+    box: str
+    created: float
+    """When the box was first met: tells boxes of the same name apart."""
+    host: str
+    run: Run
+    """As the box reported it last. Times are the box's."""
+    key: str = ""
+    """The repository's key on this machine; "" if unknown."""
+    seen: float = 0.0
+    """When the box was asked, on this machine's clock."""
+    box_time: int = 0
+    """The same moment on the box's clock."""
+    price: float = 0.0
+    place: str = ""
+    """The folder with its log."""
+    log: tuple[tuple[int, int], ...] = ()
+    """The parts of the log that are here: position of the first byte on the box, and size."""
+    log_end: int = 0
+    """How long the log was on the box."""
+    metric: str = ""
+    """The newest line with a metric."""
+    results: str = ""
+    """`home`, `partly`, `none`; "" if they were not pulled."""
+    result_files: int = 0
+    result_bytes: int = 0
+    result_place: str = ""
+    results_there: str = ""
+    """Where they were when the box was asked last, see `ResultsThere`; "" if unknown."""
+    profile: str = ""
+    """The digest of its settings from its profile."""
+
+    @property
+    def id(self) -> str:
+        """The name of its file in the state folder."""
+        return run_id(self.box, self.created, self.run)
+
+    @property
+    def repository(self) -> str:
+        """The key of its repository on the box."""
+        return self.run.repo_key
+
+    @property
+    def log_bytes(self) -> int:
+        """How many bytes of the log are here."""
+        return sum(size for _, size in self.log)
+
+    @property
+    def dropped(self) -> int:
+        """How many bytes of the log are missing here: the box, or a limit, dropped them."""
+        return self.log_end - self.log_bytes
+
+    def is_here(self) -> bool:
+        """Whether its log and record are still where they were put."""
+        try:
+            return bool(self.place) and (Path(self.place) / LOG).stat().st_size == self.log_bytes
+        except OSError:
+            return False
+
+    def is_whole(self, now: Run) -> bool:
+        """Whether all that the box now tells of the run is here, and will not change."""
+        same = all(getattr(self.run, name) == getattr(now, name) for name in _SAME)
+        return not now.goes_on and not now.left and same and self.log_end >= now.log_bytes
+
+    def pieces(self, since: int | None = None) -> Iterator[bytes]:
+        """Yield its log; `since`: what was written since that second of the box's clock."""
+        with self._opened(LOG) as file:
+            file.seek(0 if since is None else self._written_since(since, file))
+            while piece := file.read(_PIECE):
+                yield piece
+
+    def log_tail(self, most: int) -> bytes:
+        """Return the end of its log."""
+        with contextlib.suppress(UsageError), self._opened(LOG) as file:
+            file.seek(max(0, self.log_bytes - most))
+            return bytes(file.read(most))
+        return b""
+
+    def brought(self) -> dict[str, object]:
+        """Return what `--json` of a pull prints of it."""
+        return {"place": self.place, "log": self.log_bytes, "dropped": self.dropped}
+
+    def lines(self) -> list[str]:
+        """Return where its log is, as text."""
+        less = f"; {size_in_words(self.dropped)} more were dropped" if self.dropped else ""
+        return [f"  its log ({size_in_words(self.log_bytes)}{less}) and record in {self.place}"]
+
+    def has_times(self) -> bool:
+        """Whether it is known when its log had which length."""
+        return (Path(self.place) / TIMES).is_file()
+
+    def history(self) -> RunHistory | None:
+        """Return what a report is made of; None if it is not here, or damaged."""
+        from bootstrap.protocol.run_history import RunHistory
+
+        try:
+            with open_plain(Path(self.place) / HISTORY) as file:
+                return RunHistory.model_validate_json(file.read(_MOST_FILE))
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[Any]:
+        try:
+            opened = open_plain(Path(self.place) / name)
+        except OSError as error:
+            raise UsageError(
+                f"the {name} of {self.run.name} is not at its place any more: {error.strerror}.",
+                where=self.place,
+                hint=f"It was brought there from {self.box}, and moved or removed since.",
+            ) from None
+        with opened as file:
+            yield file
+
+    def _written_since(self, since: int, file: Any) -> int:  # noqa: ANN401 - an open file
+        """Return where here the line starts that was being written then (as `log_times.sh`)."""
+        try:
+            with open_plain(Path(self.place) / TIMES) as times:
+                rows = clean_times(times.read(_MOST_FILE)).splitlines()
+        except OSError:
+            rows = []
+        pairs = [(int(a), int(b)) for a, b in map(str.split, rows)]
+        at = 0
+        for row, (second, size) in enumerate(pairs):
+            if row and second >= since:  # the first says where the log was kept from
+                break
+            at = self._here(size)
+        begin = max(0, at - _LINE_BACK)
+        file.seek(begin)
+        return begin + int(file.read(at - begin).rfind(b"\n")) + 1
+
+    def _here(self, on_box: int) -> int:
+        """Return the place in the file here of a byte of the box's log."""
+        before = 0
+        for start, size in self.log:
+            if on_box < start + size:
+                return before + max(0, on_box - start)
+            before += size
+        return before
+
+    def save(self) -> None:
+        """Write what is known of it into the state folder. Raises OSError."""
+        write_private(_folder() / f"{self.id}.json", self.text())
+
+    def text(self, notes: Mapping[str, str] | None = None) -> str:
+        """Return what is saved; `notes` are for people."""
+        values = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "run"
+        }
+        document = {"v": VERSION, **values, "run": row_of(self.run)}
+        return json.dumps({**document, **({"notes": notes} if notes else {})}, indent=1) + "\n"
+
+
+_SAME = ("state", "rc", "ended", "begun", "over", "started")
+
+
+def run_id(box: str, created: float, run: Run) -> str:
+    """Return a name for a run that no other run of any box has."""
+    words = "\0".join([box, f"{created:.6f}", run.repo_key, run.name, str(run.started)])
+    return hashlib.sha256(words.encode()).hexdigest()[:24]
+
+
+def find_kept(box: KnownBox, run: Run) -> RunAtHome | None:
+    """Return what is here of a run of this box."""
+    return _load(_folder() / f"{run_id(box.name, box.created, run)}.json")
+
+
+def all_kept() -> list[RunAtHome]:
+    """Return every run of which something is here, the newest first."""
+    try:
+        files = [*_folder().glob("*.json")]
+    except OSError:
+        return []
+    return sorted((one for one in map(_load, files) if one), key=order, reverse=True)
+
+
+def kept_of_repository(found: Iterable[RunAtHome], key: str) -> list[RunAtHome]:
+    """Return the runs of the repository that has this key here."""
+    return [one for one in found if key and (one.key or one.repository) == key]
+
+
+def order(kept: RunAtHome) -> tuple[int, int, int]:
+    """Sort runs by their start."""
+    return kept.run.begun or kept.run.started, kept.run.started, kept.run.number
+
+
+def _folder() -> Path:
+    return state_dir() / "runs"
+
+
+def _load(file: Path) -> RunAtHome | None:
+    try:
+        return _kept_of(json.loads(file.read_bytes()))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+_DEFAULT = RunAtHome("", 0.0, "", Run("", "", "waiting", None, 0, "", "", "", 0, 0, ""))
+
+
+def _kept_of(row: object) -> RunAtHome | None:
+    """Read a run with defaults for what is missing; None if it is damaged, or a newer program's."""
+    if not isinstance(row, dict) or row.get("v", VERSION) != VERSION:
+        return None
+    run = run_of(row.get("run"))
+    parts = row.get("log")
+    if run is None:
+        return None
+    log = (
+        tuple(
+            (start, size)
+            for start, size in (one for one in parts if isinstance(one, list) and len(one) == 2)
+            if type(start) is type(size) is int and min(start, size) >= 0
+        )
+        if isinstance(parts, list)
+        else ()
+    )
+    names = [field.name for field in dataclasses.fields(RunAtHome)]
+    given = {name: _like(row.get(name), getattr(_DEFAULT, name)) for name in names}
+    return RunAtHome(**{**given, "run": run, "log": log})
+
+
+def row_of(run: Run) -> dict[str, object]:
+    """Return a run as it is saved."""
+    values = {field.name: getattr(run, field.name) for field in dataclasses.fields(run)}
+    return {**values, "uploaded": run.uploaded and [*run.uploaded]}
+
+
+def run_of(row: object) -> Run | None:
+    """Return the run that was saved; None if it is damaged."""
+    if not isinstance(row, dict):
+        return None
+    default = _DEFAULT.run
+    fields = {
+        field.name: _like(row.get(field.name), getattr(default, field.name))
+        for field in dataclasses.fields(Run)
+    }
+    uploaded, rc = row.get("uploaded"), row.get("rc")
+    fields["rc"] = rc if type(rc) is int else None
+    fields["uploaded"] = None
+    with contextlib.suppress(TypeError):
+        fields["uploaded"] = Uploaded(*uploaded) if isinstance(uploaded, list) else None
+    run = Run(**fields)
+    return run if run.state in STATES and is_name(run.name) and is_name(run.repo_key) else None
+
+
+def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field's type
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    return value if type(value) is type(default) else default
+
+
+def note_seen(  # noqa: PLR0913 - one value for each thing that is noted
+    box: KnownBox,
+    runs: Sequence[Run],
+    redact: Callable[[str], str],
+    *,
+    keys: Mapping[str, str] = MappingProxyType({}),
+    box_time: int = 0,
+    every: bool = False,
+    results: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Note runs of a box as of this contact, for `runs`; `every`: the box has no others.
+
+    `keys`: the box's keys for repositories, by their keys here. `results`: where they are (see
+    `ResultsThere`), by `KEY/NAME`; what was noted of others stays. If it can't be written, nothing
+    is noted.
+    """
+    file = box.folder / SEEN
+    new = {run_id("", 0.0, run): _seen_row(run, redact) for run in runs}
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        before = _read_seen(file)
+        rows = before.get("runs", {})
+        for run in runs:
+            key = run_id("", 0.0, run)
+            told = rows.get(key, {}).get(_THERE, "")
+            new[key][_THERE] = results.get(f"{run.repo_key}/{run.name}", told)
+        known = {**before.get("keys", {}), **keys}
+        now = new if every else {**rows, **new}
+        if (rows, before.get("keys")) == (json.loads(json.dumps(now)), known):
+            return
+        document = {"v": VERSION, "box_time": box_time or int(time.time())}
+        text = json.dumps({**document, "keys": known, "runs": now}) + "\n"
+        write_private(file, text, make_folder=False)
+
+
+def _seen_row(run: Run, redact: Callable[[str], str]) -> dict[str, object]:
+    return {**row_of(run), **dict.fromkeys(_VOLATILE, 0), "command": redact(run.command)}
+
+
+def seen_on(box: KnownBox) -> list[RunAtHome]:
+    """Return the runs of a box, live or gone, as of the last contact."""
+    document = _read_seen(box.folder / SEEN)
+    keys = document.get("keys", {})
+    mine = {own: key for key, own in keys.items()} if isinstance(keys, dict) else {}
+    found = []
+    rows = document.get("runs", {})
+    for row in rows.values() if isinstance(rows, dict) else ():
+        run = run_of(row)
+        if run is None:
+            continue
+        found.append(
+            RunAtHome(
+                box.name,
+                box.created,
+                box.host_text,
+                run,
+                key=mine.get(run.repo_key, ""),
+                seen=box.seen,
+                box_time=_like(document.get("box_time"), 0),
+                price=box.price,
+                results_there=_like(row.get(_THERE), ""),
+            )
+        )
+    return found
+
+
+def _read_seen(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    is_sound = isinstance(document, dict) and document.get("v") == VERSION
+    return document if is_sound else {}
+
+
+class RecordFolder(LocalFolder):
+    """The folder that receives a run's log and record. One process at a time can open it."""
+
+    def __init__(self, base: Path, inside: Sequence[str], kept: RunAtHome) -> None:
+        """`kept`: what is here already. Raises OSError, NotSafeError, BusyError."""
+        base.mkdir(parents=True, exist_ok=True)
+        for number_ in range(1, _MOST_FOLDERS):
+            name = RECORD if number_ == 1 else f"{RECORD}-{number_}"
+            super().__init__(base, (*inside, name), make=True)
+            if self._owner() in ("", kept.id):
+                break
+            self.close()
+        else:
+            raise NotSafeError("there are records of too many runs.", where=str(base))
+        try:
+            fcntl.flock(self._root, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise BusyError(
+                "another pull brings this run's log here.",
+                where=str(self.place),
+                hint="Let it end, or end it, and run the same command again.",
+            ) from None
+        self._kept = kept
+        self.put("run.json", kept.text())
+
+    def _owner(self) -> str:
+        """Return the id of the run whose record is here; "" if there is none."""
+        try:
+            with os.fdopen(os.open("run.json", _READ, dir_fd=self._root), "rb") as file:
+                found = _kept_of(json.loads(file.read(_MOST_FILE)))
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError, RecursionError):
+            return "?"
+        return found.id if found else "?"
+
+    def put(self, name: str, content: str | bytes) -> None:
+        """Write a file of the record, whole or not at all. Raises OSError."""
+        new = f".{name}.new"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new, dir_fd=self._root)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(new, flags, 0o600, dir_fd=self._root), "wb") as file:
+            file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
+        os.rename(new, name, src_dir_fd=self._root, dst_dir_fd=self._root)
+
+    def open_log(self) -> LogFile:
+        """Open the log to go on with it. Raises OSError."""
+        file = os.open(LOG, _LOG_FLAGS, 0o600, dir_fd=self._root)
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            os.close(file)
+            raise NotSafeError("the log here is a link, or no file.", where=str(self.place))
+        return LogFile(file, self._kept.log if self._kept.log_bytes <= found.st_size else ())
+
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class LogFile:
+    """A log that is being received. `parts` are as `RunAtHome.log`. A context manager."""
+
+    def __init__(self, file: int, parts: Sequence[tuple[int, int]]) -> None:
+        """What is in the file beyond `parts` is dropped: the last pull was cut short."""
+        self._file = file
+        self.parts = [*parts]
+        os.ftruncate(file, self.size)
+        os.lseek(file, 0, os.SEEK_END)
+
+    def __enter__(self) -> LogFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    @property
+    def size(self) -> int:
+        """How many bytes are here."""
+        return sum(size for _, size in self.parts)
+
+    @property
+    def at(self) -> int:
+        """The byte of the box's log that comes next."""
+        return sum(self.parts[-1]) if self.parts else 0
+
+    def begin_at(self, at: int, most: int) -> None:
+        """What comes next is from byte `at` on; `most` bytes of the log may be here."""
+        if at < self.at or self.size > most:  # it was emptied on the box, or is too long
+            self.parts = []
+            os.ftruncate(self._file, 0)
+            os.lseek(self._file, 0, os.SEEK_SET)
+        if at != self.at or not self.parts:
+            self.parts.append((at, 0))
+
+    def write(self, piece: bytes) -> None:
+        """Append a piece. Raises OSError."""
+        rest = memoryview(piece)
+        while rest:
+            count = os.write(self._file, rest)
+            start, size = self.parts[-1]
+            self.parts[-1] = (start, size + count)
+            rest = rest[count:]
+
+    def cut_line(self, most: int) -> None:
+        """Drop an unfinished last line: the rest of it may be the rest of a secret."""
+        if not self.parts:
+            return
+        start, size = self.parts[-1]
+        back = min(size, most)
+        end = os.pread(self._file, back, self.size - back)
+        cut = max(end.rfind(b"\n"), end.rfind(b"\r")) + 1
+        self.parts[-1] = (start, size - back + cut)
+        os.ftruncate(self._file, self.size)
+        os.lseek(self._file, 0, os.SEEK_END)
+
+    def sync(self) -> None:
+        """Make sure that a power cut loses nothing of it. Raises OSError."""
+        os.fsync(self._file)
+
+
+def clean_times(content: bytes) -> str:
+    """Return the valid lines of `times`: a second and a position."""
+    rows = (line.split() for line in content.split(b"\n"))
+    pairs = ((answer_number(row[0]), answer_number(row[1])) for row in rows if len(row) == 2)
+    return "".join(f"{a} {b}\n" for a, b in pairs if a is not None and b is not None)
+
+
+def clean_text(content: bytes) -> str:
+    """Return a note of the box without anything that a terminal would obey."""
+    return sanitize(content)
+
+
+FOLDER = "boxstrap-results"
+"""A folder in the repository; its content is never sent to a box."""
+
+
+@dataclass(frozen=True)
+class PullPlace:
+    """A folder of the user's, and folders inside it that must not be links."""
+
+    base: Path
+    inside: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(stood_in: Path, to: Path | None, box: str, run: Run) -> PullPlace:
+        """Return the folder `to`, else one in the current repository."""
+        if to is not None:
+            return PullPlace(to.absolute())
+        root = repository_root(stood_in) or stood_in
+        return PullPlace(root.absolute(), (FOLDER, box, run.name))
+
+    @staticmethod
+    def again(path: Path) -> PullPlace:
+        """Return the place that has this `path`: what was no link then may have become one."""
+        inside = path.parts[-3:]
+        is_own = len(path.parts) > 3 and inside[0] == FOLDER
+        return PullPlace(path.parents[2], inside) if is_own else PullPlace(path)
+
+    @property
+    def path(self) -> Path:
+        """The whole path."""
+        return self.base.joinpath(*self.inside)
+
+    def landing(self, run: str) -> Destination:
+        """Open it, created if missing. Raises OSError, NotSafeError, BusyError."""
+        self._ignore()
+        return Destination(self.base, self.inside, run)
+
+    def make(self) -> Path:
+        """Return the folder, created if missing. Raises OSError, or NotSafeError at a link."""
+        self._ignore()
+        with LocalFolder(self.base, self.inside, make=True):
+            return self.path
+
+    def _ignore(self) -> None:
+        """Make git ignore boxstrap's folder."""
+        if self.inside:
+            with LocalFolder(self.base, self.inside[:1], make=True) as folder:
+                folder.write_new(".gitignore", b"*\n")
+
+    def record(self, box_folder: Path, run: Run) -> Path:
+        """Return the file that records what pulls of this run put there."""
+        words = "\0".join([run.repo_key, run.name, str(self.path)])
+        digest = hashlib.sha256(os.fsencode(words)).hexdigest()[:16]
+        return box_folder / "pulls" / f"{run.name}-{digest}.jsonl"

@@ -1,0 +1,598 @@
+"""The box that a command works on: `BoxLogin`, from the host that was typed to its answers.
+
+It knows the box's record, logs in (early, with the pinned key, and again after the link was lost),
+redacts what the box was given in all that is reported, and has its state, its runs, and the place
+of this machine's repository on it. Each task takes one, and says `box.…`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from bootstrap.cancel import CancelToken
+from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError, UsageError, write_error
+from bootstrap.link import record, registry
+from bootstrap.link.exchange import run_script
+from bootstrap.link.local import LocalWire
+from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link.record import KnownBox
+from bootstrap.link.resolve import resolve
+from bootstrap.link.target import BoxOptions, KeyAndRoot
+from bootstrap.protocol.probe import BoxState, probe
+from bootstrap.protocol.query import NO_REDACTION, build_query
+
+if TYPE_CHECKING:
+    from bootstrap.link.dial import PendingConnection
+    from bootstrap.link.errors import LinkLost
+    from bootstrap.link.hostkeys import FirstContact
+    from bootstrap.link.wire import Wire
+    from bootstrap.protocol.run import Run
+    from bootstrap.protocol.run_details import RunDetails
+    from bootstrap.render.quote import Value
+    from bootstrap.text.redact import Redactor
+    from bootstrap.ui.screen import Reporter
+
+_Answer = TypeVar("_Answer")
+
+
+class BoxLogin:
+    """A box, how to log in to it, and what it says. A context manager: leaving it logs out.
+
+    Nothing is sent before `wire` or `link` is used, or `begin` called.
+    """
+
+    def __init__(
+        self,
+        options: BoxOptions,
+        found: registry.FoundBox,
+        reporter: Reporter,
+        *,
+        first_contact: FirstContact = "pin",
+        cancel: CancelToken | None = None,
+    ) -> None:
+        self.options, self.reporter = options, reporter
+        self.target, self.known, self.endpoint = found
+        self.first_contact: FirstContact = first_contact
+        self.cancel = cancel or CancelToken()
+        self.state = BoxState()
+        """What it said last; empty before it was asked."""
+        self._details: RunDetails | None = None
+        self.own = ""
+        """The box's key for the current repository; "" outside a repository."""
+        self.here: KeyAndRoot = ("", "")
+        """The current repository on this machine."""
+        last = self.known.last  # until it is clear which one is meant
+        self.workdir = self.known.workdir_of(last.key)
+        self.repo_key, self.repo_root = last.key, last.root
+        """The repository that the box is asked about: its key there, and its first commit."""
+        self._redactor: Redactor | None = None
+        self._link: ReconnectingLink | None = None
+        self._dialing: PendingConnection | None = None
+        self._early: _EarlyLogin | None = None
+        self._unwritten = False
+        self.set_price(None)
+
+    @classmethod
+    def find(  # noqa: PLR0913 - where each of the profile's words goes
+        cls,
+        options: BoxOptions,
+        reporter: Reporter,
+        *,
+        repo_key: str = "",
+        user: str | None = None,
+        identity: str | None = None,
+        first_contact: FirstContact = "pin",
+        opens_forwards: bool = False,
+        cancel: CancelToken | None = None,
+    ) -> BoxLogin:
+        """Return the box that `options` means; nothing is sent. Raises as `resolve_box`."""
+        found = registry.resolve_box(
+            options,
+            reporter.say,
+            repo_key=repo_key,
+            user=user,
+            identity=identity,
+            opens_forwards=opens_forwards,
+        )
+        return cls(options, found, reporter, first_contact=first_contact, cancel=cancel)
+
+    @classmethod
+    def open(
+        cls,
+        options: BoxOptions,
+        reporter: Reporter,
+        here: KeyAndRoot | None = None,
+        *,
+        with_details: bool = False,
+        opens_forwards: bool = False,
+    ) -> BoxLogin:
+        """Log in and ask for the box's state; `here` is the current repository, if it was read.
+
+        Raises UsageError, UnreachableError, HostKeyError.
+        """
+        if here is None and not options.host:
+            here = options.repository
+        key = here[0] if here else ""
+        box = cls.find(options, reporter, repo_key=key, opens_forwards=opens_forwards)
+        box.dial()
+        _ = box.redactor  # made, and the repository read, in parallel with connecting
+        box._look(options.repository if here is None else here, with_details=with_details)
+        return box
+
+    def _look(self, here: KeyAndRoot, *, with_details: bool) -> None:
+        """Ask for the state, find out which repository is the current one, and note its runs."""
+        self.here = key, root = here
+        known = self.known.of(key)
+        self.workdir = self.known.workdir_of(key)
+        if known and known.key != key:  # its profile names another repository
+            self.repo_key, self.repo_root = known.key, known.root
+        elif key:
+            self.repo_key, self.repo_root = key, root
+        _ = self.link
+        try:
+            if with_details:
+                self.refresh_details()
+            else:
+                self.refresh()
+        except BaseException:
+            self.close()
+            raise
+        self.own = key and (self.state.repo_key or self.repo_key)
+        there = {run.repo_key for run in self.state.runs}
+        if key and self.state.repo_key in there and known is None:
+            self._note_found(key, root)
+        if self.own and self.own not in there:
+            self.own = _named_here(self.options) or self.own
+        if self.state.lease and not with_details:  # `status` shows it itself
+            lines = "; ".join(self.state.lease.lines())
+            self.reporter.note("lease", lines.removeprefix("lease: "))
+        self._note_runs()
+
+    def _note_found(self, key: str, root: str) -> None:
+        """Record a repository that was set up there from another machine, or by a door."""
+        self.save(self.known.found_on(key, root=root, workdir=self.workdir))
+        self.reporter.warn(
+            f"{self.name} says that it has runs of this repository, though none was sent from "
+            "here: where it is the only box, commands here without --host mean it from now on"
+        )
+
+    def __enter__(self) -> BoxLogin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def at(self, *, workdir: str = "", repo_key: str = "") -> BoxLogin:
+        """Return the same login, to be asked about another working folder or repository."""
+        other = copy.copy(self)
+        if workdir:
+            other.workdir = workdir
+        if repo_key:
+            other.repo_key, other.repo_root = repo_key, ""
+        return other
+
+    # What is known of it.
+
+    @property
+    def name(self) -> str:
+        """Its name on this machine."""
+        return self.known.name
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this machine."""
+        return self.endpoint is None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its host key is pinned, so that a login asks nothing and pins nothing."""
+        return self.is_local or self.known.known_hosts.is_file()
+
+    def save(self, known: KnownBox) -> None:
+        """Save `known` as its record, with the route that led to it.
+
+        A failure to write is only reported, once: the box itself is fine.
+        """
+        self.known = self._reached(known)
+        try:
+            self.known = record.save_box(self.known, is_new=self.is_local)
+        except OSError as error:
+            self._not_kept(write_error(self.known.folder, error).what)
+        except UsageError as error:
+            self._not_kept(str(error))
+
+    def _not_kept(self, why: str) -> None:
+        if not self._unwritten:
+            self._unwritten = True
+            self.reporter.say(f"this box's record can't be saved: {why}")
+
+    def _reached(self, known: KnownBox) -> KnownBox:
+        """Note time and route of the login; via boxstrap's own ssh entry the route is known."""
+        known = replace(known, seen=time.time())
+        if self.endpoint is None or registry.entry_owner(self.endpoint):
+            return known
+        return replace(known, route=record.route_of(self.endpoint, record.boxes_folder()))
+
+    def note_given(self, names: Iterable[str]) -> None:
+        """Record in advance which secrets it will be given."""
+        ever = tuple(sorted({*(self.known.secrets or ()), *names}))
+        if ever != self.known.secrets:
+            self.save(replace(self.known, secrets=ever))
+
+    def note_held(self, names: Iterable[str]) -> None:
+        """Record which secrets it has now, in place of those recorded before."""
+        held = tuple(names)
+        self.note_given(held)
+        if held != self.known.held_secrets:
+            self.save(replace(self.known, held_secrets=held))
+
+    def set_price(self, said: float | None) -> None:
+        """Set what it costs: by its account, else by the profile, else as it was the last time."""
+        by_account = self.target.is_rented and self.known.price
+        if said is not None and not by_account:
+            self.known = replace(self.known, price=float(said))
+        self.reporter.price = self.known.price or None
+
+    # What is redacted.
+
+    @property
+    def redactor(self) -> Redactor:
+        """Redacts the secrets that it was given; the reporter redacts them too from then on."""
+        if self._redactor is None:
+            self._redactor = redactor_for(self.known, self.options)
+            self.reporter.redact = self._redactor.text
+        return self._redactor
+
+    def redact(self, values: Mapping[str, str]) -> None:
+        """Redact these values too: they are given to it now."""
+        from bootstrap.secrets.values import redactor_of
+
+        self._redactor = redactor_of([self.known], values)
+        self.reporter.redact = self._redactor.text
+
+    @property
+    def redacted_there(self) -> Sequence[str]:
+        """Names of the secrets that the box redacts, because their values are not here."""
+        from bootstrap.secrets.values import redacted_by_box
+
+        return redacted_by_box(self.known, self.state, self.redactor.secrets)
+
+    def warn_of_unredacted(self) -> None:
+        """Warn of secrets that can't be redacted: their values are neither here nor there."""
+        from bootstrap.secrets.values import unredacted
+
+        if gone := unredacted(self.known, self.state, self.redactor.secrets):
+            self.reporter.warn(
+                f"{', '.join(gone)}: given to this box, but not in your environment now, "
+                "so it can't be redacted in what the box says"
+            )
+
+    def note_runs_now(self) -> None:
+        """Ask for its runs again, and record them for `runs`; a failure records nothing."""
+        with contextlib.suppress(BoxstrapError):
+            self.refresh()
+            self._note_runs()
+
+    def _note_runs(self) -> None:
+        from bootstrap.boxes.at_home import note_seen
+
+        note_seen(
+            self.known,
+            self.state.runs,
+            self.redactor.text,
+            keys={self.here[0]: self.own} if self.own else {},
+            box_time=self.state.time,
+            every=True,
+            results={name: there.where for name, there in self.details.results.items()},
+        )
+
+    # The login.
+
+    def dial(self) -> None:
+        """Start to connect in the background."""
+        self._dialing = self._dialed()
+        if self._dialing is not None:
+            # The login needs this module anyway. Loaded in parallel with others it would be last.
+            import bootstrap.link.ssh  # noqa: F401
+
+    def _dialed(self) -> PendingConnection | None:
+        if self.endpoint is None:
+            return None
+        from bootstrap.link.dial import dial
+
+        return dial(self.endpoint, self.known.seen)
+
+    def begin(self, *, asks: bool = True) -> None:
+        """Start to connect, and log in in the background while this machine reads profile and
+        repository, which takes about as long. An unknown box is only dialed.
+
+        With `asks` the box is also asked about its last script, since usually the same one is
+        rendered again. Errors of the login are raised when the link is used.
+        """
+        self.dial()
+        if self.is_known:
+            script = self.known.last.script
+            asked = (self.workdir, self.repo_key, self.repo_root) if asks and script else None
+            self._early = _EarlyLogin(self._new_wire, asked, script)
+            self._early.start()
+
+    @property
+    def link(self) -> ReconnectingLink:
+        """The login, made again when it is lost. Raises as `link.ssh.login`, CancelledError."""
+        if self._link is None:
+            _ = self.redactor  # whoever logs in reads what the box says
+            self._link = ReconnectingLink(
+                self._next_wire,
+                lost=self.reporter.lost,
+                back=self.reporter.back,
+                warn=self.reporter.warn,
+                cancel=self.cancel,
+            )
+        return self._link
+
+    @property
+    def wire(self) -> Wire:
+        """The current login. Raises as `link`."""
+        return self.link.wire
+
+    @property
+    def label(self) -> str:
+        """It in messages: `user@address:port`."""
+        return self.link.label
+
+    def ask(self, question: Callable[[BoxLogin], _Answer]) -> _Answer:
+        """Return the answer to a question that may be asked twice: again if the link was lost.
+
+        Raises as `ReconnectingLink.ask`.
+        """
+        return self.link.ask(lambda _: question(self))
+
+    def reconnect(self, why: LinkLost) -> None:
+        """Log in again. Raises as `ReconnectingLink.reconnect`."""
+        self.link.reconnect(why)
+
+    def close(self) -> None:
+        """Log out, now or as soon as the login is made."""
+        for each in (self._link, self._early):
+            if each is not None:
+                each.close()
+
+    def _next_wire(self) -> Wire:
+        """Return the login that was begun; on later calls, a new one."""
+        self.cancel.check()
+        if self._early is None or self._early.was_taken:
+            return self._new_wire()
+        return self._early.take(self.cancel)
+
+    def _new_wire(self) -> Wire:
+        """Log in, over the connection that was dialed or a new one.
+
+        If that fails for a rented box, its account is asked for a new address (after a restart).
+        """
+        try:
+            return self._wire_at_endpoint()
+        except (UnreachableError, HostKeyError):
+            if not self._found_elsewhere():
+                raise
+            return self._wire_at_endpoint()
+
+    def _found_elsewhere(self) -> bool:
+        if self.endpoint is None or not self.target.is_rented:
+            return False
+        try:
+            target = registry.ask_account(self.target)
+        except UsageError as error:  # it was deleted, or there is no key: nobody typed it wrongly
+            forget = f"If it is gone for good: boxstrap boxes --forget {self.name}"
+            raise UnreachableError(
+                error.what, where=error.where, hint=f"{error.hint}\n{forget}"
+            ) from None
+        if (target.address, target.port) == (self.endpoint.hostname, self.endpoint.port):
+            return False
+        identity = self.options.identity or registry.identity_of(self.known, self.target)
+        self.endpoint = resolve(target, identity=identity)
+        self.known = replace(
+            registry.now_at(self.known, self.endpoint),
+            price=target.price or self.known.price,
+            since=target.since or self.known.since,
+        )
+        self.reporter.say(f"{self.target.text} is at {self.endpoint.address} now")
+        return True
+
+    def _wire_at_endpoint(self) -> Wire:
+        dialing, self._dialing = self._dialing or self._dialed(), None
+        if dialing is None:
+            return LocalWire()
+        from bootstrap.link.ssh import login
+
+        wire = login(
+            dialing,
+            self._reached(self.known),
+            host_key=self.options.host_key,
+            first_contact=self.first_contact,
+            say=self.reporter.say,
+        )
+        self.known = replace(self.known, key=wire.used_key)
+        return wire
+
+    # What it says.
+
+    def refresh(self, script: str | None = None) -> BoxState:
+        """Ask for its state now, once, and keep it. Raises as `probe`.
+
+        `script` is the id of one that it may have, or "": the answer then has the signs of
+        providers, and why each step of that script would run.
+        """
+        self.state = _probed(self.wire, self._about, script)
+        return self.state
+
+    def refresh_details(self) -> None:
+        """Ask for its state together with details of its runs. Raises as `refresh`."""
+        from bootstrap.protocol.run_details import ask_details  # late: a setup asks for none
+
+        self.state, self._details = ask_details(
+            self.wire,
+            workdir=self.workdir,
+            repo_key=self.repo_key,
+            repo_root=self.repo_root,
+            redact=self.known.secrets or (),
+        )
+
+    @property
+    def details(self) -> RunDetails:
+        """Details of its runs, if they were asked together with its state."""
+        from bootstrap.protocol.run_details import NO_DETAILS
+
+        return self._details or NO_DETAILS
+
+    def state_for(self, script: str) -> BoxState:
+        """As `refresh`, across lost links; the early login may have asked already."""
+        early = self._early.answer(self._about, script) if self._early is not None else None
+        self.state = early or self.ask(lambda box: box.refresh(script))
+        return self.state
+
+    @property
+    def _about(self) -> tuple[str, str, str]:
+        return self.workdir, self.repo_key, self.repo_root
+
+    def query(self, name: str, /, *, timeout: float = 60, **values: Value) -> bytes:
+        """Send a query about its working folder, once. Raises LinkLost, NoAnswer."""
+        script = build_query(name, NO_REDACTION, workdir=self.workdir, **values)
+        return run_script(self.wire, script, timeout=timeout)
+
+    def tail(self, file: str, most: int, *, redacted: bool = False) -> bytes:
+        """Return the last `most` bytes of a file in its folder. Raises as `query`."""
+        from bootstrap.protocol.follow import file_tail
+
+        redact = self.redacted_there if redacted else ()
+        return file_tail(self.wire, file, self.workdir, most, redact)
+
+    def runs(self, name: str | None, *, every: bool = False) -> list[Run]:
+        """Return the selected runs, newest first. Raises UsageError, see `select_runs`."""
+        from bootstrap.boxes.selection import select_runs
+
+        return select_runs(self.state.runs, self.own, name, every=every, where=self.label)
+
+    def repository(self, run: Run) -> str:
+        """Return the name of the run's repository on this box."""
+        from bootstrap.boxes.selection import repository_names
+
+        return repository_names({one.repo_key for one in self.state.runs})[run.repo_key]
+
+
+class _EarlyLogin(threading.Thread):
+    """Logs in in the background, and asks for the state as far as it is known what to ask."""
+
+    def __init__(
+        self, login: Callable[[], Wire], about: tuple[str, str, str] | None, script: str
+    ) -> None:
+        super().__init__(name="early login", daemon=True)
+        self.was_taken = False
+        self._log_in, self._about, self._script = login, about, script
+        self._closed = False
+        self._wire: Wire | None = None
+        self._error: BaseException | None = None
+        self._answer: BoxState | None = None
+        self._logged_in = threading.Event()
+
+    def run(self) -> None:
+        """Log in; ask, if there is something to ask about."""
+        try:
+            self._wire = self._log_in()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._logged_in.set()
+        if self._closed:
+            self.close()
+        if self._wire is not None and self._about and all(self._about[:2]):
+            # If this fails, it is asked again later, and its error raised there.
+            with contextlib.suppress(BoxstrapError):
+                self._answer = _probed(self._wire, self._about, self._script)
+
+    def take(self, cancel: CancelToken) -> Wire:
+        """Wait for the login and return it. Raises what it raised, and CancelledError."""
+        self.was_taken = True
+        cancel.on_cancel(self._logged_in.set)
+        self._logged_in.wait()
+        cancel.forget(self._logged_in.set)
+        cancel.check()
+        if self._error is not None:
+            raise self._error
+        assert self._wire is not None  # noqa: S101 - one of the two is there
+        return self._wire
+
+    def close(self) -> None:
+        """Close the login, now or as soon as it is made."""
+        self._closed = True
+        if self._wire is not None:
+            self._wire.close()
+
+    def answer(self, about: tuple[str, str, str], script: str) -> BoxState | None:
+        """Return what the box said, once, if it also holds for this; else None."""
+        if about != self._about or self._wire is None:
+            return None
+        self.join()
+        answer, self._answer = self._answer, None
+        if answer is None or script == self._script:
+            return answer
+        # A box gives no plan for a script that it doesn't have.
+        return None if answer.script == script else replace(answer, plan={})
+
+
+def _probed(wire: Wire, about: tuple[str, str, str], script: str | None) -> BoxState:
+    workdir, key, root = about
+    if script is None:
+        return probe(wire, workdir=workdir, repo_key=key, repo_root=root)
+    from bootstrap.profile.detect_provider import all_hints  # late, to not delay the login
+
+    return probe(
+        wire,
+        workdir=workdir,
+        repo_key=key,
+        repo_root=root,
+        script=script,
+        hint_names=all_hints().env,
+        hint_files=all_hints().files,
+    )
+
+
+def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
+    """Redact the secrets the box was given or, if that is not recorded, those of the profile."""
+    from bootstrap.consent import usable_profile
+    from bootstrap.secrets.values import redactor_of
+
+    if box.secrets is not None:
+        return redactor_of([box])
+    try:
+        names = tuple(usable_profile(options, "secrets"))
+    except BoxstrapError:
+        names = ()
+    return redactor_of([replace(box, secrets=names)])
+
+
+def redactor_of_all(options: BoxOptions) -> Redactor:
+    """Redact the secrets of every box, for use before it is clear which boxes are meant."""
+    from bootstrap.secrets.values import redactor_of
+    from bootstrap.text.redact import Redactor
+
+    boxes = [*record.all_boxes(), *record.ended_boxes()]
+    here = redactor_for(KnownBox("", ""), options)
+    return Redactor({**redactor_of(boxes).secrets, **here.secrets})
+
+
+def _named_here(options: BoxOptions) -> str:
+    """Return the key of the repository at the profile's `git.url`; "" if it has none."""
+    from bootstrap.consent import usable_profile
+    from bootstrap.repo.local import name_and_key
+
+    try:
+        url = "".join(usable_profile(options, "git.url"))
+    except BoxstrapError:
+        return ""
+    return name_and_key(url, options.place)[1] if url else ""

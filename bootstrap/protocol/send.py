@@ -1,0 +1,350 @@
+"""What this machine sends while a setup runs, when the box asks for it.
+
+Send a snapshot: git objects over the existing login into the box's store.
+
+Send private dependencies that this machine's git can read into stores on the box.
+
+Send uv to a box whose package index does not have it, from this machine's index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import read_until, shell_command
+from bootstrap.link.wire import PIECE, Stream, Wire
+from bootstrap.paths import cache_dir, temporary_dir, write_private
+from bootstrap.profile.git_dependencies import GitDependency
+from bootstrap.protocol.query import build_query, refuse
+from bootstrap.render.uv_release import VERSION, WHEELS
+from bootstrap.repo.bundle import Wanted, find_wanted, write_bundle
+from bootstrap.repo.local import LocalRepository
+from bootstrap.repo.mirror import key_of, mirrored
+from bootstrap.repo.names import decoded, shown
+from bootstrap.repo.objects import (
+    ObjectStream,
+    ProgressCallback,
+    have_locally,
+    parse_report,
+    wanted_ref,
+)
+from bootstrap.repo.snapshot import Snapshot, checked, remember_snapshot
+from bootstrap.text.sanitize import sanitize
+
+_MARK = b"receive-pack\n"
+_MOST_ANSWER = 1024 * 1024
+"""Limit for git's report and the noise before it, in bytes: one line for our single ref."""
+
+
+@dataclass(eq=False, repr=False)
+class CommitSender(threading.Thread):
+    """Send the commit in its own thread; errors are passed to `failed`."""
+
+    wire: Wire
+    here: LocalRepository
+    snapshot: Snapshot
+    have: Sequence[str]
+    workdir: str
+    repo_key: str
+    repo_root: str
+    setup: str
+    progress: ProgressCallback
+    failed: Callable[[BoxstrapError], None]
+    arrived: bool = False
+    """Whether the box has the commit."""
+
+    def __post_init__(self) -> None:
+        super().__init__(name="objects", daemon=True)
+
+    def run(self) -> None:
+        """Send; a lost link is not an error, since following reconnects and sends again."""
+        try:
+            self._send()
+        except LinkLost:
+            return
+        except BoxstrapError as error:
+            self.failed(error)
+            refuse(self.wire, "commit", workdir=self.workdir, setup=self.setup)
+
+    def _send(self) -> None:
+        here, snapshot = self.here, checked(self.here, self.snapshot)
+        query = build_query(
+            "receive",
+            workdir=self.workdir,
+            repo_key=self.repo_key,
+            repo_root=self.repo_root,
+            object_format=here.object_format,
+        )
+        stream = self.wire.start(shell_command(query))
+        objects = ObjectStream(
+            here,
+            ref=wanted_ref(snapshot.id),
+            have=have_locally(here, self.have, snapshot),
+            progress=self.progress,
+            snapshot=snapshot,
+        )
+        try:
+            for piece in objects:
+                stream.write(piece)
+        except BrokenPipeError:
+            pass  # git's report says why
+        finally:
+            objects.close()
+        stream.close_write()
+        answer = _answer(stream)
+        if not self.wire.alive():  # closed from here, or lost
+            raise LinkLost(self.wire.label)
+        parse_report(answer.rpartition(_MARK)[2], stream.read_err())
+        self.arrived = True
+        remember_snapshot(here, snapshot)
+
+
+def _answer(stream: Stream) -> bytes:
+    """Read the whole answer; raise if it is longer than a report can be."""
+    answer = bytearray()
+    while piece := stream.read(64 * 1024):
+        answer += piece
+        if len(answer) > _MOST_ANSWER:
+            stream.close()
+            raise BoxstrapError(
+                f"the box did not take the commit: its git reports more than "
+                f"{_MOST_ANSWER // 2**20} MiB.",
+                hint="Nothing changed; log in with ssh and look what `git` is on that box.",
+            )
+    return bytes(answer)
+
+
+_READY, _ALL_ARRIVED = b"\nready\n", b"\narrived\n"
+"""Lines that end the box's list of refs, and its confirmation."""
+_NOTHING = "0 sha1 -"
+
+
+_REF = re.compile(rb"^ref\t([0-9a-f]{40,64})\t(refs/[^\0\n]+)$", re.MULTILINE)
+
+
+def refs_there(answer: bytes) -> dict[str, str]:
+    """Parse the box's list of a store's refs: object id by ref name."""
+    return {decoded(name): commit.decode() for commit, name in _REF.findall(answer)}
+
+
+@dataclass(eq=False, repr=False)
+class DependencySender(threading.Thread):
+    """Send them in its own thread; errors are passed to `failed`.
+
+    A dependency that this machine can't read either is left out; the box tries to fetch it itself.
+    """
+
+    wire: Wire
+    dependencies: Sequence[GitDependency]
+    workdir: str
+    setup: str
+    progress: Callable[[int, int], None]
+    say: Callable[[str], None]
+    failed: Callable[[BoxstrapError], None]
+    arrived: bool = False
+    """Whether the box has received everything that could be sent."""
+
+    def __post_init__(self) -> None:
+        super().__init__(name="dependencies", daemon=True)
+
+    def run(self) -> None:
+        """Send; a lost link is not an error, since following reconnects and sends again."""
+        of_address = [
+            (address, [each.ref for each in group])
+            for address, group in groupby(self.dependencies, lambda each: each.address)
+        ]
+        try:
+            for number, (address, refs) in enumerate(of_address, 1):
+                self._send(address, refs, is_last=number == len(of_address))
+        except LinkLost:
+            return
+        except BoxstrapError as error:
+            self.failed(error)
+            refuse(self.wire, "dependencies", workdir=self.workdir, setup=self.setup)
+
+    def _send(self, address: str, refs: Sequence[str], *, is_last: bool) -> None:
+        query = build_query(
+            "take_dependency",
+            workdir=self.workdir,
+            setup_id=self.setup,
+            store=key_of(address),
+            is_last=is_last,
+        )
+        stream = self.wire.start(shell_command(query))
+        there = self._read(stream, _READY)
+        try:
+            with mirrored(address, refs) as mirror:
+                self._send_from(mirror, address, refs, stream, there)
+        except LinkLost:
+            raise
+        except (BoxstrapError, OSError) as error:
+            with suppress(BrokenPipeError):
+                stream.write(f"{_NOTHING}\n".encode())
+            what = error.what if isinstance(error, BoxstrapError) else error.strerror or "no reason"
+            why = what.removeprefix("git.url: ")
+            self.failed(BoxstrapError(f"{shown(address)} can't be sent: {why}"))
+        stream.close_write()
+        self._read(stream, _ALL_ARRIVED)
+        self.arrived = is_last
+
+    def _send_from(
+        self, mirror: Path, address: str, refs: Sequence[str], stream: Stream, there: bytes
+    ) -> None:
+        wanted = find_wanted(mirror, refs)
+        self._tell_what(address, wanted)
+        has = refs_there(there)
+        words = f"{wanted.object_format} {wanted.head}\n"
+        if wanted.refs.items() <= has.items():
+            with suppress(BrokenPipeError):
+                stream.write(f"0 {words}".encode())
+            return
+        with tempfile.TemporaryDirectory(dir=mirror.parent, prefix=".") as folder:
+            file = Path(folder, "bundle")
+            write_bundle(mirror, wanted, list(has.values()), file)
+            size, sent = file.stat().st_size, 0
+            with file.open("rb") as bundle, suppress(BrokenPipeError):  # its error output says why
+                stream.write(f"{size} {words}".encode())
+                while piece := bundle.read(PIECE):
+                    stream.write(piece)
+                    sent += len(piece)
+                    self.progress(sent, size)
+
+    def _tell_what(self, address: str, wanted: Wanted) -> None:
+        for ref, commit in wanted.resolved.items():
+            named = f", {shown(ref) or 'its default branch'}" if ref != commit else ""
+            self.say(f"{shown(address)}{named} at {commit[:12]} is sent from this machine")
+        if wanted.with_submodules:
+            self.say(f"{shown(address)} has submodules, which are not sent: the box asks for them")
+
+    def _read(self, stream: Stream, until: bytes) -> bytes:
+        """Read its answer up to a line. Raises as `read_until`."""
+        return read_until(self.wire, stream, until, "a dependency")
+
+
+_FETCH_S = 300
+"""How long pip may take, in seconds."""
+_LONGEST = 300
+_ARRIVED = b"\narrived\n"
+
+
+def fetch_wheel(machine: str) -> bytes:
+    """Return uv's wheel for `machine` (as `uname` names it) from the cache, or by pip.
+
+    Its SHA-256 must be the one in `WHEELS`. Raises BoxstrapError.
+    """
+    if machine not in WHEELS:
+        raise BoxstrapError(f"no uv is known for {machine[:_LONGEST]}.")
+    name, sha256 = WHEELS[machine]
+    kept = cache_dir() / "uv" / name
+    with suppress(OSError):
+        wheel = kept.read_bytes()
+        if hashlib.sha256(wheel).hexdigest() == sha256:
+            return wheel
+    wheel = _download(name, sha256)
+    with suppress(OSError):
+        write_private(kept, wheel)
+        for other in kept.parent.iterdir():
+            if other.name not in {file for file, _ in WHEELS.values()}:
+                other.unlink()
+    return wheel
+
+
+def _download(name: str, sha256: str) -> bytes:
+    """Download it with pip and this user's settings; pip checks the hash."""
+    index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
+    platforms = name.removesuffix(".whl").rpartition("-")[2].split(".")
+    with tempfile.TemporaryDirectory(dir=temporary_dir()) as folder:
+        wanted = Path(folder, "uv.txt")
+        wanted.write_text(f"uv=={VERSION} --hash=sha256:{sha256}\n", "utf-8")
+        # -I: import nothing from the current folder, which may be someone else's repository.
+        command = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--no-input"]
+        command += ["--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+        command += [f"--platform={platform}" for platform in platforms]
+        command += ["--index-url", index] if index else []
+        try:
+            done = subprocess.run(
+                [*command, "--dest", folder, "-r", str(wanted)],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_FETCH_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _not_here(str(error)) from error
+        wheel = Path(folder, name)
+        if done.returncode or not wheel.is_file():
+            raise _not_here(sanitize(done.stderr))
+        return wheel.read_bytes()
+
+
+def _not_here(said: str) -> BoxstrapError:
+    last = said.strip().rpartition("\n")[2].removeprefix("ERROR: ")
+    return BoxstrapError(
+        f"this machine's package index does not give uv {VERSION} either: {last[:_LONGEST]}"
+    )
+
+
+@dataclass(eq=False, repr=False)
+class UvSender(threading.Thread):
+    """Send uv in its own thread; calls `sent` at the end, and `failed` with errors.
+
+    If this machine can't get uv either, the box is notified and does not wait for it.
+    """
+
+    wire: Wire
+    machine: str
+    workdir: str
+    setup: str
+    progress: Callable[[int, int], None]
+    sent: Callable[[], None]
+    failed: Callable[[BoxstrapError], None]
+    arrived: bool = False
+    """Whether the box has uv, or knows that it won't be sent."""
+
+    def __post_init__(self) -> None:
+        super().__init__(name="uv", daemon=True)
+
+    def run(self) -> None:
+        """Send; a lost link is not an error, since following reconnects and sends again."""
+        wheel = b""
+        try:
+            wheel = fetch_wheel(self.machine)
+        except BoxstrapError as error:
+            self.failed(error)
+        try:
+            self._send(wheel)
+        except LinkLost:
+            return
+        except BoxstrapError as error:
+            self.arrived = True
+            self.failed(error)
+            refuse(self.wire, "uv", workdir=self.workdir, setup=self.setup)
+
+    def _send(self, wheel: bytes) -> None:
+        query = build_query(
+            "take_uv", workdir=self.workdir, setup_id=self.setup, wheel_bytes=len(wheel)
+        )
+        stream = self.wire.start(shell_command(query))
+        with suppress(BrokenPipeError):  # its error output says why
+            for start in range(0, len(wheel), PIECE):
+                stream.write(wheel[start : start + PIECE])
+                self.progress(min(start + PIECE, len(wheel)), len(wheel))
+        stream.close_write()
+        read_until(self.wire, stream, _ARRIVED, "uv")
+        self.arrived = True
+        if wheel:
+            self.sent()

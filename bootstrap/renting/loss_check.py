@@ -1,0 +1,311 @@
+"""What would be lost with a box: what runs there, was made there, or is not at home yet.
+
+Find what exists only on a box: what is running there, and what was made in its trees.
+
+Find results of a box's runs that are missing here, by checking each file on both sides.
+
+Find runs of a box whose log and record are missing here, and bring them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.boxes.at_home import find_kept
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.selection import qualified, repository_names
+from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UsageError
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.results import BoxResults
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.transfer import Transfer
+from bootstrap.protocol.unsent_work import BoxContent, BoxWork, UnsentContent
+from bootstrap.repo.identity import known_folder
+from bootstrap.repo.local import LocalRepository, read_repository
+from bootstrap.repo.names import shown
+from bootstrap.runs.bring_home import bring_home
+from bootstrap.runs.pull import PullOptions, let_go_words, pull_run, results_of_profile
+from bootstrap.sync.back import bring_from, look_at_work, only_there
+from bootstrap.text.sizes import grouped_number, size
+from bootstrap.transfer.names import why_refused
+from bootstrap.transfer.puller import NOTHING, REASONS, lost_words
+from bootstrap.transfer.receipt import check_receipt, receipt_file
+from bootstrap.ui.screen import Screen
+
+_NAMED = 5
+_KNOWN_ONLY_THERE = ("staged", "unread", "repositories")
+"""Kinds that only the box itself can find, even after its edits were fetched."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Something that would be lost with the box."""
+
+    kind: str
+    """run, queued, processes, setup; results, log; edits, staged, files, commits, repositories,
+    unread; unknown, unseen."""
+    where: str
+    """The run, or the tree."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+    def as_dict(self) -> dict[str, str]:
+        """Return what `--json` prints."""
+        return {"kind": self.kind, "where": self.where, "what": self.what}
+
+
+def find_live_processes(state: BoxState) -> list[Loss]:
+    """Return what is active there: runs, queued runs, leftover processes of runs, a setup."""
+    names = repository_names({run.repo_key for run in state.runs})
+    found = []
+    for run in state.runs:
+        if run.goes_on:
+            kind = "run" if run.state == "running" else "queued"
+            found.append(Loss(kind, qualified(run, names), run.outcome()))
+        elif run.left:
+            found.append(Loss("processes", qualified(run, names), run.outcome()))
+    if state.working:
+        found.append(Loss("setup", "setup", str(state.holder or f"{state.working[0]} at work")))
+    return found
+
+
+def find_ended_since(before: BoxState, now: BoxState) -> list[Loss]:
+    """Return runs that ended after results were checked: their results were not."""
+    names = repository_names({run.repo_key for run in now.runs})
+    seen = {(run.repo_key, run.name, run.started) for run in before.runs if not run.goes_on}
+    return [
+        Loss("results", qualified(run, names), "it ended after results were looked at")
+        for run in now.runs
+        if not run.goes_on and (run.repo_key, run.name, run.started) not in seen
+    ]
+
+
+class BoxTrees:
+    """The trees of a box, compared with the repositories on this machine."""
+
+    def __init__(self, box: BoxLogin, made: BoxContent, screen: Screen) -> None:
+        self._box, self._made, self._screen = box, made, screen
+
+    def bring_home(self) -> list[Loss]:
+        """Fetch commits and edits of the current repository; return what failed, and why."""
+        found = []
+        for tree in self._made.trees:
+            here = self._here(tree)
+            if here is None or tree.beside or tree.repo_key != self._box.own:
+                continue
+            try:
+                brought = bring_from(self._box, here, self._screen, without_results=True)
+            except BoxstrapError as error:
+                if type(error) is not BoxstrapError:
+                    raise
+                found.append(Loss("unread", tree.name, error.what))
+                continue
+            if brought.new:
+                self._screen.note("home", "; ".join(brought.lines()[: len(brought.refs)]))
+        return found
+
+    def find_unsafe(self) -> list[Loss]:
+        """Return what is in no repository on this machine. Raises UnreachableError, NoAnswer."""
+        if not self._made.is_set_up:
+            what = "boxstrap has no folder there, so it is unknown what is on it"
+            return [Loss("unknown", self._box.name, what)]
+        found = (one for tree in self._made.trees for one in self._of_tree(tree))
+        return list(dict.fromkeys(found))  # refs and files of one tree may both be unread
+
+    def _of_tree(self, tree: UnsentContent) -> Iterator[Loss]:
+        here = self._here(tree)
+        lost = only_there(here, {commit for commit, _ in tree.refs}) if here else None
+        refs = [ref for commit, ref in tree.refs if lost is None or commit in lost]
+        if refs:
+            yield Loss("commits", tree.name, f"commits that are only there: {_few(refs)}")
+        compared = self._compared(tree, here)
+        if compared is not None:
+            yield from compared
+        for content in tree.holds:
+            if compared is None or content.kind in _KNOWN_ONLY_THERE:
+                yield Loss(content.kind, tree.name, str(content))
+
+    def _compared(self, tree: UnsentContent, here: LocalRepository | None) -> list[Loss] | None:
+        """Compare a main tree's edits with what was fetched; None if that is impossible."""
+        if here is None or tree.beside:
+            return None
+        found = list[list[Loss]]()
+        for without_results in (True, False):  # `sync --back` also fetches new files in results
+            work = look_at_work(self._box, here, without_results=without_results)
+            if work is None or Path(work.folder).name != tree.name:
+                return None
+            found.append(list(_not_home(tree, work, here)))
+            if not found[-1]:
+                return []
+        return found[0]
+
+    def _here(self, tree: UnsentContent) -> LocalRepository | None:
+        """Return the tree's repository on this machine, if there is one."""
+        try:
+            if tree.repo_key == self._box.own:
+                return read_repository(self._box.options.place)
+            folder = known_folder(tree.repo_key, tree.root)
+            if folder is None:
+                return None
+            return read_repository(folder.parent if folder.name == ".git" else folder)
+        except UsageError:
+            return None
+
+
+def _not_home(tree: UnsentContent, work: BoxWork, here: LocalRepository) -> Iterator[Loss]:
+    if work.edits and only_there(here, [work.edits]):
+        kinds = [str(one) for one in tree.holds if one.kind in ("edits", "files")]
+        yield Loss("edits", tree.name, "; ".join(kinds) or "edits made on the box")
+    if work.left:
+        what = "too large to come home, or repositories of their own"
+        yield Loss("files", tree.name, f"{what}: {_few(work.left)}")
+    if work.unread or not work.base:
+        yield Loss("unread", tree.name, "git can't tell what was made there")
+
+
+def _few(names: list[str] | tuple[str, ...]) -> str:
+    more = ", …" if len(names) > _NAMED else ""
+    return ", ".join(map(shown, names[:_NAMED])) + more
+
+
+_NAMED_RESULTS = 10
+_OVER = ("finished", "died")
+
+
+class BoxResultsCheck:
+    """The results of all runs of a box that are over, of each its own."""
+
+    def __init__(self, box: BoxLogin, screen: Screen) -> None:
+        self._box, self._screen = box, screen
+        self._names = repository_names({run.repo_key for run in box.state.runs})
+        self._let_go: dict[str, list[str]] = {}
+        """Results that the user let go of, by run."""
+        self._without_results: list[str] = []
+        self._fallback = results_of_profile(box.options)
+        self._runs = sorted(
+            (run for run in box.state.runs if run.state in _OVER),
+            key=lambda run: run.begun or run.started,
+            reverse=True,
+        )
+
+    def find_unsafe(self, most: int | None = None) -> list[Loss]:
+        """Return results that are not here. `most`: pull up to so many bytes for each run first.
+
+        Raises as `pull_run`, except that results which were not pulled are returned as unsafe.
+        """
+        found = []
+        self._without_results.clear()
+        for run in self._runs:
+            problems = self._problems(run)
+            if run_lets_go := self._let_go.get(f"{run.repo_key}/{run.name}"):
+                self._screen.note("let go", f"of {run.name}: {let_go_words(run_lets_go)}")
+            if problems and most is not None and self._is_own(run) and not _odd(run):
+                problems = self._pull(run, most) or self._problems(run)
+            name = qualified(run, self._names)
+            found += [Loss("results", name, what) for what in problems[:_NAMED_RESULTS]]
+            if len(problems) > _NAMED_RESULTS:
+                found.append(
+                    Loss(
+                        "results",
+                        name,
+                        f"and {grouped_number(len(problems) - _NAMED_RESULTS)} more",
+                    )
+                )
+        if self._without_results:
+            named = _few([*dict.fromkeys(self._without_results)])
+            self._screen.warn(
+                f"no results are known of {named}: what was written into files that git ignores "
+                "goes with the box. Name their folder in train.results, or take it by scp"
+            )
+        return found
+
+    def _is_own(self, run: Run) -> bool:
+        return self._box.own in ("", run.repo_key)
+
+    def _pull(self, run: Run, most: int) -> list[str]:
+        """Pull the run's results; return what was not pulled, and why."""
+        wish = PullOptions(most, run.name)
+        try:
+            pulled = pull_run(self._box, self._screen, wish, run)
+            self._screen.note("pull", "; ".join(line.strip() for line in pulled.lines()))
+        except (NotSafeError, BusyError) as error:
+            self._screen.warn(error.text())
+            return []
+        return [f"{path}: {why}" for path, why in pulled.manifest.missing.items()]
+
+    def _problems(self, run: Run) -> list[str]:
+        """Return why its results are not safe; empty if they are, or if there are none."""
+        if _odd(run):
+            return [f"its name is not allowed on this machine: {shown(run.name)}"]
+        box = self._box
+        known, name = box.known, f"{run.repo_key}/{run.name}"
+        file = receipt_file(known.folder, run.repo_key, run.name)
+        fallback = self._fallback if run.repo_key == box.own else ()
+        tree = box.state.repo_dir
+        with Transfer(box.wire, box.workdir) as transfer:
+            source = BoxResults(transfer, box.label, name, tree, fallback, stood_s=0.0)
+            look = source.look(live=False)
+            self._let_go[name] = look.without
+            files = look.files.values()
+            problems = [
+                f"{shown(p)} {REASONS[w]}" for p, w in look.left.items() if w not in NOTHING
+            ]
+            problems += [f"{shown(one.path)}: {REASONS[one.why]}" for one in files if one.why]
+            lost = {} if look.given_up else look.lost
+            if not (files or lost):
+                if not (look.left or look.links):
+                    self._without_results.append(qualified(run, self._names))
+                return problems
+            if not file.is_file():
+                problems += [f"{shown(p)}: {lost_words(one)}" for p, one in lost.items()]
+                total = size(sum(one.size for one in files))
+                never = [f"never pulled to the end: {_files(len(files))}, {total}"] if files else []
+                return problems + never
+            present = dict[str, tuple[int, str]]()
+            for one, given in source.digests(list(files)):
+                if given.problem:
+                    problems.append(f"{shown(one.path)}: {REASONS[given.problem]}")
+                present[one.path] = (one.size, given.sha256)
+        checked = check_receipt(file, (known.name, run.repo_key, run.name), present, lost)
+        return problems + [shown(problem) for problem in checked]
+
+
+def _odd(run: Run) -> bool:
+    return any(map(why_refused, (run.repo_key, run.name)))
+
+
+def _files(count: int) -> str:
+    return f"{grouped_number(count)} file{'' if count == 1 else 's'}"
+
+
+def find_unsafe_logs(box: BoxLogin, screen: Screen, most: int | None = None) -> list[Loss]:
+    """Return runs that are over and whose log is not here, of all repositories on the box.
+
+    `most`: bring it first, with so many bytes of each log. Asks the box only about those that
+    are not here. Raises UnreachableError.
+    """
+    runs = box.state.runs
+    names = repository_names({run.repo_key for run in runs})
+    found = []
+    for run in runs:
+        if run.goes_on or run.state == "waiting":
+            continue
+        kept = find_kept(box.known, run)
+        if kept and kept.is_here() and kept.is_whole(run):
+            continue
+        name = qualified(run, names)
+        if most is None:
+            what = f"its log ({size(run.log_bytes)}) and record are not at home"
+            found.append(Loss("log", name, what))
+            continue
+        try:
+            kept = bring_home(box, run, most)
+        except (NotSafeError, BusyError) as error:
+            found.append(Loss("log", name, error.what))
+            continue
+        screen.note("home", f"{name}: {kept.lines()[0].strip()}")
+    return found

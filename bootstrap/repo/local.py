@@ -1,0 +1,329 @@
+"""The repository on this machine.
+
+Open a repository: find it, check its owner, read its settings, make a view of it.
+
+Read the local repository: its commit, address and identity, and the user's name in git.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.repo.git import AT_ONCE_S, NOWHERE, Folders, GitError, git_error, run_git
+from bootstrap.repo.identity import identify
+from bootstrap.repo.names import decoded, shown, slug
+from bootstrap.repo.place import Place, head, locate, read_text, repository_root
+from bootstrap.repo.urls import as_https, check_url, repository_name, without_user_info
+from bootstrap.repo.view import IsolatedGitDir, Settings
+
+_PARTIAL = re.compile(
+    r"extensions\.partialclone|remote\..*\.(promisor|partialclonefilter)", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository that git can be run on. `settings` are the user's and its own."""
+
+    place: Place
+    settings: tuple[tuple[str, str | None], ...]
+    view: IsolatedGitDir
+
+    @property
+    def folders(self) -> Folders:
+        """The folders to give to git: with these it runs no program that the repository names."""
+        return Folders(self.view.git_dir, None if self.place.bare else self.place.root)
+
+    @property
+    def partial(self) -> bool:
+        """Whether it was cloned without all of its objects."""
+        return any(_PARTIAL.fullmatch(key) for key, _ in self.settings)
+
+
+def open_repository(path: Path, *, exactly: bool = False) -> Repository:
+    """Open the repository around `path`; with `exactly` the bare one at `path` itself.
+
+    Raises UsageError if there is none, or if it belongs to another user.
+    """
+    place = Place(path, path, path, bare=True) if exactly else locate(path)
+    strangers = place.strangers()
+    if strangers and not is_trusted(place.root):
+        raise not_yours(place.root, strangers[0])
+    settings = _settings(place)
+    if not place.bare and place.git_dir == place.common_dir and _says_bare(settings):
+        place = Place(place.git_dir, place.git_dir, place.common_dir, bare=True)
+    return Repository(place, settings, IsolatedGitDir(place, settings))
+
+
+def not_yours(root: Path, stranger: Path) -> UsageError:
+    """Return the error for a repository that another user may have planted."""
+    return UsageError(
+        f"this repository belongs to another user: {shown(str(stranger))}. None of it was read.",
+        where=shown(str(root)),
+        hint=f"If you trust it: git config --global --add safe.directory {shown(str(root))}",
+    )
+
+
+def is_trusted(root: Path) -> bool:
+    """Whether the user's own `safe.directory` names the folder; the repository's doesn't count."""
+    values: list[str] = []
+    for scope in ("--system", "--global"):
+        asked = ("config", scope, "--null", "--type=path", "--get-all", "safe.directory")
+        values += decoded(run_git(NOWHERE, *asked, ok=range(256))).split("\0")[:-1]
+    trusted = False
+    for value in values:
+        if not value:
+            trusted = False  # as in git: what came before doesn't count
+        elif value == "*" or Path(value).resolve() == root:
+            trusted = True
+        elif value.endswith("/*"):
+            trusted = trusted or root.is_relative_to(Path(value[:-2]).resolve())
+    return trusted
+
+
+def _settings(place: Place) -> tuple[tuple[str, str | None], ...]:
+    """Read all settings, in git's order. That runs no program."""
+    try:
+        printed = run_git(Folders(place.git_dir), "config", "--null", "--list", timeout=AT_ONCE_S)
+    except GitError as failure:
+        raise git_error(place.root, failure) from failure
+    pairs = (entry.partition("\n") for entry in decoded(printed).split("\0") if entry)
+    return tuple((key, value if equals else None) for key, equals, value in pairs)
+
+
+def _says_bare(settings: tuple[tuple[str, str | None], ...]) -> bool:
+    said = [value for key, value in settings if key == "core.bare"]
+    return bool(said) and (said[-1] is None or said[-1].lower() in ("true", "yes", "on", "1"))
+
+
+# Branch, tag and commit names, also with `~2`, `^`, `@{u}`. Ranges (`a..b`), paths
+# (`a:b`), searches (`:/x`) and options don't name a single commit.
+_REF = re.compile(r"(?![-^])(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}")
+
+_ON_A_BRANCH = re.compile(r"ref: refs/heads/(\S+)\n")
+
+_LONGEST_PROJECT = 1024 * 1024
+
+_REMOTE_URL = re.compile(r"remote\.(.*)\.url", re.DOTALL)
+_INSTEAD_OF = re.compile(r"url\.(.*)\.insteadof", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class LocalRepository:
+    """The repository that a command works on, as it was when it was read.
+
+    `tree` is the id of the commit's tree, `committed` the commit time in Unix seconds.
+    `url` is the address of `origin` (else of the only remote) without credentials, None
+    if other machines can't use it. `git_dir` is the folder that all worktrees share.
+    `repository` is what git runs on.
+    `asked` is the requested ref, None for the commit that is checked out.
+    `key` is its id (`identity`), `usual_key` the one that its address or path alone gives,
+    `root_commit` the first commit of its main line, "" if the history is cut off.
+    """
+
+    root: Path
+    name: str
+    commit: str
+    tree: str
+    committed: str
+    subject: str
+    branch: str | None
+    url: str | None
+    identity_name: str | None
+    identity_email: str | None
+    shallow: bool
+    key: str
+    git_dir: Path
+    repository: Repository = field(compare=False, repr=False)
+    bare: bool = False
+    asked: str | None = None
+    usual_key: str = ""
+    root_commit: str = ""
+
+    @property
+    def folders(self) -> Folders:
+        """The folders that git reads for this repository."""
+        return self.repository.folders
+
+    @property
+    def partial(self) -> bool:
+        """Whether it was cloned without all of its objects."""
+        return self.repository.partial
+
+    @property
+    def object_format(self) -> str:
+        """The object format: `sha1` or `sha256`."""
+        return "sha256" if len(self.commit) == 64 else "sha1"
+
+
+def read_repository(
+    path: Path, ref: str | None = None, *, exactly: bool = False
+) -> LocalRepository:
+    """Read the repository around `path`, at `ref` (a branch, tag or commit) or at HEAD.
+
+    `exactly`: `path` itself is one of boxstrap's bare repositories, whatever is around it.
+
+    Raises UsageError if there is no repository, no commit yet or no such ref, or if it
+    belongs to another user.
+    """
+    repository = open_repository(path, exactly=exactly)
+    place, settings = repository.place, repository.settings
+    root = place.root
+    commit, tree, committed, parents, subject = _commit(repository, ref)
+    url = _url(settings)
+    name, usual = name_and_key(url, root)
+    shallow = (place.common_dir / "shallow").is_file()
+    first = commit if ref is None and not parents else None
+    known = identify(repository.folders, place.common_dir, usual, shallow=shallow, first=first)
+    return LocalRepository(
+        root=root,
+        name=name,
+        commit=commit,
+        tree=tree,
+        committed=committed or "0",  # a commit from elsewhere may lack it
+        subject=subject,
+        branch=_branch(repository) if ref is None else None,
+        url=url,
+        identity_name=_last(settings, "user.name"),
+        identity_email=_last(settings, "user.email"),
+        shallow=shallow,
+        key=known.id,
+        git_dir=place.common_dir,
+        repository=repository,
+        bare=place.bare,
+        asked=ref,
+        usual_key=usual,
+        root_commit=known.root,
+    )
+
+
+def current(place: Path) -> tuple[str, str]:
+    """Return key and first commit of the repository around `place`; both "" (no error) outside one.
+
+    If it can't be read, the key is one that no repository has.
+    """
+    try:
+        here = read_repository(place)
+        return here.key, here.root_commit
+    except BoxstrapError:
+        root = repository_root(place)
+        return (f"{root.name}-unread" if root else "", "")
+
+
+def is_boxstrap_checkout(here: LocalRepository) -> bool:
+    """Whether `here` is boxstrap's own source, not a project to set up a box for."""
+    project = read_text(here.root / "pyproject.toml", _LONGEST_PROJECT)
+    named = re.search(r"""^name\s*=\s*["']boxstrap["']\s*$""", project, re.MULTILINE)
+    return named is not None and (here.root / "bootstrap" / "__init__.py").is_file()
+
+
+def _commit(repository: Repository, ref: str | None) -> list[str]:
+    """Return id, tree, time in seconds, parents and subject of the commit `ref` (default: HEAD)."""
+    root = repository.place.root
+    for candidate in ("HEAD",) if ref is None else _candidates(ref):
+        try:
+            printed = run_git(
+                repository.folders,
+                *("rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%H%n%T%n%ct%n%P%n%s"),
+                *("--end-of-options", f"{candidate}^{{commit}}", "--"),
+                timeout=AT_ONCE_S,
+            )
+        except GitError as failure:
+            if not re.search(r"bad revision|unknown revision|ambiguous argument", failure.said):
+                raise git_error(root, failure) from failure
+            continue
+        _, *facts, subject = decoded(printed).split("\n", 5)
+        return [*facts, shown(subject.partition("\n")[0])]
+    raise _no_such(repository, ref)
+
+
+def _candidates(ref: str) -> tuple[str, ...]:
+    """Return what `ref` may mean: as git reads it, else a branch of origin with no local one."""
+    if not _REF.fullmatch(ref):
+        raise UsageError(
+            f"`{shown(ref[:80])}` does not name one commit.",
+            where="git.ref",
+            hint="Give a branch, a tag or a commit's id.",
+        )
+    return ref, f"refs/remotes/origin/{ref}"
+
+
+def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
+    root = repository.place.root
+    where = shown(str(root))
+    if ref is None and run_git(
+        repository.folders, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)
+    ):
+        return git_error(root, GitError(128, "the commit of HEAD is missing"))
+    if ref is None:
+        return UsageError(
+            "this repository has no commit yet.", where=where, hint="Commit your work first."
+        )
+    return UsageError(
+        f"no branch, tag or commit `{shown(ref)}` is here.",
+        where=where,
+        hint="If it is on the host: git fetch origin",
+    )
+
+
+def _branch(repository: Repository) -> str | None:
+    """Return the branch of HEAD; None if it is detached, or if its name can't be shown."""
+    usual = _ON_A_BRANCH.fullmatch(head(repository.view.git_dir) or "")
+    branch = usual[1] if usual else _branch_by_gitpython(repository)
+    return branch if branch and shown(branch) == branch else None
+
+
+def _branch_by_gitpython(repository: Repository) -> str | None:
+    """Do the same for any HEAD. Importing GitPython takes longer than everything else here."""
+    from git import Repo
+
+    with Repo(repository.view.git_dir, expand_vars=False) as repo:
+        return None if repo.head.is_detached else repo.active_branch.name
+
+
+def _last(settings: Settings, wanted: str) -> str | None:
+    """Return a setting's last value on one line, since it goes into scripts and messages."""
+    values = [value or "" for key, value in settings if key == wanted]
+    return ("".join(filter(str.isprintable, values[-1])).strip() or None) if values else None
+
+
+def _url(settings: Settings) -> str | None:
+    """Return the remote's address, if another machine can use it."""
+    remotes: dict[str, str] = {}
+    for key, value in settings:
+        remote = _REMOTE_URL.fullmatch(key)
+        if remote and value:
+            remotes.setdefault(remote[1], value)  # git fetches from a remote's first URL
+    url = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else None)
+    if not url:
+        return None
+    stripped = without_user_info(_instead(url, settings))
+    try:
+        check_url(stripped)
+    except UsageError:
+        return None
+    return stripped
+
+
+def _instead(url: str, settings: Settings) -> str:
+    """Apply the longest `url.*.insteadOf` that matches, since the box lacks these settings."""
+    fits = [
+        (prefix, base[1])
+        for key, prefix in settings
+        if prefix and (base := _INSTEAD_OF.fullmatch(key)) and url.startswith(prefix)
+    ]
+    if not fits:
+        return url
+    prefix, instead = max(fits, key=lambda pair: len(pair[0]))
+    return f"{instead}{url[len(prefix) :]}"
+
+
+def name_and_key(url: str | None, root: Path) -> tuple[str, str]:
+    """Derive a name and a key from the address, else the path; https and ssh give the same key."""
+    name = repository_name(url) if url else slug(root.name.removesuffix(".git"))
+    same = as_https(url).removesuffix("/").removesuffix(".git") if url else str(root)
+    return name, f"{name}-{hashlib.sha256(same.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

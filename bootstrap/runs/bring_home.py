@@ -1,0 +1,291 @@
+"""Bring a run's log and record home: from where the last pull ended, redacted as `logs` redacts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bootstrap.boxes.at_home import (
+    HISTORY,
+    SAMPLES,
+    TIMES,
+    LogFile,
+    PullPlace,
+    RecordFolder,
+    RunAtHome,
+    clean_text,
+    clean_times,
+    find_kept,
+)
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import BoxLacksError, NotSafeError, write_error
+from bootstrap.link.answers import answer_number
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.reconnecting import Backoff
+from bootstrap.protocol.follow import ANSWER_S
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_history import (
+    OF_PROFILE,
+    BoxRecord,
+    RunHistory,
+    ask_history,
+    ask_record,
+)
+from bootstrap.repo.identity import known_folder
+from bootstrap.runs.logs import HOLE, has_hole
+from bootstrap.text.redact import Redactor
+from bootstrap.transfer.manifest import Manifest
+from bootstrap.transfer.names import why_refused
+
+REPORT = "report.html"
+_LINE = 160
+"""Characters of a line with a metric."""
+_NOTE = 4000
+"""Characters of a note in `run.json`."""
+_UNFINISHED = 256 * 1024
+"""Bytes at the end of a live run's log in which its last line is expected to begin."""
+_LINE_END = re.compile(rb"[\n\r\0]")
+_MOST_PARTS = 1000
+"""How often a log is asked for: again after each lost link and each part that the box dropped."""
+_LONGEST = 40
+
+
+def bring_home(
+    box: BoxLogin,
+    run: Run,
+    most: int,
+    to: Path | None = None,
+) -> RunAtHome:
+    """Bring what is not here yet of the run's log and record, and return what is here.
+
+    `most`: the most bytes of its log; of a longer one the newest part comes. Raises NotSafeError
+    if it can't be written here; BusyError, UnreachableError.
+    """
+    for part in (run.repo_key, run.name):
+        if why := why_refused(part):  # a box may call a run `..`
+            raise NotSafeError(f"the box's run {part} {why}.", where=box.label)
+    before = _known_of(box, run)
+    try:
+        if before.is_here() and before.is_whole(run):
+            return before
+        redact = box.redactor.text
+        kept = dataclasses.replace(
+            before, run=dataclasses.replace(run, command=redact(run.command))
+        )
+        kept = _Bringing(box, most).bring(kept, to)
+        kept.save()
+    except OSError as error:
+        place = before.place or box.options.place
+        raise NotSafeError(
+            f"the log of {run.name} is not here: {write_error(place, error).what}",
+            where=box.name,
+            hint="Make room there, and run the same command again.",
+        ) from error
+    return kept
+
+
+def note_results(box: BoxLogin, run: Run, results: Manifest, place: Path) -> None:
+    """Note which results of the run are in `place`; if that is not possible, nothing is noted."""
+    word = "partly" if results.missing or results.live else "home"
+    with contextlib.suppress(OSError):
+        dataclasses.replace(
+            _known_of(box, run),
+            results=word,
+            result_files=len(results.files),
+            result_bytes=sum(one.home.size for one in results.files.values()),
+            result_place=str(place),
+            profile=results.origin.profile,
+        ).save()
+
+
+def _known_of(box: BoxLogin, run: Run) -> RunAtHome:
+    """Return what is here of the run, with what is known of its box and repository."""
+    known = box.known
+    before = find_kept(known, run) or RunAtHome(known.name, known.created, known.host_text, run)
+    is_own = run.repo_key == box.own
+    key = box.here[0] if is_own else before.key
+    return dataclasses.replace(before, key=key, price=known.price)
+
+
+def as_it_is_now(box: BoxLogin, run: Run) -> Run:
+    """Ask the box again about a run that was live. Raises as `probe`."""
+    state = box.at(repo_key=run.repo_key).ask(BoxLogin.refresh)
+    same = (one for one in state.runs if (one.repo_key, one.name) == (run.repo_key, run.name))
+    return next(same, run)
+
+
+class _Bringing:
+    """One call of `bring_home`."""
+
+    def __init__(self, box: BoxLogin, most: int) -> None:
+        self._box, self._most = box, most
+        self._looked_at = -1
+        """Where zeros in the log were last found to be the program's own."""
+        # As long as the secret: the times of the log stay right.
+        self._redactor = Redactor(box.redactor.secrets, same_length=True)
+
+    def bring(self, kept: RunAtHome, to: Path | None) -> RunAtHome:
+        """Raises OSError, and as `bring_home`."""
+        place = self._place(kept, to)
+        with RecordFolder(place.base, place.inside, kept) as folder:
+            with folder.open_log() as log:
+                record = self._take(kept.run, log)
+                end = record.end
+                if kept.run.goes_on:
+                    log.cut_line(_UNFINISHED)
+                    end = log.at
+                log.sync()
+                parts = tuple(part for part in log.parts if part[1])
+            notes = {name: self._redactor.redact(text) for name, text in record.notes.items()}
+            if TIMES in notes:
+                folder.put(TIMES, clean_times(notes[TIMES]))
+            if SAMPLES in notes:
+                folder.put(SAMPLES, clean_text(notes[SAMPLES]))
+            kept = dataclasses.replace(
+                kept,
+                place=str(folder.place),
+                log=parts,
+                log_end=end,
+                metric=" ".join(self._text(record.metric).split())[:_LINE],
+                seen=time.time(),
+                box_time=self._box.state.time,
+                profile=kept.profile or _profile(record.notes),
+                results=kept.results or _declared(record.notes),
+            )
+            history = self._history(kept.run)
+            if history:
+                folder.put(HISTORY, history.model_dump_json())
+                if not kept.run.goes_on:
+                    folder.put(REPORT, self._page(kept, history))
+            folder.put("run.json", kept.text(self._notes(notes)))
+        return kept
+
+    def _place(self, kept: RunAtHome, to: Path | None) -> PullPlace:
+        """Return where the run's record is, else beside its results, in its own repository."""
+        run, box = kept.run, kept.box
+        there = Path(kept.place) if kept.place else None
+        if there and there.parent.is_dir():
+            return PullPlace.again(there.parent)
+        stood_in = self._box.options.place
+        if run.repo_key != self._box.own and to is None:
+            git_dir = known_folder(run.repo_key, "")
+            stood_in = git_dir.parent if git_dir and git_dir.name == ".git" else stood_in
+        place = PullPlace.of(stood_in, to, box, run)
+        place.make()
+        return place
+
+    def _take(self, run: Run, log: LogFile) -> BoxRecord:
+        """Take the log, across lost links and over parts that the box drops meanwhile."""
+        box, backoff = self._box, Backoff(cancel=self._box.cancel)
+        at = log.at
+        for _ in range(_MOST_PARTS):
+            try:
+                record = ask_record(box, run, at=at, most=self._most)
+                with contextlib.closing(record):
+                    log.begin_at(record.begin, self._most - record.length)
+                    is_cut = record.begin > at and record.length == self._most
+                    at = self._take_log(record, run, log, is_cut=is_cut)
+                if at >= record.end:
+                    return record
+            except LinkLost as lost:
+                log.cut_line(_UNFINISHED)  # it may have been cut within a secret
+                at = log.at
+                backoff.lost(lost, news=at)
+                box.reconnect(lost)
+        raise NoAnswer(
+            f"its log of {run.name} changes each time that it is asked for.",
+            where=box.label,
+            hint="Log in with ssh and look at what it does.",
+        )
+
+    def _take_log(self, record: BoxRecord, run: Run, log: LogFile, *, is_cut: bool) -> int:
+        """Take the log up to a part that the box dropped; return from where to go on.
+
+        `is_cut`: the limit lies in a line, perhaps in a secret of it: this line is left out.
+        """
+        stream, at = self._redactor.stream(), record.begin
+        for piece in record.pieces():
+            if is_cut:
+                end = _LINE_END.search(piece)
+                left_out = end.end() if end else len(piece)
+                at += left_out
+                is_cut = not end and at - record.begin < _UNFINISHED
+                log.begin_at(at, self._most)
+                piece = piece[left_out:]  # noqa: PLW2901 - the rest of it
+            if has_hole(piece) and (hole := at + piece.find(HOLE)) != self._looked_at:
+                log.write(stream.feed(piece[: hole - at]) + stream.flush())
+                self._looked_at = hole
+                return max(hole, self._kept_from(run))
+            log.write(stream.feed(piece))
+            at += len(piece)
+        log.write(stream.flush())
+        return at
+
+    def _kept_from(self, run: Run) -> int:
+        """Ask from which byte the log is kept now."""
+        asked = {"repo_key": run.repo_key, "name": run.name, "since": ""}
+        answer = self._box.query("log_start", timeout=ANSWER_S, **asked)
+        return answer_number(answer[:_LONGEST].strip()) or 0
+
+    def _history(self, run: Run) -> RunHistory | None:
+        """Return what a report is made of; None if the box can't tell: the log is here anyway."""
+        box = self._box
+        try:
+            history = box.ask(partial(ask_history, run=run))
+        except (NoAnswer, BoxLacksError):
+            return None
+        clean = _redacted(history.model_dump(mode="json"), box.redactor)
+        with contextlib.suppress(ValueError):
+            return RunHistory.model_validate_json(json.dumps(clean))
+        return None
+
+    def _page(self, kept: RunAtHome, history: RunHistory) -> str:
+        from bootstrap.runs.report import report_at_home
+        from bootstrap.runs.report_page import report_page
+
+        return report_page(report_at_home(kept, history), self._box.redactor.text)
+
+    def _notes(self, notes: dict[str, bytes]) -> dict[str, str]:
+        left_out = (TIMES, SAMPLES)
+        return {
+            name: self._text(text).strip()[:_NOTE]
+            for name, text in notes.items()
+            if name not in left_out
+        }
+
+    def _text(self, text: bytes) -> str:
+        return self._box.redactor.text(clean_text(text))
+
+
+def _declared(notes: Mapping[str, bytes]) -> str:
+    """Return `none` if the run has no results."""
+    return "" if notes.get("results", b"").strip() else "none"
+
+
+def _profile(notes: Mapping[str, bytes]) -> str:
+    """Return the digest of the run's settings, as `box/transfer/serve.py` makes it."""
+    texts = {name: notes.get(name, b"").decode("utf-8", "surrogateescape") for name in OF_PROFILE}
+    lines = {
+        name: text.removesuffix("\n").split("\n") if text else [] for name, text in texts.items()
+    }
+    noted = "".join(f"{name}\0{lines[name]}\n" for name in OF_PROFILE)
+    return hashlib.sha256(noted.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _redacted(value: Any, redactor: Redactor) -> Any:  # noqa: ANN401 - of a JSON document
+    """Return the document with secrets redacted in its texts only, so that it stays valid."""
+    if isinstance(value, str):
+        return redactor.text(value)
+    if isinstance(value, dict):
+        return {name: _redacted(one, redactor) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_redacted(one, redactor) for one in value]
+    return value

@@ -1,0 +1,323 @@
+"""estimate: what a training will cost at each provider, and which GPU holds it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bootstrap.tasks.command import JSON, SET, Call, Option, command
+
+if TYPE_CHECKING:
+    from bootstrap.estimate.cost import Usage
+    from bootstrap.estimate.estimate import Row
+    from bootstrap.estimate.memory import Memory
+    from bootstrap.estimate.prices import Asking, Found
+    from bootstrap.profile.schema import Profile
+    from bootstrap.runs.measured import MeasuredRun
+
+
+_SHOWN = 20
+"""Rows shown as text."""
+
+
+@command(
+    Option("gpu", "The GPU, as in A100 40GB; default: the profile's, or any that fits."),
+    Option("hours", "Hours of one experiment; default: the profile's lease, or 1."),
+    Option("experiments", "How many experiments of so many hours.", 1),
+    Option("count", "GPUs of the box; default: the profile's."),
+    Option("disk", "GB of disk; default: the profile's."),
+    Option("egress", "GB that come home after each experiment.", 0),
+    Option("stopped", "Hours for which the box is kept stopped between experiments.", 0),
+    Option("fit", "A model that must fit: 7B, a name as in llama-3.1-8b, or a config.json."),
+    Option("method", "How it is trained: full, lora or qlora.", "full"),
+    Option("precision", "bf16 or fp32.", "bf16"),
+    Option("optimizer", "adamw, adamw8bit or sgd.", "adamw"),
+    Option("batch", "Sequences at once on a GPU.", 1),
+    Option("sequence", "Tokens of a sequence.", 2048),
+    Option("buy", "The price of a card of your own: says after how many hours it is cheaper."),
+    Option("watts", "What that machine draws under load.", 450),
+    Option("kwh", "Dollars a kWh.", "0.15"),
+    Option("live", "Today's prices: of the accounts, and with boxstrap[prices] of clouds.", False),
+    Option("csv", "The table as CSV.", False),
+    Option("plot", "Write the totals as a picture, an SVG."),
+    Option("profile", "A profile: its name, or a path."),
+    SET,
+    Option("repo", "The repository; default: that of the current folder."),
+    JSON,
+    changes=(),
+)  # fmt: skip
+def estimate(call: Call) -> None:
+    """Say what a training will cost at each provider, and which GPU holds it; rents nothing.
+
+    Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10
+    """
+    from bootstrap.errors import UsageError
+    from bootstrap.estimate.estimate import estimate_rows as rows_of
+    from bootstrap.estimate.prices import Found, shipped_prices, with_live
+
+    profile = _profile(call)
+    usage = _usage(call, profile)
+    gpu = call.given["gpu"] or ""
+    names = (gpu,) if gpu or not profile else profile.gpu.names or ("",)
+    memory = _memory(call)
+    least = memory.high / 1e9 if memory else _least_gb(profile)
+    found = Found(shipped_prices())
+    if call.given["live"]:
+        found = with_live(found.prices, asked_live(names, usage))
+    rows = rows_of(
+        [price for price in found.prices if any(price.fits(name, least) for name in names)], usage
+    )
+    if not rows:
+        what = " or ".join(filter(None, names)) or f"GPU with {least:.0f} GB"
+        raise UsageError(
+            f"no price of a {what} is known.",
+            where="--gpu" if any(names) else "--fit",
+            hint=f"There are: {', '.join(sorted({price.gpu for price in found.prices}))}.",
+        )
+    _show(call, rows, found, usage, memory)
+
+
+def _show(
+    call: Call, rows: Sequence[Row], found: Found, usage: Usage, memory: Memory | None
+) -> None:
+    from bootstrap.estimate.estimate import HEAD
+    from bootstrap.estimate.prices import oldest
+    from bootstrap.paths import expanded
+    from bootstrap.ui.layout import aligned, cut
+
+    past = _past_runs(call)
+    data: dict[str, object] = {
+        "usage": vars(usage),
+        "rows": [row.as_dict() for row in rows],
+        "failed": dict(found.failed),
+        "oldest": oldest(row.price for row in rows).isoformat(),
+        "past_runs": [vars(run) for run in past],
+    }
+    if memory:
+        data["memory"] = {
+            "gb": round(memory.total / 1e9, 1),
+            "low_gb": round(memory.low / 1e9, 1),
+            "high_gb": round(memory.high / 1e9, 1),
+        }
+    if call.given["csv"]:
+        text = io.StringIO()
+        table = csv.DictWriter(text, list(rows[0].as_dict()), lineterminator="\n")
+        table.writeheader()
+        table.writerows(row.as_dict() for row in rows)
+        call.screen.result(data, text.getvalue().rstrip("\n"))
+    else:
+        body = aligned([HEAD, *(row.cells() for row in rows[:_SHOWN])])
+        lines = [*_head(usage, memory), *(cut(line, call.screen.width) for line in body)]
+        lines += [f"and {len(rows) - _SHOWN} more: --json has all"] if len(rows) > _SHOWN else []
+        lines += [f"{name}: not asked, {why}" for name, why in found.failed.items()]
+        lines += _sources(rows[:_SHOWN])
+        lines += _past_lines(past, rows[:_SHOWN])
+        lines += _buying(call, rows)
+        call.screen.result(data, "\n".join(lines))
+    if call.given["plot"]:
+        from bootstrap.runs.report_page import cost_bars
+        from bootstrap.ui.page import write_page
+
+        file = expanded(call.given["plot"])
+        totals = [(" ".join(row.cells()[:3]), row.cost.total) for row in rows[:_SHOWN]]
+        write_page(file, cost_bars(totals, _title(usage)), "--plot")
+        call.screen.result({"plot": str(file)}, f"picture: {file}")
+
+
+def _head(usage: Usage, memory: Memory | None) -> list[str]:
+    lines = [f"{_title(usage)}:"]
+    if memory:
+        lines.insert(
+            0,
+            f"it takes about {memory.total / 1e9:.0f} GB of a GPU's memory "
+            f"({memory.low / 1e9:.0f} to {memory.high / 1e9:.0f}); shown are GPUs that hold it:",
+        )
+    return lines
+
+
+def _title(usage: Usage) -> str:
+    times = f"{usage.experiments} x {usage.hours:g} = " if usage.experiments > 1 else ""
+    gpus = "" if usage.gpus == 1 else f", {usage.gpus} GPUs"
+    disk = f", {usage.disk_gb:g} GB of disk" if usage.disk_gb else ""
+    return f"{times}{usage.all_hours:g} hours{gpus}{disk}"
+
+
+def _sources(rows: Sequence[Row]) -> list[str]:
+    """Return where the shown prices are from, one line for each provider."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        sources = found.setdefault(row.price.provider, [])
+        sources += [] if row.price.source in sources else [row.price.source]
+    return ["", *(f"{provider}: {'; '.join(texts)}" for provider, texts in found.items())]
+
+
+def _past_runs(call: Call) -> list[MeasuredRun]:
+    """Return this repository's own runs at home that were measured."""
+    from bootstrap.repo.identity import known_key
+
+    key = known_key(call.place)
+    if key is None:
+        return []
+    from bootstrap.boxes.at_home import all_kept, kept_of_repository
+    from bootstrap.runs.measured import measured
+
+    return measured(kept_of_repository(all_kept(), key))
+
+
+def _past_lines(past: Sequence[MeasuredRun], rows: Sequence[Row]) -> list[str]:
+    from bootstrap.runs.measured import same_run
+    from bootstrap.text.sizes import dollars, duration
+
+    if not past:
+        return []
+    run, lines = past[0], ["", f"{past[0].line()}. The same run on"]
+    for row in rows:
+        same = same_run(run, row.price, past)
+        name = f"  {row.price.gpu} at {row.price.provider}"
+        if same.seconds is None:
+            lines.append(f"{name}: can't be said, {same.why_not}")
+        else:
+            cost = same.seconds / 3600 * row.price.price * run.gpus
+            lines.append(f"{name}: about {duration(same.seconds)}, {dollars(cost)}")
+    return lines
+
+
+def _buying(call: Call, rows: Sequence[Row]) -> list[str]:
+    from bootstrap.estimate.cost import break_even_hours
+    from bootstrap.text.sizes import dollars, grouped_number
+
+    if call.given["buy"] is None:
+        return []
+    card, kwh = _amount(call.given["buy"], "--buy"), _amount(call.given["kwh"], "--kwh")
+    rent, watts = rows[0].price.price, float(call.given["watts"])
+    hours = break_even_hours(card, rent, watts=watts, kwh=kwh)
+    power = f"{watts:.0f} W at {dollars(kwh)} a kWh"
+    against = f"against {dollars(rent)} an hour ({rows[0].price.provider})"
+    if hours is None:
+        return ["", f"a card of {dollars(card)} is never cheaper {against}: {power} cost more"]
+    after = f"is cheaper after {grouped_number(hours)} hours of use {against}"
+    return ["", f"a card of {dollars(card)} {after}; {power}"]
+
+
+def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
+    """Return whom to ask for live prices: accounts with a key or open offers, then the clouds."""
+    import time
+    from functools import partial
+
+    from bootstrap.estimate.prices import CLOUDS, Price, catalogue_of
+    from bootstrap.providers.accounts import PROVIDERS, find_account
+    from bootstrap.providers.cloud_account import CloudAccount
+    from bootstrap.providers.offer import RentOrder
+
+    order = RentOrder(
+        gpu_names=tuple(name.split()[0] for name in names if name),
+        gpu_count=usage.gpus,
+        disk_gb=round(usage.disk_gb),
+    )
+
+    def offers(account: CloudAccount) -> list[Price]:
+        cheapest: dict[tuple[str, str], Price] = {}
+        for offer in account.catalog(order):
+            kind = "bid" if offer.bid is not None else "on demand"
+            memory = offer.memory_gib or 0.0
+            name = f"{offer.gpu} {memory:.0f}GB" if memory else offer.gpu
+            price = Price(
+                account.name,
+                name,
+                memory,
+                offer.gpu_count,
+                kind,
+                offer.price / offer.gpu_count,
+                time.strftime("%Y-%m-%d"),
+                f"{account.title}'s offers",
+                live=True,
+                disk_included=True,
+            )
+            cheapest.setdefault((name, kind), price)
+        return list(cheapest.values())
+
+    asked: dict[str, Asking] = {}
+    for name, kind in PROVIDERS.items():
+        account = find_account(name)
+        if account is None and not kind.offers_need_key:
+            account = kind(None)
+        if account is not None and not kind.rents_stopped:  # its offers have a table's prices
+            asked[name] = partial(offers, account)
+    return asked | {name: partial(catalogue_of, name, names) for name in CLOUDS}
+
+
+def _profile(call: Call) -> Profile | None:
+    """Return the profile, if there is one; an estimate takes nothing that needs consent."""
+    from bootstrap.paths import PROFILE
+    from bootstrap.repo.place import repository_root
+
+    own = (repository_root(call.place) or call.place) / PROFILE
+    if not (call.given["profile"] or call.given["set_"] or own.exists()):
+        return None  # it would be that of every box: it says nothing here, and takes long to read
+    from bootstrap.consent import load_profile
+    from bootstrap.errors import UsageError
+
+    try:
+        return load_profile(call.options(), kinds=()).profile
+    except UsageError:
+        if call.given["profile"]:
+            raise
+        return None
+
+
+def _usage(call: Call, profile: Profile | None) -> Usage:
+    from bootstrap.estimate.cost import Usage
+
+    given = call.given
+    lease = profile.lease.hours if profile and profile.lease else None
+    return Usage(
+        hours=_amount(given["hours"], "--hours") if given["hours"] else float(lease or 1.0),
+        experiments=max(1, given["experiments"]),
+        gpus=int(given["count"] or (profile.gpu.count if profile else 0) or 1),
+        disk_gb=float(given["disk"] or (profile.box.disk_gb if profile else 0) or 0),
+        egress_gb=float(given["egress"]),
+        stopped_hours=float(given["stopped"]),
+    )
+
+
+def _least_gb(profile: Profile | None) -> float:
+    return float((profile.gpu.min_memory_gib if profile else 0) or 0) * 1.0737
+
+
+def _memory(call: Call) -> Memory | None:
+    from bootstrap.errors import UsageError
+    from bootstrap.estimate.memory import (
+        METHODS,
+        OPTIMIZERS,
+        PRECISIONS,
+        Training,
+        find_model,
+        memory_of,
+    )
+
+    given = call.given
+    if not given["fit"]:
+        return None
+    for name, words in (("method", METHODS), ("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
+        if given[name] not in words:
+            raise UsageError(f"{given[name]!r} is none of {', '.join(words)}.", where=f"--{name}")
+    if min(given["batch"], given["sequence"]) < 1:
+        raise UsageError("it is 1 at the least.", where="--batch, --sequence")
+    training = Training(
+        given["method"], given["precision"], given["optimizer"], given["batch"], given["sequence"]
+    )
+    return memory_of(find_model(given["fit"]), training)
+
+
+def _amount(text: object, option: str) -> float:
+    from bootstrap.errors import UsageError
+
+    try:
+        amount = float(str(text).removeprefix("$"))
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount < 1e9:
+        raise UsageError(f"{text!r} is no amount.", where=option, hint="As in: 0.60")
+    return amount

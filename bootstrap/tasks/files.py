@@ -1,0 +1,153 @@
+"""sync, push, pull: files to a box and from it.
+
+push, pull: send files to a box, and copy a run's results from it.
+
+sync: keep the local repository and its tree on a box in sync.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import UsageError
+from bootstrap.paths import expanded
+from bootstrap.tasks.command import BOX, CONSENT, HOST, JSON, Call, Option, command
+from bootstrap.tasks.runs import RUN
+from bootstrap.tasks.setup import COMMITTED, WAIT
+
+if TYPE_CHECKING:
+    from bootstrap.sync.send import Synced
+
+
+@command(
+    Option(
+        "path",
+        "The file or folder; without one, what the profile's data names of this machine. "
+        "The word --path may be left out.",
+        bare=True,
+    ),
+    HOST,
+    Option("to", "The folder on the box: below the repository's tree, or an absolute path."),
+    Option("exclude", "What stays here, as a line of .gitignore. Repeatable.", many=True),
+    Option("replace", "Replace files of the box that no push put there.", False),
+    JSON,
+    Option("profile", "Without a path: the profile that is meant, its name or a path."),
+    CONSENT,
+    Option("repo", "The repository whose tree is meant; default: that of the current folder."),
+    Option("identity", "The private key to log in with."),
+    interrupted="What has arrived stays. To go on: {again}",
+)
+def push(call: Call) -> None:
+    """Send a file or a folder, or the profile's local data, to a box; again, it sends what changed.
+
+    Example: boxstrap push data/corpus --host my-box
+    """
+    from bootstrap.runs.push import PushOptions, push_data, push_path
+
+    given = call.given
+    if not given["path"]:
+        if given["to"] or given["exclude"]:
+            raise UsageError("which file or folder?", hint="As in: boxstrap push data/corpus")
+        push_data(call.options(), call.screen, replace=given["replace"])
+        return
+    wish = PushOptions(given["path"], given["to"], tuple(given["exclude"] or ()), given["replace"])
+    push_path(call.options(), call.screen, wish)
+
+
+@command(
+    HOST,
+    RUN,
+    Option("all", "All runs of this repository, each into a folder of its own.", False),
+    Option("watch", "Go on while it trains: what becomes complete comes, to its end.", False),
+    Option("to", "The folder here; default: boxstrap-results/BOX/RUN in the repository."),
+    Option(
+        "without",
+        "A result to let go of, for down and the lease too: its path, or a pattern as 'out/*.tmp'. "
+        "Repeatable; remembered, until other ones are given (- for none).",
+        many=True,
+    ),
+    Option("max_size", "What the results may be at the most, as in 200G.", "50G"),
+    JSON,
+    Option("profile", "A profile: its name, or a path."),
+    Option("repo", "The repository that is meant; default: that of the current folder."),
+    Option("identity", "The private key to log in with."),
+    interrupted="What came stays. To go on: {again}",
+)
+def pull(call: Call) -> None:
+    """Bring a run's results here: complete files alone, verified, and nothing of yours replaced.
+
+    Example: boxstrap pull --host my-box --watch
+    """
+    from bootstrap.protocol.results import MOST_LET_GO
+    from bootstrap.runs.pull import PullOptions, pull_all, pull_results
+    from bootstrap.text.sizes import bytes_of
+
+    given = call.given
+    most = bytes_of(given["max_size"])
+    if most is None:
+        raise UsageError(f"--max-size: {given['max_size']!r} is no size.", hint="As in: 50G, 1.5T")
+    to = expanded(given["to"]) if given["to"] else None
+    if given["all"] and (given["run"] or to or given["watch"]):
+        raise UsageError("--all: each run has a folder of its own, without --run, --to or --watch.")
+    pull = pull_all if given["all"] else pull_results
+    without = tuple(one for one in given["without"] if one != "-") if given["without"] else None
+    if without and len(without) > MOST_LET_GO:
+        raise UsageError(
+            f"--without: more than {MOST_LET_GO} are too many.",
+            hint="Use a pattern, as in 'out/*.tmp'",
+        )
+    wish = PullOptions(most, given["run"], to, given["watch"], without)
+    pull(call.options(), call.screen, wish)
+
+
+_OF_THIS = tuple(option for option in BOX if option.name not in ("name", "new_box"))
+
+
+@command(
+    *_OF_THIS,
+    COMMITTED,
+    WAIT,
+    Option("watch", "Keep sending, on every save, until Ctrl-C.", False),
+    Option("back", "Bring what was made on the box here, as refs; nothing is checked out.", False),
+    interrupted="What was placed stays. To go on: {again}",
+)
+def sync(call: Call) -> None:
+    """Send your current files to their tree on a box, without a setup; or bring its work home.
+
+    Example: boxstrap sync --host my-box --watch
+    """
+    given = call.given
+    if given["watch"] and given["back"]:
+        raise UsageError("--watch and --back are two directions: name one of them.")
+    if given["back"]:
+        from bootstrap.sync.back import bring_work_home
+
+        brought = bring_work_home(call.options(), call.screen)
+        call.screen.result(brought.as_dict(), "\n".join(brought.lines()))
+    elif given["watch"]:
+        _watch(call)
+    else:
+        from bootstrap.sync.send import send_state
+
+        synced = send_state(call.request(), call.screen)
+        call.screen.result(synced.as_dict(), str(synced))
+
+
+def _watch(call: Call) -> None:
+    """Print a line for each placed state; with --json a JSON line."""
+    from bootstrap.sync.watch import watch_states
+
+    def tell(synced: Synced) -> None:
+        if call.is_json:
+            line = json.dumps({"v": 1, **synced.as_dict()})
+        else:
+            line = call.screen.safe_text(f"{synced} ({synced.seconds:.2f} s)")
+        print(line, flush=True)  # noqa: T201 - immediately, not at the end
+
+    try:
+        watch_states(call.request(), call.screen, tell)
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        return  # the normal way to end it

@@ -1,0 +1,358 @@
+"""Where files land on this machine.
+
+A file that is being received: counted, hashed, and named only when it is complete.
+
+The local folder where a box's files land: each one atomically, never over the user's files.
+
+Everything is opened from folder to folder and never through a link, so that no name and no link
+leads out of it, even one that is made at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from bootstrap.errors import BusyError, NotSafeError
+from bootstrap.repo.names import shown
+from bootstrap.transfer.names import PARTS, name_beside
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+_PIECE = 1 << 20
+_SYNCED = 1 << 20
+"""Bytes: a larger file is synced to the disk before it gets its name."""
+_EMPTY = hashlib.sha256()
+_WRITTEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class TooLong(Exception):  # noqa: N818 - said of what comes, not of us
+    """More of a file arrives than was announced."""
+
+
+class PartialFile:
+    """A file that is being received, in the folder `parts`. An earlier part of it is continued."""
+
+    def __init__(self, parts: int, name: str, size: int) -> None:
+        self.name, self.size = name, size
+        self._digest = hashlib.sha256()
+        self._whole = ""
+        self.at = 0
+        """How many bytes of it are here."""
+        try:
+            self._file = os.open(name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=parts)
+        except FileExistsError:
+            self._go_on(parts)
+
+    def _go_on(self, parts: int) -> None:
+        self._file = os.open(self.name, _WRITTEN, 0o666, dir_fd=parts)
+        if os.fstat(self._file).st_nlink != 1:  # it landed, but an interruption left this name
+            os.close(self._file)
+            os.unlink(self.name, dir_fd=parts)
+            self._file = os.open(self.name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=parts)
+        while piece := os.read(self._file, _PIECE):
+            self._digest.update(piece)
+            self.at += len(piece)
+        if self.at > self.size:
+            self.restart()
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of what is here."""
+        return self._whole or self._digest.hexdigest()
+
+    def restart(self) -> None:
+        """Discard what is here of it. Raises OSError."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        self._digest, self.at = hashlib.sha256(), 0
+
+    def write(self, piece: bytes) -> None:
+        """Append `piece`. Raises OSError, and TooLong if the file gets larger than its size."""
+        if self.at + len(piece) > self.size:
+            raise TooLong
+        self._digest.update(piece)
+        self.at += len(piece)
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def finish(self, modified: int) -> None:
+        """Set its time and close it, once all of it is here. Raises OSError."""
+        with contextlib.suppress(OSError, OverflowError, ValueError):  # a box may name any time
+            os.utime(self._file, ns=(modified, modified))
+        if self.size > _SYNCED:
+            os.fsync(self._file)
+        self._whole = self._digest.hexdigest()
+        self._digest = _EMPTY  # many may be waiting, and this takes most of the memory of each
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what is here of it stays."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+_MOST_BESIDE = 1000
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def open_plain(file: Path) -> BinaryIO:
+    """Open a file of a repository to read it: no link, pipe or device. Raises OSError."""
+    opened = os.open(file, _PLAIN)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "it is not a plain file", str(file))
+    return os.fdopen(opened, "rb")
+
+
+class HomeFile(NamedTuple):
+    """The state of a file here."""
+
+    size: int
+    modified: int
+    inode: int
+
+
+class LocalFolder:
+    """A folder here with a box's files in it. A context manager."""
+
+    def __init__(self, base: Path, inside: Sequence[str] = (), *, make: bool = False) -> None:
+        """`base` is the user's own and may have links; the folders `inside` it may not be links.
+
+        Raises OSError, NotSafeError if one of these is a link or a file.
+        """
+        self.place = base.joinpath(*inside)
+        self._opened: tuple[str, int] = ("", -1)
+        root = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+        self._root = self._open_chain(root, inside, make=make)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the folder."""
+        self.look_again()
+        os.close(self._root)
+
+    def look_again(self) -> None:
+        """Forget the folder that is open: the user may have moved it since."""
+        if self._opened[1] >= 0:
+            os.close(self._opened[1])
+        self._opened = ("", -1)
+
+    def write_new(self, name: str, content: bytes) -> None:
+        """Write a small file directly in it, unless the name is taken. Raises OSError."""
+        with contextlib.suppress(FileExistsError):
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=self._root)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(content)
+
+    def digest(self, path: str) -> str:
+        """Return the SHA-256 of a file here; "" if there is no plain file."""
+        with contextlib.suppress(OSError, NotSafeError), self._folder_of(path, make=False) as found:
+            return self._digest_at(*found)
+        return ""
+
+    def look(self, path: str) -> HomeFile | None:
+        """Return the current state of a file here; None if there is no plain file."""
+        with contextlib.suppress(OSError, NotSafeError):
+            with self._folder_of(path, make=False) as (folder, name):
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode):
+                return HomeFile(found.st_size, found.st_mtime_ns, found.st_ino)
+        return None
+
+    @staticmethod
+    def _digest_at(folder: int, name: str) -> str:
+        """Return the SHA-256 of a plain file; "" for anything else."""
+        try:
+            file = os.open(name, _PLAIN, dir_fd=folder)
+        except OSError:
+            return ""
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                return ""
+            digest = hashlib.sha256()
+            while piece := os.read(file, _PIECE):
+                digest.update(piece)
+            return digest.hexdigest()
+        finally:
+            os.close(file)
+
+    @contextlib.contextmanager
+    def _folder_of(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
+        """Yield the open folder of a path, and the path's last part. The folder stays open."""
+        folder, _, name = path.rpartition("/")
+        if not folder:
+            yield self._root, name
+            return
+        if self._opened[0] != folder:
+            opened = self._open_chain(os.dup(self._root), folder.split("/"), make=make)
+            self.look_again()
+            self._opened = (folder, opened)
+        yield self._opened[1], name
+
+    def _open_chain(self, folder: int, parts: Iterable[str], *, make: bool = True) -> int:
+        """Open `parts` one below the other, and close `folder`. Raises OSError, NotSafeError."""
+        for part in parts:
+            try:
+                inner = (
+                    self._make_folder(folder, part)
+                    if make
+                    else os.open(part, _FOLDER, dir_fd=folder)
+                )
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
+
+    def _make_folder(self, folder: int, name: str, mode: int = 0o777) -> int:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, mode, dir_fd=folder)
+        try:
+            return os.open(name, _FOLDER, dir_fd=folder)
+        except OSError:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                raise
+        raise NotSafeError(
+            f"{shown(name)} is not a folder here, but a link or a file.",
+            where=str(self.place),
+            hint="Move it away, or name another folder: --to FOLDER",
+        )
+
+
+class Destination(LocalFolder):
+    """The folder that receives one run's results. One process at a time can open it."""
+
+    def __init__(self, base: Path, inside: Sequence[str], run: str) -> None:
+        """As `HomeFolder`, but makes the folders. Also raises BusyError."""
+        base.mkdir(parents=True, exist_ok=True)
+        super().__init__(base, inside, make=True)
+        self._run = run
+        self._parts = -1
+        try:
+            parts = self._make_folder(self._root, PARTS, 0o700)
+            try:
+                fcntl.flock(parts, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BaseException:
+                os.close(parts)
+                raise
+            self._parts = parts
+        except BlockingIOError:
+            self.close()
+            raise BusyError(
+                "another pull is at work in this folder.",
+                where=str(self.place),
+                hint="Let it end, or end it, and run the same command again.",
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the folder; partial files stay, and the next pull continues them."""
+        if self._parts >= 0:
+            with contextlib.suppress(OSError):
+                os.rmdir(PARTS, dir_fd=self._root)
+            os.close(self._parts)
+            self._parts = -1
+        super().close()
+
+    def partial(self, path: str, state: Sequence[int], size: int) -> PartialFile:
+        """Open the partial file for a path and its state on the box. Raises OSError."""
+        return PartialFile(self._parts, self._part(path, state), size)
+
+    def begun(self, path: str, state: Sequence[int], size: int) -> int:
+        """Return how many bytes of it are here already."""
+        try:
+            found = os.stat(self._part(path, state), dir_fd=self._parts, follow_symlinks=False)
+        except OSError:
+            return 0
+        is_part = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+        return found.st_size if is_part and found.st_size <= size else 0
+
+    def forget_others(self, kept: Collection[tuple[str, Sequence[int]]]) -> None:
+        """Remove partial files of files that have changed or are gone."""
+        there = os.listdir(self._parts)  # noqa: PTH208 - of a folder that is open
+        names = {self._part(*one) for one in kept} if there else set()
+        for name in there:
+            if name not in names:
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=self._parts)
+
+    @staticmethod
+    def _part(path: str, state: Sequence[int]) -> str:
+        words = "\0".join([path, *map(str, state)])
+        return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+    def land(
+        self,
+        path: str,
+        partial: PartialFile,
+        ours: Callable[[str], Collection[str]],
+        replaces: Callable[[str], None],
+    ) -> str:
+        """Give a complete file its name; return the path below this folder that it got.
+
+        `ours(path)`: digests of what pulls of this run put there. Only that is replaced, and
+        `replaces` is called before. Else it gets another name. Raises OSError, NotSafeError.
+        """
+        for name in self._names(path):
+            with self._folder_of(name) as (folder, last):
+                if self._link_new(partial, folder, last):
+                    return name
+                content = self._digest_at(folder, last)
+                if content == partial.sha256:
+                    os.unlink(partial.name, dir_fd=self._parts)
+                    return name
+                if content and content in ours(name):
+                    replaces(name)
+                    os.rename(partial.name, last, src_dir_fd=self._parts, dst_dir_fd=folder)
+                    return name
+        raise NotSafeError(
+            f"{shown(path)}: other files have its name, and {_MOST_BESIDE} more beside it.",
+            where=str(self.place),
+            hint="Name another folder: --to FOLDER",
+        )
+
+    def _names(self, path: str) -> Iterator[str]:
+        yield path
+        yield from (name_beside(path, self._run, number) for number in range(1, _MOST_BESIDE))
+
+    def _link_new(self, partial: PartialFile, folder: int, name: str) -> bool:
+        """Name the file; return False if the name is taken."""
+        try:
+            os.link(partial.name, name, src_dir_fd=self._parts, dst_dir_fd=folder)
+        except FileExistsError:
+            return False
+        except OSError:  # this file system has no hard links
+            if _is_there(folder, name):
+                return False
+            os.rename(partial.name, name, src_dir_fd=self._parts, dst_dir_fd=folder)
+            return True
+        os.unlink(partial.name, dir_fd=self._parts)
+        return True
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,24 @@
+# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
+# record: what boxstrap noted of a run, and its log from a byte on. Each part comes after a line that only the caller
+# can know: a log may contain anything. The last line of that kind says which bytes of the log come.
+
+find_home
+run=$box_home/runs/$repo_key/$name
+part() { printf '\n%s %s\n' "$mark" "$1"; }
+# On a file system that can't punch holes, the kept part may be on its way back to its place.
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  [ ! -e "$run/log.aside" ] || sleep 0.5
+done
+for note in $notes; do
+  [ ! -f "$run/$note" ] || { part "$note" && head -c "$most_note" "$run/$note"; }
+done
+part metric
+(newest_metrics "$run")
+size=$(stat -c %s "$run/log" 2>/dev/null) || size=0
+begin=$(kept_from "$run")
+# A log that is shorter than what was read of it was emptied: from its start.
+[ "$at" -le "$begin" ] || [ "$at" -gt "$size" ] || begin=$at
+[ "$((size - begin))" -le "$most" ] || begin=$((size - most))
+[ "$begin" -le "$size" ] || begin=$size
+part "log $begin $((size - begin))"
+[ "$begin" -eq "$size" ] || { tail -c "+$((begin + 1))" "$run/log" | head -c "$((size - begin))"; }

@@ -1,0 +1,88 @@
+"""A setup waits for what the machine that started it sends, but not for longer than that exists."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.faults.plugin import Faults
+from tests.faults.program import with_numbers
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.main_job.slow import LONG, seen
+
+pytestmark = pytest.mark.boxes
+
+# The commit is never taken from the connection; the process that should take it outlives that.
+NEVER = """\
+mv /usr/bin/git /usr/bin/git.real
+cat >/usr/bin/git <<'END'
+#!/bin/bash
+case " $* " in *' receive-pack '*) : >/tmp/sending; while :; do sleep 1; done ;; esac
+exec /usr/bin/git.real "$@"
+END
+chmod +x /usr/bin/git
+"""
+REFUSES = NEVER.replace(": >/tmp/sending; while :; do sleep 1; done", "exit 3")
+PATIENCE_S = 6
+
+
+def impatient(rented: Rented, folder: Path) -> Rented:
+    return replace(rented, program=with_numbers(folder, CLIENT_PATIENCE_S=PATIENCE_S))
+
+
+def test_a_client_that_is_killed_while_it_sends_frees_the_box(
+    rent: Rent, faults: Faults, tmp_path: Path
+) -> None:
+    rented = impatient(rent("vast", used=True), tmp_path)
+    rented.user.repository(boxstrap__yaml=LONG)
+    rented.box.run(NEVER)
+    with faults.attempt("client killed", at="sending the commit") as attempt:
+        going = rented.begin("setup")
+        limit = time.monotonic() + 60
+        while not rented.box.exists("/tmp/sending"):
+            assert time.monotonic() < limit, going.said()
+            time.sleep(0.1)
+        time.sleep(PATIENCE_S + 2)  # as long as it lives, the box waits
+        assert going.process.poll() is None, going.said()
+        going.kill()
+        going.close()
+        attempt.begin()
+        while "commit-missing" not in "".join(seen(rented, "setups/*/events.jsonl")):
+            assert time.monotonic() < limit + 60
+            time.sleep(0.1)
+        attempt.noticed(at_most=PATIENCE_S + 5)
+        rented.box.run("mv /usr/bin/git.real /usr/bin/git")
+        rented.user.repository("other", boxstrap__yaml=LONG)
+        rented.run("setup", "--wait", "1").must(0)
+
+
+def test_what_can_not_be_sent_is_not_waited_for(rent: Rent, faults: Faults) -> None:
+    rented = rent("vast", used=True)
+    rented.user.repository(boxstrap__yaml=LONG)
+    rented.box.run(REFUSES)
+    with faults.attempt("commit not taken"):
+        done = rented.run("setup").must(7)
+        assert done.seconds < 60
+        assert "the box did not take the commit" in done.err
+        rented.box.run("mv /usr/bin/git.real /usr/bin/git")
+        rented.run("setup").must(0)
+
+
+def test_a_partial_clone_with_a_change(rent: Rent, faults: Faults) -> None:
+    rented = rent("vast", used=True)
+    whole = rented.user.repository("whole", boxstrap__yaml=LONG)
+    whole.commit({"train.py": whole.root.joinpath("train.py").read_text() + "# more\n"})
+    whole.git("config", "uploadpack.allowFilter", "true")
+    part = rented.user.repository("part")
+    part.git("remote", "add", "origin", f"file://{whole.root}")
+    part.git("fetch", "-q", "--filter=blob:none", "origin", "main")
+    part.git("reset", "-q", "--hard", "FETCH_HEAD")
+    part.write({"train.py": part.root.joinpath("train.py").read_text() + "# mine\n"})
+    with faults.attempt("partial clone with a change"):
+        rented.run("setup").must(0)
+        assert "# mine" in rented.box.read("/workspace/part/train.py")
+        assert rented.box.run("git -C /workspace/part log --oneline | wc -l").strip() == "1"

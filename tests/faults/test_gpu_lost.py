@@ -1,0 +1,103 @@
+"""A GPU that fails, comes back, or has another driver after the box was set up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.faults.plugin import Faults
+from tests.main_job.conftest import Card, Rent
+from tests.main_job.earlier import before, unpacked
+from tests.main_job.rented import Rented
+from tests.nvml import scenarios, stub
+
+pytestmark = [
+    pytest.mark.sampled(of="module"),
+    pytest.mark.boxes,
+    pytest.mark.skipif(stub.compiler() is None, reason="no C compiler for the stand-in for NVML"),
+]
+PROFILE = """\
+version: 1
+gpu: {smoke: none}
+env: {LINGER: "600"}
+train: {command: python train.py, resume: python train.py}
+"""
+HEALTHY = scenarios.A100
+BROKEN = f"{scenarios.A100}\ninit = !999"
+OTHER_DRIVER = f"{scenarios.A100}\ndriver = 570.10.1"
+
+
+def plan(rented: Rented) -> dict[str, str]:
+    """Why each step would run; "" if it would not."""
+    steps = json.loads(rented.run("plan", "--json").must(0).out)["steps"]
+    return {row["step"]: row["why"] if row["runs"] else "" for row in steps}
+
+
+@pytest.fixture
+def trained(rent: Rent, card: Card) -> Rented:
+    """A healthy box whose training is alive."""
+    rented = rent("vast", used=True)
+    card(rented, HEALTHY)
+    rented.user.repository(boxstrap__yaml=PROFILE)
+    rented.run("setup").must(0)
+    return rented
+
+
+def test_a_verdict_is_not_forgotten(trained: Rented, card: Card, faults: Faults) -> None:
+    with faults.attempt("GPU lost after a setup", at="verify") as attempt:
+        trained.run("stop").must(0)
+        card(trained, BROKEN)
+        trained.run("verify").must(6)
+        assert plan(trained)["gpu"] == "broken"
+        trained.user.place.joinpath("train.py").write_text("print('step 1 of other work')\n")
+        assert "return this box" in trained.run("setup").must(6).text
+        trained.run("run", "--", "python train.py").must(6)
+        assert trained.runs() == ["train-1"]
+        card(trained, HEALTHY)
+        assert "step 1 of other work" in trained.run("setup").must(0).out
+        assert plan(trained)["gpu"] == ""
+        attempt.outcome("exit 6 until it is back")
+
+
+@pytest.mark.parametrize("what", ["another driver", "a failed reading"])
+def test_the_same_work_is_the_same_whatever_the_driver(
+    trained: Rented, card: Card, faults: Faults, what: str
+) -> None:
+    with faults.attempt(f"the same work beside {what}") as attempt:
+        if what == "another driver":
+            card(trained, OTHER_DRIVER)
+            trained.run("verify").must(0)
+        else:
+            card(trained, BROKEN)
+            trained.run("verify").must(6)
+            card(trained, HEALTHY)
+        again = trained.run("setup").must(0)
+        assert "train-1: running" in again.out
+        trained.box.power_off()
+        trained.box.power_on()
+        assert "train-1: died with the box" in trained.run("setup").must(10).out
+        assert (trained.runs(), trained.trainings()) == (["train-1"], 0)
+        attempt.outcome("not started again")
+
+
+def test_a_run_of_an_earlier_version_counts_whatever_the_driver_was(
+    rent: Rent, card: Card, faults: Faults, tmp_path: Path
+) -> None:
+    """That version counted the driver as part of the work."""
+    earlier = unpacked("d9bc910", tmp_path)
+    rented = rent("vast", by=earlier)
+    card(rented, HEALTHY)
+    rented.user.repository(boxstrap__yaml=PROFILE.replace(", resume: python train.py", ""))
+    before(rented, earlier, "setup").end().must(0)
+    with faults.attempt("the same work beside another driver", at="an upgrade") as attempt:
+        card(rented, OTHER_DRIVER)
+        rented.run("verify").must(0)
+        assert "train-1: running" in rented.run("setup").must(0).out
+        rented.run("stop").must(0)
+        # Now the environment is built for that driver, and what was noted of the first is replaced.
+        assert "train-1: was stopped" in rented.run("setup").must(0).out
+        assert "train-1: was stopped" in rented.run("setup").must(0).out
+        assert rented.runs() == ["train-1"]
+        attempt.outcome("not started again")

@@ -1,0 +1,61 @@
+"""A box of several users: who owns boxstrap's folder there owns what runs in it, and reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.plugin import Faults
+from tests.main_job.conftest import Rent
+
+pytestmark = pytest.mark.boxes
+
+PROFILE = """\
+version: 1
+gpu: {require: false}
+secrets: [TOKEN_OF_MINE]
+box: {workdir: WORKDIR}
+train: {command: python train.py}
+"""
+PLANTED = (
+    "mkdir -m 777 /scratch/.boxstrap",
+    "mkdir -m 777 ~/theirs && chmod 755 ~ && ln -s ~/theirs /scratch/.boxstrap",
+    # A link that is theirs may lead elsewhere tomorrow.
+    "ln -s /home/student/mine /scratch/.boxstrap",
+)
+"""What another user puts where boxstrap's folder would be."""
+PYTHON = '#!/bin/sh\necho ran >>/tmp/ran; exec /usr/bin/python3 "$@"\n'
+
+
+def test_a_folder_of_another_user_gets_nothing_and_runs_nothing(rent: Rent, faults: Faults) -> None:
+    rented = rent("nosudo")
+    user, box = rented.user, rented.box
+    box.run("useradd -m -s /bin/bash mallory && mkdir -m 1777 /scratch")
+    box.run("mkdir -m 755 /home/student/mine && chown student /home/student/mine")
+    user.env["TOKEN_OF_MINE"] = "very-secret-token"
+    user.repository(boxstrap__yaml=PROFILE.replace("WORKDIR", "/scratch"))
+    user.agree()
+    for planting in PLANTED:
+        with faults.attempt("boxstrap's folder is another user's", at="a shared box"):
+            box.run(f"rm -rf /scratch/.boxstrap && runuser -u mallory -- sh -c '{planting}'")
+            home = box.real("/scratch/.boxstrap")
+            box.run(f"mkdir -p {home}/agent/bin {home}/box {home}/runs")
+            box.write(f"{home}/agent/bin/python", PYTHON)
+            box.run(f"chmod 755 {home}/agent/bin/python")
+            before = box.listing([home])
+            refused = rented.run("setup").must(5).err
+            assert "/scratch/.boxstrap belongs to another user of this box" in refused
+            assert "Nothing was changed. Set box.workdir" in refused
+            for task in (("status",), ("logs",), ("stop",), ("pull",), ("exec", "--", "true")):
+                assert rented.run(*task).rc in {0, 2, 5}
+            assert box.listing([home]) == before
+            assert not box.exists("/tmp/ran")
+    # Each user has a folder of their own in there.
+    box.run("runuser -u student -- mkdir /scratch/student")
+    text = PROFILE.replace("WORKDIR", "/scratch/student")
+    user.place.joinpath("boxstrap.yaml").write_text(text)
+    rented.run("setup").must(0)
+    rented.run("wait").must(0)
+    # One's own folder beside others' is one's own, also behind a link of one's own.
+    box.run("rm -rf /scratch/.boxstrap; runuser -u student -- ln -s /scratch/student /scratch/link")
+    user.place.joinpath("boxstrap.yaml").write_text(PROFILE.replace("WORKDIR", "/scratch/link"))
+    rented.run("setup").must(0)

@@ -1,0 +1,221 @@
+"""A run's results are its own: later runs in the same tree neither lose nor rename them.
+
+The box is this machine. Each test has a user and a box of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import Completed, User
+
+pytestmark = pytest.mark.sampled(of="module")
+
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/work}
+train: {command: python train.py first, results: [out/], resume: python train.py more}
+"""
+TRAIN = """\
+import os, sys
+from pathlib import Path
+
+word = sys.argv[1]
+out = Path("out")
+print("saw", sorted(one.name for one in out.iterdir()), flush=True)
+if word == "sample":
+    print("of", (out / "ckpt").read_text(), flush=True)
+    sys.exit()
+(out / "ckpt").write_text(word)  # in place
+(out / "renamed.new").write_text(word)
+os.replace(out / "renamed.new", out / "renamed")
+with (out / "log").open("a") as log:
+    log.write(word + "\\n")
+(out / word).write_text(word)
+if word == "dies":
+    os.kill(os.getppid(), 9)
+    sys.exit(3)
+"""
+TO_LOCAL = ("--host", "local")
+MANIFEST = "boxstrap-manifest.json"
+
+
+class Trainer:
+    """A repository, the box that it trains on, and what came home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.user = User(folder / "home")
+        self.repository = self.user.repository(
+            boxstrap__yaml=PROFILE, train__py=TRAIN, __gitignore="out/\nboxstrap-results/\n"
+        )
+        self.user.place = self.repository.root
+        self.run("setup").must(0)
+        self.over("train-1")
+
+    def run(self, *words: str) -> Completed:
+        before, after = words, ()
+        if "--" in words:
+            at = words.index("--")
+            before, after = words[:at], words[at:]
+        return self.user.run(*before, *TO_LOCAL, *after)
+
+    def train(self, word: str, *options: str) -> str:
+        """Run to the end; return its output."""
+        done = self.run("run", *options, "--", f"python train.py {word}").must(0)
+        return done.out
+
+    def over(self, name: str) -> None:
+        """Wait for a run's end, and for the record of what it made, a moment later."""
+        self.run("wait", "--run", name)
+        limit = time.monotonic() + 20
+        while not (self.folder(name) / "results.made").exists() and time.monotonic() < limit:
+            time.sleep(0.05)
+
+    def results(self) -> dict[str, Any]:
+        """Return where the box has each run's results, as `status` says."""
+        document = self.run("status", "--json").must(0).json()
+        return {run["name"]: run["results"] for run in document["boxes"][0]["runs"]}
+
+    @property
+    def tree(self) -> Path:
+        return self.user.home / "work" / self.repository.root.name
+
+    def folder(self, name: str) -> Path:
+        (found,) = self.user.home.glob(f"work/.boxstrap/runs/*/{name}")
+        return found
+
+    def home(self, name: str) -> dict[str, str]:
+        """Return what came home of a run, by path below `out/`."""
+        place = self.repository.root / "boxstrap-results/local" / name / "out"
+        return {one.name: one.read_text() for one in place.iterdir()} if place.is_dir() else {}
+
+    def manifest(self, name: str) -> dict[str, Any]:
+        place = self.repository.root / "boxstrap-results/local" / name / MANIFEST
+        found: dict[str, Any] = json.loads(place.read_text())
+        return found
+
+
+FIRST = {"ckpt": "first", "renamed": "first", "log": "first\n", "first": "first"}
+SECOND = {"ckpt": "second", "renamed": "second", "log": "first\nsecond\n", "second": "second"}
+THIRD = {"ckpt": "third", "renamed": "third", "log": "first\nsecond\nthird\n", "third": "third"}
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Trainer:
+    return Trainer(tmp_path)
+
+
+def test_three_runs_in_one_tree_bring_three_results_home(trainer: Trainer) -> None:
+    said = trainer.train("second")
+    assert "saw ['ckpt', 'first', 'log', 'renamed']" in said  # as `sample.py` needs it
+    assert "of second" in trainer.train("sample")
+    trainer.train("third")
+    assert trainer.tree.with_name(f"{trainer.tree.name}@2").exists() is False
+    where = trainer.results()
+    assert [where[f"train-{number}"]["where"] for number in (1, 2, 3, 4)] == [
+        "box",
+        "box",
+        "none",
+        "box",
+    ]
+    assert where["train-1"]["kept_bytes"] == 21
+    listed = trainer.user.run("runs", "--json").must(0).json()["runs"]
+    assert [one["results"]["where"] for one in listed] == ["box", "none", "box", "box"]
+    one = trainer.run("pull", "--run", "train-1").must(0)
+    assert "4 files" in one.out
+    assert trainer.home("train-1") == FIRST
+    assert trainer.manifest("train-1")["complete"] is True
+    trainer.run("pull", "--all").must(0)
+    assert [trainer.home(f"train-{number}") for number in (1, 2, 3, 4)] == [
+        FIRST,
+        SECOND,
+        {},
+        THIRD,
+    ]
+    assert trainer.run("--dry", "down").must(0)
+    assert list(trainer.folder("train-1").glob("results.kept/**/ckpt"))
+    assert "results at home" in trainer.run("status").must(0).out
+    size = sum(len(text) for text in (*FIRST.values(), *SECOND.values()))
+    would = f"copies of results that are at home: would be removed ({size} B)"
+    assert would in trainer.run("--dry", "clean").must(0).out
+    assert trainer.run("clean", "--json").must(0).json()["copies_of_results"] == size
+    assert not (trainer.folder("train-1") / "results.kept").exists()
+    assert trainer.run("--dry", "down").must(0)
+    # What came home need not be kept again.
+    before = list(trainer.folder("train-4").rglob("results.kept/**/*"))
+    trainer.train("fourth")
+    assert before == list(trainer.folder("train-4").rglob("results.kept/**/*")) == []
+    trainer.run("pull", "--all").must(0)
+    assert trainer.run("--dry", "down").must(0)
+
+
+def test_what_is_too_large_to_be_copied_is_a_choice_at_once(trainer: Trainer) -> None:
+    with (trainer.tree / "out/large").open("wb") as file:
+        file.truncate(20 * 10**9)
+    made = trainer.folder("train-1") / "results.made"
+    document = json.loads(made.read_text())
+    found = (trainer.tree / "out/large").stat()
+    state = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    made.write_text(json.dumps({**document, "files": {**document["files"], "out/large": state}}))
+    began = time.monotonic()
+    refused = trainer.run("run", "--", "python train.py second").must(9)
+    took = time.monotonic() - began
+    assert "train-1: 5 files, 20 GB; too large to be copied at once" in refused.err
+    for choice in ("pull --all", "--beside", "--overwrite-results"):
+        assert choice in refused.err
+    assert took < 5
+    again = trainer.run("setup", "--restart").must(9)
+    assert "pull --all" in again.err
+    assert (trainer.tree / "out/ckpt").read_text() == "first"
+    assert "saw []" in trainer.train("second", "--beside")
+    assert (trainer.tree / "out/ckpt").read_text() == "first"
+    trainer.train("third", "--overwrite-results")
+    (trainer.tree / "out/large").unlink()
+    there = trainer.results()["train-1"]
+    assert (there["where"], there["lost_files"]) == ("partly", 4)
+    assert there["overwritten_by"] == ["train-3"]
+    assert "4 of 5 results overwritten by train-3" in trainer.run("status").out
+    lost = trainer.run("pull", "--run", "train-1", "--json").must(0).json()
+    assert {one: lost["left_out"][one] for one in ("out/ckpt", "out/large")} == {
+        "out/ckpt": "given-up",
+        "out/large": "given-up",
+    }
+    assert trainer.home("train-1") == {"first": "first"}
+
+
+def test_a_result_changed_by_hand_is_none_any_more(trainer: Trainer) -> None:
+    (trainer.tree / "out/ckpt").write_text("by hand")
+    (trainer.tree / "out/more").write_text("by hand")
+    refused = trainer.run("pull").must(9)
+    assert "out/ckpt: was changed after its run ended, by no run" in refused.err
+    assert "ckpt" not in trainer.home("train-1")
+    rows = {row["path"]: row for row in trainer.manifest("train-1")["files"]}
+    assert rows["out/more"]["after_run"] is True
+    assert "after_run" not in rows["out/first"]
+    assert "out/ckpt: was changed after" in trainer.run("--dry", "down").must(9).err
+
+
+def test_a_run_without_a_record_has_what_no_other_run_made(trainer: Trainer) -> None:
+    for name in ("results.before", "results.made"):
+        (trainer.folder("train-1") / name).unlink()
+    trainer.train("second")
+    trainer.run("pull", "--all").must(0)
+    assert (trainer.home("train-1"), trainer.home("train-2")) == (FIRST, SECOND)
+
+
+def test_a_run_goes_on_from_the_checkpoint_of_the_one_that_died(trainer: Trainer) -> None:
+    trainer.run("run", "--", "python train.py dies")
+    trainer.over("train-2")
+    said = trainer.run("run", "--resume", "train-2").must(0).out
+    assert "saw ['ckpt', 'dies'" in said
+    trainer.over("train-3")
+    trainer.run("pull", "--all").must(0)
+    assert trainer.home("train-2")["ckpt"] == "dies"
+    assert trainer.home("train-3")["ckpt"] == "more"
+    assert "dies" not in trainer.home("train-3")

@@ -1,0 +1,634 @@
+"""What providers were seen to answer, beside their documents: each is in docs/providers.md."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import NoOfferError, ReturnBoxError, UnreachableError, UsageError
+from bootstrap.profile.load import read_profile
+from bootstrap.providers import api
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.api import Api, ApiKey, RefusedKeyError
+from bootstrap.providers.offer import RentedState, RentOrder
+from bootstrap.renting import rental
+from bootstrap.renting.order import offers_of, order_of
+from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.runs.rented import ask_accounts, contract_words, with_contract
+from tests.listener import Listener
+from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer
+from tests.providers.renting_world import CREATES, STARTS, RentingWorld, renting_world
+
+pytestmark = pytest.mark.sampled(of="module")
+
+
+@pytest.fixture
+def world(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RentingWorld]:
+    """An account at RunPod, unless the test names another provider."""
+    with renting_world(getattr(request, "param", "runpod"), monkeypatch) as made:
+        yield made
+        made.check()
+
+
+every_renting = pytest.mark.parametrize("world", [*CREATES], indirect=True)
+with_prices = pytest.mark.parametrize("world", ["vast", "runpod", "lambda"], indirect=True)
+"""Those whose offers say what they are, and cost."""
+vast = pytest.mark.parametrize("world", ["vast"], indirect=True)
+at_lambda = pytest.mark.parametrize("world", ["lambda"], indirect=True)
+
+
+@every_renting
+def test_what_stands_before_an_api_is_asked_again_and_refuses_no_key(world: RentingWorld) -> None:
+    simulation = world.simulation
+    simulation.faults_at = {0: "edge", 1: "edge"}
+    simulation.fault_on = {CREATES[simulation.provider]: "edge"}
+    box, _ = world.up()
+    assert simulation.rented == [box.box_id]
+    simulation.is_edgy = True
+    account = PROVIDERS[simulation.provider](ApiKey(KEY, "a test"))
+    for ask in (account.boxes, lambda: account.destroy(box.box_id)):
+        with pytest.raises(UnreachableError, match="That says nothing about your key") as error:
+            ask()
+        assert not isinstance(error.value, RefusedKeyError)
+    simulation.is_edgy = False
+    assert [one.id for one in world.ours] == [box.box_id]
+
+
+@every_renting
+def test_a_pause_that_an_answer_asks_for_is_kept(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = list[float]()
+    monkeypatch.setattr(Api, "pause", lambda _, seconds: paused.append(seconds))
+    account = PROVIDERS[world.simulation.provider](ApiKey(KEY, "a test"))
+    world.simulation.retry_after = "37"
+    world.simulation.faults_at = {0: "429", 1: "429"}
+    account.boxes()
+    assert paused == [37.0, 37.0]
+    # Nobody waits for an hour.
+    world.simulation.retry_after = "3600"
+    world.simulation.faults_at = {3: "429"}
+    with pytest.raises(UnreachableError, match="slow down"):
+        account.boxes()
+    assert paused == [37.0, 37.0]
+    # A date that is none is no pause, and no error of boxstrap's.
+    for odd in ("Mon, 1 Jan 2020 00:00:00 +99999999999999999999", "Mon, 01 Jan 9" + "9" * 30, "-1"):
+        world.simulation.retry_after = odd
+        world.simulation.fault_on = {"GET": "429"}
+        account.boxes()
+
+
+def test_an_answer_that_trickles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def trickle(line: socket.socket) -> None:
+        with line, contextlib.suppress(OSError):
+            line.recv(65536)
+            line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            while not over.is_set():
+                line.sendall(b" ")
+                time.sleep(0.05)
+
+    listener = Listener(trickle)
+    monkeypatch.setenv("BOXSTRAP_VAST_API", f"http://127.0.0.1:{listener.port}")
+    monkeypatch.setattr(api, "_LONGEST_REQUEST_S", 1.0)
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="it doesn't answer"):
+        PROVIDERS["vast"](ApiKey(KEY, "a test")).boxes()
+    assert time.monotonic() - begun < 5
+    over.set()
+    listener.close()
+
+
+def test_a_community_pod_names_no_data_center(world: RentingWorld) -> None:
+    """It is the cheapest, and any data center that it named would be refused."""
+    world.simulation.offers.insert(0, SimulatedOffer("5", cloud="COMMUNITY", price=0.1))
+    box, _ = world.up()
+    sent = world.ours[0].order
+    assert (sent["cloud"], "dataCenterIds" in sent) == ("COMMUNITY", False)
+    world.down(box)
+    # Where secure ones are asked for, none of these is even read.
+    world.up(order=RentOrder(max_price=1.0, secure_only=True))
+    assert (world.ours[0].order["cloud"], world.ours[0].order["dataCenterIds"]) == (
+        "SECURE",
+        ["us-0"],
+    )
+
+
+def test_a_volume_is_mounted_by_secure_pods_alone(world: RentingWorld) -> None:
+    simulation = world.simulation
+    simulation.offers.insert(0, SimulatedOffer("5", cloud="COMMUNITY", price=0.1, region="us-1"))
+    near = {"id": "v5", "name": "", "size": 100, "dataCenter": "us-1", "type": "STANDARD"}
+    simulation.volumes = [near]
+    world.up(order=RentOrder(max_price=1.0, volume="v5"))
+    sent = world.ours[0].order
+    assert (sent["cloud"], sent["dataCenterIds"]) == ("SECURE", ["us-1"])
+
+
+def test_a_driver_that_is_too_old_for_the_image_is_not_rented(world: RentingWorld) -> None:
+    """A pod there runs, costs, and is never reached."""
+    simulation = world.simulation
+    simulation.offers[0].max_cuda = "12.4"
+    world.up()
+    assert len(simulation.rented) == 1
+    assert world.ours[0].order["gpu"] == {"id": "11", "count": 1, "minCudaVersion": "12.8"}
+    assert all("minCudaVersion=12.8" in one for one in simulation.asked if "catalog" in one)
+    world.down(rental.all_rentals()[0])
+    # What the profile says counts, if that is more. An image of one's own needs what its name says.
+    for offer in simulation.offers[:3]:
+        offer.max_cuda = "12.8"
+    simulation.offers[3].max_cuda = "12.11"
+    world.up(order=RentOrder(min_cuda="12.9", max_price=1.0))
+    assert world.ours[0].order["gpu"]["minCudaVersion"] == "12.9"
+    assert world.ours[0].order["gpu"]["id"] == "13"
+    world.down(rental.all_rentals()[0])
+    world.up(order=RentOrder(image="me/mine", max_price=1.0))
+    assert world.ours[0].order["gpu"] == {"id": "10", "count": 1}
+
+
+@vast
+def test_a_search_asks_for_the_driver_and_the_processors(world: RentingWorld) -> None:
+    offers = world.simulation.offers
+    offers[0].max_cuda, offers[1].arch = "12.1", "arm64"
+    box, _ = world.up(order=RentOrder(min_cuda="12.4", max_price=1.0))
+    assert box.machine == "12"
+    world.down(box)
+    box, _ = world.up(order=RentOrder(arch="arm64", max_price=1.0))
+    assert box.machine == "11"
+    world.down(box)
+    offers[0].cloud = "COMMUNITY"
+    box, _ = world.up(order=RentOrder(max_price=1.0, secure_only=True))
+    assert box.machine == "13"  # 10 is at somebody's own place
+
+
+@pytest.mark.parametrize(
+    ("lock", "sets", "needs"),
+    [
+        ("", [], ""),
+        ('name = "nvidia-cuda-runtime-cu12"\nversion = "12.8.90"\n', [], "12.0"),
+        ('name = "nvidia-cuda-runtime"\nversion = "13.0.48"\n', [], "13.0"),
+        ('name = "torch"\nversion = "2.6.0+cu118"\n', [], "11.0"),
+        ('name = "torch"\nversion = "2.6.0+cpu"\n', [], ""),
+        ("", ["python.torch_backend=cu126"], "12.0"),
+        ("", ["box.image=nvidia/cuda:12.6.3-devel-ubuntu24.04"], "12.6"),
+        ("", ["box.image=pytorch/pytorch:2.8.0-cuda12.9-cudnn9-devel"], "12.9"),
+        ("", ["box.image=me/pod:1.0.2-cu1281-torch280"], "12.8"),
+        ("", ["box.image=me/mine:2"], ""),
+        ('name = "torch"\nversion = "2.6.0+cu124"\n', ["gpu.min_cuda=12.1"], "12.1"),
+    ],
+)
+def test_the_order_s_cuda_is_that_of_profile_image_and_locked_torch(
+    tmp_path: Path, lock: str, sets: list[str], needs: str
+) -> None:
+    (tmp_path / "uv.lock").write_text(f"[[package]]\n{lock}")
+    assert order_of(read_profile(None, sets=sets).profile, None, tmp_path).min_cuda == needs
+
+
+@vast
+def test_a_container_that_can_never_start_is_not_waited_for(world: RentingWorld) -> None:
+    world.simulation.offers[0].fate = "never starts"
+    box, _ = world.up()
+    assert (world.simulation.destroyed, box.box_id) == (["9001"], "9002")
+    assert world.simulation.clock.now - STARTED < 120
+    assert any("OCI runtime create failed" in line for line in world.heard.lines)
+
+
+@vast
+@pytest.mark.parametrize("fate", ["dies", "unknown"])
+def test_a_state_that_never_becomes_running_is_not_waited_for(
+    world: RentingWorld, fate: str
+) -> None:
+    world.simulation.offers[0].fate = fate
+    box, _ = world.up()
+    assert (world.simulation.destroyed, box.box_id) == (["9001"], "9002")
+    assert world.simulation.clock.now - STARTED < 180
+    # A box of one's own that gets there when it is started again is not paid for.
+    world.ours[0].state, world.ours[0].becomes = "stopped", None
+    world.ours[0].wakes = "broken"
+    with pytest.raises(UnreachableError, match=r"is broken.*it is stopped again"):
+        world.up()
+    assert world.ours[0].state == "stopped"
+
+
+@every_renting
+def test_each_provider_has_its_own_time_to_load(world: RentingWorld) -> None:
+    world.simulation.offers = world.simulation.offers[:1]
+    world.simulation.offers[0].fate = "stuck"
+    with pytest.raises(NoOfferError) as refused:
+        world.up(limit=100.0)
+    minutes = {"vast": 15, "runpod": 20, "lambda": 30, "paperspace": 20}[world.simulation.provider]
+    assert f"can't be reached after {minutes} minutes" in refused.value.what
+
+
+@vast
+def test_an_account_without_a_key_answers_404_and_gets_the_first(world: RentingWorld) -> None:
+    box, _ = world.up()
+    assert len(world.simulation.keys) == len(world.ours[0].keys[:1]) == 1
+    world.down(box)
+    world.up()
+    assert len(world.simulation.keys) == 1
+
+
+@vast
+def test_a_refused_key_is_no_box_that_is_gone(world: RentingWorld) -> None:
+    box, _ = world.up()
+    world.simulation.is_expired = True
+    account = PROVIDERS["vast"](ApiKey(KEY, "a test"))
+    for ask in (lambda: account.box(box.box_id), lambda: account.destroy(box.box_id)):
+        with pytest.raises(RefusedKeyError, match="Session expired"):
+            ask()
+    with pytest.raises(RefusedKeyError):
+        world.up()
+    with pytest.raises(RefusedKeyError, match="Invalid user key"):
+        PROVIDERS["vast"](ApiKey("old", "a test")).box(box.box_id)
+    world.simulation.is_expired = False
+    assert [each.state for each in rental.all_rentals()] == [RentalState.RENTED]
+    assert world.simulation.destroyed == []
+
+
+@every_renting
+def test_a_key_that_is_refused_in_the_meantime_is_said_with_the_box_that_goes_on(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = world.simulation
+    refused = (401, {"error": "auth_error", "title": "x", "status": 401, "detail": "no"})
+    rent = simulation.rent
+
+    def revoked(*asked: object) -> SimulatedBox:
+        box = rent(*asked)  # type: ignore[arg-type]
+        simulation.faults = [(404 if simulation.provider == "vast" else 401, refused[1])] * 50
+        return box
+
+    monkeypatch.setattr(simulation, "rent", revoked)
+    with pytest.raises(RefusedKeyError):
+        world.up()
+    assert [each.host for each in rental.all_rentals()] == [f"{simulation.provider}:9001"]
+    assert any("9001 goes on and costs" in line for line in world.heard.lines)
+    assert simulation.clock.now - STARTED < 60
+    simulation.faults = []
+
+
+@at_lambda
+def test_a_refusal_of_one_type_says_nothing_of_another_there(world: RentingWorld) -> None:
+    for offer in world.simulation.offers:
+        offer.region = "us-east-1"
+    taken = world.simulation.offers[:2]
+    world.simulation.launch_every_s = 12.0
+    answer = world.simulation.offer
+    gone = {one.id for one in taken}
+    world.simulation.offer = lambda one: None if one in gone else answer(one)  # type: ignore[method-assign]
+    box, _ = world.up()
+    assert box.machine == "12/us-east-1"
+    # It takes one launch in 12 seconds: none was turned away for that.
+    launches = [one for one in world.simulation.changed if one.endswith("/launch")]
+    assert len(launches) == 3
+    assert world.simulation.clock.now - STARTED >= 24
+
+
+@at_lambda
+def test_not_every_offer_was_refused_if_some_were_not_asked_for(world: RentingWorld) -> None:
+    world.simulation.offers = [SimulatedOffer(str(n), region="us-1") for n in range(12)]
+    world.simulation.offer = lambda _: None  # type: ignore[method-assign]
+    with pytest.raises(NoOfferError, match="10 offers were refused, and 2 more were not asked"):
+        world.up()
+    world.simulation.offers = world.simulation.offers[:2]
+    with pytest.raises(NoOfferError, match="every offer that fits was refused"):
+        world.up()
+
+
+@at_lambda
+def test_arm64_is_rented_only_if_it_is_asked_for(world: RentingWorld) -> None:
+    grace = SimulatedOffer("gpu_1x_gh200", gpu="GH200", price=0.1, region="us-1")
+    world.simulation.offers.append(grace)
+    box, _ = world.up()
+    assert box.machine == "10/us-0"
+    world.down(box)
+    others = offers_of([PROVIDERS["lambda"](ApiKey(KEY, "a test"))], RentOrder())[1]
+    assert [one.misses(RentOrder()) for one in others] == [["arm64, not amd64"]]
+    box, _ = world.up(order=RentOrder(arch="arm64"))
+    assert box.machine == "gpu_1x_gh200/us-1"
+
+
+@pytest.mark.parametrize("world", ["runpod", "lambda"], indirect=True)
+def test_a_refusal_that_no_offer_can_change_is_the_last(world: RentingWorld) -> None:
+    if world.simulation.provider == "lambda":
+        world.simulation.offers[0].fate = "no money"
+    else:
+        told = {"title": "Unprocessable", "status": 422, "detail": "no such field"}
+        answer = world.simulation.answer
+
+        def refusing(method: str, target: str, *rest: object, **named: object) -> object:
+            if (method, target) == ("POST", "/v2/pods"):
+                return 422, told
+            return answer(method, target, *rest, **named)  # type: ignore[arg-type]
+
+        world.simulation.answer = refusing  # type: ignore[method-assign,assignment]
+    with pytest.raises(NoOfferError) as refused:
+        world.up()
+    assert refused.value.is_final
+    creates = [one for one in world.simulation.changed if CREATES[world.simulation.provider] in one]
+    assert len(creates) == 1
+
+
+def test_a_pod_that_is_stopped_costs_its_volume(world: RentingWorld) -> None:
+    """The price that RunPod gives of it is 0.0."""
+    box, _ = world.up(order=RentOrder(disk_gb=100, max_price=1.0))
+    world.ours[0].state = "stopped"
+    (seen,) = [one for one in account_at(world).boxes() if one.id == box.box_id]
+    assert seen.price_now() == pytest.approx(100 * 0.20 / 720, abs=1e-5)
+    world.ours[0].order["mounts"] = {"network": [{"volumeId": "v5", "path": "/workspace"}]}
+    (seen,) = [one for one in account_at(world).boxes() if one.id == box.box_id]
+    assert seen.price_now() is None
+
+
+def test_no_pod_left_is_a_refusal_though_it_comes_with_a_500(world: RentingWorld) -> None:
+    world.simulation.offers[0].fate = "none left"
+    box, _ = world.up()
+    assert (box.box_id, box.machine) == ("9001", "11/SECURE/us-1")
+    assert world.simulation.clock.now - STARTED < 120
+
+
+def test_a_pod_of_a_cluster_is_listed_too(world: RentingWorld) -> None:
+    world.simulation.boxes[0].in_cluster = True
+    assert {box.id for box in account_at(world).boxes()} == {"71", "72"}
+
+
+@vast
+def test_since_when_vast_counts_is_the_last_start(world: RentingWorld) -> None:
+    box, _ = world.up()
+    account = account_at(world)
+    account.stop(box.box_id)
+    world.sleep(7200)
+    world.ours[0].state, world.ours[0].since = "running", world.simulation.clock.now
+    world.sleep(600)
+    assert world.ours[0].made < world.ours[0].since
+    seen = account.box(box.box_id)
+    assert seen
+    assert seen.state is RentedState.RUNNING
+    now = account.answered_at or 0.0
+    assert now - (seen.since or 0.0) == pytest.approx(600, abs=2)
+
+
+@vast
+def test_a_volume_s_machine_has_no_offer_elsewhere(world: RentingWorld) -> None:
+    world.simulation.volumes = [{"id": 5, "disk_space": 9.0, "machine_id": 12}]
+    box, _ = world.up(order=RentOrder(volume="5", max_price=1.0))
+    assert box.machine == "12"
+    world.down(box)
+    with pytest.raises(UsageError, match="has no volume 6"):
+        world.up(order=RentOrder(volume="6", max_price=1.0))
+
+
+def account_at(world: RentingWorld):  # type: ignore[no-untyped-def]
+    """The program's client for this account."""
+    return PROVIDERS[world.simulation.provider](ApiKey(KEY, "a test"))
+
+
+def stopped_box(world: RentingWorld, wakes: str = "runs") -> Rental:
+    """Rent a box, set it up, and stop it."""
+    box, _ = world.up()
+    there = world.ours[0]
+    there.state, there.wakes = "stopped", wakes
+    return box
+
+
+stopping = pytest.mark.parametrize("world", ["vast", "runpod"], indirect=True)
+
+
+@stopping
+def test_a_stopped_box_is_started_within_the_price(world: RentingWorld) -> None:
+    box = stopped_box(world)
+    again, _ = world.up()
+    assert again.box_id == box.box_id
+    assert world.simulation.started == [box.box_id]
+    assert world.set_up == [box.host, box.host]
+    assert world.ours[0].state == "running"
+
+
+@stopping
+@pytest.mark.parametrize("says", [True, False])
+def test_a_stopped_box_is_started_only_if_its_price_is_agreed_to(
+    world: RentingWorld, *, says: bool
+) -> None:
+    box, asked = stopped_box(world), list[str]()
+
+    def may_start(question: str) -> bool:
+        asked.append(question)
+        return says
+
+    wish = {"order": RentOrder(max_price=0.05), "may_start": may_start}
+    if says:
+        world.up(**wish)
+    else:
+        with pytest.raises(UnreachableError, match="it is stopped"):
+            world.up(**wish)
+    assert asked == [f"{box.host} is stopped. Start it at $0.30 an hour?"]
+    assert world.simulation.started == [box.box_id] * says
+    assert world.simulation.destroyed == []
+
+
+@stopping
+@pytest.mark.parametrize("fault", ["cut", "cut after", "500 after", "nonsense after"])
+def test_a_start_without_an_answer_is_asked_for_once(world: RentingWorld, fault: str) -> None:
+    box = stopped_box(world)
+    world.simulation.fault_on = {STARTS[world.simulation.provider]: fault}
+    before = len(world.simulation.changed)
+    if "after" in fault:
+        world.up()
+    else:
+        with pytest.raises(UnreachableError, match="stopped again"):
+            world.up()
+    assert world.simulation.started == [box.box_id] * ("after" in fault)
+    assert len(world.simulation.changed) == before + (1 if "after" in fault else 2)
+    assert world.simulation.rented == [box.box_id]
+
+
+@stopping
+@pytest.mark.parametrize(
+    ("wakes", "says"),
+    [
+        ("queued", r"doesn't answer \d+ minutes after its start .*it is stopped again"),
+        ("refused", "it was not started"),
+        ("dearer", r"it costs \$0.9\d an hour now, not \$0.3\d; it is stopped again"),
+    ],
+)
+def test_a_box_that_doesn_t_start_is_not_paid_for_later(
+    world: RentingWorld, wakes: str, says: str
+) -> None:
+    box = stopped_box(world, wakes)
+    with pytest.raises(UnreachableError, match=says):
+        world.up(order=RentOrder(max_price=2.0))
+    assert world.ours[0].state == "stopped"
+    assert (world.simulation.rented, world.simulation.destroyed) == ([box.box_id], [])
+
+
+def test_a_start_without_gpus_is_a_verdict_and_keeps_what_is_there(world: RentingWorld) -> None:
+    box = stopped_box(world, "no gpus")
+    for _ in range(2):  # the second time it runs already
+        with pytest.raises(ReturnBoxError, match="without a GPU"):
+            world.up()
+    assert world.simulation.started == [box.box_id]
+    assert (world.ours[0].state, world.set_up) == ("running", [box.host])
+
+
+def test_ctrl_c_during_a_start_says_that_it_may_cost(world: RentingWorld) -> None:
+    stopped_box(world)
+    world.interrupt_at = world.simulation.clock.now + 10
+    with pytest.raises(KeyboardInterrupt):
+        world.up()
+    assert any("or start later, and cost money" in line for line in world.heard.lines)
+    world.up()
+    assert len(world.simulation.rented) == 1
+
+
+def test_paperspace_is_asked_to_start_with_a_content_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with renting_world("paperspace", monkeypatch) as world:
+        world.simulation.boxes = [SimulatedBox("ps1", "stopped")]
+        account = PROVIDERS["paperspace"](ApiKey(KEY, "a test"))
+        account.start("ps1")
+        assert world.simulation.started == ["ps1"]
+        account.stop("ps1")
+        assert world.simulation.boxes[0].state == "stopped"
+
+
+@with_prices
+def test_an_earlier_name_of_a_list_is_rented_before_a_cheaper_one(world: RentingWorld) -> None:
+    simulation = world.simulation
+    simulation.offers[3].gpu, simulation.offers[2].gpu = "H100 SXM", "A100 PCIE"
+    order = RentOrder(gpu_names=("H100", "A100"), max_price=1.0)
+    simulation.offers[3].fate = "taken"
+    box, _ = world.up(order=order)
+    assert "A100" in box.gpu
+    world.down(box)
+    for offer in simulation.offers:
+        offer.fate = "runs"
+    box, _ = world.up(order=order)
+    assert "H100" in box.gpu
+
+
+@with_prices
+def test_an_offer_is_waited_for_within_the_price_and_others_may_rent_meanwhile(
+    world: RentingWorld,
+) -> None:
+    simulation, began = world.simulation, world.simulation.clock.now
+    simulation.launch_every_s = 0.0
+    for offer in simulation.offers:
+        offer.price += 2
+    simulation.fault_on = {}
+    seen, sleep = list[float](), world.sleep
+
+    def sleeping(seconds: float) -> None:
+        seen.append(seconds)
+        with rental.one_at_a_time():  # nobody is kept from renting
+            sleep(seconds)
+        if len(seen) == 5:
+            simulation.offers[1].price = 0.5
+        if len(seen) == 3:  # an account that doesn't answer for once ends nothing
+            simulation.faults_at = {len(simulation.asked) + at: "500" for at in range(9)}
+        else:
+            simulation.faults_at = {}
+
+    world.sleep = sleeping  # type: ignore[method-assign]
+    box, _ = world.up(wait_s=7200.0)
+    assert box.price == pytest.approx(0.5, abs=0.02)
+    waits = [line for line in world.heard.lines if line.startswith("waiting for an offer within $")]
+    assert 5 <= len(waits) <= 6
+    assert 300 <= simulation.clock.now - began < 600
+    world.down(box)
+    simulation.offers[1].price = 2.0
+    with pytest.raises(NoOfferError, match="no offer fits"):
+        world.up(wait_s=600.0)
+
+
+def test_what_was_bad_for_its_money_is_not_waited_for(world: RentingWorld) -> None:
+    world.simulation.offers = [SimulatedOffer("10", fate="dies", region="us-1")]
+    began = world.simulation.clock.now
+    with pytest.raises(NoOfferError, match="none of the rented boxes"):
+        world.up(wait_s=86400.0, limit=0.001)
+    assert world.simulation.clock.now - began < 3600
+
+
+@vast
+def test_reliability_network_and_the_contract_s_end_are_asked_for(world: RentingWorld) -> None:
+    offers = world.simulation.offers
+    offers[0].reliability, offers[1].down_mbps, offers[2].hours = 0.9, 100.0, 5.0
+    order = RentOrder(max_price=1.0, min_reliability=0.98, min_down_mbps=500, min_hours=12)
+    box, _ = world.up(order=order)
+    assert box.machine == "13"
+    account = PROVIDERS["vast"](ApiKey(KEY, "a test"))
+    fitting, others = offers_of([account], RentOrder(max_price=0.01))
+    assert fitting == []
+    missed = [offer.missed(order) for offer in others]
+    assert {"rent.min_reliability", "rent.min_down_mbps", "rent.min_hours"} <= {
+        key for each in missed for key in each
+    }
+
+
+@vast
+def test_it_is_said_which_filter_leaves_nothing(world: RentingWorld) -> None:
+    offers = world.simulation.offers
+    offers[0].gpu = "RTX 3060"
+    offers[1].hours = 2.0
+    order = RentOrder(gpu_names=("RTX 4090",), min_hours=12, max_price=0.45)
+    with pytest.raises(NoOfferError) as refused:
+        world.up(order=order)
+    told = "Of 4 offers gpu.name leaves 3, rent.min_hours leaves 2, rent.max_price leaves none."
+    assert told in refused.value.hint
+    # What an offer doesn't say, its provider looks for.
+    for offer in offers:
+        offer.machine = "77"
+    world.simulation.volumes = [{"id": 5, "machine_id": 78}]
+    with pytest.raises(NoOfferError) as refused:
+        world.up(order=RentOrder(volume="5"))
+    assert "box.volume or box.disk_gb leaves none" in refused.value.hint
+
+
+@pytest.mark.parametrize("world", ["vast", "runpod"], indirect=True)
+@pytest.mark.parametrize("fate", ["stuck", "dies"])
+def test_the_provider_s_own_log_says_why_a_box_never_came(world: RentingWorld, fate: str) -> None:
+    simulation = world.simulation
+    simulation.offers = [SimulatedOffer("10", fate=fate, region="us-1")]
+    simulation.log = "pulling image\nmanifest for me/mine:2 not found: manifest unknown"
+    with pytest.raises(NoOfferError) as refused:
+        world.up(limit=100.0)
+    assert "Its log ends: pulling image / manifest for me/mine:2 not found" in refused.value.what
+    # Without one, nothing is added.
+    simulation.offers = [SimulatedOffer("11", fate=fate, region="us-1")]
+    simulation.log = ""
+    with pytest.raises(NoOfferError) as refused:
+        world.up(limit=100.0)
+    assert "Its log ends" not in refused.value.what
+
+
+@vast
+def test_a_contract_s_end_and_what_its_host_asks_for_are_listed(
+    world: RentingWorld,
+) -> None:
+    simulation, now = world.simulation, time.time()
+    simulation.boxes[0].ends, simulation.boxes[1].ends = now + 3 * 3600 + 60, now + 90 * 86400
+    row = {"contract_id": 72, "new_gpu_costpersec": 0.0002, "old_gpu_costpersec": 0.0001}
+    simulation.increases = [row]
+    near, other = ask_accounts().text().splitlines()[:2]
+    assert "its contract ends in 3 h" in near
+    assert "more" not in near
+    assert "its host asks $0.36/h more, to be accepted there" in other
+    # So does `status`, of one box.
+    one = with_contract("vast:72")
+    assert one is not None
+    assert contract_words(one, now)[1] == "its host asks $0.36/h more, to be accepted there"
+    assert with_contract("vast:404") is None
+    # The list is there without these.
+    simulation.fault_on = {"GET /api/v0/instances/pending-price-increases/": "nonsense after"}
+    listed = ask_accounts()
+    listed.raise_for_status()
+    assert "asks" not in listed.text()

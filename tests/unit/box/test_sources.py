@@ -1,0 +1,221 @@
+"""What an environment is made from, as the box sees it: pip's own parser reads no file more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given as generated
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.unit.box.test_trees import Trees
+
+UTF8, UTF16 = "utf-8", "utf-16"
+SHOWN = 'find_sources; printf "%s\\n" "${SOURCES[@]}"'
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Trees:
+    return Trees(tmp_path)
+
+
+def sources(trees: Trees, files: dict[str, str | bytes], **values: str) -> list[str]:
+    write(trees.main, files)
+    said = trees.ask(given(values) + SHOWN)
+    return [os.path.normpath(name) for name in said.splitlines()]
+
+
+def given(values: dict[str, str]) -> str:
+    return "".join(f"{name}={value};" for name, value in values.items())
+
+
+def write(root: Path, files: dict[str, str | bytes]) -> None:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+LINES = {
+    "plain": b"-r base.txt\n",
+    "Windows": b"-r base.txt\r\ntorch\r\n",
+    "tab": b"-r\tbase.txt\n",
+    "byte-order mark": b"\xef\xbb\xbf-r base.txt\n",
+    "PowerShell": "-r base.txt\r\ntorch\r\n".encode(UTF16),
+    "big-endian": b"\xfe\xff" + "-r base.txt\n".encode("utf-16-be"),
+    "quotes": b'-r "base.txt"\n',
+    "single quotes": b"-r 'base.txt'\n",
+    "continued": b"-r \\\nbase.txt\n",
+    "glued": b"-rbase.txt\n",
+    "variable": b"-r ${BASE}.txt\n",
+    "long": b"--requirement=base.txt\n",
+    "long with a space": b"--constraint  base.txt\n",
+    "comment": b"-r base.txt # of all\n",
+    "indented": b"  -c base.txt\n",
+    "no newline": b"torch\n-r base.txt",
+    "address": b"-r file:base.txt\n",
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_an_included_file_is_seen_however_it_is_written(
+    trees: Trees, line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASE", "base")
+    found = sources(trees, {"requirements.txt": line, "base.txt": "six\n"})
+    assert found == ["requirements.txt", "base.txt"]
+
+
+@pytest.mark.parametrize(
+    "line", ["# -r base.txt\n", "torch # as base.txt says\n", "-r https://example.org/base.txt\n"]
+)
+def test_nothing_else_is(trees: Trees, line: str) -> None:
+    assert sources(trees, {"requirements.txt": line, "base.txt": "six\n"}) == ["requirements.txt"]
+
+
+def test_files_below_include_from_their_folder(trees: Trees) -> None:
+    files: dict[str, str | bytes] = {
+        "requirements.txt": "-r req/train.txt\n",
+        "req/train.txt": '-r ../base.txt\n-c pins.txt\n-r a b.txt\n-r"c d e.txt"\n',
+        "base.txt": "-r requirements.txt\n",
+        "req/pins.txt": "",
+        "req/a b.txt": "",
+        "req/c d e.txt": "",
+    }
+    found = sources(trees, files)
+    assert {*found} == {*files}
+    # Once 99 are noted, those that are open name their own, and none is opened any more.
+    assert len(found) < 200
+
+
+def test_conda_names_pip_files(trees: Trees) -> None:
+    listed = "dependencies:\n  - pip:\n    - '-r base.txt'\n    - -c pins.txt\n    - torch\n"
+    files: dict[str, str | bytes] = {"e.yml": listed, "base.txt": "", "pins.txt": "", "torch": ""}
+    assert sources(trees, files, CONDA="e.yml") == ["e.yml", "base.txt", "pins.txt"]
+
+
+NAMES = ("a.txt", "b.txt", "sub/c.txt", "sub/d e.txt")
+OPTIONS = ("-r ", "-r\t", "-c  ", "--requirement=", "--constraint ", "-r", "--requirement ")
+QUOTES = ("{}", '"{}"', "'{}'")
+ENDS = ("\n", "\r\n", " # why\n", "\\\n\n")
+LINE = st.tuples(*map(st.sampled_from, (OPTIONS, QUOTES, NAMES, ENDS)))
+TEXT = st.lists(st.one_of(LINE, st.just(("", "{}", "six", "\n"))), max_size=4)
+ENCODED = st.sampled_from((UTF8, "utf-8-sig", UTF16))
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=15)
+@generated(st.lists(st.tuples(TEXT, ENCODED), min_size=5, max_size=5))
+def test_no_file_that_pip_reads_is_missed(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[list[Any], str]]
+) -> None:
+    trees = Trees(tmp_path_factory.mktemp("trees"))
+    files: dict[str, str | bytes] = {}
+    for name, (lines, encoding) in zip(("requirements.txt", *NAMES), texts, strict=True):
+        folder = str(Path(name).parent)
+        written = [
+            option + quote.format(os.path.relpath(to, folder) if option else to) + end
+            for option, quote, to, end in lines
+            if quote != "{}" or " " not in to
+        ]
+        files[name] = "".join(written).encode(encoding)
+    write(trees.main, files)
+    assert {*read_by_pip(trees.main)} <= {*sources(trees, files)}
+
+
+def read_by_pip(root: Path) -> Iterable[str]:
+    """Return the files that pip reads, by its own parser; one that includes itself ends it."""
+    from pip._internal.exceptions import RequirementsFileParseError
+    from pip._internal.network.session import PipSession
+    from pip._internal.req import req_file
+
+    found = []
+    read = req_file.get_file_content
+
+    def noted(name: str, *rest: Any, **more: Any) -> Any:
+        found.append(os.path.relpath(name, root))
+        return read(name, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(req_file, "get_file_content", noted)
+        with contextlib.suppress(RequirementsFileParseError):  # it includes itself
+            [*req_file.parse_requirements(str(root / "requirements.txt"), PipSession())]
+    return found
+
+
+SETUP = "from setuptools import setup\nimport deps\nsetup(install_requires={})\n"
+STATIC = '[build-system]\nrequires = ["hatchling"]\n[project]\nname = "own"\n'
+SETUPTOOLS = '[build-system]\n[tool.setuptools.dynamic]\ndependencies = {file = ["deps.in"]}\n'
+HATCH = '[build-system]\n[tool.hatch.metadata.hooks.requirements_txt]\nfiles = ["deps.list"]\n'
+LIB = '[build-system]\n[project]\nname = "lib"\n'
+SOURCES = '[project]\nname = "own"\n[tool.uv.sources]\nlib = {{ path = "libs/lib"{} }}\n'
+LOCK = '[[package]]\nname = "lib"\nsource = {{ {} = "libs/lib" }}\n'
+EDITABLE = {"requirements.txt": "-e .\n", "setup.py": SETUP}
+DEPENDS = {
+    "setup.py": (EDITABLE, "setup.py"),
+    "a list that setup.py reads": (
+        {**EDITABLE, "requirements/base.txt": ""},
+        "requirements/base.txt",
+    ),
+    "a module of setup.py": ({**EDITABLE, "deps.py": ""}, "deps.py"),
+    "setup.cfg": (
+        {**EDITABLE, "setup.cfg": "[options]\ninstall_requires = file: more\n"},
+        "setup.cfg",
+    ),
+    "setup.py of a project": ({"pyproject.toml": STATIC, "setup.py": SETUP}, "setup.py"),
+    "dynamic dependencies": ({"pyproject.toml": SETUPTOOLS, "deps.in": ""}, "deps.in"),
+    "dynamic, of hatch": ({"pyproject.toml": HATCH, "deps.list": ""}, "deps.list"),
+    "dynamic, by requirements": (
+        {"requirements.txt": "-e .[x]", "pyproject.toml": SETUPTOOLS, "deps.in": ""},
+        "deps.in",
+    ),
+    "a folder's": (
+        {"requirements.txt": "./libs/lib\n", "libs/lib/pyproject.toml": LIB},
+        "libs/lib/pyproject.toml",
+    ),
+    "a folder's by name": (
+        {"requirements.txt": "lib @ file:libs/lib\n", "libs/lib/setup.py": ""},
+        "libs/lib/setup.py",
+    ),
+    "uv's sources": (
+        {"pyproject.toml": SOURCES.format(", editable = true"), "libs/lib/setup.py": ""},
+        "libs/lib/setup.py",
+    ),
+    "a lock's folder": (
+        {"uv.lock": LOCK.format("editable"), "pyproject.toml": "", "libs/lib/setup.py": ""},
+        "libs/lib/setup.py",
+    ),
+    "uv's settings": ({"requirements.txt": "torch\n", "uv.toml": ""}, "uv.toml"),
+    "uv's settings in pyproject.toml": (
+        {"requirements.txt": "torch\n", "pyproject.toml": "[tool.uv]\n"},
+        "pyproject.toml",
+    ),
+    "conda's link": ({"e.yml": "dependencies:\n- pip:\n  - -e .\n", "setup.py": SETUP}, "setup.py"),
+}
+BOTH = 'inputs_python; printf "%s\\n" "$INPUTS" "$WORK_INPUTS"'
+
+
+@pytest.mark.parametrize(("files", "changed"), DEPENDS.values(), ids=DEPENDS)
+def test_an_environment_depends_on_all_that_its_installer_reads(
+    trees: Trees, files: dict[str, str | bytes], changed: str
+) -> None:
+    write(trees.main, {**files, "train.py": "1", "README.md": "1"})
+    values = {"CONDA": "e.yml"} if "e.yml" in files else {}
+    before = trees.ask(given(values) + BOTH)
+    write(trees.main, {"train.py": "2", "README.md": "2"})
+    assert trees.ask(given(values) + BOTH) == before
+    (trees.main / changed).write_text("[tool.uv]\n# changed\n")
+    after = trees.ask(given(values) + BOTH)
+    assert after.splitlines()[0] != before.splitlines()[0]
+
+
+def test_a_copied_folder_counts_by_all_of_its_files(trees: Trees) -> None:
+    (trees.home / "steps/k/placed").mkdir(parents=True)
+    write(trees.main, {"requirements.txt": "./lib\n", "lib/setup.py": "", "lib/own.py": ""})
+    asked = 'tree_git() {{ [ "$*" != "rev-parse -q --verify HEAD:lib" ] || echo {}; }}; ' + BOTH
+    assert trees.ask(asked.format(1)) != trees.ask(asked.format(2))

@@ -1,0 +1,156 @@
+"""The login that starts before a profile is read: to a known box, at its last address and user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bootstrap.boxes import login as logins
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.cancel import CancelToken
+from bootstrap.link import record
+from bootstrap.link.local import LocalWire
+from bootstrap.link.record import KnownBox
+from bootstrap.protocol.probe import BoxState
+from bootstrap.setup import context, sequence
+from bootstrap.setup.request import SetupRequest
+from bootstrap.ui.screen import Reporter
+from tests.cli import User
+from tests.logins import Teller, login_to
+
+HOST = "root@192.0.2.7:2222"
+Begin = Callable[..., "BoxLogin | None"]
+
+
+@pytest.fixture
+def begin(user: User, monkeypatch: pytest.MonkeyPatch) -> Begin:
+    """Start a login to a box recorded with user `root` and this address; nothing is dialed."""
+    for name, value in user.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(BoxLogin, "dial", lambda self: setattr(self, "_dialing", "dialed"))
+    monkeypatch.setattr(logins._EarlyLogin, "start", lambda self: None)
+    box = KnownBox("gpu", HOST, address="192.0.2.7", port=2222, user="root", created=1.0)
+    record.save_box(box)
+    box.known_hosts.write_text("[192.0.2.7]:2222 ssh-ed25519 AAAA\n")
+    return lambda host=HOST, **asked: sequence._begin_login(
+        SetupRequest(host=host, **asked), Teller(pytest.fail), CancelToken()
+    )
+
+
+@pytest.mark.parametrize("host", [HOST, "gpu"])
+def test_a_known_box_is_logged_in_to_at_once(host: str, begin: Begin) -> None:
+    login = begin(host)
+    assert login
+    assert login.name == "gpu"
+    assert login.endpoint
+    assert login.endpoint.label == HOST
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [
+        (None, {}),
+        ("root@192.0.2.8:2222", {}),
+        ("me@192.0.2.7:2222", {}),
+        ('"ssh -p 2222 root@192.0.2.7 -L 1:localhost:1"', {}),
+        ("no such box", {}),
+        (HOST, {"new_box": True}),
+        (HOST, {"name": "../.."}),
+    ],
+)
+def test_what_is_not_plain_waits_for_the_profile(
+    host: str | None, asked: dict[str, Any], begin: Begin
+) -> None:
+    login = begin(host, **asked)
+    assert login is None or not (login._early or login._dialing)
+
+
+def test_a_box_that_is_not_known_is_dialed_once_the_profile_is_read(
+    begin: Begin, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = begin("root@192.0.2.8:2222")
+    assert found
+    dialed = []
+    monkeypatch.setattr(BoxLogin, "dial", lambda self: dialed.append(self.first_contact))
+    said = SimpleNamespace(user=None, identity=None, first_contact="ask")
+    loaded = cast(Any, SimpleNamespace(profile=SimpleNamespace(ssh=said)))
+    request = SetupRequest(host="root@192.0.2.8:2222")
+    login = context._box_of(request, loaded, Reporter(), CancelToken(), found)
+    assert login is found
+    assert dialed == ["ask"]
+
+
+@pytest.mark.parametrize(
+    ("ssh", "same"),
+    [
+        ({}, True),
+        ({"user": "root"}, True),
+        ({"user": "ubuntu"}, False),
+        ({"identity": "~/.ssh/other"}, False),
+    ],
+)
+def test_a_profile_that_says_otherwise_has_another_login(
+    ssh: dict[str, str], same: bool, begin: Begin, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = user.home / ".ssh/other"
+    key.parent.mkdir(mode=0o700, exist_ok=True)
+    key.write_text("a key")
+    begun = begin()
+    assert begun
+    closed = []
+    monkeypatch.setattr(BoxLogin, "close", lambda self: closed.append(self.known))
+    said = SimpleNamespace(user=None, identity=None, first_contact="pin")
+    said.__dict__.update(ssh)
+    loaded = cast(Any, SimpleNamespace(profile=SimpleNamespace(ssh=said)))
+    request = SetupRequest(host=HOST)
+    login = context._box_of(request, loaded, Reporter(), CancelToken(), begun)
+    assert (login is begun) == same
+    assert closed == ([] if same else [begun.known])
+    assert replace(login.known, user="") == replace(begun.known, user="")
+
+
+ABOUT = ("~", "homework-1", "r" * 40)
+LAST = "of the last time"
+SAID = BoxState({"user": "root"}, script=LAST, plan={"train": "done"})
+
+
+@pytest.mark.parametrize(
+    ("has", "about", "script", "answer"),
+    [
+        # The box has the script that it was asked about: its plan is valid.
+        (LAST, ABOUT, LAST, SAID),
+        # The box lacks the script rendered now: there is no plan, and it is not asked again.
+        (LAST, ABOUT, "new", replace(SAID, plan={})),
+        ("", ABOUT, "new", replace(SAID, script="", plan={})),
+        # Somebody has since set it up with exactly that script: its plan was not asked for.
+        ("new", ABOUT, "new", None),
+        (LAST, ("~", "other-2", "r" * 40), LAST, None),
+        (LAST, ("/workspace", *ABOUT[1:]), "new", None),
+    ],
+)
+def test_what_it_said_early_stands_for_what_it_would_say(
+    has: str,
+    about: tuple[str, str, str],
+    script: str,
+    answer: BoxState | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logins, "_probed", lambda *_: replace(SAID, script=has))
+    early = logins._EarlyLogin(LocalWire, ABOUT, LAST)
+    early.start()
+    early.take(CancelToken())
+    assert early.answer(about, script) == answer
+    assert early.answer(about, script) is None  # an answer is used once
+
+
+def test_who_logs_in_redacts_what_the_box_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_abcdef12")
+    box = login_to(KnownBox("gpu", "local", secrets=("HF_TOKEN",), price=0.5), None)
+    assert box.wire.alive()
+    assert box.reporter.redact("it said hf_abcdef12") == "it said [HF_TOKEN hidden]"
+    assert box.reporter.price == 0.5
+    box.close()

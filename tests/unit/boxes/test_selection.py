@@ -1,0 +1,82 @@
+"""Which runs are selected: another repository's runs are never taken for the user's."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.boxes.selection import repository_names, select_runs
+from bootstrap.errors import UsageError
+from bootstrap.protocol.run import Run
+
+MINE, THEIRS = "mine-0123abcd", "theirs-89abcdef"
+
+
+def run(key: str, name: str) -> Run:
+    return Run(key, name, "running", None, 0, "c" * 40, "w", "train", 0, 0, "python train.py")
+
+
+HERS = run(THEIRS, "train-1")
+OLD, NEW = run(MINE, "train-1"), run(MINE, "train-2")
+ALL = [HERS, NEW, OLD]
+
+
+@pytest.mark.parametrize(
+    ("own", "name", "every", "found"),
+    [
+        (MINE, None, False, [NEW, OLD]),
+        (THEIRS, None, False, [HERS]),
+        (MINE, None, True, ALL),
+        ("", None, True, ALL),
+        (MINE, "train-1", False, [OLD]),
+        (MINE, "theirs/train-1", False, [HERS]),
+        ("", "mine/train-1", False, [OLD]),
+        ("", "train-2", False, [NEW]),
+        (THEIRS, "train-2", False, [NEW]),
+    ],
+)
+def test_what_is_meant(own: str, name: str | None, every: bool, found: list[Run]) -> None:
+    assert select_runs(ALL, own, name, every=every) == found
+
+
+@pytest.mark.parametrize(
+    ("own", "name", "every"),
+    [
+        ("", None, False),
+        ("", "train-1", False),
+        (MINE, "train-1", True),
+        ("other-00000000", None, False),
+        ("other-00000000", "train-1", False),
+        (MINE, "train-9", False),
+    ],
+)
+def test_what_could_be_anothers_is_refused_with_the_list(
+    own: str, name: str | None, every: bool
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        select_runs(ALL, own, name, every=every)
+    assert "theirs/train-1" in refused.value.what
+    assert "mine/train-1" in refused.value.what
+    assert "?:" not in refused.value.what
+
+
+def test_outside_any_repository_the_only_one_is_meant() -> None:
+    assert select_runs([NEW, OLD], "", None) == [NEW, OLD]
+
+
+def test_two_repositories_of_one_name_are_told_apart() -> None:
+    names = repository_names(["homework-00000001", "homework-00000002", MINE])
+    assert names == {
+        "homework-00000001": "homework-00000001",
+        "homework-00000002": "homework-00000002",
+        MINE: "mine",
+    }
+
+
+def test_where_nothing_was_started_there_is_nothing_to_name() -> None:
+    with pytest.raises(UsageError, match="no run was started on this box"):
+        select_runs([], MINE, None)
+
+
+def test_anothers_only_run_is_not_taken_for_ones_own() -> None:
+    with pytest.raises(UsageError, match="no run of mine is on this box"):
+        select_runs([HERS], MINE, None)

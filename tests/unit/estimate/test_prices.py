@@ -1,0 +1,152 @@
+"""The shipped table: each price with its source and date; live prices replace a provider's rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import time
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UnreachableError
+from bootstrap.estimate import prices
+from bootstrap.estimate.cost import Usage
+from bootstrap.estimate.estimate import estimate_rows
+from bootstrap.estimate.prices import (
+    OLD_DAYS,
+    Found,
+    Price,
+    catalogue_of,
+    oldest,
+    shipped_prices,
+    with_live,
+)
+from bootstrap.runs.report_page import cost_bars
+from tests.packaging.prices import renewed
+from tests.plain_environment import HERE
+
+KINDS = {"on demand", "spot", "bid", "community", "secure", "marketplace"}
+
+
+def price(provider: str = "vast", **changes: object) -> Price:
+    own = {"gpu": "A100 SXM 80GB", "memory_gb": 80, "gpus": 1, "kind": "on demand", "price": 1.0}
+    return Price(provider, **{**own, "date": "2026-11-01", "source": "x", **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "row", shipped_prices(), ids=lambda row: f"{row.provider} {row.gpu} {row.kind}"
+)
+def test_each_shipped_price_has_a_source_and_a_date(row: Price) -> None:
+    assert row.source.strip()
+    assert date(2026, 1, 1) < date.fromisoformat(row.date) <= date(2100, 1, 1)
+    assert row.kind in KINDS
+    assert 0.05 < row.price < 30
+    assert row.gpus >= 1
+    assert not row.live
+
+
+def test_no_price_stands_twice() -> None:
+    places = [(row.provider, row.gpu, row.kind) for row in shipped_prices()]
+    assert len(places) == len(set(places))
+
+
+def test_the_table_was_not_too_old_when_this_was_committed() -> None:
+    """A release is made of a fresh commit; an old checkout is judged by its own date."""
+    shown = ["git", "-C", str(HERE), "log", "-1", "--format=%cs"]
+    done = subprocess.run(shown, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("this is no git checkout")
+    age = date.fromisoformat(done.stdout.strip()) - oldest(shipped_prices())
+    assert age.days <= OLD_DAYS, "make prices"
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "fits"),
+    [
+        ("A100 40GB", "A100 SXM 40GB", True),
+        ("a100-40gb", "A100 SXM 40GB", True),
+        ("A100 40 GB", "A100 SXM 40GB", True),
+        ("A100", "A100 PCIe 80GB", True),
+        ("A100 40GB", "A100 SXM 80GB", False),
+        ("A10", "A100 SXM 80GB", False),
+        ("RTX4090", "RTX 4090 24GB", True),
+        ("4090", "RTX 4090 24GB", True),
+        ("", "T4 16GB", True),
+    ],
+)
+def test_a_gpu_is_found_by_any_way_to_write_it(asked: str, name: str, fits: bool) -> None:
+    assert price(gpu=name).fits(asked) is fits
+
+
+def test_live_prices_replace_the_rows_of_a_provider_that_answers() -> None:
+    table = [price("vast"), price("lambda"), price("runpod")]
+
+    def fails() -> list[Price]:
+        raise UnreachableError("no route", where="lambda")
+
+    def without() -> list[Price]:
+        raise ModuleNotFoundError("gpuhunt")
+
+    live = price("vast", price=0.5, live=True)
+    found = with_live(table, {"vast": lambda: [live], "lambda": fails, "aws": without})
+    assert sorted(one.provider for one in found.prices) == ["lambda", "runpod", "vast"]
+    assert live in found.prices
+    assert found.failed["lambda"] == "no route"
+    assert "boxstrap[prices]" in found.failed["aws"]
+
+
+def test_a_provider_that_is_silent_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prices, "PATIENCE_S", 0.2)
+    began = time.monotonic()
+    found = with_live([price("vast")], {"vast": lambda: time.sleep(3) or []})
+    assert time.monotonic() - began < 2
+    assert [one.provider for one in found.prices] == ["vast"]
+    assert "no answer" in found.failed["vast"]
+
+
+def test_whole_boxes_are_paid_for_and_the_cheapest_stands_first() -> None:
+    eight, one = price("aws", gpus=8, price=2.0), price("vast", price=5.0)
+    first, second = estimate_rows([eight, one], Usage(hours=10))
+    assert (first.price.provider, first.cost.total) == ("vast", 50)
+    assert (second.gpus, second.cost.total) == (8, 160)
+    assert "8 GPUs are paid for" in second.cells()[-1]
+    assert estimate_rows([eight], Usage(hours=10, gpus=9))[0].gpus == 16
+
+
+def test_a_picture_has_a_bar_for_each_row_and_escapes_names() -> None:
+    drawn = cost_bars([("vast A<b>", 10.0), ("lambda A100", 20.0)], "10 hours & more")
+    assert "$10.00" in drawn
+    assert "$20.00" in drawn
+    assert "A<b>" not in drawn
+    assert "&amp; more" in drawn
+    assert "<script" not in drawn
+
+
+def test_the_table_is_renewed_and_keeps_what_was_not_asked() -> None:
+    live = price("aws", gpu="T4 16GB", memory_gb=16, price=0.526, live=True)
+    kept = [one for one in shipped_prices() if one.provider != "aws"]
+    text = renewed(prices.TABLE.read_text(encoding="utf-8"), Found([*kept, live]))
+    rows = [Price(**row) for row in json.loads(text)["prices"]]
+    assert sorted(rows, key=str) == sorted([*kept, dataclasses.replace(live, live=False)], key=str)
+    assert json.loads(text)["rates"] == json.loads(prices.TABLE.read_text())["rates"]
+
+
+@pytest.mark.filterwarnings("ignore")  # gpuhunt leaves its file open
+def test_clouds_are_asked_by_gpuhunt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real gpuhunt, over a catalogue of this test in its own format."""
+    rows = [
+        "instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot,disk_size,gpu_vendor",
+        "g4dn.xlarge,us-east-1,0.526,4,16,1,T4,16,False,,nvidia",
+        "g4dn.xlarge,eu-west-1,0.6,4,16,1,T4,16,False,,nvidia",
+        "g4dn.12xlarge,us-east-1,1.2,48,192,4,T4,16,True,,nvidia",
+    ]
+    (tmp_path / "aws.csv").write_text("\n".join(rows) + "\n")
+    monkeypatch.setenv("GPUHUNT_CATALOG_DIR", str(tmp_path))
+    found = {one.kind: one for one in catalogue_of("aws", ["T4"])}
+    assert found["on demand"].price == 0.526
+    assert found["spot"].price == pytest.approx(0.3)
+    assert found["spot"].gpus == 4
+    assert catalogue_of("aws", ["A100"]) == []

@@ -1,0 +1,56 @@
+"""Under which names a package counts as named."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.profile.survey.files import package_name, provides
+
+
+@pytest.mark.parametrize(
+    ("requirement", "name"),
+    [
+        ("torch", "torch"),
+        ("torch==2.1 ; python_version > '3'", "torch"),
+        ("Huggingface_Hub[cli] >= 0.2", "huggingface-hub"),
+        ("jax[cuda12]@ git+https://github.com/x/other", "jax"),
+        ("git+https://github.com/openai/CLIP.git", "clip"),
+        ("git+https://github.com/a/timm@v1.0", "timm"),
+        ("git+https://github.com/a/repo.git@feature/x#egg=peft&subdirectory=p", "peft"),
+        ("git+ssh://git@example.org/me/lib.git@v1", "lib"),
+        ("git+git@example.org:me/lib.git", "lib"),
+        ("https://example.org/whl/torch-2.1.0%2Bcu121-cp310-cp310-linux_x86_64.whl", "torch"),
+        ("https://example.org/whl/torch-2.1.0-cp310-cp310-linux_x86_64.whl#sha256=0", "torch"),
+        ("./wheels/flash_attn-2.5.tar.gz", "flash-attn"),
+        ("https://github.com/a/diffusers/archive/main.zip", "diffusers"),
+        ("./libs/own", ""),
+        ("--hash=sha256:0", ""),
+    ],
+)
+def test_a_requirement_has_its_own_name(requirement: str, name: str) -> None:
+    assert package_name(requirement) == name
+
+
+@pytest.mark.parametrize(
+    ("named", "package"),
+    [
+        ("opencv-python-headless", "opencv-python"),
+        ("opencv-contrib-python-headless", "opencv-python"),
+        ("faiss-gpu", "faiss-cpu"),
+        ("faiss-gpu-cu12", "faiss-cpu"),
+        ("tensorflow-cpu", "tensorflow"),
+        ("onnxruntime-gpu", "onnxruntime"),
+        ("pillow-simd", "pillow"),
+        ("clip", "openai-clip"),
+        ("pytorch-image-models", "timm"),
+    ],
+)
+def test_a_module_has_several_distributions(named: str, package: str) -> None:
+    assert provides({named}, package)
+
+
+@pytest.mark.parametrize(
+    ("named", "package"), [("torchvision", "torch"), ("tensorboardx", "tensorboard")]
+)
+def test_others_are_others(named: str, package: str) -> None:
+    assert not provides({named}, package)

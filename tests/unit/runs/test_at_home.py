@@ -1,0 +1,341 @@
+"""A run's log comes home in parts, bounded and redacted, whatever its box does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.boxes.at_home import LogFile, RunAtHome, row_of, run_of
+from bootstrap.link.errors import NoAnswer
+from bootstrap.link.local import LocalWire
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_history import BoxRecord
+from bootstrap.runs import bring_home
+from tests.boxes.loopback import LoopbackBox
+from tests.cli import Completed, User
+from tests.logins import login_on
+from tests.unit.protocol.conftest import identity
+
+pytestmark = pytest.mark.slow  # each starts programs
+
+TOKEN = "a-token-that-nobody-may-see"
+ENDED = {"exit": "0\n", "ended": "exit 0\n"}
+
+
+@dataclass
+class There:
+    """A box with one run, whose folder the test writes, and a user who pulls it."""
+
+    user: User
+    box: LoopbackBox
+    root: Path
+    run: Path
+    host: Sequence[str]
+
+    def do(self, *words: str) -> Completed:
+        return self.user.run(*words, *self.host)
+
+    def pull(self, *words: str) -> dict[str, Any]:
+        return self.do("pull", "--json", *words).must(0).json()["record"]
+
+    def write(self, log: bytes | None = None, **notes: str | None) -> None:
+        if log is not None:
+            (self.run / "log").write_bytes(log)
+        for name, text in notes.items():
+            if text is None:
+                (self.run / name).unlink(missing_ok=True)
+            else:
+                (self.run / name).write_text(text)
+
+    def give_secret(self) -> None:
+        """Let the box have been given a secret."""
+        (record,) = self.user.state.glob("boxes/*/box.json")
+        document = json.loads(record.read_text())
+        document["extra"]["secrets"] = ["API_TOKEN"]
+        record.write_text(json.dumps(document))
+        self.user.env["API_TOKEN"] = TOKEN
+
+    @property
+    def place(self) -> Path:
+        (found,) = self.root.glob("boxstrap-results/*/train-1/boxstrap-run")
+        return found
+
+    @property
+    def log(self) -> bytes:
+        return (self.place / "log").read_bytes()
+
+    def files(self) -> dict[Path, int]:
+        """Return all files that came home, and when each was written."""
+        found = self.root.rglob("boxstrap-results/**/*")
+        return {path: path.stat().st_mtime_ns for path in found if path.is_file()}
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.place / "run.json").read_text())
+        return found
+
+
+def make_there(user: User, box: LoopbackBox, host: str) -> There:
+    """Put a run of the user's new repository on the box, which is reached as `host`."""
+    repository = user.repository()
+    Path(box.home, ".boxstrap").mkdir()
+    words = ("--host", host, "--identity", str(box.identity))
+    user.run("status", *words).must(0)
+    (known,) = user.state.glob("repositories/*.json")
+    run = Path(box.home, ".boxstrap/runs", json.loads(known.read_text())["id"], "train-1")
+    run.mkdir(parents=True)
+    made = There(user, box, repository.root, run, words)
+    made.write(
+        b"",
+        command="python train.py\n",
+        started="1700000000\n",
+        commit=f"{'a' * 40}\n",
+        work="w\n",
+        session="train\n",
+        dir=f"{box.home}/homework\n",
+        pid="1 1 x\n1 1 x\n",
+        **ENDED,
+    )
+    return made
+
+
+@pytest.fixture
+def there(user: User) -> Iterator[There]:
+    box = LoopbackBox()
+    yield make_there(user, box, box.host_string)
+    box.stop()
+
+
+def test_it_goes_on_where_the_last_pull_ended_and_no_secret_is_cut_in_two(there: There) -> None:
+    there.give_secret()
+    half = len(TOKEN) // 2
+    begin = b"step 1 loss 0.5\ntoken " + TOKEN[:half].encode()
+    there.write(begin, pid=f"{identity(os.getpid())}\n", exit=None, ended=None)
+    there.pull()
+    assert there.log == b"step 1 loss 0.5\n"
+    assert there.document["run"]["state"] == "running"
+    assert not (there.place / "report.html").exists()
+    there.write(begin + TOKEN[half:].encode() + b" end\nstep 2 loss 0.4", **ENDED)
+    assert there.pull()["dropped"] == 0
+    assert there.log.startswith(b"step 1 loss 0.5\ntoken [API_TOKEN hidden")
+    assert there.log.endswith(b" end\nstep 2 loss 0.4")
+    assert len(there.log) == (there.run / "log").stat().st_size
+    assert there.document["metric"] == "step 2 loss 0.4"
+    before = there.files()
+    there.pull()
+    assert there.files() == before
+    # Something that lives on writes more.
+    with (there.run / "log").open("ab") as file:
+        file.write(b"\nlate\n")
+    there.pull()
+    assert there.log.endswith(b"0.4\nlate\n")
+
+
+def test_what_the_box_dropped_takes_no_room_and_is_told(there: There) -> None:
+    first = b"".join(b"line %05d\n" % at for at in range(1000))  # 11 bytes each
+    there.write(bytes(5500) + first[5500:], times="1700000000 5500\n1700000060 11000\n")
+    assert there.pull() == {"place": str(there.place), "log": 5500, "dropped": 5500}
+    assert there.log == first[5500:]
+    # Later it dropped more than came home.
+    more = b"".join(b"line %05d\n" % at for at in range(1000, 3000))
+    times = "1700000100 22000\n1700000200 27500\n1700000300 33000\n"
+    there.write(bytes(22000) + (first + more)[22000:], times=times)
+    there.pull()
+    assert there.log == first[5500:] + (first + more)[22000:]
+    assert there.document["log"] == [[5500, 5500], [22000, 11000]]
+    shown = there.do("logs").must(0)  # of the box
+    there.box.kill_sshd()
+    kept = there.do("logs").must(0)
+    assert "from home, as of" in kept.err
+    assert "16 kB of the log were dropped" in kept.err
+    assert kept.out.encode() == there.log
+    assert kept.out.endswith(shown.out)
+
+
+def test_a_time_leads_to_the_same_line_as_on_the_box(there: There) -> None:
+    log = b"".join(b"line %05d\n" % at for at in range(3000))
+    times = "".join(f"{1700000000 + at} {at * 1100}\n" for at in range(10, 31))
+    there.write(bytes(11000) + log[11000:], times=times)
+    there.pull()
+    (file,) = there.user.state.glob("runs/*.json")
+    row = json.loads(file.read_text())
+    run = run_of(row["run"])
+    assert run is not None
+    parts = tuple((start, size) for start, size in row["log"])
+    kept = RunAtHome("box", 0.0, "", run, place=row["place"], log=parts, log_end=33000)
+    library = Path(__file__).parents[3] / "templates/lib/log_times.sh"
+    for second in range(1700000005, 1700000035, 2):
+        at = int(there.box.run(f". {library} && written_since {there.run} {second}"))
+        assert b"".join(kept.pieces(second)) == log[max(at, 11000) :], second
+
+
+def test_a_log_above_the_limit_comes_with_its_newest_part(there: There) -> None:
+    log = b"".join(b"line %05d\n" % at for at in range(9000))
+    there.write(log)
+    whole = 20_000 // 11 * 11  # whole lines
+    assert there.pull("--max-size", "20k")["dropped"] == len(log) - whole
+    assert there.log == log[-whole:]
+    # A length that the box only claims costs nothing here.
+    os.truncate(there.run / "log", 1 << 40)
+    assert there.pull("--max-size", "50k")["log"] == 49_999
+    assert there.log.strip(b"\0") == b""
+
+
+def test_a_log_that_was_emptied_begins_again(there: There) -> None:
+    there.write(b"first\n" * 1000)
+    there.pull()
+    there.write(b"again\n", **ENDED)
+    os.utime(there.run / "exit", (1800000000, 1800000000))
+    there.pull()
+    assert there.log == b"again\n"
+
+
+def test_what_an_interrupted_pull_left_is_not_doubled(there: There) -> None:
+    there.write(b"one\n", pid=f"{identity(os.getpid())}\n", exit=None, ended=None)
+    there.pull()
+    with (there.place / "log").open("ab") as file:
+        file.write(b"tw")
+    there.write(b"one\ntwo\n", **ENDED)
+    there.pull()
+    assert there.log == b"one\ntwo\n"
+    # This machine's own record is lost: it is fetched again, into the same folder.
+    shutil.rmtree(there.user.state / "runs")
+    there.pull()
+    assert there.log == b"one\ntwo\n"
+
+
+def test_that_a_box_has_runs_of_the_repository_is_said_and_no_work_of_ours(there: There) -> None:
+    there.write(b"one\n")
+    assert "says that it has runs of this repository" in there.do("status").must(0).err
+    (file,) = there.user.state.glob("boxes/*/box.json")
+    (row,) = json.loads(file.read_text())["extra"]["repositories"]
+    assert row["used"] == 0
+    assert "says that" not in there.do("status").must(0).err
+
+
+def test_the_limit_cuts_no_secret_in_two(there: There) -> None:
+    there.give_secret()
+    rest = b"step 1 loss 0.5\n" * 100
+    there.write(b"token " + TOKEN.encode() + b"\n" + rest)
+    there.pull("--max-size", str(len(rest) + len(TOKEN) // 2))
+    assert there.log == rest
+    # Nor if no line ends before what may come.
+    there.write(b"x" * 1000 + TOKEN.encode(), started="1700009999\n")
+    second = Path(there.pull("--max-size", str(len(TOKEN) // 2))["place"])
+    assert (second / "log").read_bytes() == b""
+
+
+def test_no_link_on_the_way_to_a_record_is_followed(there: There, tmp_path: Path) -> None:
+    """A repository may have links and pipes where a pull put its folders before."""
+    live = {"pid": f"{identity(os.getpid())}\n", "exit": None, "ended": None}
+    there.write(b"one\n", **live)
+    there.pull()
+    results, theirs = there.place.parents[2], tmp_path / "theirs"
+    results.rename(theirs)
+    results.symlink_to(theirs)
+    before = {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()}
+    there.write(b"one\ntwo\n", **ENDED)
+    assert "link" in there.do("pull").must(9).err
+    there.box.kill_sshd()
+    assert "link" in there.do("report").must(9).err
+    assert {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()} == before
+
+
+def test_a_pipe_or_a_link_is_not_read_in_place_of_a_record(there: There) -> None:
+    there.write(b"one\n", times="1700000000 0\n1700000060 4\n")
+    there.pull()
+    there.box.kill_sshd()
+    for name in ("times", "history.json", "../boxstrap-manifest.json"):
+        (there.place / name).unlink(missing_ok=True)
+        os.mkfifo(there.place / name)
+    there.do("logs", "--since", "1m").must(0)
+    assert "did not come home" in there.do("report").must(2).err
+    (there.place / "history.json").unlink()
+    (there.place / "history.json").symlink_to("/dev/zero")
+    assert "did not come home" in there.do("report").must(2).err
+    (there.place / "log").unlink()
+    os.mkfifo(there.place / "log")
+    assert "not at its place" in there.do("logs").must(2).err
+
+
+def test_a_log_that_has_another_hole_at_each_look_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ever_more(*_: object, at: int, **_more: object) -> BoxRecord:
+        stream: Any = SimpleNamespace(close=lambda: None)
+        return BoxRecord({}, b"", at, 20_000, stream, b"x" + bytes(8192), stream)
+
+    monkeypatch.setattr(bring_home, "ask_record", ever_more)
+    monkeypatch.setattr(bring_home._Bringing, "_kept_from", lambda *_: 0)
+    run = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
+    bringing = bring_home._Bringing(login_on(LocalWire()), 1 << 20)
+    file = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    with LogFile(file, ()) as log, pytest.raises(NoAnswer, match="changes each time"):
+        bringing._take(run, log)
+
+
+@pytest.mark.parametrize("name", ["boxstrap-run", "boxstrap-run/log"])
+def test_nothing_is_written_through_a_link(there: There, name: str, tmp_path: Path) -> None:
+    there.write(b"hello\n")
+    there.pull()
+    shutil.rmtree(there.user.state / "runs")
+    way = there.place.parent / name
+    shutil.rmtree(way) if way.is_dir() else way.unlink()
+    target = tmp_path / "mine"
+    target.mkdir() if name == "boxstrap-run" else target.write_text("mine")
+    way.symlink_to(target)
+    refused = there.do("pull").must(9).err
+    assert "link" in refused or "symbolic" in refused
+    assert [*target.iterdir()] == [] if target.is_dir() else target.read_text() == "mine"
+
+
+def test_another_run_of_the_same_name_gets_a_folder_of_its_own(there: There) -> None:
+    there.write(b"the first\n")
+    there.pull()
+    there.write(b"the second\n", started="1700009999\n")
+    second = Path(there.pull()["place"])
+    assert second.name == "boxstrap-run-2"
+    assert (second / "log").read_bytes() == b"the second\n"
+    assert there.log == b"the first\n"
+    listed = there.user.run("runs", "--json").must(0).json()["runs"]
+    assert [(one["name"], one["started"]) for one in listed] == [
+        ("train-1", 1700009999),
+        ("train-1", 1700000000),
+    ]
+
+
+def test_a_run_at_home_is_shown_when_its_box_is_out_of_reach(there: There) -> None:
+    there.write(b"step 1 loss 0.5\nValueError: it broke\n", exit="1\n", ended="exit 1\n")
+    there.do("pull").must(0)
+    there.box.kill_sshd()
+    assert there.do("logs", "--run", "train-1").must(0).out == (
+        "step 1 loss 0.5\nValueError: it broke\n"
+    )
+    said = there.do("status", "--run", "train-1").must(0)
+    assert "from home, as of" in said.out
+    assert "| ValueError: it broke" in said.out
+    whole = there.do("status", "--json").must(3).json()
+    assert [run["name"] for run in whole["runs"]] == ["train-1"]
+    assert "report: " in there.do("report", "--run", "train-1").must(0).out
+    there.do("logs", "--run", "train-2").must(3)
+    (there.place / "log").unlink()
+    assert "is not at its place any more" in there.do("logs", "--run", "train-1").must(2).err
+    (row,) = there.user.run("runs", "--json").must(0).json()["runs"]
+    assert (row["log"]["where"], row["results"]["where"]) == ("moved", "none")
+
+
+def test_a_record_survives_what_another_version_wrote() -> None:
+    run = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
+    assert run_of(row_of(run)) == run
+    row = json.loads(json.dumps(row_of(run)))
+    assert run_of({**row, "later": 1, "rc": "x", "gpus": 7, "state": "finished"}) is not None
+    for broken in ({**row, "state": "flying"}, {**row, "name": "../.."}, [], None):
+        assert run_of(broken) is None

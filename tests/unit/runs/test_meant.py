@@ -1,0 +1,198 @@
+"""Two repositories and three boxes: which box each command means without `--host`, by the page."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap.link import record
+from bootstrap.link.record import KnownBox
+from bootstrap.repo.local import read_repository
+from tests.cli import Completed, Running, User
+from tests.listener import Listener
+from tests.plain_environment import BIN, HERE
+
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
+
+WORDS = {
+    "push": ("train.py", "--to", "x"),
+    "exec": ("--", "true"),
+    "run": ("--", "true"),
+    "tunnel": ("8888",),
+    "down": ("--discard",),
+    "stop": ("--all",),
+    "lease": ("--release",),
+    "top": ("--looks", "1"),
+}
+"""What is typed after a command."""
+ON_A_TERMINAL = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)"
+PAGE = (
+    (HERE / "docs/commands.md").read_text().partition("**Without `--host`.**")[2].partition("\n## ")
+)
+ROWS = re.findall(r"^\| (`.*`) \| (.*) \| (.*) \| (.*) \| (.*) \|$", PAGE[0], re.MULTILINE)
+TABLE = {
+    task.strip(" `"): dict(zip(("none", "one", "several", "nowhere"), cells, strict=True))
+    for tasks, *cells in ROWS
+    for task in tasks.split(",")
+}
+NO_BOX = {"boxes", "secrets", "ssh-config", "guard", "up", "runs"} | {
+    *("init", "estimate", "profiles", "doctor", "render", "oneliner", "demo"),
+}
+
+
+@dataclass
+class NamedBox:
+    """A box that hangs up on everybody, and counts them."""
+
+    name: str
+    knocks: int = 0
+    listener: Listener = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.listener = Listener(self._hang_up)
+
+    def _hang_up(self, line: socket.socket) -> None:
+        self.knocks += 1
+        line.close()
+
+
+@dataclass
+class ThreeBoxes:
+    """Repository `one` has box a; `several` has a (with `one`), b and c; `none` has none."""
+
+    user: User
+    places: dict[str, Path]
+    machines: list[NamedBox]
+
+    def typed(self, task: str, place: str) -> tuple[Completed, set[str]]:
+        """Type the command there; return how it ended, and the boxes that were called."""
+        before = {machine.name: machine.knocks for machine in self.machines}
+        self.user.place = self.places[place]
+        words = [*task.split(), *WORDS.get(task, ())]
+        path = f"{self.user.home}/bin:{self.user.env['PATH']}"
+        if task in {"attach", "shell"}:
+            argv = [sys.executable, "-c", ON_A_TERMINAL, str(BIN / "boxstrap"), *words]
+            done = Running(argv, self.user.place, {**self.user.env, "PATH": path}).end()
+        else:
+            done = self.user.run(*words, PATH=path)
+        return done, {each.name for each in self.machines if each.knocks > before[each.name]}
+
+
+@pytest.fixture
+def world(user: User) -> Iterator[ThreeBoxes]:
+    places = {name: user.repository(name).root for name in ("none", "one", "several")}
+    places["nowhere"] = user.home
+    (user.home / "train.py").write_text("")
+    editor = user.home / "bin/code"
+    editor.parent.mkdir()
+    editor.write_text("#!/bin/sh\n")
+    editor.chmod(0o755)
+    machines = [NamedBox(name) for name in "abc"]
+    for machine in machines:
+        save(machine, [places["several"], *([places["one"]] if machine.name == "a" else [])])
+    yield ThreeBoxes(user, places, machines)
+    for machine in machines:
+        machine.listener.close()
+
+
+def save(machine: NamedBox, repositories: list[Path]) -> None:
+    """Record the machine as a box on which these were set up."""
+    port = machine.listener.port
+    box = KnownBox(machine.name, f"root@127.0.0.1:{port}", "127.0.0.1", port, "root", "ssh")
+    box = replace(box, workdir="/root", created=float(ord(machine.name)))
+    for root in repositories:
+        box = box.using(read_repository(root).key, workdir="/root")
+    key = f"[127.0.0.1]:{port} ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'A' * 43}\n"
+    assert record.save_with_pin(box, key, is_new=True)
+
+
+def test_the_page_has_every_command() -> None:
+    from bootstrap.tasks import namespace
+
+    every = set(namespace.task_names)
+    assert {task.partition(" ")[0] for task in TABLE} | NO_BOX == every
+    assert {cell for row in TABLE.values() for cell in row.values()} == {
+        *("asks on a terminal, else the list", "the list", "that one", "exit 2"),
+        *("all of its boxes", "all known boxes"),
+    }
+
+
+@pytest.mark.parametrize("task", TABLE)
+def test_which_box_is_meant(task: str, world: ThreeBoxes) -> None:
+    for place, meant in TABLE[task].items():
+        done, called = world.typed(task, place)
+        where = f"{task} in {place}: {meant}\n{done.text}"
+        if "list" in meant:
+            shown = done.text.replace("\r", "")
+            rows = re.findall(r"^  (\w)  127.0.0.1:\d+, of (.+)$", shown, re.MULTILINE)
+            assert (done.rc, called) == (2, set()), where
+            assert rows == [("c", "several"), ("b", "several"), ("a", "one, several")], where
+            words = " ".join((task, *WORDS.get(task, ())))
+            head, dashes, tail = words.partition(" -- ")
+            assert f": boxstrap {head} --host c{dashes}{tail}\n" in shown, where
+        elif meant == "exit 2":
+            assert (done.rc, called) == (2, set()), where
+        else:
+            boxes = {"that one": "a", "all of its boxes": "abc", "all known boxes": "abc"}[meant]
+            assert (done.rc, called) == (3, set(boxes)), where
+
+
+def test_down_never_takes_the_only_box_there_is(world: ThreeBoxes) -> None:
+    """In a repository without a box, with one box of another repository."""
+    for machine in world.machines[:2]:
+        record.forget_box(KnownBox(machine.name, ""))
+    for task in ("down", "stop", "exec", "push", "setup"):
+        done, called = world.typed(task, "none")
+        assert (done.rc, called) == (2, set()), done.text
+        assert "none has none; known here:\n  c  127.0.0.1:" in done.text
+    _, called = world.typed("down", "several")
+    assert called == {"c"}
+
+
+ASKED = """
+import os, pty, sys
+def typed(terminal):
+    said = os.read(terminal, 4096)
+    if said.endswith(b"> "):
+        os.write(terminal, sys.argv[1].encode() + b"\\n")
+    return said
+sys.exit(pty.spawn(sys.argv[2:], typed) >> 8)
+"""
+
+
+@pytest.mark.parametrize("answer", ["b", "root@127.0.0.1:{a}", "ssh -p {a} root@127.0.0.1"])
+def test_on_a_terminal_setup_asks_where_the_repository_has_no_box(
+    answer: str, world: ThreeBoxes
+) -> None:
+    answer = answer.format(a=world.machines[0].listener.port)
+    argv = [sys.executable, "-c", ASKED, answer, str(BIN / "boxstrap"), "setup"]
+    shown = Running(argv, world.places["none"], world.user.env).end().must(3).text
+    assert "which box? none has none; known here:" in shown
+    called = {each.name for each in world.machines if each.knocks}
+    assert called == {"b" if answer == "b" else "a"}
+
+
+def test_the_repository_that_a_profile_names_and_the_one_it_lies_in_both_have_the_box() -> None:
+    box = KnownBox("a", "a").using("named-00000001", stood_in="here-00000002", workdir="/work")
+    assert box.of("named-00000001") == box.of("here-00000002") == box.last
+    assert box.workdir_of("here-00000002") == "/work"
+    assert box.of("other-00000003") is box.of("") is None
+
+
+def test_what_a_box_says_of_itself_takes_no_place_beside_the_own(world: ThreeBoxes) -> None:
+    """A box is told the repository of each command that asks it, and may say that it has runs."""
+    own = read_repository(world.places["one"]).key
+    claimed = record.box_by_name("c")
+    assert claimed is not None
+    record.save_box(claimed.found_on(own, workdir="/root"))
+    for task in ("down", "exec", "push"):
+        assert world.typed(task, "one")[1] == {"a"}
+    # It counts as soon as work is sent there from here.
+    record.save_box(claimed.using(own, workdir="/root"))
+    assert world.typed("exec", "one")[1] == set()

@@ -1,0 +1,92 @@
+"""`estimate` as it is typed: offline, with a profile or without, for people and for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.cli import User
+
+
+@pytest.fixture
+def at(user: User) -> User:
+    user.repository()
+    return user
+
+
+def test_hours_of_a_gpu_at_each_provider_the_cheapest_first(at: User) -> None:
+    done = at.run("estimate", "--gpu", "A100 40GB", "--hours", "50", "--experiments", "10").must(0)
+    head, titles, *rows = done.out.partition("\n\n")[0].splitlines()
+    assert head == "10 x 50 = 500 hours:"
+    assert titles.split()[:2] == ["PROVIDER", "GPU"]
+    assert [row.split()[0] for row in rows] == ["runpod", "lambda", "aws"]
+    assert "$500.00" in rows[0]
+    assert "8 GPUs are paid for" in rows[2]
+    found = at.run("estimate", "--gpu", "A100 40GB", "--hours", "500", "--json").must(0).json()
+    assert found["rows"][0]["total"] == 500
+    assert all(row["date"] and row["source"] and not row["live"] for row in found["rows"])
+
+
+def test_the_profile_alone_is_enough(at: User) -> None:
+    (at.place / "boxstrap.yaml").write_text(
+        "version: 1\ngpu: {name: H100, count: 8}\nbox: {disk_gb: 100}\nlease: {hours: 12}\n"
+    )
+    found = at.run("estimate", "--json").must(0).json()
+    assert found["usage"]["gpus"] == 8
+    assert found["usage"]["hours"] == 12
+    assert found["usage"]["disk_gb"] == 100
+    assert all("H100" in row["gpu"] for row in found["rows"])
+
+
+def test_it_works_outside_of_a_repository_and_says_what_is_wrong(user: User) -> None:
+    user.run("estimate", "--hours", "10").must(0)
+    wrong = {
+        ("--gpu", "Voodoo 2"): "no price of a Voodoo 2 is known",
+        ("--hours", "soon"): "--hours",
+        ("--fit", "alexnet"): "no model",
+        ("--fit", "7B", "--method", "magic"): "full, lora, qlora",
+        ("--fit", "7B", "--batch", "0"): "1 at the least",
+        ("--profile", "vsat"): "vast",
+    }
+    for words, said in wrong.items():
+        assert said in user.run("estimate", *words).must(2).err
+
+
+def test_a_model_that_must_fit_leaves_only_gpus_that_hold_it(at: User) -> None:
+    found = at.run("estimate", "--fit", "70B", "--method", "qlora", "--json").must(0).json()
+    assert min(row["memory_gb"] for row in found["rows"]) >= found["memory"]["high_gb"] * 0.96
+    assert found["memory"]["low_gb"] < found["memory"]["gb"] < found["memory"]["high_gb"]
+    shown = at.run("estimate", "--fit", "7B", "--method", "lora").must(0).out
+    assert "GB of a GPU's memory" in shown
+
+
+def test_buying_is_compared_with_the_cheapest_row(at: User) -> None:
+    words = ["estimate", "--gpu", "RTX 4090", "--buy", "1600", "--watts", "0"]
+    cheapest = at.run(*words, "--json").must(0).json()["rows"][0]["price"]
+    assert f"cheaper after {1600 / cheapest:,.0f} hours of use" in at.run(*words).must(0).out
+
+
+def test_csv_and_a_picture(at: User, tmp_path: Path) -> None:
+    words = ["estimate", "--gpu", "H100", "--csv"]
+    rows = list(csv.DictReader(io.StringIO(at.run(*words).must(0).out)))
+    assert {row["provider"] for row in rows} >= {"aws", "runpod", "lambda"}
+    file = tmp_path / "costs.svg"
+    assert str(file) in at.run("estimate", "--gpu", "H100", "--plot", str(file)).must(0).out
+    assert file.read_text().lstrip().startswith("<svg")
+
+
+def test_it_takes_a_fifth_of_a_second_at_the_most_and_no_network(at: User) -> None:
+    best = min(at.run("estimate", "--gpu", "H100").must(0).seconds for _ in range(5))
+    assert best < 0.4, "0.2 s on an idle machine"
+    imported = at.run("estimate", "--gpu", "H100", PYTHONPROFILEIMPORTTIME="1").must(0).imported
+    assert (
+        imported
+        & {
+            *("urllib3", "requests", "gpuhunt", "paramiko"),
+            *("pygal", "pydantic", "jinja2"),
+        }
+        == set()
+    )
