@@ -172,6 +172,7 @@ def build_payload(
 
 _LARGEST = 16 * 1024 * 1024
 """Limit for a file in bytes; a lock file of a thousand packages has two million."""
+_USUAL = ("uv.lock", "requirements.txt", "pyproject.toml")
 
 
 def private_dependencies(
@@ -183,11 +184,17 @@ def private_dependencies(
     """
     folders, commit = (snapshot.folders, snapshot.id) if snapshot else (here.folders, here.commit)
 
+    known: dict[str, bytes | None] = {}
+
     def read_data(names: Sequence[str]) -> dict[str, bytes]:
+        # The usual ones with the first, since each call of git takes its time.
+        asked = [name for name in (*names, *([] if known else _USUAL)) if name not in known]
         try:
-            return _read(folders, commit, names)
+            found = _read(folders, commit, asked) if asked else {}
         except GitError as failure:
             raise git_error(here.root, failure) from failure
+        known.update({name: found.get(name) for name in asked})
+        return {name: data for name in names if (data := known[name]) is not None}
 
     def read(names: Sequence[str]) -> dict[str, str]:
         return {name: decode(data) for name, data in read_data(names).items()}

@@ -115,6 +115,7 @@ keep_results() {
   local refused rc=0
   [ -z "$OVERWRITE" ] || set -- give-up "$2"
   refused=$(run_keeper "$@" ${RESUME:+inf}) || rc=$?
+  [ -z "${TO_KEEPER-}" ] || exec {TO_KEEPER}>&- {OF_KEEPER}<&- # full
   [ "$rc" -ne 0 ] || return 0
   rm -rf -- "$2"
   printf 'results-unsafe\n' >"$STEP_CODE"
@@ -124,8 +125,32 @@ keep_results() {
 
 run_keeper() {
   local python=$BOX_HOME/agent/bin/python
+  ! ask_keeper "$@" || return "$KEEPER_CODE" # full
   [ -x "$python" ] || python=$(command -v python3) || return 0
   "$python" -I -S -B "$PROGRAMS/keep_results.py" "$@"
+}
+
+# start_keeper: for a new run in REPO_DIR: what earlier results it would lose is copied while its files are placed.
+start_keeper() {
+  local python=$BOX_HOME/agent/bin/python
+  [ -z "$OVERWRITE${QUEUE-}" ] && [ -x "$python" ] && [ -f "$PROGRAMS/keep_results.py" ] || return 0
+  { coproc KEEPER { exec "$python" -I -S -B "$PROGRAMS/keep_results.py" ahead "$RUNS/.new" "$REPO_DIR" ${RESULTS[@]+"${RESULTS[@]}"} 6>&- 9>&-; }; } 2>/dev/null
+  # Bash closes a coprocess's own descriptors in subshells.
+  exec {TO_KEEPER}>&"${KEEPER[1]}" {OF_KEEPER}<&"${KEEPER[0]}"
+}
+
+# ask_keeper WORD RUN [SECONDS]: has it done by that process, if there is one: prints what it says, and sets KEEPER_CODE.
+# 1 if it ended without an answer, in whatever way: then another one is asked.
+ask_keeper() {
+  local line said=''
+  [ -n "${TO_KEEPER-}" ] || return
+  (IFS=$'\t' && printf '%s\n' "$*") 2>/dev/null 1>&"$TO_KEEPER" || return
+  exec {TO_KEEPER}>&-
+  while IFS= read -r line <&"$OF_KEEPER"; do
+    case $line in over\ *) KEEPER_CODE=${line#* } && printf %s "$said" && return ;; esac
+    said+=$line$'\n'
+  done
+  return 1
 }
 
 # Whether a training begins, and must not because results of earlier runs would be lost: known before anything is done.

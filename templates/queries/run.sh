@@ -27,6 +27,7 @@ take_run() {
     ! is_started || exit
     choose_tree
     is_tree || { answer setup repo && exit; }
+    start_keeper
     place_state
     rc=$?
     [ "$rc" -eq 0 ] && are_steps_right || exit

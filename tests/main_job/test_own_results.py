@@ -219,3 +219,28 @@ def test_a_run_goes_on_from_the_checkpoint_of_the_one_that_died(trainer: Trainer
     assert trainer.home("train-2")["ckpt"] == "dies"
     assert trainer.home("train-3")["ckpt"] == "more"
     assert "dies" not in trainer.home("train-3")
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["answers", "killed"])
+def test_results_are_kept_while_the_files_are_placed(dies: bool, trainer: Trainer) -> None:
+    python = trainer.folder("train-1").parents[2] / "agent/bin/python"
+    real = python.resolve()
+    python.unlink()
+    python.write_text(
+        f'#!/bin/sh\necho "$*" >>{trainer.user.home}/asked\n'
+        + ('case "$*" in *" ahead "*) read -r line; kill -9 $$ ;; esac\n' if dies else "")
+        + f'exec {real} "$@"\n'
+    )
+    python.chmod(0o755)
+    trainer.train("second")
+    trainer.over("train-2")
+    asked = [
+        line.split("keep_results.py ")[1].split()[0]
+        for line in (trainer.user.home / "asked").read_text().splitlines()
+        if "keep_results.py" in line
+    ]
+    assert asked[: 1 + dies] == ["ahead", "begin"][: 1 + dies]
+    assert ("begin" in asked) == dies
+    for name, made in {"train-1": FIRST, "train-2": SECOND}.items():
+        trainer.run("pull", "--run", name).must(0)
+        assert trainer.home(name) == made

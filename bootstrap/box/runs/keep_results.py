@@ -5,6 +5,8 @@ begin RUN [SECONDS]   before a run begins: earlier results; then what is there
 room RUN [SECONDS]    for one that waits for its turn: earlier results alone
 give-up RUN           as `begin`, but earlier results may be overwritten
 look RUN TREE PATH... could a run begin there?
+ahead RUN TREE PATH.. earlier results of that place already; then a line of standard input,
+                      `begin RUN [SECONDS]` or its like, is done as above, and `over CODE` printed
 end RUN               after its end: what it made
 status HOME           a line for each run: where its results are
 clean HOME [look]     removes copies that are at home
@@ -209,6 +211,20 @@ def begin(run: RunFolder, word: str, seconds: float) -> int:
     return refused
 
 
+def ahead(run: RunFolder) -> int:
+    """Copy what a run in this place would lose, while other things are done; then do what comes.
+
+    What can't be kept is told when the run begins.
+    """
+    with suppress(CantKeep, OSError):
+        for one in earlier(run):
+            with suppress(CantKeep):
+                one.keep(time.monotonic() + QUICK_S)
+    if line := sys.stdin.readline():
+        print("over", asked(*line.rstrip("\n").split("\t")), flush=True)
+    return 0
+
+
 def note_before(run: RunFolder) -> None:
     """Note what is there. If the disk is full all that is there counts as the run's later."""
     files = run.find()
@@ -288,11 +304,8 @@ def remove(folder: str) -> None:
     os.rmdir(folder)
 
 
-def main() -> int:
-    """Do what is asked for."""
-    word, place, *more = sys.argv[1:]
-    if word in ("status", "clean"):
-        return status(place) if word == "status" else clean(place, *more)
+def asked(word: str, place: str, *more: str) -> int:
+    """Do what is asked for of a run; return the exit code."""
     try:
         if word == "end":
             return end(RunFolder(place))
@@ -302,6 +315,16 @@ def main() -> int:
     except CantKeep as error:
         print("-", 0, 0, error)
         return REFUSED
+
+
+def main() -> int:
+    """Do what is asked for."""
+    word, place, *more = sys.argv[1:]
+    if word in ("status", "clean"):
+        return status(place) if word == "status" else clean(place, *more)
+    if word == "ahead":
+        return ahead(RunFolder(place, more[0], more[1:]))
+    return asked(word, place, *more)
 
 
 if __name__ == "__main__":
