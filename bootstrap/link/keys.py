@@ -39,12 +39,12 @@ from paramiko.auth_strategy import AuthStrategy
 from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link.dial import BoxTransport
 from bootstrap.link.errors import LoginRefused
 from bootstrap.link.hostkeys import HostKeyCheck
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.resolve import Endpoint, resolve
 from bootstrap.link.target import parse_host
+from bootstrap.link.transport import BoxTransport
 from bootstrap.public_key import (
     CERTIFICATE,
     ECDSA,

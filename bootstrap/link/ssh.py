@@ -28,12 +28,13 @@ from fabric import Config, Connection
 from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link.dial import BoxTransport, PendingConnection
+from bootstrap.link.dial import PendingConnection
 from bootstrap.link.errors import LinkLost, LoginBroken
 from bootstrap.link.hostkeys import FirstContact, HostKeyCheck
 from bootstrap.link.keys import KeyLogin
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox
+from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE, Pipe
 from bootstrap.public_key import PublicKey
 from bootstrap.text.sanitize import sanitize

@@ -16,7 +16,7 @@ import paramiko
 import pytest
 
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
-from bootstrap.link import dial, ssh
+from bootstrap.link import ssh, transport
 from bootstrap.link import dial as dialing
 from bootstrap.link.errors import LinkLost
 from tests.faults.plugin import Faults
@@ -104,7 +104,7 @@ def test_a_flood_before_the_login(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The login ends soon, long before the whole flood was read."""
-    monkeypatch.setattr(dial, "HANDSHAKE_S", 1.0)
+    monkeypatch.setattr(transport, "HANDSHAKE_S", 1.0)
 
     def talk(line: socket.socket) -> None:
         line.sendall(begin)
@@ -177,7 +177,7 @@ def test_a_mangled_handshake_is_an_unreachable_box(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever paramiko makes of it, it is not reported as an error of boxstrap itself."""
-    for module, name in ((dial, "HANDSHAKE_S"), (dialing, "_GREETING_TIMEOUT")):
+    for module, name in ((transport, "HANDSHAKE_S"), (dialing, "_GREETING_TIMEOUT")):
         monkeypatch.setattr(module, name, 1.5)
     seeds = [seeded.randrange(2**32) for _ in range(40)]
 
@@ -342,7 +342,7 @@ def test_nothing_weak_is_agreed_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server, or a machine in the middle, that offers only weak algorithms gets no login."""
-    monkeypatch.setattr(dial, "HANDSHAKE_S", 5.0)
+    monkeypatch.setattr(transport, "HANDSHAKE_S", 5.0)
 
     def only(name: str) -> Talk:
         def talk(line: socket.socket) -> None:

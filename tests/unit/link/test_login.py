@@ -15,8 +15,9 @@ import pytest
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link import keys
-from bootstrap.link.dial import BoxTransport, HeardSocket, KeyAuth
+from bootstrap.link.dial import HeardSocket
 from bootstrap.link.exchange import run_script
+from bootstrap.link.transport import BoxTransport, KeyAuth
 from bootstrap.tasks.usage import exit_code
 from tests.boxes.ports import free_port
 from tests.listener import Listener

@@ -137,6 +137,15 @@ def test_a_configuration_file_of_invoke_counts(program: str, at: User) -> None:
     assert "--dry" in at.run("boxes", "--forget", "x", program=program).must(2).err
 
 
+def test_a_connection_begins_before_what_is_heavy_is_imported() -> None:
+    use = (
+        "import bootstrap.link.dial, bootstrap.link.resolve, bootstrap.boxes.login, sys;"
+        "print(*{'paramiko', 'fabric', 'cryptography', 'pydantic', 'yaml'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_what_invoke_has_not_imported_is_there_where_it_is_used() -> None:
     use = (
         "import bootstrap.cli, invoke, sys; assert 'unittest.mock' not in sys.modules;"
