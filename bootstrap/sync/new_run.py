@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
@@ -16,7 +17,6 @@ from bootstrap.errors import BoxstrapError, UnreachableError
 from bootstrap.link.answers import answer_number
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.reconnecting import Backoff
-from bootstrap.profile.schema import Profile
 from bootstrap.protocol.follow import (
     FIRST_OUTPUT_S,
     MOMENT_S,
@@ -29,16 +29,15 @@ from bootstrap.protocol.follow import (
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
 from bootstrap.render.quote import Value
-from bootstrap.render.variables import OF_ONE_RUN
-from bootstrap.repo.changes import ChangeCount
-from bootstrap.repo.objects import have_locally
-from bootstrap.repo.snapshot import remember_snapshot
-from bootstrap.setup.context import SetupContext, stood_in
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import execute, prepare
-from bootstrap.sync.local_state import EarlyObjects, LocalState
 from bootstrap.sync.refusals import refusal
 from bootstrap.ui.screen import Screen
+
+if TYPE_CHECKING:  # the login to the box begins before these are imported
+    from bootstrap.profile.schema import Profile
+    from bootstrap.repo.changes import ChangeCount
+    from bootstrap.setup.context import SetupContext
 
 _NOTHING_SENT = "none"
 Show = Callable[[Sequence[str]], None]
@@ -131,6 +130,9 @@ class _Beginning:
         return self._context.payload.here is not None and bool(self._context.box.known.workdir)
 
     def _at_once(self) -> SyncAnswer:
+        from bootstrap.repo.objects import have_locally
+        from bootstrap.sync.local_state import LocalState
+
         payload, known = self._context.payload, self._context.box.known
         assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
         assert payload.snapshot is not None  # noqa: S101
@@ -173,6 +175,8 @@ class _Beginning:
 
     def _ask(self, sent: SyncState | None, objects: Iterable[bytes]) -> SyncAnswer:
         """Make one exchange. A started run is reported immediately, then its first lines."""
+        from bootstrap.sync.local_state import EarlyObjects
+
         wire = self._context.box.wire
         few = objects.few(WITH_COMMAND) if isinstance(objects, EarlyObjects) else None
         values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}
@@ -193,6 +197,8 @@ class _Beginning:
             stream.close()
 
     def _values(self) -> dict[str, Value]:
+        from bootstrap.render.variables import OF_ONE_RUN
+
         payload, request = self._context.payload, self._context.request
         wish = self._wish
         return {
@@ -295,6 +301,9 @@ class _Beginning:
 
     def _remember(self) -> None:
         """Remember the snapshot, as the base for the next one."""
+        from bootstrap.repo.snapshot import remember_snapshot
+        from bootstrap.setup.context import stood_in
+
         payload, box = self._context.payload, self._context.box
         source = payload.source
         known = box.known.using(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.codes import explain
@@ -18,22 +19,14 @@ from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
 from bootstrap.render.quote import Value
-from bootstrap.repo.changes import changes_between
-from bootstrap.repo.git import Folders
 from bootstrap.repo.names import decoded, shown
-from bootstrap.repo.objects import have_locally
-from bootstrap.repo.snapshot import remember_snapshot
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.source import report_new_files
-from bootstrap.sync.local_state import (
-    EarlyObjects,
-    LocalState,
-    read_local_state,
-    usable_profile,
-    values_for_box,
-)
 from bootstrap.sync.refusals import not_set_up, refusal
 from bootstrap.ui.screen import Screen
+
+if TYPE_CHECKING:  # the login to the box begins before these are imported
+    from bootstrap.repo.git import Folders
+    from bootstrap.sync.local_state import EarlyObjects, LocalState
 
 _KINDS = {b"A": "new", b"D": "removed"}
 _SHOWN = 5
@@ -65,6 +58,8 @@ class FileChanges:
 def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileChanges:
     """Return the files of `after` that differ from all trees `before`, by how they differ from
     the first one. Raises GitError."""
+    from bootstrap.repo.changes import changes_between
+
     found: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
     others = [
         {change.path for change in changes_between(folders, other, after)} for other in before[1:]
@@ -110,6 +105,9 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
     """
     began = time.monotonic()
     with box_of(request, screen) as box:
+        from bootstrap.setup.source import report_new_files
+        from bootstrap.sync.local_state import read_local_state, usable_profile, values_for_box
+
         profile = usable_profile(request, box)
         state = read_local_state(request, profile)
         report_new_files(state.snapshot, screen)
@@ -143,6 +141,8 @@ def _exchange(  # noqa: PLR0913, PLR0917 - what is sent, and a callback
     waits: Callable[[], None],
 ) -> SyncAnswer:
     """Send a state; if the box lacks its base, send it again packed on a base the box has."""
+    from bootstrap.repo.objects import have_locally
+
     answer = _once(wire, values, sent, objects, waits)
     if answer.problem != "lacks":
         return answer
@@ -186,6 +186,8 @@ def base_of(box: BoxLogin, state: LocalState) -> str:
 
 def take_answer(answer: SyncAnswer, state: LocalState, box: BoxLogin, began: float) -> Synced:
     """Return the result of sending a state, and remember the state. Raises as `send_state`."""
+    from bootstrap.repo.snapshot import remember_snapshot
+
     for code in answer.warnings:
         box.reporter.warn(f"{explain(code, {}).what}.")
     if not answer.placed:
