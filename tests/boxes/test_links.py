@@ -90,15 +90,21 @@ def test_delay_costs_its_round_trips_and_no_bandwidth(box: Start, rig: Rig) -> N
 
 
 def test_delay_takes_no_bandwidth() -> None:
+    # MB/s; 260 on an idle machine. Other tests share its cores, so the best of a few counts.
+    assert any(delayed_rate() > 100 for _ in range(4))
+
+
+def delayed_rate() -> float:
+    """Return the megabytes per second that come through a proxy that delays."""
     with zero_server(512 << 20) as port:
         proxy = DelayProxy("127.0.0.1", port, 0.1)
         start = time.monotonic()
         with socket.create_connection((proxy.host, proxy.port), timeout=60) as line:
             size = sum(len(piece) for piece in iter(lambda: line.recv(1 << 20), b""))
-        rate = size / (time.monotonic() - start) / 1e6
+        took = time.monotonic() - start
         proxy.close()
     assert size == 512 << 20
-    assert rate > 100  # MB/s; 260 on an idle machine
+    return size / took / 1e6
 
 
 @contextmanager
