@@ -19,7 +19,7 @@ from tests.boxes import CommandError, Rig, RigBox, RigError, claims
 from tests.boxes.places import CLAIMS
 from tests.boxes.proc import REPOSITORY
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 Start = Callable[..., RigBox]
 

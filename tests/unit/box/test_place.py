@@ -11,6 +11,8 @@ import pytest
 from bootstrap.render.parts import LIBRARY, shell_part
 from tests.unit.repo.repositories import SampleRepository
 
+pytestmark = pytest.mark.sampled(of="module")
+
 LARGE = 400 * 1024
 NO_ROOM = "trap '' XFSZ; ulimit -f 200"
 """Limits files to 200 KiB, which looks like a full disk to git."""

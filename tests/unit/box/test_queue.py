@@ -18,6 +18,8 @@ from bootstrap.protocol.query import build_query
 from bootstrap.render.parts import LIBRARY, shell_part
 from tests.box_programs import lay_programs
 
+pytestmark = pytest.mark.sampled(of="module")
+
 FOREVER = "while :; do sleep 1; done"
 
 
