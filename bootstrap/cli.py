@@ -66,7 +66,7 @@ def main() -> None:
         if not code:
             code = 1
             sys.stderr.write(f"{write_error('the output', error)}\n")
-    if "bootstrap.repo.view" in sys.modules:
-        sys.modules["bootstrap.repo.view"].remove_all()
+    if "bootstrap.repo.git" in sys.modules:
+        sys.modules["bootstrap.repo.git"].remove_git_dirs()
     # Tearing down the modules takes a tenth of a second, and there is nothing left to save.
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)

@@ -23,8 +23,8 @@ from bootstrap.profile.data_items import DataItem, place_of
 from bootstrap.profile.fields import Permission
 from bootstrap.profile.schema import taking_keys
 from bootstrap.profile.values import ordinary
-from bootstrap.repo.credentials import by_name
 from bootstrap.repo.names import is_gits
+from bootstrap.repo.working_files import credential_by_name
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
@@ -127,7 +127,7 @@ def _is_part_of(root: Path, path: Path) -> bool:
 def _is_private(path: str) -> bool:
     """Whether this path is git's own or looks like a credential, as any file system reads it."""
     spelled = path.casefold()
-    if by_name(spelled):
+    if credential_by_name(spelled):
         return True
     may_be = not spelled.isascii() or "git" in spelled or ".env" in spelled
     return may_be and any(is_gits(one) or one == ".env" for one in spelled.split("/"))

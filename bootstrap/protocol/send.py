@@ -30,16 +30,18 @@ from bootstrap.paths import cache_dir, temporary_dir, write_private
 from bootstrap.profile.git_dependencies import GitDependency
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.render.uv_release import VERSION, WHEELS
-from bootstrap.repo.bundle import Wanted, find_wanted, write_bundle
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.mirror import key_of, mirrored
 from bootstrap.repo.names import decoded, shown
 from bootstrap.repo.objects import (
     ObjectStream,
     ProgressCallback,
+    Wanted,
+    find_wanted,
     have_locally,
     parse_report,
     wanted_ref,
+    write_bundle,
 )
 from bootstrap.repo.snapshot import Snapshot, checked, remember_snapshot
 from bootstrap.text.sanitize import sanitize

@@ -22,8 +22,7 @@ from bootstrap.protocol.results import BoxResults
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.protocol.unsent_work import BoxContent, BoxWork, UnsentContent
-from bootstrap.repo.identity import known_folder
-from bootstrap.repo.local import LocalRepository, read_repository
+from bootstrap.repo.local import LocalRepository, known_folder, read_repository
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import bring_home
 from bootstrap.runs.pull import PullOptions, let_go_words, pull_run, results_of_profile

@@ -1,25 +1,35 @@
-"""A stream of git objects, as `git receive-pack --stateless-rpc` on a box reads it.
+"""What is sent of a commit: its objects, its tags, and dependencies as bundles.
 
-One command line, `old new ref`, then a pack, without waiting for an advertisement. The
+A stream of git objects, as `git receive-pack --stateless-rpc` on a box reads it:
+one command line, `old new ref`, then a pack, without waiting for an advertisement. The
 receiving git does quarantine, the connectivity check and compare-and-swap of the ref
 (gitprotocol-pack(5), "Pushing Data To a Server"). A stream that stops early sets no
 ref, and can be sent again.
+
+The tags that describe a commit: tools that derive a version from git need them on the box.
+
+Parts of a mirror as a git bundle (git-bundle(1)), to send a dependency to a box. It has the full
+history with its tags: a package may derive its version from them.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import re
 import selectors
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, cast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, NamedTuple, cast
 
-from bootstrap.errors import BoxstrapError
-from bootstrap.repo.git import FRUGAL, GitError, git_error, run_git, start_git
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.repo.git import FRUGAL, Folders, GitError, git_error, run_git, start_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import decoded, shown
+from bootstrap.repo.place import head
 from bootstrap.repo.snapshot import Snapshot
 
 PIECE = 64 * 1024
@@ -281,3 +291,173 @@ def _checked_id(commit: str) -> str:
     if not _ID.fullmatch(commit):
         raise ValueError(f"not the full id of a commit: {commit!r}")
     return commit
+
+
+_MOST_TAGS = 40
+"""How many tags are sent, the newest first: a repository may have thousands."""
+_MOST_TAG_BYTES = 16 * 1024
+"""Limit for the packed objects of annotated tags: they are part of the script."""
+_DESCRIBES: tuple[tuple[str, ...], ...] = ((), ("--match", "*[0-9]*"), ("--match", "v[0-9]*"))
+_TAG_ROW = "%(objecttype) %(*objecttype) %(objectname) %(*objectname) %(refname:strip=2)"
+
+
+class Tags(NamedTuple):
+    """The tags of a commit: a row `ID COMMIT NAME` each, and a pack of the annotated ones."""
+
+    rows: tuple[str, ...] = ()
+    objects: str = ""
+    """In base64; "" if none is annotated."""
+
+
+def find_tags(here: LocalRepository) -> Tags:
+    """Return those that `git describe` may find from the commit; none if git can't tell."""
+    try:
+        if not _list_tags(here, "--count=1"):
+            return Tags()
+        found = _list_tags(
+            here, "--merged", here.commit, "--sort=-creatordate", f"--count={_MOST_TAGS + 1}"
+        )
+        if len(found) > _MOST_TAGS:
+            nearest = {name for words in _DESCRIBES for name in _nearest_tags(here, words)}
+            far = [name for name in nearest if name not in found]
+            found = (
+                _list_tags(here, *(f"refs/tags/{name}" for name in far)) | found if far else found
+            )
+            found = dict([*found.items()][:_MOST_TAGS])
+        annotated = [row.split(" ")[0] for row in found.values() if _is_annotated(row)]
+        while annotated and len(pack := _pack_tags(here, annotated)) > _MOST_TAG_BYTES:
+            annotated = annotated[: len(annotated) // 2]
+    except GitError:
+        return Tags()
+    packed = {*annotated}
+    rows = [row for row in found.values() if not _is_annotated(row) or row.split(" ")[0] in packed]
+    return Tags(tuple(rows), base64.b64encode(pack).decode() if annotated else "")
+
+
+def _list_tags(here: LocalRepository, *words: str) -> dict[str, str]:
+    """Return the rows of tags of commits by name, in git's order."""
+    patterns = [] if any(word.startswith("refs/tags/") for word in words) else ["refs/tags"]
+    printed = run_git(here.folders, "for-each-ref", f"--format={_TAG_ROW}", *words, *patterns)
+    found = {}
+    for line in decoded(printed).split("\n")[:-1]:  # a name may hold what else ends a line
+        kind, of, tag, commit, name = line.split(" ", 4)
+        if "commit" in (kind, of) and shown(name) == name:
+            found[name] = f"{tag} {commit or tag} {name}"
+    return found
+
+
+def _is_annotated(row: str) -> bool:
+    tag, commit, _ = row.split(" ", 2)
+    return tag != commit
+
+
+def _nearest_tags(here: LocalRepository, words: tuple[str, ...]) -> list[str]:
+    """Return the nearest tag of any kind, and the nearest annotated one."""
+    found = []
+    for kind in (("--tags",), ()):
+        command = ("describe", *kind, *words, "--abbrev=0", here.commit)
+        found.append(decoded(run_git(here.folders, *command, ok=(0, 128))).strip())
+    return [name for name in found if name]
+
+
+def _pack_tags(here: LocalRepository, tags: list[str]) -> bytes:
+    """Pack these objects alone, the same way each time: the pack is part of the script's id."""
+    options = ("--stdout", "-q", "--threads=1", "--window=0", "--no-reuse-object")
+    return run_git(
+        here.folders, "pack-objects", *options, stdin="".join(f"{t}\n" for t in tags).encode()
+    )
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+@dataclass
+class Wanted:
+    """What to send of a mirror: refs by name, with their object ids."""
+
+    refs: dict[str, str] = field(default_factory=dict)
+    resolved: dict[str, str] = field(default_factory=dict)
+    """The commit of each requested ref."""
+    head: str = "-"
+    """The ref that a clone checks out."""
+    with_submodules: bool = False
+
+    @property
+    def object_format(self) -> str:
+        """The object format: `sha1` or `sha256`."""
+        return "sha256" if any(len(each) == 64 for each in self.refs.values()) else "sha1"
+
+
+def find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
+    """Resolve all that was asked for: commits, branches, tags, "" for the default branch.
+
+    Raises UsageError if one does not exist, BoxstrapError if git fails.
+    """
+    try:
+        return _find_wanted(mirror, asked)
+    except GitError as failure:
+        raise git_error(mirror, failure) from failure
+
+
+def _find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
+    wanted, folders = Wanted(), Folders(mirror)
+    for ref in asked:
+        names = _names_of(mirror, ref)
+        commit = _commit_of(mirror, names[0] if names else ref or "HEAD")
+        if not commit:
+            raise UsageError(f"it has no branch, tag or commit {shown(ref) or 'to begin with'}.")
+        if not names:
+            names = [f"refs/boxstrap/{commit}"]
+            run_git(folders, "update-ref", names[0], commit)
+        wanted.resolved[ref] = commit
+        if not ref or wanted.head == "-":
+            wanted.head = names[0]
+        tags = run_git(
+            folders, "for-each-ref", "--format=%(refname)", f"--merged={commit}", "refs/tags"
+        )
+        names += decoded(tags).split()
+        wanted.refs |= {name: _id_of(folders, name) for name in names}
+        wanted.with_submodules |= bool(run_git(folders, "ls-tree", commit, ".gitmodules"))
+    return wanted
+
+
+def write_bundle(mirror: Path, wanted: Wanted, have: Sequence[str], file: Path) -> None:
+    """Write the bundle without what is reachable from `have`. Raises BoxstrapError."""
+    here = (each for each in have if _COMMIT.fullmatch(each) and _commit_of(mirror, each))
+    known = [f"^{each}" for each in here]
+    try:
+        try:
+            _write_revisions(mirror, [*wanted.refs, *known], file)
+        except GitError:
+            if not known:
+                raise
+            _write_revisions(mirror, [*wanted.refs], file)  # git refuses an empty bundle
+    except GitError as failure:
+        raise git_error(mirror, failure) from failure
+
+
+def _write_revisions(mirror: Path, revisions: Sequence[str], file: Path) -> None:
+    lines = "".join(f"{each}\n" for each in revisions).encode("utf-8", "surrogateescape")
+    make = ("bundle", "create", "--quiet", str(file), "--stdin")
+    run_git(Folders(mirror), *FRUGAL, *make, stdin=lines)
+
+
+def _names_of(mirror: Path, ref: str) -> list[str]:
+    """Return the refs of the mirror that `ref` may name; none if it is a commit."""
+    if not ref:
+        at = head(mirror) or ""
+        return [at.removeprefix("ref: ").strip()] if at.startswith("ref: ") else []
+    named = [f"refs/heads/{ref}", f"refs/tags/{ref}"] if not ref.startswith("refs/") else [ref]
+    return [name for name in named if _id_of(Folders(mirror), name)]
+
+
+def _commit_of(mirror: Path, name: str) -> str:
+    return _id_of(Folders(mirror), f"{name}^{{commit}}")
+
+
+def _id_of(folders: Folders, name: str) -> str:
+    ask = ("rev-parse", "--quiet", "--verify", "--end-of-options", name)
+    try:
+        return run_git(folders, *ask).decode().strip()
+    except GitError:
+        return ""

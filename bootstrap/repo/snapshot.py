@@ -24,23 +24,25 @@ from typing import Literal
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.paths import PROFILE
-from bootstrap.repo.changes import (
+from bootstrap.repo.git import Folders, GitError, git_error, run_git
+from bootstrap.repo.local import LocalRepository
+from bootstrap.repo.names import decoded, shown
+from bootstrap.repo.snapshot_store import (
+    KEPT,
     SUBMODULE,
     ChangeCount,
+    SnapshotStore,
+    State,
     changes_between,
     content_of,
     count_changes,
 )
-from bootstrap.repo.credentials import find_credentials
-from bootstrap.repo.git import Folders, GitError, git_error, run_git
-from bootstrap.repo.local import LocalRepository
-from bootstrap.repo.names import decoded, shown
-from bootstrap.repo.snapshot_store import KEPT, SnapshotStore, State
 from bootstrap.repo.working_files import (
     EXECUTABLE,
     NO_FILE,
     PLAIN,
     WorkingFiles,
+    find_credentials,
     is_plain,
     listing,
     submodule,

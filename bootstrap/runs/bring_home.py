@@ -39,7 +39,7 @@ from bootstrap.protocol.run_history import (
     ask_history,
     ask_record,
 )
-from bootstrap.repo.identity import known_folder
+from bootstrap.repo.local import known_folder
 from bootstrap.runs.logs import HOLE, has_hole
 from bootstrap.text.redact import Redactor
 from bootstrap.transfer.manifest import Manifest

@@ -11,7 +11,7 @@ from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, ord
 from bootstrap.boxes.selection import repository_names
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
-from bootstrap.repo.identity import known_key
+from bootstrap.repo.local import known_key
 from bootstrap.text.sizes import duration
 from bootstrap.transfer.names import MANIFEST
 from bootstrap.ui.layout import laid_out

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.render.quote import Value
     from bootstrap.render.variables import Source
-    from bootstrap.repo.changes import ChangeCount
     from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.snapshot import Snapshot
+    from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.request import SetupRequest
     from bootstrap.transfer.local_data import LocalItem
 
@@ -87,7 +87,7 @@ class Payload:
     @property
     def changes(self) -> ChangeCount:
         """How many files that differ from the commit are sent."""
-        from bootstrap.repo.changes import ChangeCount
+        from bootstrap.repo.snapshot_store import ChangeCount
 
         return self.snapshot.changes if self.snapshot else ChangeCount()
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bootstrap.events import Event
     from bootstrap.profile.schema import Advice, Profile
     from bootstrap.protocol.probe import BoxState
-    from bootstrap.repo.changes import ChangeCount
+    from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.ui.screen import Reporter
     from bootstrap.verdict import Verdict
 

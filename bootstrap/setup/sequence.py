@@ -24,7 +24,7 @@ from bootstrap.ui.screen import Reporter
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.protocol.run import Run
-    from bootstrap.repo.changes import ChangeCount
+    from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.context import SetupContext
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.request import SetupRequest

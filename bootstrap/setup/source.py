@@ -62,7 +62,7 @@ def resolve_source(
 
 
 def _with_tags(here: LocalRepository, source: Source) -> Source:
-    from bootstrap.repo.tags import find_tags
+    from bootstrap.repo.objects import find_tags
 
     tags = find_tags(here)
     return replace(source, tags=tags.rows, tag_objects=tags.objects)

@@ -36,7 +36,7 @@ from bootstrap.ui.screen import Screen
 
 if TYPE_CHECKING:  # the login to the box begins before these are imported
     from bootstrap.profile.schema import Profile
-    from bootstrap.repo.changes import ChangeCount
+    from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.context import SetupContext
 
 _NOTHING_SENT = "none"

@@ -58,7 +58,7 @@ class FileChanges:
 def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileChanges:
     """Return the files of `after` that differ from all trees `before`, by how they differ from
     the first one. Raises GitError."""
-    from bootstrap.repo.changes import changes_between
+    from bootstrap.repo.snapshot_store import changes_between
 
     found: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
     others = [

@@ -155,7 +155,7 @@ def _sources(rows: Sequence[Row]) -> list[str]:
 
 def _past_runs(call: Call) -> list[MeasuredRun]:
     """Return this repository's own runs at home that were measured."""
-    from bootstrap.repo.identity import known_key
+    from bootstrap.repo.local import known_key
 
     key = known_key(call.place)
     if key is None:

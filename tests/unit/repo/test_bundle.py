@@ -10,8 +10,8 @@ import pytest
 
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.repo import mirror
-from bootstrap.repo.bundle import Wanted, find_wanted, write_bundle
 from bootstrap.repo.mirror import mirrored
+from bootstrap.repo.objects import Wanted, find_wanted, write_bundle
 from tests.boxes.git_server import GitServer
 from tests.unit.repo.repositories import SampleRepository
 

@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.repo.credentials import READ, by_content, by_name, find_credentials
+from bootstrap.repo.working_files import (
+    READ_FOR_CREDENTIALS,
+    credential_by_content,
+    credential_by_name,
+    find_credentials,
+)
 
 NAMED = (
     ".env", "app/.env", ".env.local", ".env.production", ".envrc", "prod.env", "id_rsa",
@@ -72,30 +77,30 @@ HARMLESS = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_name_that_says_it(name: str) -> None:
-    assert by_name(name)
+    assert credential_by_name(name)
 
 
 @pytest.mark.parametrize("name", HARMLESS_NAMES)
 def test_a_name_that_says_nothing(name: str) -> None:
-    assert not by_name(name)
+    assert not credential_by_name(name)
 
 
 @pytest.mark.parametrize("name", TOKENS)
 def test_what_a_file_holds(name: str) -> None:
-    assert by_content(name, TOKENS[name].encode())
-    assert by_content(name, b"import os\n" * 1000 + TOKENS[name].encode() + b"\n")
+    assert credential_by_content(name, TOKENS[name].encode())
+    assert credential_by_content(name, b"import os\n" * 1000 + TOKENS[name].encode() + b"\n")
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_only_resembles(name: str) -> None:
-    assert not by_content(name, HARMLESS[name].encode())
-    assert not by_name(name)
+    assert not credential_by_content(name, HARMLESS[name].encode())
+    assert not credential_by_name(name)
 
 
 def test_files_are_read_within_limits(tmp_path: Path) -> None:
     token = TOKENS["config.py"].encode()
-    (tmp_path / "near").write_bytes(b" " * (READ - len(token)) + token)
-    (tmp_path / "far").write_bytes(b" " * READ + token)
+    (tmp_path / "near").write_bytes(b" " * (READ_FOR_CREDENTIALS - len(token)) + token)
+    (tmp_path / "far").write_bytes(b" " * READ_FOR_CREDENTIALS + token)
     (tmp_path / "link").symlink_to("near")
     (tmp_path / os.fsdecode(b"caf\xe9")).write_bytes(token)
     os.mkfifo(tmp_path / "pipe")
@@ -117,5 +122,5 @@ def test_files_are_read_within_limits(tmp_path: Path) -> None:
 )
 def test_no_content_takes_long(content: bytes) -> None:
     began = time.process_time()
-    by_content(".docker/config.json", content[:READ])
+    credential_by_content(".docker/config.json", content[:READ_FOR_CREDENTIALS])
     assert time.process_time() - began < 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.paths import state_dir
-from bootstrap.repo import identity
+from bootstrap.repo import local
 from bootstrap.repo.local import read_repository
 from tests.unit.repo.repositories import SampleRepository, listing
 
@@ -135,8 +135,8 @@ def test_nothing_is_written_into_the_repository(repo: SampleRepository) -> None:
 
 def test_known_it_costs_no_git(repo: SampleRepository, monkeypatch: pytest.MonkeyPatch) -> None:
     here = read_repository(repo.root)
-    monkeypatch.setattr(identity, "run_git", None)
-    found = identity.identify(here.folders, here.git_dir, "other-00000000", shallow=False)
+    monkeypatch.setattr(local, "run_git", None)
+    found = local.identify(here.folders, here.git_dir, "other-00000000", shallow=False)
     assert (found.id, found.root) == (here.key, here.root_commit)
 
 

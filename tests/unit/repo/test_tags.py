@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.repo.local import read_repository
-from bootstrap.repo.tags import find_tags
+from bootstrap.repo.objects import find_tags
 from tests.unit.repo.repositories import SampleRepository
 
 
