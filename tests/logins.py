@@ -8,8 +8,7 @@ from typing import Any
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link.record import KnownBox
 from bootstrap.link.registry import FoundBox
-from bootstrap.link.resolve import Endpoint
-from bootstrap.link.target import BoxOptions, parse_host
+from bootstrap.link.target import BoxOptions, Endpoint, parse_host
 from bootstrap.protocol.probe import BoxState
 from bootstrap.ui.screen import Reporter
 

@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import BusyError, NotSafeError, UsageError
-from bootstrap.link.answers import answer_number
+from bootstrap.link.exchange import answer_number
 from bootstrap.paths import state_dir, write_private
 from bootstrap.protocol.run import STATES, Run, Uploaded, is_name
 from bootstrap.repo.place import repository_root

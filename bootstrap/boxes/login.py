@@ -22,16 +22,14 @@ from bootstrap.link.exchange import run_script
 from bootstrap.link.local import LocalWire
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.record import KnownBox
-from bootstrap.link.resolve import resolve
-from bootstrap.link.target import BoxOptions, KeyAndRoot
+from bootstrap.link.target import BoxOptions, KeyAndRoot, resolve
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.query import NO_REDACTION, build_query
 
 if TYPE_CHECKING:
     from bootstrap.link.dial import PendingConnection
-    from bootstrap.link.errors import LinkLost
     from bootstrap.link.hostkeys import FirstContact
-    from bootstrap.link.wire import Wire
+    from bootstrap.link.wire import LinkLost, Wire
     from bootstrap.protocol.run import Run
     from bootstrap.protocol.run_details import RunDetails
     from bootstrap.render.quote import Value

@@ -22,8 +22,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.editors import jsonc
 from bootstrap.editors.editors import EDITORS, EXTENSIONS, Editor, authority_of, folder_uri
 from bootstrap.errors import UsageError
-from bootstrap.link.answers import answer_number, answer_rows, answer_version
-from bootstrap.link.exchange import run_script
+from bootstrap.link.exchange import answer_number, answer_rows, answer_version, run_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.tunnel import forwards
 from bootstrap.link.wire import Wire

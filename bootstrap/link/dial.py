@@ -22,8 +22,8 @@ import time
 from typing import IO
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link import errors as link_errors
-from bootstrap.link.resolve import Endpoint
+from bootstrap.link import wire as link_errors
+from bootstrap.link.target import Endpoint
 from bootstrap.text.sanitize import sanitize
 
 _STAGGER = 0.25

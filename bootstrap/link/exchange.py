@@ -1,14 +1,14 @@
 """Send a script to the box and read its answer, whole or streamed: one exec, under any shell.
 
-The answer is framed by a random sentinel, so that what rc files print around it
-doesn't matter (docs/adr/0028).
-
-Turn a script into one command line that works the same under any login shell.
-
-It travels in one single-quoted word that bash, dash, zsh, fish, tcsh and busybox ash pass on
-unchanged: each character that one of them would interpret is replaced by an unused one, or
+The script travels in one single-quoted word that bash, dash, zsh, fish, tcsh and busybox ash pass
+on unchanged: each character that one of them would interpret is replaced by an unused one, or
 all of it is sent as base64. `/bin/sh` decodes and runs it (docs/adr/0028), without what the box's
 environment would change about shells.
+
+The answer is framed by a random sentinel, so that what rc files print around it
+doesn't matter (docs/adr/0028). It is parsed with limits, and no other module converts a box's text
+to numbers: Python's own functions accept too much: `int` takes digits of other scripts, and
+thousands of them; `str.isdigit` is true for characters that `int` refuses.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ import re
 import secrets
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.link.answers import answer_exit_code
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.wire import PIECE, Stream, Wire
+from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Stream, Wire
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.shell_settings import SHELL_SETTINGS
 
@@ -316,3 +315,34 @@ class AnswerStream:
 
     def _no_answer(self, what: str) -> NoAnswer:
         return NoAnswer(what, where=self._label, hint="Log in with ssh and look at its rc files.")
+
+
+MOST_LINES = 5000
+LONGEST = 4096
+"""Bytes that are read of one line."""
+_MOST_CODE = 255
+
+
+def answer_number(text: str | bytes) -> int | None:
+    """Parse a number of at most 18 digits; None for anything else."""
+    plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    return int(plain) if re.fullmatch(r"[0-9]{1,18}", plain) else None
+
+
+def answer_exit_code(text: str | bytes) -> int | None:
+    """Parse a shell's exit code (0 to 255); None for anything else."""
+    code = answer_number(text)
+    return code if code is not None and code <= _MOST_CODE else None
+
+
+def answer_version(text: str) -> tuple[int, ...]:
+    """Return the first numbers in the text, at most two; empty if there are none."""
+    return tuple(int(part) for part in re.findall(r"[0-9]{1,6}", text)[:2])
+
+
+def answer_rows(answer: bytes) -> Iterator[tuple[str, str]]:
+    """Yield word and value of each line with a tab between them, sanitized; skip other lines."""
+    for line in answer.split(b"\n", MOST_LINES)[:MOST_LINES]:
+        word, tab, value = sanitize(line[:LONGEST]).partition("\t")
+        if tab:
+            yield word, value

@@ -14,10 +14,10 @@ from typing import Literal
 
 from bootstrap.errors import HostKeyError, write_error
 from bootstrap.link.prompt import Prompt
+from bootstrap.link.public_key import PublicKey
 from bootstrap.link.record import KnownBox, pins_of, read_known_hosts, save_with_pin
-from bootstrap.link.registry import boxes_at, incomplete_record_error
-from bootstrap.link.resolve import Endpoint
-from bootstrap.public_key import PublicKey, check_fingerprint
+from bootstrap.link.registry import boxes_at, check_fingerprint, incomplete_record_error
+from bootstrap.link.target import Endpoint
 
 FirstContact = Literal["pin", "ask", "strict"]
 _SHOWN = "shown now"

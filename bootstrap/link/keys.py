@@ -39,13 +39,9 @@ from paramiko.auth_strategy import AuthStrategy
 from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link.errors import LoginRefused
 from bootstrap.link.hostkeys import HostKeyCheck
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.resolve import Endpoint, resolve
-from bootstrap.link.target import parse_host
-from bootstrap.link.transport import BoxTransport
-from bootstrap.public_key import (
+from bootstrap.link.public_key import (
     CERTIFICATE,
     ECDSA,
     FILE_KEYS,
@@ -56,6 +52,9 @@ from bootstrap.public_key import (
     parse_public_key,
     unpack_key,
 )
+from bootstrap.link.target import Endpoint, parse_host, resolve
+from bootstrap.link.transport import BoxTransport
+from bootstrap.link.wire import LoginRefused
 
 _MAGIC = b"openssh-key-v1\0"
 

@@ -11,8 +11,7 @@ import subprocess
 import threading
 from collections import deque
 
-from bootstrap.link.errors import LinkLost
-from bootstrap.link.wire import PIECE
+from bootstrap.link.wire import PIECE, LinkLost
 
 _ERRORS_KEPT = 64 * 1024
 _CONNECT_S = 30

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.errors import LinkLost, LoginBroken, LoginRefused
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import LinkLost, LoginBroken, LoginRefused, Wire
 
 _Answer = TypeVar("_Answer")
 

@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap import paths
 from bootstrap.errors import UsageError
+from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import write_private
-from bootstrap.public_key import PublicKey
 
 if TYPE_CHECKING:
-    from bootstrap.link.resolve import Endpoint
+    from bootstrap.link.target import Endpoint
 
 _KINDS = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa")
 _DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)

@@ -30,9 +30,7 @@ from bootstrap.link.record import (
     refuse_newer,
     unreadable_record,
 )
-from bootstrap.link.resolve import Endpoint, has_alias, resolve
-from bootstrap.link.target import BoxOptions, Target, parse_host
-from bootstrap.public_key import check_fingerprint
+from bootstrap.link.target import BoxOptions, Endpoint, Target, has_alias, parse_host, resolve
 
 _LISTED = 20
 _NEW = (
@@ -189,6 +187,18 @@ def check_name(name: str) -> None:
             where="--name",
             hint="Use letters, digits, dots, dashes and underscores, 63 at most.",
         )
+
+
+def check_fingerprint(text: str) -> str:
+    """Return a `SHA256:…` fingerprint as OpenSSH prints it. Raises UsageError for anything else."""
+    bare = text.strip().rstrip("=")
+    if not re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", bare):
+        raise UsageError(
+            f"{text!r} is no fingerprint.",
+            where="--host-key",
+            hint="It looks like SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
+        )
+    return bare
 
 
 def name_for(target: Target, endpoint: Endpoint) -> str:

@@ -29,14 +29,13 @@ from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link.dial import PendingConnection
-from bootstrap.link.errors import LinkLost, LoginBroken
 from bootstrap.link.hostkeys import FirstContact, HostKeyCheck
 from bootstrap.link.keys import KeyLogin
 from bootstrap.link.prompt import Prompt
+from bootstrap.link.public_key import PublicKey
 from bootstrap.link.record import KnownBox
 from bootstrap.link.transport import BoxTransport
-from bootstrap.link.wire import PIECE, Pipe
-from bootstrap.public_key import PublicKey
+from bootstrap.link.wire import PIECE, LinkLost, LoginBroken, Pipe
 from bootstrap.text.sanitize import sanitize
 
 ASK_AFTER = 4.0

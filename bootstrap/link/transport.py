@@ -31,7 +31,7 @@ from paramiko.packet import Packetizer
 from paramiko.transport import ServiceRequestingTransport
 
 from bootstrap.link.dial import HeardSocket
-from bootstrap.public_key import RSA, RSA_SIGNATURES
+from bootstrap.link.public_key import RSA, RSA_SIGNATURES
 
 WINDOW = 10 * 1024 * 1024
 """Bytes a box may send unread: enough for 90 MiB/s at 100 ms, but little memory (docs/adr/0004)."""

@@ -1,12 +1,28 @@
-"""The interface of a link to the rest of boxstrap: a `Wire` starts commands, each is a `Stream`.
+"""The interface of a link to the rest of boxstrap, and its errors.
 
-`SshWire` (link/ssh.py) and `LocalWire` (link/local.py) implement it. Code
-above this module doesn't know which one it uses.
+A `Wire` starts commands, each is a `Stream`. `SshWire` (link/ssh.py) and `LocalWire`
+(link/local.py) implement it. Code above this module doesn't know which one it uses.
+
+UnreachableError       can't reach the box or log in
+├── LinkLost           the link died; what runs on the box continues
+├── LoginRefused       the box answers, but accepts none of our keys
+├── LoginBroken        the box answers, but the login broke off half-way
+└── NoAnswer           the box printed something other than an answer
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import errno
+import socket
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from bootstrap.errors import UnreachableError
+from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import duration
+
+if TYPE_CHECKING:
+    from bootstrap.link.target import Endpoint
 
 PIECE = 64 * 1024
 """Bytes written at a time: one huge write can hang for minutes (docs/adr/0004)."""
@@ -85,3 +101,114 @@ class Wire(Protocol):
 
     def close(self) -> None:
         """Close the link and every stream on it."""
+
+
+_STARTING = "A box that was just rented may still be starting: try again in a minute."
+_KNOWN = "You were last on this box {ago} ago: it may be off, restarting, or given back."
+_ADDRESS = "Compare address and port with the provider's page; ports change when a box restarts."
+
+
+class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
+    """The link to the box died. Following again is safe: the box continues."""
+
+    def __init__(self, label: str, why: str = "the link was lost") -> None:
+        super().__init__(
+            why,
+            where=label,
+            hint="What runs on the box continues. Run the same command again to follow it.",
+        )
+
+
+class LoginRefused(UnreachableError):  # noqa: N818 - likewise
+    """The box answers, but accepts none of our keys."""
+
+
+class LoginBroken(UnreachableError):  # noqa: N818 - likewise
+    """The box answers, but the login broke off half-way: on a bad link a retry may succeed."""
+
+
+class NoAnswer(UnreachableError):  # noqa: N818 - likewise
+    """The box was reached, but its output is not the expected answer."""
+
+
+def _starting(seen: float) -> str:
+    """Return a hint why a box doesn't answer. `seen`: when it last did, 0 for never."""
+    return _KNOWN.format(ago=duration(time.time() - seen)) if seen else _STARTING
+
+
+def silence_error(endpoint: Endpoint, seconds: float) -> UnreachableError:
+    """Return the error for a connection without an SSH greeting."""
+    return LoginBroken(
+        f"it accepted the connection but said nothing for {seconds:g} s: "
+        "that is not an SSH server, or one that hangs.",
+        where=endpoint.address,
+        hint=_ADDRESS,
+    )
+
+
+def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) -> UnreachableError:
+    """Return the error for an end before the greeting; `proxy_said`: errors of a proxy command."""
+    if proxy_said is not None:
+        return UnreachableError(
+            f"the connection through the proxy failed: "
+            f"{proxy_said or 'the proxy command printed no error.'}",
+            where=endpoint.address,
+            hint=f"Try it with OpenSSH: ssh {endpoint.alias}",
+        )
+    return LoginBroken(
+        "it closed the connection before any login.",
+        where=endpoint.address,
+        hint=f"{_starting(seen)} Too many logins at once, or a provider's proxy that doesn't know "
+        "this box, look the same.",
+    )
+
+
+def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
+    """Return the error for a greeting that is not SSH."""
+    said = sanitize(seen[:80]).strip().splitlines()
+    return UnreachableError(
+        f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
+        where=endpoint.address,
+        hint=_ADDRESS,
+    )
+
+
+def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
+    """Return the error for no answer in time."""
+    return UnreachableError(
+        f"no answer within {endpoint.connect_timeout:.0f} s.",
+        where=endpoint.address,
+        hint=f"{_starting(seen)} A firewall looks the same. {_ADDRESS}",
+    )
+
+
+def not_found(endpoint: Endpoint) -> UnreachableError:
+    """Return the error for a name that the resolver doesn't find."""
+    return UnreachableError(
+        "the name was not found.",
+        where=endpoint.hostname,
+        hint="Check the spelling, your network, and that the alias is in your ssh config.",
+    )
+
+
+def unreachable(endpoint: Endpoint, error: OSError, seen: float = 0.0) -> UnreachableError:
+    """Return the error for what the system reported."""
+    if isinstance(error, socket.gaierror):
+        return not_found(endpoint)
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return timed_out(endpoint, seen)
+    if error.errno == errno.ECONNREFUSED:
+        return UnreachableError(
+            "the connection was refused: nothing listens on that port.",
+            where=endpoint.address,
+            hint=f"{_starting(seen)} {_ADDRESS}",
+        )
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL):
+        return UnreachableError(
+            "there is no route to it from here.",
+            where=endpoint.address,
+            hint="Check this machine's network and VPN; the box may be gone.",
+        )
+    return UnreachableError(
+        f"the connection failed: {error.strerror or error}.", where=endpoint.address, hint=_ADDRESS
+    )

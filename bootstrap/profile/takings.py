@@ -182,8 +182,8 @@ def _real(path: str) -> str:
 
 def _key(path: str) -> str:
     """Add the fingerprint: the file may be the repository's, and have another key tomorrow."""
+    from bootstrap.link.public_key import PublicKey
     from bootstrap.profile.public_keys import public_key
-    from bootstrap.public_key import PublicKey
 
     kind, blob, *_ = public_key(path).split()
     return f"{_real(path)} {PublicKey(kind, base64.b64decode(blob)).fingerprint}"

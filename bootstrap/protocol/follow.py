@@ -12,11 +12,15 @@ from dataclasses import dataclass
 
 from bootstrap.errors import StepFailedError, TrainingFailedError, UnreachableError
 from bootstrap.events import Event, EventLines
-from bootstrap.link.answers import answer_exit_code, answer_number
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import AnswerStream, run_script, stream_script
+from bootstrap.link.exchange import (
+    AnswerStream,
+    answer_exit_code,
+    answer_number,
+    run_script,
+    stream_script,
+)
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
-from bootstrap.link.wire import Stream, Wire
+from bootstrap.link.wire import LinkLost, NoAnswer, Stream, Wire
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import GOES_ON, STATES, Run
 from bootstrap.text.sanitize import sanitize

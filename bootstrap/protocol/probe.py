@@ -11,8 +11,7 @@ from functools import partial
 
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
-from bootstrap.link.answers import answer_number, answer_rows, answer_version
-from bootstrap.link.exchange import run_script
+from bootstrap.link.exchange import answer_number, answer_rows, answer_version, run_script
 from bootstrap.link.wire import Wire
 from bootstrap.plan import NAMES
 from bootstrap.protocol.lease import BoxLease, parse_lease

@@ -18,9 +18,8 @@ from typing import Protocol
 
 from bootstrap.codes import explain
 from bootstrap.errors import BoxLacksError, BoxstrapError
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import run_script_checked
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import Value, assignments
 from bootstrap.text import redact

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
-from bootstrap.link.errors import NoAnswer
+from bootstrap.link.wire import NoAnswer
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, transfer_program
 
 CLOSED = "closed"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from bootstrap.link.answers import answer_exit_code, answer_number
+from bootstrap.link.exchange import answer_exit_code, answer_number
 from bootstrap.text.sizes import size
 
 _NOTE = re.compile(

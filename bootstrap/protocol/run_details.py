@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.box.metrics import LINE
 from bootstrap.errors import NotSafeError
-from bootstrap.link.answers import answer_number as to_number
+from bootstrap.link.exchange import answer_number as to_number
 from bootstrap.link.exchange import run_script
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.probe import BoxState, read_probe

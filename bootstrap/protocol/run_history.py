@@ -26,10 +26,8 @@ from bootstrap import box, events
 from bootstrap.box.metrics import LINE
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import Event
-from bootstrap.link.answers import answer_number
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import AnswerStream, run_script, stream_script
-from bootstrap.link.wire import PIECE, Wire
+from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
+from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import Run, RunState
 from bootstrap.text.sanitize import sanitize

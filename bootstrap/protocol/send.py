@@ -23,9 +23,8 @@ from itertools import groupby
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import read_until, shell_command
-from bootstrap.link.wire import PIECE, Stream, Wire
+from bootstrap.link.wire import PIECE, LinkLost, Stream, Wire
 from bootstrap.paths import cache_dir, temporary_dir, write_private
 from bootstrap.profile.git_dependencies import GitDependency
 from bootstrap.protocol.query import build_query, refuse

@@ -7,10 +7,8 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from bootstrap.link.answers import answer_rows
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import BASH, stream_script
-from bootstrap.link.wire import PIECE, Wire
+from bootstrap.link.exchange import BASH, answer_rows, stream_script
+from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import build_long_query
 from bootstrap.render.quote import Value
 from bootstrap.repo.names import unquoted

@@ -19,9 +19,8 @@ from typing import Any
 from bootstrap import box
 from bootstrap.box.transfer.frames import BadFrame, pack_frame, read_frame
 from bootstrap.errors import BoxLacksError, BoxstrapError
-from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import stream_script
-from bootstrap.link.wire import PIECE, Wire
+from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.text.sanitize import sanitize
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bootstrap.errors import BusyError, UsageError
-from bootstrap.link.answers import answer_number, answer_rows
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import BASH, stream_script
-from bootstrap.link.wire import Wire
+from bootstrap.link.exchange import BASH, answer_number, answer_rows, stream_script
+from bootstrap.link.wire import LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import AskedBox, build_long_query
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Timer
 
-from bootstrap.link.answers import answer_number, answer_rows
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import BASH, AnswerStream, stream_script
-from bootstrap.link.wire import PIECE, Wire
+from bootstrap.link.exchange import BASH, AnswerStream, answer_number, answer_rows, stream_script
+from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import AskedBox, build_long_query, build_query
 from bootstrap.protocol.trees import TreeContent, is_content
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.consent import load_profile
 from bootstrap.errors import NotSafeError, ProfileError, UsageError
-from bootstrap.link.answers import answer_rows
-from bootstrap.link.exchange import run_script
+from bootstrap.link.exchange import answer_rows, run_script
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions, parse_host
 from bootstrap.link.wire import Wire

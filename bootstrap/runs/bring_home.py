@@ -27,9 +27,9 @@ from bootstrap.boxes.at_home import (
 )
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, NotSafeError, write_error
-from bootstrap.link.answers import answer_number
-from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import answer_number
 from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.follow import ANSWER_S
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from bootstrap.link.answers import answer_number
+from bootstrap.link.exchange import answer_number
 from bootstrap.protocol.run import Run
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size

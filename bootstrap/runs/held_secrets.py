@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.consent import load_profile
 from bootstrap.errors import BusyError
-from bootstrap.link.answers import answer_rows
+from bootstrap.link.exchange import answer_rows
 from bootstrap.link.record import all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.render.parts import functions

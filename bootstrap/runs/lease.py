@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import UsageError
-from bootstrap.link.answers import answer_rows
-from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import answer_rows
 from bootstrap.link.record import GUARD
 from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.lease import BoxLease, parse_lease
 from bootstrap.protocol.run import Run
 from bootstrap.text.sizes import duration, seconds_of

@@ -25,12 +25,10 @@ from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.boxes.selection import qualified, repository_names
 from bootstrap.errors import TrainingFailedError, UsageError
-from bootstrap.link.answers import answer_number
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import AnswerStream, run_script, stream_script
+from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import LinkLost, NoAnswer, Wire
 from bootstrap.plan import NAMES
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
 from bootstrap.protocol.query import BoxRedaction, build_query

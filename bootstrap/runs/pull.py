@@ -27,9 +27,9 @@ from bootstrap.errors import (
     UsageError,
     write_error,
 )
-from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.results import BoxFile, BoxResults
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import Transfer

@@ -9,10 +9,9 @@ from functools import partial
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import NotSafeError, StepFailedError
-from bootstrap.link.answers import answer_number, answer_rows
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import BASH, stream_script
+from bootstrap.link.exchange import BASH, answer_number, answer_rows, stream_script
 from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.follow import raise_if_failed, waits_for_output, watch_beginning
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, is_name

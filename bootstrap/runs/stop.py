@@ -8,7 +8,7 @@ from itertools import islice
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.boxes.selection import qualified, repository_names
 from bootstrap.errors import StepFailedError, UsageError
-from bootstrap.link.answers import answer_rows
+from bootstrap.link.exchange import answer_rows
 from bootstrap.link.target import BoxOptions
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.run import Run

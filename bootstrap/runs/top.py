@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import LinkLost
 from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run_history import Sample, SampleLines
 from bootstrap.ui.screen import Reporter

@@ -24,8 +24,7 @@ from urllib.parse import quote
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, BoxstrapError, StepFailedError, UsageError
-from bootstrap.link.answers import answer_rows
-from bootstrap.link.exchange import BASH, stream_script
+from bootstrap.link.exchange import BASH, answer_rows, stream_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, is_free, parse_forward
 from bootstrap.link.wire import PIECE, Wire

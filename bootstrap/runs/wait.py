@@ -14,11 +14,10 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import TrainingFailedError, UsageError
-from bootstrap.link.answers import answer_number
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import AnswerStream, stream_script
+from bootstrap.link.exchange import AnswerStream, answer_number, stream_script
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.paths import config_dir
 from bootstrap.profile import find
 from bootstrap.profile.find import read_commands

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bootstrap.codes import Code, explain
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError, UsageError
 from bootstrap.events import Event
-from bootstrap.link.errors import LinkLost
+from bootstrap.link.wire import LinkLost
 from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.query import LaunchOptions, launch, new_setup_id

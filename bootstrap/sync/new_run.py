@@ -14,9 +14,9 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, UnreachableError
-from bootstrap.link.answers import answer_number
-from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import answer_number
 from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.wire import LinkLost
 from bootstrap.protocol.follow import (
     FIRST_OUTPUT_S,
     MOMENT_S,

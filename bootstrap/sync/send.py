@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.codes import explain
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.reconnecting import Backoff
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
 from bootstrap.render.quote import Value
 from bootstrap.repo.names import decoded, shown

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, BusyError, HostKeyError, UsageError
-from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.profile.schema import Profile
 from bootstrap.protocol.sync_state import SyncStream
 from bootstrap.repo.git import run_git

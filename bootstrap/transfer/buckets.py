@@ -35,9 +35,8 @@ from urllib.parse import quote
 
 from bootstrap.box.runs.s3_client import region_of
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import read_until, shell_command
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.paths import expanded
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.text.sanitize import sanitize

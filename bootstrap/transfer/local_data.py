@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import read_until, shell_command
-from bootstrap.link.wire import Stream, Wire
+from bootstrap.link.wire import LinkLost, Stream, Wire
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.render.variables import SentItem
 

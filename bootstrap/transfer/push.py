@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
-from bootstrap.link import answers
-from bootstrap.link.errors import LinkLost
+from bootstrap.link import exchange
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, transfer_program
 from bootstrap.text.sizes import grouped_number, size
 from bootstrap.transfer.sender import GONE, FileSender, PushProgress, SourceFile, read_source
@@ -160,7 +159,7 @@ class Push:
             free = max(free, number_of(header, "free"))
             parts = header.get("begun")
             for key, value in parts.items() if isinstance(parts, dict) else ():
-                at = answers.answer_number(key)
+                at = exchange.answer_number(key)
                 i = len(files) if at is None else len(states) + at
                 if i < len(files) and isinstance(value, int) and value > 0:
                     begun[i] = min(value, files[i].size)

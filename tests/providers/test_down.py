@@ -15,7 +15,7 @@ import pytest
 
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
-from bootstrap.link.resolve import Endpoint
+from bootstrap.link.target import Endpoint
 from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey

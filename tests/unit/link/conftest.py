@@ -11,9 +11,8 @@ import pytest
 from bootstrap.link import record, registry
 from bootstrap.link.dial import dial
 from bootstrap.link.record import KnownBox
-from bootstrap.link.resolve import Endpoint, resolve
 from bootstrap.link.ssh import SshWire, login
-from bootstrap.link.target import parse_host
+from bootstrap.link.target import Endpoint, parse_host, resolve
 from tests.unit.link.sshd import SSHD, Sshd, keygen
 
 

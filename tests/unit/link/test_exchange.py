@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link.errors import NoAnswer
 from bootstrap.link.exchange import (
     LIMIT,
     run_script,
@@ -24,7 +23,7 @@ from bootstrap.link.exchange import (
     stream_script,
 )
 from bootstrap.link.local import LocalWire
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import NoAnswer, Wire
 from bootstrap.render.parts import functions
 from bootstrap.text.shell_settings import SHELL_SETTINGS
 from tests.unit.link.conftest import SshUser

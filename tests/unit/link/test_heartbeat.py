@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from bootstrap.link import ssh
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import run_script
 from bootstrap.link.ssh import SshWire
+from bootstrap.link.wire import LinkLost
 from bootstrap.tasks.usage import exit_code
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd

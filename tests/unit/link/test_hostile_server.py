@@ -18,7 +18,7 @@ import pytest
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
 from bootstrap.link import dial as dialing
 from bootstrap.link import ssh, transport
-from bootstrap.link.errors import LinkLost
+from bootstrap.link.wire import LinkLost
 from tests.faults.plugin import Faults
 from tests.hostile.measure import OBEYED
 from tests.listener import Listener

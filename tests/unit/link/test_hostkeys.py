@@ -13,7 +13,8 @@ from bootstrap.errors import HostKeyError, UnreachableError, UsageError
 from bootstrap.link import record
 from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
-from bootstrap.public_key import PublicKey, check_fingerprint
+from bootstrap.link.public_key import PublicKey
+from bootstrap.link.registry import check_fingerprint
 from bootstrap.runs.remote_command import ssh_command
 from bootstrap.tasks.usage import exit_code
 from tests.logins import login_to

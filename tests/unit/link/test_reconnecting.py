@@ -8,14 +8,13 @@ import pytest
 
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.errors import LinkLost, LoginBroken, LoginRefused
 from bootstrap.link.reconnecting import (
     PAUSES_S,
     REFUSED_PATIENCE_S,
     Backoff,
     ReconnectingLink,
 )
-from bootstrap.link.wire import Stream, Wire
+from bootstrap.link.wire import LinkLost, LoginBroken, LoginRefused, Stream, Wire
 
 
 class FakeWire:

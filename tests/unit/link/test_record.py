@@ -14,8 +14,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.link import record, registry
 from bootstrap.link.record import VERSION, BoxRepository, KnownBox, Route
-from bootstrap.link.resolve import Endpoint
-from bootstrap.link.target import BoxOptions, parse_host
+from bootstrap.link.target import BoxOptions, Endpoint, parse_host
 from tests.cli import User
 from tests.logins import login_to
 from tests.main_job.earlier import unpacked

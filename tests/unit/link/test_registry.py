@@ -11,8 +11,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.link import record, registry
 from bootstrap.link.record import KnownBox, boxes_folder
-from bootstrap.link.resolve import Endpoint
-from bootstrap.link.target import parse_host
+from bootstrap.link.target import Endpoint, parse_host
 
 
 def get_or_create(text: str, hostname: str = "", port: int = 22, **options: object) -> KnownBox:

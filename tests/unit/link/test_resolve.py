@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.link.resolve import resolve
-from bootstrap.link.target import parse_host
+from bootstrap.link.target import parse_host, resolve
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import keygen
 
@@ -60,7 +59,7 @@ def test_proxy_command_tokens(ssh_user: SshUser) -> None:
 def test_identity_files(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEYS", str(ssh_user.home))
     monkeypatch.setenv("HOME", "/elsewhere")
-    monkeypatch.setattr("bootstrap.link.resolve._home", lambda: str(ssh_user.home))
+    monkeypatch.setattr("bootstrap.link.target._home", lambda: str(ssh_user.home))
     other = keygen(ssh_user.home / "with space")
     lonely = keygen(ssh_user.home / "lonely")
     lonely.unlink()

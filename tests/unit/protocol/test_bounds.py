@@ -14,10 +14,10 @@ import pytest
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import exchange, reconnecting
-from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol import follow
 from bootstrap.protocol import send as send_module
 from bootstrap.protocol.follow import follow_events

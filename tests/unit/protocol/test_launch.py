@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.local import LocalWire
+from bootstrap.link.wire import LinkLost
 from bootstrap.protocol.query import LaunchOptions, build_query, launch, new_setup_id
 
 # A minimal script that is called like the real one.

@@ -23,8 +23,13 @@ from bootstrap.editors import jsonc, open
 from bootstrap.editors.editors import EDITORS
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
-from bootstrap.link.answers import answer_number
-from bootstrap.link.exchange import run_script, run_script_checked, shell_command, stream_script
+from bootstrap.link.exchange import (
+    answer_number,
+    run_script,
+    run_script_checked,
+    shell_command,
+    stream_script,
+)
 from bootstrap.plan import STEPS, plan_rows
 from bootstrap.profile.schema import Advice
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bootstrap.boxes.at_home import LogFile, RunAtHome, row_of, run_of
-from bootstrap.link.errors import NoAnswer
 from bootstrap.link.local import LocalWire
+from bootstrap.link.wire import NoAnswer
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import BoxRecord
 from bootstrap.runs import bring_home

@@ -15,8 +15,8 @@ import pytest
 
 from bootstrap.box.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
 from bootstrap.errors import BoxLacksError
-from bootstrap.link.errors import NoAnswer
 from bootstrap.link.local import LocalWire
+from bootstrap.link.wire import NoAnswer
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve, RunHistory, ask_history
 from bootstrap.runs.failure import Failure

@@ -22,8 +22,8 @@ from bootstrap.cancel import CancelledError, CancelToken
 from bootstrap.codes import CODES
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
 from bootstrap.events import Event
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import run_script
+from bootstrap.link.wire import LinkLost
 from bootstrap.plan import Step, steps_for
 from bootstrap.protocol import query as launching
 from bootstrap.protocol import send

@@ -10,8 +10,7 @@ import pytest
 
 from bootstrap.link import registry
 from bootstrap.link.record import KnownBox
-from bootstrap.link.resolve import Endpoint
-from bootstrap.link.target import parse_host
+from bootstrap.link.target import Endpoint, parse_host
 from bootstrap.sshconfig import update as updating
 from bootstrap.sshconfig.alias import drop_alias, update_alias
 from bootstrap.sshconfig.update import remove_block

@@ -139,7 +139,7 @@ def test_a_configuration_file_of_invoke_counts(program: str, at: User) -> None:
 
 def test_a_connection_begins_before_what_is_heavy_is_imported() -> None:
     use = (
-        "import bootstrap.link.dial, bootstrap.link.resolve, bootstrap.setup.sequence, sys;"
+        "import bootstrap.link.dial, bootstrap.link.target, bootstrap.setup.sequence, sys;"
         "import bootstrap.sync.new_run, bootstrap.sync.send, bootstrap.runs.logs;"
         "import bootstrap.runs.status, bootstrap.runs.stop;"
         "print(*{'paramiko', 'fabric', 'cryptography', 'pydantic', 'yaml'} & {*sys.modules})"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NotSafeError
-from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.local import LocalStream, LocalWire
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.results import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.destination import PartialFile
 from bootstrap.transfer.puller import PullRound

@@ -19,9 +19,9 @@ import pytest
 from bootstrap.box.transfer import serve, take
 from bootstrap.box.transfer.complete_files import CompleteFiles
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
-from bootstrap.link.errors import LinkLost
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link.wire import LinkLost
 from bootstrap.protocol import transfer
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.transfer import sender

@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from bootstrap.errors import UsageError
 
 CERTIFICATE = "-cert-v01@openssh.com"
 """The end of the type of a key that a certificate authority signed."""
@@ -49,18 +46,6 @@ class PublicKey:
     def __str__(self) -> str:
         short = self.kind.removeprefix("ssh-").removeprefix("ecdsa-sha2-").upper()
         return f"{short} {self.fingerprint}"
-
-
-def check_fingerprint(text: str) -> str:
-    """Return a `SHA256:…` fingerprint as OpenSSH prints it. Raises UsageError for anything else."""
-    bare = text.strip().rstrip("=")
-    if not re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", bare):
-        raise UsageError(
-            f"{text!r} is no fingerprint.",
-            where="--host-key",
-            hint="It looks like SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
-        )
-    return bare
 
 
 def parse_public_key(text: str) -> PublicKey | None:
