@@ -53,7 +53,7 @@ class FetchedScript:
 
 def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
     """Return the script itself. Raises UsageError, ProfileError."""
-    from bootstrap.consent import NO_SECRET, load_profile
+    from bootstrap.profile.consent import NO_SECRET, load_profile
     from bootstrap.profile.detect_provider import FALLBACK
     from bootstrap.setup.payload import build_payload
 
@@ -152,7 +152,7 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
     Raises ProfileError, UsageError: no repository, no address, a commit that is
     not on the host, or work that is more than that commit.
     """
-    from bootstrap.consent import load_profile
+    from bootstrap.profile.consent import load_profile
     from bootstrap.repo.urls import check_url
     from bootstrap.setup.source import address_warning, resolve_source
 

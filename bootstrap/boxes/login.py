@@ -562,7 +562,7 @@ def _probed(wire: Wire, about: tuple[str, str, str], script: str | None) -> BoxS
 
 def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     """Redact the secrets the box was given or, if that is not recorded, those of the profile."""
-    from bootstrap.consent import usable_profile
+    from bootstrap.profile.consent import usable_profile
     from bootstrap.secrets.values import redactor_of
 
     if box.secrets is not None:
@@ -586,7 +586,7 @@ def redactor_of_all(options: BoxOptions) -> Redactor:
 
 def _named_here(options: BoxOptions) -> str:
     """Return the key of the repository at the profile's `git.url`; "" if it has none."""
-    from bootstrap.consent import usable_profile
+    from bootstrap.profile.consent import usable_profile
     from bootstrap.repo.local import name_and_key
 
     try:

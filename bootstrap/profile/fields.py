@@ -8,7 +8,7 @@ its import (docs/adr/0024-a-schema-in-plain-python.md).
 What a key of a profile takes from the user, apart from what it says about a box.
 
 Every key of the schema is marked with one of these; a test checks that. What a repository's
-own profile takes needs the user's consent (`profile/takings.py`).
+own profile takes needs the user's consent (`profile/consent.py`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Load a profile: find, read, extend, merge, set, check. No network; nothing in it is run.
 
-Read `--set key.sub=value`: one value, on top of every file.
+`--set key.sub=value` sets one value, on top of every file. The key decides how the text is read.
+If it expects text, the text is taken as typed, so `--set python.version=3.10` means 3.10.
 
-The key decides how the text is read. If it expects text, the text is taken as
-typed, so `--set python.version=3.10` means 3.10.
-
-The profiles that can be named, for `boxstrap profiles`.
+Profiles are found by name or path. Beside the user's are their own commands (`secrets`, `notify`):
+no repository can set them. The public keys that a profile names are read here too.
 """
 
 from __future__ import annotations
@@ -17,16 +16,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bootstrap import paths
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.paths import expanded, is_foreign_owned, real
-from bootstrap.profile import find
-from bootstrap.profile.check import build
 from bootstrap.profile.data_items import place_of
 from bootstrap.profile.fields import Field
-from bootstrap.profile.problems import SET, Origin, ProfileProblem, raise_problems
 from bootstrap.profile.reading import (
     Branch,
     Leaf,
+    build,
     choose,
     merge_branches,
     origins,
@@ -36,8 +34,18 @@ from bootstrap.profile.reading import (
     word,
 )
 from bootstrap.profile.schema import PROFILE, Profile
-from bootstrap.profile.values import PARENT
-from bootstrap.profile.yaml_source import LARGEST_FILE, parse_list, read_yaml
+from bootstrap.profile.values import PARENT, ordinary, shown_value
+from bootstrap.profile.yaml_source import (
+    LARGEST_FILE,
+    SET,
+    Origin,
+    ProfileProblem,
+    Scalar,
+    parse_list,
+    raise_problems,
+    read_yaml,
+)
+from bootstrap.text.nearest import nearest
 
 # This key decides which files are read, and they are read before `--set` applies.
 _NOT_HERE = {"extends": "can't be set here; choose the profile with --profile"}
@@ -144,7 +152,7 @@ class LoadedProfile:
     @property
     def needs_provider(self) -> bool:
         """Whether no shipped profile is part of it, so that the box shows which provider it has."""
-        return not any(map(find.is_shipped, self.chain))
+        return not any(map(is_shipped, self.chain))
 
     def for_provider(self, provider: str) -> LoadedProfile:
         """Return it based on the profile of `provider`, unless a shipped one is part of it.
@@ -155,7 +163,7 @@ class LoadedProfile:
             return self
         if not self.layers:
             return read_profile(provider, sets=self.sets)
-        layers = (*self.layers, *_chain(find.find_profile(provider)))
+        layers = (*self.layers, *_chain(find_profile(provider)))
         return _assemble(layers, self.sets, self.profile.name)
 
 
@@ -170,13 +178,13 @@ def read_profile(
     Raises ProfileError; its text names every problem with file, line and key.
     """
     if name_or_path is not None:
-        path = find.find_profile(name_or_path)
+        path = find_profile(name_or_path)
     else:
-        found = find.profile_of_repository(repo_root) if repo_root else None
+        found = profile_of_repository(repo_root) if repo_root else None
         if found is None:
             return _assemble((), sets, "")
         path = found
-    name = find.OF_A_REPOSITORY if path.name == find.OF_A_REPOSITORY else path.stem
+    name = OF_A_REPOSITORY if path.name == OF_A_REPOSITORY else path.stem
     return _assemble(_chain(path), sets, re.sub(r"[^A-Za-z0-9._-]", "-", name))
 
 
@@ -189,7 +197,7 @@ def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Load
     problems = [problem for layer in layers for problem in layer.problems] + set_problems
     profile, wrong = build(tree, name)
     known = {problem.key for problem in problems}
-    files = [find.label(layer.path) for layer in layers]
+    files = [profile_label(layer.path) for layer in layers]
     raise_problems([*problems, *(each for each in wrong if each.key not in known)], files)
     assert profile is not None  # noqa: S101  (without a profile there are problems)
     return LoadedProfile(profile, origins(tree), layers, tuple(sets))
@@ -203,8 +211,8 @@ def _chain(path: Path) -> tuple[Layer, ...]:
     while following is not None:
         seen.add(real(following))
         _is_ours(following)
-        source = read_yaml(following, find.label(following))
-        tree, problems = read_tree(source, find.label(following))
+        source = read_yaml(following, profile_label(following))
+        tree, problems = read_tree(source, profile_label(following))
         _resolve_data_paths(tree, following.parent)
         parent, wrong = _parent(tree, following, seen)
         layers.append(Layer(following, tree, (*problems, *wrong)))
@@ -228,7 +236,7 @@ def _is_ours(path: Path) -> None:
     strange = [
         each for each in (path, real(path)) if os.path.lexists(each) and is_foreign_owned(each)
     ]
-    if not strange or find.is_shipped(path):
+    if not strange or is_shipped(path):
         return
     from bootstrap.repo.local import is_trusted
     from bootstrap.repo.place import locate as find_place
@@ -241,7 +249,7 @@ def _is_ours(path: Path) -> None:
         if not is_trusted(folder):
             raise ProfileError(
                 "this profile belongs to another user. It was not used.",
-                where=find.label(path),
+                where=profile_label(path),
                 hint=f"If you trust it: git config --global --add safe.directory {folder}",
             )
 
@@ -265,14 +273,14 @@ def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, lis
 
 
 def _named(text: str, folder: Path) -> Path:
-    if not find.is_path(text):
-        path = find.shipped_profile(text)
+    if not is_path(text):
+        path = shipped_profile(text)
         if path is None:
-            raise find.unknown_name(text, find.shipped_ones())
+            raise unknown_name(text, shipped_ones())
         return path
     path = folder / expanded(text)
     if not os.path.isfile(path):  # noqa: PTH113 - pathlib's raises for a name that is too long
-        raise ValueError(f"there is no file {find.label(path)}")
+        raise ValueError(f"there is no file {profile_label(path)}")
     return path
 
 
@@ -291,8 +299,8 @@ class Listed:
 
 def listed() -> list[Listed]:
     """Return the user's own profiles, then the shipped ones that they do not replace."""
-    own = find.users_own()
-    shipped = {name: path for name, path in find.shipped_ones().items() if name not in own}
+    own = users_own()
+    shipped = {name: path for name, path in shipped_ones().items() if name not in own}
     return [Listed(name, path, describe(path), own=True) for name, path in own.items()] + [
         Listed(name, path, describe(path), own=False) for name, path in shipped.items()
     ]
@@ -312,3 +320,151 @@ def describe(path: Path) -> str:
         if words and not words.startswith(_NO_DESCRIPTION):
             return "".join(char for char in words if char.isprintable())[:100]
     return ""
+
+
+OF_A_REPOSITORY = paths.PROFILE
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+
+
+def shipped_profile(name: str) -> Path | None:
+    """Return the file of the shipped profile `name`, if there is one."""
+    return _in(paths.shipped("profiles"), name)
+
+
+def is_shipped(path: Path) -> bool:
+    """Whether `path` is a file that comes with boxstrap."""
+    return paths.real(path).parent == paths.shipped("profiles").resolve()
+
+
+def is_path(text: str) -> bool:
+    """Whether `text` is meant as a path rather than as a name."""
+    return "/" in text or text.endswith((".yaml", ".yml"))
+
+
+def find_profile(name_or_path: str) -> Path:
+    """Return the file that is meant: a path, the user's profile, a shipped one, or a file here.
+
+    Raises ProfileError that lists the known names.
+    """
+    if is_path(name_or_path):
+        return paths.expanded(name_or_path)
+    found = _in(paths.config_dir(), name_or_path) or shipped_profile(name_or_path)
+    if found:
+        return found
+    if _NAME.fullmatch(name_or_path) and Path(name_or_path).is_file():
+        return Path(name_or_path)
+    raise unknown_name(name_or_path, shipped_ones() | users_own())
+
+
+def profile_of_repository(root: Path) -> Path | None:
+    """Return the profile of the repository at `root`, if it has one."""
+    path = root / OF_A_REPOSITORY
+    return path if os.path.lexists(path) else None
+
+
+def shipped_ones() -> dict[str, Path]:
+    """Name and file of each shipped profile."""
+    return _all_in(paths.shipped("profiles"))
+
+
+def users_own() -> dict[str, Path]:
+    """Name and file of each profile in the user's config folder."""
+    return _all_in(paths.config_dir())
+
+
+def unknown_name(name: str, names: Iterable[str]) -> ProfileError:
+    """Return the error for a name that no profile has."""
+    close = nearest(name, names)
+    hint = f"Did you mean {close}? " if close else ""
+    return ProfileError(
+        f"there is no profile {shown_value(name)}",
+        hint=f"{hint}There are: {', '.join(names)}; or give a path, as in ./a100.yaml.",
+    )
+
+
+def profile_label(path: Path) -> str:
+    """Return `path` as messages name it: as short as possible, and printable."""
+    if is_shipped(path):
+        return f"shipped {path.name}"
+    text = str(path)
+    for folder, prefix in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if path.is_absolute() and path.is_relative_to(folder):
+            text = prefix + str(path.relative_to(folder))
+            break
+    return text if text.isprintable() else shown_value(text, 200)
+
+
+def _all_in(folder: Path) -> dict[str, Path]:
+    found = sorted(folder.glob("*.yaml"))
+    return {path.stem: path for path in found if _NAME.fullmatch(path.stem)}
+
+
+def _in(folder: Path, name: str) -> Path | None:
+    path = folder / f"{name}.yaml"
+    return path if _NAME.fullmatch(name) and path.is_file() else None
+
+
+def read_commands(file: Path, example: str) -> dict[str, str]:
+    """Read commands by name from a file of lines `NAME: command`; none if there is no file.
+
+    Raises UsageError if others may write the file, or it is not YAML like `example`.
+    """
+    if not file.exists():
+        return {}
+    where = profile_label(file)
+    if is_foreign_owned(file) or is_foreign_owned(real(file)) or real(file).stat().st_mode & 0o022:
+        raise UsageError(
+            "other users can write this file, which names programs to run. It was not used.",
+            where=where,
+            hint=f"chmod go-w {where}",
+        )
+    yaml = read_yaml(file, where)
+    wrong = [problem.message for problem in yaml.problems]
+    commands = {}
+    for name, command in yaml.keys.entries:
+        if isinstance(command, Scalar) and command.text.strip() and command.tag == "str":
+            commands[name.text] = command.text
+        else:
+            wrong.append(f"line {name.line}: a command is expected, as in `{example}`")
+    if wrong:
+        raise UsageError(wrong[0], where=where)
+    return commands
+
+
+_PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]{40,}={0,2}( .*)?")
+_LONGEST_KEY = 16 * 1024
+
+
+def public_keys(profile: Profile) -> list[str]:
+    """Return the keys that may log in; the files are read because the script has the keys in it.
+
+    Raises ProfileError if a file is missing or is not a public key.
+    """
+    return [public_key(entry) for entry in profile.ssh.authorized_keys]
+
+
+def public_key(entry: str) -> str:
+    """Return the line of one public key file. Raises ProfileError."""
+    path = expanded(entry)
+    try:
+        ordinary(str(real(path)))
+        if not path.is_file():  # opening a pipe would block
+            raise FileNotFoundError
+        with path.open("rb") as file:
+            line = file.read(_LONGEST_KEY).decode().strip()
+    except (OSError, ValueError) as error:
+        raise ProfileError(
+            f"ssh.authorized_keys: {entry} can't be read: {error}",
+            hint="Name a public key file (*.pub) that is there.",
+        ) from error
+    if "PRIVATE KEY" in line:
+        raise ProfileError(
+            f"ssh.authorized_keys: {entry} is a private key; it never leaves this machine",
+            hint=f"You probably mean {entry}.pub",
+        )
+    if not _PUBLIC_KEY.fullmatch(line) or not line.isprintable():
+        raise ProfileError(
+            f"ssh.authorized_keys: {entry} is not a public key",
+            hint="A public key file has one line that begins with its type, as in ssh-ed25519.",
+        )
+    return line

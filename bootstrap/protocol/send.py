@@ -26,7 +26,7 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.link.exchange import read_until, shell_command
 from bootstrap.link.wire import PIECE, LinkLost, Stream, Wire
 from bootstrap.paths import cache_dir, temporary_dir, write_private
-from bootstrap.profile.git_dependencies import GitDependency
+from bootstrap.profile.survey.declared import GitDependency
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.render.uv_release import VERSION, WHEELS
 from bootstrap.repo.local import LocalRepository

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bootstrap import __version__
 from bootstrap.box.verdict import thresholds
 from bootstrap.errors import UsageError
-from bootstrap.profile.public_keys import public_keys
+from bootstrap.profile.load import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.doors import MINIMAL, needs_full
 from bootstrap.render.quote import Value, harmless, quote

@@ -46,7 +46,7 @@ def by_uvx(package: str, profile: Profile, source: Source) -> str:
 
     It also passes the repository's first commit, which a profile can't contain: otherwise the box
     would take the tree that `setup` placed for another repository's, and train again."""
-    from bootstrap.profile.public_keys import public_keys
+    from bootstrap.profile.load import public_keys
     from bootstrap.render.variables import ROOT
 
     keys = public_keys(profile)

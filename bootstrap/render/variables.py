@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bootstrap.box.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile import values
-from bootstrap.profile.public_keys import public_keys
+from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import as_row
 from bootstrap.render import uv_release
 from bootstrap.render.parts import known_hosts

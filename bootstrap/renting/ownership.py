@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.consent import load_profile
 from bootstrap.errors import NotSafeError, ProfileError, UsageError
 from bootstrap.link.exchange import answer_rows, run_script
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions, parse_host
 from bootstrap.link.wire import Wire
+from bootstrap.profile.consent import load_profile
 from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.protocol.query import build_query
 from bootstrap.providers.accounts import PROVIDERS, find_account

@@ -12,10 +12,10 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.box.lease.lease_api import APIS
-from bootstrap.consent import EVERYTHING, TO_RENT, load_profile
 from bootstrap.errors import UsageError
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import all_boxes
+from bootstrap.profile.consent import EVERYTHING, TO_RENT, load_profile
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.consent import load_profile
 from bootstrap.errors import BusyError
 from bootstrap.link.exchange import answer_rows
 from bootstrap.link.record import all_boxes
 from bootstrap.link.target import BoxOptions
+from bootstrap.profile.consent import load_profile
 from bootstrap.render.parts import functions
 from bootstrap.repo.place import repository_root
 from bootstrap.secrets.sources import find_sources, folder_of

@@ -525,7 +525,7 @@ def results_of_profile(options: BoxOptions) -> list[str]:
 
     Empty if the profile has errors: they must not stop a pull of other runs' results.
     """
-    from bootstrap.consent import load_profile
+    from bootstrap.profile.consent import load_profile
 
     try:
         loaded = load_profile(options, kinds=())  # uses nothing that needs consent

@@ -19,8 +19,6 @@ from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.paths import config_dir
-from bootstrap.profile import find
-from bootstrap.profile.find import read_commands
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.run_details import END_BYTES
@@ -40,6 +38,8 @@ def notify_file() -> Path:
 
 def own_notifiers() -> dict[str, str]:
     """Read those commands, by name. Raises UsageError for an unusable file."""
+    from bootstrap.profile.load import read_commands
+
     return read_commands(notify_file(), 'notify-send boxstrap "$BOXSTRAP_MESSAGE"')
 
 
@@ -57,6 +57,8 @@ def notify(
 
     They get the message in their environment, which contains nothing from a log.
     """
+    from bootstrap.profile.load import profile_label
+
     told = {
         "BOXSTRAP_MESSAGE": message,
         "BOXSTRAP_BOX": box,
@@ -65,7 +67,7 @@ def notify(
         "BOXSTRAP_EXIT": "" if run.rc is None else str(run.rc),
     }
     for name, command in commands.items():
-        where = f"{find.label(notify_file())}: {name}"
+        where = f"{profile_label(notify_file())}: {name}"
         try:
             done = subprocess.run(
                 ["/bin/sh", "-c", command],

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import config_dir, is_foreign_owned, real
-from bootstrap.profile import find
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
@@ -68,7 +67,9 @@ def find_sources(
 
 def folder_of(loaded: LoadedProfile, root: Path | None) -> Path | None:
     """Return where a `.env` may be: next to the profile, or at the repository's root if shipped."""
-    own = [path for path in loaded.chain[:1] if not find.is_shipped(path)]
+    from bootstrap.profile.load import is_shipped
+
+    own = [path for path in loaded.chain[:1] if not is_shipped(path)]
     return own[0].parent if own else root
 
 
@@ -83,7 +84,9 @@ def ask_command(source: SecretSource) -> str:
     It runs in the home folder, so that no file of a repository affects it. Raises UsageError if
     it fails, takes too long, or prints nothing, too much, or a NUL.
     """
-    where = f"{find.label(commands_file())}: {source.name}"
+    from bootstrap.profile.load import profile_label
+
+    where = f"{profile_label(commands_file())}: {source.name}"
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", source.command],
@@ -110,11 +113,12 @@ def ask_command(source: SecretSource) -> str:
 
 def _dotenv(folder: Path, wanted: Collection[str]) -> dict[str, str]:
     """Return what a `.env` in `folder` has of `wanted`. Raises UsageError if it can't be used."""
+    from bootstrap.profile.load import profile_label
 
     file = folder / DOTENV
     if not os.path.lexists(file) or file.is_dir():  # some virtual environments are called .env
         return {}
-    where = find.label(file)
+    where = profile_label(file)
     text = _own_text(file, where).decode(*BYTES)
     if "\0" in text:
         raise UsageError("this is no text: it has a NUL.", where=where)
@@ -163,7 +167,7 @@ def _is_ignored(file: Path) -> bool:
 
 def _commands() -> dict[str, str]:
     """Return the user's commands by the names of their secrets. Raises UsageError."""
-    from bootstrap.profile.find import read_commands
+    from bootstrap.profile.load import read_commands
 
     return read_commands(commands_file(), "op read …")
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.link.record import LOCAL
+from bootstrap.profile.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.detect_provider import recognise as by_hints
 from bootstrap.setup.payload import Payload, build_payload

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bootstrap.consent import agree_to_addresses
 from bootstrap.plan import Step, steps_for
-from bootstrap.profile.git_dependencies import (
+from bootstrap.profile.consent import agree_to_addresses
+from bootstrap.profile.survey.declared import (
     GitDependency,
     find_git_dependencies,
     is_named,
     sent_from_here,
 )
-from bootstrap.profile.requirement_files import check_requirements, decode
+from bootstrap.profile.survey.files import check_requirements, decode
 from bootstrap.repo.git import Folders, GitError, git_error, run_git
 from bootstrap.repo.mirror import key_of
 from bootstrap.repo.place import repository_root

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.consent import NO_SECRET, load_profile
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.record import LOCAL
 from bootstrap.plan import steps_for
+from bootstrap.profile.consent import NO_SECRET, load_profile
 from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.profile.schema import Profile
 from bootstrap.protocol.sync_state import SyncState

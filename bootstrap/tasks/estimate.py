@@ -256,8 +256,8 @@ def _profile(call: Call) -> Profile | None:
     own = (repository_root(call.place) or call.place) / PROFILE
     if not (call.given["profile"] or call.given["set_"] or own.exists()):
         return None  # it would be that of every box: it says nothing here, and takes long to read
-    from bootstrap.consent import load_profile
     from bootstrap.errors import UsageError
+    from bootstrap.profile.consent import load_profile
 
     try:
         return load_profile(call.options(), kinds=()).profile

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bootstrap.profile.fields import Section
-from bootstrap.profile.problems import DEFAULT, Origin
 from bootstrap.profile.schema import Profile
+from bootstrap.profile.yaml_source import DEFAULT, Origin
 from bootstrap.repo.urls import without_user_info
 
 WIDEST = 60  # columns; a longer `key: value` moves only its own remark to the right

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.consent import (
+from bootstrap.errors import ProfileError
+from bootstrap.link.target import BoxOptions
+from bootstrap.paths import config_dir, state_dir
+from bootstrap.profile.consent import (
     FOR_THE_BOX,
     NO_SECRET,
     TO_RENT,
@@ -19,9 +22,6 @@ from bootstrap.consent import (
     load_profile,
     usable_profile,
 )
-from bootstrap.errors import ProfileError
-from bootstrap.link.target import BoxOptions
-from bootstrap.paths import config_dir, state_dir
 from bootstrap.profile.fields import Field, Permission, Section, field
 from bootstrap.profile.schema import PROFILE, Profile, taking_keys
 from bootstrap.tasks.usage import exit_code
@@ -315,7 +315,7 @@ def test_files_of_the_kernel_are_refused(text: str, says: Says, user: User) -> N
     assert not isinstance(caught.value, ConsentError)
 
 
-LOADERS = {"consent.py", "tasks/profiles.py"}
+LOADERS = {"profile/consent.py", "tasks/profiles.py"}
 
 
 @pytest.mark.slow

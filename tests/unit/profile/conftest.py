@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap import paths
-from bootstrap.profile.problems import WrongProfileError
+from bootstrap.profile.yaml_source import WrongProfileError
 
 Write = Callable[..., Path]
 

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.errors import ProfileError
 from bootstrap.profile.load import read_profile
-from bootstrap.profile.problems import WrongProfileError
+from bootstrap.profile.yaml_source import WrongProfileError
 from bootstrap.tasks.usage import error_document, exit_code
 
 # (profile, its error message); one problem each

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap.profile.git_dependencies import (
+from bootstrap.profile.schema import Python
+from bootstrap.profile.survey.declared import (
     GitDependency,
     find_git_dependencies,
     sent_from_here,
 )
-from bootstrap.profile.schema import Python
 
 COMMIT = "12ab" * 10
 SSH = "ssh://git@example.org/me/lib.git"

@@ -11,7 +11,7 @@ from operator import attrgetter
 import pytest
 
 from bootstrap.profile.load import read_profile
-from bootstrap.profile.problems import WrongProfileError
+from bootstrap.profile.yaml_source import WrongProfileError
 from tests.unit.profile.hostile import (
     ACCEPTED,
     DOCUMENTS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.profile.problems import Origin
 from bootstrap.profile.reading import Branch, Leaf, merge_branches, origin_of, origins, plain_values
+from bootstrap.profile.yaml_source import Origin
 
 NAMES = st.sampled_from("abcd")
 PLACES = st.builds(Origin, st.sampled_from(["x.yaml", "y.yaml"]), st.integers(1, 99))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.profile.requirement_files import check_requirements
 from bootstrap.profile.schema import Python
+from bootstrap.profile.survey.files import check_requirements
 
 
 def check(files: dict[str, bytes], **python: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bootstrap.profile.load import read_profile
-from bootstrap.profile.problems import WrongProfileError
+from bootstrap.profile.yaml_source import WrongProfileError
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bootstrap.profile.check import make_profile
+from bootstrap.profile.reading import make_profile
 from bootstrap.render.parts import shell_part
 from bootstrap.secrets.values import packed
 from tests.unit.render.scripts import render, variables_part

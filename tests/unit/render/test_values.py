@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.profile.check import make_profile
 from bootstrap.profile.load import read_profile
+from bootstrap.profile.reading import make_profile
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_script
 from tests.unit.profile import hostile

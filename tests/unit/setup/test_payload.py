@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.consent import ConsentError
 from bootstrap.errors import ProfileError, UsageError
+from bootstrap.profile.consent import ConsentError
 from bootstrap.profile.data_items import DataItem
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import Profile
