@@ -1,20 +1,36 @@
 """Make scripts for doors, with a profile and a commit that the box fetches by its address.
 
 A door can't carry a repository, so the commit must be on the git host, at an
-address that needs no key of this machine.
+address that needs no key of this machine. It gets an edition of the script in its wrapper, within
+its limit; a paste may also have the script fetched and checked by SHA-256, or rendered by uvx.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
-from collections.abc import Mapping
+import posixpath
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bootstrap import __version__
 from bootstrap.errors import UsageError
-from bootstrap.render.doors import COMPACT, FULL, IN_JSON, MINIMAL, MINIMAL_LIMIT
+from bootstrap.render.door_table import (
+    COMPACT,
+    FULL,
+    IN_JSON,
+    MINIMAL,
+    MINIMAL_LIMIT,
+    Door,
+    door_named,
+)
+from bootstrap.render.script import render_text
+from bootstrap.shell import encoded, folded, harmless, paste
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -71,8 +87,7 @@ def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
 
 def render_for_door(name: str, request: SetupRequest, reporter: Reporter) -> CarriedScript:
     """Return the script packed for a provider's start-up hook. Raises UsageError, ProfileError."""
-    from bootstrap.render.doors import door_named
-    from bootstrap.render.through_door import render_door
+    from bootstrap.render.door_table import door_named
 
     door = door_named(name)
     made = render_door(door.name, *_for_door(request, reporter, door.profile))
@@ -97,8 +112,6 @@ def render_paste(
     """
     profile, source = _for_door(request, reporter, _USUAL)
     if uvx:
-        from bootstrap.render.remote import by_uvx
-
         text, edition = by_uvx(uvx, profile, source), FULL
     else:
         text, edition = _paste(profile, source, small=small)
@@ -109,8 +122,7 @@ def render_paste(
 
 def render_fetched(request: SetupRequest, reporter: Reporter, url: str) -> FetchedScript:
     """Return a paste that fetches the script from `url`. Raises UsageError, ProfileError."""
-    from bootstrap.render.compact import render_carrier
-    from bootstrap.render.remote import by_url
+    from bootstrap.render.editions import render_carrier
 
     script = render_carrier(*_for_door(request, reporter, _USUAL))
     digest = hashlib.sha256(script.encode()).hexdigest()
@@ -118,10 +130,8 @@ def render_fetched(request: SetupRequest, reporter: Reporter, url: str) -> Fetch
 
 
 def _paste(profile: Profile, source: Source, *, small: bool) -> tuple[str, str]:
-    from bootstrap.render.compact import render_compact
-    from bootstrap.render.minimal import render_minimal
-    from bootstrap.render.pack import paste
-    from bootstrap.render.through_door import droppable
+    from bootstrap.render.editions import render_compact, render_minimal
+    from bootstrap.shell import paste
 
     make, edition, limit = (
         (render_minimal, MINIMAL, MINIMAL_LIMIT)
@@ -139,7 +149,7 @@ def _paste(profile: Profile, source: Source, *, small: bool) -> tuple[str, str]:
 
 
 def _note_left_out(edition: str, reporter: Reporter) -> None:
-    from bootstrap.render.doors import left_out
+    from bootstrap.render.door_table import left_out
 
     for what in left_out(edition):
         reporter.note("without", what)
@@ -272,3 +282,212 @@ def _remote_branches(here: LocalRepository) -> list[str]:
     options = ("--format=%(refname)", "--contains", here.commit, "refs/remotes")
     listed = run_git(here.folders, "for-each-ref", *options)
     return listed.decode("utf-8", "replace").split()
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """The text for a door, and its edition."""
+
+    door: Door
+    edition: str
+    text: str
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return len(self.text.encode())
+
+
+def render_door(name: str, profile: Profile, source: Source) -> Rendering:
+    """Render the longest edition that fits through that door.
+
+    Raises UsageError for an unknown door, and if no edition fits: with the sizes, and
+    which parts of the profile could be dropped.
+    """
+    door = door_named(name)
+    tried = []
+    for edition in door.editions:
+        script = _edition_of(edition, door, profile, source)
+        text = render_text(
+            f"doors/{door.template}", _values(door, edition, script, profile, source)
+        )
+        made = Rendering(door, edition, text)
+        if door.limit is None or made.size <= door.limit:
+            return made
+        tried.append(made)
+    raise too_long(tried, profile)
+
+
+def too_long(tried: list[Rendering], profile: Profile) -> UsageError:
+    """Return the error for a door into which no edition fits."""
+    last = tried[-1]
+    return UsageError(
+        f"{last.door.name} takes {last.door.limit:,} bytes ({last.door.source}), and "
+        + ", ".join(f"the {made.edition} script needs {made.size:,}" for made in tried)
+        + ".",
+        hint=f"What could go: {', '.join(droppable(profile))}.\n"
+        "Or let the box fetch it: boxstrap oneliner --url https://…",
+    )
+
+
+def droppable(profile: Profile) -> list[str]:
+    """Return the parts of a profile that take up space, the largest first."""
+    sizes = {
+        "env": sum(len(name) + len(value) for name, value in profile.env.items()),
+        "packages": sum(map(len, profile.packages)),
+        "ssh.authorized_keys": 120 * len(profile.ssh.authorized_keys),
+        "train.command": len(profile.train.command) if profile.train else 0,
+        "secrets": sum(map(len, profile.secrets)),
+        "prepare": sum(map(len, profile.prepare)) + (320 if profile.prepare else 0),  # its step
+    }
+    found = [f"{key} ({size:,} bytes)" for key, size in _largest(sizes) if size]
+    return found or ["nothing: the profile is small already"]
+
+
+def _largest(sizes: dict[str, int]) -> list[tuple[str, int]]:
+    return sorted(sizes.items(), key=lambda item: item[1], reverse=True)
+
+
+def as_user(user: str) -> str:
+    """Return a line of shell that runs the script as the box's own user, or as root if none."""
+    if not user:
+        return "exec bash /var/lib/boxstrap/door.sh"
+    named = f"u={user};" if user != "first" else ""
+    first = "u=$(getent passwd|awk -F: '$3>=1000&&$3<60000{print $1;exit}')"
+    known = f'{named}id "$u" >/dev/null 2>&1||{first}' if named else first
+    return f"{known};exec runuser -l \"${{u:-root}}\" -c 'bash /var/lib/boxstrap/door.sh'"
+
+
+def _values(
+    door: Door, edition: str, script: str, profile: Profile, source: Source
+) -> dict[str, object]:
+    gpu, python = profile.gpu, profile.python
+    folder = posixpath.join(_absolute(profile.box.workdir), source.name)
+    values: dict[str, object] = {
+        "version": __version__,
+        "profile_name": harmless(profile.name),
+        "edition": edition,
+        "use": door.use,
+        "packed": encoded(script),
+        "halves": _halves(encoded(script)),
+        "lines": folded(encoded(script)).splitlines(),
+        "script": script,
+        "paste": paste(script),
+        "as_user": as_user(profile.ssh.user or door.user),
+        "name": source.name,
+        "run_name": re.sub(r"[^a-z0-9-]+", "-", f"box-{source.name}".lower()).strip("-")[:40],
+        "secrets": profile.secrets,
+        "folder": folder,
+        "needs_gpu": gpu.require,
+        "remote_env": dict(profile.env),
+        "interpreter": posixpath.join(folder, python.venv, "bin", "python"),
+        "accelerators": _one_or_all([f"{name}:{gpu.count or 1}" for name in gpu.names]),
+        "dstack_gpu": dstack_gpu(profile),
+    }
+    if door.template == "notebook.j2":
+        values["cell"] = render_text("doors/cell.py.j2", values)
+    return values
+
+
+def _halves(text: str) -> tuple[str, str]:
+    """Return it as two arguments, each within the limit of one."""
+    middle = len(text) // 2
+    return text[:middle], text[middle:]
+
+
+def _absolute(workdir: str) -> str:
+    return "/root" + workdir[1:] if workdir.startswith("~") else workdir
+
+
+def dstack_gpu(profile: Profile) -> dict[str, object]:
+    """Return the GPU that dstack should look for; empty if the profile requires none."""
+    gpu = profile.gpu
+    if not gpu.require:
+        return {}
+    found: dict[str, object] = {"count": gpu.count or 1}
+    if gpu.names:
+        found["name"] = _one_or_all(gpu.names)
+    if gpu.min_memory_gib:
+        found["memory"] = f"{gpu.min_memory_gib:g}GB.."
+    return found
+
+
+def _one_or_all(texts: Sequence[str]) -> str | list[str]:
+    """Return the only text, or all of several as a list; "" if there is none."""
+    return list(texts) if len(texts) > 1 else "".join(texts)
+
+
+def _edition_of(name: str, door: Door, profile: Profile, source: Source) -> str:
+    """Return the script in that edition."""
+    from bootstrap.render.editions import render_carrier, render_compact, render_minimal
+
+    if door.bakes and profile.python.torch_backend == "auto":
+        profile = profile.replace(python=profile.python.replace(torch_backend="none"))
+    makers: dict[str, Callable[[], str]] = {
+        FULL: lambda: render_carrier(profile, source, leave=door.leave, bare=door.takes_bare),
+        COMPACT: lambda: render_compact(profile, source),
+        MINIMAL: lambda: render_minimal(profile, source),
+    }
+    return makers[name]()
+
+
+_URL = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]{1,2000}")
+
+
+def by_url(url: str, sha256: str) -> str:
+    """Return a paste that fetches a script and runs it only if its SHA-256 matches.
+
+    Every box has one of curl, wget, python3 or apt's helper. Raises UsageError if
+    `url` is not a URL.
+    """
+    if not _URL.fullmatch(url):
+        raise UsageError("--url takes a URL such as https://example.org/box.sh.")
+    address = shlex.quote(url)
+    python = shlex.quote("import sys,urllib.request as u;u.urlretrieve(*sys.argv[1:])")
+    ways = (
+        f"curl -fsSLo $f {address}",
+        f"wget -qO $f {address}",
+        f"python3 -c {python} {address} $f",
+        f"/usr/lib/apt/apt-helper download-file {address} $f",
+    )
+    tried = "||".join(f"{way} 2>/dev/null" for way in ways)
+    return f"f=$(mktemp);{{ {tried};}}&&echo '{sha256}  '$f|sha256sum -c --quiet&&bash $f;rm $f\n"
+
+
+PLACE = "~/.boxstrap-door"
+"""The folder on the box for the paste's files; it is removed at the end."""
+
+
+def by_uvx(package: str, profile: Profile, source: Source) -> str:
+    """Return a paste in which uvx installs boxstrap from `package` on the box, and renders the
+    script from the profile and public keys in the paste.
+
+    It also passes the repository's first commit, which a profile can't contain: otherwise the box
+    would take the tree that `setup` placed for another repository's, and train again."""
+    from bootstrap.profile.load import public_keys
+    from bootstrap.render.variables import ROOT
+
+    keys = public_keys(profile)
+    values = _without_none(profile.as_dict())
+    del values["name"]
+    values.pop("extends", None)
+    values["git"].update(url=source.url, ref=source.commit, access="url")
+    values["ssh"].update(authorized_keys=[f"{PLACE}/{number}.pub" for number in range(len(keys))])
+    values["ssh"].pop("identity", None)
+    files = {"boxstrap.yaml": json.dumps(values, indent=0)}
+    files.update({f"{number}.pub": line for number, line in enumerate(keys)})
+    laid = "".join(f"cat >{PLACE}/{name}<<'E'\n{text}\nE\n" for name, text in files.items())
+    return (
+        f"mkdir -p {PLACE}\n{laid}"
+        f"{ROOT}={source.root} uvx --from {shlex.quote(package)} boxstrap render --for terminal "
+        f"--profile {PLACE}/boxstrap.yaml --output {PLACE}/box.sh&&bash {PLACE}/box.sh;"
+        f"rm -r {PLACE}\n"
+    )
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_none(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value is not None
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from bootstrap.render.parts import box_files
+from bootstrap.shell import box_files
 from tests.plain_environment import shared
 
 

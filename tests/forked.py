@@ -217,7 +217,7 @@ def _import_all() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     # Caches that each command for a door, each transfer and each log would fill again.
-    import_module("bootstrap.render.compact").compact_files()
+    import_module("bootstrap.render.editions").compact_files()
     import_module("bootstrap.render.script").bare_box_files()
     import_module("bootstrap.protocol.transfer").box_program()
     import_module("bootstrap.protocol.query").NO_REDACTION.variables()

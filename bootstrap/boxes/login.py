@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bootstrap.link.wire import LinkLost, Wire
     from bootstrap.protocol.run import Run
     from bootstrap.protocol.run_details import RunDetails
-    from bootstrap.render.quote import Value
+    from bootstrap.shell import Value
     from bootstrap.text.redact import Redactor
     from bootstrap.ui.screen import Reporter
 

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Stream, Wire
+from bootstrap.shell import SHELL_SETTINGS
 from bootstrap.text.sanitize import sanitize
-from bootstrap.text.shell_settings import SHELL_SETTINGS
 
 _TAKEN = "'!\\\n"
 """Characters that some login shell interprets even between single quotes."""

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bootstrap.text.shell_settings import SHELL_SETTINGS
+from bootstrap.shell import SHELL_SETTINGS
 
 LONGEST_TEXT = 4 * 1024
 ANYTHING = r"(?s).+"

@@ -20,8 +20,7 @@ from bootstrap.codes import explain
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
-from bootstrap.render.parts import shell_part
-from bootstrap.render.quote import Value, assignments
+from bootstrap.shell import Value, assignments, shell_part
 from bootstrap.text import redact
 from bootstrap.text.sanitize import sanitize
 
@@ -120,7 +119,7 @@ def _shared(name: str) -> str:
 @cache
 def _redactor() -> str:
     """Return the program of `text/redact.py`, minified."""
-    from bootstrap.render.pack import bare_python  # imported only if the box redacts
+    from bootstrap.shell import bare_python  # imported only if the box redacts
 
     return bare_python(Path(redact.__file__).read_text(encoding="utf-8"))
 

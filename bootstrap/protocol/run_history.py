@@ -370,7 +370,7 @@ def ask_history(box: AskedBox, run: Run) -> RunHistory:
 @cache
 def _program() -> str:
     """Return the program for the box: the two modules joined and minified."""
-    from bootstrap.render.pack import bare_python  # imported only when a report is asked for
+    from bootstrap.shell import bare_python  # imported only when a report is asked for
 
     folder = Path(box.__file__).parent
     texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in _MODULES]

@@ -28,7 +28,6 @@ from bootstrap.link.wire import PIECE, LinkLost, Stream, Wire
 from bootstrap.paths import cache_dir, temporary_dir, write_private
 from bootstrap.profile.survey.declared import GitDependency
 from bootstrap.protocol.query import build_query, refuse
-from bootstrap.render.uv_release import VERSION, WHEELS
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.mirror import key_of, mirrored
 from bootstrap.repo.names import decoded, shown
@@ -44,6 +43,7 @@ from bootstrap.repo.objects import (
 )
 from bootstrap.repo.snapshot import Snapshot, checked, remember_snapshot
 from bootstrap.text.sanitize import sanitize
+from bootstrap.uv_release import VERSION, WHEELS
 
 _MARK = b"receive-pack\n"
 _MOST_ANSWER = 1024 * 1024

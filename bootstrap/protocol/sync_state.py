@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from bootstrap.link.exchange import BASH, answer_rows, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import build_long_query
-from bootstrap.render.quote import Value
 from bootstrap.repo.names import unquoted
+from bootstrap.shell import Value
 
 _MOST_ANSWER = 4 * 1024 * 1024
 _KINDS = {"A": "new", "D": "removed"}

@@ -51,7 +51,7 @@ sys.modules['transfer'].__path__=[]
 @cache
 def box_program() -> str:
     """Return the box's program as one argument for `python -c`."""
-    from bootstrap.render.pack import bare_python
+    from bootstrap.shell import bare_python
 
     folder = Path(box.__file__).parent / "transfer"
     texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}

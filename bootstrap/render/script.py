@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from bootstrap import __version__
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step
-from bootstrap.render.pack import bare_python, bare_shell
-from bootstrap.render.parts import LIBRARY, STEPS_LIBRARY, box_files, shell_part, step_of
-from bootstrap.render.quote import Value, harmless, quote
+from bootstrap.shell import (
+    LIBRARY,
+    STEPS_LIBRARY,
+    Value,
+    bare_python,
+    bare_shell,
+    box_files,
+    harmless,
+    quote,
+    shell_part,
+    step_of,
+)
 
 if TYPE_CHECKING:
     import jinja2

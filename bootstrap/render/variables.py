@@ -17,15 +17,14 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from bootstrap import uv_release
 from bootstrap.box.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile import values
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import as_row
-from bootstrap.render import uv_release
-from bootstrap.render.parts import known_hosts
-from bootstrap.render.quote import Value
 from bootstrap.repo.urls import without_user_info
+from bootstrap.shell import Value, known_hosts
 from bootstrap.text.sizes import seconds_of
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from bootstrap.link.exchange import answer_rows
 from bootstrap.link.record import all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.profile.consent import load_profile
-from bootstrap.render.parts import functions
 from bootstrap.repo.place import repository_root
 from bootstrap.secrets.sources import find_sources, folder_of
 from bootstrap.secrets.values import identity_of
+from bootstrap.shell import functions
 from bootstrap.ui.screen import Screen
 
 _WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")

@@ -28,8 +28,7 @@ from bootstrap.link.record import name_of_key
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query
-from bootstrap.render.parts import shell_part
-from bootstrap.render.quote import quote
+from bootstrap.shell import quote, shell_part
 from bootstrap.sshconfig.entries import COMMON_OPTIONS, quoted
 from bootstrap.ui.screen import Screen
 

@@ -28,12 +28,12 @@ from bootstrap.secrets.values import SecretSet, take_secrets
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
-    from bootstrap.render.quote import Value
     from bootstrap.render.variables import Source
     from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.snapshot import Snapshot
     from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.request import SetupRequest
+    from bootstrap.shell import Value
     from bootstrap.transfer.local_data import LocalItem
 
 

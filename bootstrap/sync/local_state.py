@@ -14,7 +14,6 @@ from bootstrap.profile.consent import NO_SECRET, load_profile
 from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.profile.schema import Profile
 from bootstrap.protocol.sync_state import SyncState
-from bootstrap.render.quote import Value
 from bootstrap.render.variables import variables
 from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.objects import ObjectStream, wanted_ref
@@ -22,6 +21,7 @@ from bootstrap.repo.snapshot import Snapshot
 from bootstrap.repo.urls import without_user_info
 from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.source import snapshot_of, source_of
+from bootstrap.shell import Value
 
 _OF_THE_TREE = (
     *("IS_LOCAL", "REPO_KEY", "REPO_USUAL_KEY", "REPO_ROOT", "REPO_NAME", "REPO_URL"),

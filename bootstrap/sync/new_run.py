@@ -28,9 +28,9 @@ from bootstrap.protocol.follow import (
 )
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
-from bootstrap.render.quote import Value
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import execute, prepare
+from bootstrap.shell import Value
 from bootstrap.sync.refusals import refusal
 from bootstrap.ui.screen import Screen
 

@@ -17,9 +17,9 @@ from bootstrap.codes import explain
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
-from bootstrap.render.quote import Value
 from bootstrap.repo.names import decoded, shown
 from bootstrap.setup.request import SetupRequest
+from bootstrap.shell import Value
 from bootstrap.sync.refusals import not_set_up, refusal
 from bootstrap.ui.screen import Screen
 

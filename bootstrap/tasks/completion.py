@@ -40,7 +40,7 @@ def _steps() -> Iterable[str]:
 
 
 def _doors() -> Iterable[str]:
-    from bootstrap.render.doors import DOORS
+    from bootstrap.render.door_table import DOORS
 
     return DOORS
 

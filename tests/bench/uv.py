@@ -13,7 +13,7 @@ from statistics import median
 from urllib.parse import urljoin
 from urllib.request import urlopen
 
-from bootstrap.render.uv_release import WHEELS
+from bootstrap.uv_release import WHEELS
 from tests.bench import clock, quiet
 from tests.bench.clock import BenchError
 from tests.bench.stage import Stage, StagePlace

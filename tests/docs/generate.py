@@ -13,11 +13,11 @@ from bootstrap.box.verdict.verify_check import Check
 from bootstrap.box.verdict.verify_table import BOX_CHECKS, OF_GPUS
 from bootstrap.codes import CODES
 from bootstrap.plan import STEPS
-from bootstrap.profile import schema_json
 from bootstrap.profile.fields import EXPECTED, REQUIRED, Field
 from bootstrap.profile.schema import PROFILE
-from bootstrap.render.doors import COMPACT, DOORS, LEFT_OUT_TEXTS, MINIMAL
+from bootstrap.render.door_table import COMPACT, DOORS, LEFT_OUT_TEXTS, MINIMAL
 from bootstrap.tasks import namespace
+from tests.docs import profile_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = re.compile(r"<!-- begin: ([a-z-]+)(?: ([a-z-]+))? -->\n(.*?)<!-- end -->", re.DOTALL)
@@ -168,7 +168,7 @@ PARTS: dict[str, Callable[[str], str]] = {
 def main() -> None:
     """Write the documents that changed, and the JSON Schema of profiles."""
     files = {path: renewed(path.read_text(encoding="utf-8")) for path in documents()}
-    files[ROOT / "profiles/schema.json"] = schema_json.text()
+    files[ROOT / "profiles/schema.json"] = profile_schema.text()
     for path, new in files.items():
         if new != path.read_text(encoding="utf-8"):
             path.write_text(new, encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.doors import PASTE_LIMIT
-from bootstrap.render.doors import MINIMAL_LIMIT
+from bootstrap.render.door_table import MINIMAL_LIMIT
 from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted

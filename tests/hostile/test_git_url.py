@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from bootstrap.profile.load import read_profile
-from bootstrap.render.doors import DOORS
+from bootstrap.render.door_table import DOORS
 from bootstrap.repo.mirror import _ASKPASS
 from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest

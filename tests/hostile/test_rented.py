@@ -147,7 +147,7 @@ def test_a_fake_github_is_refused(planted: bool, rent: Rent, faults: Faults) -> 
 
 def test_the_old_key_of_github_is_revoked_on_the_box(rent: Rent, faults: Faults) -> None:
     """An image from before March 2023 trusts it, and so anybody with its private key."""
-    from bootstrap.render.parts import known_hosts
+    from bootstrap.shell import known_hosts
 
     rented = rent("vast")
     rented.user.repository()

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from bootstrap.codes import CODES
-from bootstrap.render.uv_release import VERSION, WHEELS
+from bootstrap.uv_release import VERSION, WHEELS
 from tests.boxes import Rig
 from tests.cli import PROFILE, UserRepository
 from tests.doors.static_index import static_index

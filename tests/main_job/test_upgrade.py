@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.parts import box_files, step_of
+from bootstrap.shell import box_files, step_of
 from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
 from tests.main_job.earlier import before, kept, unpacked

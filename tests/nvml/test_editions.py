@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from bootstrap import verdict
-from bootstrap.render.compact import compact_files
-from bootstrap.render.minimal import render_minimal
+from bootstrap.render.editions import compact_files, render_minimal
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
 from tests.unit.render.scripts import WORK, profile

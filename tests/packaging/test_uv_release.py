@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bootstrap.render import uv_release
+from bootstrap import uv_release
 from tests.packaging.uv_release import MODULE, PLATFORMS, renewed
 
 

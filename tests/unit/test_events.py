@@ -21,7 +21,7 @@ from bootstrap.events import (
     parse_event,
 )
 from bootstrap.plan import NAMES
-from bootstrap.render.parts import shell_part
+from bootstrap.shell import shell_part
 
 HEAD = {"v": 1, "setup": "20261103-abc", "seq": 3, "t": 12.5, "step": "python", "event": "progress"}
 

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bootstrap.render.doors import DOORS
-from bootstrap.render.through_door import render_door
+from bootstrap.doors import render_door
+from bootstrap.render.door_table import DOORS
 from tests.boxes.proc import RigError
 from tests.doors.proof import consumers
 from tests.unit.render.scripts import WORK, profile

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.protocol.run import Run
-from bootstrap.render.parts import shell_part
 from bootstrap.runs.failure import find_failure
+from bootstrap.shell import shell_part
 from tests.box_programs import lay_programs
 from tests.unit.box.test_run_states import SHELLS, said
 from tests.unit.box.test_runner import make_run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.parts import LIBRARY, shell_part
+from bootstrap.shell import LIBRARY, shell_part
 from tests.unit.repo.repositories import SampleRepository
 
 pytestmark = pytest.mark.sampled(of="module")

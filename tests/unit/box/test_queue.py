@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.protocol.query import build_query
-from bootstrap.render.parts import LIBRARY, shell_part
+from bootstrap.shell import LIBRARY, shell_part
 from tests.box_programs import lay_programs
 
 pytestmark = pytest.mark.sampled(of="module")

@@ -19,8 +19,8 @@ from bootstrap.box.runs import top_stream
 from bootstrap.protocol import probe, run_history
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import STATES, Run, as_it_ended
-from bootstrap.render.minimal import render_minimal
-from bootstrap.render.parts import functions, shell_part
+from bootstrap.render.editions import render_minimal
+from bootstrap.shell import functions, shell_part
 from tests.box_programs import lay_programs
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.unit.render.scripts import WORK, profile

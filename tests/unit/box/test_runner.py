@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from bootstrap.protocol.query import build_query
-from bootstrap.render import compact
-from bootstrap.render.parts import box_files, shell_part
+from bootstrap.render import editions
+from bootstrap.shell import box_files, shell_part
 from tests.run_states import CASES
 
 pytestmark = pytest.mark.slow
 
-EDITIONS = {"full": box_files, "compact": compact.compact_files}
+EDITIONS = {"full": box_files, "compact": editions.compact_files}
 each_edition = pytest.mark.parametrize("edition", EDITIONS)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.parts import LIBRARY, shell_part
+from bootstrap.shell import LIBRARY, shell_part
 from tests.unit.protocol.conftest import DEAD, identity
 
 pytestmark = pytest.mark.slow  # each starts programs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.parts import shell_part
+from bootstrap.shell import shell_part
 from tests.unit.protocol.conftest import DEAD, identity
 
 TREE = "100644 blob 1\ttrain.py"

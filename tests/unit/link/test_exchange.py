@@ -24,8 +24,7 @@ from bootstrap.link.exchange import (
 )
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer, Wire
-from bootstrap.render.parts import functions
-from bootstrap.text.shell_settings import SHELL_SETTINGS
+from bootstrap.shell import SHELL_SETTINGS, functions
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd
 

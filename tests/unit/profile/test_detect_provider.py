@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from bootstrap import paths
-from bootstrap.profile import schema_json
 from bootstrap.profile.detect_provider import Hints, all_hints, other_than, recognise
 from bootstrap.profile.load import listed, read_profile
 from bootstrap.profile.schema import PROFILE
+from tests.docs import profile_schema
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_profiles_are_listed_with_a_line_each(write, config):
 
 def test_the_shipped_schema_is_current():
     shipped = (paths.shipped("profiles") / "schema.json").read_text(encoding="utf-8")
-    assert shipped == schema_json.text(), "renew it: python -m bootstrap.profile.schema_json"
+    assert shipped == profile_schema.text(), "renew it: make docs"
 
 
 def test_the_schema_helps_an_editor():
-    schema = schema_json.schema()
+    schema = profile_schema.schema()
     assert schema["title"] == "boxstrap profile"
     assert "name" not in schema["properties"]
     assert schema["properties"]["git"]["properties"]["access"]["enum"] == ["over-ssh", "url"]
@@ -99,7 +99,7 @@ def test_the_schema_helps_an_editor():
 
 
 def test_the_schema_is_closed_and_explains_every_key():
-    seen = list(keys_of(schema_json.schema()))
+    seen = list(keys_of(profile_schema.schema()))
     assert sorted(seen) == sorted(key for key, _ in PROFILE.leaves())
 
 

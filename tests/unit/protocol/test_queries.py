@@ -16,8 +16,7 @@ from bootstrap.link.exchange import shell_command
 from bootstrap.protocol.probe import parse_probe
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run_details import parse_details
-from bootstrap.render.parts import functions
-from bootstrap.render.quote import Value
+from bootstrap.shell import Value, functions
 from tests.unit.profile import hostile
 from tests.unit.protocol.conftest import BoxHome
 

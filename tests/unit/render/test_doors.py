@@ -17,16 +17,31 @@ from random import Random
 import pytest
 import yaml
 
-from bootstrap.doors import PASTE_LIMIT, door_url
+from bootstrap import shell
+from bootstrap.doors import PASTE_LIMIT, door_url, render_door
 from bootstrap.errors import UsageError
 from bootstrap.profile.schema import Profile
-from bootstrap.render import compact, minimal, pack
-from bootstrap.render.compact import carried_steps, render_carrier, without_full
-from bootstrap.render.doors import DOORS, FULL, MINIMAL_LIMIT
-from bootstrap.render.pack import bare_python, bare_shell, folded, paste, without_spaces
-from bootstrap.render.parts import box_files, functions, step_of
+from bootstrap.render.door_table import DOORS, FULL, MINIMAL_LIMIT
+from bootstrap.render.editions import (
+    carried_steps,
+    compact_files,
+    own_parts,
+    render_carrier,
+    render_compact,
+    render_minimal,
+    without_full,
+)
 from bootstrap.render.script import bare_box_files
-from bootstrap.render.through_door import render_door
+from bootstrap.shell import (
+    bare_python,
+    bare_shell,
+    box_files,
+    folded,
+    functions,
+    paste,
+    step_of,
+    without_spaces,
+)
 from bootstrap.tasks.usage import exit_code
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
@@ -56,7 +71,7 @@ def key(tmp_path: Path) -> str:
 @pytest.fixture
 def loosely_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pack with plain gzip: the best packing takes ten times as long."""
-    monkeypatch.setattr(pack, "squeezed", gzip.compress)
+    monkeypatch.setattr(shell, "squeezed", gzip.compress)
 
 
 def unpacked(text: str) -> str:
@@ -93,8 +108,8 @@ def test_a_paste_fits_its_limit(name: str, key: str) -> None:
     commit, root = (Random(seed).randbytes(20).hex() for seed in (1, 2))
     own = {"commit": commit, "snapshot": commit, "tree": "", "root": root}
     work = dataclasses.replace(WORK, **own, key=f"homework-{root[:8]}")
-    assert len(paste(compact.render_compact(what, work))) <= PASTE_LIMIT
-    assert len(paste(minimal.render_minimal(what, work))) <= MINIMAL_LIMIT
+    assert len(paste(render_compact(what, work))) <= PASTE_LIMIT
+    assert len(paste(render_minimal(what, work))) <= MINIMAL_LIMIT
 
 
 @pytest.mark.parametrize("name", ["ssh", "vast"])
@@ -102,8 +117,8 @@ def test_every_edition_is_read_by_bash_and_shellcheck(name: str, key: str, tmp_p
     what = profile(name, key, 'secrets=["HF_TOKEN"]', 'packages=["ffmpeg"]', "python.version=3.11")
     editions = {
         **({"full": render_carrier(what, WORK)} if name == "vast" else {}),
-        "compact": f"{LINT}{compact.render_compact(what.replace(prepare=['make']), WORK)}",
-        "minimal": minimal.render_minimal(what, WORK, for_lint=True),
+        "compact": f"{LINT}{render_compact(what.replace(prepare=['make']), WORK)}",
+        "minimal": render_minimal(what, WORK, for_lint=True),
     }
     for edition, script in editions.items():
         file = tmp_path / f"{edition}.sh"
@@ -122,7 +137,7 @@ def declared(text: str) -> str:
 
 
 def test_packing_shell_leaves_its_meaning() -> None:
-    for part in compact.own_parts():
+    for part in own_parts():
         assert declared(bare_shell(part)) == declared(part)
     assert declared("f() {\n  echo '\n  # no comment\n'\n}") != declared(
         bare_shell("f() {\n  echo '\n  # no comment\n'\n}")
@@ -134,7 +149,7 @@ def test_what_is_carried_is_the_library_s_own() -> None:
     kinds = {"lib", "steps", "doors", "compact"}
     files = [file for file in static_parts() if file.parent.name in kinds]
     shipped_ones = "\n".join(without_full(file.read_text()) for file in files)
-    theirs, ours = functions_of(shipped_ones), functions_of(compact.render_compact(MADE, WORK))
+    theirs, ours = functions_of(shipped_ones), functions_of(render_compact(MADE, WORK))
     del ours["unpack_box"], ours["main"]
     assert {name: theirs.get(name) for name in ours} == ours
     assert len(ours) > 100
@@ -149,7 +164,7 @@ def functions_of(script: str) -> dict[str, str]:
 
 def test_packing_python_leaves_its_meaning() -> None:
     own = dict(box_files())
-    for name, text in compact.compact_files():
+    for name, text in compact_files():
         if name.endswith(".py"):
             packed, full = defined(text), defined(bare_python(without_full(own[name])))
             assert {each: full[each] for each in packed} == packed, name
@@ -162,7 +177,7 @@ def test_packing_python_leaves_its_meaning() -> None:
     assert "in ''" in without_spaces("a in ''")
     # Removed names are not used anywhere else.
     left = {name for text in own.values() for name in defined(text, python=text.startswith('"'))}
-    everything = "\n".join(text for _, text in compact.compact_files())
+    everything = "\n".join(text for _, text in compact_files())
     gone = left - set(defined(everything, python=False))
     assert "links" in gone
 
@@ -195,7 +210,7 @@ def defined(text: str, *, python: bool = True) -> dict[str, str]:
 
 
 def test_lines_are_what_a_terminal_takes(key: str) -> None:
-    text = paste(compact.render_compact(profile("vast", key), WORK))
+    text = paste(render_compact(profile("vast", key), WORK))
     assert max(map(len, text.splitlines())) <= 1000
     assert folded("a" * 2500).splitlines() == ["a" * 1000, "a" * 1000, "a" * 500]
 
@@ -329,7 +344,7 @@ def test_the_compact_script_has_every_function_that_it_calls() -> None:
     # The functions of queries are in no script.
     parts = (file for file in static_parts() if file.parent.name != "queries")
     whole = "\n".join(file.read_text() for file in parts)
-    ours = compact.render_compact(profile("vast"), WORK)
+    ours = render_compact(profile("vast"), WORK)
     defined = set(re.findall(r"^([a-z_]+)\(\)", ours, re.MULTILINE))
     library = set(re.findall(r"^([a-z_]+)\(\)", whole, re.MULTILINE)) - defined
     code = re.sub(r"'[^'\n]*'", "", ours)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.parts import shell_part
+from bootstrap.shell import shell_part
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.quote import quote
 from bootstrap.secrets.values import packed
+from bootstrap.shell import quote
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import static_parts
 

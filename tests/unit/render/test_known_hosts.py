@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from bootstrap.link.public_key import PublicKey
-from bootstrap.render.compact import render_compact
-from bootstrap.render.parts import known_hosts
+from bootstrap.render.editions import render_compact
+from bootstrap.shell import known_hosts
 from tests.unit.render.scripts import WORK, profile
 
 PUBLISHED = {

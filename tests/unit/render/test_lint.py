@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bootstrap
-from bootstrap.render.parts import box_files
+from bootstrap.shell import box_files
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import (
     SHIPPED,

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bootstrap.profile.reading import make_profile
-from bootstrap.render.parts import shell_part
 from bootstrap.secrets.values import packed
+from bootstrap.shell import shell_part
 from tests.unit.render.scripts import render, variables_part
 from tests.unit.render.test_env_file import AS_SHELL, SHELLS
 from tests.unit.render.test_lint import shellcheck
@@ -168,7 +168,7 @@ def test_the_command_of_a_run(command: str) -> None:
 
 
 def _box_files() -> tuple[tuple[str, str], ...]:
-    from bootstrap.render.parts import box_files
+    from bootstrap.shell import box_files
 
     return box_files()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.minimal import render_minimal
+from bootstrap.render.editions import render_minimal
 from bootstrap.render.variables import python_id
 from tests.unit.render.scripts import WORK, profile, render
 

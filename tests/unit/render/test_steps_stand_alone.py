@@ -9,7 +9,7 @@ import re
 import pytest
 
 from bootstrap.plan import NAMES
-from bootstrap.render.parts import shell_part
+from bootstrap.shell import shell_part
 
 DEFINED = re.compile(r"^([a-z_]+)\(\) ", re.MULTILINE)
 STEPS = {name: shell_part("steps", name) for name in NAMES}

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.reading import make_profile
-from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_script
+from bootstrap.shell import Value, harmless, quote
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import WORK, profile, render, variables_part
 

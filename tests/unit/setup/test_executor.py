@@ -30,13 +30,13 @@ from bootstrap.protocol import send
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import LaunchOptions, build_query
 from bootstrap.render.script import script_id
-from bootstrap.render.uv_release import VERSION
 from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import executor, payload
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor, SetupSenders
 from bootstrap.setup.request import SetupRequest
 from bootstrap.ui.screen import Reporter
+from bootstrap.uv_release import VERSION
 from tests.cli import User
 
 pytestmark = pytest.mark.slow  # each starts programs

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.render.pack import bare_python
+from bootstrap.shell import bare_python
 from bootstrap.text import redact
 from bootstrap.text.redact import Redactor, TooShortError
 

@@ -1,6 +1,6 @@
 """The JSON Schema of profiles, with which editors complete and check them.
 
-`python -m bootstrap.profile.schema_json > profiles/schema.json` updates the
+`python -m tests.docs.profile_schema > profiles/schema.json` updates the
 shipped file; a test fails when it is out of date.
 """
 

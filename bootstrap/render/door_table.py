@@ -1,7 +1,7 @@
 """The doors: a table of all ways to get the script onto a box other than SSH.
 
 A door has a size limit and a wrapper (`templates/doors/<template>`). It carries the
-longest edition that fits (`editions.py`); `through_door.py` renders it.
+longest edition that fits (`editions.py`); `bootstrap/doors.py` renders it.
 Limits and their sources: docs/doors.md.
 
 The editions of the script (full, compact, minimal), and what the shorter ones leave out.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.render.quote import harmless
+from bootstrap.shell import harmless
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile

@@ -1,0 +1,361 @@
+"""Shell code for a box: its shipped parts, values quoted for it, made short.
+
+The parts are plain shell files that shellcheck can read; nothing is substituted
+in them. The first line, a shellcheck directive, is left out.
+
+Values are quoted so that they arrive byte for byte and are never executed. Everything is quoted by
+default: a template must ask explicitly to write a value unquoted, and then it may consist of
+harmless characters only.
+
+Packing shortens a script without changing what it does, and makes one paste of it. Comments and
+indentation are removed; names are kept, since renaming could introduce errors
+(docs/adr/0018-three-lengths.md). gzip and base64 exist on every box.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import re
+import string
+import tokenize
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+from bootstrap.paths import shipped
+
+LIBRARY = (
+    "main",
+    "setup",
+    "base",
+    "owner",
+    "process",
+    "run_state",
+    "run_processes",
+    "queue",
+    "repository",
+    "events",
+    "errors",
+    "stamps",
+    "lock",
+    "packs",
+    "git_locks",
+    "git",
+    "place",
+    "trees",
+    "engine",
+    "packages",
+    "client",
+    "uv",
+    "venv",
+    "dependencies",
+    "sources",
+    "projects",
+    "uv_progress",
+    "conda",
+    "fits",
+    "reuse",
+    "bytecode",
+    "work",
+    "runs",
+    "resume",
+)
+"""`templates/lib/*.sh`, in a good order for readers of the script."""
+
+STEPS_LIBRARY = frozenset(
+    {
+        *(
+            "packages",
+            "uv",
+            "venv",
+            "dependencies",
+            "sources",
+            "projects",
+            "uv_progress",
+            "conda",
+            "fits",
+        ),
+        *("reuse", "bytecode"),
+    }
+)
+"""Parts of the library that are put with the steps that use them: a box gets library and steps
+as two arguments when it runs them from memory, and each argument has a size limit."""
+
+_LINT = re.compile(r"\A# shellcheck .*\n")
+_LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
+"""Where a program that outlives the script includes parts of the library or of queries."""
+_SENT_WITH_QUERIES = ("transfer", "report")
+"""Folders of programs that are sent with a query and not stored on a box."""
+_OF_TRANSFERS = ("complete_files.py", "run_results.py")
+"""Modules of a transfer's program that programs stored on a box need too."""
+_OF_FEW = {
+    "data": ("data_", "fetch_data"),
+    "lease": ("lease",),
+    "train": ("keep_results",),
+    "RESULTS_TO": ("upload_results", "s3_client"),
+    "CONDA": ("conda",),
+}
+_BOX = Path(__file__).resolve().parent / "box"
+
+
+@cache
+def shell_part(kind: str, name: str) -> str:
+    """Return the text of `templates/<kind>/<name>.sh`, without its shellcheck directive."""
+    text = (shipped("templates") / kind / f"{name}.sh").read_text(encoding="utf-8")
+    return _LINT.sub("", text)
+
+
+@cache
+def box_files() -> tuple[tuple[str, str], ...]:
+    """Return name and text of every file of `box/` on the box, sorted by name, shell first.
+
+    There they are all in one folder, so imports of other folders are changed accordingly. Shell
+    programs contain the same parts of the library: beside each other they compress best.
+    """
+    sources = _sources()
+    folders = "|".join({file.parent.name for file in sources.values()})
+    import_of_folder = re.compile(rf"^( *from )\.\.(?:(?:{folders})\b\.?)?", re.MULTILINE)
+    texts = {name: import_of_folder.sub(r"\1.", _text(file)) for name, file in sources.items()}
+    texts.update((file.name, _text(file)) for file in (shipped("templates") / "box").glob("*.sh"))
+    ordered = sorted(texts.items(), key=lambda item: (not item[0].endswith(".sh"), item))
+    return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in ordered)
+
+
+def step_of(name: str) -> str:
+    """Return the step or variable of few profiles that needs this file of `box/`; else ""."""
+    return next((step for step, begins in _OF_FEW.items() if name.startswith(begins)), "")
+
+
+@cache
+def _sources() -> dict[str, Path]:
+    """Return the programs that are stored on a box, by their names there."""
+    files = [*_BOX.glob("*.py"), *_BOX.glob("*/*.py")]
+    stay = [file for file in files if file.parent.name not in _SENT_WITH_QUERIES]
+    stay += [_BOX / "transfer" / name for name in _OF_TRANSFERS]
+    return {file.name: file for file in stay if file.name != "__init__.py"}
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8").rstrip("\n")
+
+
+def _library(named: re.Match[str]) -> str:
+    parts = (f"lib/{part}".split("/")[-2:] for part in named[1].split())
+    return "".join(shell_part(kind, part) for kind, part in parts)
+
+
+@cache
+def known_hosts() -> tuple[str, ...]:
+    """Return the git hosts' public keys, one known_hosts line each."""
+    text = (shipped("templates") / "known_hosts").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+@cache
+def functions(kind: str, name: str, wanted: tuple[str, ...]) -> str:
+    """Return some functions of `templates/<kind>/<name>.sh`, with their comments.
+
+    A function is a single line, or ends with a `}` at the start of a line. Raises
+    KeyError if the file lacks one of them.
+    """
+    found = {match["name"]: match[0] for match in _FUNCTION.finditer(shell_part(kind, name))}
+    return "".join(found[each] + "\n" for each in wanted)
+
+
+_FUNCTION = re.compile(
+    r"(?:^#.*\n)*^(?P<name>[a-z_]+)\(\) (?:\{ .* \}|\{\n(?:.*\n)*?\})$", re.MULTILINE
+)
+
+
+Value = str | bool | int | Sequence[str] | Mapping[str, str]
+
+_HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
+
+
+def quote(value: Value) -> str:
+    """Return `value` in a form that bash reads back unchanged.
+
+    Text is single-quoted; a flag is `yes` or empty; a sequence is an array, and a
+    mapping an associative one, to be declared (`declare -A`).
+
+    Raises ValueError on a NUL, which no shell can hold.
+    """
+    if isinstance(value, bool):
+        return "'yes'" if value else "''"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("a NUL byte cannot be written into a shell script")
+        return "'" + value.replace("'", "'\\''") + "'"
+    if not value:
+        return "()"
+    if isinstance(value, Mapping):
+        rows = (f"  [{quote(key)}]={quote(item)}\n" for key, item in value.items())
+        return "(\n" + "".join(rows) + ")"
+    return "(\n" + "".join(f"  {quote(item)}\n" for item in value) + ")"
+
+
+def harmless(text: str) -> str:
+    """Return `text` for a comment or a name: any special character becomes `?`."""
+    return "".join(c if _HARMLESS.fullmatch(c) else "?" for c in text)
+
+
+def assignments(values: dict[str, Value]) -> str:
+    """Return lines of `name=value`, for the beginning of a query."""
+    return "".join(f"{name}={quote(value)}\n" for name, value in values.items())
+
+
+FOLD = 1000
+"""Characters in a line: a terminal takes at most 4,095 (termios(3), MAX_CANON)."""
+
+_ROUNDS = 5  # zopfli's: one more gains 65 bytes, thirty 8 more, for twice the time
+_BLOCKS = 4  # at most; fifteen gain 50 bytes for a long script, for twice the time
+_WORDS = re.compile(r"""\w[\w"']""")
+"""Pairs that need a space between them: without it a word could become a string's prefix."""
+_WORTH_IT = 96 * 1024  # bytes; above, all rounds take seconds, and one gains nearly as much
+
+
+def bare_shell(text: str) -> str:
+    """Return shell code without comment lines, empty lines and indentation.
+
+    Only for code without here-documents and multi-line strings.
+    """
+    lines = (line.strip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
+
+
+def bare_python(text: str) -> str:
+    """Minify Python: no comments, docstrings, annotations or their imports; indented by one space.
+
+    The program does the same. One that uses `__doc__` keeps the first line of its docstring.
+    """
+    tree = ast.parse(text)
+    shown = any(isinstance(node, ast.Name) and node.id == "__doc__" for node in ast.walk(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for argument in (*node.args.args, *node.args.kwonlyargs, node.args.vararg):
+                if argument is not None:
+                    argument.annotation = None
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            said = ast.get_docstring(node)
+            if said is not None and shown and isinstance(node, ast.Module):
+                node.body[0] = ast.Expr(ast.Constant(said.splitlines()[0]))
+            elif said is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    _without_annotations(tree)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]:
+        names = [each for each in node.names if (each.asname or each.name).split(".")[0] in used]
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            # The only annotations left are those of class fields.
+            if not any(isinstance(each, ast.AnnAssign) for each in ast.walk(tree)):
+                tree.body.remove(node)
+            continue
+        if names:
+            node.names = names
+        else:
+            tree.body.remove(node)
+    return re.sub(
+        r"^( {4})+",
+        lambda found: " " * (len(found[0]) // 4),
+        without_spaces(ast.unparse(tree)),
+        flags=re.MULTILINE,
+    )
+
+
+def without_spaces(text: str) -> str:
+    """Remove the spaces between words and operators in the output of `ast.unparse`."""
+    lines, cuts = [*text.splitlines(keepends=True), ""], []
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    for before, token in pairwise(tokens):
+        row, column = before.end
+        if row != token.start[0] or lines[row - 1][column : token.start[1]] != " ":
+            continue
+        kinds = {tokenize.tok_name[each.type] for each in (before, token)}
+        beside = before.string[-1:] + token.string[:1]
+        # Since 3.12 an f-string is several tokens, and not all have a correct end position.
+        if not (_WORDS.fullmatch(beside) or "FSTRING_MIDDLE" in kinds):
+            cuts.append((row - 1, column))
+    for row, column in reversed(cuts):
+        lines[row] = lines[row][:column] + lines[row][column + 1 :]
+    return "".join(lines)
+
+
+def _without_annotations(tree: ast.Module) -> None:
+    """Remove annotations of variables, but not of class fields, which dataclasses need."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and not isinstance(node, ast.ClassDef):
+            for at, each in enumerate(body):
+                if isinstance(each, ast.AnnAssign) and each.value is not None:
+                    body[at] = ast.Assign([each.target], each.value, lineno=each.lineno)
+
+
+@lru_cache(maxsize=8)
+def squeezed(data: bytes) -> bytes:
+    """Return `data` as gzip, reproducibly; short data is compressed as well as deflate can."""
+    from zopfli.gzip import compress
+
+    rounds = _ROUNDS if len(data) <= _WORTH_IT else 1
+    return bytes(compress(data, numiterations=rounds, blocksplittingmax=_BLOCKS))
+
+
+def encoded(script: str) -> str:
+    """Return the script as gzip in base64, in one line."""
+    return base64.b64encode(squeezed(script.encode())).decode()
+
+
+def folded(text: str) -> str:
+    """Return `text` in lines that fit a terminal's input buffer."""
+    return "".join(f"{text[at : at + FOLD]}\n" for at in range(0, len(text), FOLD))
+
+
+def paste(script: str) -> str:
+    """Return a paste that runs the script completely or not at all, with the terminal as stdin.
+
+    Without its last line the here-document is unterminated, and nothing runs; if the
+    middle is damaged, gzip finds a wrong length or checksum, and nothing runs either.
+    """
+    packed = squeezed(script.encode())
+    ways = (("base64 -d", base64.b64encode(packed).decode()), (_DECODE, _in_85(packed)))
+    return min((_pasted(*way) for way in ways), key=len)
+
+
+def _pasted(decoder: str, text: str) -> str:
+    return f"f=$(mktemp);{decoder}<<'E'|gzip -dc>$f&&bash $f;rm $f\n{folded(text)}E\n"
+
+
+_DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in "!\"$';\\^`~")
+"""85 characters without special meaning to a terminal, ssh or history: 5 encode 4 bytes."""
+
+_FROM_RFC_1924 = str.maketrans(
+    string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
+    _DIGITS,
+)
+"""From the digits of Python's base85."""
+
+_DECODE = (
+    # Quoted twice: for the shell it is pasted into, and for the bash that it starts.
+    f"d='{_DIGITS}' bash -c 'LC_ALL=C;while read -r l;do o=;for((i=0;i<${{#l}};i+=5));do n=0;"
+    'for j in 0 1 2 3 4;do p=${d%%"${l:i+j:1}"*};n=$((n*85+${#p}));done;printf -v h %08x $n;'
+    """o+="\\x${h:0:2}\\x${h:2:2}\\x${h:4:2}\\x${h:6:2}";done;printf "$o";done'"""
+)
+
+
+def _in_85(packed: bytes) -> str:
+    """Encode in base85, a sixteenth shorter than base64; gzip ignores the zeros at the end."""
+    packed += bytes(-len(packed) % 4)
+    return base64.b85encode(packed).decode().translate(_FROM_RFC_1924)
+
+
+SHELL_SETTINGS = (
+    *("BASHOPTS", "BASH_COMPAT", "BASH_ENV", "BASH_XTRACEFD", "CDPATH", "ENV", "EXECIGNORE"),
+    *("FUNCNEST", "GLOBIGNORE", "GREP_OPTIONS", "POSIXLY_CORRECT", "SHELLOPTS", "TMOUT"),
+)
+"""No script of this program sees them. `reset_shell` in `templates/lib/base.sh` has the same, for
+scripts that a door starts."""
