@@ -36,8 +36,7 @@ from bootstrap.protocol.run import STATES, Run, Uploaded, is_name
 from bootstrap.repo.place import repository_root
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size as size_in_words
-from bootstrap.transfer.destination import Destination, LocalFolder, open_plain
-from bootstrap.transfer.names import RECORD
+from bootstrap.transfer.destination import RECORD, Destination, LocalFolder, open_plain
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox

@@ -249,7 +249,7 @@ class BoxLogin:
 
     def redact(self, values: Mapping[str, str]) -> None:
         """Redact these values too: they are given to it now."""
-        from bootstrap.secrets.values import redactor_of
+        from bootstrap.secrets import redactor_of
 
         self._redactor = redactor_of([self.known], values)
         self.reporter.redact = self._redactor.text
@@ -257,13 +257,13 @@ class BoxLogin:
     @property
     def redacted_there(self) -> Sequence[str]:
         """Names of the secrets that the box redacts, because their values are not here."""
-        from bootstrap.secrets.values import redacted_by_box
+        from bootstrap.secrets import redacted_by_box
 
         return redacted_by_box(self.known, self.state, self.redactor.secrets)
 
     def warn_of_unredacted(self) -> None:
         """Warn of secrets that can't be redacted: their values are neither here nor there."""
-        from bootstrap.secrets.values import unredacted
+        from bootstrap.secrets import unredacted
 
         if gone := unredacted(self.known, self.state, self.redactor.secrets):
             self.reporter.warn(
@@ -472,13 +472,13 @@ class BoxLogin:
 
     def runs(self, name: str | None, *, every: bool = False) -> list[Run]:
         """Return the selected runs, newest first. Raises UsageError, see `select_runs`."""
-        from bootstrap.boxes.selection import select_runs
+        from bootstrap.protocol.run import select_runs
 
         return select_runs(self.state.runs, self.own, name, every=every, where=self.label)
 
     def repository(self, run: Run) -> str:
         """Return the name of the run's repository on this box."""
-        from bootstrap.boxes.selection import repository_names
+        from bootstrap.protocol.run import repository_names
 
         return repository_names({one.repo_key for one in self.state.runs})[run.repo_key]
 
@@ -563,7 +563,7 @@ def _probed(wire: Wire, about: tuple[str, str, str], script: str | None) -> BoxS
 def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     """Redact the secrets the box was given or, if that is not recorded, those of the profile."""
     from bootstrap.profile.consent import usable_profile
-    from bootstrap.secrets.values import redactor_of
+    from bootstrap.secrets import redactor_of
 
     if box.secrets is not None:
         return redactor_of([box])
@@ -576,7 +576,7 @@ def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
 
 def redactor_of_all(options: BoxOptions) -> Redactor:
     """Redact the secrets of every box, for use before it is clear which boxes are meant."""
-    from bootstrap.secrets.values import redactor_of
+    from bootstrap.secrets import redactor_of
     from bootstrap.text.redact import Redactor
 
     boxes = [*record.all_boxes(), *record.ended_boxes()]

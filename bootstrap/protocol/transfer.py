@@ -3,20 +3,26 @@
 The box's side is a boxstrap program (`bootstrap/box/transfer`) that is sent with the query. Its
 answers are not trusted: frames have a maximum length, and callers read each value by type
 (`text_of`, `number_of`).
+
+A run's results on a box are listed, and fetched, with it. Types and sizes are checked here; whether
+a path may be created on this machine is checked by the code that creates it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bootstrap import box
+from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
 from bootstrap.box.transfer.frames import BadFrame, pack_frame, read_frame
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.exchange import stream_script
@@ -201,3 +207,273 @@ def number_of(header: Mapping[str, Any], name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value >= _MOST_NUMBER:
         return -1
     return max(value, -1)
+
+
+CLOSED = "closed"
+"""Not complete, but the file may be read ahead: see `ResultFile.why`."""
+WAITS = ("young", CLOSED, "held", "checkpoint")
+"""Why a file on a box is not complete."""
+LEFT = ("outside", "dead", "special", "unreadable", "name", "missing", "many")
+LOST = ("by", "changed", "gone")
+KINDS = ("own", "kept", "after")
+MOST_LET_GO = 1000
+_LONGEST_PATH = 8192
+_MOST_TEXT = 32 * 1024 * 1024
+"""Characters in all paths together."""
+_LONGEST_NAME = 140
+
+
+class BoxFile(NamedTuple):
+    """A result file, as the box reports it; the path is not sanitized."""
+
+    path: str
+    why: str
+    """One of `WAITS`; "" if the file is complete."""
+    checkpoint: str
+    """The same for all files of one checkpoint; "" for a file on its own."""
+    state: tuple[int, ...]
+    """Device, inode, size, mtime and ctime."""
+    kind: str = "own"
+    """own; kept: a copy made before a later run began; after: no run made it."""
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self.state[2]
+
+    @property
+    def unit(self) -> str:
+        """The same for files that must arrive together."""
+        return self.checkpoint or f"/{self.path}"
+
+    @property
+    def modified(self) -> int:
+        """Modification time in nanoseconds since 1970, on the box's clock."""
+        return self.state[3]
+
+
+class LostResult(NamedTuple):
+    """A result that the box no longer has, or only with other content."""
+
+    state: tuple[int, ...]
+    """As it was when the run ended; see `BoxFile`."""
+    why: str
+    """One of `LOST`."""
+    by: str
+    """The run that overwrote it, for `by`; not sanitized."""
+
+
+@dataclass
+class BoxLook:
+    """What one look at the results found."""
+
+    files: dict[str, BoxFile] = field(default_factory=dict)
+    links: list[str] = field(default_factory=list)
+    """Links that point to other results."""
+    left: dict[str, str] = field(default_factory=dict)
+    """Paths that can't be transferred, each with one of `LEFT`."""
+    lost: dict[str, LostResult] = field(default_factory=dict)
+    given_up: bool = False
+    """Whether the user allowed a later run to overwrite the results."""
+    without: list[str] = field(default_factory=list)
+    """Paths and patterns of results that the user lets go of."""
+    unmet: list[str] = field(default_factory=list)
+    """Those of them that no result has."""
+
+
+class WantedFile(NamedTuple):
+    """A file to get, from byte `at` on."""
+
+    file: BoxFile
+    at: int
+
+
+class GivenFile(NamedTuple):
+    """How getting a file ended: `problem` is changed, absent, or unread; "" if it is complete."""
+
+    problem: str
+    sha256: str
+
+
+class BegunFile(NamedTuple):
+    """Digest of the part before byte `at`, from which the file was asked for."""
+
+    at: int
+    sha256: str
+
+
+class BoxResults:
+    """The results of one run, over one transfer."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        transfer: Transfer,
+        label: str,
+        run: str,
+        tree: str,
+        paths: Sequence[str],
+        *,
+        stood_s: float = STOOD_S,
+        without: Sequence[str] | None = None,
+    ) -> None:
+        """`run`: REPO/NAME; `tree` and `paths` are used if the box noted none with the run.
+
+        `without`: the box notes that the user lets go of these; None: of what they did before.
+        """
+        self._transfer, self._label = transfer, label
+        self._asked: dict[str, object] = {
+            "op": "results",
+            "run": run,
+            "tree": tree,
+            "paths": [*paths],
+        }
+        if without is not None:
+            self._asked["without"] = [*without]
+        self.stood_s = self._asked["stood_s"] = stood_s
+        self._files: dict[str, BoxFile] = {}
+        self._before = BoxLook()
+        self._text = 0
+        self.tree, self._kept = tree, ""
+        self.paths: Sequence[str] = paths
+        """Paths of the results in the tree; empty if none are declared."""
+        self.profile = ""
+        """Digest of the run's settings from its profile."""
+
+    def look(self, *, live: bool) -> BoxLook:
+        """List what is there now; `live`: the run is still going. Raises as `Transfer.run`."""
+        look, before = BoxLook(self._files), self._before
+        self._text = sum(len(one.path) + len(one.checkpoint) for one in self._files.values())
+        for header, _ in self._transfer.run([({**self._asked, "live": live}, b"")]):
+            for row in _list(header, "files"):
+                file = self._file(row)
+                look.files[file.path] = file
+            for path in _list(header, "gone"):
+                look.files.pop(str(path), None)
+            for row in _list(header, "left"):
+                self._leave(look, row)
+            if "looked" in header:
+                self.tree, self.profile = (
+                    transfer_program(header, "tree"),
+                    transfer_program(header, "profile"),
+                )
+                self._kept, look.given_up = (
+                    transfer_program(header, "kept"),
+                    bool(header.get("given_up")),
+                )
+                self.paths = _texts(header, "looked")
+                look.without, look.unmet = _texts(header, "without"), _texts(header, "unmet")
+                if max(len(look.without), len(look.unmet)) > MOST_LET_GO:
+                    raise self._nonsense(f"it lists more than {MOST_LET_GO:,} results to let go of")
+            others = len(look.left) + len(look.links) + len(look.lost)
+            if len(look.files) > MOST_FILES or len(look.files) + others > 2 * MOST_FILES:
+                raise self._nonsense(f"it lists more than {MOST_FILES:,} files")
+            if self._text > _MOST_TEXT:
+                raise self._nonsense("it tells of more names than any run has")
+            if header.get("left_as_before") is True:
+                look.links, look.left, look.lost = before.links, before.left, before.lost
+        self._before = look
+        return dataclasses.replace(look, files=dict(look.files))
+
+    def _file(self, row: object) -> BoxFile:
+        match row:
+            case [str(path), str(why), str(checkpoint), str(kind), *state] if (
+                why in ("", *WAITS) and kind in KINDS
+            ):
+                self._text += len(path) + len(checkpoint)
+                if _is_state(state) and max(len(path), len(checkpoint)) <= _LONGEST_PATH:
+                    return BoxFile(path, why, checkpoint, _numbers(state), kind)
+        raise self._nonsense("its description of a file is invalid")
+
+    def _leave(self, look: BoxLook, row: object) -> None:
+        match row:
+            case [str(path), "link"]:
+                look.links.append(path[:_LONGEST_PATH])
+                self._text += len(look.links[-1])
+            case [str(path), str(why), str(by), *state] if (
+                why in LOST and _is_state(state) and len(path) <= _LONGEST_PATH
+            ):
+                look.lost[path] = LostResult(_numbers(state), why, by[:_LONGEST_NAME])
+                self._text += len(path)
+            case [str(path), str(why)] if why in LEFT:
+                look.left[path[:_LONGEST_PATH]] = why
+                self._text += min(len(path), _LONGEST_PATH)
+            case _:
+                raise self._nonsense("its description of a file is invalid")
+
+    def get(
+        self, wanted: Sequence[WantedFile]
+    ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
+        """Yield for each file in turn: an optional BegunFile, its pieces, and a GivenFile.
+
+        Raises as `Transfer.run`, and NoAnswer if the box gives something else than was asked for.
+        """
+        frames = iter(self._transfer.run(self._requests(wanted)))
+        for number, one in enumerate(wanted):
+            for header, body in frames:
+                if header and header.get("i") != number:
+                    raise self._nonsense("it gives a file that it was not asked for")
+                if "begun" in header:
+                    yield (
+                        one,
+                        BegunFile(number_of(header, "begun"), transfer_program(header, "sha256")),
+                    )
+                    continue
+                if body:
+                    yield one, body
+                if header:
+                    yield one, _given(header, one.file)
+                    break
+            else:
+                raise self._nonsense("it does not give all that it was asked for")
+        for _ in frames:
+            raise self._nonsense("it gives more than it was asked for")
+
+    def digests(self, files: Sequence[BoxFile]) -> Iterator[tuple[BoxFile, GivenFile]]:
+        """Yield the SHA-256 of each file on the box, without transferring it. Raises as `get`."""
+        for (file, _), item in self.get([WantedFile(file, file.size) for file in files]):
+            if isinstance(item, GivenFile):
+                yield file, item
+
+    def _requests(self, wanted: Iterable[WantedFile]) -> Iterator[Frame]:
+        for number, (file, at) in enumerate(wanted):
+            root = self._kept if file.kind == "kept" else self.tree
+            place = {"root": root, "path": file.path, "at": at, "size": file.size}
+            yield {"op": "get", "i": number, **place}, b""
+
+    def _nonsense(self, what: str) -> NoAnswer:
+        return NoAnswer(f"{what}.", where=self._label, hint="Log in with ssh and look.")
+
+
+def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
+    problem = transfer_program(header, "problem")
+    if problem:
+        return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
+    same = header.get("before") == header.get("now") and header.get("read") == file.size
+    match header.get("now"):
+        # Don't compare inodes: on some file systems an open file has another number. A copy
+        # has the file's time of change, and a ctime of its own.
+        case [kind, size, modified, _, changed]:
+            now = (size, modified) if file.kind == "kept" else (size, modified, changed)
+            same = same and kind == "file" and now == file.state[2 : 2 + len(now)]
+        case _:
+            same = False
+    return GivenFile("" if same else "changed", transfer_program(header, "sha256"))
+
+
+def _is_state(state: Sequence[object]) -> bool:
+    """Whether these are device, inode, size, mtime and ctime."""
+    numbers = _numbers(state)
+    return len(numbers) == len(state) == 5 and numbers[2] >= 0
+
+
+def _numbers(state: Sequence[object]) -> tuple[int, ...]:
+    return tuple(one for one in state if isinstance(one, int) and abs(one) < _MOST_NUMBER)
+
+
+def _list(header: Mapping[str, Any], name: str) -> list[Any]:
+    value = header.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _texts(header: Mapping[str, Any], name: str) -> list[str]:
+    return [one[:_LONGEST_PATH] for one in _list(header, name) if isinstance(one, str)]

@@ -35,7 +35,7 @@ from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
 from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import write_private
-from bootstrap.protocol.lease import LOST, UNPRICED, BoxLease
+from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import rental

@@ -15,22 +15,20 @@ from pathlib import Path
 
 from bootstrap.boxes.at_home import find_kept
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.boxes.selection import qualified, repository_names
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.results import BoxResults
-from bootstrap.protocol.run import Run
-from bootstrap.protocol.transfer import Transfer
-from bootstrap.protocol.unsent_work import BoxContent, BoxWork, UnsentContent
+from bootstrap.protocol.run import Run, qualified, repository_names
+from bootstrap.protocol.transfer import BoxResults, Transfer
+from bootstrap.protocol.trees import BoxContent, BoxWork, UnsentContent
 from bootstrap.repo.local import LocalRepository, known_folder, read_repository
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import bring_home
 from bootstrap.runs.pull import PullOptions, let_go_words, pull_run, results_of_profile
+from bootstrap.runs.receipt import check_receipt, receipt_file
 from bootstrap.sync.back import bring_from, look_at_work, only_there
 from bootstrap.text.sizes import grouped_number, size
-from bootstrap.transfer.names import why_refused
+from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.puller import NOTHING, REASONS, lost_words
-from bootstrap.transfer.receipt import check_receipt, receipt_file
 from bootstrap.ui.screen import Screen
 
 _NAMED = 5

@@ -18,13 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.boxes.selection import repository_names
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, UsageError, write_error
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
 from bootstrap.link.registry import find_known, lookup
 from bootstrap.link.target import BoxOptions
-from bootstrap.protocol.unsent_work import read_content
+from bootstrap.protocol.run import repository_names
+from bootstrap.protocol.trees import read_content
 from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState

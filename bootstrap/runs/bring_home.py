@@ -42,8 +42,8 @@ from bootstrap.protocol.run_history import (
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.logs import HOLE, has_hole
 from bootstrap.text.redact import Redactor
+from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.manifest import Manifest
-from bootstrap.transfer.names import why_refused
 
 REPORT = "report.html"
 _LINE = 160

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.boxes.selection import repository_names
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError
 from bootstrap.link.record import all_boxes, box_by_name, ended_boxes
 from bootstrap.link.target import BoxOptions
+from bootstrap.protocol.run import repository_names
 from bootstrap.ui.screen import Screen
 
 _SHOWN = 20

@@ -13,8 +13,7 @@ from bootstrap.link.record import all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.profile.consent import load_profile
 from bootstrap.repo.place import repository_root
-from bootstrap.secrets.sources import find_sources, folder_of
-from bootstrap.secrets.values import identity_of
+from bootstrap.secrets import find_sources, folder_of, identity_of
 from bootstrap.shell import functions
 from bootstrap.ui.screen import Screen
 

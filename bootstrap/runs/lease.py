@@ -12,7 +12,7 @@ from bootstrap.link.exchange import answer_rows
 from bootstrap.link.record import GUARD
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
-from bootstrap.protocol.lease import BoxLease, parse_lease
+from bootstrap.protocol.probe import BoxLease, parse_lease
 from bootstrap.protocol.run import Run
 from bootstrap.text.sizes import duration, seconds_of
 from bootstrap.transfer.manifest import Manifest

@@ -23,7 +23,6 @@ from typing import BinaryIO
 
 from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
-from bootstrap.boxes.selection import qualified, repository_names
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.reconnecting import Backoff
@@ -32,7 +31,7 @@ from bootstrap.link.wire import LinkLost, NoAnswer, Wire
 from bootstrap.plan import NAMES
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
 from bootstrap.protocol.query import BoxRedaction, build_query
-from bootstrap.protocol.run import Run, as_it_ended
+from bootstrap.protocol.run import Run, as_it_ended, qualified, repository_names
 from bootstrap.runs.from_home import as_of, box_or_home
 from bootstrap.text.redact import Redactor, RedactStream
 from bootstrap.text.sanitize import SanitizeStream

@@ -30,20 +30,18 @@ from bootstrap.errors import (
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
-from bootstrap.protocol.results import BoxFile, BoxResults
 from bootstrap.protocol.run import Run, as_it_ended
-from bootstrap.protocol.transfer import Transfer
+from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import as_it_is_now, bring_home, note_results
 from bootstrap.runs.lease import report_safe_results
 from bootstrap.runs.push import ShownProgress
+from bootstrap.runs.receipt import receipt_file, write_receipt
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import grouped_number, size, transferred
-from bootstrap.transfer.destination import Destination
+from bootstrap.transfer.destination import MANIFEST, Destination, why_refused
 from bootstrap.transfer.manifest import Manifest, PulledFile, PulledRecord, RunOrigin
-from bootstrap.transfer.names import MANIFEST, why_refused
 from bootstrap.transfer.puller import NOTHING, Puller, PullRound
-from bootstrap.transfer.receipt import receipt_file, write_receipt
 from bootstrap.ui.screen import Screen
 
 _MOST_NAMED = 20

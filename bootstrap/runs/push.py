@@ -73,7 +73,7 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
     Raises as `push_path` and `load_profile`; UsageError if it names nothing on this machine.
     """
     from bootstrap.profile.consent import load_profile
-    from bootstrap.transfer.local_data import local_items
+    from bootstrap.transfer.push import local_items
 
     items = local_items(load_profile(options, kinds={Permission.DATA}).profile)
     if not items:

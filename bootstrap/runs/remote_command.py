@@ -21,13 +21,13 @@ from functools import partial
 from typing import NoReturn
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.boxes.selection import repository_names
 from bootstrap.errors import BoxLacksError, UsageError
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.record import name_of_key
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import repository_names
 from bootstrap.shell import quote, shell_part
 from bootstrap.sshconfig.entries import COMMON_OPTIONS, quoted
 from bootstrap.ui.screen import Screen

@@ -8,20 +8,18 @@ from pathlib import Path
 
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
-from bootstrap.boxes.selection import repository_names
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, write_error
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, write_private
-from bootstrap.protocol.run import Run
+from bootstrap.protocol.run import Run, repository_names
 from bootstrap.protocol.run_details import END_BYTES
 from bootstrap.protocol.run_history import RunHistory, ask_history
 from bootstrap.runs.failure import find_failures
 from bootstrap.runs.from_home import as_of, box_or_home
 from bootstrap.runs.report_page import ReportedFile, RunReport, report_page
 from bootstrap.text.sanitize import sanitize
-from bootstrap.transfer.destination import open_plain
-from bootstrap.transfer.names import MANIFEST, why_refused
+from bootstrap.transfer.destination import MANIFEST, open_plain, why_refused
 from bootstrap.ui.page import check_place, write_page
 from bootstrap.ui.screen import Screen
 from bootstrap.verdict import Verdict, read_verdict

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, order, seen_on
-from bootstrap.boxes.selection import repository_names
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
+from bootstrap.protocol.run import repository_names
 from bootstrap.repo.local import known_key
 from bootstrap.text.sizes import duration
-from bootstrap.transfer.names import MANIFEST
+from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.layout import laid_out
 
 _FIRST = 5

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 
 from bootstrap.boxes.at_home import LOG, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
-from bootstrap.boxes.selection import qualified, repository_names
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
 from bootstrap.events import Event, parse_event
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.run import Run
+from bootstrap.protocol.run import Run, qualified, repository_names
 from bootstrap.protocol.run_details import END_BYTES, ResultsThere, UsedGpu
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.failure import Failure, find_failures

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from itertools import islice
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.boxes.selection import qualified, repository_names
 from bootstrap.errors import StepFailedError, UsageError
 from bootstrap.link.exchange import answer_rows
 from bootstrap.link.target import BoxOptions
 from bootstrap.profile.values import LONGEST_GRACE_S
-from bootstrap.protocol.run import Run
+from bootstrap.protocol.run import Run, qualified, repository_names
 from bootstrap.ui.next_commands import still_billing
 from bootstrap.ui.screen import Screen
 

@@ -18,7 +18,7 @@ from bootstrap.link.wire import LinkLost
 from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.query import LaunchOptions, launch, new_setup_id
-from bootstrap.secrets.values import packed
+from bootstrap.secrets import packed
 from bootstrap.setup.result import SetupEnd, raise_for
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bootstrap.protocol.send import CommitSender, DependencySender, UvSender
     from bootstrap.setup.context import SetupContext
     from bootstrap.transfer.buckets import AddressSender, BucketItems
-    from bootstrap.transfer.local_data import DataSender
+    from bootstrap.transfer.push import DataSender
     from bootstrap.transfer.sender import PushProgress
 
     AskedSender = UvSender | DependencySender | DataSender | AddressSender
@@ -135,7 +135,7 @@ class SetupSenders:
 
     def _data_sender(self) -> DataSender:
         """Make the sender for the profile's data on this machine."""
-        from bootstrap.transfer.local_data import DataSender
+        from bootstrap.transfer.push import DataSender
 
         return DataSender(
             self._box.wire,

@@ -22,8 +22,7 @@ from bootstrap.profile.survey.files import check_requirements, decode
 from bootstrap.repo.git import Folders, GitError, git_error, run_git
 from bootstrap.repo.mirror import key_of
 from bootstrap.repo.place import repository_root
-from bootstrap.secrets.sources import folder_of
-from bootstrap.secrets.values import SecretSet, take_secrets
+from bootstrap.secrets import SecretSet, folder_of, take_secrets
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.request import SetupRequest
     from bootstrap.shell import Value
-    from bootstrap.transfer.local_data import LocalItem
+    from bootstrap.transfer.push import LocalItem
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def build_payload(
     )
     data: tuple[LocalItem, ...] = ()
     if with_source and with_secrets and profile.data:
-        from bootstrap.transfer.local_data import local_items
+        from bootstrap.transfer.push import local_items
 
         data = local_items(profile)
     secrets = SecretSet()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.target import BoxOptions
-from bootstrap.protocol.unsent_work import BoxWork, BoxWorkStream
+from bootstrap.protocol.trees import BoxWork, BoxWorkStream
 from bootstrap.repo.git import run_git
 from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.names import decoded, shown

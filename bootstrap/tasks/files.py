@@ -80,7 +80,7 @@ def pull(call: Call) -> None:
 
     Example: boxstrap pull --host my-box --watch
     """
-    from bootstrap.protocol.results import MOST_LET_GO
+    from bootstrap.protocol.transfer import MOST_LET_GO
     from bootstrap.runs.pull import PullOptions, pull_all, pull_results
     from bootstrap.text.sizes import bytes_of
 

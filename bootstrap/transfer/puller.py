@@ -15,7 +15,7 @@ from typing import Protocol
 
 from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
 from bootstrap.errors import NotSafeError
-from bootstrap.protocol.results import (
+from bootstrap.protocol.transfer import (
     CLOSED,
     BegunFile,
     BoxFile,
@@ -27,9 +27,14 @@ from bootstrap.protocol.results import (
 from bootstrap.repo.names import shown
 from bootstrap.text.sizes import size
 from bootstrap.text.sizes import size as shown_size
-from bootstrap.transfer.destination import Destination, PartialFile, TooLong
+from bootstrap.transfer.destination import (
+    Destination,
+    PartialFile,
+    TooLong,
+    has_more_folders,
+    why_refused,
+)
 from bootstrap.transfer.manifest import PulledFile, PulledRecord
-from bootstrap.transfer.names import has_more_folders, why_refused
 from bootstrap.transfer.sender import PushProgress
 
 AHEAD = 256 * 10**6

@@ -20,8 +20,7 @@ import pytest
 from bootstrap.box.transfer.complete_files import FileState
 from bootstrap.box.transfer.run_results import digest_of
 from bootstrap.link.local import LocalWire
-from bootstrap.protocol.results import BoxLook, BoxResults, GivenFile, WantedFile
-from bootstrap.protocol.transfer import Transfer
+from bootstrap.protocol.transfer import BoxLook, BoxResults, GivenFile, Transfer, WantedFile
 from tests.box_programs import program
 from tests.faults.plugin import Faults
 

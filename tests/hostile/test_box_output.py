@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.transfer.names import PARTS
+from bootstrap.transfer.destination import PARTS
 from tests.cli import User
 from tests.faults.plugin import Faults
 from tests.hostile import measure

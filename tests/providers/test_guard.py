@@ -18,7 +18,7 @@ import pytest
 
 from bootstrap.box.lease.lease import LeaseState, LeaseTerms
 from bootstrap.link.record import KnownBox, read_box, save_box
-from bootstrap.protocol.lease import BoxLease
+from bootstrap.protocol.probe import BoxLease
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
 from bootstrap.renting import guard as guard_module

@@ -16,7 +16,7 @@ from bootstrap.box.lease import lease_keeper
 from bootstrap.box.lease.lease import AccountReading
 from bootstrap.box.lease.lease_api import APIS, KeyRefusedError, NoAnswerError, OwnInstance
 from bootstrap.box.lease.lease_keeper import LeaseKeeper
-from bootstrap.protocol.lease import parse_lease
+from bootstrap.protocol.probe import parse_lease
 from tests.providers.accounts import FAULTS, KEY, POD_KEY, SimulatedBox, simulated
 
 RUNS = 24

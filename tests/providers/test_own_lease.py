@@ -20,7 +20,7 @@ from bootstrap.box.lease.lease import AccountReading
 from bootstrap.box.lease.lease_api import AGENT, APIS, KeyRefusedError, NoAnswerError, OwnInstance
 from bootstrap.box.lease.lease_keeper import LeaseKeeper
 from bootstrap.box.lease.lease_safety import safe_note
-from bootstrap.protocol.lease import parse_lease
+from bootstrap.protocol.probe import parse_lease
 from tests.box_programs import lay_programs
 from tests.providers.accounts import (
     KEY,

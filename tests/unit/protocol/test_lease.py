@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bootstrap.protocol.lease import parse_lease
+from bootstrap.protocol.probe import parse_lease
 
 SAID = {
     "v": 1,

@@ -35,15 +35,13 @@ from bootstrap.profile.schema import Advice
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning
 from bootstrap.protocol.probe import parse_probe, probe
 from bootstrap.protocol.query import LaunchOptions, launch
-from bootstrap.protocol.results import BoxFile, BoxResults, GivenFile, WantedFile
 from bootstrap.protocol.run import STATES, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
 from bootstrap.protocol.send import DependencySender, UvSender, refs_there
 from bootstrap.protocol.sync_state import SyncState, SyncStream
-from bootstrap.protocol.transfer import Transfer
-from bootstrap.protocol.trees import clean_trees, parse_uses
-from bootstrap.protocol.unsent_work import BoxWorkStream, read_content
+from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
+from bootstrap.protocol.trees import BoxWorkStream, clean_trees, parse_uses, read_content
 from bootstrap.renting.ownership import read_box_id
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
@@ -61,8 +59,7 @@ from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.transfer.buckets import AddressSender, BucketItems
-from bootstrap.transfer.local_data import DataSender, targets_there
-from bootstrap.transfer.push import push_folder
+from bootstrap.transfer.push import DataSender, push_folder, targets_there
 from bootstrap.ui.screens import JsonScreen
 from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
 from tests.logins import login_on
@@ -309,8 +306,8 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/probe.py": probe,
     "protocol/run_details.py": detailed,
     "protocol/run_history.py": remembered,
-    "protocol/unsent_work.py": worked,
-    "protocol/unsent_work.py, trees": made,
+    "protocol/trees.py, unsent work": worked,
+    "protocol/trees.py, content": made,
     "renting/ownership.py": named,
     "protocol/trees.py": cleaned,
     "protocol/sync_state.py": synced,
@@ -323,7 +320,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/send.py, uv": lambda wire: UvSender(
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
     )._send(b"wheel"),
-    "transfer/local_data.py": lambda wire: targets_there(
+    "transfer/push.py, data": lambda wire: targets_there(
         DataSender(wire, [], "/w", SETUP, lambda progress: None, lambda error: None)._read(
             wire.start(shell_command("x")), b"\nready\n"
         )
@@ -332,7 +329,7 @@ READERS: dict[str, Callable[[Any], object]] = {
         wire, BucketItems({}), "/w", SETUP, lambda error: None
     )._send(iter([b"end\n"])),
     "protocol/transfer.py": pushed,
-    "protocol/results.py": pulled,
+    "protocol/transfer.py, results": pulled,
     "protocol/send.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
 """Module (and which, if it has several) -> its reader of a box's answer. Every module that asks

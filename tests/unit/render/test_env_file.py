@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.secrets.values import packed
+from bootstrap.secrets import packed
 from bootstrap.shell import quote
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import static_parts

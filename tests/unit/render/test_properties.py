@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bootstrap.profile.reading import make_profile
-from bootstrap.secrets.values import packed
+from bootstrap.secrets import packed
 from bootstrap.shell import shell_part
 from tests.unit.render.scripts import render, variables_part
 from tests.unit.render.test_env_file import AS_SHELL, SHELLS

@@ -14,7 +14,7 @@ from bootstrap.link.local import LocalWire
 from bootstrap.link.record import KnownBox
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
-from bootstrap.protocol.unsent_work import parse_made
+from bootstrap.protocol.trees import parse_made
 from bootstrap.renting import teardown
 from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.teardown import TeardownOptions, _refusal

@@ -253,12 +253,12 @@ def of_another_box(world: World) -> Iterator[None]:
     """A receipt that this machine wrote for the same run on another box."""
     from unittest.mock import patch
 
-    from bootstrap.transfer import receipt
+    from bootstrap.runs import receipt
 
     body = json.loads(world.receipt.read_text())
     del body["mac"]
     body["box"] = "other"
-    with patch("bootstrap.secrets.values.state_dir", lambda: world.user.state):
+    with patch("bootstrap.secrets.state_dir", lambda: world.user.state):
         body["mac"] = receipt._mac(body)
     with another(world.receipt, json.dumps(body)):
         yield

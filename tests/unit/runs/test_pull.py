@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.protocol.results import BoxFile, BoxLook
+from bootstrap.protocol.transfer import BoxFile, BoxLook
 from bootstrap.runs import pull
 from bootstrap.text.redact import Redactor
 from bootstrap.transfer.destination import HomeFile

@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.secrets.sources import ask_command, commands_file, find_sources, read_dotenv
-from bootstrap.secrets.values import fingerprint, take_secrets
+from bootstrap.secrets import (
+    ask_command,
+    commands_file,
+    find_sources,
+    fingerprint,
+    read_dotenv,
+    take_secrets,
+)
 from tests.cli import User
 
 READ = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
 from bootstrap.profile.load import read_profile
-from bootstrap.secrets.values import fingerprint, packed, take_secrets
+from bootstrap.secrets import fingerprint, packed, take_secrets
 from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
 from tests.cli import User

@@ -15,7 +15,7 @@ from bootstrap.profile.schema import Profile
 from bootstrap.repo.place import repository_root
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.setup.request import SetupRequest
-from bootstrap.transfer.local_data import LocalItem, local_items
+from bootstrap.transfer.push import LocalItem, local_items
 from tests.cli import User
 from tests.plain_environment import HERE
 

@@ -9,7 +9,7 @@ from invoke.exceptions import Exit
 
 from bootstrap.errors import BoxstrapError, StepFailedError
 from bootstrap.link.record import KnownBox
-from bootstrap.secrets.values import redactor_of
+from bootstrap.secrets import redactor_of
 from bootstrap.tasks.command import Call, _guarded
 
 PEM = "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" + "Ab3/" * 14 for n in range(6)) + "\nxY==\n"

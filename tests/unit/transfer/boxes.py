@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bootstrap.link.local import LocalWire
-from bootstrap.protocol.results import BoxResults
-from bootstrap.protocol.transfer import Transfer
-from bootstrap.transfer.destination import Destination
+from bootstrap.protocol.transfer import BoxResults, Transfer
+from bootstrap.transfer.destination import PARTS, Destination
 from bootstrap.transfer.manifest import PulledRecord
-from bootstrap.transfer.names import PARTS
 from bootstrap.transfer.puller import Puller, PullRound
 
 KEY, RUN = "homework-01234567", "train-1"

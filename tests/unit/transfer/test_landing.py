@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BusyError, NotSafeError
-from bootstrap.transfer.destination import Destination, LocalFolder, TooLong
-from bootstrap.transfer.names import PARTS, name_beside, why_refused
+from bootstrap.transfer.destination import (
+    PARTS,
+    Destination,
+    LocalFolder,
+    TooLong,
+    name_beside,
+    why_refused,
+)
 
 STATE = (1, 2, 3, 4, 5)
 

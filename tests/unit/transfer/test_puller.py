@@ -15,7 +15,7 @@ import pytest
 from bootstrap.errors import NotSafeError
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.wire import LinkLost, NoAnswer
-from bootstrap.protocol.results import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
+from bootstrap.protocol.transfer import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.destination import PartialFile
 from bootstrap.transfer.puller import PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
@@ -461,7 +461,7 @@ ANSWERS: list[dict[str, object]] = [
 def test_names_of_what_stays_there_do_not_fill_this_machine(
     box: ResultsHere, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.protocol.results._MOST_TEXT", 100)
+    monkeypatch.setattr("bootstrap.protocol.transfer._MOST_TEXT", 100)
     with box.source() as source:
         answers = [({"left": [[f"{n}" + "x" * 20, name]]}, b"") for n in range(9)]
         monkeypatch.setattr(source._transfer, "run", lambda _: iter(answers))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link.local import LocalWire
+from bootstrap.runs.receipt import check_receipt, receipt_file, write_receipt
 from bootstrap.transfer.manifest import Manifest, RunOrigin
-from bootstrap.transfer.receipt import check_receipt, receipt_file, write_receipt
 from tests.unit.transfer.boxes import KEY, RUN, ResultsHere
 
 ORIGIN = RunOrigin("my-box", KEY, RUN, "c" * 40)
@@ -21,7 +21,7 @@ Made = tuple[ResultsHere, Manifest, Path]
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     """Two results that were pulled, their manifest and their receipt."""
-    monkeypatch.setattr("bootstrap.secrets.values.state_dir", lambda: tmp_path / "state")
+    monkeypatch.setattr("bootstrap.secrets.state_dir", lambda: tmp_path / "state")
     wire = LocalWire()
     box = ResultsHere(tmp_path / "box", tmp_path / "home", wire)
     (box.home / "out").mkdir(parents=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.paths import write_private
-from bootstrap.protocol.results import LostResult
-from bootstrap.secrets.values import machine_key
+from bootstrap.protocol.transfer import LostResult
+from bootstrap.secrets import machine_key
 from bootstrap.transfer.destination import LocalFolder
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import lost_words

@@ -1,1 +1,0 @@
-"""What a profile names as secret: where its values come from, and their way to a box."""
