@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.editors.editors import EDITORS
+from bootstrap.editors import EDITORS
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,

@@ -164,7 +164,7 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
     """
     from bootstrap.profile.consent import load_profile
     from bootstrap.repo.urls import check_url
-    from bootstrap.setup.source import address_warning, resolve_source
+    from bootstrap.setup.payload import address_warning, resolve_source
 
     profile = load_profile(request).for_provider(provider).profile
     for number, item in enumerate(profile.data):

@@ -4,15 +4,17 @@
 If it expects text, the text is taken as typed, so `--set python.version=3.10` means 3.10.
 
 Profiles are found by name or path. Beside the user's are their own commands (`secrets`, `notify`):
-no repository can set them. The public keys that a profile names are read here too.
+no repository can set them. The public keys that a profile names are read here too, and the merged
+profile is written as text, each value with its origin.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from bootstrap import paths
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.paths import expanded, is_foreign_owned, real
 from bootstrap.profile.data_items import place_of
-from bootstrap.profile.fields import Field
+from bootstrap.profile.fields import Field, Section
 from bootstrap.profile.reading import (
     Branch,
     Leaf,
@@ -36,6 +38,7 @@ from bootstrap.profile.reading import (
 from bootstrap.profile.schema import PROFILE, Profile
 from bootstrap.profile.values import PARENT, ordinary, shown_value
 from bootstrap.profile.yaml_source import (
+    DEFAULT,
     LARGEST_FILE,
     SET,
     Origin,
@@ -45,6 +48,7 @@ from bootstrap.profile.yaml_source import (
     raise_problems,
     read_yaml,
 )
+from bootstrap.repo.urls import without_user_info
 from bootstrap.text.nearest import nearest
 
 # This key decides which files are read, and they are read before `--set` applies.
@@ -468,3 +472,58 @@ def public_key(entry: str) -> str:
             hint="A public key file has one line that begins with its type, as in ssh-ed25519.",
         )
     return line
+
+
+WIDEST = 60  # columns; a longer `key: value` moves only its own remark to the right
+
+
+@dataclass(frozen=True)
+class OriginEntry:
+    """One key of the merged profile."""
+
+    key: str
+    value: object
+    origin: Origin
+    description: str
+
+
+def origin_entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[OriginEntry]:
+    """Yield every key of `profile`, in the order of the schema."""
+    yield from _walk(profile, origins, "", DEFAULT)
+
+
+def origin_lines(
+    profile: Profile, origins: Mapping[str, Origin], *, described: bool = False
+) -> list[str]:
+    """Return `key: value   # origin` for every key, as `plan --show-origin` prints it.
+
+    With `described`, each key's description follows, as `profiles --show` prints it.
+    """
+    found = list(origin_entries(profile, origins))
+    heads = [f"{entry.key}: {json.dumps(entry.value, ensure_ascii=False)}" for entry in found]
+    width = max((len(head) for head in heads if len(head) <= WIDEST), default=0)
+    return [
+        f"{head:<{width}}  # {entry.origin}" + (f" | {entry.description}" if described else "")
+        for head, entry in zip(heads, found, strict=True)
+    ]
+
+
+def _walk(
+    section: Section, origins: Mapping[str, Origin], prefix: str, fallback: Origin
+) -> Iterator[OriginEntry]:
+    for name, entry in section.fields.items():
+        key, value = prefix + name, getattr(section, name)
+        note = entry.description
+        if isinstance(value, Section):
+            yield from _walk(value, origins, f"{key}.", fallback)
+        elif isinstance(value, dict) and value:
+            for item, text in value.items():
+                yield OriginEntry(
+                    f"{key}.{item}", text, origins.get(f"{key}.{item}", fallback), note
+                )
+        else:
+            if key == "git.url" and value:
+                value = without_user_info(value)
+            if isinstance(value, list):
+                value = [each.as_dict() if isinstance(each, Section) else each for each in value]
+            yield OriginEntry(key, value, origins.get(key, fallback), note)

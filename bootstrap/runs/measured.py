@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.estimate.prices import Price
+from bootstrap.estimate.cost import Price
 
 if TYPE_CHECKING:
     from bootstrap.boxes.at_home import RunAtHome
@@ -66,7 +66,7 @@ def measured(kept: Iterable[RunAtHome]) -> list[MeasuredRun]:
 
 
 def _of(name: str, history: RunHistory, seconds: float) -> MeasuredRun | None:
-    from bootstrap.verdict import read_verdict
+    from bootstrap.protocol.verdict import read_verdict
 
     head, rows = history.read_samples()
     used = [gpu[1] for row in rows for gpu in row[3] if gpu and gpu[1]]

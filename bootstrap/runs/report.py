@@ -15,6 +15,7 @@ from bootstrap.paths import expanded, write_private
 from bootstrap.protocol.run import Run, repository_names
 from bootstrap.protocol.run_details import END_BYTES
 from bootstrap.protocol.run_history import RunHistory, ask_history
+from bootstrap.protocol.verdict import Verdict, read_verdict
 from bootstrap.runs.failure import find_failures
 from bootstrap.runs.from_home import as_of, box_or_home
 from bootstrap.runs.report_page import ReportedFile, RunReport, report_page
@@ -22,7 +23,6 @@ from bootstrap.text.sanitize import sanitize
 from bootstrap.transfer.destination import MANIFEST, open_plain, why_refused
 from bootstrap.ui.page import check_place, write_page
 from bootstrap.ui.screen import Screen
-from bootstrap.verdict import Verdict, read_verdict
 
 NAME = "boxstrap-report.html"
 _MOST_MANIFEST = 64 * 1024 * 1024

@@ -23,11 +23,11 @@ from bootstrap.estimate.cost import spending
 from bootstrap.plan import NAMES
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve, RunHistory, SampleHead, SampleRow
+from bootstrap.protocol.verdict import Verdict
 from bootstrap.runs.failure import Failure
 from bootstrap.text.sizes import dollars, duration, grouped_number, size
 from bootstrap.ui.page import fill, verdict_end
 from bootstrap.ui.steps import Steps
-from bootstrap.verdict import Verdict
 
 SIZE, HALF = (880, 230), (430, 190)
 """Width and height in pixels: of a full-width plot, and of one of two side by side."""

@@ -11,7 +11,7 @@ from bootstrap.link.exchange import answer_rows
 from bootstrap.link.target import BoxOptions
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.run import Run, qualified, repository_names
-from bootstrap.ui.next_commands import still_billing
+from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
 
 _PATIENCE_S = 60

@@ -124,7 +124,7 @@ def _context(
     for warning in payload.warnings:
         reporter.warn(warning)
     if with_source:
-        from bootstrap.setup.source import report_source
+        from bootstrap.setup.payload import report_source
 
         report_source(payload.here, payload.snapshot, payload.source, reporter)
     _ = box.link

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from bootstrap.events import Event
     from bootstrap.profile.schema import Advice, Profile
     from bootstrap.protocol.probe import BoxState
+    from bootstrap.protocol.verdict import Verdict
     from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.ui.screen import Reporter
-    from bootstrap.verdict import Verdict
 
 ERRORS: dict[int, type[BoxstrapError]] = {
     5: BoxLacksError,
@@ -255,7 +255,7 @@ def fetch_verdict(box: BoxLogin, advice: Advice) -> Verdict:
 
     Raises StepFailedError if there was no check, LinkLost, NoAnswer.
     """
-    from bootstrap.verdict import MAX_BYTES, advised, read_verdict
+    from bootstrap.protocol.verdict import MAX_BYTES, advised, read_verdict
 
     document = box.tail("gpu.json", MAX_BYTES + 1)
     if not document:

@@ -24,12 +24,12 @@ from bootstrap.ui.screen import Reporter
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.protocol.run import Run
+    from bootstrap.protocol.verdict import Verdict
     from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.context import SetupContext
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
-    from bootstrap.verdict import Verdict
 
 
 FROM_INPUT = """bash -c 'eval "$(cat)"' bash"""

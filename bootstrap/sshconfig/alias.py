@@ -1,29 +1,54 @@
 """The box's alias in the user's ssh config, updated at the end of a setup.
 
 `boxstrap ssh-config`: write, list or remove the entries.
+
+If this Linux runs inside Windows (WSL), they are also written into Windows' own ssh config: VS Code
+is a Windows program there and calls Windows' ssh, which reads `.ssh/config` in Windows' home and
+can't use keys or files of this Linux. The pinned host keys go there too; private keys are never
+copied.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, write_error
-from bootstrap.link.record import all_boxes
-from bootstrap.sshconfig import wsl
-from bootstrap.sshconfig.entries import Entry
-from bootstrap.sshconfig.update import remove_block, update
-from bootstrap.sshconfig.userfile import VARIABLE, ConfigPlace, account_home, find_place
+from bootstrap.link.record import KnownBox, all_boxes
+from bootstrap.paths import write_private
+from bootstrap.sshconfig.entries import (
+    HEAD,
+    Entry,
+    UnwritableError,
+    reachable,
+    remove_block,
+    update,
+    windows_entry,
+    with_block,
+    without_block,
+)
+from bootstrap.sshconfig.userfile import (
+    VARIABLE,
+    ConfigPlace,
+    LeftAloneError,
+    UserFile,
+    account_home,
+    find_place,
+)
 from bootstrap.ui.screen import Reporter, Screen
 
 if TYPE_CHECKING:
-    from bootstrap.link.record import KnownBox
-    from bootstrap.sshconfig.update import UpdateResult
+    from bootstrap.sshconfig.entries import UpdateResult
 
 
 def preload(box: KnownBox) -> None:
     """Import what `update_alias` needs while waiting for a box's answer."""
     if not box.is_local and _wanted() is not None:
-        import bootstrap.sshconfig.update  # noqa: F401
+        import bootstrap.sshconfig.entries  # noqa: F401
 
 
 def update_alias(box: KnownBox, reporter: Reporter) -> str:
@@ -57,7 +82,7 @@ def _update(reporter: Reporter) -> UpdateResult | None:
     place = _wanted()
     if place is None:
         return None
-    from bootstrap.sshconfig.update import update
+    from bootstrap.sshconfig.entries import update
 
     try:
         result = update(place)
@@ -99,10 +124,10 @@ def remove_entries(screen: Screen) -> None:
     """Remove everything from the user's ssh config, and keep it so."""
     place = _place()
     there = remove_block(place)
-    if wsl.is_wsl():
+    if is_wsl():
         try:
-            wsl.remove_from_windows(wsl.find_windows())
-        except wsl.NoWindowsError as error:
+            remove_from_windows(find_windows())
+        except NoWindowsError as error:
             screen.warn(f"Windows' ssh config was left as it is: {error}.")
     words = "is as it was before boxstrap" if there else "has nothing of boxstrap in it"
     screen.result(
@@ -113,12 +138,12 @@ def remove_entries(screen: Screen) -> None:
 
 def follow_on_windows(reporter: Reporter) -> str:
     """On WSL, also write the entries for Windows' programs; returns the folder, or ""."""
-    if not wsl.is_wsl():
+    if not is_wsl():
         return ""
     try:
-        windows = wsl.find_windows()
-        advice = wsl.write_for_windows(windows, all_boxes())
-    except wsl.NoWindowsError as error:
+        windows = find_windows()
+        advice = write_for_windows(windows, all_boxes())
+    except NoWindowsError as error:
         reporter.warn(
             f"Windows' programs (VS Code is one) don't know the boxes yet: {error}.\n"
             "Put what `boxstrap ssh-config` lists into C:\\Users\\NAME\\.ssh\\config by hand."
@@ -147,3 +172,156 @@ def _place() -> ConfigPlace:
             hint=f"Unset {VARIABLE}, or let it name the file to change.",
         )
     return place
+
+
+_INCLUDE = "boxstrap/config"
+"""Relative to .ssh, where Windows' ssh looks up relative paths."""
+_CMD = ("cmd.exe", "/mnt/c/Windows/System32/cmd.exe")
+_TIMEOUT_S = 20
+
+
+class NoWindowsError(Exception):
+    """The Windows side can't be reached; the message says why."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The Windows user's .ssh folder, as this Linux sees it."""
+
+    folder: Path
+
+    @property
+    def config(self) -> UserFile:
+        """The Windows user's ssh config."""
+        return UserFile(self.folder / "config")
+
+    @property
+    def ours(self) -> Path:
+        """Our folder in it."""
+        return self.folder / "boxstrap"
+
+
+def is_wsl(env: Mapping[str, str] = os.environ, version: Path = Path("/proc/version")) -> bool:
+    """Whether this Linux runs inside Windows."""
+    if env.get("WSL_DISTRO_NAME"):
+        return True
+    try:
+        return "microsoft" in version.read_text(errors="replace").lower()
+    except OSError:
+        return False
+
+
+def find_windows() -> Windows:
+    """Ask Windows for its user's .ssh folder. Raises NoWindowsError."""
+    # /u: output as UTF-16. Otherwise it is in an unknown code page, which loses umlauts.
+    profile = _first_answer([[cmd, "/u", "/d", "/c", "echo %USERPROFILE%"] for cmd in _CMD])
+    if not profile or "%" in profile:
+        raise NoWindowsError("Windows does not say where its user's folder is")
+    home = _first_answer([["wslpath", "-u", profile]])
+    if not home or not Path(home).is_dir():
+        raise NoWindowsError(f"{profile} can't be accessed from here")
+    return Windows(Path(home) / ".ssh")
+
+
+def write_for_windows(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
+    """Write the entries on the Windows side; returns what the user must still do, in sentences.
+
+    Raises NoWindowsError if the config there can't be changed.
+    """
+    alive, advice = reachable(boxes), []
+    theirs = _hosts(windows)
+    blocks = [HEAD]
+    try:
+        windows.ours.mkdir(parents=True, exist_ok=True)
+        for box in alive:
+            alias = box.name
+            if theirs & {alias, alias.lower()}:
+                continue
+            if box.route.jump or box.route.proxy:
+                advice.append(f"{alias} is reached through another host: not from Windows")
+                continue
+            keys = _keys(box)
+            copies = [name for name in keys if (windows.folder / name).is_file()]
+            if keys and not copies:
+                advice.append(
+                    f"for {alias} copy the key {' or '.join(keys)} to Windows' .ssh folder, "
+                    "then: boxstrap ssh-config"
+                )
+            try:
+                blocks.append(windows_entry(box, copies if box.route.identity else []))
+            except UnwritableError:
+                continue
+            _write(windows.ours / f"{box.name}.known_hosts", box.known_hosts.read_text("utf-8"))
+        _write(windows.ours / "config", "\n".join(blocks))
+        for file in windows.ours.glob("*.known_hosts"):
+            if file.stem not in {box.name for box in alive}:  # forgotten, or no longer reachable
+                file.unlink()
+        data = windows.config.read()
+        new = with_block(data or b"", _INCLUDE, is_new=data is None)
+        if new != data:
+            windows.config.prepare(new).put()
+    except OSError as error:
+        raise NoWindowsError(write_error(windows.ours, error).what.rstrip(".")) from None
+    except LeftAloneError as error:
+        raise NoWindowsError(str(error)) from None
+    return advice
+
+
+def remove_from_windows(windows: Windows) -> None:
+    """Restore the config there as it was. Raises NoWindowsError."""
+    try:
+        data = windows.config.read()
+        rest = without_block(data, _INCLUDE) if data is not None else None
+        if data is not None and rest is None:
+            windows.config.remove()
+        elif rest is not None and rest != data:
+            windows.config.prepare(rest).put()
+        for file in [*windows.ours.glob("*.known_hosts"), windows.ours / "config"]:
+            file.unlink(missing_ok=True)
+        if windows.ours.is_dir():
+            windows.ours.rmdir()
+    except (OSError, LeftAloneError) as error:
+        raise NoWindowsError(str(error)) from None
+
+
+def _keys(box: KnownBox) -> list[str]:
+    """List names of key files for the box: the one named for it, or those in ~/.ssh."""
+    if box.route.identity:
+        return [Path(box.route.identity).name]
+    return sorted(path.stem for path in (account_home() / ".ssh").glob("id_*.pub"))
+
+
+def _hosts(windows: Windows) -> frozenset[str]:
+    """Return the hosts in the Windows user's own config."""
+    try:
+        text = (windows.config.read() or b"").decode("utf-8-sig", errors="replace")
+    except LeftAloneError as error:
+        raise NoWindowsError(str(error)) from None
+    lines = (line.replace("=", " ").split() for line in text.splitlines())
+    return frozenset(w for words in lines if words and words[0].lower() == "host" for w in words)
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_private(path, text)
+
+
+def _first_answer(commands: Iterable[list[str]]) -> str:
+    """Return the first line of the first command that prints one; "" if none does."""
+    for command in commands:
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+                cwd="/",
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        wide = b"\0" in done.stdout
+        lines = done.stdout.decode("utf-16-le" if wide else "utf-8", "replace").split("\n")
+        if done.returncode == 0 and lines[0].strip():
+            return lines[0].strip()
+    return ""

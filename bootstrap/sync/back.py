@@ -16,8 +16,7 @@ from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.names import decoded, shown
 from bootstrap.repo.objects import have_locally
 from bootstrap.repo.quarantine import Bounds, Quarantine
-from bootstrap.sync.refusals import not_set_up
-from bootstrap.sync.send import FileChanges, file_changes
+from bootstrap.sync.send import FileChanges, file_changes, not_set_up
 from bootstrap.ui.screen import Screen
 
 BOUNDS = Bounds(mib=512, seconds=600)

@@ -27,11 +27,18 @@ from bootstrap.protocol.follow import (
     watch_beginning,
 )
 from bootstrap.protocol.run import Run
-from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import execute, prepare
 from bootstrap.shell import Value
-from bootstrap.sync.refusals import refusal
+from bootstrap.sync.send import (
+    WITH_COMMAND,
+    EarlyObjects,
+    LocalState,
+    SyncAnswer,
+    SyncState,
+    SyncStream,
+    refusal,
+)
 from bootstrap.ui.screen import Screen
 
 if TYPE_CHECKING:  # the login to the box begins before these are imported
@@ -131,7 +138,6 @@ class _Beginning:
 
     def _at_once(self) -> SyncAnswer:
         from bootstrap.repo.objects import have_locally
-        from bootstrap.sync.local_state import LocalState
 
         payload, known = self._context.payload, self._context.box.known
         assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
@@ -175,8 +181,6 @@ class _Beginning:
 
     def _ask(self, sent: SyncState | None, objects: Iterable[bytes]) -> SyncAnswer:
         """Make one exchange. A started run is reported immediately, then its first lines."""
-        from bootstrap.sync.local_state import EarlyObjects
-
         wire = self._context.box.wire
         few = objects.few(WITH_COMMAND) if isinstance(objects, EarlyObjects) else None
         values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}

@@ -17,14 +17,23 @@ from bootstrap.errors import BoxstrapError, BusyError, HostKeyError, UsageError
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.profile.schema import Profile
-from bootstrap.protocol.sync_state import SyncStream
 from bootstrap.repo.git import run_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.objects import have_locally
+from bootstrap.setup.payload import report_new_files
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.source import report_new_files
-from bootstrap.sync.local_state import LocalState, read_local_state, usable_profile, values_for_box
-from bootstrap.sync.send import Synced, base_of, box_of, say_waiting, take_answer
+from bootstrap.sync.send import (
+    LocalState,
+    Synced,
+    SyncStream,
+    base_of,
+    box_of,
+    read_local_state,
+    say_waiting,
+    take_answer,
+    usable_profile,
+    values_for_box,
+)
 from bootstrap.ui.screen import Screen
 
 _QUIET_MS = 20

@@ -52,7 +52,7 @@ def _providers() -> Iterable[str]:
 
 
 def _editors() -> Iterable[str]:
-    from bootstrap.editors.editors import EDITORS
+    from bootstrap.editors import EDITORS
 
     return EDITORS
 

@@ -22,7 +22,7 @@ def code(call: Call) -> None:
 
     Example: boxstrap code --host my-box --editor cursor
     """
-    from bootstrap.editors.open import open_code
+    from bootstrap.editors import open_code
 
     open_code(call.options(), call.screen, call.given["editor"])
 

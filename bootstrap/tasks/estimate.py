@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from bootstrap.tasks.command import JSON, SET, Call, Option, command
 
 if TYPE_CHECKING:
-    from bootstrap.estimate.cost import Usage
-    from bootstrap.estimate.estimate import Row
+    from bootstrap.estimate.cost import Asking, Found, Row, Usage
     from bootstrap.estimate.memory import Memory
-    from bootstrap.estimate.prices import Asking, Found
     from bootstrap.profile.schema import Profile
     from bootstrap.runs.measured import MeasuredRun
 
@@ -54,8 +52,8 @@ def estimate(call: Call) -> None:
     Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10
     """
     from bootstrap.errors import UsageError
-    from bootstrap.estimate.estimate import estimate_rows as rows_of
-    from bootstrap.estimate.prices import Found, shipped_prices, with_live
+    from bootstrap.estimate.cost import Found, shipped_prices, with_live
+    from bootstrap.estimate.cost import estimate_rows as rows_of
 
     profile = _profile(call)
     usage = _usage(call, profile)
@@ -82,8 +80,7 @@ def estimate(call: Call) -> None:
 def _show(
     call: Call, rows: Sequence[Row], found: Found, usage: Usage, memory: Memory | None
 ) -> None:
-    from bootstrap.estimate.estimate import HEAD
-    from bootstrap.estimate.prices import oldest
+    from bootstrap.estimate.cost import HEAD, oldest
     from bootstrap.paths import expanded
     from bootstrap.ui.layout import aligned, cut
 
@@ -206,7 +203,7 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
     import time
     from functools import partial
 
-    from bootstrap.estimate.prices import CLOUDS, Price, catalogue_of
+    from bootstrap.estimate.cost import CLOUDS, Price, catalogue_of
     from bootstrap.providers.accounts import PROVIDERS, find_account
     from bootstrap.providers.cloud_account import CloudAccount
     from bootstrap.providers.offer import RentOrder

@@ -19,9 +19,8 @@ def profiles(call: Call) -> None:
 
     Example: boxstrap profiles --show vast --set gpu.count=2
     """
-    from bootstrap.profile.load import listed, read_profile
+    from bootstrap.profile.load import listed, origin_lines, read_profile
     from bootstrap.repo.place import repository_root
-    from bootstrap.ui.origins import origin_lines
 
     given = call.given
     name = given["show"] or given["validate"]

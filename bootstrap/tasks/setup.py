@@ -14,9 +14,9 @@ from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
 from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
 
 if TYPE_CHECKING:
+    from bootstrap.protocol.verdict import Verdict
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.sequence import SetupPlan
-    from bootstrap.verdict import Verdict
 
 
 COMMITTED = Option(
@@ -119,7 +119,7 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
         text.append(f"{'':<5} {'python':<10} {found.reused}")
     text += _cost(found)
     if call.given.get("show_origin"):
-        from bootstrap.ui.origins import origin_lines
+        from bootstrap.profile.load import origin_lines
 
         text += ["", *origin_lines(found.loaded.profile, found.loaded.origins)]
     steps = [{"step": row.step.name, "runs": row.runs, "why": row.why} for row in found.rows]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.boxes.at_home import note_seen
 from bootstrap.events import WHY
-from bootstrap.ui.next_commands import NextCommands, what_next
+from bootstrap.ui.layout import NextCommands, what_next
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,12 +28,12 @@ from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, Stream, Wire
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, transfer_program
-from bootstrap.render.variables import SentItem
 from bootstrap.text.sizes import grouped_number, size
 from bootstrap.transfer.sender import GONE, FileSender, PushProgress, SourceFile, read_source
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
+    from bootstrap.render.variables import SentItem
 
 AT_ONCE = 1000
 """Files that one request asks about."""
@@ -342,6 +342,8 @@ def targets_there(answer: bytes) -> dict[int, str]:
 
 def local_items(profile: Profile) -> tuple[LocalItem, ...]:
     """List the local items, without reading files. Raises UsageError if one can't be sent."""
+    from bootstrap.render.variables import SentItem
+
     found = []
     for number, item in enumerate(profile.data):
         if item.place != "local":
@@ -366,8 +368,6 @@ def local_items(profile: Profile) -> tuple[LocalItem, ...]:
 
 def _digest(source: Path, exclude: Sequence[str]) -> str:
     """Return a digest that changes when any file does, by name, size or time."""
-    from bootstrap.transfer.sender import read_source
-
     files = json.dumps(list(read_source(source, exclude).files))
     return hashlib.sha256(files.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 

@@ -24,8 +24,8 @@ import jinja2
 from bootstrap import __version__
 from bootstrap.errors import UsageError
 from bootstrap.paths import shipped, write_users_file
+from bootstrap.protocol.verdict import Verdict, gpus_named
 from bootstrap.ui.layout import aligned
-from bootstrap.verdict import Verdict, gpus_named
 
 
 def fill(template: str, redact: Callable[[str], str] = str, /, **values: object) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 from bootstrap.events import Event
 from bootstrap.text import sizes
 from bootstrap.ui import layout
-from bootstrap.ui.layout import Part, fit, line
+from bootstrap.ui.layout import Part, fit, step_line
 from bootstrap.ui.screen import Paint, Redact, Screen
 from bootstrap.ui.steps import StepRow, Steps
 
@@ -136,7 +136,9 @@ class TimelineScreen(Screen):
     def _row(self, row: StepRow, width: int) -> Text:
         turn = int(self._now() * FRAMES)
         seconds = self._steps.elapsed(row)
-        return _text(line(row, width, self._marks, seconds=seconds, price=self.price, turn=turn))
+        return _text(
+            step_line(row, width, self._marks, seconds=seconds, price=self.price, turn=turn)
+        )
 
     def _foot(self, width: int) -> list[Text]:
         foot = []

@@ -13,7 +13,7 @@ from html import escape
 from bootstrap.events import Event
 from bootstrap.plan import NAMES
 from bootstrap.text.sanitize import sanitize
-from bootstrap.ui.layout import UNICODE, line
+from bootstrap.ui.layout import UNICODE, step_line
 from bootstrap.ui.steps import StepRow, Steps
 
 _COLUMNS = 72
@@ -78,7 +78,7 @@ def _rows(rows: Sequence[StepRow], setup: StepRow, price: float | None) -> list[
     for number, row in enumerate(rows):
         y = _TOP + number * _LINE + _SIZE
         x = float(_MARGIN)
-        for part in line(row, _COLUMNS, UNICODE, seconds=row.seconds, price=price):
+        for part in step_line(row, _COLUMNS, UNICODE, seconds=row.seconds, price=price):
             if part.text.strip():
                 drawn.append(_text(x, y, part.text, part.colour))
             x += len(part.text) * _CHAR

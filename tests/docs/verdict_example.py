@@ -16,10 +16,10 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bootstrap import verdict
 from bootstrap.box.verdict import verify_judge, verify_readers
 from bootstrap.box.verdict.expected_hardware import parse_expected
 from bootstrap.profile.load import read_profile
+from bootstrap.protocol import verdict
 from bootstrap.ui import page
 from tests.box_programs import program
 from tests.nvml import scenarios, stub

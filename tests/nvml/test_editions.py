@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap import verdict
+from bootstrap.protocol import verdict
 from bootstrap.render.editions import compact_files, render_minimal
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap import verdict
 from bootstrap.box.verdict import verify_table
+from bootstrap.protocol import verdict
 from bootstrap.ui import page
 from tests.nvml import scenarios, stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS, SLICES

@@ -10,8 +10,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from bootstrap.estimate.cost import Usage
-from bootstrap.estimate.prices import TABLE, Found, Price, shipped_prices, with_live
+from bootstrap.estimate.cost import TABLE, Found, Price, Usage, shipped_prices, with_live
 from bootstrap.tasks.estimate import asked_live
 
 

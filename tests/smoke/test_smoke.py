@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import verdict
 from bootstrap.box.python import torch_compat
 from bootstrap.box.smoke.smoke import joined
 from bootstrap.box.verdict.verify_check import PASS, RETURN
 from bootstrap.box.verdict.verify_judge import CheckResult
+from bootstrap.protocol import verdict
 from bootstrap.ui import page
 from tests.box_programs import lay_programs
 from tests.nvml import stub

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap import verdict
 from bootstrap.errors import BoxstrapError
 from bootstrap.paths import shipped
 from bootstrap.profile.schema import Advice
+from bootstrap.protocol import verdict
 from bootstrap.ui import page
 
 SCHEMA = shipped("profiles") / "verdict.schema.json"

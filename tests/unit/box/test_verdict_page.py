@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
+from bootstrap.protocol.verdict import Verdict, read_verdict
 from bootstrap.ui.page import Subject, check_place, verdict_page, write_page
-from bootstrap.verdict import Verdict, read_verdict
 from tests.docs import verdict_example
 from tests.docs.generate import ROOT
 from tests.nvml import stub

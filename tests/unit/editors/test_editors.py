@@ -7,17 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.editors import open
-from bootstrap.editors.editors import EDITORS, authority_of, folder_uri
-from bootstrap.editors.jsonc import JsoncError, read_jsonc
-from bootstrap.editors.open import (
+from bootstrap import editors
+from bootstrap.editors import (
+    EDITORS,
     EditorState,
+    authority_of,
     extension_name,
+    folder_uri,
     lacks,
     merged_settings,
     update_user_settings,
     wanted_extensions,
 )
+from bootstrap.text.jsonc import JsoncError, read_jsonc
 
 CODE = EDITORS["code"]
 WELL = {"libc": ["glibc 2.36"], "kernel": ["6.1.0-18-amd64"], "cxx": ["new"], "free": ["9000000"]}
@@ -151,8 +153,8 @@ def test_each_editor_has_its_own_places() -> None:
 
 def test_a_hostile_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b"libc\tglibc \x1b[31m2.36\nsum\t1 2\nsettings\n" + b"x" * 3_000_000
-    monkeypatch.setattr(open, "run_script", lambda *a, **k: answer)
-    found = open.read_editor_state(None, CODE, "/p")  # type: ignore[arg-type]
+    monkeypatch.setattr(editors, "run_script", lambda *a, **k: answer)
+    found = editors.read_editor_state(None, CODE, "/p")  # type: ignore[arg-type]
     assert found.facts["libc"] == ["glibc 2.36"]
     assert len(found.settings) <= 1_000_001
     assert found.sum == "1 2"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.editors.editors import EDITORS
-from bootstrap.editors.open import lacks, read_editor_state, write_settings
+from bootstrap.editors import EDITORS, lacks, read_editor_state, write_settings
 from bootstrap.link.local import LocalWire
 
 CODE = EDITORS["code"]

@@ -8,11 +8,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from bootstrap.errors import ProfileError
-from bootstrap.profile.load import read_profile
+from bootstrap.profile.load import origin_lines, read_profile
 from bootstrap.profile.reading import WrongValuesError, make_profile
 from bootstrap.profile.schema import Profile
 from bootstrap.profile.values import WORKDIR, ordinary
-from bootstrap.ui.origins import origin_lines
 
 SHIPPED = ["demo", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
 

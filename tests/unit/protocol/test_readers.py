@@ -16,11 +16,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
+from bootstrap import editors
 from bootstrap.box.transfer.frames import pack_frame
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
-from bootstrap.editors import jsonc, open
-from bootstrap.editors.editors import EDITORS
+from bootstrap.editors import EDITORS
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.exchange import (
@@ -39,7 +39,6 @@ from bootstrap.protocol.run import STATES, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
 from bootstrap.protocol.send import DependencySender, UvSender, refs_there
-from bootstrap.protocol.sync_state import SyncState, SyncStream
 from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.protocol.trees import BoxWorkStream, clean_trees, parse_uses, read_content
 from bootstrap.renting.ownership import read_box_id
@@ -56,7 +55,8 @@ from bootstrap.runs.stop import what_ended
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
 from bootstrap.runs.wait import _await_end
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
-from bootstrap.sync.refusals import refusal
+from bootstrap.sync.send import SyncState, SyncStream, refusal
+from bootstrap.text import jsonc
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.transfer.buckets import AddressSender, BucketItems
 from bootstrap.transfer.push import DataSender, push_folder, targets_there
@@ -141,10 +141,10 @@ def looked(wire: Any) -> None:
 
 
 def edited(wire: Any) -> None:
-    found = open.read_editor_state(wire, next(iter(EDITORS.values())), "/w/.venv/bin/python")
-    open.lacks(found.facts, forwards=True)
+    found = editors.read_editor_state(wire, next(iter(EDITORS.values())), "/w/.venv/bin/python")
+    editors.lacks(found.facts, forwards=True)
     try:
-        open.merged_settings(found, open.wanted_extensions("/w/.venv", "/w"), {})
+        editors.merged_settings(found, editors.wanted_extensions("/w/.venv", "/w"), {})
     except jsonc.JsoncError:
         return
 
@@ -289,7 +289,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/stop.py": lambda wire: what_ended(run_script(wire, "x")),
     "runs/top.py": looked,
     "runs/wait.py": awaited,
-    "editors/open.py": edited,
+    "editors.py": edited,
     "link/exchange.py": lambda wire: run_script_checked(wire, "x"),
     "setup/sequence.py": lambda wire: plan_rows(STEPS, parse_probe(run_script(wire, "x")).plan),
     "setup/result.py, the end": end_of_setup,
@@ -310,7 +310,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/trees.py, content": made,
     "renting/ownership.py": named,
     "protocol/trees.py": cleaned,
-    "protocol/sync_state.py": synced,
+    "sync/send.py": synced,
     "protocol/query.py": lambda wire: launch(wire, LaunchOptions("x", SETUP, "/w")),
     "protocol/send.py, dependencies": lambda wire: refs_there(
         DependencySender(

@@ -24,7 +24,7 @@ from bootstrap.repo.objects import (
     wanted_ref,
 )
 from bootstrap.repo.snapshot import take_snapshot
-from bootstrap.setup.source import nothing_is_missing
+from bootstrap.setup.payload import nothing_is_missing
 from tests.unit.repo.repositories import SampleRepository, listing
 
 pytestmark = pytest.mark.slow

@@ -19,6 +19,7 @@ from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve, RunHistory, ask_history
+from bootstrap.protocol.verdict import read_verdict
 from bootstrap.runs.failure import Failure
 from bootstrap.runs.report import read_manifest
 from bootstrap.runs.report_page import (
@@ -31,7 +32,6 @@ from bootstrap.runs.report_page import (
     report_page,
     step_bars,
 )
-from bootstrap.verdict import read_verdict
 from tests.logins import login_on
 from tests.unit.box.test_verdict import document, gpu, reason, row
 from tests.unit.box.test_verdict_page import EVIL, parsed

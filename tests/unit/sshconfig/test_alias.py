@@ -11,9 +11,9 @@ import pytest
 from bootstrap.link import registry
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import Endpoint, parse_host
-from bootstrap.sshconfig import update as updating
+from bootstrap.sshconfig import entries as updating
 from bootstrap.sshconfig.alias import drop_alias, update_alias
-from bootstrap.sshconfig.update import remove_block
+from bootstrap.sshconfig.entries import remove_block
 from bootstrap.sshconfig.userfile import VARIABLE, ConfigPlace
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import make_screen

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.sshconfig.entries import has_block, with_block, without_block
-from bootstrap.sshconfig.update import remove_block, update
+from bootstrap.sshconfig.entries import has_block, remove_block, update, with_block, without_block
 from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import hosts_in, meaning, options
 from tests.unit.sshconfig.configs import CONFIGS, USUAL

@@ -9,8 +9,7 @@ import pytest
 
 from bootstrap.link import record
 from bootstrap.link.record import Route, all_boxes, forget_box
-from bootstrap.sshconfig.entries import SOCKET_PATH_MAX, control_folder, own_entry
-from bootstrap.sshconfig.update import update
+from bootstrap.sshconfig.entries import SOCKET_PATH_MAX, control_folder, own_entry, update
 from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import meaning, options
 from tests.unit.sshconfig.conftest import MakeBox

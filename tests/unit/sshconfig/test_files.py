@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.sshconfig import userfile
-from bootstrap.sshconfig.update import remove_block, update
+from bootstrap.sshconfig.entries import remove_block, update
 from bootstrap.sshconfig.userfile import (
     VARIABLE,
     ConfigPlace,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link.record import Route
-from bootstrap.sshconfig import wsl
+from bootstrap.sshconfig import alias
+from bootstrap.sshconfig.alias import NoWindowsError, Windows, find_windows, is_wsl
 from bootstrap.sshconfig.userfile import ConfigPlace
-from bootstrap.sshconfig.wsl import NoWindowsError, Windows, find_windows, is_wsl
 from tests.cli import User
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL
@@ -67,14 +67,14 @@ def test_what_cannot_be_written_there_is_one_sentence_and_leaves_what_was(
 ) -> None:
     box = make_box("my-box")
     windows.folder.mkdir()
-    wsl.write_for_windows(windows, [box])
+    alias.write_for_windows(windows, [box])
     before = {path: path.read_bytes() for path in windows.ours.iterdir()}
     box.known_hosts.write_text(f"{KEY * 300}\n")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
         with pytest.raises(NoWindowsError) as caught:
-            wsl.write_for_windows(windows, [box])
+            alias.write_for_windows(windows, [box])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert str(caught.value) == f"{windows.ours} can't be used: file too large"
@@ -86,7 +86,7 @@ def test_a_name_that_is_theirs_in_either_form_is_left_to_them(
 ) -> None:
     windows.folder.mkdir()
     (windows.folder / "config").write_text("Host gpu\n  HostName work.example.org\n")
-    wsl.write_for_windows(windows, [make_box("GPU")])
+    alias.write_for_windows(windows, [make_box("GPU")])
     assert "Host GPU" not in (windows.ours / "config").read_text()
 
 
@@ -99,7 +99,7 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: Mak
     gpu = make_box("gpu", port=2)
     jumped = make_box("far", port=3, route=Route(jump="bastion"))
     bare = make_box("here", port=4, route=Route(identity="/home/me/.ssh/other"))
-    advice = wsl.write_for_windows(windows, [mine, gpu, jumped, bare])
+    advice = alias.write_for_windows(windows, [mine, gpu, jumped, bare])
     assert [sentence.split()[:2] for sentence in advice] == [["far", "is"], ["for", "here"]]
     said = options(windows.ours / "config", "my-box")
     assert (said["hostname"], said["port"], said["user"]) == ("5.17.27.63", "46769", "root")
@@ -114,10 +114,10 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: Mak
     assert pins == mine.known_hosts.read_bytes()
     now = (windows.folder / "config").read_bytes()
     assert b"\r\nInclude boxstrap/config\r\n" in now
-    wsl.write_for_windows(windows, [mine])
+    alias.write_for_windows(windows, [mine])
     assert (windows.folder / "config").read_bytes() == now
     assert sorted(p.name for p in windows.ours.iterdir()) == ["config", "my-box.known_hosts"]
-    wsl.remove_from_windows(windows)
+    alias.remove_from_windows(windows)
     assert (windows.folder / "config").read_bytes() == before
     assert sorted(p.name for p in windows.folder.iterdir()) == ["config", "id_gpu"]
 

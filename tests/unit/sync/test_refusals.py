@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
-from bootstrap.protocol.sync_state import SyncAnswer
-from bootstrap.sync.refusals import refusal
+from bootstrap.sync.send import SyncAnswer, refusal
 
 
 @pytest.mark.parametrize(

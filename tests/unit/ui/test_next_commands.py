@@ -1,4 +1,4 @@
-from bootstrap.ui.next_commands import NextCommands, what_next
+from bootstrap.ui.layout import NextCommands, what_next
 
 
 def test_everything_is_aligned():

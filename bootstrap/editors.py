@@ -1,37 +1,37 @@
 """`boxstrap code`: open the repository on a box in an editor, with its environment's Python.
 
-What an editor's server will lack on a box, judged from the box's answer. Pure.
+What an editor's server finds on the box, what it will lack there (VS Code's documentation of remote
+Linux prerequisites, 2026), and its settings; the user's own settings, changed so that the editor
+asks nothing.
 
-Source: VS Code's documentation of remote Linux prerequisites (2026).
-
-The box's side: what an editor's server finds there, and its settings.
-
-This machine's side: the user's own settings, changed so that the editor asks nothing.
+The supported editors are forks of VS Code and differ only in names, and in where they keep settings
+and servers (VS Code's documentation of its command line, remote settings and links).
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.editors import jsonc
-from bootstrap.editors.editors import EDITORS, EXTENSIONS, Editor, authority_of, folder_uri
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import answer_number, answer_rows, answer_version, run_script
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.tunnel import forwards
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.runs.remote_command import RemoteProject, project_of
-from bootstrap.sshconfig import wsl
+from bootstrap.sshconfig import alias
 from bootstrap.sshconfig.alias import update_alias
 from bootstrap.sshconfig.entries import is_users_alias
 from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
+from bootstrap.text import jsonc
 from bootstrap.ui.screen import Screen
 
 OLDEST_GLIBC = (2, 28)
@@ -244,6 +244,8 @@ def open_code(options: BoxOptions, screen: Screen, editor_name: str) -> None:
 
 def _prepare_box(box: BoxLogin, editor: Editor, work: RemoteProject, screen: Screen) -> list[Lack]:
     """Write the box's settings; returns what the editor's server will lack there."""
+    from bootstrap.link.tunnel import forwards  # here, since `doctor` reads the table of editors
+
     wire = box.wire
     found = read_editor_state(wire, editor, work.python)
     lacking = lacks(found.facts, forwards=forwards(wire))
@@ -271,10 +273,10 @@ def _prepare_box(box: BoxLogin, editor: Editor, work: RemoteProject, screen: Scr
 
 def _prepare_here(editor: Editor, host: str, screen: Screen) -> None:
     windows_home: Path | None = None
-    if wsl.is_wsl():
+    if alias.is_wsl():
         try:
-            windows_home = wsl.find_windows().folder.parent
-        except wsl.NoWindowsError as error:
+            windows_home = alias.find_windows().folder.parent
+        except alias.NoWindowsError as error:
             screen.warn(f"{editor.title}'s settings were not found: {error}")
             return
     trouble = update_user_settings(editor, host, windows_home)
@@ -354,3 +356,73 @@ def _host(box: BoxLogin, screen: Screen) -> str:
         return endpoint.alias if endpoint else ""
     port = "" if endpoint.port == 22 else f":{endpoint.port}"
     return f"{endpoint.user}@{endpoint.hostname}{port}"
+
+
+EXTENSIONS = ("ms-python.python",)
+"""Extensions that Python training needs; each editor installs them from its own gallery."""
+
+
+@dataclass(frozen=True)
+class Editor:
+    """One supported editor."""
+
+    name: str
+    """The name of its program, and the value of `--editor`."""
+    title: str
+    scheme: str
+    """The URI scheme of its links."""
+    config: str
+    """Its folder below the user's configuration folder."""
+    server: str
+    """The folder of its server, below the home folder on the box."""
+
+    def link(self, authority: str, folder: str) -> str:
+        """Return the link that opens `folder` in the editor, from a browser or a chat."""
+        return f"{self.scheme}://vscode-remote/{_remote(authority, folder)}"
+
+    @property
+    def machine_settings(self) -> str:
+        """The path of the box's machine settings, relative to the home folder there."""
+        return f"{self.server}/data/Machine/settings.json"
+
+    def user_settings(
+        self, env: Mapping[str, str] = os.environ, *, windows_home: Path | None = None
+    ) -> Path:
+        """Return the path of the user's settings on this machine; the file need not exist."""
+        return _config(env, windows_home) / self.config / "User" / "settings.json"
+
+
+EDITORS: Mapping[str, Editor] = {
+    editor.name: editor
+    for editor in (
+        Editor("code", "VS Code", "vscode", "Code", ".vscode-server"),
+        Editor("cursor", "Cursor", "cursor", "Cursor", ".cursor-server"),
+        Editor("windsurf", "Windsurf", "windsurf", "Windsurf", ".windsurf-server"),
+        Editor("codium", "VSCodium", "vscodium", "VSCodium", ".vscodium-server"),
+    )
+}
+
+
+def folder_uri(authority: str, folder: str) -> str:
+    """Return the URI of the folder, for `--folder-uri`."""
+    return f"vscode-remote://{_remote(authority, folder)}"
+
+
+def authority_of(host: str) -> str:
+    """Return the host for a URI; with capitals, which URIs lose, encoded as Remote-SSH does."""
+    if host == host.lower():
+        return host
+    return f'{{"hostName":"{host}"}}'.encode().hex()
+
+
+def _remote(authority: str, folder: str) -> str:
+    return f"ssh-remote+{quote(authority, safe='@:[]')}{quote(folder)}"
+
+
+def _config(env: Mapping[str, str], windows_home: Path | None) -> Path:
+    home = Path(env.get("HOME", "~")).expanduser()
+    if windows_home is not None:
+        return windows_home / "AppData" / "Roaming"
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support"
+    return Path(env.get("XDG_CONFIG_HOME") or home / ".config")
