@@ -154,7 +154,7 @@ class Box:
 
     def stop(self) -> Mapping[str, object]:
         """End all runs of the repository on it, and those that wait for their turn."""
-        from bootstrap.runs.stop import stop_run
+        from bootstrap.runs.run_end import stop_run
 
         return self._collect(stop_run, run=None, every=True, setup=False)
 
@@ -211,7 +211,7 @@ class BoxRun:
 
     def wait(self) -> Mapping[str, object]:
         """Wait until it is over, across lost links. Raises TrainingFailedError if it failed."""
-        from bootstrap.runs.wait import wait_for
+        from bootstrap.runs.run_end import wait_for
 
         return self.box._collect(wait_for, run=self.name, every=False)
 
@@ -240,7 +240,7 @@ class BoxRun:
 
     def stop(self) -> None:
         """End it, if it is alive or waits for its turn."""
-        from bootstrap.runs.stop import stop_run
+        from bootstrap.runs.run_end import stop_run
 
         self.box._collect(stop_run, run=self.name, every=False, setup=False)
 

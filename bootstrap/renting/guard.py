@@ -43,7 +43,7 @@ from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.renting.teardown import TeardownOptions, end_rental, secure, teardown_lock
 from bootstrap.repo.local import known_folder
-from bootstrap.runs.stop import end_runs
+from bootstrap.runs.run_end import end_runs
 from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Screen
 

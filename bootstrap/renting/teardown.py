@@ -38,7 +38,7 @@ from bootstrap.renting.loss_check import (
     find_unsafe_logs,
 )
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
-from bootstrap.runs.stop import end_runs
+from bootstrap.runs.run_end import end_runs
 from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars

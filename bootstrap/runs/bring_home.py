@@ -248,8 +248,7 @@ class _Bringing:
         return None
 
     def _page(self, kept: RunAtHome, history: RunHistory) -> str:
-        from bootstrap.runs.report import report_at_home
-        from bootstrap.runs.report_page import report_page
+        from bootstrap.runs.report import report_at_home, report_page
 
         return report_page(report_at_home(kept, history), self._box.redactor.text)
 

@@ -32,7 +32,7 @@ from bootstrap.plan import NAMES
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
 from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import Run, as_it_ended, qualified, repository_names
-from bootstrap.runs.from_home import as_of, box_or_home
+from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.text.redact import Redactor, RedactStream
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import seconds_of, size, spent, took_in_words

@@ -1,28 +1,50 @@
-"""`report`: a run as one HTML page, from what its box kept and what was pulled from it."""
+"""`report`: a run as one HTML page, from what its box kept and what was pulled from it.
+
+Its outcome, its metrics, the use of GPUs and machine, its setup. Plots are SVG without scripts or
+external resources: of a report, inline; of costs, as a file.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import count
 from pathlib import Path
+from typing import Any
 
+from markupsafe import Markup
+
+from bootstrap import __version__
+from bootstrap.box.metrics import WORDS
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, write_error
+from bootstrap.estimate.cost import spending
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, write_private
-from bootstrap.protocol.run import Run, repository_names
+from bootstrap.plan import NAMES
+from bootstrap.protocol.run import Failure, Run, find_failures, repository_names
 from bootstrap.protocol.run_details import END_BYTES
-from bootstrap.protocol.run_history import RunHistory, ask_history
+from bootstrap.protocol.run_history import (
+    MetricCurve,
+    RunHistory,
+    SampleHead,
+    SampleRow,
+    ask_history,
+)
 from bootstrap.protocol.verdict import Verdict, read_verdict
-from bootstrap.runs.failure import find_failures
-from bootstrap.runs.from_home import as_of, box_or_home
-from bootstrap.runs.report_page import ReportedFile, RunReport, report_page
+from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import dollars, duration, grouped_number, size
 from bootstrap.transfer.destination import MANIFEST, open_plain, why_refused
-from bootstrap.ui.page import check_place, write_page
+from bootstrap.ui.page import check_place, fill, verdict_end, write_page
 from bootstrap.ui.screen import Screen
+from bootstrap.ui.steps import Steps
 
 NAME = "boxstrap-report.html"
 _MOST_MANIFEST = 64 * 1024 * 1024
@@ -171,3 +193,405 @@ def _made(place: PullPlace) -> Path:
         return place.make()
     except OSError as error:
         raise write_error(place.path, error) from error
+
+
+SIZE, HALF = (880, 230), (430, 190)
+"""Width and height in pixels: of a full-width plot, and of one of two side by side."""
+_COLOURS = ("#2563ab", "#c4502e", "#2c8a57", "#8a4fb0", "#b0892c", "#3a9aa8", "#b03a6d", "#5d6470")
+_XMLNS = re.compile(r' xmlns(?::\w+)?="[^"]*"')
+
+
+@dataclass(frozen=True)
+class PlotLine:
+    """One line of a plot: its name, and x and y of its points."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot with its title, and a note below it."""
+
+    title: str
+    lines: Sequence[PlotLine]
+    in_seconds: bool = False
+    """Whether x is time; otherwise it is a count."""
+    top: float | None = None
+    """The highest possible y."""
+    note: str = ""
+    unit: str = ""
+    is_half: bool = False
+
+    def svg(self, at: int) -> str:
+        """Return the plot as SVG; `at` is its number on the page, used in its id."""
+        pygal = _import_pygal()
+        style = pygal.style.Style(
+            background="transparent",
+            plot_background="transparent",
+            font_family="inherit",
+            colors=_COLOURS,
+            label_font_size=11,
+            major_label_font_size=11,
+            legend_font_size=12,
+            guide_stroke_dasharray="1,3",
+            transition="none",
+        )
+        width, height = HALF if self.is_half else SIZE
+        chart = pygal.XY(
+            style=style,
+            width=width,
+            height=height,
+            show_dots=False,
+            js=(),
+            legend_at_bottom=True,
+            legend_at_bottom_columns=4,
+            truncate_legend=-1,
+            y_labels_major_count=3,
+            max_scale=5,
+            x_value_formatter=_time_words if self.in_seconds else grouped_number,
+            value_formatter=self._value_words,
+            no_data_text="no data",
+            range=None if self.top is None else (0, self.top),
+        )
+        chart.uuid = f"plot-{at}"
+        for line in self.lines:
+            chart.add(line.name, list(line.points), stroke_style={"width": 1.6})
+        root = chart.render_tree()
+        _drop(root)
+        return _XMLNS.sub("", pygal.etree.etree.tostring(root, encoding="unicode"))
+
+    def _value_words(self, value: float) -> str:
+        return f"{value:.4g}{self.unit}"
+
+
+def cost_bars(totals: Sequence[tuple[str, float]], title: str) -> str:
+    """Return names and dollars as bars, the first on top; readable on light and dark pages."""
+    pygal = _import_pygal()
+    grey = "#7d8590"
+    style = pygal.style.Style(
+        background="transparent",
+        plot_background="transparent",
+        foreground=grey,
+        foreground_strong=grey,
+        foreground_subtle=f"{grey}55",
+        colors=("#3f83c8",),
+        opacity="1",
+        font_family="system-ui, sans-serif",
+        label_font_size=13,
+        title_font_size=16,
+    )
+    chart = pygal.HorizontalBar(
+        style=style,
+        title=title,
+        width=900,
+        height=110 + 34 * len(totals),
+        show_legend=False,
+        show_x_labels=False,
+        show_x_guides=False,
+        truncate_label=-1,
+        js=(),
+    )
+    ordered = [*reversed(totals)]
+    chart.x_labels = [f"{name}   {dollars(total)}" for name, total in ordered]
+    chart.add("total", [round(total, 2) for _, total in ordered])
+    root = chart.render_tree()
+    _drop(root)
+    return str(pygal.etree.etree.tostring(root, encoding="unicode"))
+
+
+def _import_pygal() -> Any:  # noqa: ANN401 - a module without types
+    """Import it late: it takes half a second, which only reports should wait for."""
+    finders = [*sys.meta_path]
+    import pygal
+
+    # It adds a finder for maps with the Python 2 API: later imports would warn about that.
+    sys.meta_path[:] = finders
+    return pygal
+
+
+def _time_words(seconds: float) -> str:
+    return duration(seconds) if seconds else "0"
+
+
+def _drop(parent: Any) -> None:  # noqa: ANN401 - an element
+    """Remove comments, pygal's tooltip script, and the texts of tooltips."""
+    for child in list(parent):
+        if not isinstance(child.tag, str) or child.tag.rpartition("}")[2] in ("script", "title"):
+            parent.remove(child)
+        else:
+            _drop(child)
+
+
+MOST_PLOTS = 12
+MOST_LINES = 8
+_GIB = 2**30
+_FAMILY = re.compile(WORDS)
+_OF_GPU = (
+    ("GPU load", 0, " %", 1.0),
+    ("GPU memory", 1, " GiB", float(_GIB)),
+    ("GPU power", 2, " W", 1.0),
+    ("GPU temperature", 3, " °C", 1.0),
+)
+"""Title, index in a sample's row, unit, and the divisor to that unit."""
+
+
+def metric_plots(
+    curves: Sequence[MetricCurve], redact: Callable[[str], str] = str
+) -> tuple[list[Plot], int]:
+    """Plot metrics of one kind together, losses first; also return how many curves are left out."""
+    families: dict[tuple[str, str], list[MetricCurve]] = {}
+    for curve in curves:
+        found = _FAMILY.search(curve.name)
+        families.setdefault((found[0] if found else curve.name, curve.axis), []).append(curve)
+    chosen = sorted(families.items(), key=lambda family: family[0][0] != "loss")[:MOST_PLOTS]
+    plots = [_metric_plot(few[:MOST_LINES], redact) for _, few in chosen]
+    return plots, len(curves) - sum(len(plot.lines) for plot in plots)
+
+
+def _metric_plot(curves: Sequence[MetricCurve], redact: Callable[[str], str]) -> Plot:
+    axis, names = curves[0].axis, [redact(curve.name) for curve in curves]
+    notes = [_about(name, curve) for name, curve in zip(names, curves, strict=True)]
+    return Plot(
+        f"{', '.join(names)} by {'time' if axis == 'seconds' else axis}",
+        [PlotLine(name, curve.points) for name, curve in zip(names, curves, strict=True)],
+        in_seconds=axis == "seconds",
+        note=" ".join(notes),
+    )
+
+
+def _about(name: str, curve: MetricCurve) -> str:
+    """Describe what a curve's plot does not show."""
+    last = f" {curve.points[-1][1]:.4g} at the end" if curve.points else " no number"
+    means = ""
+    if curve.count > len(curve.points) > 0:
+        means = f", {grouped_number(curve.count)} values: each point stands for its neighbours"
+    odd = ""
+    if curve.odd is not None:
+        is_time = curve.axis == "seconds"
+        where = f"after {duration(curve.odd)}" if is_time else f"at {curve.axis} {curve.odd:,.6g}"
+        odd = f", and became nan or inf {where}"
+    return f"{name}:{last}{means}{odd}."
+
+
+def machine_plots(head: SampleHead, rows: Sequence[SampleRow], run: Run) -> list[Plot]:
+    """Plot the monitor's samples since the run started; no plots if there are none."""
+    if not rows:
+        return []
+    seconds = _seconds(rows, run)
+    gpus = gpus_of(head, run)
+    shown = gpus[:MOST_LINES]
+    tops = {
+        "GPU load": 100.0,
+        "GPU memory": _most((head.gpus[at].memory_total for at in gpus), _GIB),
+        "GPU power": _most((head.gpus[at].power_limit for at in gpus), 1),
+    }
+    note = f"The first {MOST_LINES} of {len(gpus)}." if len(gpus) > MOST_LINES else ""
+    plots = []
+    for title, column, unit, one in _OF_GPU:
+        lines = [
+            PlotLine(f"GPU {head.gpus[at].index}", _gpu_points(rows, seconds, at, column, one))
+            for at in shown
+        ]
+        if any(line.points for line in lines):
+            plots.append(Plot(title, lines, True, tops.get(title), note, unit, is_half=True))
+    cpu = [(x, row[1]) for x, row in zip(seconds, rows, strict=True) if row[1] is not None]
+    memory = [
+        (x, row[2] / _GIB) for x, row in zip(seconds, rows, strict=True) if row[2] is not None
+    ]
+    cores = f"processor, all of {head.cpus} cores" if head.cpus else "processor"
+    top = _most([head.memory_total], _GIB)
+    return [
+        *plots,
+        Plot("Processor", [PlotLine(cores, cpu)], True, 100.0, unit=" %", is_half=True),
+        Plot("Memory", [PlotLine("in use, by all", memory)], True, top, unit=" GiB", is_half=True),
+    ]
+
+
+def gpus_of(head: SampleHead, run: Run) -> list[int]:
+    """Return the indexes of the run's GPUs; those of all GPUs if it may use all."""
+    given = run.gpus.split(",") if run.gpus else []
+    every = list(range(len(head.gpus)))
+    return [at for at in every if str(head.gpus[at].index) in given] or every
+
+
+def use_words(head: SampleHead, rows: Sequence[SampleRow], run: Run) -> str:
+    """Describe the mean load and the highest memory use of its GPUs; "" without samples."""
+    gpus = gpus_of(head, run)
+    loads = [x for at in gpus for _, x in _gpu_points(rows, _seconds(rows, run), at, 0, 1.0)]
+    held = [x for at in gpus for _, x in _gpu_points(rows, _seconds(rows, run), at, 1, _GIB)]
+    if not loads or not held:
+        return ""
+    names = " and ".join(dict.fromkeys(head.gpus[at].name or "?" for at in gpus))
+    total = _most((head.gpus[at].memory_total for at in gpus), _GIB)
+    of = f" of {total:.1f}" if total else ""
+    busy = f"{sum(loads) / len(loads):.0f} % busy on average"
+    return f"{len(gpus)} {names}: {busy}; at most {max(held):.1f}{of} GiB of one in use"
+
+
+def _seconds(rows: Sequence[SampleRow], run: Run) -> list[float]:
+    return [max(0.0, row[0] - (run.begun or run.started)) for row in rows]
+
+
+def _gpu_points(
+    rows: Sequence[SampleRow], seconds: Sequence[float], at: int, column: int, one: float
+) -> list[tuple[float, float]]:
+    """Return one value of one GPU over time, without the samples that lack it."""
+    points = []
+    for x, (*_, gpus) in zip(seconds, rows, strict=True):
+        gpu = gpus[at] if at < len(gpus) else None
+        value = gpu[column] if gpu else None
+        if value is not None:
+            points.append((x, value / one))
+    return points
+
+
+def _most(values: Iterable[float | None], one: float) -> float | None:
+    return max((value / one for value in values if value), default=None)
+
+
+TEMPLATE = "report.html.j2"
+
+
+@dataclass(frozen=True)
+class ReportedFile:
+    """A file of the results; `sha256` is "" if it was not pulled."""
+
+    path: str
+    bytes: int
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The content of the page."""
+
+    box: str
+    repository: str
+    run: Run
+    now: int
+    """On the box's clock, like all times of a run."""
+    history: RunHistory
+    verdict: Verdict | None = None
+    failure: Failure | None = None
+    results: Sequence[ReportedFile] = ()
+    price: float = 0.0
+    """Dollars an hour of its box; 0 if unknown."""
+    estimated_hours: float = 0.0
+    """What its box's lease allowed; 0 without one."""
+    version: str = __version__
+
+
+@dataclass(frozen=True)
+class StepBar:
+    """A step of the setup: start and length of its bar, in percent of the whole setup."""
+
+    step: str
+    state: str
+    words: str
+    took: str
+    start: float
+    width: float
+
+
+def report_page(report: RunReport, redact: Callable[[str], str] = str) -> str:
+    """Return the page as HTML; deterministic."""
+    history, run = report.history, report.run
+    head, rows = history.read_samples()
+    metrics, left_out = metric_plots(history.curves, redact)
+    numbers = count(1)
+
+    def drawn(plots: Sequence[Plot]) -> list[tuple[Plot, Markup]]:
+        # A plot escapes its input.
+        return [(plot, Markup(plot.svg(next(numbers)))) for plot in plots]  # noqa: S704
+
+    return fill(
+        TEMPLATE,
+        redact,
+        report=report,
+        run=run,
+        mood=_mood(run),
+        began=_began(run),
+        took=_took(run, report.now),
+        cost=_cost(report),
+        metrics=drawn(metrics),
+        left_out=left_out,
+        log_words=_log_words(history),
+        machine=drawn(machine_plots(head, rows, run)),
+        use=use_words(head, rows, run),
+        steps=step_bars(history),
+        changes=[[*line.split(" ", 2), "", ""][:3] for line in history.changes],
+        verdict_end=verdict_end(report.verdict) if report.verdict else "",
+        results=[(one.path, size(one.bytes), one.sha256) for one in report.results],
+        total=size(sum(one.bytes for one in report.results)),
+    )
+
+
+def step_bars(history: RunHistory) -> list[StepBar]:
+    """Return the steps of the setup before the run, in the order in which they started."""
+    steps = Steps(lambda: 0.0)
+    for event in history.read_events():
+        steps.take(event)
+    began = steps.setup.started or 0.0
+    rows = [row for row in steps.rows.values() if row.step in NAMES]
+    ends = [row.ended for row in [*rows, steps.setup] if row.ended is not None]
+    whole = max([0.001, *(end - began for end in ends)])
+    bars = []
+    for row in sorted(rows, key=lambda row: row.started or began):
+        start = max(0.0, (row.started or began) - began)
+        seconds = row.seconds or 0.0
+        bars.append(
+            StepBar(
+                row.step,
+                row.state,
+                next(iter(row.words()), ""),
+                duration(seconds) if row.seconds is not None else "",
+                start=round(min(100.0, 100 * start / whole), 2),
+                width=round(min(100.0, 100 * seconds / whole), 2),
+            )
+        )
+    return bars
+
+
+def _mood(run: Run) -> str:
+    """Return the colour class of its outcome."""
+    if run.failed:
+        return "return"
+    return "warn" if run.stopped else "keep"
+
+
+def _began(run: Run) -> str:
+    if run.state == "queued":
+        return "not yet"
+    if run.state == "finished" and not run.begun:
+        return "never"
+    return f"{_moment(run.begun or run.started)}, on the box's clock"
+
+
+def _moment(seconds: int) -> str:
+    if not 0 < seconds < 1 << 35:
+        return "?"
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _cost(report: RunReport) -> str:
+    """Return what the run cost, beside what was estimated for as long as the lease allowed."""
+    seconds = report.run.seconds(report.now)
+    if not report.price or seconds is None:
+        return ""
+    spent = spending(report.price, report.estimated_hours, seconds)
+    return spent.line(is_over=not report.run.goes_on)
+
+
+def _took(run: Run, now: int) -> str:
+    seconds = run.seconds(now)
+    if seconds is None:
+        return ""
+    return f"{duration(seconds)} so far" if run.state == "running" else duration(seconds)
+
+
+def _log_words(history: RunHistory) -> str:
+    if history.read >= history.of:
+        return ""
+    words = f"The log has {size(history.of)}; {size(history.read)} of it were read"
+    return f"{words}, in evenly spaced pieces."

@@ -23,11 +23,10 @@ from bootstrap.events import Event, parse_event
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.run import Run, qualified, repository_names
+from bootstrap.protocol.run import Failure, Run, find_failures, qualified, repository_names
 from bootstrap.protocol.run_details import END_BYTES, ResultsThere, UsedGpu
 from bootstrap.providers import WITH_CONTRACTS
-from bootstrap.runs.failure import Failure, find_failures
-from bootstrap.runs.from_home import as_of, box_or_home, find_gone, runs_from_home
+from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, runs_from_home
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars, duration, size, spent, spent_in_words
 from bootstrap.ui.layout import aligned, laid_out

@@ -185,7 +185,7 @@ def secrets(call: Call) -> None:
     Example: boxstrap secrets --host my-box
     """
     from bootstrap.errors import UsageError
-    from bootstrap.runs.held_secrets import list_secrets, wipe_secrets
+    from bootstrap.runs.upkeep import list_secrets, wipe_secrets
     from bootstrap.ui.layout import aligned
 
     options = call.options()
@@ -227,7 +227,7 @@ def clean(call: Call) -> None:
 
     Example: boxstrap clean --host my-box
     """
-    from bootstrap.runs.clean import clean_box
+    from bootstrap.runs.upkeep import clean_box
 
     clean_box(call.options(), call.screen, discard=tuple(call.given["discard"]), look=call.dry)
 
@@ -245,7 +245,7 @@ def lease(call: Call) -> None:
 
     Example: boxstrap lease --host my-box --extend 2h
     """
-    from bootstrap.runs.lease import show_lease
+    from bootstrap.runs.upkeep import show_lease
 
     given = call.given
     show_lease(call.options(), call.screen, extend=given["extend"], release=given["release"])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bootstrap.estimate.cost import Asking, Found, Row, Usage
     from bootstrap.estimate.memory import Memory
     from bootstrap.profile.schema import Profile
-    from bootstrap.runs.measured import MeasuredRun
+    from bootstrap.runs.known_runs import MeasuredRun
 
 
 _SHOWN = 20
@@ -114,7 +114,7 @@ def _show(
         lines += _buying(call, rows)
         call.screen.result(data, "\n".join(lines))
     if call.given["plot"]:
-        from bootstrap.runs.report_page import cost_bars
+        from bootstrap.runs.report import cost_bars
         from bootstrap.ui.page import write_page
 
         file = expanded(call.given["plot"])
@@ -158,13 +158,13 @@ def _past_runs(call: Call) -> list[MeasuredRun]:
     if key is None:
         return []
     from bootstrap.boxes.at_home import all_kept, kept_of_repository
-    from bootstrap.runs.measured import measured
+    from bootstrap.runs.known_runs import measured
 
     return measured(kept_of_repository(all_kept(), key))
 
 
 def _past_lines(past: Sequence[MeasuredRun], rows: Sequence[Row]) -> list[str]:
-    from bootstrap.runs.measured import same_run
+    from bootstrap.runs.known_runs import same_run
     from bootstrap.text.sizes import dollars, duration
 
     if not past:

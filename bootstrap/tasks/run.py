@@ -86,7 +86,7 @@ def _rents(call: Call, request: SetupRequest) -> bool:
 
 
 def _resume(call: Call, words: Sequence[str]) -> None:
-    from bootstrap.runs.resume import resume_run
+    from bootstrap.sync.new_run import resume_run
     from bootstrap.tasks.setup_report import program_name
 
     given = [name for name in _OF_A_NEW_RUN if call.given[name]]

@@ -71,7 +71,7 @@ def runs(call: Call) -> None:
     from pathlib import Path
 
     from bootstrap.paths import expanded
-    from bootstrap.runs.run_list import list_runs, run_rows
+    from bootstrap.runs.known_runs import list_runs, run_rows
 
     every = call.given["all_"]
     place = expanded(call.given["repo"]) if call.given["repo"] else Path.cwd()
@@ -150,7 +150,7 @@ def wait(call: Call) -> None:
 
     Example: boxstrap wait --host my-box
     """
-    from bootstrap.runs.wait import wait_for
+    from bootstrap.runs.run_end import wait_for
 
     wait_for(call.options(), call.screen, run=call.given["run"], every=call.given["all_"])
 
@@ -211,7 +211,7 @@ def stop(call: Call) -> None:
 
     Example: boxstrap stop --host my-box
     """
-    from bootstrap.runs.stop import stop_run
+    from bootstrap.runs.run_end import stop_run
 
     given = call.given
     stop_run(
@@ -239,8 +239,7 @@ def top(call: Call) -> None:
 
     from bootstrap.boxes.login import redactor_of_all
     from bootstrap.errors import UsageError
-    from bootstrap.runs.top import TopOptions, watch_boxes
-    from bootstrap.ui.top_view import make_top_screen
+    from bootstrap.runs.top import TopOptions, make_top_screen, watch_boxes
 
     given = call.given
     if given["every"] < 1 or given["looks"] < 0:

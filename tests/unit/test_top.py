@@ -15,8 +15,7 @@ from bootstrap.box.runs import top_stream
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.run_history import Sample
 from bootstrap.runs import top
-from bootstrap.runs.top import Feed, TopOptions, watch_boxes
-from bootstrap.ui.top_view import BoxView
+from bootstrap.runs.top import BoxView, Feed, TopOptions, watch_boxes
 
 MANY = 100_000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from bootstrap.estimate.cost import Price
 from bootstrap.protocol.run_history import RunHistory
-from bootstrap.runs.measured import MeasuredRun, measured, same_run, speeds_in
+from bootstrap.runs.known_runs import MeasuredRun, measured, same_run, speeds_in
 
 A100 = MeasuredRun("train-1", "NVIDIA A100-SXM4-80GB", 1, 7200, 30.0, {"fp32": 18, "bf16": 250})
 H100 = MeasuredRun("train-9", "NVIDIA H100 80GB HBM3", 1, 60, 20.0, {"fp32": 50, "bf16": 625})

@@ -24,7 +24,7 @@ from bootstrap.estimate.cost import (
     shipped_prices,
     with_live,
 )
-from bootstrap.runs.report_page import cost_bars
+from bootstrap.runs.report import cost_bars
 from tests.packaging.prices import renewed
 from tests.plain_environment import HERE
 

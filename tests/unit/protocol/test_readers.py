@@ -35,7 +35,7 @@ from bootstrap.profile.schema import Advice
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning
 from bootstrap.protocol.probe import parse_probe, probe
 from bootstrap.protocol.query import LaunchOptions, launch
-from bootstrap.protocol.run import STATES, is_name, parse_run
+from bootstrap.protocol.run import STATES, find_failure, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
 from bootstrap.protocol.send import DependencySender, UvSender, refs_there
@@ -43,25 +43,22 @@ from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer
 from bootstrap.protocol.trees import BoxWorkStream, clean_trees, parse_uses, read_content
 from bootstrap.renting.ownership import read_box_id
 from bootstrap.repo.objects import parse_report
-from bootstrap.runs.failure import find_failure
-from bootstrap.runs.held_secrets import what_was_wiped
-from bootstrap.runs.lease import ask_lease
 from bootstrap.runs.logs import LogReader
 from bootstrap.runs.pull import goes_on
 from bootstrap.runs.remote_command import RemoteProject
-from bootstrap.runs.resume import _begun
+from bootstrap.runs.run_end import _await_end, what_ended
 from bootstrap.runs.status import metric_lines, run_lines, status_lines
-from bootstrap.runs.stop import what_ended
+from bootstrap.runs.top import BoxView, JsonLines, LiveTable, PlainLines
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
-from bootstrap.runs.wait import _await_end
+from bootstrap.runs.upkeep import ask_lease, what_was_wiped
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
+from bootstrap.sync.new_run import _begun
 from bootstrap.sync.send import SyncState, SyncStream, refusal
 from bootstrap.text import jsonc
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.transfer.buckets import AddressSender, BucketItems
 from bootstrap.transfer.push import DataSender, push_folder, targets_there
 from bootstrap.ui.screens import JsonScreen
-from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
 from tests.logins import login_on
 from tests.unit.protocol.conftest import text_of
 
@@ -278,17 +275,17 @@ READERS: dict[str, Callable[[Any], object]] = {
     "boxes/login.py": lambda wire: login_on(wire).query("run_end", repo_key="r", name="train-1"),
     "runs/remote_command.py": lambda wire: run_script(wire, "x").strip(),
     "runs/bring_home.py": lambda wire: answer_number(run_script(wire, "x")[:100].strip()),
-    "runs/held_secrets.py": lambda wire: what_was_wiped(run_script(wire, "x"), "box"),
-    "runs/lease.py": leased,
+    "runs/upkeep.py, secrets": lambda wire: what_was_wiped(run_script(wire, "x"), "box"),
+    "runs/upkeep.py, lease": leased,
     "runs/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/logs.py, where it is kept": read_log,
     "runs/pull.py": lambda wire: goes_on(login_on(wire), RUN),  # type: ignore[arg-type]
-    "runs/resume.py": resumed,
+    "sync/new_run.py": resumed,
     "runs/tunnel.py": served,
     "runs/status.py": lambda wire: status_lines("box", parse_probe(run_script(wire, "x"))),
-    "runs/stop.py": lambda wire: what_ended(run_script(wire, "x")),
+    "runs/run_end.py, stop": lambda wire: what_ended(run_script(wire, "x")),
     "runs/top.py": looked,
-    "runs/wait.py": awaited,
+    "runs/run_end.py": awaited,
     "editors.py": edited,
     "link/exchange.py": lambda wire: run_script_checked(wire, "x"),
     "setup/sequence.py": lambda wire: plan_rows(STEPS, parse_probe(run_script(wire, "x")).plan),

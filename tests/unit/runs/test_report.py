@@ -17,18 +17,17 @@ from bootstrap.box.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
 from bootstrap.errors import BoxLacksError
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer
-from bootstrap.protocol.run import Run
+from bootstrap.protocol.run import Failure, Run
 from bootstrap.protocol.run_history import MetricCurve, RunHistory, ask_history
 from bootstrap.protocol.verdict import read_verdict
-from bootstrap.runs.failure import Failure
-from bootstrap.runs.report import read_manifest
-from bootstrap.runs.report_page import (
+from bootstrap.runs.report import (
     Plot,
     PlotLine,
     ReportedFile,
     RunReport,
     machine_plots,
     metric_plots,
+    read_manifest,
     report_page,
     step_bars,
 )

@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from bootstrap.protocol.run import Run
+from bootstrap.protocol.run import Failure, Run
 from bootstrap.protocol.run_details import UsedGpu, parse_details
-from bootstrap.runs.failure import Failure
 from bootstrap.runs.status import gpu_use, metric_lines, run_lines
 
 NOW = 100_000

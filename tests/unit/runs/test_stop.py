@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bootstrap.protocol.run import Run
-from bootstrap.runs import stop
+from bootstrap.runs import run_end
 
 
 def test_what_waits_for_its_turn_is_ended_before_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,14 +19,14 @@ def test_what_waits_for_its_turn_is_ended_before_what_runs(monkeypatch: pytest.M
     ]
     ended, said = list[str](), list[str]()
 
-    def end(_: object, run: Run) -> stop.StopAnswer:
+    def end(_: object, run: Run) -> run_end.StopAnswer:
         ended.append(run.name)
         return run.name != "third", []
 
-    monkeypatch.setattr(stop, "end_run", end)
+    monkeypatch.setattr(run_end, "end_run", end)
     screen: Any = SimpleNamespace(note=lambda _, text: said.append(text))
     box: Any = None
-    answers = stop.end_runs(box, screen, runs)
+    answers = run_end.end_runs(box, screen, runs)
     assert ended == ["second", "third", "first"]
     assert [(run.name, did) for run, (did, _) in answers] == [
         ("second", True),

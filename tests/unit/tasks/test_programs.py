@@ -141,7 +141,7 @@ def test_a_connection_begins_before_what_is_heavy_is_imported() -> None:
     use = (
         "import bootstrap.link.dial, bootstrap.link.target, bootstrap.setup.sequence, sys;"
         "import bootstrap.sync.new_run, bootstrap.sync.send, bootstrap.runs.logs;"
-        "import bootstrap.runs.status, bootstrap.runs.stop;"
+        "import bootstrap.runs.status, bootstrap.runs.run_end;"
         "print(*{'paramiko', 'fabric', 'cryptography', 'pydantic', 'yaml'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", use], capture_output=True, text=True, check=True)

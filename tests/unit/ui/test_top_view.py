@@ -9,7 +9,7 @@ import time
 import pytest
 
 from bootstrap.protocol.run_history import Card, Machine, Newest, Process, Sample
-from bootstrap.ui.top_view import BoxView, LiveTable, TopScreen, make_top_screen
+from bootstrap.runs.top import BoxView, LiveTable, TopScreen, make_top_screen
 
 GIB = 1024**3
 

@@ -37,7 +37,7 @@ time.sleep(60)
 TOP = """
 import os, sys, time
 from bootstrap.ui.screens import make_screen
-from bootstrap.ui.top_view import BoxView, make_top_screen
+from bootstrap.runs.top import BoxView, make_top_screen
 
 screen = make_top_screen(sys.stdout, as_json=False, redact=str, env=dict(os.environ))
 while not screen.is_left():

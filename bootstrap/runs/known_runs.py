@@ -1,0 +1,404 @@
+"""The runs that this machine knows of, on boxes that are there or gone. No box is asked.
+
+`runs` lists them. Those at home are meant where their box is gone or can't be reached.
+
+What runs at home took: peak memory, time, and the speed that their GPUs were measured at. From
+these an estimate says what the same run would take on another GPU, only if the smoke test measured
+both models.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, order, seen_on
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError
+from bootstrap.estimate.cost import Price
+from bootstrap.link.record import KnownBox, all_boxes, box_by_name, ended_boxes
+from bootstrap.link.target import BoxOptions
+from bootstrap.protocol.run import repository_names
+from bootstrap.repo.local import known_key
+from bootstrap.text.sizes import duration
+from bootstrap.transfer.destination import MANIFEST
+from bootstrap.ui.layout import laid_out
+from bootstrap.ui.screen import Screen
+
+if TYPE_CHECKING:
+    from bootstrap.protocol.run_history import RunHistory
+
+_FIRST = 5
+"""Cells in the first of two lines."""
+_SHOWN = 40
+"""Rows shown as text; --json has all."""
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run, and where its results and its log are."""
+
+    kept: RunAtHome
+    is_gone: bool
+    """Whether its box is gone: given back, or forgotten here."""
+    results: str
+    """home, partly, none, box, moved (from where they were put), lost (with the box), overwritten
+    (on the box), away (pulled by another machine, or to a place unknown here)."""
+    log: str
+    """home, box, moved, lost."""
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        kept = self.kept
+        return {
+            **kept.run.as_dict(),
+            "repository": kept.repository,
+            "box": kept.box,
+            "host": kept.host,
+            "box_gone": self.is_gone,
+            "seen": kept.seen,
+            "seconds": kept.run.seconds(kept.box_time),
+            "metric": kept.metric or None,
+            "results": {
+                "where": self.results,
+                "files": kept.result_files,
+                "bytes": kept.result_bytes,
+                "place": kept.result_place or None,
+            },
+            "log": {
+                "where": self.log,
+                "bytes": kept.log_bytes,
+                "dropped": kept.dropped,
+                "place": kept.place or None,
+            },
+        }
+
+
+def list_runs(place: Path, host: str | None, *, every: bool) -> list[ListedRun]:
+    """Return the runs of the repository around `place`, or with `every` of all, the newest first.
+
+    Raises UsageError outside of a repository.
+    """
+    live, ended = all_boxes(), ended_boxes()
+    found = [*_merged([*live, *ended]).values()]
+    if not every:
+        key = known_key(place)
+        if key is None:
+            raise UsageError(
+                "this is not a git repository, so it is unknown whose runs are meant.",
+                where=str(place),
+                hint="Run from your project, or see the runs of all: boxstrap runs --all",
+            )
+        found = kept_of_repository(found, key)
+    if host is not None:
+        found = [one for one in found if host in (one.box, one.host)]
+    there = {(box.name, box.created) for box in live}
+    listed = (_listed(one, (one.box, one.created) not in there) for one in found)
+    return sorted(listed, key=lambda one: order(one.kept), reverse=True)
+
+
+def _merged(boxes: Sequence[KnownBox]) -> dict[str, RunAtHome]:
+    """Return what is here of each run, and the state that its box told last."""
+    found = {one.id: one for one in all_kept()}
+    for box in boxes:
+        for seen in seen_on(box):
+            kept = found.get(seen.id)
+            if kept is None:
+                found[seen.id] = seen
+            elif kept.run.goes_on or not kept.seen:
+                kept = dataclasses.replace(kept, run=seen.run, seen=seen.seen)
+                found[seen.id] = dataclasses.replace(kept, results_there=seen.results_there)
+    return found
+
+
+def _listed(kept: RunAtHome, is_gone: bool) -> ListedRun:
+    away = "lost" if is_gone else "box"
+    has_log = kept.is_here() if kept.place else None
+    results = kept.results or _THERE.get(kept.results_there, away)
+    if results in ("home", "partly") and not (Path(kept.result_place) / MANIFEST).is_file():
+        results = "moved"
+    return ListedRun(kept, is_gone, results, away if has_log is None else _here(has_log))
+
+
+def _here(is_here: bool) -> str:
+    return "home" if is_here else "moved"
+
+
+_THERE = {"none": "none", "home": "away", "lost": "overwritten"}
+"""What a box told of results that were not pulled to here."""
+_RESULTS = {
+    "home": "results at home",
+    "partly": "results partly at home",
+    "none": "no results",
+    "box": "results on the box",
+    "moved": "results moved or removed here",
+    "lost": "results went with the box",
+    "overwritten": "results overwritten on the box",
+    "away": "results pulled elsewhere",
+}
+_LOG = {
+    "home": "log at home",
+    "box": "log on the box",
+    "moved": "log moved or removed here",
+    "lost": "log went with the box",
+}
+
+
+def run_rows(
+    listed: Sequence[ListedRun], now: float, width: int | None, *, every: bool
+) -> list[str]:
+    """Return the runs as text, each in two lines if a terminal of `width` is too narrow."""
+    names = repository_names({one.kept.repository for one in listed})
+    rows = []
+    for one in listed[:_SHOWN]:
+        kept, run = one.kept, one.kept.run
+        name = f"{names[kept.repository]}/{run.name}" if every else run.name
+        commit = run.commit[:12] + ("+" if run.with_changes else "")
+        gone = " (gone)" if one.is_gone else ""
+        where = f"{_RESULTS[one.results]}, {_LOG[one.log]}"
+        when, outcome = _when(kept, now), _outcome(kept, now)
+        rows.append((name, f"{kept.box}{gone}", when, outcome, commit, kept.metric[:60], where))
+    lines = [line for row in laid_out(rows, width, _FIRST) for line in row]
+    if len(listed) > _SHOWN:
+        lines.append(f"and {len(listed) - _SHOWN} older ones: --json has all")
+    return lines
+
+
+def _when(kept: RunAtHome, now: float) -> str:
+    """Say how long ago it started; its box's clock may differ from this one."""
+    run, skew = kept.run, kept.box_time - kept.seen if kept.box_time and kept.seen else 0
+    return f"{duration(max(0.0, now + skew - (run.begun or run.started)))} ago"
+
+
+def _outcome(kept: RunAtHome, now: float) -> str:
+    run = kept.run
+    took = run.seconds(kept.box_time)
+    if run.goes_on:
+        return f"{run.outcome().partition(':')[0]}, as of {duration(now - kept.seen)} ago"
+    ran = f", ran {duration(took)}" if took is not None else ""
+    return f"{run.outcome()}{ran}"
+
+
+_MOST_NAMED = 20
+
+
+def as_of(kept: RunAtHome) -> str:
+    """Say that it is shown from here, and how old that is."""
+    return f"{kept.run.name} of {kept.box}: from home, as of {_moment(kept.seen)}"
+
+
+def box_or_home(
+    options: BoxOptions,
+    screen: Screen,
+    names: Sequence[str],
+    *,
+    every: bool = False,
+    with_details: bool = False,
+) -> BoxLogin | list[RunAtHome]:
+    """Connect to the box that has these runs (none: its newest), or return the runs from home.
+
+    That is done if the box was given back, can't be reached, or lacks the run. Raises as
+    `connect` and `BoxLogin.runs`, if they are not at home either.
+    """
+    if gone := find_gone(options, names):
+        return gone
+    box = None
+    try:
+        box = BoxLogin.open(options, screen, with_details=with_details)
+        asked: list[str | None] = [*names]
+        for name in asked or [None]:
+            box.runs(name, every=every)
+    except (UnreachableError, UsageError) as error:
+        if box:
+            box.close()
+        return kept_instead(options, names, error, screen)
+    except BaseException:
+        if box:
+            box.close()
+        raise
+    return box
+
+
+def find_gone(options: BoxOptions, names: Sequence[str] = ()) -> list[RunAtHome]:
+    """Return the runs that are meant of a box that was given back; none if no such box is.
+
+    Raises UsageError if there is such a box, and a named run of it is not here.
+    """
+    host = options.host
+    if host is None or box_by_name(host) or host not in {box.name for box in ended_boxes()}:
+        return []
+    found = runs_from_home(host)
+    chosen = _chosen(found, names)
+    if len(chosen) < max(1, len(names)):
+        listed = "".join(f"\n  --run {one.run.name}" for one in found[:_MOST_NAMED])
+        what = f"of its runs came home:{listed}" if found else "no run of it came home"
+        raise UsageError(
+            f"it was given back, and {what}", where=host, hint="See all: boxstrap runs --all"
+        )
+    return chosen
+
+
+def runs_from_home(host: str) -> list[RunAtHome]:
+    """Return all runs at home of a box, the newest first; with that name or that host."""
+    return [one for one in all_kept() if host in (one.box, one.host) and one.place]
+
+
+def kept_instead(
+    options: BoxOptions, names: Sequence[str], error: BoxstrapError, screen: Screen
+) -> list[RunAtHome]:
+    """Return the runs that are meant and are here, since their box could not be asked.
+
+    If that is because the run is on no box, only runs of boxes that are gone count. Raises
+    `error` if there are none.
+    """
+    if isinstance(error, WhichBoxError) and error.has_several:
+        raise error
+    found = _of_this_repository(options, is_unreachable=isinstance(error, UnreachableError))
+    chosen = _chosen(found, names)
+    if len(chosen) < max(1, len(names)):
+        raise error
+    boxes = {one.box for one in found if not names or _is_named(one, names)}
+    if options.host is None and len(boxes) > 1:
+        listed = "".join(f"\n  --host {box}" for box in sorted(boxes))
+        what = f"which box? Runs that are meant came home from {len(boxes)}:{listed}"
+        raise UsageError(what, hint="Name one of them; boxstrap runs lists them.") from None
+    if isinstance(error, UnreachableError):
+        screen.warn(error.text())
+    return chosen
+
+
+def _of_this_repository(options: BoxOptions, *, is_unreachable: bool) -> list[RunAtHome]:
+    known = {(box.name, box.created) for box in all_boxes()}
+    found = [one for one in all_kept() if is_unreachable or (one.box, one.created) not in known]
+    found = [one for one in found if one.place]
+    if options.host is not None:
+        return [one for one in found if options.host in (one.box, one.host)]
+    return kept_of_repository(found, options.repository[0])
+
+
+def _chosen(found: Sequence[RunAtHome], names: Sequence[str]) -> list[RunAtHome]:
+    """Return the newest run of each name, or the newest of all."""
+    if not names:
+        return [*found[:1]]
+    each = (next((one for one in found if _is_named(one, [name])), None) for name in names)
+    return [one for one in each if one]
+
+
+def _is_named(one: RunAtHome, names: Sequence[str]) -> bool:
+    short = next(iter(repository_names([one.repository]).values()))
+    every = (one.run.name, f"{short}/{one.run.name}", f"{one.repository}/{one.run.name}")
+    return any(name in every for name in names)
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+_NEWEST = 20
+"""Runs that are looked at."""
+_FIGURE = re.compile(r"(?:([a-z]+[0-9]*) )?([0-9]+(?:\.[0-9]+)?)")
+_KINDS = ("bf16", "fp16", "half", "tf32", "fp32")
+"""Kinds of numbers by which a training's speed is compared, the likeliest first."""
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """One run that ended well, with what was measured of it."""
+
+    name: str
+    gpu: str
+    gpus: int
+    seconds: float
+    peak_gb: float | None
+    """The most memory that one of its GPUs had in use, by NVML."""
+    speeds: dict[str, float] = field(default_factory=dict)
+    """TFLOP/s that the smoke test reached on its GPU, by kind of number; empty if not tested."""
+
+    def line(self) -> str:
+        """Return what it took, in words."""
+        from bootstrap.text.sizes import duration
+
+        peak = f", {self.peak_gb:.1f} GB at the peak" if self.peak_gb else ""
+        return f"{self.name} took {duration(self.seconds)} on {self.gpus} x {self.gpu}{peak}"
+
+
+@dataclass(frozen=True)
+class SameRun:
+    """What a run would take on another GPU, or why that can't be said."""
+
+    gpu: str
+    seconds: float | None = None
+    why_not: str = ""
+
+
+def measured(kept: Iterable[RunAtHome]) -> list[MeasuredRun]:
+    """Return the newest runs that ended with 0 and whose GPUs are known."""
+    found = []
+    for one in [run for run in kept if run.run.state == "finished" and run.run.rc == 0][:_NEWEST]:
+        history, seconds = one.history(), one.run.seconds(one.box_time)
+        if history is not None and seconds and (made := _of(one.run.name, history, seconds)):
+            found.append(made)
+    return found
+
+
+def _of(name: str, history: RunHistory, seconds: float) -> MeasuredRun | None:
+    from bootstrap.protocol.verdict import read_verdict
+
+    head, rows = history.read_samples()
+    used = [gpu[1] for row in rows for gpu in row[3] if gpu and gpu[1]]
+    names = [gpu.name for gpu in head.gpus if gpu.name]
+    speeds = dict[str, float]()
+    if history.verdict:
+        try:
+            verdict = read_verdict(history.verdict.encode())
+        except BoxstrapError:
+            verdict = None
+        if verdict is not None:
+            names = names or [gpu.name for gpu in verdict.gpus if gpu.name]
+            speeds = speeds_in([row.read for row in verdict.checks if row.check == "smoke-speed"])
+    if not names:
+        return None
+    peak = max(used) / 1e9 if used else None
+    return MeasuredRun(name, names[0], len(names), seconds, peak, speeds)
+
+
+def speeds_in(texts: Sequence[str]) -> dict[str, float]:
+    """Read `fp32 49.1, bf16 712 TFLOP/s`; of several GPUs the slowest counts."""
+    found = dict[str, float]()
+    for text in texts:
+        if "TFLOP/s" not in text:
+            continue
+        for kind, figure in _FIGURE.findall(text.partition("TFLOP/s")[0]):
+            if kind in _KINDS:
+                found[kind] = min(float(figure), found.get(kind, float(figure)))
+    return found
+
+
+def same_run(run: MeasuredRun, price: Price, others: Sequence[MeasuredRun]) -> SameRun:
+    """Return what the run would take on the price's GPU, by the measured speeds of both.
+
+    It says nothing where the memory would not do, or one of the two was never measured here.
+    """
+    if run.peak_gb and run.peak_gb > price.memory_gb:
+        return SameRun(price.gpu, why_not=f"it used {run.peak_gb:.1f} GB")
+    if price.fits(_short(run.gpu)):
+        return SameRun(price.gpu, run.seconds)
+    known = next((one for one in others if one.speeds and price.fits(_short(one.gpu))), None)
+    if not run.speeds or known is None:
+        missing = run.gpu if not run.speeds else price.gpu
+        return SameRun(price.gpu, why_not=f"the smoke test never measured a {missing} here")
+    kind = next((kind for kind in _KINDS if kind in run.speeds and kind in known.speeds), "")
+    if not kind:
+        return SameRun(price.gpu, why_not="the two were measured with different numbers")
+    return SameRun(price.gpu, run.seconds * run.speeds[kind] / known.speeds[kind])
+
+
+def _short(name: str) -> str:
+    """Return NVML's name as a price list would write it: NVIDIA A100-SXM4-80GB, A100 SXM 80GB."""
+    plain = re.sub(r"\b(nvidia|geforce|tesla|hbm3e?|hbm2e?)\b", " ", name.lower())
+    return re.sub(r"\bsxm\d\b", "sxm", plain.replace("-", " "))

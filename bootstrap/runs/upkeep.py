@@ -1,0 +1,282 @@
+"""What a box holds beside its runs: a lease, the secrets it was given, trees that it no longer
+needs.
+
+The lease is shown, extended or released, and told which results are safe. The secrets of a profile
+and of boxes: name, source, and which boxes hold each. `clean` removes trees beside the main one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import BusyError, NotSafeError, StepFailedError, UsageError
+from bootstrap.link.exchange import answer_rows
+from bootstrap.link.record import GUARD, all_boxes
+from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.protocol.probe import BoxLease, parse_lease
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.trees import TreeBeside, clean_trees
+from bootstrap.repo.place import repository_root
+from bootstrap.secrets import find_sources, folder_of, identity_of
+from bootstrap.shell import functions
+from bootstrap.text.sizes import duration, seconds_of, size
+from bootstrap.transfer.manifest import Manifest
+from bootstrap.ui.screen import Screen
+
+_LONGEST_S = 30 * 86400
+
+
+def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, release: bool) -> None:
+    """Show the box's lease, after extending it by a time (`2h`) or releasing it.
+
+    Raises UsageError if the box has no lease or the time is invalid; as `connect`.
+    """
+    added = _seconds(extend) if extend is not None else 0
+    if extend is not None and release:
+        raise UsageError("--extend or --release: not both.")
+    with BoxLogin.open(options, screen) as box:
+        name = box.name
+        what = "release" if release else "extend" if added else "look"
+        asked_as = secrets.token_hex(8)
+        word, lease = box.ask(lambda box: ask_lease(box, what, added, asked_as))
+        _note(box, word, added)
+    if word == "none":
+        raise UsageError(
+            "this box has no lease.",
+            where=name,
+            hint="A setup sets one, as in: boxstrap setup --set lease.hours=12",
+        )
+    if word == "released":
+        screen.result({"box": name, "lease": None}, f"{name}: nothing ends this box any more")
+        return
+    lines = lease.lines() if lease else []
+    if added:
+        lines = [f"extended by {duration(added)}", *lines]
+    screen.result(
+        {"box": name, "lease": lease.as_dict() if lease else None},
+        "\n".join(f"{name}: {line}" for line in lines),
+    )
+
+
+def _note(box: BoxLogin, word: str, added: int) -> None:
+    """Record the change for a guard on this machine."""
+    lease = box.known.lease
+    if word == "released" and lease:
+        box.save(replace(box.known, lease={}))
+        (box.known.folder / GUARD).unlink(missing_ok=True)
+    elif added and lease:
+        before = lease.get("extended")
+        extended = (before if isinstance(before, int | float) else 0.0) + added
+        box.save(replace(box.known, lease={**lease, "extended": extended}))
+
+
+def _seconds(text: str) -> int:
+    found = seconds_of(text)
+    if not found or found > _LONGEST_S:
+        raise UsageError(
+            f"--extend: {text!r} is no time to extend a lease by.",
+            hint="As in: --extend 2h (m, h, d; 30 days at most)",
+        )
+    return found
+
+
+def ask_lease(box: BoxLogin, what: str, seconds: int, asked_as: str) -> tuple[str, BoxLease | None]:
+    """`look` at, `extend` or `release` the lease; return the box's word and the lease as it is now.
+
+    Repeating a request with the same `asked_as` has no further effect. Raises LinkLost, NoAnswer.
+    """
+    answer = box.query("lease", what=what, seconds=str(seconds), id=asked_as)
+    found = list(answer_rows(answer))
+    word, said = found[0] if found else ("", "")
+    return word, parse_lease(said)
+
+
+def report_safe_results(box: BoxLogin, run: Run, manifest: Manifest) -> None:
+    """Report a run's verified results to the box: its lease only destroys it if they are safe."""
+    name, note = f"{run.repo_key}/{run.name}", manifest.safe_note()
+    with suppress(LinkLost, NoAnswer):  # without this note the box is not destroyed
+        box.query("safe", run=name, note=note, made=manifest.home_note())
+
+
+_WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")
+
+
+@dataclass(frozen=True)
+class SecretRow:
+    """One secret: whether the profile names it, where its value is, and which boxes hold it."""
+
+    name: str
+    origin: str | None
+    """`environment`, `.env`, `command`; None if it has no source on this machine."""
+    named: bool
+    boxes: tuple[str, ...]
+    """The boxes that hold it, by the records on this machine."""
+    held: bool | None = None
+    """Whether the box that was asked holds it; None if none was asked."""
+    same: bool | None = None
+    """Whether the box has the same value as this machine; None if unknown."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The row as `--json` prints it."""
+        return {
+            "name": self.name,
+            "from": self.origin,
+            "named": self.named,
+            "boxes": list(self.boxes),
+            "held": self.held,
+            "same": self.same,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as printed in a table."""
+        origin = f"from {self.origin}" if self.origin else "no value here"
+        held = {True: "the box holds it", False: "the box has none", None: ""}[self.held]
+        if self.same is False:
+            held = "the box holds another value"
+        whose = f"held by {', '.join(self.boxes)}" if self.boxes else "held by no box"
+        named = "" if self.named else "not in the profile here"
+        return (self.name, origin, held or whose, named)
+
+
+@dataclass(frozen=True)
+class WipedSecrets:
+    """The secrets that were removed from a box."""
+
+    box: str
+    names: tuple[str, ...]
+    runs: tuple[str, ...]
+    """Live runs, which keep the secrets that they were started with."""
+
+
+def list_secrets(options: BoxOptions, screen: Screen) -> list[SecretRow]:
+    """List every secret that is named or held. Only a box given by `--host` is asked.
+
+    Raises ProfileError, UsageError, and as `connect`.
+    """
+    from bootstrap.profile.consent import load_profile  # here, since `pull` needs none
+
+    loaded = load_profile(options, kinds=())
+    folder = folder_of(loaded, repository_root(options.place))
+    held = None
+    if options.host is not None:
+        with BoxLogin.open(options, screen) as box:
+            held = box.state.secrets
+            # Don't trust the box with other names: if it said HOME, HOME would always be redacted.
+            ours = {*(box.known.secrets or ()), *loaded.profile.secrets}
+            box.note_held(name for name in held if name in ours)
+    return _rows(loaded.profile.secrets, folder, held)
+
+
+def _rows(named: list[str], folder: Path | None, held: Mapping[str, str] | None) -> list[SecretRow]:
+    holders: dict[str, list[str]] = {}
+    for box in all_boxes():
+        ever = box.secrets or ()
+        for name in ever if box.held_secrets is None else box.held_secrets:
+            holders.setdefault(name, []).append(box.name)
+    names = [*dict.fromkeys((*named, *sorted({*holders, *(held or ())})))]
+    sources = {source.name: source for source in find_sources(names, folder)}
+    found = []
+    for name in names:
+        source, its_id = sources.get(name), (held or {}).get(name)
+        found.append(
+            SecretRow(
+                name,
+                origin=source.origin if source else None,
+                named=name in named,
+                boxes=tuple(sorted(holders.get(name, ()))),
+                held=None if held is None else name in held,
+                same=its_id == identity_of(source) if source and its_id else None,
+            )
+        )
+    return found
+
+
+def wipe_secrets(options: BoxOptions, screen: Screen) -> WipedSecrets:
+    """Remove all secrets from the box. Raises BusyError while a setup is running on it."""
+    with BoxLogin.open(options, screen) as box:
+        base, shell = _WIPERS
+        answer = box.query(
+            "wipe",
+            functions=functions("lib", "base", base) + functions("steps", "shell", shell),
+            names=" ".join(box.known.secrets or ()),
+        )
+        wiped = what_was_wiped(answer, box.label)
+        box.note_held(())
+        living = tuple(run.name for run in box.state.runs if run.state == "running")
+        return WipedSecrets(box.name, wiped, living)
+
+
+def what_was_wiped(answer: bytes, label: str) -> tuple[str, ...]:
+    """Read the wiped names from the box's answer. Raises BusyError while a setup is running."""
+    said = list(answer_rows(answer))
+    if any(word == "busy" for word, _ in said):
+        raise BusyError(
+            "a setup is at work on this box; nothing was wiped.",
+            where=label,
+            hint="Wait for it to end, or cancel it: boxstrap stop --setup",
+        )
+    return tuple(dict.fromkeys(name for word, name in said if word == "wiped"))
+
+
+def clean_box(options: BoxOptions, screen: Screen, *, discard: Sequence[str], look: bool) -> None:
+    """Remove trees whose runs are over and that hold no work; those in `discard` may hold work.
+    With `look`, only show what would be removed.
+
+    Raises NotSafeError if a tree is kept for what it holds, and as `clean_trees`.
+    """
+    with BoxLogin.open(options, screen) as box:
+        trees, copied = clean_trees(box, repo_key=box.own, discard=discard, look=look)
+        known = box.known
+        document = {"box": known.name, "trees": [tree.as_dict() for tree in trees]}
+        lines = _lines(trees, copied, look=look)
+        screen.result({**document, "copies_of_results": copied}, "\n".join(lines))
+    stuck = [tree for tree in trees if tree.state == "left"]
+    if stuck:
+        raise StepFailedError(
+            f"not all of {_names(stuck)} could be removed.",
+            where=known.name,
+            hint="It is another user's: see what is left below .boxstrap/trees there.",
+        )
+    kept = [tree for tree in trees if tree.state == "kept"]
+    refused = [tree for tree in kept if not tree.is_in_use or tree.name in discard]
+    if refused:
+        free = [tree for tree in refused if not tree.is_in_use]
+        hint = "A run ends with: boxstrap stop"
+        if free:
+            words = " ".join(f"--discard {tree.name}" for tree in free)
+            hint = (
+                "Copy what you need from it (scp and rsync reach the box by its name), then:\n"
+                f"  boxstrap clean --host {known.name} {words}"
+            )
+        raise NotSafeError(f"{_names(refused)} stayed.", where=known.name, hint=hint)
+
+
+def _names(trees: Sequence[TreeBeside]) -> str:
+    return ", ".join(tree.name for tree in trees)
+
+
+_BECAME = {
+    "removed": "removed",
+    "safe": "would be removed",
+    "kept": "stays",
+    "left": "is left in part",
+}
+
+
+def _lines(trees: Sequence[TreeBeside], copied: int, *, look: bool) -> list[str]:
+    lines = []
+    for tree in trees:
+        lines.append(f"{tree.name}: {_BECAME[tree.state]} ({size(tree.bytes)})")
+        lost = "it held " if tree.state == "removed" else ""
+        lines += [f"  {lost}{one}" for one in tree.holds]
+    if copied:
+        became = _BECAME["safe" if look else "removed"]
+        lines.append(f"copies of results that are at home: {became} ({size(copied)})")
+    nothing = "there is no tree beside the main one" + ("" if look else ": nothing to remove")
+    return lines or [nothing]
