@@ -34,7 +34,7 @@ from bootstrap.shell import encoded, folded, harmless, paste
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
-    from bootstrap.render.variables import Source
+    from bootstrap.render.script import Source
     from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.request import SetupRequest
@@ -465,7 +465,7 @@ def by_uvx(package: str, profile: Profile, source: Source) -> str:
     It also passes the repository's first commit, which a profile can't contain: otherwise the box
     would take the tree that `setup` placed for another repository's, and train again."""
     from bootstrap.profile.load import public_keys
-    from bootstrap.render.variables import ROOT
+    from bootstrap.render.script import ROOT
 
     keys = public_keys(profile)
     values = _without_none(profile.as_dict())

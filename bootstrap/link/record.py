@@ -37,7 +37,7 @@ from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import write_private
 
 if TYPE_CHECKING:
-    from bootstrap.link.target import Endpoint
+    from bootstrap.link.target import Endpoint, Target
 
 _KINDS = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa")
 _DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)
@@ -269,6 +269,13 @@ class KnownBox:
     def is_local(self) -> bool:
         """Whether it is this machine."""
         return self.host_text == LOCAL
+
+    @property
+    def target(self) -> Target:
+        """Where it is reached, as it was typed."""
+        from bootstrap.link.target import parse_host  # here, since most starts need only names
+
+        return parse_host(self.host_text)
 
     @property
     def costs_since(self) -> float:

@@ -114,7 +114,7 @@ def find_known(target: Target, endpoint: Endpoint | None = None) -> KnownBox | N
 
 def _is_another(box: KnownBox, target: Target) -> bool:
     """Whether the account ids show that it is another box: accounts never reuse an id."""
-    both = target.is_rented and parse_host(box.host_text).is_rented
+    both = target.is_rented and box.target.is_rented
     return both and box.host_text != target.text
 
 
@@ -130,7 +130,7 @@ def lookup(text: str) -> tuple[Target, KnownBox | None]:
     """
     target = parse_host(text)
     box = _named(target.text)
-    return (parse_host(box.host_text), box) if box else (target, None)
+    return (box.target, box) if box else (target, None)
 
 
 def get_or_create(
@@ -147,7 +147,7 @@ def get_or_create(
         name = name_with_port(name, endpoint.hostname, endpoint.port)
     owner = entry_owner(endpoint)
     if owner is not None:
-        target = parse_host(owner.host_text)  # keep where it leads: boxstrap's entry may change
+        target = owner.target  # keep where it leads: boxstrap's entry may change
     box = (box_by_name(name) if name else None) or find_known(target, endpoint)
     if box and not new_box and name in (None, box.name):
         return _at(box, target, endpoint)

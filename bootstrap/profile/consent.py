@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap import paths
 from bootstrap.errors import BoxstrapError, ProfileError, UsageError
-from bootstrap.profile.data_items import DataItem, place_of
 from bootstrap.profile.fields import Permission
 from bootstrap.profile.load import (
     LoadedProfile,
-    is_shipped,
     profile_label,
     public_key,
     public_keys,
     read_profile,
 )
-from bootstrap.profile.schema import taking_keys
+from bootstrap.profile.schema import DataItem, place_of, taking_keys
 from bootstrap.profile.values import ordinary
 from bootstrap.repo.names import is_gits
 from bootstrap.repo.place import repository_root
@@ -104,7 +102,7 @@ def load_profile(
     if takings and not before.issuperset(takings.each):
         takings = _without_own_repository(takings, options.place)
         if not before.issuperset(takings.each):
-            where, word = profile_label(loaded.layers[0].path), _whose_word(loaded, takings.root)
+            where, word = loaded.layers[0].label, _whose_word(loaded, takings.root)
             _ask(takings, before, options.consent, where, word)
             agree(takings)
     return loaded
@@ -255,13 +253,13 @@ def find_takings(
     root, labels, found = None, set[str](), list[Grant]()
     shipped = set[str]()
     for layer in loaded.layers:
-        if is_shipped(layer.path):
-            shipped.add(profile_label(layer.path))
+        if layer.is_shipped:
+            shipped.add(layer.label)
             continue
         root = root or next((each for each in roots if _is_inside(layer.path, each)), None)
         if root is None:
             continue
-        labels.add(profile_label(layer.path))
+        labels.add(layer.label)
         real = paths.real(layer.path)
         if Permission.FILE in kinds and not real.is_relative_to(root):
             found.append(Grant(_FILE_OF_THE_CHAIN, str(real)))

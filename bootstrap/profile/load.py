@@ -21,7 +21,6 @@ from pathlib import Path
 from bootstrap import paths
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.paths import expanded, is_foreign_owned, real
-from bootstrap.profile.data_items import place_of
 from bootstrap.profile.fields import Field, Section
 from bootstrap.profile.reading import (
     Branch,
@@ -35,8 +34,8 @@ from bootstrap.profile.reading import (
     unknown_key,
     word,
 )
-from bootstrap.profile.schema import PROFILE, Profile
-from bootstrap.profile.values import PARENT, ordinary, shown_value
+from bootstrap.profile.schema import PROFILE, Profile, place_of
+from bootstrap.profile.values import PARENT, nearest, ordinary, shown_value
 from bootstrap.profile.yaml_source import (
     DEFAULT,
     LARGEST_FILE,
@@ -49,7 +48,6 @@ from bootstrap.profile.yaml_source import (
     read_yaml,
 )
 from bootstrap.repo.urls import without_user_info
-from bootstrap.text.nearest import nearest
 
 # This key decides which files are read, and they are read before `--set` applies.
 _NOT_HERE = {"extends": "can't be set here; choose the profile with --profile"}
@@ -134,6 +132,16 @@ class Layer:
     tree: Branch
     problems: tuple[ProfileProblem, ...] = ()
 
+    @property
+    def label(self) -> str:
+        """As messages name the file."""
+        return profile_label(self.path)
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether the file comes with boxstrap."""
+        return is_shipped(self.path)
+
 
 @dataclass(frozen=True)
 class LoadedProfile:
@@ -201,7 +209,7 @@ def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Load
     problems = [problem for layer in layers for problem in layer.problems] + set_problems
     profile, wrong = build(tree, name)
     known = {problem.key for problem in problems}
-    files = [profile_label(layer.path) for layer in layers]
+    files = [layer.label for layer in layers]
     raise_problems([*problems, *(each for each in wrong if each.key not in known)], files)
     assert profile is not None  # noqa: S101  (without a profile there are problems)
     return LoadedProfile(profile, origins(tree), layers, tuple(sets))

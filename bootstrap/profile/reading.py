@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bootstrap.profile.data_items import misfits
 from bootstrap.profile.fields import EXPECTED, REQUIRED, Field, Kind, Section
-from bootstrap.profile.schema import PROFILE, Profile
-from bootstrap.profile.values import LONGEST_LIST, RESULTS_KEY, shown_value
+from bootstrap.profile.schema import PROFILE, Profile, misfits
+from bootstrap.profile.values import LONGEST_LIST, RESULTS_KEY, nearest, shown_value
 from bootstrap.profile.yaml_source import (
     DEFAULT,
     REFUSED,
@@ -31,7 +30,6 @@ from bootstrap.profile.yaml_source import (
     YamlFile,
     read_as,
 )
-from bootstrap.text.nearest import nearest
 
 
 @dataclass(frozen=True)

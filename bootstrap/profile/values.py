@@ -1,19 +1,17 @@
-"""The rules for a profile's values.
+"""The rules for a profile's values, and the message if one doesn't fit.
 
-A value that ends up in a shell, a path or an argument has an allow-list here.
-The renderer quotes all of them as well, so this is the first of two defences.
-Free text (a command, the value of a variable) may contain any printable
-character, including quotes and `$()`: it arrives byte for byte.
-
-What a text of a profile must look like, and the message if it doesn't.
+A value that ends up in a shell, a path or an argument has an allow-list here. The renderer quotes
+all of them as well, so this is the first of two defences. Free text (a command, the value of a
+variable) may contain any printable character, including quotes and `$()`: it arrives byte for byte.
 """
 
 from __future__ import annotations
 
+import difflib
 import posixpath
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bootstrap.shell import SHELL_SETTINGS
@@ -212,7 +210,6 @@ def _once(text: str) -> str:
 def _known_check(name: str) -> str:
     """Refuse a name that is not in the table of checks, which is among the box's code."""
     from bootstrap.box.verdict.verify_table import NAMES
-    from bootstrap.text.nearest import nearest
 
     if name in NAMES:
         return name
@@ -329,3 +326,9 @@ GPU_NAME = Rule("parts of GPUs' names, as in A100 or H100, A100", rf"{_GPU}(?:,{
 CHECK = Rule("the name of a check, as in ecc", r"[a-z0-9-]+", 64, finish=_known_check)
 DRIVER = Rule('a driver version, as in "550.54"', r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 CUDA = Rule('a CUDA version, as in "12.1"', r"[0-9]{1,2}\.[0-9]{1,2}")
+
+
+def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the one of `words` most like `word`, or ""; `cutoff` is the least likeness, 0 to 1."""
+    close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=cutoff)
+    return close[0] if close else ""

@@ -195,7 +195,7 @@ class Transfer:
         )
 
 
-def transfer_program(header: Mapping[str, Any], name: str) -> str:
+def text_of(header: Mapping[str, Any], name: str) -> str:
     """Return a string from a frame's header; "" if it isn't one."""
     value = header.get(name)
     return value if isinstance(value, str) else ""
@@ -353,11 +353,11 @@ class BoxResults:
                 self._leave(look, row)
             if "looked" in header:
                 self.tree, self.profile = (
-                    transfer_program(header, "tree"),
-                    transfer_program(header, "profile"),
+                    text_of(header, "tree"),
+                    text_of(header, "profile"),
                 )
                 self._kept, look.given_up = (
-                    transfer_program(header, "kept"),
+                    text_of(header, "kept"),
                     bool(header.get("given_up")),
                 )
                 self.paths = _texts(header, "looked")
@@ -415,7 +415,7 @@ class BoxResults:
                 if "begun" in header:
                     yield (
                         one,
-                        BegunFile(number_of(header, "begun"), transfer_program(header, "sha256")),
+                        BegunFile(number_of(header, "begun"), text_of(header, "sha256")),
                     )
                     continue
                 if body:
@@ -445,7 +445,7 @@ class BoxResults:
 
 
 def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
-    problem = transfer_program(header, "problem")
+    problem = text_of(header, "problem")
     if problem:
         return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
     same = header.get("before") == header.get("now") and header.get("read") == file.size
@@ -457,7 +457,7 @@ def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
             same = same and kind == "file" and now == file.state[2 : 2 + len(now)]
         case _:
             same = False
-    return GivenFile("" if same else "changed", transfer_program(header, "sha256"))
+    return GivenFile("" if same else "changed", text_of(header, "sha256"))
 
 
 def _is_state(state: Sequence[object]) -> bool:

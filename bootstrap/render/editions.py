@@ -28,8 +28,16 @@ from bootstrap.plan import Step, steps_for
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile
 from bootstrap.render.door_table import COMPACT, MINIMAL, needs_full
-from bootstrap.render.script import Parts, assemble_script, render_script, render_text
-from bootstrap.render.variables import Source, python_id, requirement_words, variables
+from bootstrap.render.script import (
+    Parts,
+    Source,
+    assemble_script,
+    python_id,
+    render_script,
+    render_text,
+    requirement_words,
+    variables,
+)
 from bootstrap.shell import (
     LIBRARY,
     Value,

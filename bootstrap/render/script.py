@@ -1,4 +1,9 @@
-"""Assemble the script with Jinja: variables, library, steps and the box's files."""
+"""The script: the variables that say what the box should become, then library, steps and the box's
+files.
+
+Jinja puts them together. boxstrap names no package index of its own: a box uses the index of its
+pip or uv; if it has neither, it uses the default of this machine's pip.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,20 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from bootstrap import __version__
+from bootstrap import __version__, uv_release
+from bootstrap.box.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import cache_dir, shipped, write_private
-from bootstrap.plan import Step
+from bootstrap.plan import Step, needs_among
+from bootstrap.profile import values
+from bootstrap.profile.load import public_keys
+from bootstrap.profile.schema import as_row
+from bootstrap.repo.urls import without_user_info
 from bootstrap.shell import (
     LIBRARY,
     STEPS_LIBRARY,
@@ -22,13 +34,276 @@ from bootstrap.shell import (
     bare_shell,
     box_files,
     harmless,
+    known_hosts,
     quote,
     shell_part,
     step_of,
 )
+from bootstrap.text.sizes import seconds_of
 
 if TYPE_CHECKING:
     import jinja2
+
+    from bootstrap.profile.schema import Profile, Python
+
+
+@cache
+def default_index() -> str:
+    """Return the URL of pip's default index; empty if pip is not installed."""
+    try:
+        from pip._internal.models.index import PyPI
+    except ImportError:
+        return ""
+    return str(PyPI.simple_url)
+
+
+AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
+CONDA_TOOLS = ("py-rattler==0.28.*", "pyyaml>=6,<7")
+"""Packages that build an environment of conda packages, if the profile has one."""
+MIN_FREE_MB = 512
+MIN_TMP_MB = 16
+"""Bash's here-documents and most tools need a place for temporary files."""
+COMMIT_PATIENCE_S = 600
+"""How long the box waits for what this machine sends after its sender is gone, in seconds."""
+CLIENT_PATIENCE_S = 120
+"""The same after this machine itself is gone, in seconds."""
+LOCK_PATIENCE_S = 300
+"""How long the box waits for another package manager to end, in seconds."""
+
+
+ROOT = "BOXSTRAP_ROOT"
+"""The environment variable in which a paste for uvx passes the first commit."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The commit to check out: its origin, and its name on the box."""
+
+    key: str
+    name: str
+    commit: str
+    branch: str | None
+    url: str | None
+    user_name: str | None
+    user_email: str | None
+    root: str = ""
+    """The first commit of its main line, which identifies the repository; "" if unknown."""
+    usual_key: str = ""
+    """The key that it would have by its address alone."""
+    snapshot: str = ""
+    """What is checked out: `commit` if nothing differs from it, else a boxstrap commit on top."""
+    tags: tuple[str, ...] = ()
+    """The tags that describe the commit, a row `ID COMMIT NAME` each."""
+    tag_objects: str = ""
+    """A pack of those that are annotated, in base64."""
+    tree: str = ""
+    """Digest of the content, which identifies the work; "" if the box clones and computes it."""
+
+
+class SentItem(NamedTuple):
+    """An item of `data:` that is sent: its path on the box, and a digest of its content now."""
+
+    to: str
+    digest: str
+
+
+OF_ONE_RUN = (
+    *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH"),
+    *("TRAIN_COMMAND", "TRAIN_SESSION"),
+)
+"""Variables that differ between runs of one profile; all others are the same."""
+
+_ORDERED = {*ExpectedHardware._fields} - {"box", "run_alive"}
+_ORDERED_OF_BOX = {*ExpectedMachine._fields}
+
+NO_SOURCE = Source("none", "none", "", None, None, None, None)
+
+
+def variables(  # noqa: PLR0913 - what a script is made of
+    profile: Profile,
+    source: Source,
+    steps: tuple[Step, ...],
+    *,
+    local: bool,
+    secrets_id: str,
+    secret_ids: Sequence[str] = (),
+    dependencies: Sequence[str] = (),
+    sent_data: Mapping[int, SentItem] = MappingProxyType({}),
+    rented: float | None = None,
+) -> list[tuple[str, Value]]:
+    """Return name and value of each variable, in the order of a profile.
+
+    `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` has
+    such an id for each of the profile's secrets, and is empty for a door. `dependencies`: rows of
+    those that are sent, see templates/lib/dependencies.sh. `sent_data`: the items of `data:` on
+    this machine, by their numbers. `rented`: since when the lease counts of a box that `up` rented.
+    """
+    python, train = profile.python, profile.train
+    return [
+        ("WORKDIR", profile.box.workdir),
+        ("IS_LOCAL", local),
+        ("MIN_FREE_MB", MIN_FREE_MB),
+        ("MIN_TMP_MB", MIN_TMP_MB),
+        ("VOLUME_AT", "" if rented is None else _volume_place(profile)),
+        ("AUTHORIZED_KEYS", [] if local else public_keys(profile)),
+        ("KNOWN_HOSTS", list(known_hosts())),
+        ("REPO_KEY", source.key),
+        ("REPO_USUAL_KEY", source.usual_key),
+        ("REPO_ROOT", source.root),
+        ("REPO_NAME", source.name),
+        ("REPO_COMMIT", source.commit),
+        ("REPO_SNAPSHOT", source.snapshot),
+        ("REPO_TREE", source.tree),
+        ("REPO_BRANCH", source.branch or ""),
+        ("REPO_TAGS", list(source.tags)),
+        ("TAG_OBJECTS", source.tag_objects),
+        ("REPO_URL", without_user_info(source.url or "")),
+        ("REPO_ACCESS", profile.git.access),
+        ("COMMIT_PATIENCE", COMMIT_PATIENCE_S),
+        ("CLIENT_PATIENCE", CLIENT_PATIENCE_S),
+        ("LOCK_PATIENCE", LOCK_PATIENCE_S),
+        ("GIT_USER_NAME", profile.git.user.name or source.user_name or ""),
+        ("GIT_USER_EMAIL", profile.git.user.email or source.user_email or ""),
+        ("PYTHON_VERSION", python.version or ""),
+        ("VENV", python.venv),
+        ("INSTALLER", python.installer),
+        ("TORCH_BACKEND", python.torch_backend),
+        ("REUSE", python.reuse),
+        ("REQUIREMENTS_SET", python.requirements is not None),
+        ("REQUIREMENTS", python.requirements or []),
+        ("LOCK", python.lock or ""),
+        ("CONDA", python.conda or ""),
+        ("CONDA_TOOLS", list(CONDA_TOOLS) if python.conda else []),
+        ("EXTRAS", python.extras),
+        *requirement_words(python).items(),
+        ("DEPENDENCIES", list(dependencies)),
+        ("PYTHON_ID", python_id(python)),
+        ("PACKAGES", [] if local else profile.packages),
+        ("GPU_ORDER", gpu_order(profile)),
+        ("CLONE_URL", _clone_url(profile, source)),
+        ("SMOKE", profile.gpu.smoke),
+        ("ENV_NAMES", list(profile.env)),
+        ("ENV_VALUES", list(profile.env.values())),
+        ("SECRETS", profile.secrets),
+        ("SECRETS_ID", secrets_id),
+        ("SECRET_IDS", list(secret_ids)),
+        ("DATA", data_rows(profile, sent_data)),
+        ("LEASE", lease_terms(profile, rented)),
+        ("PREPARE", profile.prepare),
+        ("SHARED", profile.shared),
+        ("TRAIN_COMMAND", train.command if train else ""),
+        ("TRAIN_SESSION", train.session if train else ""),
+        ("TRAIN_AT_BOOT", train.at_boot if train else ""),
+        ("TRAIN_GRACE", train.grace if train else values.GRACE_S),
+        ("TRAIN_RESUME", (train.resume or "") if train else ""),
+        ("LOG_MAX_MIB", train.log_max_mib if train else values.LOG_MAX_MIB),
+        ("RESULTS", train.results if train else []),
+        ("METRICS", [as_row(line) for line in train.metrics] if train else []),
+        ("RESULTS_TO", results_to(profile)),
+        ("INDEX", default_index()),
+        ("AGENT_PACKAGES", list(AGENT_PACKAGES)),
+        ("UV_VERSION", uv_release.VERSION),
+        ("UV_OLDEST", uv_release.OLDEST),
+        ("UV_WHEELS", uv_release.release_rows()),
+        ("EDITION", ""),
+        ("STEPS", [step.name for step in steps]),
+        ("NEEDS", {step.name: " ".join(needs_among(step, steps)) for step in steps}),
+        ("REPO_STEPS", " ".join(step.name for step in steps if step.per_repo)),
+    ]
+
+
+def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
+    """Return the items of `data:` as JSON for the box, without their paths on this machine."""
+    rows: list[dict[str, object]] = []
+    for number, item in enumerate(profile.data):
+        row = item.as_dict()
+        if item.place == "local":
+            row |= {"from": "", **sent.get(number, SentItem(item.to, "-"))._asdict()}
+        row["exclude"] = item.exclude_rules()
+        rows.append({key: value for key, value in row.items() if value})
+    return json.dumps(rows, separators=(",", ":")) if rows else ""
+
+
+def lease_terms(profile: Profile, rented: float | None = None) -> str:
+    """Return the lease as JSON for the box, see `box/lease/lease.py`; "" without one."""
+    lease = profile.lease
+    if lease is None:
+        return ""
+    terms = {
+        "seconds": None if lease.hours is None else lease.hours * 3600,
+        "dollars": lease.dollars,
+        "idle": seconds_of(lease.idle or ""),
+        "stall": seconds_of(lease.stall or ""),
+        "then": None if lease.then == "stop" else lease.then,
+        "price": profile.box.price,
+        "rented": rented,
+    }
+    told = {name: value for name, value in terms.items() if value is not None}
+    return json.dumps(told, separators=(",", ":"))
+
+
+def _volume_place(profile: Profile) -> str:
+    """Return where the volume is mounted that was rented with the box; "" without one."""
+    box, account = profile.box, profile.provider.account
+    if box.volume is None or account is None:
+        return ""
+    from bootstrap.providers.accounts import PROVIDERS  # here, as most boxes have none
+    from bootstrap.providers.offer import RentOrder, volume_at
+
+    order = RentOrder(volume=box.volume, volume_at=volume_at(box.workdir))
+    return PROVIDERS[account].volume_place(order)
+
+
+def results_to(profile: Profile) -> list[str]:
+    """Return the results' folder in a bucket, its endpoint and region; [] without a bucket."""
+    if not (profile.train and profile.train.results_to):
+        return []
+    endpoint = profile.env.get("AWS_ENDPOINT_URL_S3") or profile.env.get("AWS_ENDPOINT_URL", "")
+    region = profile.env.get("AWS_REGION") or profile.env.get("AWS_DEFAULT_REGION", "")
+    return [profile.train.results_to, endpoint, region]
+
+
+def requirement_words(python: Python) -> dict[str, list[str]]:
+    """Return requirements other than files, as arguments for uv and pip; empty by default."""
+    groups, wheels = _options("--group", python.groups), python.only_binary
+    binary, last = _options("--only-binary", wheels), python.no_build_isolation
+    names = [re.split(r"[^A-Za-z0-9._-]", each)[0] for each in last]
+    late = _options("--no-build-isolation-package", names)
+    return {
+        "PYTHON_INDEX": python.index,
+        "LOCK_OPTIONS": [*groups, *_options("--no-build-package", wheels), *late],
+        "ADDED_TO_LOCK": [*binary, *python.packages] if python.packages else [],
+        "ADDED_ARGUMENTS": [*groups, *binary, *python.packages],
+        "BUILT_LAST": ["--no-build-isolation", *binary, *last] if last else [],
+        "NAMES_OF_LAST": names,
+    }
+
+
+def python_id(python: Python) -> str:
+    """Return a digest of `python:`, the only id of an environment that runs record.
+
+    `reuse` is left out: where files come from doesn't change the environment.
+    """
+    said = json.dumps(python.changed({*python.fields} - {"reuse"}), sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:6]
+
+
+def _options(option: str, values: list[str]) -> list[str]:
+    return [word for value in values for word in (option, value)]
+
+
+def _clone_url(profile: Profile, source: Source) -> str:
+    """Return the URL that the box clones from, without the credentials in it."""
+    url = (source.url or profile.git.url) if profile.git.access == "url" else None
+    return without_user_info(url or "")
+
+
+def gpu_order(profile: Profile) -> str:
+    """Return the ordered hardware as JSON for the box's check: only what is not default."""
+    gpu = profile.gpu.changed(_ORDERED)
+    box = profile.box.changed(_ORDERED_OF_BOX)
+    return json.dumps({**gpu, **({"box": box} if box else {})}, separators=(",", ":"))
+
 
 TEMPLATE = "setup.sh.j2"
 MARKER = "END_OF_BOX_FILES"

@@ -22,9 +22,8 @@ from bootstrap.protocol.transfer import BoxResults, Transfer
 from bootstrap.protocol.trees import BoxContent, BoxWork, UnsentContent
 from bootstrap.repo.local import LocalRepository, known_folder, read_repository
 from bootstrap.repo.names import shown
-from bootstrap.runs.bring_home import bring_home
+from bootstrap.runs.bring_home import bring_home, check_receipt, receipt_file
 from bootstrap.runs.pull import PullOptions, let_go_words, pull_run, results_of_profile
-from bootstrap.runs.receipt import check_receipt, receipt_file
 from bootstrap.sync.back import bring_from, look_at_work, only_there
 from bootstrap.text.sizes import grouped_number, size
 from bootstrap.transfer.destination import why_refused

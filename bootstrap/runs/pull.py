@@ -33,9 +33,14 @@ from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
 from bootstrap.repo.names import shown
-from bootstrap.runs.bring_home import as_it_is_now, bring_home, note_results
+from bootstrap.runs.bring_home import (
+    as_it_is_now,
+    bring_home,
+    note_results,
+    receipt_file,
+    write_receipt,
+)
 from bootstrap.runs.push import ShownProgress
-from bootstrap.runs.receipt import receipt_file, write_receipt
 from bootstrap.runs.upkeep import report_safe_results
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import grouped_number, size, transferred

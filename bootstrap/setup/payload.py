@@ -24,7 +24,7 @@ from bootstrap.profile.survey.declared import (
     sent_from_here,
 )
 from bootstrap.profile.survey.files import check_requirements, decode
-from bootstrap.render.variables import ROOT, Source
+from bootstrap.render.script import ROOT, Source
 from bootstrap.repo.git import Folders, GitError, git_error, run_git
 from bootstrap.repo.mirror import key_of
 from bootstrap.repo.place import repository_root
@@ -78,8 +78,7 @@ class Payload:
     @cached_property
     def program_id(self) -> str:
         """The id of the script without values that differ between a profile's runs."""
-        from bootstrap.render.script import script_id
-        from bootstrap.render.variables import OF_ONE_RUN
+        from bootstrap.render.script import OF_ONE_RUN, script_id
 
         values = [(name, value) for name, value in self.values if name not in OF_ONE_RUN]
         return script_id(self._rendered(values))
@@ -110,7 +109,7 @@ def build_payload(
     `with_secrets`: False for a script that is only shown. Raises ProfileError, UsageError:
     no repository, boxstrap's own checkout, or changes that must not be sent.
     """
-    from bootstrap.render.variables import NO_SOURCE, variables
+    from bootstrap.render.script import NO_SOURCE, variables
 
     profile = loaded.profile
     here, snapshot, source = None, None, NO_SOURCE

@@ -24,7 +24,6 @@ from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
-from bootstrap.link.target import parse_host
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 
@@ -73,7 +72,7 @@ class Entry:
 def is_users_alias(box: KnownBox) -> bool:
     """Whether the box's name is an alias of the user's own ssh config."""
     try:
-        typed = parse_host(box.host_text).address
+        typed = box.target.address
     except UsageError:
         return False
     return typed == box.name and box.address.lower() != typed.lower()
@@ -146,7 +145,7 @@ def added_entry(boxes: Iterable[KnownBox]) -> Entry:
     files = [*theirs, *(str(box.known_hosts) for box in (first, *others))]
     key = [("IdentityFile", quoted(first.route.identity))] if first.route.identity else []
     return Entry(
-        parse_host(first.host_text).address,
+        first.target.address,
         (*key, ("UserKnownHostsFile", " ".join(quoted(file) for file in files))),
     )
 

@@ -208,7 +208,7 @@ class _Beginning:
             stream.close()
 
     def _values(self) -> dict[str, Value]:
-        from bootstrap.render.variables import OF_ONE_RUN
+        from bootstrap.render.script import OF_ONE_RUN
 
         payload, request = self._context.payload, self._context.request
         wish = self._wish

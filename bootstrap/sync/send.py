@@ -293,7 +293,7 @@ def values_for_box(
     profile: Profile, state: LocalState, box: BoxLogin, wait_s: int
 ) -> dict[str, Value]:
     """Return the variables of the query that places states of this repository."""
-    from bootstrap.render.variables import variables
+    from bootstrap.render.script import variables
     from bootstrap.setup.payload import source_of
 
     steps = steps_for(local=box.is_local, train=True, repo=True, smoke=False)

@@ -9,25 +9,14 @@ from itertools import chain
 
 from invoke.collection import Collection
 
-from bootstrap.tasks import (
-    boxes,
-    connect,
-    doors,
-    estimate,
-    files,
-    profiles,
-    renting,
-    run,
-    runs,
-    setup,
-)
+from bootstrap.tasks import boxes, connect, doors, estimate, files, profiles, renting, runs, setup
 from bootstrap.tasks.program import use_box_program
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
 FAMILIES = {
     "First steps": (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),
     "Before anything is built": (setup.plan, setup.verify),
-    "Runs and files": (run.run, files.sync, files.push, files.pull),
+    "Runs and files": (runs.run, files.sync, files.push, files.pull),
     "A run at work": (runs.wait, runs.attach, runs.shell, runs.exec_, runs.top, runs.report),
     "In your editor and browser": (connect.code, connect.ssh_config, connect.tunnel),
     "Renting": (estimate.estimate, renting.up, renting.down, boxes.lease, boxes.guard),

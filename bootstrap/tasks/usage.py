@@ -137,7 +137,7 @@ _NEAR = 0.7
 
 def _meant(text: str, context: ParserContext | None) -> str:
     """Return a sentence that suggests what an unknown word was meant to be; "" if unclear."""
-    from bootstrap.text.nearest import nearest
+    from bootstrap.profile.values import nearest
 
     unknown = _UNKNOWN.fullmatch(text)
     if not unknown:

@@ -27,13 +27,13 @@ from bootstrap.link.exchange import read_until, shell_command
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import LinkLost, Stream, Wire
 from bootstrap.protocol.query import build_query, refuse
-from bootstrap.protocol.transfer import Frame, Transfer, number_of, transfer_program
+from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
 from bootstrap.text.sizes import grouped_number, size
 from bootstrap.transfer.sender import GONE, FileSender, PushProgress, SourceFile, read_source
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
-    from bootstrap.render.variables import SentItem
+    from bootstrap.render.script import SentItem
 
 AT_ONCE = 1000
 """Files that one request asks about."""
@@ -169,7 +169,7 @@ class Push:
         states, begun = list[str](), dict[int, int]()
         files, free = self._source.files, 0
         for header, _ in transfer.run(self._questions()):
-            if problem := transfer_program(header, "problem"):
+            if problem := text_of(header, "problem"):
                 raise self._refused(problem)
             free = max(free, number_of(header, "free"))
             parts = header.get("begun")
@@ -178,7 +178,7 @@ class Push:
                 i = len(files) if at is None else len(states) + at
                 if i < len(files) and isinstance(value, int) and value > 0:
                     begun[i] = min(value, files[i].size)
-            states += transfer_program(header, "states")
+            states += text_of(header, "states")
             if len(states) > len(files):  # a hostile box could go on for ever
                 break
         if len(states) != len(files) or not _LETTERS.issuperset(states):
@@ -227,7 +227,7 @@ class Push:
         if not alike:
             return
         for header, _ in transfer.run(self._outgoing.comparisons(alike)):
-            i, state = number_of(header, "i"), transfer_program(header, "state")
+            i, state = number_of(header, "i"), text_of(header, "state")
             if i in asked and state in {_HAS, _OLDER, _FOREIGN}:
                 states[i] = state
         silent = {i for i, _ in alike if states[i] == _SAME_SIZE} - {*self._outgoing.unread}
@@ -249,7 +249,7 @@ class Push:
             silent = set(wanted)
             frames = outgoing.frames([(i, files[i], begun.get(i, 0)) for i in wanted])
             for header, _ in transfer.run(frames):
-                i, problem = number_of(header, "i"), transfer_program(header, "problem")
+                i, problem = number_of(header, "i"), text_of(header, "problem")
                 if problem == "full":
                     there = grouped_number(len(self._arrived))
                     raise self._no_room(f"its disk is full; {there} files have arrived")
@@ -342,7 +342,7 @@ def targets_there(answer: bytes) -> dict[int, str]:
 
 def local_items(profile: Profile) -> tuple[LocalItem, ...]:
     """List the local items, without reading files. Raises UsageError if one can't be sent."""
-    from bootstrap.render.variables import SentItem
+    from bootstrap.render.script import SentItem
 
     found = []
     for number, item in enumerate(profile.data):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _PROGRAM = """\
 #!{python}
-import bootstrap.render.variables as variables
+import bootstrap.render.script as variables
 from bootstrap.cli import main
 for name, number in {numbers}.items():
     assert hasattr(variables, name)

@@ -29,7 +29,7 @@ RENDER = """
 from bootstrap.plan import steps_for
 from bootstrap.profile.load import read_profile
 from bootstrap.render.script import render_script
-from bootstrap.render.variables import NO_SOURCE, variables
+from bootstrap.render.script import NO_SOURCE, variables
 import sys
 profile = read_profile(sys.argv[1]).profile
 steps = steps_for(local=False, train=profile.train is not None)
@@ -179,7 +179,7 @@ def test_it_renders_each_shipped_profile(installed: InstalledPlace, name: str) -
 
 def test_a_box_without_pip_gets_an_index(installed: InstalledPlace) -> None:
     """uv's environments have no pip unless something requires it; boxstrap needs pip's default."""
-    ask = "from bootstrap.render.variables import default_index; print(default_index())"
+    ask = "from bootstrap.render.script import default_index; print(default_index())"
     assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")
 
 

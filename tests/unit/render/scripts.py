@@ -9,8 +9,7 @@ from bootstrap.paths import shipped
 from bootstrap.plan import steps_for
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import Profile
-from bootstrap.render.script import render_script
-from bootstrap.render.variables import Source, variables
+from bootstrap.render.script import Source, render_script, variables
 
 WORK = Source(
     key="homework-01234567",

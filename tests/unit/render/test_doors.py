@@ -307,8 +307,7 @@ def test_a_training_that_died_is_begun_again_where_the_profile_says_so() -> None
 
 @pytest.mark.usefixtures("loosely_packed")
 def test_the_full_script_is_carried_unchanged() -> None:
-    from bootstrap.render.script import render_script
-    from bootstrap.render.variables import variables
+    from bootstrap.render.script import render_script, variables
 
     what: Profile = profile("vast", "git.access=url")
     steps = carried_steps(what, ())

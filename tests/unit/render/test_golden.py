@@ -18,8 +18,8 @@ import pytest
 
 from bootstrap import __version__
 from bootstrap.plan import NAMES
-from bootstrap.profile.data_items import DataItem
-from bootstrap.render.variables import default_index
+from bootstrap.profile.schema import DataItem
+from bootstrap.render.script import default_index
 from bootstrap.shell import LIBRARY, box_files, shell_part
 from tests.unit.render.scripts import SHIPPED, profile, render, shipped_script
 

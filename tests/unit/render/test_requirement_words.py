@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.render.editions import render_minimal
-from bootstrap.render.variables import python_id
+from bootstrap.render.script import python_id
 from tests.unit.render.scripts import WORK, profile, render
 
 pytestmark = pytest.mark.slow  # each starts programs

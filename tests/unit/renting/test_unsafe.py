@@ -253,13 +253,13 @@ def of_another_box(world: World) -> Iterator[None]:
     """A receipt that this machine wrote for the same run on another box."""
     from unittest.mock import patch
 
-    from bootstrap.runs import receipt
+    from bootstrap.runs import bring_home
 
     body = json.loads(world.receipt.read_text())
     del body["mac"]
     body["box"] = "other"
     with patch("bootstrap.secrets.state_dir", lambda: world.user.state):
-        body["mac"] = receipt._mac(body)
+        body["mac"] = bring_home._mac(body)
     with another(world.receipt, json.dumps(body)):
         yield
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link.local import LocalWire
-from bootstrap.runs.receipt import check_receipt, receipt_file, write_receipt
+from bootstrap.runs.bring_home import check_receipt, receipt_file, write_receipt
 from bootstrap.transfer.manifest import Manifest, RunOrigin
 from tests.unit.transfer.boxes import KEY, RUN, ResultsHere
 
