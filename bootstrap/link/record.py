@@ -331,28 +331,14 @@ def boxes_folder() -> Path:
 
 def all_boxes() -> list[KnownBox]:
     """List every known box, newest first. A folder that can't be read is left out."""
-    boxes = [_load(folder) for folder in boxes_folder().glob("*/")]
+    boxes = [load_box(folder) for folder in boxes_folder().glob("*/")]
     return sorted((b for b in boxes if b), key=lambda box: box.created, reverse=True)
-
-
-def box_by_name(name: str) -> KnownBox | None:
-    """Return the box called `name`; a bare address, once used as a name, means its port 22.
-
-    Raises UsageError if a newer boxstrap wrote its record.
-    """
-    if NAME.fullmatch(name):
-        refuse_newer(boxes_folder() / name)
-        for folder in (name, f"{name}-22", name.rpartition("-")[0]):
-            box = _load(boxes_folder() / folder) if folder else None
-            if box and name in (box.name, box.folder_name, box.address):
-                return box
-    return None
 
 
 def unreadable_record() -> list[KnownBox]:
     """List boxes whose record can't be read, so that only the name is known."""
     folders = (folder for folder in boxes_folder().glob("*/") if NAME.fullmatch(folder.name))
-    lost = (folder.name for folder in folders if any(folder.iterdir()) and not _load(folder))
+    lost = (folder.name for folder in folders if any(folder.iterdir()) and not load_box(folder))
     return [KnownBox(name, name) for name in sorted(lost)]
 
 
@@ -491,7 +477,8 @@ def read_box(folder: Path) -> KnownBox | None:
     return _box_of(_read(folder))
 
 
-def _load(folder: Path) -> KnownBox | None:
+def load_box(folder: Path) -> KnownBox | None:
+    """Read the box whose folder this is, under the name that it has today."""
     box = read_box(folder)
     if box is None or box.host_key_alias != folder.name:
         return None

@@ -22,8 +22,8 @@ from bootstrap.link.record import (
     NAME,
     KnownBox,
     all_boxes,
-    box_by_name,
     boxes_folder,
+    load_box,
     name_of_key,
     name_with_port,
     pins_of,
@@ -99,6 +99,20 @@ def _whose(box: KnownBox) -> str:
     names = ", ".join(dict.fromkeys(each.name for each in box.repositories))
     place = f"{box.address}:{box.port}" if box.address else box.host_text
     return f"{place}, of {names or 'no repository'}"
+
+
+def box_by_name(name: str) -> KnownBox | None:
+    """Return the box called `name`; a bare address, once used as a name, means its port 22.
+
+    Raises UsageError if a newer boxstrap wrote its record.
+    """
+    if NAME.fullmatch(name):
+        refuse_newer(boxes_folder() / name)
+        for folder in (name, f"{name}-22", name.rpartition("-")[0]):
+            box = load_box(boxes_folder() / folder) if folder else None
+            if box and name in (box.name, box.folder_name, box.address):
+                return box
+    return None
 
 
 def find_known(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:

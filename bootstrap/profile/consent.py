@@ -22,9 +22,9 @@ from bootstrap.errors import BoxstrapError, ProfileError, UsageError
 from bootstrap.profile.fields import Permission
 from bootstrap.profile.load import (
     LoadedProfile,
+    check_public_keys,
     profile_label,
     public_key,
-    public_keys,
     read_profile,
 )
 from bootstrap.profile.schema import DataItem, place_of, taking_keys
@@ -96,7 +96,7 @@ def load_profile(
     loaded = read_profile(
         options.profile, sets=options.sets, repo_root=repository_root(options.place)
     )
-    _check_keys(loaded)
+    check_public_keys(loaded)
     takings = find_takings(loaded, _roots(options), kinds)
     before = agreed(takings.root) if takings else frozenset[Grant]()
     if takings and not before.issuperset(takings.each):
@@ -106,19 +106,6 @@ def load_profile(
             _ask(takings, before, options.consent, where, word)
             agree(takings)
     return loaded
-
-
-def _check_keys(loaded: LoadedProfile) -> None:
-    """Read the public keys that the profile names, before any box is contacted.
-
-    Raises ProfileError with the file and line that names the wrong one.
-    """
-    if loaded.profile.ssh.authorized_keys:
-        try:
-            public_keys(loaded.profile)
-        except ProfileError as error:
-            origin = loaded.origins.get("ssh.authorized_keys")
-            raise ProfileError(error.what, where=str(origin or ""), hint=error.hint) from None
 
 
 def usable_profile(options: BoxOptions, key: str) -> list[str]:

@@ -221,8 +221,8 @@ def _chain(path: Path) -> tuple[Layer, ...]:
     seen: set[Path] = set()
     following: Path | None = path
     while following is not None:
-        seen.add(real(following))
         _is_ours(following)
+        seen.add(real(following))
         source = read_yaml(following, profile_label(following))
         tree, problems = read_tree(source, profile_label(following))
         _resolve_data_paths(tree, following.parent)
@@ -453,6 +453,19 @@ def public_keys(profile: Profile) -> list[str]:
     Raises ProfileError if a file is missing or is not a public key.
     """
     return [public_key(entry) for entry in profile.ssh.authorized_keys]
+
+
+def check_public_keys(loaded: LoadedProfile) -> None:
+    """Read the public keys that the profile names, before any box is contacted.
+
+    Raises ProfileError with the file and line that names the wrong one.
+    """
+    if loaded.profile.ssh.authorized_keys:
+        try:
+            public_keys(loaded.profile)
+        except ProfileError as error:
+            origin = loaded.origins.get("ssh.authorized_keys")
+            raise ProfileError(error.what, where=str(origin or ""), hint=error.hint) from None
 
 
 def public_key(entry: str) -> str:

@@ -251,6 +251,11 @@ class IsolatedGitDir:
                 raise
             raise write_error(self._folder.parent, error) from None
 
+    @property
+    def head(self) -> str | None:
+        """The content of HEAD as git writes it; None if there is none."""
+        return head(self.git_dir)
+
     @cached_property
     def with_filters(self) -> Path:
         """The same with the repository's `filter` attributes: only to ask about them."""

@@ -38,7 +38,7 @@ from bootstrap.repo.git import (
     run_git,
 )
 from bootstrap.repo.names import decoded, shown, slug
-from bootstrap.repo.place import Place, head, locate, read_text, repository_root
+from bootstrap.repo.place import Place, locate, read_text, repository_root
 from bootstrap.repo.urls import as_https, check_url, repository_name, without_user_info
 
 _PARTIAL = re.compile(
@@ -293,7 +293,7 @@ def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
 
 def _branch(repository: Repository) -> str | None:
     """Return the branch of HEAD; None if it is detached, or if its name can't be shown."""
-    usual = _ON_A_BRANCH.fullmatch(head(repository.view.git_dir) or "")
+    usual = _ON_A_BRANCH.fullmatch(repository.view.head or "")
     branch = usual[1] if usual else _branch_by_gitpython(repository)
     return branch if branch and shown(branch) == branch else None
 

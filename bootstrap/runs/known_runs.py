@@ -21,7 +21,8 @@ from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, ord
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError
 from bootstrap.estimate.cost import Price
-from bootstrap.link.record import KnownBox, all_boxes, box_by_name, ended_boxes
+from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
+from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.run import repository_names
 from bootstrap.repo.local import known_key

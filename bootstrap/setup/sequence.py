@@ -15,8 +15,8 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, ReturnBoxError
-from bootstrap.link import record
 from bootstrap.link.exchange import run_script
+from bootstrap.link.registry import box_by_name
 from bootstrap.plan import PlanRow, plan_rows
 from bootstrap.protocol.probe import BoxState, parse_probe
 from bootstrap.ui.screen import Reporter
@@ -82,7 +82,7 @@ def _begin_login(request: SetupRequest, reporter: Reporter, cancel: CancelToken)
         return None
     try:
         box = BoxLogin.find(request, reporter, cancel=cancel)
-        before = record.box_by_name(box.name)
+        before = box_by_name(box.name)
     except BoxstrapError:
         return None
     if box.is_known:

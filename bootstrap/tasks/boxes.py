@@ -65,12 +65,12 @@ def boxes(call: Call) -> None:
     from bootstrap.errors import UsageError
     from bootstrap.link.record import (
         all_boxes,
-        box_by_name,
         ended_boxes,
         forget_box,
         is_newer,
         unreadable_record,
     )
+    from bootstrap.link.registry import box_by_name
     from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.text.sizes import duration, spent
     from bootstrap.ui.layout import aligned, cut

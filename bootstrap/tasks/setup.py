@@ -139,7 +139,7 @@ def _cost(found: SetupPlan) -> list[str]:
     import time
 
     from bootstrap.estimate.cost import spending
-    from bootstrap.link.record import box_by_name
+    from bootstrap.link.registry import box_by_name
 
     box, lease = box_by_name(found.box), found.loaded.profile.lease
     if box is None or not box.price:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
-from bootstrap.link import record
+from bootstrap.link import registry
 from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
@@ -158,7 +158,7 @@ def test_a_changed_key_is_refused_with_nothing_sent(ssh_user: SshUser, server: S
 def test_the_login_itself_leaves_the_record_beside_the_pin(ssh_user: SshUser, server: Sshd) -> None:
     """Whatever happens after the login, the next one must find the pin again."""
     ssh_user.reach("box").close()
-    box = record.box_by_name("box")
+    box = registry.box_by_name("box")
     assert box is not None
     assert (box.address, box.port) == ("127.0.0.1", server.port)
     assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
@@ -179,7 +179,7 @@ def test_a_box_that_moved_is_recorded_where_it_is_pinned(ssh_user: SshUser, serv
     server.start()
     ssh_user.write(ssh_user.alias("elsewhere", server))
     ssh_user.reach("elsewhere", box=ssh_user.box("elsewhere", name="box")).close()
-    moved = record.box_by_name("box")
+    moved = registry.box_by_name("box")
     assert moved is not None
     assert moved.port == server.port
     server.new_host_key()

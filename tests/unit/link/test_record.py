@@ -96,7 +96,7 @@ def write(name: str, values: object) -> Path:
 
 
 def rewritten(file: Path) -> dict[str, object]:
-    box = record.box_by_name(file.parent.name)
+    box = registry.box_by_name(file.parent.name)
     assert box is not None
     record.save_box(box)
     values: dict[str, object] = json.loads(file.read_text())
@@ -105,7 +105,7 @@ def rewritten(file: Path) -> dict[str, object]:
 
 def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None:
     file = write("gpu", WRITTEN)
-    assert record.box_by_name("gpu") == READ
+    assert registry.box_by_name("gpu") == READ
     assert rewritten(file) == {
         **WRITTEN,
         "v": VERSION,
@@ -115,14 +115,14 @@ def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None
             "repositories": [dataclasses.asdict(READ.last)],
         },
     }
-    assert record.box_by_name("gpu") == READ
+    assert registry.box_by_name("gpu") == READ
 
 
 def test_the_least_that_an_earlier_version_wrote() -> None:
     """The record of a box that was only logged in to."""
     least = {name: value for name, value in WRITTEN.items() if name != "extra"}
     write("gpu", {**least, "extra": {}})
-    box = record.box_by_name("gpu")
+    box = registry.box_by_name("gpu")
     key, used = str(least.pop("repo_key")), READ.seen
     assert box == KnownBox(repositories=(BoxRepository(key, used=used),), **least)  # type: ignore[arg-type]
     assert box.secrets is None
@@ -132,7 +132,7 @@ def test_what_an_earlier_version_noted_and_this_one_does_not_is_read_over() -> N
     listed = {**dataclasses.asdict(READ.last), "proved": "abcd"}
     extra = {**EXTRA, "proved": "abcd", "repositories": [listed]}
     rewritten(write("gpu", {**WRITTEN, "v": VERSION, "extra": extra}))
-    assert record.box_by_name("gpu") == READ
+    assert registry.box_by_name("gpu") == READ
 
 
 def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path
     environment = {**os.environ, "XDG_STATE_HOME": str(state.parent)}
     command = [sys.executable, "-c", program, str(earlier)]
     subprocess.run(command, check=True, cwd=tmp_path, env=environment)
-    assert record.box_by_name("gpu") == dataclasses.replace(READ, seen=5.0, workdir="/w")
+    assert registry.box_by_name("gpu") == dataclasses.replace(READ, seen=5.0, workdir="/w")
 
 
 TWO = READ.using("other-00000001", root="b" * 40, workdir="/mine", snapshot="c" * 40)
@@ -160,7 +160,7 @@ TWO = READ.using("other-00000001", root="b" * 40, workdir="/mine", snapshot="c" 
 
 def test_a_second_repository_does_not_take_the_box_from_the_first() -> None:
     record.save_box(TWO)
-    box = record.box_by_name("gpu")
+    box = registry.box_by_name("gpu")
     assert box == TWO
     assert [each.name for each in box.repositories] == ["other", "homework-1a2b3c4d5e6f"]
     assert box.of("homework-1a2b3c4d5e6f") == READ.last
@@ -176,7 +176,7 @@ def test_commands_of_two_repositories_at_once_both_keep_what_they_recorded() -> 
     record.save_box(READ)
     record.save_box(TWO)  # by another command, while this one still has what it read before
     record.save_box(dataclasses.replace(READ, seen=7.0).using("third-00000002", snapshot="e" * 40))
-    box = record.box_by_name("gpu")
+    box = registry.box_by_name("gpu")
     assert box is not None
     assert {each.key for each in box.repositories} == {
         *("homework-1a2b3c4d5e6f", "other-00000001", "third-00000002"),
@@ -184,14 +184,14 @@ def test_commands_of_two_repositories_at_once_both_keep_what_they_recorded() -> 
     assert box.of("other-00000001") == TWO.last
     # The record of another box of that name has nothing to do with them.
     record.save_box(KnownBox("gpu", "elsewhere", created=9.0))
-    assert record.box_by_name("gpu") == KnownBox("gpu", "elsewhere", created=9.0)
+    assert registry.box_by_name("gpu") == KnownBox("gpu", "elsewhere", created=9.0)
 
 
 def test_a_command_that_runs_for_hours_takes_back_nothing_that_others_recorded() -> None:
     """As `sync --watch` does, which saves the record after each save of a file."""
     terms = {"seconds": 60.0, "set": 5.0, "extended": 0.0, "held": "no-key"}
     record.save_box(dataclasses.replace(READ, lease=terms))
-    box = record.box_by_name("gpu")
+    box = registry.box_by_name("gpu")
     assert box is not None
     login = login_to(box, None, print)
     for others, own, kept in (
@@ -207,11 +207,11 @@ def test_a_command_that_runs_for_hours_takes_back_nothing_that_others_recorded()
         ({"secrets": ("A", "WANDB_API_KEY")}, {}, {}),
         ({"secrets": ("A", "B")}, {"secrets": ("A", "C")}, {"secrets": ("A", "B", "C")}),
     ):
-        before = record.box_by_name("gpu")
+        before = registry.box_by_name("gpu")
         assert before is not None
         record.save_box(dataclasses.replace(before, **others))
         login.save(dataclasses.replace(login.known, **own).using("other-00000001"))
-        after = record.box_by_name("gpu")
+        after = registry.box_by_name("gpu")
         assert after is not None
         for name, value in {**others, **own, **kept}.items():
             found = getattr(after, name)
@@ -230,7 +230,7 @@ def test_an_earlier_program_finds_the_repository_used_last_where_it_looks() -> N
     values["repo_key"], values["seen"] = "homework-1a2b3c4d5e6f", TWO.last.used + 5
     values["extra"] |= {"repo_root": "f" * 40, "workdir": "/late", "snapshot": "1" * 40}
     file.write_text(json.dumps(values))
-    box = record.box_by_name("gpu")
+    box = registry.box_by_name("gpu")
     assert box is not None
     assert box.last == BoxRepository(
         "homework-1a2b3c4d5e6f", root="f" * 40, workdir="/late", snapshot="1" * 40,
@@ -266,13 +266,13 @@ def test_what_is_not_known_of_the_same_version_is_kept() -> None:
 )
 def test_a_fact_of_another_type_counts_as_not_there(name: str, value: object, read: object) -> None:
     write("gpu", {"name": "gpu", "host_text": "gpu", "extra": {name: value}})
-    assert getattr(record.box_by_name("gpu"), name) == read
+    assert getattr(registry.box_by_name("gpu"), name) == read
 
 
 def test_a_route_of_another_type_counts_as_not_there() -> None:
     odd = {"identities": "x", "identities_only": 1, "jump": ["a"], "known_hosts": [1, "/kh"]}
     write("gpu", {"name": "gpu", "host_text": "gpu", "extra": odd})
-    box = record.box_by_name("gpu")
+    box = registry.box_by_name("gpu")
     assert box is not None
     assert box.route == Route(known_hosts=("/kh",))
 
@@ -293,7 +293,7 @@ def test_a_newer_record_is_refused_in_one_sentence_and_never_overwritten(newer: 
     named = parse_host("gpu")
     at_its_place = Endpoint("1.2.3.4", "1.2.3.4", "root", 2222)
     for attempt in (
-        lambda: record.box_by_name("gpu"),
+        lambda: registry.box_by_name("gpu"),
         lambda: record.save_box(KnownBox("gpu", "gpu")),
         lambda: record.save_with_pin(KnownBox("gpu", "gpu"), "", is_new=False),
         lambda: registry.lookup("gpu"),

@@ -84,7 +84,7 @@ def test_names_are_no_paths() -> None:
     for name in ("../x", ".x", "a/b", "", "-x", "x" * 64, "a b"):
         with pytest.raises(UsageError, match="name"):
             get_or_create("gpu", name=name)
-        assert record.box_by_name(name) is None
+        assert registry.box_by_name(name) is None
 
 
 def test_forgotten_and_broken_boxes_are_gone() -> None:
@@ -103,7 +103,7 @@ def test_records_of_a_later_version_are_read() -> None:
     record.save_box(box)
     path = box.folder / "box.json"
     path.write_text(path.read_text().replace('"name"', '"novelty": 1,\n "name"'))
-    assert record.box_by_name("gpu") == box
+    assert registry.box_by_name("gpu") == box
 
 
 def test_a_box_dated_in_the_future_is_not_newer_than_a_new_one() -> None:
@@ -123,7 +123,7 @@ def test_a_host_means_its_newest_box_even_where_it_is_an_earlier_ones_name(
     record.save_box(new)
     assert registry.lookup(text)[1] == new
     assert get_or_create(text, hostname) == new
-    assert record.box_by_name(text) != new
+    assert registry.box_by_name(text) != new
 
 
 def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> None:
@@ -133,7 +133,7 @@ def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> 
     values = {"name": "1.2.3.4", "host_text": "root@1.2.3.4", "address": "1.2.3.4", "port": 22}
     (folder / "box.json").write_text(json.dumps(values))
     for text in ("1.2.3.4", "1.2.3.4-22"):
-        found = record.box_by_name(text)
+        found = registry.box_by_name(text)
         assert found is not None, text
         assert (found.name, found.folder) == ("1.2.3.4-22", folder)
         assert get_or_create(text, "1.2.3.4").name == "1.2.3.4-22"
@@ -174,5 +174,5 @@ def test_a_record_that_makes_no_sense_is_none(text: str) -> None:
     record.save_box(box)
     (box.folder / "box.json").write_text(text)
     assert record.all_boxes() == []
-    assert record.box_by_name("gpu") is None
+    assert registry.box_by_name("gpu") is None
     assert [lost.name for lost in record.unreadable_record()] == ["gpu"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import record
+from bootstrap.link import record, registry
 from bootstrap.link.record import KnownBox
 from bootstrap.repo.local import read_repository
 from tests.cli import Completed, Running, User
@@ -188,7 +188,7 @@ def test_the_repository_that_a_profile_names_and_the_one_it_lies_in_both_have_th
 def test_what_a_box_says_of_itself_takes_no_place_beside_the_own(world: ThreeBoxes) -> None:
     """A box is told the repository of each command that asks it, and may say that it has runs."""
     own = read_repository(world.places["one"]).key
-    claimed = record.box_by_name("c")
+    claimed = registry.box_by_name("c")
     assert claimed is not None
     record.save_box(claimed.found_on(own, workdir="/root"))
     for task in ("down", "exec", "push"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import record
+from bootstrap.link import registry
 from bootstrap.link.record import Route, all_boxes, forget_box
 from bootstrap.sshconfig.entries import SOCKET_PATH_MAX, control_folder, own_entry, update
 from bootstrap.sshconfig.userfile import ConfigPlace
@@ -118,7 +118,7 @@ def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(
     make_box("one", port=50001)
     assert update(place).changed
     assert options(place.config, "one")["port"] == "50001"
-    box = record.box_by_name("two")
+    box = registry.box_by_name("two")
     assert box is not None
     forget_box(box)
     assert update(place).changed
