@@ -20,9 +20,9 @@ from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError, Usag
 from bootstrap.link import record, registry
 from bootstrap.link.exchange import run_script
 from bootstrap.link.local import LocalWire
-from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions, KeyAndRoot, resolve
+from bootstrap.link.wire import ReconnectingLink
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.query import NO_REDACTION, build_query
 

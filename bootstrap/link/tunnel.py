@@ -23,8 +23,7 @@ from dataclasses import dataclass
 import paramiko
 
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError
-from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.link.wire import PIECE, LinkLost, Pipe, Wire
+from bootstrap.link.wire import PIECE, LinkLost, Pipe, ReconnectingLink, Wire
 
 _PART = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
 _FORM = re.compile(

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap import paths
 from bootstrap.errors import BoxstrapError, ProfileError, UsageError
-from bootstrap.profile.fields import Permission
 from bootstrap.profile.load import (
     LoadedProfile,
     check_public_keys,
@@ -28,7 +27,7 @@ from bootstrap.profile.load import (
     read_profile,
 )
 from bootstrap.profile.schema import DataItem, place_of, taking_keys
-from bootstrap.profile.values import ordinary
+from bootstrap.profile.values import Permission, ordinary
 from bootstrap.repo.names import is_gits
 from bootstrap.repo.place import repository_root
 from bootstrap.repo.working_files import credential_by_name

@@ -21,7 +21,6 @@ from pathlib import Path
 from bootstrap import paths
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.paths import expanded, is_foreign_owned, real
-from bootstrap.profile.fields import Field, Section
 from bootstrap.profile.reading import (
     Branch,
     Leaf,
@@ -35,7 +34,7 @@ from bootstrap.profile.reading import (
     word,
 )
 from bootstrap.profile.schema import PROFILE, Profile, place_of
-from bootstrap.profile.values import PARENT, nearest, ordinary, shown_value
+from bootstrap.profile.values import PARENT, Field, Section, nearest, ordinary, shown_value
 from bootstrap.profile.yaml_source import (
     DEFAULT,
     LARGEST_FILE,

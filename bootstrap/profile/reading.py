@@ -15,9 +15,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bootstrap.profile.fields import EXPECTED, REQUIRED, Field, Kind, Section
 from bootstrap.profile.schema import PROFILE, Profile, misfits
-from bootstrap.profile.values import LONGEST_LIST, RESULTS_KEY, nearest, shown_value
+from bootstrap.profile.values import (
+    EXPECTED,
+    LONGEST_LIST,
+    REQUIRED,
+    RESULTS_KEY,
+    Field,
+    Kind,
+    Section,
+    nearest,
+    shown_value,
+)
 from bootstrap.profile.yaml_source import (
     DEFAULT,
     REFUSED,

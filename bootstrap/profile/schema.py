@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from bootstrap.box.metrics import NUMBER
 from bootstrap.profile import values
-from bootstrap.profile.fields import (
+from bootstrap.profile.values import (
+    REPO_PATH,
+    WORKDIR,
     Account,
     Buckets,
     Data,
@@ -26,11 +28,13 @@ from bootstrap.profile.fields import (
     Permission,
     PublicKeys,
     Repository,
+    Rule,
     Secrets,
     Section,
     field,
+    ordinary,
+    shown_value,
 )
-from bootstrap.profile.values import REPO_PATH, WORKDIR, Rule, ordinary, shown_value
 from bootstrap.providers import NAMES
 
 Place = Literal["local", "address", "hub", "bucket"]

@@ -19,8 +19,7 @@ from bootstrap.link.exchange import (
     run_script,
     stream_script,
 )
-from bootstrap.link.reconnecting import Backoff, ReconnectingLink
-from bootstrap.link.wire import LinkLost, NoAnswer, Stream, Wire
+from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, ReconnectingLink, Stream, Wire
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import GOES_ON, STATES, Run
 from bootstrap.text.sanitize import sanitize

@@ -36,8 +36,7 @@ from bootstrap.boxes.at_home import (
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, NotSafeError, write_error
 from bootstrap.link.exchange import answer_number
-from bootstrap.link.reconnecting import Backoff
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.paths import write_private
 from bootstrap.protocol.follow import ANSWER_S
 from bootstrap.protocol.run import Run

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, order, seen_on
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError
-from bootstrap.estimate.cost import Price
+from bootstrap.estimate import Price
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions

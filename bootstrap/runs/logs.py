@@ -25,9 +25,8 @@ from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
-from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import LinkLost, NoAnswer, Wire
+from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, Wire
 from bootstrap.plan import NAMES
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
 from bootstrap.protocol.query import BoxRedaction, build_query

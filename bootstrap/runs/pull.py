@@ -27,9 +27,8 @@ from bootstrap.errors import (
     UsageError,
     write_error,
 )
-from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
 from bootstrap.repo.names import shown

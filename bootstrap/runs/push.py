@@ -13,7 +13,7 @@ from bootstrap.errors import UsageError
 from bootstrap.events import Event
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, real
-from bootstrap.profile.fields import Permission
+from bootstrap.profile.values import Permission
 from bootstrap.repo.place import repository_root
 from bootstrap.text.sizes import grouped_number, transferred
 from bootstrap.transfer.push import MOST_NAMED, Pushed, file_count, push_folder

@@ -23,7 +23,7 @@ from bootstrap.box.metrics import WORDS
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, write_error
-from bootstrap.estimate.cost import spending
+from bootstrap.estimate import spending
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, write_private

@@ -16,9 +16,8 @@ from pathlib import Path
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import StepFailedError, TrainingFailedError, UsageError
 from bootstrap.link.exchange import AnswerStream, answer_number, answer_rows, stream_script
-from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.paths import config_dir
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.query import build_query

@@ -19,9 +19,8 @@ from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, NotSafeError, StepFailedError, UnreachableError
 from bootstrap.link.exchange import BASH, answer_number, answer_rows, stream_script
-from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.protocol.follow import (
     FIRST_OUTPUT_S,
     MOMENT_S,

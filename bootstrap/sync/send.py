@@ -21,9 +21,8 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
 from bootstrap.link.exchange import BASH, answer_rows, stream_script
-from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.record import LOCAL
-from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
+from bootstrap.link.wire import PIECE, Backoff, LinkLost, NoAnswer, Wire
 from bootstrap.plan import steps_for
 from bootstrap.protocol.query import build_long_query
 from bootstrap.protocol.run_details import results_in_the_way

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, BusyError, HostKeyError, UsageError
-from bootstrap.link.reconnecting import Backoff
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.git import run_git
 from bootstrap.repo.local import LocalRepository

@@ -9,7 +9,7 @@ from itertools import chain
 
 from invoke.collection import Collection
 
-from bootstrap.tasks import boxes, connect, doors, estimate, files, profiles, renting, runs, setup
+from bootstrap.tasks import boxes, estimate, files, profiles, renting, runs, setup
 from bootstrap.tasks.program import use_box_program
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
@@ -18,13 +18,13 @@ FAMILIES = {
     "Before anything is built": (setup.plan, setup.verify),
     "Runs and files": (runs.run, files.sync, files.push, files.pull),
     "A run at work": (runs.wait, runs.attach, runs.shell, runs.exec_, runs.top, runs.report),
-    "In your editor and browser": (connect.code, connect.ssh_config, connect.tunnel),
+    "In your editor and browser": (boxes.code, boxes.ssh_config, boxes.tunnel),
     "Renting": (estimate.estimate, renting.up, renting.down, boxes.lease, boxes.guard),
     "What is there": (
         *(runs.runs, boxes.boxes, boxes.clean),
         *(boxes.secrets, setup.doctor, profiles.profiles),
     ),
-    "Without SSH": (doors.render, doors.oneliner),
+    "Without SSH": (profiles.render, profiles.oneliner),
     "To see it once": (setup.demo,),
 }
 wrong_usage_exits_2()

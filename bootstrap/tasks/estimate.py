@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from bootstrap.tasks.command import JSON, SET, Call, Option, command
 
 if TYPE_CHECKING:
-    from bootstrap.estimate.cost import Asking, Found, Row, Usage
-    from bootstrap.estimate.memory import Memory
+    from bootstrap.estimate import Asking, Found, Memory, Row, Usage
     from bootstrap.profile.schema import Profile
     from bootstrap.runs.known_runs import MeasuredRun
 
@@ -52,8 +51,8 @@ def estimate(call: Call) -> None:
     Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10
     """
     from bootstrap.errors import UsageError
-    from bootstrap.estimate.cost import Found, shipped_prices, with_live
-    from bootstrap.estimate.cost import estimate_rows as rows_of
+    from bootstrap.estimate import Found, shipped_prices, with_live
+    from bootstrap.estimate import estimate_rows as rows_of
 
     profile = _profile(call)
     usage = _usage(call, profile)
@@ -80,7 +79,7 @@ def estimate(call: Call) -> None:
 def _show(
     call: Call, rows: Sequence[Row], found: Found, usage: Usage, memory: Memory | None
 ) -> None:
-    from bootstrap.estimate.cost import HEAD, oldest
+    from bootstrap.estimate import HEAD, oldest
     from bootstrap.paths import expanded
     from bootstrap.ui.layout import aligned, cut
 
@@ -182,7 +181,7 @@ def _past_lines(past: Sequence[MeasuredRun], rows: Sequence[Row]) -> list[str]:
 
 
 def _buying(call: Call, rows: Sequence[Row]) -> list[str]:
-    from bootstrap.estimate.cost import break_even_hours
+    from bootstrap.estimate import break_even_hours
     from bootstrap.text.sizes import dollars, grouped_number
 
     if call.given["buy"] is None:
@@ -203,7 +202,7 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
     import time
     from functools import partial
 
-    from bootstrap.estimate.cost import CLOUDS, Price, catalogue_of
+    from bootstrap.estimate import CLOUDS, Price, catalogue_of
     from bootstrap.providers.accounts import PROVIDERS, find_account
     from bootstrap.providers.cloud_account import CloudAccount
     from bootstrap.providers.offer import RentOrder
@@ -265,7 +264,7 @@ def _profile(call: Call) -> Profile | None:
 
 
 def _usage(call: Call, profile: Profile | None) -> Usage:
-    from bootstrap.estimate.cost import Usage
+    from bootstrap.estimate import Usage
 
     given = call.given
     lease = profile.lease.hours if profile and profile.lease else None
@@ -285,7 +284,7 @@ def _least_gb(profile: Profile | None) -> float:
 
 def _memory(call: Call) -> Memory | None:
     from bootstrap.errors import UsageError
-    from bootstrap.estimate.memory import (
+    from bootstrap.estimate import (
         METHODS,
         OPTIMIZERS,
         PRECISIONS,

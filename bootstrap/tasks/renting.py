@@ -163,7 +163,7 @@ def _confirm(offer: Offer) -> None:
 
 def _whole_cost(found: FoundOffers) -> str:
     """Return what the cheapest offer costs for as long as the lease allows."""
-    from bootstrap.estimate.cost import Usage, cost_of
+    from bootstrap.estimate import Usage, cost_of
     from bootstrap.text.sizes import dollars
 
     if not found.fitting:

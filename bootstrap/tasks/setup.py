@@ -7,7 +7,9 @@ demo: a setup of this machine, with a small training that boxstrap brings along.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
@@ -16,7 +18,9 @@ from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
 if TYPE_CHECKING:
     from bootstrap.protocol.verdict import Verdict
     from bootstrap.setup.request import SetupRequest
+    from bootstrap.setup.result import SetupResult
     from bootstrap.setup.sequence import SetupPlan
+    from bootstrap.ui.screen import Reporter
 
 
 COMMITTED = Option(
@@ -32,6 +36,8 @@ OVERWRITE = Option(
     "overwrite_results", "It may overwrite results of earlier runs that are not home.", False
 )
 WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
+_COMMIT_OPTIONS = ("--quiet", "--no-verify", "--no-gpg-sign")
+_COMMITTER = ("-c", "user.name=boxstrap demo", "-c", "user.email=demo@example.org")
 _AGAIN = "To follow it: {again}; to cancel it: boxstrap stop --setup{host}"
 
 
@@ -138,7 +144,7 @@ def _cost(found: SetupPlan) -> list[str]:
     """Return what the box costs for as long as its lease allows, and what it cost so far."""
     import time
 
-    from bootstrap.estimate.cost import spending
+    from bootstrap.estimate import spending
     from bootstrap.link.registry import box_by_name
 
     box, lease = box_by_name(found.box), found.loaded.profile.lease
@@ -216,9 +222,56 @@ def demo(call: Call) -> None:
 
     Example: boxstrap demo
     """
-    from bootstrap.demo import run_demo
     from bootstrap.tasks.setup_report import show_result
 
-    result = run_demo(call.screen)
+    result = _run_demo(call.screen)
     show_result(result, call.screen)
     result.raise_for_status()
+
+
+def _run_demo(reporter: Reporter) -> SetupResult:
+    """Run a real setup on this machine, in one folder. Raises what a setup raises."""
+    from bootstrap.link.record import LOCAL
+    from bootstrap.paths import state_dir
+    from bootstrap.setup.request import SetupRequest
+    from bootstrap.setup.sequence import run_setup
+
+    _ignore_git_settings()
+    folder = state_dir() / "demo"
+    repository = _demo_repository(folder / "repository")
+    reporter.note("demo", f"everything is in {folder}; delete it when you like")
+    request = SetupRequest(
+        host=LOCAL,
+        profile="demo",
+        sets=(f"box.workdir={folder / 'box'}",),
+        repo=repository,
+        restart=True,
+    )
+    return run_setup(request, reporter)
+
+
+def _ignore_git_settings() -> None:
+    """Ignore the user's git settings (signing, templates, another repository), also on the box."""
+    for name in [name for name in os.environ if name.startswith(("GIT_", "BASH_ENV"))]:
+        del os.environ[name]
+    os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
+
+
+def _demo_repository(folder: Path) -> Path:
+    """Make a git repository with the demo's training, or keep it: the commit stays the same."""
+    import shutil
+
+    from bootstrap.paths import shipped
+    from bootstrap.repo.git import Folders, GitError, git_error, run_git
+
+    shutil.copytree(shipped("templates") / "demo", folder, dirs_exist_ok=True)
+    own = Folders(folder / ".git", folder)
+    try:
+        if not own.git_dir.is_dir():
+            run_git(own, "init", "--quiet", "--template=", "--initial-branch=main")
+        run_git(own, "add", "--all")
+        if run_git(own, "status", "--porcelain"):
+            run_git(own, *_COMMITTER, "commit", *_COMMIT_OPTIONS, "-m", "Fit a straight line")
+    except GitError as failure:
+        raise git_error(folder, failure) from failure
+    return folder

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link import exchange
 from bootstrap.link.exchange import read_until, shell_command
-from bootstrap.link.reconnecting import Backoff, ReconnectingLink
-from bootstrap.link.wire import LinkLost, Stream, Wire
+from bootstrap.link.wire import Backoff, LinkLost, ReconnectingLink, Stream, Wire
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
 from bootstrap.text.sizes import grouped_number, size

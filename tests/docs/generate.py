@@ -13,8 +13,8 @@ from bootstrap.box.verdict.verify_check import Check
 from bootstrap.box.verdict.verify_table import BOX_CHECKS, OF_GPUS
 from bootstrap.codes import CODES
 from bootstrap.plan import STEPS
-from bootstrap.profile.fields import EXPECTED, REQUIRED, Field
 from bootstrap.profile.schema import PROFILE
+from bootstrap.profile.values import EXPECTED, REQUIRED, Field
 from bootstrap.render.door_table import COMPACT, DOORS, LEFT_OUT_TEXTS, MINIMAL
 from bootstrap.tasks import namespace
 from tests.docs import profile_schema

@@ -10,9 +10,8 @@ import json
 import sys
 from typing import Any
 
-from bootstrap.profile.fields import REQUIRED, Field, Kind, Section
 from bootstrap.profile.schema import Profile
-from bootstrap.profile.values import LONGEST_LIST
+from bootstrap.profile.values import LONGEST_LIST, REQUIRED, Field, Kind, Section
 
 Json = dict[str, Any]
 

@@ -340,7 +340,8 @@ def test_the_environment_leads_nowhere_and_names_no_program(user: User, traps: T
     user.env.update(led)
     done = user.run("render").must(0)
     assert f"REPO_COMMIT='{repository.head}'" in done.out
-    code = "import sys, pathlib, bootstrap.demo as d; d._repository(pathlib.Path(sys.argv[1]))"
+    code = "import sys, pathlib, bootstrap.tasks.setup as d;"
+    code += "d._demo_repository(pathlib.Path(sys.argv[1]))"
     demo = user.home / "demo"
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code, str(demo)], env=user.env, check=True)

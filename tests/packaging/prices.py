@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from bootstrap.estimate.cost import TABLE, Found, Price, Usage, shipped_prices, with_live
+from bootstrap.estimate import TABLE, Found, Price, Usage, shipped_prices, with_live
 from bootstrap.tasks.estimate import asked_live
 
 

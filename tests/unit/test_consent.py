@@ -22,8 +22,8 @@ from bootstrap.profile.consent import (
     load_profile,
     usable_profile,
 )
-from bootstrap.profile.fields import Field, Permission, Section, field
 from bootstrap.profile.schema import PROFILE, Profile, taking_keys
+from bootstrap.profile.values import Field, Permission, Section, field
 from bootstrap.tasks.usage import exit_code
 from tests.cli import User, UserRepository
 from tests.plain_environment import HERE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.estimate.cost import Rates, Usage, break_even_hours, cost_of, saved, spending
+from bootstrap.estimate import Rates, Usage, break_even_hours, cost_of, saved, spending
 
 PER_HOUR = {  # the comparison "per hour" of the reference documents, dollars for each GPU
     ("AWS", "A100 40GB"): 4.10,

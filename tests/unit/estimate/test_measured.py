@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from bootstrap.estimate.cost import Price
+from bootstrap.estimate import Price
 from bootstrap.protocol.run_history import RunHistory
 from bootstrap.runs.known_runs import MeasuredRun, measured, same_run, speeds_in
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.estimate.memory import BAND, MODELS, Training, find_model, memory_of
+from bootstrap.estimate import BAND, MODELS, Training, find_model, memory_of
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 QWEN = {  # QwenLM/Qwen:README.md, "Profiling of Memory and Speed", GB on one A100-SXM4-80G

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap import estimate
 from bootstrap.errors import UnreachableError
-from bootstrap.estimate import cost
-from bootstrap.estimate.cost import (
+from bootstrap.estimate import (
     OLD_DAYS,
     Found,
     Price,
@@ -99,7 +99,7 @@ def test_live_prices_replace_the_rows_of_a_provider_that_answers() -> None:
 
 
 def test_a_provider_that_is_silent_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(estimate, "PATIENCE_S", 0.2)
     began = time.monotonic()
     found = with_live([price("vast")], {"vast": lambda: time.sleep(3) or []})
     assert time.monotonic() - began < 2
@@ -128,10 +128,10 @@ def test_a_picture_has_a_bar_for_each_row_and_escapes_names() -> None:
 def test_the_table_is_renewed_and_keeps_what_was_not_asked() -> None:
     live = price("aws", gpu="T4 16GB", memory_gb=16, price=0.526, live=True)
     kept = [one for one in shipped_prices() if one.provider != "aws"]
-    text = renewed(cost.TABLE.read_text(encoding="utf-8"), Found([*kept, live]))
+    text = renewed(estimate.TABLE.read_text(encoding="utf-8"), Found([*kept, live]))
     rows = [Price(**row) for row in json.loads(text)["prices"]]
     assert sorted(rows, key=str) == sorted([*kept, dataclasses.replace(live, live=False)], key=str)
-    assert json.loads(text)["rates"] == json.loads(cost.TABLE.read_text())["rates"]
+    assert json.loads(text)["rates"] == json.loads(estimate.TABLE.read_text())["rates"]
 
 
 @pytest.mark.filterwarnings("ignore")  # gpuhunt leaves its file open

@@ -8,13 +8,17 @@ import pytest
 
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.reconnecting import (
+from bootstrap.link.wire import (
     PAUSES_S,
     REFUSED_PATIENCE_S,
     Backoff,
+    LinkLost,
+    LoginBroken,
+    LoginRefused,
     ReconnectingLink,
+    Stream,
+    Wire,
 )
-from bootstrap.link.wire import LinkLost, LoginBroken, LoginRefused, Stream, Wire
 
 
 class FakeWire:
@@ -70,7 +74,7 @@ class RefusingWorld:
 def world(monkeypatch: pytest.MonkeyPatch) -> RefusingWorld:
     made = RefusingWorld()
     monkeypatch.setattr(CancelToken, "wait", lambda _, seconds: made.sleep(seconds))
-    monkeypatch.setattr("bootstrap.link.reconnecting.time.monotonic", lambda: made.now)
+    monkeypatch.setattr("bootstrap.link.wire.time.monotonic", lambda: made.now)
     return made
 
 

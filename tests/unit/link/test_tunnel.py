@@ -12,9 +12,8 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.link.local import LocalWire
-from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, parse_forward
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import ReconnectingLink, Wire
 from tests.boxes.ports import free_port
 from tests.listener import Listener
 from tests.unit.link.conftest import SshUser

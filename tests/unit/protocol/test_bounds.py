@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.link import exchange, reconnecting
+from bootstrap.link import exchange, wire
 from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.reconnecting import Backoff, ReconnectingLink
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, ReconnectingLink
 from bootstrap.protocol import follow
 from bootstrap.protocol import send as send_module
 from bootstrap.protocol.follow import follow_events
@@ -57,8 +56,8 @@ def wires() -> Iterator[Wires]:
         return made[-1]
 
     yield make
-    for wire in made:
-        wire.close()
+    for each in made:
+        each.close()
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "EVERY_S", 0.05)
     monkeypatch.setattr(follow, "ANSWER_S", 0.4)
     monkeypatch.setattr(exchange, "BEGIN_S", 0.3)
-    monkeypatch.setattr(reconnecting, "PAUSES_S", (0.01, 0.02))
+    monkeypatch.setattr(wire, "PAUSES_S", (0.01, 0.02))
 
 
 def steady(login: Callable[[], Any]) -> ReconnectingLink:

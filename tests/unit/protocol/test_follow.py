@@ -14,8 +14,7 @@ import pytest
 
 from bootstrap.errors import StepFailedError
 from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.link.wire import LinkLost
+from bootstrap.link.wire import LinkLost, ReconnectingLink
 from bootstrap.protocol.follow import follow_events
 from tests.unit.protocol.conftest import DEAD, identity
 

@@ -466,7 +466,7 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 def test_whatever_a_box_says(
     module: str, said: bytes, code: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.link.reconnecting.PAUSES_S", (0,))
+    monkeypatch.setattr("bootstrap.link.wire.PAUSES_S", (0,))
     words = ""
     try:
         READERS[module](Saying(said, code))

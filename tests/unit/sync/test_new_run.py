@@ -13,7 +13,7 @@ import pytest
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link.wire import ReconnectingLink
 from bootstrap.setup import SetupRequest, run_setup
 from bootstrap.setup.request import RunOptions
 from bootstrap.sync.new_run import start_run

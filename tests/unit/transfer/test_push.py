@@ -20,8 +20,7 @@ from bootstrap.box.transfer import serve, take
 from bootstrap.box.transfer.complete_files import CompleteFiles
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.link.wire import LinkLost
+from bootstrap.link.wire import LinkLost, ReconnectingLink
 from bootstrap.protocol import transfer
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.transfer import sender
