@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.editors import EDITORS
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -23,6 +22,7 @@ from bootstrap.errors import (
 from bootstrap.link.record import GUARD, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import cache_dir, state_dir
+from bootstrap.runs.editors import EDITORS
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.screen import Screen
 

@@ -10,7 +10,7 @@ expression.
 import posixpath
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from bootstrap.box.metrics import NUMBER
 from bootstrap.profile import values
@@ -152,6 +152,13 @@ class DataItem(Section):
     def place(self) -> Place:
         """What kind of source it comes from."""
         return place_of(self.source)
+
+
+class SentItem(NamedTuple):
+    """An item of `data:` that is sent: its path on the box, and a digest of its content now."""
+
+    to: str
+    digest: str
 
 
 def misfits(items: list[DataItem]) -> list[tuple[int, str, str]]:

@@ -7,15 +7,12 @@ that can't command a terminal. Keys that this version doesn't know are ignored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.text.sanitize import sanitize
-
-if TYPE_CHECKING:
-    from bootstrap.profile.schema import Advice
 
 MAX_BYTES = 1 << 20
 MAX_TEXT = 300
@@ -97,16 +94,6 @@ class Verdict(_VerdictPart):
         if self.verdict != heaviest:
             raise ValueError(f"the verdict is {self.verdict}, its reasons say {heaviest}")
         return self
-
-
-def advised(verdict: Verdict, provider: Advice) -> Verdict:
-    """Return the verdict with what this provider's renters can do, the most important first."""
-    codes = {reason.code for reason in verdict.reasons}
-    possible = (
-        provider.return_box if verdict.verdict == "return" else None,
-        provider.shm if "box-shm" in codes else None,
-    )
-    return verdict.model_copy(update={"advice": tuple(filter(None, possible))})
 
 
 def read_verdict(doc: bytes) -> Verdict:

@@ -24,7 +24,7 @@ from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile import values
 from bootstrap.profile.load import public_keys
-from bootstrap.profile.schema import as_row
+from bootstrap.profile.schema import SentItem, as_row
 from bootstrap.repo.urls import without_user_info
 from bootstrap.shell import (
     LIBRARY,
@@ -98,13 +98,6 @@ class Source:
     """A pack of those that are annotated, in base64."""
     tree: str = ""
     """Digest of the content, which identifies the work; "" if the box clones and computes it."""
-
-
-class SentItem(NamedTuple):
-    """An item of `data:` that is sent: its path on the box, and a digest of its content now."""
-
-    to: str
-    digest: str
 
 
 OF_ONE_RUN = (

@@ -23,8 +23,8 @@ from bootstrap.setup.result import SetupEnd, raise_for
 
 if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
-    from bootstrap.protocol.send import CommitSender, DependencySender, UvSender
     from bootstrap.setup.context import SetupContext
+    from bootstrap.setup.send import CommitSender, DependencySender, UvSender
     from bootstrap.transfer.buckets import AddressSender, BucketItems
     from bootstrap.transfer.push import DataSender
     from bootstrap.transfer.sender import PushProgress
@@ -89,7 +89,7 @@ class SetupSenders:
         here, snapshot = self._payload.here, self._payload.snapshot
         if here is None or snapshot is None or snapshot.id in have or self._context.request.only:
             return
-        from bootstrap.protocol.send import CommitSender
+        from bootstrap.setup.send import CommitSender
 
         self._sending["commit"] = CommitSender(
             self._box.wire,
@@ -107,7 +107,7 @@ class SetupSenders:
 
     def _uv_sender(self) -> UvSender:
         """Make the sender for a box whose package index lacks uv."""
-        from bootstrap.protocol.send import UvSender
+        from bootstrap.setup.send import UvSender
 
         return UvSender(
             self._box.wire,
@@ -121,7 +121,7 @@ class SetupSenders:
 
     def _dependency_sender(self) -> DependencySender:
         """Make the sender for private dependencies that the box lacks for its environment."""
-        from bootstrap.protocol.send import DependencySender
+        from bootstrap.setup.send import DependencySender
 
         return DependencySender(
             self._box.wire,

@@ -255,7 +255,7 @@ def fetch_verdict(box: BoxLogin, advice: Advice) -> Verdict:
 
     Raises StepFailedError if there was no check, LinkLost, NoAnswer.
     """
-    from bootstrap.protocol.verdict import MAX_BYTES, advised, read_verdict
+    from bootstrap.protocol.verdict import MAX_BYTES, read_verdict
 
     document = box.tail("gpu.json", MAX_BYTES + 1)
     if not document:
@@ -283,3 +283,13 @@ def _failed(error: type[BoxstrapError], end: SetupEnd, reporter: Reporter) -> Bo
         f"Its whole log: boxstrap logs --step {end.step} --host {end.box.name}\n"
         "Then run the same command again: what is done stays done.",
     )
+
+
+def advised(verdict: Verdict, provider: Advice) -> Verdict:
+    """Return the verdict with what this provider's renters can do, the most important first."""
+    codes = {reason.code for reason in verdict.reasons}
+    possible = (
+        provider.return_box if verdict.verdict == "return" else None,
+        provider.shm if "box-shm" in codes else None,
+    )
+    return verdict.model_copy(update={"advice": tuple(filter(None, possible))})

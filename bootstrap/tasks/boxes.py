@@ -296,7 +296,7 @@ def code(call: Call) -> None:
 
     Example: boxstrap code --host my-box --editor cursor
     """
-    from bootstrap.editors import open_code
+    from bootstrap.runs.editors import open_code
 
     open_code(call.options(), call.screen, call.given["editor"])
 

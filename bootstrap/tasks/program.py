@@ -325,7 +325,7 @@ def _providers() -> Iterable[str]:
 
 
 def _editors() -> Iterable[str]:
-    from bootstrap.editors import EDITORS
+    from bootstrap.runs.editors import EDITORS
 
     return EDITORS
 

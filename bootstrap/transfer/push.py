@@ -31,8 +31,7 @@ from bootstrap.text.sizes import grouped_number, size
 from bootstrap.transfer.sender import GONE, FileSender, PushProgress, SourceFile, read_source
 
 if TYPE_CHECKING:
-    from bootstrap.profile.schema import Profile
-    from bootstrap.render.script import SentItem
+    from bootstrap.profile.schema import Profile, SentItem
 
 AT_ONCE = 1000
 """Files that one request asks about."""
@@ -341,7 +340,7 @@ def targets_there(answer: bytes) -> dict[int, str]:
 
 def local_items(profile: Profile) -> tuple[LocalItem, ...]:
     """List the local items, without reading files. Raises UsageError if one can't be sent."""
-    from bootstrap.render.script import SentItem
+    from bootstrap.profile.schema import SentItem
 
     found = []
     for number, item in enumerate(profile.data):

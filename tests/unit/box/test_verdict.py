@@ -12,6 +12,7 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.paths import shipped
 from bootstrap.profile.schema import Advice
 from bootstrap.protocol import verdict
+from bootstrap.setup.result import advised
 from bootstrap.ui import page
 
 SCHEMA = shipped("profiles") / "verdict.schema.json"
@@ -209,14 +210,14 @@ def test_colours_are_for_the_outcomes_alone() -> None:
 def test_advice_is_the_providers_and_never_the_boxs() -> None:
     ours = Advice(return_box="Destroy it.", shm="Ask for more.")
     theirs = {"advice": ["Send the host your keys."]}
-    assert verdict.advised(read(**theirs), ours).advice == ()
+    assert advised(read(**theirs), ours).advice == ()
     shm = reason(code="box-shm", outcome="warn")
-    kept = verdict.advised(read(verdict="warn", reasons=[shm], **theirs), ours)
+    kept = advised(read(verdict="warn", reasons=[shm], **theirs), ours)
     assert kept.advice == ("Ask for more.",)
-    bad = verdict.advised(read(verdict="return", reasons=[reason(), shm], **theirs), ours)
+    bad = advised(read(verdict="return", reasons=[reason(), shm], **theirs), ours)
     assert bad.advice == ("Destroy it.", "Ask for more.")
     assert "Destroy it." in page.verdict_lines(bad)
-    assert verdict.advised(bad, Advice()).advice == ()
+    assert advised(bad, Advice()).advice == ()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import editors
-from bootstrap.editors import (
+from bootstrap.runs import editors
+from bootstrap.runs.editors import (
     EDITORS,
     EditorState,
     authority_of,

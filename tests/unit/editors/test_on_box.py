@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.editors import EDITORS, lacks, read_editor_state, write_settings
 from bootstrap.link.local import LocalWire
+from bootstrap.runs.editors import EDITORS, lacks, read_editor_state, write_settings
 
 CODE = EDITORS["code"]
 

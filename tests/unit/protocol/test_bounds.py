@@ -18,9 +18,9 @@ from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, ReconnectingLink
 from bootstrap.protocol import follow
-from bootstrap.protocol import send as send_module
 from bootstrap.protocol.follow import follow_events
-from bootstrap.protocol.send import CommitSender
+from bootstrap.setup import send as send_module
+from bootstrap.setup.send import CommitSender
 from tests.unit.protocol.conftest import text_of
 
 SETUP = "20260101-000000-abcdef"

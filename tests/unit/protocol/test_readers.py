@@ -16,11 +16,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
-from bootstrap import editors
 from bootstrap.box.transfer.frames import pack_frame
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
-from bootstrap.editors import EDITORS
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.exchange import (
@@ -38,11 +36,12 @@ from bootstrap.protocol.query import LaunchOptions, launch
 from bootstrap.protocol.run import STATES, find_failure, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
-from bootstrap.protocol.send import DependencySender, UvSender, refs_there
 from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.protocol.trees import BoxWorkStream, clean_trees, parse_uses, read_content
 from bootstrap.renting.ownership import read_box_id
 from bootstrap.repo.objects import parse_report
+from bootstrap.runs import editors
+from bootstrap.runs.editors import EDITORS
 from bootstrap.runs.logs import LogReader
 from bootstrap.runs.pull import goes_on
 from bootstrap.runs.remote_command import RemoteProject
@@ -52,6 +51,7 @@ from bootstrap.runs.top import BoxView, JsonLines, LiveTable, PlainLines
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
 from bootstrap.runs.upkeep import ask_lease, what_was_wiped
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
+from bootstrap.setup.send import DependencySender, UvSender, refs_there
 from bootstrap.sync.new_run import _begun
 from bootstrap.sync.send import SyncState, SyncStream, refusal
 from bootstrap.text import jsonc
@@ -286,7 +286,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/run_end.py, stop": lambda wire: what_ended(run_script(wire, "x")),
     "runs/top.py": looked,
     "runs/run_end.py": awaited,
-    "editors.py": edited,
+    "runs/editors.py": edited,
     "link/exchange.py": lambda wire: run_script_checked(wire, "x"),
     "setup/sequence.py": lambda wire: plan_rows(STEPS, parse_probe(run_script(wire, "x")).plan),
     "setup/result.py, the end": end_of_setup,
@@ -309,12 +309,12 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/trees.py": cleaned,
     "sync/send.py": synced,
     "protocol/query.py": lambda wire: launch(wire, LaunchOptions("x", SETUP, "/w")),
-    "protocol/send.py, dependencies": lambda wire: refs_there(
+    "setup/send.py, dependencies": lambda wire: refs_there(
         DependencySender(
             wire, [], "/w", SETUP, lambda done, total: None, print, lambda error: None
         )._read(wire.start(shell_command("x")), b"\nready\n")
     ),
-    "protocol/send.py, uv": lambda wire: UvSender(
+    "setup/send.py, uv": lambda wire: UvSender(
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
     )._send(b"wheel"),
     "transfer/push.py, data": lambda wire: targets_there(
@@ -327,7 +327,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     )._send(iter([b"end\n"])),
     "protocol/transfer.py": pushed,
     "protocol/transfer.py, results": pulled,
-    "protocol/send.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
+    "setup/send.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
 """Module (and which, if it has several) -> its reader of a box's answer. Every module that asks
 a box is listed here."""

@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.paths import cache_dir
-from bootstrap.protocol import send
+from bootstrap.setup import send
 from bootstrap.uv_release import VERSION, WHEELS
 
 MACHINE = "Linux-aarch64"

@@ -26,12 +26,11 @@ from bootstrap.link.exchange import run_script
 from bootstrap.link.wire import LinkLost
 from bootstrap.plan import Step, steps_for
 from bootstrap.protocol import query as launching
-from bootstrap.protocol import send
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import LaunchOptions, build_query
 from bootstrap.render.script import script_id
 from bootstrap.repo.objects import ObjectStream
-from bootstrap.setup import executor, payload
+from bootstrap.setup import executor, payload, send
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor, SetupSenders
 from bootstrap.setup.request import SetupRequest
