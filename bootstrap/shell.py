@@ -94,7 +94,7 @@ _OF_TRANSFERS = ("complete_files.py", "run_results.py")
 _OF_FEW = {
     "data": ("data_", "fetch_data"),
     "lease": ("lease",),
-    "train": ("keep_results",),
+    "train": ("keep_results", "notice"),
     "RESULTS_TO": ("upload_results", "s3_client"),
     "CONDA": ("conda",),
 }

@@ -494,6 +494,10 @@ class Train(Section):
     resume: Free[Command | None] = field(
         "The command that goes on from what a run left that died, as in python train.py --resume."
     )
+    on_notice: Free[Command | None] = field(
+        "The command that makes it save its work when its box is about to be taken away; without "
+        "it, it is asked to end (SIGTERM)."
+    )
     at_boot: Free[Literal["leave", "restart", "resume"]] = field(
         "What a start-up hook does with runs that died with the box: restart the last one from its "
         "beginning, or let all go on by train.resume.",

@@ -66,12 +66,42 @@ def parse_uploaded(note: str) -> Uploaded | None:
     return Uploaded(word, int(files), int(bytes_), int(left), known, address)
 
 
+CLOUDS = {"ec2": "EC2", "gcp": "Google Cloud", "azure": "Azure"}
+"""Whose metadata services give notice, by their names on the box."""
+_INTERRUPTION = re.compile(r"(ec2|gcp|azure|container) ([0-9]{1,12}) ([0-9]{1,12})")
+
+
+class Interruption(NamedTuple):
+    """A notice that the box is taken away, and the run with it. Times are the box's."""
+
+    by: str
+    """ec2, gcp, azure, container."""
+    noticed: int
+    leaves: int
+    """When the box goes."""
+
+    def sentence(self) -> str:
+        """Return who took what away."""
+        if self.by == "container":
+            return "its container was stopped"
+        return f"{CLOUDS[self.by]} took its box back"
+
+
+def parse_interruption(text: str) -> Interruption | None:
+    """Parse the box's words for it; None if they are none."""
+    found = _INTERRUPTION.fullmatch(text)
+    return Interruption(found[1], int(found[2]), int(found[3])) if found else None
+
+
 _FIELDS = 8
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
 """The exit code of a run that `stop` ended, unless it has another one: 128 + SIGTERM."""
 _RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
-_ENDED = re.compile(rf"stop|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}|after {_RUN}")
+_ENDED = re.compile(
+    rf"stop|interrupted {_INTERRUPTION.pattern}|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}"
+    rf"|after {_RUN}"
+)
 _QUEUE = re.compile(rf"gpus|after(-any)? {_RUN}")
 _GPUS = re.compile(r"[A-Za-z0-9-]{1,60}(,[A-Za-z0-9-]{1,60}){0,63}")
 _TREE = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
@@ -104,7 +134,8 @@ class Run:
     log_bytes: int
     command: str
     ended: str = ""
-    """What decided the exit code: `exit 7`, `pipeline 1 0`, `stop`; "" from earlier versions."""
+    """What decided the exit code: `exit 7`, `pipeline 1 0`, `stop`, `interrupted` with a
+    notice; "" from earlier versions."""
     snapshot: str = ""
     """The snapshot of its files; equals `commit` if nothing differed from that."""
     left: int = 0
@@ -129,6 +160,9 @@ class Run:
     """The name of its tree beside the main one, `homework@2`; "" for the main tree."""
     killed_for_memory: str = ""
     """The box's note about processes that the kernel killed for memory while it ran."""
+
+    notice: str = ""
+    """The notice that its box is taken away, in the box's words."""
 
     uploaded: Uploaded | None = None
     """Which of its results are in the bucket of `train.results_to`."""
@@ -160,6 +194,9 @@ class Run:
             return self._ending() + (f"; {self.left} of its processes live on" if self.left else "")
         if self.state == "queued":
             return self._waiting()
+        if self.state in ("died", "running") and self.interruption:
+            told = "died" if self.state == "died" else "is running, and was told to save its work"
+            return f"{told}: {self.interruption.sentence()}"
         if self.state == "died" and not self.restarted:
             return "was killed, and its runner too"
         return {"died": "died with the box", "waiting": "was created, but never started"}.get(
@@ -194,6 +231,11 @@ class Run:
         return self.state in ("finished", "died")
 
     @property
+    def interruption(self) -> Interruption | None:
+        """The notice that ended it, or will."""
+        return parse_interruption(self.ended.removeprefix("interrupted ") or self.notice)
+
+    @property
     def stopped(self) -> bool:
         """Whether it was stopped with `stop`."""
         ends = self.ended == "stop" or (not self.ended and self.rc == STOPPED)
@@ -201,9 +243,11 @@ class Run:
 
     @property
     def failed(self) -> bool:
-        """Whether it died or ended with a nonzero exit code, without being stopped."""
+        """Whether it died, was interrupted or ended with a nonzero exit code, unless stopped."""
         return self.state == "died" or (
-            self.state == "finished" and not self.stopped and self.rc != 0
+            self.state == "finished"
+            and not self.stopped
+            and (self.rc != 0 or self.interruption is not None)
         )
 
     def _ending(self) -> str:
@@ -213,6 +257,10 @@ class Run:
             # Its own exit code tells more: it saved its work and said so, or had to be killed.
             own = "" if self.rc == STOPPED else f", with exit code {self.rc}{self._decided()}"
             return f"was stopped{own}"
+        if self.interruption:
+            verb = "interrupted" if self.begun else "not started"
+            own = "" if self.rc == STOPPED else f", after exit code {self.rc}"
+            return f"was {verb}: {self.interruption.sentence()}{own}"
         if self.ended.startswith("after "):
             return f"was not started, since {self.ended[6:]} did not end with 0"
         if self.rc is None:
@@ -236,6 +284,7 @@ class Run:
             "state": self.state,
             "rc": self.rc,
             "ended": self.ended or None,
+            **({"interrupted": self.interruption._asdict()} if self.interruption else {}),
             "left": self.left,
             **({"queue": self.queue, "attended": self.attended} if self.state == "queued" else {}),
             **({"can_resume": self.can_resume} if self.state == "died" else {}),
@@ -313,6 +362,7 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
         gpus=gpus if _GPUS.fullmatch(gpus) else "",
         tree=tree if _TREE.fullmatch(tree := notes.get(f"{path}/tree", "")) else "",
         restarted=notes.get(f"{path}/boot") != "same",
+        notice=notes.get(f"{path}/interrupted", "")[:_LONGEST_WORD],
         uploaded=parse_uploaded(notes.get(f"{path}/uploaded", "")),
         killed_for_memory=notes.get(f"{path}/killed", "")[:_LONGEST_WORD],
     )
@@ -423,7 +473,8 @@ _KILLED = re.compile(r"(\d{1,6}) (\d{1,18}|-) (\d{1,18}|-) (.{1,60})")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run failed: `kind` is `memory`, `gpu-memory`, `killed`, `exception` or `unknown`."""
+    """Why a run failed: `kind` is `interrupted`, `memory`, `gpu-memory`, `killed`, `exception` or
+    `unknown`."""
 
     kind: str
     what: str
@@ -447,6 +498,8 @@ def find_failure(
     lines = [line for line in (one.rstrip() for one in log) if line]
     traceback = _last_traceback(lines)
     shown = tuple(line[:_WIDTH] for line in (traceback or lines)[-_LINES:])
+    if run.interruption:
+        return Failure("interrupted", run.interruption.sentence(), lines=shown)
     killed = _killed_for_memory(run, shown)
     if killed:
         return killed

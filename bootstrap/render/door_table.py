@@ -38,7 +38,7 @@ LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
         "looking for free inodes; saying that another repository has the folder of this name",
         "noting which part of a pipeline ended the training, and what it left running",
         "the queue of runs, and train.at_boot: resume",
-        "a limit for the log, its times, and train.grace",
+        "a limit for the log, its times, train.grace, and notices that the box is taken away",
         "python.conda, data, a lease; results in a bucket (train.results_to)",
     ),
     MINIMAL: (

@@ -189,6 +189,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("TRAIN_AT_BOOT", train.at_boot if train else ""),
         ("TRAIN_GRACE", train.grace if train else values.GRACE_S),
         ("TRAIN_RESUME", (train.resume or "") if train else ""),
+        ("TRAIN_ON_NOTICE", (train.on_notice or "") if train else ""),
         ("LOG_MAX_MIB", train.log_max_mib if train else values.LOG_MAX_MIB),
         ("RESULTS", train.results if train else []),
         ("METRICS", [as_row(line) for line in train.metrics] if train else []),

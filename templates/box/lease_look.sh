@@ -29,19 +29,11 @@
     done
   }
 
-  # Queued runs are ended first: otherwise one would start as soon as another is stopped.
-  empty_queue() {
-    local note
-    for note in "$box_home"/runs/*/*/queue; do
-      [ ! -f "$note" ] || take_out "${note%/queue}" stop
-    done
-  }
-
   # box_home is set already.
   find_home() { :; }
 
   if [ "${2-}" = empty-queue ]; then
-    empty_queue
+    empty_queue "$box_home" stop
     exit
   fi
   look_at_runs

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
 # processes: the library, for programs that outlive the script: the runner, and the Python in box/.
 # usage: sh processes.sh FUNCTION ARGUMENT...
-# library: process run_state run_processes tracking memory_kills
+# library: process run_state queue run_processes tracking memory_kills
 "$@"

@@ -32,10 +32,12 @@
     exec setsid bash -o pipefail -c "$4" bash "${@:5}"
   }
 
-  # end CODE: writes what decided the exit code (`exit 7`, `pipeline 1 0`, `stop`), then the code itself.
+  # end CODE: writes what decided the exit code (`exit 7`, `pipeline 1 0`, `stop`, `interrupted …`), then the code itself.
   end() {
     [ "$1" = 0 ] || bash "${0%/*}/processes.sh" keep_kills "$run" "$1" 2>/dev/null # full
     [ -s "$run/ended" ] || echo "exit $1" >"$run/ended" # full
+    # Whatever ends after a notice that the box is taken away ended because of it.
+    [ ! -s "$run/interrupted" ] || echo "interrupted $(<"$run/interrupted")" >"$run/ended" # full
     # Into the room that was reserved, until it succeeds: no exit code is lost.
     until echo "$1" 1<>"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"; do sleep 1; done
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full

@@ -15,8 +15,8 @@ may_begin() {
   case $_for:$_state in
     # A run that died may still be resumed.
     *:running | *:queued | *:waiting | after:died) return 1 ;;
-    # A run that was stopped may have ended with 0, and did not do its work.
-    after:'finished 0') ! grep -qsx stop "$_before/ended" || return 2 ;;
+    # A run that was stopped or interrupted may have ended with 0, and did not do its work.
+    after:'finished 0') ! grep -qsE '^(stop|interrupted .*)$' "$_before/ended" || return 2 ;;
     after-any:*) return 0 ;;
     *) return 2 ;;
   esac
@@ -86,6 +86,13 @@ take_out() {
     flock 7
     [ "$(run_state "$1")" = queued ] && leave_queue "$@"
   } 7>>"${1%/*/*/*}/queue.lock"
+}
+
+# empty_queue BOX_HOME WHY: takes out all: otherwise one would start as soon as a live run is ended.
+empty_queue() {
+  for _note in "$1"/runs/*/*/queue; do
+    [ ! -f "$_note" ] || take_out "${_note%/queue}" "$2" || :
+  done
 }
 
 # leave_queue RUN WHY: with the lock held. Writes into room that was reserved: the disk may be full.

@@ -6,7 +6,7 @@ why_not_resumed() {
   local dir placed='' made=''
   case $(run_state "$1") in
     running | queued | waiting) printf 'alive\n' && return ;;
-    'finished 0') printf 'over\n' && return ;;
+    'finished 0') is_interrupted "$1" || { printf 'over\n' && return; } ;;
   esac
   [ -f "$1/resume" ] || { printf 'unknown\n' && return; }
   dir=$(<"$1/dir")
@@ -26,7 +26,7 @@ resume_run() {
   RUN_DIR=${1%/*}/${name%-*}-$number
   rm -rf -- "$tmp"
   mkdir "$tmp"
-  for file in work commit snapshot tree data dir venv gpus grace log_max metrics resume results results_to made_of; do
+  for file in work commit snapshot tree data dir venv gpus grace log_max metrics resume on_notice results results_to made_of; do
     [ ! -f "$1/$file" ] || cp "$1/$file" "$tmp/$file"
   done
   cp "$1/resume" "$tmp/command"
@@ -38,7 +38,7 @@ resume_run() {
   start_run "$RUN_DIR"
 }
 
-# died_runs: prints the last started run of each tree, if it died and can continue.
+# died_runs: prints the last started run of each tree, if it died or was interrupted and can continue.
 died_runs() {
   local dir tree
   local -A last=()
@@ -48,7 +48,7 @@ died_runs() {
     if is_newer "$dir" "${last[$tree]-}"; then last[$tree]=$dir; fi
   done
   for dir in ${last[@]+"${last[@]}"}; do
-    if [ "$(run_state "$dir")" = died ] && [ -z "$(why_not_resumed "$dir")" ]; then printf '%s\n' "$dir"; fi
+    if { [ "$(run_state "$dir")" = died ] || is_interrupted "$dir"; } && [ -z "$(why_not_resumed "$dir")" ]; then printf '%s\n' "$dir"; fi
   done
 }
 

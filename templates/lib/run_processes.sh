@@ -64,12 +64,16 @@ living() {
   with_children "$_first" "$_session"
 }
 
-# grace_of RUN: prints the second until which its processes may end on their own, if they are asked now.
+# grace_of RUN: prints the second until which its processes may end on their own, if they are asked now. If the box is
+# about to be taken away, that is five seconds earlier, for what is left to do then.
 grace_of() {
-  _grace=''
+  _grace='' _goes=''
   { read -r _grace <"$1/grace"; } 2>/dev/null || :
+  { read -r _ _ _goes <"$1/interrupted"; } 2>/dev/null || :
   # An earlier version's run has none noted.
-  printf '%s\n' "$(($(date +%s) + ${_grace:-10}))"
+  _grace=$(($(date +%s) + ${_grace:-10}))
+  if [ -n "$_goes" ] && [ "$_grace" -gt $((_goes - 5)) ]; then _grace=$((_goes - 5)); fi
+  printf '%s\n' "$_grace"
 }
 
 # reap RUN KNOWN KILL: asks them to end, each in its turn, and kills what is left at the second KILL. Prints what is
@@ -212,8 +216,15 @@ stop_run() {
 # await_end IDENTITY SECOND: waits for its end, but not beyond that second.
 await_end() { while alive "$1" && [ "$(date +%s)" -lt "$2" ]; do sleep 0.1; done; }
 
+# stopped_by RUN: prints what decided its exit code when it was asked to end.
+stopped_by() {
+  _by=''
+  { read -r _by <"$1/interrupted"; } 2>/dev/null || :
+  printf '%s\n' "${_by:+interrupted }${_by:-stop}"
+}
+
 # end_of_stop RUN: writes the end if there is no runner to do it, or one that does not.
 end_of_stop() {
-  { [ -f "$1/exit" ] && [ -f "$1/ended" ]; } || printf 'stop\n' >"$1/ended"
+  { [ -f "$1/exit" ] && [ -f "$1/ended" ]; } || stopped_by "$1" >"$1/ended"
   [ -f "$1/exit" ] || printf '143\n' >"$1/exit"
 }

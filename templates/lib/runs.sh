@@ -15,6 +15,9 @@ is_newer() {
   [ -z "$2" ] || [ "$1/started" -nt "$2/started" ]
 }
 
+# is_interrupted RUN: whether it ended because its box was to be taken away: it goes on if the box is there again.
+is_interrupted() { grep -qs '^interrupted ' "$1/ended"; }
+
 # Whether the newest run of this repository ended with the box, and not on its own.
 last_run_died() {
   local dir newest=
@@ -23,7 +26,10 @@ last_run_died() {
     ! grep -qs '@[0-9]*$' "${dir}dir" || continue # full
     if [ -d "$dir" ] && is_newer "$dir" "$newest"; then newest=${dir%/}; fi
   done
-  [ -n "$newest" ] && in_state "$newest" died
+  [ -n "$newest" ] || return
+  in_state "$newest" died ||
+    is_interrupted "$newest" || # full
+    return 1
 }
 
 # new_run WORK: makes a run's folder, whole or not at all, and sets RUN_DIR to it.
@@ -45,6 +51,7 @@ new_run() {
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
   absolute_command >"$tmp/command"
   [ -z "$TRAIN_RESUME" ] || absolute_command "$TRAIN_RESUME" >"$tmp/resume" # full
+  [ -z "$TRAIN_ON_NOTICE" ] || absolute_command "$TRAIN_ON_NOTICE" >"$tmp/on_notice" # full
   [ -z "${QUEUE-}" ] || join_queue "$tmp" # full
   printf '%s\n' "$TRAIN_SESSION" >"$tmp/session"
   printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace" # full

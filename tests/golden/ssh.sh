@@ -77,6 +77,7 @@ TRAIN_SESSION='train'
 TRAIN_AT_BOOT='leave'
 TRAIN_GRACE=10
 TRAIN_RESUME=''
+TRAIN_ON_NOTICE=''
 LOG_MAX_MIB=1024
 RESULTS=()
 METRICS=()
@@ -271,6 +272,8 @@ unpack_box() {
 # (the file network_checks.py)
 network_reader.py
 # (the file network_reader.py)
+notice.py
+# (the file notice.py)
 pip_indexes.py
 # (the file pip_indexes.py)
 pip_unlisted.py

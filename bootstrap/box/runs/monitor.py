@@ -1,4 +1,5 @@
-"""The only boxstrap process that stays on a box: it samples live runs, and holds the lease.
+"""The only boxstrap process that stays on a box: it samples live runs, holds the lease, and heeds a
+notice that the box is taken away.
 
 `python box/monitor.py BOX_HOME` is started with each run, and exits if the box has a monitor. It
 ends a minute after the last run, unless the box has a lease. `samples` of each live run has lines
@@ -154,6 +155,7 @@ def thin_out(file: Path) -> int:
 def watch(box_home: Path, every: float, stays: float) -> None:
     """Sample and hold the lease; return once there was no run and no lease for `stays` seconds."""
     monitor, alone_since = Monitor(box_home, every), time.monotonic()
+    heed_notices(box_home)
     monitor.gpus.start()
     host(monitor.runs)  # CPU load is measured since the previous call
     monitor.gpus.is_ready.wait(every)
@@ -180,6 +182,14 @@ def lease_keeper(box_home: Path) -> LeaseKeeper | None:
     from ..lease.lease_keeper import LeaseKeeper  # only boxes with a lease have it
 
     return LeaseKeeper(box_home)
+
+
+def heed_notices(box_home: Path) -> None:
+    """Let a thread look for notices that the box is taken away, where runs may be told."""
+    if (HERE / "notice.py").is_file():
+        from . import notice  # only boxes that train have it
+
+        notice.begin(box_home)
 
 
 def serve(box_home: Path, every: float, stays: float, *, waits: bool = False) -> None:

@@ -234,7 +234,8 @@ def upload(run: Path) -> None:
         if not live and waited > (HELD_S if why == "-" else GIVE_UP_S):
             return one.tell("left", left, why)
         one.tell("going" if why == "-" else "failing", left, why)
-        time.sleep(pause)
+        # The box is about to be taken away.
+        time.sleep(min(pause, 1.0) if (run / "interrupted").exists() else pause)
 
 
 def _word_for(error: BaseException) -> str:

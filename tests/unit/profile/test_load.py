@@ -300,6 +300,7 @@ train:
   command: python train.py
   session: train
   resume: python train.py --resume
+  on_notice: touch save-now
   at_boot: resume
   results: [out/]
   metrics: ["score is {score}"]
@@ -317,7 +318,7 @@ lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h, then: stop}
     } - set(loaded.origins)
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:75"
+    assert str(loaded.origins["train.results"]) == "a.yaml:76"
 
 
 @pytest.mark.parametrize(
