@@ -83,7 +83,7 @@ class Interruption(NamedTuple):
     def sentence(self) -> str:
         """Return who took what away."""
         if self.by == "container":
-            return "its container was stopped"
+            return "its container, or machine, was stopped"
         return f"{CLOUDS[self.by]} took its box back"
 
 

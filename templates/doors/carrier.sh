@@ -7,6 +7,8 @@ main() {
   umask 022
   local word
   for word; do case $word in wait) WAIT=yes ;; *) WORDS="$WORDS $word" ;; esac; done
+  # The container is being stopped, and only its first process is told.
+  [ -z "$WAIT" ] || trap heed_stop TERM
   HOME=${HOME:-$(cd ~ && pwd)} && export HOME
   WORKDIR=$(expand_home "$WORKDIR")
   BOX_HOME=$WORKDIR/.boxstrap TOKEN='' SETUP_DIR=''
@@ -72,6 +74,15 @@ end_of_setup() {
     return 0
   fi
   end_failed "${rc:-1}" "$SETUP_DIR"/logs/*.log "$SETUP_DIR/output"
+}
+
+heed_stop() {
+  local program=${BOX_HOME-}/box/notice.py
+  [ ! -f "$program" ] || "$BOX_HOME/agent/bin/python" -B "$program" "$BOX_HOME" || :
+  sleep 0.5
+  # shellcheck disable=SC2046 # numbers
+  kill $(jobs -p) 2>/dev/null || :
+  exit 143
 }
 
 # If the machine ends with this command (`wait`), the command lasts as long as the training.

@@ -91,6 +91,24 @@ def test_a_pod_starts_its_own_services_whatever_becomes_of_the_set_up(
     assert boot(box, hook.replace("H4sI", "H4sJ", 1)).splitlines()[-1] == "services"
 
 
+def test_a_job_that_is_stopped_lets_its_training_save(
+    rented: Rented, hosted: Hosted, user: User
+) -> None:
+    """The job's first process is ours, and it alone is told."""
+    box = rented("vast")
+    hosted(box, more="", extends="vast")
+    hook = user.run("render", "--for", "hf-jobs", "--set", "env.LINGER=600").must(0).out
+    box.write("/var/tmp/hook", hook)
+    hf = '#!/bin/bash\nwhile [ "$1" != bash ]; do shift; done\nexec "$@"\n'
+    box.write("/usr/local/bin/hf", hf, mode="0755")
+    job = box.run("setsid bash /var/tmp/hook </dev/null >/var/tmp/said 2>&1 & echo $!").strip()
+    run = "/workspace/.boxstrap/runs/*/train-1"
+    box.run(f"until grep -q step {run}/log; do sleep 0.1; done", timeout=120)
+    box.run(f"kill -TERM {job}; while kill -0 {job}; do sleep 0.1; done 2>/dev/null", timeout=20)
+    assert box.run(f"cat {run}/ended").startswith("interrupted container ")
+    assert "step" in box.run("cat /var/tmp/said")
+
+
 def test_a_paste_by_address_runs_what_was_meant_and_nothing_else(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:

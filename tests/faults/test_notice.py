@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -143,3 +146,54 @@ def _over(rented: Rented) -> list[dict[str, Any]]:
             return runs
         assert time.monotonic() < until
         time.sleep(0.5)
+
+
+STOP_MONITOR = "pkill -TERM -f 'box/[m]onitor.py'"
+
+
+def test_the_stop_of_a_container_is_heeded_and_an_end_of_the_monitor_alone_is_not(
+    rent: Rent, faults: Faults
+) -> None:
+    rented = rent("vast", used=True)
+    rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN, **{".gitignore": "out/\n"})
+    rented.run("setup").must(0)
+    _await_monitor(rented)
+    rented.ssh(STOP_MONITOR)
+    rented.box.run("while pgrep -f 'box/[m]onitor.py'; do sleep 0.1; done")
+    assert rented.status()["runs"][0]["state"] == "running"
+    home = rented.folder
+    rented.ssh(
+        f"setsid {home}/agent/bin/python -B {home}/box/monitor.py {home} </dev/null >&0 2>&0 &"
+    )
+    (monitor,) = _await_monitor(rented)
+    time.sleep(2)
+    with faults.attempt("container stopped") as attempt:
+        os.kill(monitor, signal.SIGTERM)  # from outside of its namespace, as PID 1 of a host does
+        told = time.time()
+        attempt.noticed(at(rented, "asked", 9) - told, at_most=2)
+        (run,) = _over(rented)
+    assert run["interrupted"]["by"] == "container"
+    assert run["interrupted"]["leaves"] - run["interrupted"]["noticed"] in (10, 11)
+    said = rented.run("status").must(0).out
+    assert "was interrupted: its container, or machine, was stopped, after exit code 0" in said
+    assert rented.box.run("pgrep -f 'box/[m]onitor.py'", check=False) == ""
+
+
+def _await_monitor(rented: Rented) -> list[int]:
+    """Return the number on this machine of the box's monitor, once it is there."""
+    until = time.monotonic() + 30
+    while True:
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                is_one = b"box/monitor.py" in file.read_bytes()
+                if is_one and _namespace(file.parent) == _namespace(rented.box.root.parent):
+                    found.append(int(file.parent.name))
+        if found:
+            return found
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def _namespace(process: Path) -> str:
+    return str((process / "ns/pid").readlink())

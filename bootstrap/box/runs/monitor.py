@@ -226,6 +226,10 @@ def main() -> None:
     options = parser.parse_args()
     os.chdir("/")
     os.nice(10)
+    if (HERE / "notice.py").is_file():
+        from . import notice
+
+        notice.hold_stop()
     serve(options.box_home, options.every, options.stays, waits=options.waits)
 
 

@@ -5,6 +5,9 @@ link-local address alone: a name could be answered by anybody. It then asks that
 comes. RUN/interrupted then says by whom: `ec2 1763714700 1763714820`, with the second of the notice
 and the one in which the box goes. `run_processes.sh` limits a run's grace by it, and the run's end
 is recorded as `interrupted` with these words. RUN/on_notice is the profile's command for it.
+
+The stop of a container is told by SIGTERM: to this process if PID 1 sends that to all, or to the
+carrier of a door, which then runs `python box/notice.py BOX_HOME`.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ import contextlib
 import email.utils
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -277,6 +281,10 @@ def _save(run: Path) -> subprocess.Popen[bytes] | None:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            # See `hold_stop`. It takes no lock that another thread could have.
+            preexec_fn=partial(  # noqa: PLW1509
+                signal.pthread_sigmask, signal.SIG_UNBLOCK, [signal.SIGTERM]
+            ),
         )
     return None
 
@@ -303,15 +311,45 @@ def _run_shell(*words: str, limit_s: float | None = _LIMIT_S) -> None:
 @cache
 def begin(box_home: Path) -> None:
     """Start to look for notices to this box, once in this process."""
-    threading.Thread(target=watch, args=(box_home,), name="notices", daemon=True).start()
+    heeder = NoticeHeeder(box_home)
+    threading.Thread(target=_watch, args=(heeder,), name="notices", daemon=True).start()
+    if signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, []):  # see `hold_stop`
+        threading.Thread(target=_await_stop, args=(heeder,), name="stop", daemon=True).start()
 
 
-def watch(box_home: Path) -> None:
+def hold_stop() -> None:
+    """Let SIGTERM wait for `begin`: only a thread that waits for it learns who sent it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+
+def _watch(heeder: NoticeHeeder) -> None:
     """Look for notices as long as this process lives, if a service tells of them."""
-    service, heeder = find_service(), NoticeHeeder(box_home)
+    service = find_service()
     while service:
         with contextlib.suppress(*FAILURES):  # it answered once, and will again
             notice = service.look()
             if notice:
                 heeder.heed(notice)
         time.sleep(service.every_s)
+
+
+def _await_stop(heeder: NoticeHeeder) -> None:
+    """Wait for SIGTERM, and end by it; first end the runs if it comes from PID 1, or from outside
+    of this container (0). Anybody else means this process alone."""
+    if signal.sigwaitinfo([signal.SIGTERM]).si_pid in (0, 1):
+        _heed_stop(heeder)
+    os._exit(128 + signal.SIGTERM)
+
+
+def _heed_stop(heeder: NoticeHeeder) -> None:
+    for told in heeder.heed(Notice("container")):
+        told.join()
+
+
+def main() -> None:
+    """End the runs of a box whose container is being stopped."""
+    _heed_stop(NoticeHeeder(Path(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

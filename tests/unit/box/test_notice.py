@@ -62,7 +62,10 @@ def test_ec2_tells_by_a_token_that_is_renewed(serve: Serve) -> None:
     assert service.look() is None
 
 
-def test_google_cloud_answers_when_it_changes_even_between_two_requests(serve: Serve) -> None:
+def test_google_cloud_answers_when_it_changes_even_between_two_requests(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notice, "LONG_POLL_S", 5)
     serve("gcp")
     service = found(notice.GoogleNotices)
     serve("gcp", preempted=True)
