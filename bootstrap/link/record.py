@@ -233,6 +233,10 @@ class KnownBox:
     lease: Mapping[str, object] = field(default_factory=dict)
     """The lease that the last setup set: its terms, see `box/lease/lease.py`; when it was `set`,
     by how much a user `extended` it, and whether the box itself has it `held`."""
+    before: float = 0.0
+    """Dollars that other boxes cost before, of a run that goes on on this one."""
+    resumes: str = ""
+    """That run, by its id at home."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record as it was read; keys that this program doesn't know are written back."""
 

@@ -116,15 +116,20 @@ def _unknown(what: str, where: str, hint: str) -> NoOfferError:
 
 
 def find_live_rental(
-    own: tuple[str, str], accounts: Mapping[str, CloudAccount], now: float
+    own: tuple[str, str],
+    accounts: Mapping[str, CloudAccount],
+    now: float,
+    *,
+    instead_of: str = "",
 ) -> Rental | None:
-    """Return the rented box of this repository and profile, if there is one.
+    """Return the rented box of this repository and profile, if there is one but `instead_of`.
 
     Raises a final NoOfferError if there is no key for its account; UsageError if its account is
     not among `accounts`.
     """
     for each in rental.all_rentals():
-        if each.state is not RentalState.RENTED or (each.repo_key, each.profile) != own:
+        is_own = (each.repo_key, each.profile) == own and each.host != instead_of
+        if each.state is not RentalState.RENTED or not is_own:
             continue
         account = account_for(each, accounts)
         is_settled = each.ready or now - each.asked > SETTLES_S
@@ -197,6 +202,8 @@ class RentOptions:
     """How long a box may take until it can be reached; None: what its provider's usually take."""
     wait_s: float = 0.0
     """For how long to wait for an offer that fits."""
+    instead_of: str = ""
+    """The host of a rented box that is not to be used."""
     ask: Callable[[Offer], None] = lambda _: None
     """Called before an offer is taken, to ask the user whatever else is needed."""
     may_start: Callable[[str], bool] = lambda _: False
@@ -293,7 +300,10 @@ class Renter:
     def _find_or_rent(self) -> tuple[Rental, bool]:
         wish = self._wish
         own = (wish.repo_key, wish.profile)
-        live = None if wish.another else find_live_rental(own, self._accounts, self._clock.now())
+        now = self._clock.now()
+        live = None
+        if not wish.another:
+            live = find_live_rental(own, self._accounts, now, instead_of=wish.instead_of)
         if live is None:
             return self._rent_next(), True
         self._reporter.note("box", f"{live.host}, rented as {live.mark}")

@@ -166,6 +166,8 @@ class UpOptions:
     another: bool = False
     wait_s: float = 0.0
     """For how long to wait for an offer that fits."""
+    instead_of: str = ""
+    """The host of a box of this repository that is not to be used."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,7 @@ def _wish(request: UpOptions, loaded: LoadedProfile, lease: RentedLease) -> Rent
         limit=request.limit,
         another=request.another,
         wait_s=request.wait_s,
+        instead_of=request.instead_of,
         loading_s=profile.rent.loading_minutes and profile.rent.loading_minutes * 60.0,
         ask=lease.ask,
         may_start=Prompt(print).confirm,

@@ -208,6 +208,8 @@ def _below(run: Run, failure: Failure | None, *, whole: bool) -> list[str]:
         lines += [failure.hint] if failure.hint and whole else []
     if run.uploaded:
         lines.append(run.uploaded.sentence())
+    if run.interruption and run.is_over and run.begun:
+        lines.append(f"to go on on another box: boxstrap up --resume {run.name}")
     if run.can_resume:
         lines.append(f"its log and results are still there; {how_to_resume(run)}")
     elif run.state in _NEXT:
@@ -432,6 +434,7 @@ def _document(
         "box": known.name,
         "price": known.price or None,
         "dollars": so_far(known),
+        "dollars_before": known.before or None,
         "lease": box_state.lease.as_dict() if box_state.lease else None,
         "setup": setup,
         "runs": runs,
@@ -474,9 +477,10 @@ def cost_so_far(known: KnownBox) -> str:
     """Return that as a sentence, for a box whose price is known."""
     since = duration(max(0.0, time.time() - known.costs_since))
     met = "it was started" if known.since else "this machine first connected to it"
+    before = f", and {dollars(known.before)} on boxes before it" if known.before else ""
     return (
         f"{dollars(known.price)} an hour: about {dollars(so_far(known) or 0)} in the {since} "
-        f"since {met}"
+        f"since {met}{before}"
     )
 
 

@@ -148,6 +148,8 @@ class SetupResult:
     @staticmethod
     def _how_to_go_on(run: Run) -> str:
         again = "the same from its beginning: boxstrap setup --restart"
+        if run.interruption:
+            return f"To go on on another box: boxstrap up --resume {run.name}; {again}"
         if run.can_resume:
             return f"To resume it: boxstrap run --resume {run.name}; {again}"
         return (

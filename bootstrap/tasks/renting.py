@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import ReturnBoxError, UsageError
@@ -12,6 +12,7 @@ from bootstrap.tasks.setup import COMMITTED, WAIT
 
 if TYPE_CHECKING:
     from bootstrap.providers.offer import Offer
+    from bootstrap.renting.rental import Rental
     from bootstrap.renting.up import FoundOffers, UpOptions
     from bootstrap.setup.request import SetupRequest
 
@@ -37,6 +38,7 @@ OF_RENTING = (
     *_OF_A_NEW_BOX,
     *OF_RENTING,
     Option("another", "Rent one more, where this repository has one already.", False),
+    Option("resume", "Go on with that run, whose box is gone, by train.resume: RUN or BOX/RUN."),
     Option("dry_run", "Show the offers; rent nothing.", False),
     COMMITTED,
     WAIT,
@@ -56,9 +58,29 @@ def up(call: Call) -> None:
     if call.dry or call.given["dry_run"]:
         _show_offers(call, request)
         return
+    if call.given["resume"]:
+        _resume(call, request)
+        return
     result = rent_shown(call, request, lambda setup: run_setup(setup, call.screen))
     show_result(result, call.screen)
     result.raise_for_status()
+
+
+def _resume(call: Call, request: UpOptions) -> None:
+    from bootstrap.boxes.at_home import note_seen
+    from bootstrap.renting.resumption import resume_elsewhere
+
+    def show(lines: Sequence[str]) -> None:
+        call.screen.result({}, "\n".join(f"  {line}" for line in lines))
+
+    done = resume_elsewhere(request, call.given["resume"], call.screen, _confirm, show)
+    note_seen(done.started.login.known, [done.started.run], call.screen.redact)
+    call.screen.result({"rented": _rented(done.rental), **done.as_dict()}, f"\n{done.text()}")
+    done.started.raise_for_status()
+
+
+def _rented(box: Rental) -> dict[str, object]:
+    return {"host": box.host, "mark": box.mark, "price": box.price, "gpu": box.gpu}
 
 
 def up_request(call: Call, setup: SetupRequest) -> UpOptions:
@@ -85,8 +107,7 @@ def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T])
     except ReturnBoxError as error:
         error.hint += "\nIt was rented before, so it is not given back automatically: boxstrap down"
         raise
-    rented = {"host": box.host, "mark": box.mark, "price": box.price, "gpu": box.gpu}
-    call.screen.result({"rented": rented})
+    call.screen.result({"rented": _rented(box)})
     return result
 
 

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from bootstrap.protocol.run import Failure, Run
+from bootstrap.boxes.at_home import row_of, run_of
+from bootstrap.protocol.run import Failure, Run, as_it_ended, find_failure
 from bootstrap.protocol.run_details import UsedGpu, parse_details
 from bootstrap.runs.status import gpu_use, metric_lines, run_lines
 
@@ -137,3 +138,43 @@ def test_of_what_a_box_says_of_its_gpus_only_what_makes_sense_is_read() -> None:
         UsedGpu(0, "GPU-a", 97, 8, 80, {"k-1/train-1": 10}),
         UsedGpu(1, "GPU-a", None, None, None, {}),
     )
+
+
+@pytest.mark.parametrize(
+    ("rc", "ended", "says"),
+    [
+        (143, "interrupted ec2 99000 99120", "was interrupted: EC2 took its box back"),
+        (
+            0,
+            "interrupted gcp 99000 99030",
+            "was interrupted: Google Cloud took its box back, after",
+        ),
+        (3, "interrupted container 99000 99010", "its container, or machine, was stopped, after"),
+    ],
+)
+def test_an_interrupted_run_failed_says_who_did_it_and_how_it_goes_on(
+    rc: int, ended: str, says: str
+) -> None:
+    over = run("train-2", state="finished", rc=rc, ended=ended, begun=NOW - 500, over=NOW - 65)
+    assert over.failed
+    assert not over.stopped
+    assert says in over.outcome()
+    assert over.as_dict()["interrupted"] == {
+        "by": ended.split()[1],
+        "noticed": 99000,
+        "leaves": int(ended.split()[3]),
+    }
+    assert find_failure(over, b"saved\n") is not None
+    assert "boxstrap up --resume train-2" in "\n".join(run_lines([over], NOW, (), {}))
+    assert run_of(row_of(over)) == over
+
+
+def test_a_notice_is_no_reason_for_a_run_that_was_stopped_or_does_not_understand_it() -> None:
+    told = run("train-2", notice="ec2 99000 99120")
+    assert "was told to save its work: EC2 took its box back" in told.outcome()
+    assert dataclasses.replace(told, state="died").outcome() == "died: EC2 took its box back"
+    for notice in ("ec2 99000", "you 1 2", "ec2 1 2; rm", ""):
+        assert dataclasses.replace(told, notice=notice).outcome() == "running"
+    assert as_it_ended(told, "finished 0 interrupted ec2 1 2") is not None
+    stopped = dataclasses.replace(told, state="finished", rc=143, ended="stop", begun=1)
+    assert stopped.outcome() == "was stopped"

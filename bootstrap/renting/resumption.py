@@ -1,0 +1,329 @@
+"""A run goes on on another box, from its last whole results: `up --resume`, `guard --resume`.
+
+Its box was taken away, stopped or given back. Its results come from where pulls put them on this
+machine, or from its bucket; the new box gets them before it starts the profile's `train.resume`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import posixpath
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from bootstrap.boxes.at_home import RunAtHome
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import BusyError, NotSafeError, UnreachableError, UsageError
+from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
+from bootstrap.profile.consent import load_profile
+from bootstrap.profile.detect_provider import FALLBACK
+from bootstrap.providers.offer import Offer, RentedState
+from bootstrap.renting import rental
+from bootstrap.renting.guard import read_count
+from bootstrap.renting.ownership import account_of, rented_host
+from bootstrap.renting.rental import Rental
+from bootstrap.renting.up import UpOptions, rent_and
+from bootstrap.runs.known_runs import list_runs
+from bootstrap.setup.request import RunOptions, SetupRequest
+from bootstrap.text.sizes import dollars, size
+from bootstrap.transfer.destination import MANIFEST, RECORD, why_refused
+from bootstrap.transfer.push import push_folder
+from bootstrap.ui.screen import Screen
+
+if TYPE_CHECKING:
+    from bootstrap.profile.load import LoadedProfile
+    from bootstrap.profile.schema import Train
+    from bootstrap.sync.new_run import StartedRun
+
+_BUCKET_MANIFEST = "boxstrap-manifest.json"
+_OVER = (RentedState.STOPPED, RentedState.GONE)
+_ANSWER_S = 60.0
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class ResumedElsewhere:
+    """A run that goes on on another box."""
+
+    before: RunAtHome
+    rental: Rental
+    started: StartedRun
+    spent: float
+    """Dollars for the boxes before."""
+    came_from: str
+    """Where its results were."""
+    still_costs: str
+    """The name of the box before, if it is stopped and its disk still costs."""
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what `--json` prints."""
+        return {
+            **self.started.as_dict(),
+            "resumes": {"box": self.before.box, "run": self.before.run.name},
+            "results_from": self.came_from,
+            "spent_before": round(self.spent, 4),
+        }
+
+    def text(self) -> str:
+        """Return it as text for the user."""
+        there = f"{self.before.run.name} of {self.before.box}"
+        cost = f" {dollars(self.spent)} were spent on it before." if self.spent else ""
+        lines = [f"{there} goes on as {self.started.run.name} of {self.started.box}.{cost}"]
+        if self.still_costs:
+            lines.append(
+                f"{self.still_costs} is stopped, and its disk still costs: boxstrap down --host "
+                f"{self.still_costs}"
+            )
+        return "\n".join(lines)
+
+
+def resume_elsewhere(
+    request: UpOptions,
+    name: str,
+    screen: Screen,
+    confirm: Callable[[Offer], None],
+    show: Callable[[Sequence[str]], None],
+) -> ResumedElsewhere:
+    """Rent a box and let the newest run of that name of this repository go on there.
+
+    Called again it takes the box that was rented, and starts nothing twice. Raises UsageError,
+    NotSafeError if it can't go on from where it was, and as `rent_and` and `start_run`.
+    """
+    setup = request.setup
+    loaded = load_profile(setup)
+    before = find_before(setup, name)
+    known = _box_of(before)
+    still_costs = _check_is_over(before, known)
+    train = loaded.profile.train
+    if train is None or not train.resume:
+        raise UsageError(
+            "the profile has no command by which a run goes on.",
+            where="train.resume",
+            hint="As in: resume: python train.py --resume",
+        )
+    spent = spent_on(before, known)
+    setup = _of_its_files(setup, loaded, before)
+    setup = dataclasses.replace(
+        setup,
+        sets=(*setup.sets, *_money_left(loaded, spent)),
+        run=RunOptions(
+            train.resume,
+            before.run.session,
+            before.run.gpus,
+            id=hashlib.sha256(f"elsewhere {before.id}".encode()).hexdigest()[:16],
+        ),
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, came_from = _whole_results(before, train, Path(scratch))
+        screen.note("results", came_from)
+
+        def go_on(there: SetupRequest) -> StartedRun:
+            return _go_on(there, screen, show, folder, (spent, before.id))
+
+        wish = dataclasses.replace(request, setup=setup, instead_of=before.host)
+        rented, started = rent_and(go_on, wish, screen, confirm)
+    return ResumedElsewhere(before, rented, started, spent, came_from, still_costs)
+
+
+def find_before(setup: SetupRequest, name: str) -> RunAtHome:
+    """Return the newest run of this name, `RUN` or `BOX/RUN`. Raises UsageError."""
+    found = [one.kept for one in list_runs(setup.place, None, every=False)]
+    chosen = [one for one in found if name in (one.run.name, f"{one.box}/{one.run.name}")]
+    if not chosen:
+        raise UsageError(
+            f"no run {name} of this repository is known here.", hint="Those that are: boxstrap runs"
+        )
+    run = chosen[0].run
+    if run.state == "finished" and run.rc == 0 and not run.interruption:
+        raise UsageError(
+            f"{run.name} of {chosen[0].box} finished: there is nothing to go on with.",
+            hint="A new run: boxstrap run",
+        )
+    return chosen[0]
+
+
+def _box_of(before: RunAtHome) -> KnownBox | None:
+    boxes = [*all_boxes(), *ended_boxes()]
+    its = (one for one in boxes if (one.name, one.created) == (before.box, before.created))
+    return next(its, None)
+
+
+def _check_is_over(before: RunAtHome, known: KnownBox | None) -> str:
+    """Return the name of its box if that is stopped. Raises UsageError if the run may be alive."""
+    is_there = known is not None and not known.ended and bool(rented_host(known))
+    seen = None
+    if known and is_there:
+        account, box_id = account_of(known.host_text)
+        seen = account.box(box_id)
+        if seen is not None and (seen.state is RentedState.GONE or rental.is_another(seen)):
+            seen = None
+    elif known and not known.ended and before.run.goes_on:
+        raise _may_be_alive(before)
+    if seen is not None and seen.state not in _OVER and before.run.goes_on:
+        raise _may_be_alive(before)
+    return known.name if known and seen and seen.state is RentedState.STOPPED else ""
+
+
+def _may_be_alive(before: RunAtHome) -> UsageError:
+    return UsageError(
+        f"{before.run.name} of {before.box} may still be alive: its box is there.",
+        where=before.box,
+        hint=f"See: boxstrap status --host {before.box}; to end it: boxstrap stop --host "
+        f"{before.box}",
+    )
+
+
+def spent_on(before: RunAtHome, known: KnownBox | None) -> float:
+    """Return what its box cost, as far as this machine knows, and those before that one."""
+    if known is None:
+        return 0.0
+    ours = rental.of_host(known.host_text)
+    until = min(time.time(), max(known.seen, float(before.run.over or 0)))
+    own = ours.spent or ours.price * max(0.0, until - ours.asked) / 3600 if ours else 0.0
+    return known.before + max(known.spent, own, read_count(known).spent)
+
+
+def _of_its_files(setup: SetupRequest, loaded: LoadedProfile, before: RunAtHome) -> SetupRequest:
+    """Return the request for the files that the run had. Raises NotSafeError if they are gone."""
+    from bootstrap.setup.payload import build_payload
+
+    run = before.run
+    if not run.with_changes:
+        sets = (*setup.sets, f"git.ref={run.commit}")
+        return dataclasses.replace(setup, sets=sets, committed_only=True)
+    source = build_payload(loaded.for_provider(FALLBACK), setup, local=False).source
+    if source.snapshot != run.snapshot:
+        raise NotSafeError(
+            f"{run.name} ran with changes to {run.commit[:12]} that are not those of this folder.",
+            where=str(setup.place),
+            hint="Restore them and run the same command again; or begin a run of the files that "
+            "are here, and send it what it needs: boxstrap up, boxstrap push",
+        )
+    return setup
+
+
+def _money_left(loaded: LoadedProfile, spent: float) -> Sequence[str]:
+    """Return the dollars of the lease that are left, as a setting. Raises NotSafeError."""
+    lease = loaded.profile.lease
+    if lease is None or lease.dollars is None:
+        return ()
+    left = lease.dollars - spent
+    if left < 0.01:
+        raise NotSafeError(
+            f"of the {dollars(lease.dollars)} of its lease nothing is left: {dollars(spent)} were "
+            "spent on the boxes before.",
+            where="lease.dollars",
+            hint="To allow more in all: --set lease.dollars=AMOUNT",
+        )
+    return (f"lease.dollars={left:.2f}",)
+
+
+def _go_on(
+    there: SetupRequest,
+    screen: Screen,
+    show: Callable[[Sequence[str]], None],
+    folder: Path,
+    paid: tuple[float, str],
+) -> StartedRun:
+    """Set the box up, send the results, and start the run; once, however often it is called."""
+    from bootstrap.setup.sequence import run_setup
+    from bootstrap.sync.new_run import start_run
+
+    try:
+        run_setup(dataclasses.replace(there, run=None, sets=(*there.sets, "train=null")), screen)
+    except BusyError:  # it was started before: that is asked by its id
+        return start_run(there, screen, show)
+    with BoxLogin.open(there, screen) as box:
+        before, resumes = paid
+        box.save(dataclasses.replace(box.known, before=before, resumes=resumes))
+        if not box.state.runs:
+            target = box.state.repo_dir
+            exclude = [f"/{MANIFEST}", f"/{RECORD}*", f"/{_BUCKET_MANIFEST}"]
+            push_folder(box.link, folder, target, workdir=box.workdir, exclude=exclude).check(
+                box.label
+            )
+    return start_run(there, screen, show)
+
+
+def _whole_results(before: RunAtHome, train: Train, scratch: Path) -> tuple[Path, str]:
+    """Return a folder with the results that are whole, and where they were; the bucket has them
+    within seconds, so they are at least as new. Raises NotSafeError if there are none."""
+    if address := _in_bucket(before, train):
+        return scratch, _fetch(address, scratch)
+    place = Path(before.result_place) if before.result_place else None
+    if place and before.results in ("home", "partly") and (place / MANIFEST).is_file():
+        return place, str(place)
+    raise NotSafeError(
+        f"no results of {before.run.name} are at home or in a bucket.",
+        where=before.box,
+        hint="From its beginning: boxstrap up. Next time: boxstrap pull --watch, or "
+        "train.results_to",
+    )
+
+
+def _in_bucket(before: RunAtHome, train: Train) -> str:
+    """Return the folder of the bucket with its results; "" if there is none."""
+    from bootstrap.transfer.buckets import Bucket
+
+    if before.run.uploaded:
+        return before.run.uploaded.address
+    if not train.results_to:
+        return ""
+    # The name that `upload_results.py` gives it.
+    began = time.strftime("%Y%m%d-%H%M%S", time.gmtime(before.run.started))
+    wanted = f"{before.run.name}-{began}-"
+    try:
+        names = {one.name.partition("/")[0] for one in Bucket(f"{train.results_to}/").objects()}
+    except UsageError:
+        return ""
+    found = sorted(name for name in names if name.startswith(wanted))
+    return f"{train.results_to}/{found[-1]}" if found else ""
+
+
+def _fetch(address: str, scratch: Path) -> str:
+    """Fetch what the manifest in the bucket lists, checked by its digests; return where it was.
+
+    Raises NotSafeError, UnreachableError.
+    """
+    from bootstrap.transfer.buckets import Bucket
+
+    bucket = Bucket(f"{address}/")
+    objects = {one.name: one for one in bucket.objects()}
+    if _BUCKET_MANIFEST not in objects:
+        raise NotSafeError("the bucket has no whole results of it yet.", where=address)
+    listed = json.loads(_read(bucket.sign([objects[_BUCKET_MANIFEST]])[0]))
+    rows: list[dict[str, Any]] = [
+        row for row in listed["files"] if row["path"] in objects and not why_refused(row["path"])
+    ]
+    addresses = bucket.sign([objects[row["path"]] for row in rows])
+    for row, signed in zip(rows, addresses, strict=True):
+        place = scratch / row["path"]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        content = _read(signed)
+        if hashlib.sha256(content).hexdigest() != row["sha256"]:
+            raise NotSafeError(
+                "a file of it is not what its manifest says: its upload was cut short.",
+                where=posixpath.join(address, row["path"]),
+            )
+        place.write_bytes(content)
+    return f"{address} ({len(rows)} files, {size(sum(int(row['size']) for row in rows))})"
+
+
+def _read(signed: str) -> bytes:
+    try:
+        with urlopen(signed, timeout=_ANSWER_S) as answer:  # noqa: S310 - signed by `Bucket`
+            return bytes(answer.read())
+    except (URLError, OSError) as error:
+        raise UnreachableError(
+            f"a file can't be fetched from the bucket: {error}",
+            where=signed.partition("?")[0],
+            hint="Run the same command again.",
+        ) from None

@@ -1,0 +1,138 @@
+"""A spot box is taken away: its run goes on on another box, and the money counts over both."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
+
+from tests.boxes import Rig
+from tests.boxes.metadata_server import MetadataServer
+from tests.boxes.s3_server import REGION, S3Server
+from tests.faults.plugin import Faults
+from tests.main_job.conftest import Rent
+from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
+
+pytestmark = pytest.mark.boxes
+
+PROFILE = """\
+version: 1
+gpu: {{require: false}}
+rent: {{spot: true}}
+env: {{AWS_ENDPOINT_URL: "{endpoint}", AWS_REGION: {region}}}
+secrets: [RESULTS_KEY]
+train:
+  command: python train.py
+  resume: python train.py --resume
+  results: [out/]
+  results_to: s3://results/mine
+lease: {{dollars: 20}}
+"""
+TRAIN = """\
+import signal, sys, time
+from pathlib import Path
+
+last = Path("out/last")
+step = int(last.read_text()) if "--resume" in sys.argv else 0
+print("goes on from" if step else "begins at", step, flush=True)
+
+def save(*_):
+    (part := Path("out/last.part")).write_text(str(step))
+    part.replace(last)
+    print("saved at", step, flush=True)
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, save)
+while True:
+    step += 1
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def account() -> Iterator[SimulatedAccount]:
+    with simulated("vast") as made:
+        made.loading_s = 0.0
+        made.offers = [SimulatedOffer(str(11 + at), price=0.4 + at / 10) for at in range(3)]
+        yield made
+
+
+@pytest.fixture
+def buckets(mirror_rig: Rig, tmp_path: Path) -> Iterator[S3Server]:
+    assert mirror_rig.mirror
+    made = S3Server(mirror_rig.mirror.host, tmp_path / "buckets")
+    (made.folder / "results").mkdir()
+    yield made
+    made.close()
+
+
+def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
+    rent: Rent, account: SimulatedAccount, buckets: S3Server, faults: Faults, tmp_path: Path
+) -> None:
+    first, second = rent("vast", used=True), rent("vast", used=True)
+    user = first.user
+    user.env |= account.environment() | buckets.variables()
+    user.env["RESULTS_KEY"] = f"{buckets.box_key_id}:{buckets.box_secret}"
+    profile = PROFILE.format(endpoint=buckets.endpoint, region=REGION)
+    ignored = "out/\nboxstrap-results/\n"
+    user.repository(boxstrap__yaml=profile, train__py=TRAIN, **{".gitignore": ignored})
+    user.agree()
+    up = ("up", "--max-price", "0.6", "--identity", str(first.box.identity))
+
+    account.address = (first.box.address, first.box.port, first.box.user)
+    server = MetadataServer(first.box, "ec2", tmp_path)
+    user.run(*up).must(0)
+    with faults.attempt("spot box taken away, run goes on elsewhere") as attempt:
+        _until(lambda: len(server.asked) > 2)
+        server.interrupt(40)
+        _until(lambda: _uploaded(buckets))
+        saved = int(_uploaded(buckets))
+        assert saved > 0
+        assert "EC2 took its box back" in user.run("status").must(0).out
+        server.close()
+        first.box.power_off()
+        account.boxes[0].state = "stopped"
+        # Somebody else's outbid box is not started, and nothing is rented without its results.
+        account.address = (second.box.address, second.box.port, second.box.user)
+        assert "no run train-7" in user.run(*up, "--resume", "train-7").must(2).err
+        asked = ("--set", "lease.dollars=0.001", "--resume", "train-1")
+        assert "nothing is left" in user.run(*up, *asked).must(9).err
+        assert account.rented == ["9001"]
+        attempt.begin()
+        done = user.run(*up, "--resume", "train-1", "--json").must(0).json()
+        attempt.noticed()
+    assert account.rented == ["9001", "9002"]
+    assert account.boxes[0].state == "stopped"
+    assert done["resumes"] == {"box": "vast-9001", "run": "train-1"}
+    assert done["results_from"].startswith("s3://results/mine/train-1-")
+    assert done["spent_before"] > 0
+    log = user.run("logs", "--host", "vast-9002").must(0).out
+    assert f"goes on from {saved}\n" in log
+    terms = json.loads(second.box.run("cat ~/.boxstrap/lease.json"))
+    assert terms["dollars"] == pytest.approx(20 - done["spent_before"], abs=0.011)
+    status = user.run("status", "--host", "vast-9002", "--json").must(0).json()
+    assert status["dollars_before"] == pytest.approx(done["spent_before"], abs=1e-3)
+    # The same once more rents and starts nothing.
+    again = user.run(*up, "--resume", "vast-9001/train-1", "--json").must(0).json()
+    assert (again["id"], again["run"]["name"]) == (done["id"], done["run"]["name"])
+    assert account.rented == ["9001", "9002"]
+    assert "may still be alive" in user.run(*up, "--resume", "train-1").must(2).err
+
+
+def _uploaded(buckets: S3Server) -> str:
+    found = buckets.objects("results")
+    last = next((body for name, body in found.items() if name.endswith("/last")), b"")
+    manifest = next((body for name, body in found.items() if name.endswith("manifest.json")), b"{}")
+    return last.decode() if json.loads(manifest).get("complete") else ""
+
+
+def _until(what: Callable[[], object]) -> None:
+    until = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.2)
