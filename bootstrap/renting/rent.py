@@ -120,15 +120,15 @@ def find_live_rental(
     accounts: Mapping[str, CloudAccount],
     now: float,
     *,
-    instead_of: str = "",
+    instead_of: frozenset[str] = frozenset(),
 ) -> Rental | None:
-    """Return the rented box of this repository and profile, if there is one but `instead_of`.
+    """Return the rented box of this repository and profile, if there is one beside `instead_of`.
 
     Raises a final NoOfferError if there is no key for its account; UsageError if its account is
     not among `accounts`.
     """
     for each in rental.all_rentals():
-        is_own = (each.repo_key, each.profile) == own and each.host != instead_of
+        is_own = (each.repo_key, each.profile) == own and each.host not in instead_of
         if each.state is not RentalState.RENTED or not is_own:
             continue
         account = account_for(each, accounts)
@@ -202,8 +202,8 @@ class RentOptions:
     """How long a box may take until it can be reached; None: what its provider's usually take."""
     wait_s: float = 0.0
     """For how long to wait for an offer that fits."""
-    instead_of: str = ""
-    """The host of a rented box that is not to be used."""
+    instead_of: frozenset[str] = frozenset()
+    """Hosts of rented boxes that are not to be used."""
     ask: Callable[[Offer], None] = lambda _: None
     """Called before an offer is taken, to ask the user whatever else is needed."""
     may_start: Callable[[str], bool] = lambda _: False

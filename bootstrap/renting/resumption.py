@@ -6,6 +6,7 @@ machine, or from its bucket; the new box gets them before it starts the profile'
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -14,15 +15,22 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
-from bootstrap.boxes.at_home import RunAtHome
+from bootstrap.boxes.at_home import RunAtHome, note_seen, order, seen_on
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import BusyError, NotSafeError, UnreachableError, UsageError
+from bootstrap.errors import (
+    BoxstrapError,
+    BusyError,
+    NotSafeError,
+    UnreachableError,
+    UsageError,
+)
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
+from bootstrap.link.target import BoxOptions
 from bootstrap.profile.consent import load_profile
 from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.providers.offer import Offer, RentedState
@@ -30,18 +38,21 @@ from bootstrap.renting import rental
 from bootstrap.renting.guard import read_count
 from bootstrap.renting.ownership import account_of, rented_host
 from bootstrap.renting.rental import Rental
+from bootstrap.renting.teardown import teardown_lock
 from bootstrap.renting.up import UpOptions, rent_and
+from bootstrap.repo.local import known_folder
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.text.sizes import dollars, size
 from bootstrap.transfer.destination import MANIFEST, RECORD, why_refused
-from bootstrap.transfer.push import push_folder
+from bootstrap.transfer.push import file_count, push_folder
 from bootstrap.ui.screen import Screen
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Train
     from bootstrap.sync.new_run import StartedRun
+    from bootstrap.transfer.buckets import Bucket
 
 _BUCKET_MANIFEST = "boxstrap-manifest.json"
 _OVER = (RentedState.STOPPED, RentedState.GONE)
@@ -128,9 +139,89 @@ def resume_elsewhere(
         def go_on(there: SetupRequest) -> StartedRun:
             return _go_on(there, screen, show, folder, (spent, before.id))
 
-        wish = dataclasses.replace(request, setup=setup, instead_of=before.host)
+        wish = dataclasses.replace(request, setup=setup, instead_of=_boxes_in_use(before))
         rented, started = rent_and(go_on, wish, screen, confirm)
+    note_seen(started.login.known, [started.run], screen.redact)
     return ResumedElsewhere(before, rented, started, spent, came_from, still_costs)
+
+
+def resume_interrupted(
+    screen: Screen,
+    max_price: float | None,
+    confirm: Callable[[Offer], None],
+    show: Callable[[Sequence[str]], None],
+) -> None:
+    """Let the newest run of each spot box that was taken away go on elsewhere, once.
+
+    Raises the first error of those that could not, after all were tried.
+    """
+    done, lines = list[ResumedElsewhere](), list[str]()
+    errors = list[BoxstrapError]()
+    for box in all_boxes():
+        if not box.lease or not rented_host(box):
+            continue
+        try:
+            with teardown_lock(box) as is_ours:
+                found = _taken_away(box, screen) if is_ours else None
+                if found is None:
+                    continue
+                setup, before = found
+                wish = UpOptions(setup, max_price=max_price)
+                name = f"{before.box}/{before.run.name}"
+                done.append(resume_elsewhere(wish, name, screen, confirm, show))
+                lines.append(done[-1].text())
+        except BoxstrapError as error:
+            lines.append(f"{box.name}: its run does not go on elsewhere: {error.what}")
+            errors.append(error)
+    screen.result({"resumed": [one.as_dict() for one in done]}, "\n".join(lines))
+    if errors:
+        raise errors[0]
+
+
+def _taken_away(box: KnownBox, screen: Screen) -> tuple[SetupRequest, RunAtHome] | None:
+    """Return the newest run of a box that was taken away while it was alive, and a request for its
+    repository; None if there is none, or nobody allowed to spend dollars on it."""
+    account, box_id = account_of(box.host_text)
+    rented = account.box(box_id)
+    if rented is not None and rented.state not in _OVER:
+        with contextlib.suppress(BoxstrapError), BoxLogin.open(BoxOptions(host=box.name), screen):
+            pass  # this notes its runs, which a later look may need
+        return None
+    seen = sorted(seen_on(box), key=order, reverse=True)
+    before = seen[0] if seen else None
+    if before is None or not (before.run.goes_on or before.run.interruption):
+        return None
+    if any(one.resumes == before.id for one in [*all_boxes(), *ended_boxes()]):
+        return None
+    folder = next((f for f in (known_folder(r.key, r.root) for r in box.repositories) if f), None)
+    if folder is None:
+        return None
+    place = folder.parent if folder.name == ".git" else folder
+    identity = box.route.identity or None
+    setup = SetupRequest(repo=place, identity=identity)
+    profile = load_profile(setup).profile
+    lease, train = profile.lease, profile.train
+    if not profile.rent.spot or train is None:
+        return None
+    if lease is None or lease.dollars is None:
+        raise UsageError(
+            "nothing is rented without a limit.",
+            where="lease.dollars",
+            hint="Say what all boxes of a run may cost: lease: {dollars: 20}",
+        )
+    return (setup, before) if _was_alive(before, train) else None
+
+
+def _was_alive(before: RunAtHome, train: Train) -> bool:
+    """Whether it was interrupted, or cut off while it was alive: its bucket says so. A box that is
+    stopped may also have ended its lease, or its run have finished since it was asked."""
+    if before.run.interruption:
+        return True
+    address = _in_bucket(before, train)
+    if not address:
+        return False
+    document, _ = _manifest(address)
+    return bool(document.get("live")) or str(document.get("ended")).startswith("interrupted ")
 
 
 def find_before(setup: SetupRequest, name: str) -> RunAtHome:
@@ -142,7 +233,7 @@ def find_before(setup: SetupRequest, name: str) -> RunAtHome:
             f"no run {name} of this repository is known here.", hint="Those that are: boxstrap runs"
         )
     run = chosen[0].run
-    if run.state == "finished" and run.rc == 0 and not run.interruption:
+    if run.state == "finished" and not run.failed and not run.stopped:
         raise UsageError(
             f"{run.name} of {chosen[0].box} finished: there is nothing to go on with.",
             hint="A new run: boxstrap run",
@@ -154,6 +245,12 @@ def _box_of(before: RunAtHome) -> KnownBox | None:
     boxes = [*all_boxes(), *ended_boxes()]
     its = (one for one in boxes if (one.name, one.created) == (before.box, before.created))
     return next(its, None)
+
+
+def _boxes_in_use(before: RunAtHome) -> frozenset[str]:
+    """Return its own box, and all that have runs other than the one that goes on."""
+    used = (one for one in all_boxes() if one.resumes != before.id and seen_on(one))
+    return frozenset({before.host, *(one.host_text for one in used)})
 
 
 def _check_is_over(before: RunAtHome, known: KnownBox | None) -> str:
@@ -293,13 +390,8 @@ def _fetch(address: str, scratch: Path) -> str:
 
     Raises NotSafeError, UnreachableError.
     """
-    from bootstrap.transfer.buckets import Bucket
-
-    bucket = Bucket(f"{address}/")
+    listed, bucket = _manifest(address)
     objects = {one.name: one for one in bucket.objects()}
-    if _BUCKET_MANIFEST not in objects:
-        raise NotSafeError("the bucket has no whole results of it yet.", where=address)
-    listed = json.loads(_read(bucket.sign([objects[_BUCKET_MANIFEST]])[0]))
     rows: list[dict[str, Any]] = [
         row for row in listed["files"] if row["path"] in objects and not why_refused(row["path"])
     ]
@@ -314,14 +406,26 @@ def _fetch(address: str, scratch: Path) -> str:
                 where=posixpath.join(address, row["path"]),
             )
         place.write_bytes(content)
-    return f"{address} ({len(rows)} files, {size(sum(int(row['size']) for row in rows))})"
+    return f"{address} ({file_count(len(rows))}, {size(sum(int(row['size']) for row in rows))})"
+
+
+def _manifest(address: str) -> tuple[dict[str, Any], Bucket]:
+    """Return what the box wrote about the results there. Raises NotSafeError, UnreachableError."""
+    from bootstrap.transfer.buckets import Bucket
+
+    bucket = Bucket(f"{address}/")
+    found = [one for one in bucket.objects() if one.name == _BUCKET_MANIFEST]
+    if not found:
+        raise NotSafeError("the bucket has no whole results of it yet.", where=address)
+    document = json.loads(_read(bucket.sign(found)[0]))
+    return document, bucket
 
 
 def _read(signed: str) -> bytes:
     try:
         with urlopen(signed, timeout=_ANSWER_S) as answer:  # noqa: S310 - signed by `Bucket`
             return bytes(answer.read())
-    except (URLError, OSError) as error:
+    except (OSError, HTTPException) as error:
         raise UnreachableError(
             f"a file can't be fetched from the bucket: {error}",
             where=signed.partition("?")[0],

@@ -166,8 +166,8 @@ class UpOptions:
     another: bool = False
     wait_s: float = 0.0
     """For how long to wait for an offer that fits."""
-    instead_of: str = ""
-    """The host of a box of this repository that is not to be used."""
+    instead_of: frozenset[str] = frozenset()
+    """Hosts of rented boxes that are not to be used."""
 
 
 @dataclass(frozen=True)

@@ -257,6 +257,8 @@ def lease(call: Call) -> None:
 @command(
     JSON,
     Option("once", "Look once, and leave: for a cron line.", False),
+    Option("resume", "Let runs of spot boxes that were taken away go on on another box.", False),
+    Option("max_price", "Dollars an hour that such a box may cost; default: rent.max_price."),
     changes=("once",),
 )
 def guard(call: Call) -> None:
@@ -265,6 +267,7 @@ def guard(call: Call) -> None:
     Example: boxstrap guard --once
     """
     from bootstrap.renting.guard import guard_once
+    from bootstrap.tasks.renting import resume_interrupted
 
     if not call.given["once"]:
         raise UsageError(
@@ -272,7 +275,11 @@ def guard(call: Call) -> None:
             hint="Let cron call it, with a line in `crontab -e`:\n"
             f"  */5 * * * * {_this_program()} guard --once >/dev/null",
         )
-    guard_once(call.screen)
+    try:
+        guard_once(call.screen)
+    finally:
+        if call.given["resume"]:
+            resume_interrupted(call)
 
 
 def _this_program() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import ReturnBoxError, UsageError
@@ -67,16 +68,24 @@ def up(call: Call) -> None:
 
 
 def _resume(call: Call, request: UpOptions) -> None:
-    from bootstrap.boxes.at_home import note_seen
     from bootstrap.renting.resumption import resume_elsewhere
 
-    def show(lines: Sequence[str]) -> None:
-        call.screen.result({}, "\n".join(f"  {line}" for line in lines))
-
-    done = resume_elsewhere(request, call.given["resume"], call.screen, _confirm, show)
-    note_seen(done.started.login.known, [done.started.run], call.screen.redact)
+    name, show = call.given["resume"], partial(_show_lines, call)
+    done = resume_elsewhere(request, name, call.screen, _confirm, show)
     call.screen.result({"rented": _rented(done.rental), **done.as_dict()}, f"\n{done.text()}")
     done.started.raise_for_status()
+
+
+def resume_interrupted(call: Call) -> None:
+    """Let runs whose box was taken away go on elsewhere, for `guard`. Raises as `_resume`."""
+    from bootstrap.renting import resumption
+
+    price, show = _dollars(call.given["max_price"], "--max-price"), partial(_show_lines, call)
+    resumption.resume_interrupted(call.screen, price, _confirm, show)
+
+
+def _show_lines(call: Call, lines: Sequence[str]) -> None:
+    call.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
 
 def _rented(box: Rental) -> dict[str, object]:

@@ -6,11 +6,15 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pytest
+from obstore.store import S3Store
 
 pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 
+from bootstrap.transfer.buckets import s3_settings
 from tests.boxes import Rig
 from tests.boxes.metadata_server import MetadataServer
 from tests.boxes.s3_server import REGION, S3Server
@@ -122,6 +126,94 @@ def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
     assert (again["id"], again["run"]["name"]) == (done["id"], done["run"]["name"])
     assert account.rented == ["9001", "9002"]
     assert "may still be alive" in user.run(*up, "--resume", "train-1").must(2).err
+
+
+def test_guard_lets_what_was_cut_off_go_on_unattended_and_once(
+    rent: Rent, account: SimulatedAccount, buckets: S3Server
+) -> None:
+    """Vast.ai gives no notice: the box is outbid, and stopped."""
+    first, second = rent("vast", used=True), rent("vast", used=True)
+    user = first.user
+    user.env |= account.environment() | buckets.variables()
+    user.env["RESULTS_KEY"] = f"{buckets.box_key_id}:{buckets.box_secret}"
+    profile = PROFILE.format(endpoint=buckets.endpoint, region=REGION)
+    ignored = "out/\nboxstrap-results/\n"
+    user.repository(boxstrap__yaml=profile, train__py=TRAIN, **{".gitignore": ignored})
+    user.agree()
+    account.address = (first.box.address, first.box.port, first.box.user)
+    user.run("up", "--max-price", "0.6", "--identity", str(first.box.identity)).must(0)
+    first.box.run("echo 7 >/workspace/homework/out/last")
+    _until(lambda: any(name.endswith("/last") for name in buckets.objects("results")))
+    _until(lambda: any(name.endswith("manifest.json") for name in buckets.objects("results")))
+    guard = ("guard", "--once", "--resume", "--max-price", "0.6", "--json")
+    assert user.run(*guard).must(0).json()["resumed"] == []
+    account.boxes[0].state = "stopped"
+    first.box.power_off()
+    account.address = (second.box.address, second.box.port, second.box.user)
+    name = next(one for one in buckets.objects("results") if one.endswith("manifest.json"))
+    live = buckets.objects("results")[name]
+    # It finished, or somebody stopped it, after this machine had looked: nothing is rented.
+    for ended in ("exit 0", "stop"):
+        _put(
+            buckets, name, json.dumps({**json.loads(live), "live": False, "ended": ended}).encode()
+        )
+        assert user.run(*guard).must(0).json()["resumed"] == []
+    _put(buckets, name, live)
+    # Nobody is there to agree to a price.
+    assert "nobody said what it may cost" in user.run("guard", "--once", "--resume").must(2).text
+    assert account.rented == ["9001"]
+    (done,) = user.run(*guard).must(0).json()["resumed"]
+    assert account.rented == ["9001", "9002"]
+    assert done["resumes"] == {"box": "vast-9001", "run": "train-1"}
+    assert "goes on from 7\n" in user.run("logs", "--host", "vast-9002").must(0).out
+    assert user.run(*guard).must(0).json()["resumed"] == []
+    assert account.rented == ["9001", "9002"]
+    assert account.boxes[0].state == "stopped"
+
+
+def test_results_at_home_and_files_that_are_no_longer_the_runs(
+    rent: Rent, account: SimulatedAccount
+) -> None:
+    first, second = rent("vast", used=True), rent("vast", used=True)
+    user = first.user
+    user.env |= account.environment()
+    home = PROFILE.format(endpoint="http://192.0.2.1", region=REGION)
+    home = home.replace("  results_to: s3://results/mine\n", "")
+    home = home.replace("secrets: [RESULTS_KEY]\n", "")
+    ignored = "out/\nboxstrap-results/\n"
+    repository = user.repository(boxstrap__yaml=home, train__py=TRAIN, **{".gitignore": ignored})
+    user.agree()
+    (repository.root / "train.py").write_text(f"{TRAIN}# not committed\n")
+    up = ("up", "--max-price", "0.6", "--identity", str(first.box.identity))
+    account.address = (first.box.address, first.box.port, first.box.user)
+    user.run(*up).must(0)
+    resume = (*up, "--resume", "train-1")
+    assert "may still be alive" in user.run(*resume).must(2).err
+    _until(lambda: "begins at 0" in user.run("logs").must(0).out)
+    user.run("stop").must(0)
+    saved = first.box.read("/workspace/homework/out/last")
+    account.boxes[0].state = "stopped"
+    assert "are at home or in a bucket" in user.run(*resume).must(9).err
+    account.boxes[0].state = "running"
+    user.run("pull").must(0)
+    account.boxes[0].state = "stopped"
+    first.box.power_off()
+    account.address = (second.box.address, second.box.port, second.box.user)
+    (repository.root / "train.py").write_text(f"{TRAIN}# something else\n")
+    assert "not those of this folder" in user.run(*resume).must(9).err
+    (repository.root / "train.py").write_text(f"{TRAIN}# not committed\n")
+    assert account.rented == ["9001"]
+    said = user.run(*resume).must(0)
+    assert "train-1 of vast-9001 goes on as train-1 of vast-9002" in said.out
+    assert "vast-9001 is stopped, and its disk still costs" in said.out
+    assert f"goes on from {saved}\n" in user.run("logs", "--host", "vast-9002").must(0).out
+    assert second.box.run("ls /workspace/homework/out").split() == ["last"]
+
+
+def _put(buckets: S3Server, name: str, content: bytes) -> None:
+    settings: Any = s3_settings("results", buckets.variables())
+    options: Any = {"allow_http": True}
+    obstore.put(S3Store("results", config=settings, client_options=options), name, content)
 
 
 def _uploaded(buckets: S3Server) -> str:

@@ -198,6 +198,7 @@ class Upload:
             "run": self.run.name,
             **notes,
             "live": live,
+            "ended": "" if live else "".join(_lines(self.run / "ended")[:1]),
             "complete": complete,
             "results": self._folder.results,
             "files": [
