@@ -57,7 +57,8 @@ _WHAT_NEXT = {
     RentedState.STARTING: "Wait a minute or two, and run the same command again.",
     RentedState.STOPPED: "At a terminal this command offers to start it; without one start it on "
     "the provider's page, or, where this repository rented it, by: boxstrap up --max-price PRICE. "
-    "What is stopped still costs its disk.",
+    "What is stopped still costs its disk. If others bid more for it, its run can go on on another "
+    "box: boxstrap up --resume RUN",
     RentedState.BROKEN: "Look at the provider's page; if the box stays broken, give it back.",
 }
 _WHAT_NEXT |= dict.fromkeys(

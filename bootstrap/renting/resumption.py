@@ -13,7 +13,7 @@ import json
 import posixpath
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -44,7 +44,7 @@ from bootstrap.repo.local import known_folder
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.text.sizes import dollars, size
-from bootstrap.transfer.destination import MANIFEST, RECORD, why_refused
+from bootstrap.transfer.destination import MANIFEST, why_refused
 from bootstrap.transfer.push import file_count, push_folder
 from bootstrap.ui.screen import Screen
 
@@ -133,14 +133,12 @@ def resume_elsewhere(
         ),
     )
     with tempfile.TemporaryDirectory() as scratch:
-        folder, came_from = _whole_results(before, train, Path(scratch))
+        folder, came_from = _whole_results(before, train, Path(scratch), screen)
         screen.note("results", came_from)
 
-        def go_on(there: SetupRequest) -> StartedRun:
-            return _go_on(there, screen, show, folder, (spent, before.id))
-
+        new = _NewBox(before, train.results, folder, spent, screen, show)
         wish = dataclasses.replace(request, setup=setup, instead_of=_boxes_in_use(before))
-        rented, started = rent_and(go_on, wish, screen, confirm)
+        rented, started = rent_and(new.go_on, wish, screen, confirm)
     note_seen(started.login.known, [started.run], screen.redact)
     return ResumedElsewhere(before, rented, started, spent, came_from, still_costs)
 
@@ -323,38 +321,54 @@ def _money_left(loaded: LoadedProfile, spent: float) -> Sequence[str]:
     return (f"lease.dollars={left:.2f}",)
 
 
-def _go_on(
-    there: SetupRequest,
-    screen: Screen,
-    show: Callable[[Sequence[str]], None],
-    folder: Path,
-    paid: tuple[float, str],
-) -> StartedRun:
-    """Set the box up, send the results, and start the run; once, however often it is called."""
-    from bootstrap.setup.sequence import run_setup
-    from bootstrap.sync.new_run import start_run
+@dataclass(frozen=True)
+class _NewBox:
+    """What a box that was rented for it does with the run."""
 
-    try:
-        run_setup(dataclasses.replace(there, run=None, sets=(*there.sets, "train=null")), screen)
-    except BusyError:  # it was started before: that is asked by its id
-        return start_run(there, screen, show)
-    with BoxLogin.open(there, screen) as box:
-        before, resumes = paid
-        box.save(dataclasses.replace(box.known, before=before, resumes=resumes))
-        if not box.state.runs:
-            target = box.state.repo_dir
-            exclude = [f"/{MANIFEST}", f"/{RECORD}*", f"/{_BUCKET_MANIFEST}"]
-            push_folder(box.link, folder, target, workdir=box.workdir, exclude=exclude).check(
-                box.label
-            )
-    return start_run(there, screen, show)
+    before: RunAtHome
+    results: Sequence[str]
+    folder: Path
+    """Where they are here."""
+    spent: float
+    screen: Screen
+    show: Callable[[Sequence[str]], None]
+
+    def go_on(self, there: SetupRequest) -> StartedRun:
+        """Set the box up, send the results, and start the run; once, however often it is called."""
+        from bootstrap.setup.sequence import run_setup
+        from bootstrap.sync.new_run import start_run
+
+        only = dataclasses.replace(there, run=None, sets=(*there.sets, "train=null"))
+        try:
+            run_setup(only, self.screen)
+        except BusyError:  # it was started before: that is asked by its id
+            return start_run(there, self.screen, self.show)
+        with BoxLogin.open(there, self.screen) as box:
+            paid = dataclasses.replace(box.known, before=self.spent, resumes=self.before.id)
+            box.save(paid)
+            if not box.state.runs:
+                _send(box, self.folder, self.results)
+        return start_run(there, self.screen, self.show)
 
 
-def _whole_results(before: RunAtHome, train: Train, scratch: Path) -> tuple[Path, str]:
+def _send(box: BoxLogin, folder: Path, results: Sequence[str]) -> None:
+    """Send the profile's results, and nothing else that came from a box: it may be code."""
+    for path in (one.strip("/") for one in results):
+        source, target = folder / path, posixpath.join(box.state.repo_dir, path)
+        if source.is_symlink() or not source.exists():
+            continue
+        target = target if source.is_dir() else posixpath.dirname(target)
+        push_folder(box.link, source, target, workdir=box.workdir).check(box.label)
+
+
+def _whole_results(
+    before: RunAtHome, train: Train, scratch: Path, screen: Screen
+) -> tuple[Path, str]:
     """Return a folder with the results that are whole, and where they were; the bucket has them
     within seconds, so they are at least as new. Raises NotSafeError if there are none."""
     if address := _in_bucket(before, train):
-        return scratch, _fetch(address, scratch)
+        with contextlib.suppress(NotSafeError):
+            return scratch, _fetch(address, train.results, scratch, screen)
     place = Path(before.result_place) if before.result_place else None
     if place and before.results in ("home", "partly") and (place / MANIFEST).is_file():
         return place, str(place)
@@ -367,46 +381,59 @@ def _whole_results(before: RunAtHome, train: Train, scratch: Path) -> tuple[Path
 
 
 def _in_bucket(before: RunAtHome, train: Train) -> str:
-    """Return the folder of the bucket with its results; "" if there is none."""
+    """Return the folder of the profile's bucket with its results; "" if there is none.
+
+    A box that names another place is not believed: it would be read with the user's own key.
+    """
     from bootstrap.transfer.buckets import Bucket
 
-    if before.run.uploaded:
-        return before.run.uploaded.address
     if not train.results_to:
         return ""
+    said = before.run.uploaded.address if before.run.uploaded else ""
+    if posixpath.dirname(said) == train.results_to.rstrip("/"):
+        return said
     # The name that `upload_results.py` gives it.
     began = time.strftime("%Y%m%d-%H%M%S", time.gmtime(before.run.started))
     wanted = f"{before.run.name}-{began}-"
     try:
-        names = {one.name.partition("/")[0] for one in Bucket(f"{train.results_to}/").objects()}
+        found = Bucket(f"{train.results_to.rstrip('/')}/").objects()
     except UsageError:
         return ""
-    found = sorted(name for name in names if name.startswith(wanted))
-    return f"{train.results_to}/{found[-1]}" if found else ""
+    names = sorted({one.name.partition("/")[0] for one in found})
+    mine = [name for name in names if name.startswith(wanted)]
+    return f"{train.results_to.rstrip('/')}/{mine[-1]}" if mine else ""
 
 
-def _fetch(address: str, scratch: Path) -> str:
-    """Fetch what the manifest in the bucket lists, checked by its digests; return where it was.
+def _fetch(address: str, results: Sequence[str], scratch: Path, screen: Screen) -> str:
+    """Fetch what the manifest in the bucket lists, and return where it was.
 
-    Raises NotSafeError, UnreachableError.
+    An upload replaces a file as a whole. One that is newer than the manifest was the last before
+    the box was gone, and is taken with a warning. Raises NotSafeError, UnreachableError.
     """
     listed, bucket = _manifest(address)
     objects = {one.name: one for one in bucket.objects()}
     rows: list[dict[str, Any]] = [
-        row for row in listed["files"] if row["path"] in objects and not why_refused(row["path"])
+        row for row in listed["files"] if row["path"] in objects and _is_result(row, results)
     ]
     addresses = bucket.sign([objects[row["path"]] for row in rows])
     for row, signed in zip(rows, addresses, strict=True):
         place = scratch / row["path"]
         place.parent.mkdir(parents=True, exist_ok=True)
-        content = _read(signed)
-        if hashlib.sha256(content).hexdigest() != row["sha256"]:
-            raise NotSafeError(
-                "a file of it is not what its manifest says: its upload was cut short.",
-                where=posixpath.join(address, row["path"]),
-            )
-        place.write_bytes(content)
-    return f"{address} ({file_count(len(rows))}, {size(sum(int(row['size']) for row in rows))})"
+        digest = hashlib.sha256()
+        with place.open("wb") as file:
+            for piece in _pieces(signed):
+                file.write(piece)
+                digest.update(piece)
+        if digest.hexdigest() != row["sha256"]:
+            screen.warn(f"{row['path']} was replaced in the bucket after its manifest was written")
+    bytes_ = sum(objects[row["path"]].size for row in rows)
+    return f"{address} ({file_count(len(rows))}, {size(bytes_)})"
+
+
+def _is_result(row: dict[str, Any], results: Sequence[str]) -> bool:
+    path = str(row["path"])
+    inside = any(f"{path}/".startswith(f"{one.strip('/')}/") for one in results)
+    return inside and not why_refused(path)
 
 
 def _manifest(address: str) -> tuple[dict[str, Any], Bucket]:
@@ -417,14 +444,20 @@ def _manifest(address: str) -> tuple[dict[str, Any], Bucket]:
     found = [one for one in bucket.objects() if one.name == _BUCKET_MANIFEST]
     if not found:
         raise NotSafeError("the bucket has no whole results of it yet.", where=address)
-    document = json.loads(_read(bucket.sign(found)[0]))
-    return document, bucket
+    try:
+        document = json.loads(b"".join(_pieces(bucket.sign(found)[0])))
+        if isinstance(document["files"], list):
+            return document, bucket
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass
+    raise NotSafeError("the manifest in the bucket is damaged.", where=address)
 
 
-def _read(signed: str) -> bytes:
+def _pieces(signed: str) -> Iterator[bytes]:
     try:
         with urlopen(signed, timeout=_ANSWER_S) as answer:  # noqa: S310 - signed by `Bucket`
-            return bytes(answer.read())
+            while piece := answer.read(_PIECE):
+                yield piece
     except (OSError, HTTPException) as error:
         raise UnreachableError(
             f"a file can't be fetched from the bucket: {error}",
