@@ -103,10 +103,9 @@ def test_a_job_that_is_stopped_lets_its_training_save(
     box.write("/usr/local/bin/hf", hf, mode="0755")
     job = box.run("setsid bash /var/tmp/hook </dev/null >/var/tmp/said 2>&1 & echo $!").strip()
     run = "/workspace/.boxstrap/runs/*/train-1"
-    box.run(f"until grep -q step {run}/log; do sleep 0.1; done", timeout=120)
+    box.run("until grep -q step /var/tmp/said; do sleep 0.1; done", timeout=120)
     box.run(f"kill -TERM {job}; while kill -0 {job}; do sleep 0.1; done 2>/dev/null", timeout=20)
     assert box.run(f"cat {run}/ended").startswith("interrupted container ")
-    assert "step" in box.run("cat /var/tmp/said")
 
 
 def test_a_paste_by_address_runs_what_was_meant_and_nothing_else(

@@ -18,7 +18,7 @@ RUN = Run("k-1", "train-1", "died", None, 1_700_000_000, "c" * 40, "w", "train",
 BEFORE = RunAtHome("gpu", 1.0, "vast:1", RUN)
 
 
-class Listed:
+class ListedBucket:
     """A bucket that has these names."""
 
     names: tuple[str, ...] = ()
@@ -44,8 +44,8 @@ class Listed:
 def test_a_box_names_no_other_place_than_the_profiles_bucket(
     monkeypatch: pytest.MonkeyPatch, said: str, there: tuple[str, ...], found: str
 ) -> None:
-    monkeypatch.setattr(buckets, "Bucket", Listed)
-    monkeypatch.setattr(Listed, "names", there)
+    monkeypatch.setattr(buckets, "Bucket", ListedBucket)
+    monkeypatch.setattr(ListedBucket, "names", there)
     train: Any = SimpleNamespace(results_to="s3://mine/results/")
     uploaded = Uploaded("going", 1, 1, 0, "", said) if said else None
     before = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, uploaded=uploaded))
