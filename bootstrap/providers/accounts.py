@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib import import_module
 
 from bootstrap import providers
-from bootstrap.errors import UnreachableError, UsageError
+from bootstrap.errors import BoxstrapError, UnreachableError, UsageError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 
@@ -34,11 +35,7 @@ def find_rented(host: str) -> RentedBox:
     name, _, box_id = host.partition(":")
     account = find_account(name)
     if account is None:
-        raise UsageError(
-            f"there is no key of your account at {PROVIDERS[name].title}.",
-            where=host,
-            hint=f"Put it into {PROVIDERS[name].keys}. It stays on this machine.",
-        )
+        raise PROVIDERS[name].no_key(host)
     box = account.box(box_id)
     if box is None or box.state is RentedState.GONE:
         raise UsageError(
@@ -50,6 +47,8 @@ def find_rented(host: str) -> RentedBox:
         error = UnreachableError(_why_not(box), where=host, hint=_WHAT_NEXT[box.state])
         error.stopped = host if box.state is RentedState.STOPPED and account.stops else ""
         raise error
+    with contextlib.suppress(BoxstrapError):  # the login says whether it is let in
+        account.let_in(box_id)
     return box
 
 

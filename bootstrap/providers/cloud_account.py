@@ -27,10 +27,17 @@ class CloudAccount(ABC):
     address: ClassVar[str]
     """The base URL of its API."""
     offers_need_key: ClassVar[bool] = True
+    is_ambient: ClassVar[bool] = False
+    """Whether its key may be there for other purposes: nothing is rented there unless it is
+    named."""
     rents_stopped: ClassVar[bool] = False
     """Whether a box is rented without being started, as nothing else says what it will cost."""
     stops: ClassVar[StopRule | None] = None
     """What stopping a box means; None if it can't be stopped."""
+    stops_spot: ClassVar[bool] = True
+    """Whether `stops` holds of a spot box, too; else it can't be stopped."""
+    destroys_itself: ClassVar[bool] = True
+    """Whether a box that ends itself may be destroyed by that, too; else it is only stopped."""
     loading_minutes: ClassVar[int] = 15
     """How long a box there may take until it can be reached."""
     final_refusals: ClassVar[Mapping[object, str]] = {402: "your balance doesn't cover it"}
@@ -39,6 +46,15 @@ class CloudAccount(ABC):
 
     def __init__(self, key: ApiKey | None) -> None:
         self._api = Api(self.name, self.address, key)
+
+    @classmethod
+    def no_key(cls, host: str, purpose: str = "") -> UsageError:
+        """Return the error for a key that isn't there."""
+        return UsageError(
+            f"there is no key of your account at {cls.title}{purpose}.",
+            where=host,
+            hint=f"Put it into {cls.keys}. It stays on this machine.",
+        )
 
     @property
     def has_key(self) -> bool:
@@ -140,6 +156,14 @@ class CloudAccount(ABC):
     def start(self, box_id: str) -> None:
         """Start this stopped box; only if `stops` is set. It may have to wait for its GPUs."""
         raise NotImplementedError(f"{self.title} starts no box")
+
+    @classmethod
+    def stop_rule(cls, *, is_spot: bool | None) -> StopRule | None:
+        """Return what stopping such a box means; None if it can't be stopped."""
+        return None if is_spot and not cls.stops_spot else cls.stops
+
+    def let_in(self, box_id: str) -> None:  # noqa: B027 - most boxes let in whoever has the key
+        """Let this machine's present address in, where the account keeps others out."""
 
     def leftovers(self) -> Sequence[Leftover]:
         """Return what the account pays for besides boxes, as far as its API shows."""

@@ -16,9 +16,9 @@ _TOLERANCE = 0.96
 KEYS = (
     *("gpu.name", "gpu.count", "gpu.min_memory_gib", "gpu.min_cuda", "box.arch", "box.disk_gb"),
     *("rent.secure_only", "rent.region", "rent.min_reliability", "rent.min_down_mbps"),
-    *("rent.min_hours", "rent.max_price"),
+    *("rent.min_hours", "rent.max_price", "quota"),
 )
-"""The keys of a profile that an offer may miss."""
+"""The keys of a profile that an offer may miss; `quota` is the account's."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,8 @@ class Offer:
     """The largest disk that it can have."""
     hours: float | None = None
     """How long it is for rent: until its host's contract ends."""
+    lacks: str = ""
+    """What the account's quota lacks for it."""
 
     def misses(self, order: RentOrder) -> list[str]:
         """Return what the order asks for and this offer lacks."""
@@ -122,6 +124,7 @@ class Offer:
             "rent.max_price": price is not None
             and self.price > price
             and f"{dollars(self.price - price)} an hour too expensive",
+            "quota": self.lacks,
         }
         return {key: said for key, said in found.items() if said}
 
@@ -225,6 +228,8 @@ class RentedBox:
     said: str = ""
     """What the provider says about its state, in its own words."""
 
+    is_spot: bool | None = None
+    """Whether the provider may take it back when others pay more; None if it doesn't say."""
     other_ways: tuple[tuple[str, int], ...] = ()
     """Further addresses and ports at which its SSH is reached."""
 

@@ -273,10 +273,11 @@ def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Scree
     if box.lease.get("then") == DESTROY:
         return _destroy_or_stop(box, own, over, state, screen)
     # Only the box's monitor knows what runs wrote outside the volume since the setup.
-    said = _ask_box(box, screen) if account.stops and account.stops.only_volume else ""
+    stops = account.stop_rule(is_spot=own.box.is_spot)
+    said = _ask_box(box, screen) if stops and stops.only_volume else ""
     would_wipe = isinstance(said, BoxLease) and said.held == WIPES
-    if account.stops is None or would_wipe or _wipes(box, account):
-        why = f"would keep {account.stops.keeps} of it" if account.stops else "stops no box"
+    if stops is None or would_wipe or _wipes(box, account):
+        why = f"would keep {stops.keeps} of it" if stops else "stops no such box"
         says = f"its lease is over ({over}), and {account.title} {why}: it keeps running and "
         says += "costing. End it: boxstrap down"
         return GuardedBox(box.name, box.host_text, says, over)
@@ -284,7 +285,7 @@ def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Scree
     if _is_let_go(box):
         return GuardedBox(box.name, box.host_text, _LET_GO)
     account.stop(own.box.id)
-    says = f"its lease is over ({over}): stopped. It still costs {account.stops.costs}"
+    says = f"its lease is over ({over}): stopped. It still costs {stops.costs}"
     return GuardedBox(box.name, box.host_text, says, over, stopped=True)
 
 
@@ -307,7 +308,7 @@ def _destroy_or_stop(
         return GuardedBox(box.name, box.host_text, _LET_GO)
     account, ends = own.account, f"its lease is over ({over})"
     named = "".join(f"\n  {one}" for one in lost)
-    if lost and account.stops:
+    if lost and account.stop_rule(is_spot=own.box.is_spot):
         account.stop(own.box.id)
         says = f"{ends}: stopped, since this is not safe:{named}"
         return GuardedBox(box.name, box.host_text, says, over, stopped=True, unsafe=lost)

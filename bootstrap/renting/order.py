@@ -91,7 +91,9 @@ def accounts_for(
     if name and name not in accounts.PROVIDERS:
         raise UsageError(f"{name} is no provider.", where="--provider", hint=f"One of: {_listed()}")
     found = list[CloudAccount]()
-    for each in [name] if name else accounts.PROVIDERS:
+    # An ambient key, as AWS's, is no wish to rent there.
+    unasked = (each for each, kind in accounts.PROVIDERS.items() if not kind.is_ambient)
+    for each in [name] if name else unasked:
         account = accounts.find_account(each)
         if account is None and only_look and not accounts.PROVIDERS[each].offers_need_key:
             account = accounts.PROVIDERS[each](None)
@@ -100,7 +102,7 @@ def accounts_for(
         places = "\n".join(
             f"  {one.title}: {one.keys}"
             for one in accounts.PROVIDERS.values()
-            if not name or one.name == name
+            if one.name == name or not (name or one.is_ambient)
         )
         raise UsageError(
             f"no key of an account was found. Looked at:\n{places}",

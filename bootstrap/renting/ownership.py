@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import NotSafeError, ProfileError, UsageError
+from bootstrap.errors import NotSafeError, ProfileError
 from bootstrap.link.exchange import answer_rows, run_script
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions, parse_host
@@ -43,12 +43,7 @@ def account_of(host: str) -> tuple[CloudAccount, str]:
     name, _, box_id = host.partition(":")
     account = find_account(name)
     if account is None:
-        provider = PROVIDERS[name]
-        raise UsageError(
-            f"there is no key of your account at {provider.title}, by which it would be ended.",
-            where=host,
-            hint=f"Put it into {provider.keys}. It stays on this machine.",
-        )
+        raise PROVIDERS[name].no_key(host, ", by which it would be ended")
     return account, box_id
 
 

@@ -411,6 +411,7 @@ class Renter:
             agreed=self._agreed or 0.0,
             repo_key=wish.repo_key,
             profile=wish.profile,
+            spot=offer.bid is not None,
         )
         rental.save_rental(asked)  # before the call: whatever its outcome, the mark finds the box
         try:

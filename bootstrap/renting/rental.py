@@ -70,6 +70,8 @@ class Rental:
     """When it was asked for, by its account's clock; 0 if unknown."""
     agreed: float = 0.0
     """Dollars an hour that the user agreed to; 0 if unknown."""
+    spot: bool = False
+    """Whether the provider may take it back when others pay more."""
 
     def is_dearer(self, price: float) -> bool:
         """Whether this price is more than was agreed to."""
@@ -177,7 +179,12 @@ def _folder() -> Path:
 def _read(file: Path) -> Rental:
     unknown = Rental(file.stem, "", asked=file.stat().st_mtime)
     try:
-        record = {"began": 0.0, "agreed": 0.0, **json.loads(file.read_text(encoding="utf-8"))}
+        record = {
+            "began": 0.0,
+            "agreed": 0.0,
+            "spot": False,
+            **json.loads(file.read_text(encoding="utf-8")),
+        }
         known = {field.name: record[field.name] for field in dataclasses.fields(Rental)}
         rental = Rental(**{**known, "state": RentalState(record["state"])})
     except (OSError, ValueError, TypeError, KeyError, RecursionError):

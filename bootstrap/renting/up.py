@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from bootstrap.box.lease.lease_api import APIS
+from bootstrap.box.lease.lease_api import HOLD
 from bootstrap.errors import UsageError
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import all_boxes
 from bootstrap.profile.consent import EVERYTHING, TO_RENT, load_profile
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.providers.offer import Offer, RentOrder, StopRule
 from bootstrap.renting import rental
 from bootstrap.renting.order import accounts_for, offers_of, order_of
 from bootstrap.renting.rent import Renter, RentOptions
@@ -94,11 +94,14 @@ class RentedLease:
                 f"longer: --set rent.min_hours={wanted:g}"
             )
 
+    def _stops(self, provider: type[CloudAccount]) -> StopRule | None:
+        return provider.stop_rule(is_spot=self._loaded.profile.rent.spot)
+
     def _loses(self, provider: type[CloudAccount]) -> str:
         """Return why a stop at this provider loses something; "" if it doesn't."""
-        stops = provider.stops
+        stops = self._stops(provider)
         if stops is None:
-            return "can't stop a box"
+            return "can't stop a spot box" if provider.stops else "can't stop a box"
         volume = order_of(self._loaded.profile, None).volume_at
         workdir = self._loaded.for_provider(provider.name).profile.box.workdir
         if not stops.only_volume or f"{workdir}/".startswith(f"{volume}/"):
@@ -124,9 +127,14 @@ class RentedLease:
 
     def _tell(self, host: str, when: str, why: str, *, destroys: bool) -> None:
         provider = PROVIDERS[host.partition(":")[0]]
-        loses, stops = self._loses(provider), provider.stops
-        guarded = "" if provider.name in APIS else f", if a machine of yours guards it: {_GUARD}"
-        if destroys:
+        loses, stops = self._loses(provider), self._stops(provider)
+        guarded = "" if provider.name in HOLD else f", if a machine of yours guards it: {_GUARD}"
+        if destroys and stops and not provider.destroys_itself:
+            self._reporter.say(
+                f"{host} is stopped {when}{why}: it can't destroy itself. Then it costs "
+                f"{stops.costs} until boxstrap down, or {_GUARD}, destroys it"
+            )
+        elif destroys:
             unsafe = "stopped" if stops else "lost"
             self._reporter.say(
                 f"{host} is destroyed {when}{why}{guarded}; what is not safe at home then is "

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.providers.accounts import PROVIDERS, find_account
+from bootstrap.providers.api import RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.text.sanitize import sanitize
@@ -196,7 +197,15 @@ def _ask(provider: type[CloudAccount]) -> AccountAnswer | None:
         boxes = _with_increases(account, account.boxes())
         return AccountAnswer(provider, boxes, account.balance())
     except BoxstrapError as error:
+        # A key that is there for other purposes may do nothing with boxes.
+        is_unused = provider.is_ambient and isinstance(error, RefusedKeyError)
+        if is_unused and not any(_is_at(box, provider.name) for box in all_boxes()):
+            return None
         return AccountAnswer(provider, error=error)
+
+
+def _is_at(box: KnownBox, provider: str) -> bool:
+    return box.host_text.partition(":")[0] == provider
 
 
 def _is_rented_as_another(box: KnownBox) -> bool:

@@ -16,10 +16,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.sharedctypes import RawValue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.providers.contract import ERRORS, Contract
+from tests.providers.contract import ERRORS, OVERLAYS, Contract
+
+if TYPE_CHECKING:
+    from tests.providers.ec2_account import Ec2Answers
 
 KEY = "key-of-the-account"
 POD_KEY = "key-of-a-pod"
@@ -127,6 +130,8 @@ class SimulatedAccount:
     keys: list[str] = field(default_factory=list)
     scripts: list[dict[str, Any]] = field(default_factory=list)
     """Startup scripts."""
+    quotas: dict[str, float] = field(default_factory=dict)
+    """vCPUs by the first letter of EC2's types."""
     increases: list[dict[str, Any]] = field(default_factory=list)
     """Rows of what hosts ask for."""
     log: str = ""
@@ -161,10 +166,18 @@ class SimulatedAccount:
     """Called with the number of each request, before and after it is done."""
     url: str = ""
     next_id: int = 9001
+    aws: Ec2Answers | None = None
 
     def environment(self) -> dict[str, str]:
         """The variables that make the program use this account."""
         name = self.provider.upper()
+        if self.provider == "ec2":
+            return {
+                **{"BOXSTRAP_EC2_API": self.url, "AWS_ENDPOINT_URL": self.url},
+                **{"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": "the secret of it"},
+                **{"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"},
+                **{"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "us-east-1"},
+            }
         return {f"BOXSTRAP_{name}_API": self.url, f"{name}_API_KEY": KEY}
 
     def answer(
@@ -279,8 +292,11 @@ class _AccountHandler(BaseHTTPRequestHandler):
     def _answered(self, body: bytes) -> tuple[int, bytes]:
         account = self.account
         number = len(account.asked)
+        if account.aws:
+            self.path = f"/{account.aws.action(self.command, self.headers, body)}"
         account.asked.append(self.path)
-        if self.command != "GET":
+        is_read = self.command == "GET" or self.path.startswith(("/Describe", "/Get"))
+        if not (is_read if account.aws else self.command == "GET"):
             account.changed.append(f"{self.command} {self.path}")
         account.on_call(number, is_done=False)
         told = self._told(number, body)
@@ -289,6 +305,8 @@ class _AccountHandler(BaseHTTPRequestHandler):
 
     def _told(self, number: int, body: bytes) -> tuple[int, bytes]:
         account = self.account
+        if account.aws:
+            return self._told_by_aws(account.aws, number, body)
         is_open = account.provider == "vast" and self.path == "/api/v0/bundles/"
         document: object
         agent, key = self.headers.get("User-Agent", ""), self.headers.get("Authorization", "")
@@ -328,6 +346,35 @@ class _AccountHandler(BaseHTTPRequestHandler):
             return status, self._checked(body, status, _text(document))
         return status, _text(document)
 
+    def _told_by_aws(self, aws: Ec2Answers, number: int, body: bytes) -> tuple[int, bytes]:
+        from tests.providers.ec2_account import OWN_ADDRESS, as_ec2
+
+        account, agent = self.account, self.headers.get("User-Agent", "")
+        if not agent.startswith("boxstrap/"):
+            account.violations.append(f"{self.path} was asked for by {agent or 'nobody'}")
+        fault = account.faults_at.get(number) or account.fault_of(self.command, self.path)
+        if account.is_edgy:
+            return EDGE
+        if self.path == "/" and not fault:
+            return 200, OWN_ADDRESS.encode()
+        if self.path != "/" and f"Credential={KEY}/" not in self.headers.get("Authorization", ""):
+            return as_ec2(401, {}, self.headers)
+        if account.faults:
+            return as_ec2(*account.faults.pop(0), self.headers)
+        for box in account.boxes:
+            if box.becomes and account.clock.now >= box.becomes[0]:
+                box.state, box.becomes = box.becomes[1], None
+        if not fault:
+            return aws.answer(self.headers, body)
+        if fault == "forbidden":
+            return as_ec2(403, {}, self.headers)
+        is_done, told = FAULTS[fault]
+        if is_done and self.path != "/":
+            aws.answer(self.headers, body)
+        if isinstance(told, CutError):
+            raise told
+        return as_ec2(*told, self.headers)
+
     def _checked(self, body: bytes, status: int, answer: bytes) -> bytes:
         if self.contract:
             headers = tuple(self.headers.items())
@@ -354,7 +401,12 @@ def simulated(provider: str, *, is_held: bool = True) -> Iterator[SimulatedAccou
     `is_held=False` skips the check, which would take most of the time if many accounts are made.
     """
     account = SimulatedAccount(provider)
-    contract = _contract(provider) if is_held and provider != "lambda" else None
+    has_document = provider in OVERLAYS
+    contract = _contract(provider) if is_held and has_document else None
+    if provider == "ec2":
+        from tests.providers.ec2_account import Ec2Answers
+
+        account.aws = Ec2Answers(account)
     kept: dict[str, object] = {"account": account, "contract": contract, "lock": threading.Lock()}
     kept |= {f"do_{method}": _AccountHandler.serve for method in _METHODS}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_AccountHandler,), kept))

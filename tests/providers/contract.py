@@ -24,6 +24,7 @@ ERRORS = {
     "runpod": ("application/json", "application/problem+json"),
     "lambda": ("application/json", "application/json"),
     "paperspace": ("application/json", "application/json"),
+    "ec2": ("text/xml", "text/xml"),
 }
 """The content types of a good answer and of an error."""
 _ASKED = "paths.{}.{}.requestBody.content.application/json.schema.properties"

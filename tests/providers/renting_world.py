@@ -32,11 +32,13 @@ CREATES = {
     "runpod": "POST /v2/pods",
     "lambda": "POST /api/v1/instance-operations/launch",
     "paperspace": "POST /v1/machines",
+    "ec2": "POST /RunInstances",
 }
 STARTS = {
     "vast": "PUT /api/v0/instances/",
     "runpod": "POST /v2/pods/",
     "paperspace": "PATCH /v1/machines/",
+    "ec2": "POST /StartInstances",
 }
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
 FATES = (
@@ -138,6 +140,15 @@ def paperspace_offers() -> list[SimulatedOffer]:
     ]
 
 
+def ec2_offers(zone: str = "us-east-1a") -> list[SimulatedOffer]:
+    """Offers of types that EC2 has, each with a price of its own."""
+    kinds = ("g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g6e.xlarge")
+    return [
+        SimulatedOffer(kind, price=0.3 + at / 10, region=zone, gpu=kind)
+        for at, kind in enumerate(kinds)
+    ]
+
+
 @contextlib.contextmanager
 def renting_world(
     provider: str, monkeypatch: pytest.MonkeyPatch, *, is_held: bool = True
@@ -152,6 +163,8 @@ def renting_world(
         ]
         if provider == "paperspace":
             simulation.offers = paperspace_offers()
+        if provider == "ec2":
+            simulation.offers = ec2_offers()
         world = RentingWorld(simulation)
         rent = simulation.rent
 

@@ -44,7 +44,9 @@ ENDS: tuple[type[BaseException] | None, ...] = (
 """How a setup may end."""
 _WAKES = ("runs", "runs", "queued", "refused", "no gpus", "dearer", "broken")
 _CALLS = 30
-_DESTROYS = ("DELETE ", "POST /api/v1/instance-operations/terminate")
+_DESTROYS = (
+    *("DELETE ", "POST /api/v1/instance-operations/terminate", "POST /TerminateInstances"),
+)
 UNSAFE, SAFE = "unsafe", "safe"
 
 

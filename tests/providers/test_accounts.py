@@ -94,8 +94,10 @@ def test_without_a_key_it_says_where_one_belongs(user: User) -> None:
 def test_keys_are_found_in_the_providers_own_files(
     user: User, accounts: dict[str, SimulatedAccount], name: str, file: str, text: str
 ) -> None:
-    for other in NAMES:
-        del user.env[f"{other.upper()}_API_KEY"]
+    for other in accounts.values():
+        for variable in other.environment():
+            if "KEY" in variable:
+                del user.env[variable]
     assert user.run("boxes", "--all").must(2)
     user.home.joinpath(file).parent.mkdir(parents=True, exist_ok=True)
     user.home.joinpath(file).write_text(text)

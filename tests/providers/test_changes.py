@@ -24,12 +24,12 @@ from tests.providers.accounts import (
     simulated,
 )
 from tests.providers.contract import Contract
-from tests.providers.renting_world import CREATES, paperspace_offers
+from tests.providers.renting_world import CREATES, ec2_offers, paperspace_offers
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
 MARK = "boxstrap-0123456789ab"
 RENTING = ["vast", "runpod", "lambda"]
-"""`test_paperspace.py` has what Paperspace does otherwise."""
+"""`test_paperspace.py` and `test_ec2.py` have what those do otherwise."""
 
 
 @pytest.fixture
@@ -46,6 +46,8 @@ def simulation(
         ]
         if request.param == "paperspace":
             made.offers = [paperspace_offers()[at] for at in (1, 0, 2)]
+        if request.param == "ec2":
+            made.offers = [ec2_offers()[at] for at in (1, 0, 2)]
         yield made
 
 
@@ -100,7 +102,9 @@ def test_what_nobody_knows_is_asked_for_once(simulation: SimulatedAccount, fault
     simulation.fault_on = {CREATES[simulation.provider]: fault}
     with pytest.raises(UndecidedError):
         account.rent(offer, RentOrder(), MARK, PUBLIC)
-    assert len(simulation.changed) == before + 1
+    changed = simulation.changed[before:]
+    assert sum(each.startswith(CREATES[simulation.provider]) for each in changed) == 1
+    assert changed[-1].startswith(CREATES[simulation.provider])
     assert len(simulation.rented) == ("after" in fault) == len(account.find_mark(MARK))
     simulation.boxes = [SimulatedBox("77")]
     simulation.faults_at = {len(simulation.asked): fault}

@@ -347,7 +347,8 @@ def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
 ) -> None:
     """A fault at each of the first calls: only this box may go, and no success is false."""
     with simulated(name) as account:
-        monkeypatch.setenv(f"BOXSTRAP_{name.upper()}_API", account.url)
+        for variable, value in account.environment().items():
+            monkeypatch.setenv(variable, value)
         for at in range(3):
             account.asked.clear()
             account.boxes = [SimulatedBox("77"), SimulatedBox("78")]

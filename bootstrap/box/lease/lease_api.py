@@ -1,7 +1,8 @@
-"""Requests to the provider that a box's own key allows: read this box, stop it, destroy it.
+"""How a box ends itself: by requests that its own key allows, or by shutting itself down.
 
-Vast.ai and RunPod give each box such a key. It is read each time from where the provider put it,
-and stored nowhere. Standard library only.
+Vast.ai and RunPod give each box a key, to read this box, stop it, destroy it. It is read each time
+from where the provider put it, and stored nowhere. EC2 ends an instance that shuts itself down.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
@@ -111,6 +114,13 @@ APIS = {
 }
 
 
+HOLD = frozenset({*APIS, "ec2"})
+"""Providers whose boxes can end themselves."""
+MARKER = "/etc/boxstrap-shutdown"
+"""Written when such a box is rented: its provider, what a shutdown does, dollars an hour."""
+_MARKED = re.compile(r"(ec2) (stop|terminate) ([0-9]{1,6}(?:[.][0-9]{1,6})?)\s*")
+
+
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
         """Follow no redirect: the key goes to the account, and nowhere else."""
@@ -202,6 +212,50 @@ class OwnInstance:
         return (found if isinstance(found, dict) else {}), date
 
 
+class ShutdownInstance:
+    """This box, whose provider stops or ends it when it shuts itself down: no key is needed."""
+
+    def __init__(self, provider: str, does: str, price: float) -> None:
+        self.provider, self.way = provider, does
+        """`way`: what a shutdown does, `stop` or `terminate`."""
+        self._price = price
+        is_root = os.geteuid() == 0
+        self._sudo = () if is_root else ("sudo", "-n")
+
+    def ask(self) -> AccountReading:
+        """Return what is known here, as an account would say it: it is not paid for while off."""
+        if self._sudo:
+            self._run("true")
+        now = time.time()
+        return AccountReading(now, now - time.clock_gettime(time.CLOCK_BOOTTIME), self._price)
+
+    def stop(self) -> None:
+        """Shut down. Raises as `OwnInstance.ask`."""
+        self._run("shutdown", "-h", "now")
+
+    destroy = stop
+
+    def keeps(self, places: Iterable[str], workdir: str) -> bool:  # noqa: ARG002 - as OwnInstance
+        """Return whether a shutdown keeps what is on this box."""
+        return self.way == "stop"
+
+    def _run(self, *command: str) -> None:
+        try:
+            done = subprocess.run(
+                [*self._sudo, *command],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NoAnswerError(f"{command[0]} can't be run ({type(error).__name__})") from None
+        if done.returncode and self._sudo:
+            raise KeyRefusedError(f"sudo refuses {command[0]} ({done.returncode})")
+        if done.returncode:
+            raise NoAnswerError(f"{command[0]} fails ({done.returncode})")
+
+
 def _refusal(error: urllib.error.HTTPError) -> Exception:
     """Return what an error's status means; what isn't the API's own answer says nothing of the
     key: it comes from what stands before the API."""
@@ -224,14 +278,21 @@ def _document(text: bytes) -> object:
         return None
 
 
-def find_instance(environments: tuple[str, ...] = _ENVIRONMENTS) -> OwnInstance | None:
-    """Return this box, by the id and key that its provider gave it; None if it gave none."""
+def find_instance(
+    environments: tuple[str, ...] = _ENVIRONMENTS, marker: str = MARKER
+) -> OwnInstance | ShutdownInstance | None:
+    """Return this box, by the id and key that its provider gave it, or as one that ends by its
+    shutdown; None if it can't end itself."""
     for variables in (*map(_variables, environments), os.environ):
         for provider, api in APIS.items():
             id_, key = variables.get(api.id, ""), variables.get(api.key, "")
             if _ID.fullmatch(id_) and key and key.isascii() and key.isprintable():
                 return OwnInstance(provider, id_, key)
-    return None
+    try:
+        marked = _MARKED.fullmatch(Path(marker).read_text()[:100])
+    except (OSError, UnicodeDecodeError):
+        return None
+    return ShutdownInstance(marked[1], marked[2], float(marked[3])) if marked else None
 
 
 def _variables(file: str) -> Mapping[str, str]:

@@ -34,7 +34,7 @@ from .lease import (
     reached,
 )
 from .lease_activity import MOST_FILES, ActivityReader, boot_id, started_at
-from .lease_api import KeyRefusedError, NoAnswerError, OwnInstance, find_instance
+from .lease_api import KeyRefusedError, NoAnswerError, OwnInstance, ShutdownInstance, find_instance
 from .lease_safety import SafetyLook
 
 HERE = Path(__file__).resolve().parent
@@ -61,13 +61,13 @@ class LeaseKeeper:
         *,
         clock: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         since: Callable[[], float] = started_at,
-        find: Callable[[], OwnInstance | None] = find_instance,
+        find: Callable[[], OwnInstance | ShutdownInstance | None] = find_instance,
     ) -> None:
         self._home = box_home
         self._clock, self._since, self._find = clock, since, find
         self._activity = ActivityReader(box_home)
         self._state: LeaseState | None = None
-        self._instance: OwnInstance | None = None
+        self._instance: OwnInstance | ShutdownInstance | None = None
         self._ask_at = 0.0
         self._grace = 0.0
         self._ending: list[subprocess.Popen[bytes]] = []

@@ -1,0 +1,390 @@
+"""What EC2 does otherwise than other providers: zones, quotas, spot, tokens, regions, groups."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from bootstrap.errors import NoOfferError, UnreachableError, UsageError
+from bootstrap.providers import aws_api
+from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
+from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError
+from bootstrap.providers.ec2 import Ec2
+from bootstrap.providers.offer import RentedState, RentOrder
+from bootstrap.renting import rental
+from bootstrap.renting.order import no_offer, offers_of
+from bootstrap.runs.rented import ask_accounts
+from tests.cli import User
+from tests.providers import ec2_account
+from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer, simulated
+from tests.providers.renting_world import PUBLIC, RentingWorld, ec2_offers, renting_world
+
+MARK = "boxstrap-0123456789ab"
+SPOT = RentOrder(spot=True, max_price=1.0)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
+    with renting_world("ec2", monkeypatch) as made:
+        yield made
+        assert {"71", "72"} <= {box.id for box in made.simulation.boxes}
+
+
+def account_at(world: RentingWorld) -> Ec2:
+    account = PROVIDERS["ec2"](ApiKey("", "a test"))
+    assert isinstance(account, Ec2)
+    return account
+
+
+def rent(world: RentingWorld, order: RentOrder = RentOrder(), mark: str = MARK) -> str:  # noqa: B008
+    account = account_at(world)
+    return account.rent(offers_of([account], order)[0][0], order, mark, PUBLIC)
+
+
+def test_a_launch_asks_for_one_box_that_its_mark_and_token_name(world: RentingWorld) -> None:
+    box_id = rent(world, RentOrder(disk_gb=80))
+    asked = world.simulation.one(box_id).order  # type: ignore[union-attr]
+    wanted = {
+        **{"MinCount": "1", "MaxCount": "1", "ClientToken": MARK, "InstanceType": "g4dn.xlarge"},
+        "InstanceInitiatedShutdownBehavior": "stop",
+        "MetadataOptions.HttpTokens": "required",
+        "BlockDeviceMapping.1.Ebs.VolumeSize": "80",
+        "BlockDeviceMapping.1.Ebs.DeleteOnTermination": "true",
+        "NetworkInterface.1.AssociatePublicIpAddress": "true",
+        "TagSpecification.1.ResourceType": "instance",
+        "TagSpecification.2.ResourceType": "volume",
+        **{f"TagSpecification.{n}.Tag.1.Value": MARK for n in (1, 2)},
+    }
+    assert wanted.items() <= asked.items()
+    assert not [name for name in asked if "Iam" in name or "Market" in name]
+    said = base64.b64decode(asked["UserData"]).decode()
+    assert said.startswith("#cloud-config\n")
+    assert f'"{PUBLIC}"' in said
+    marker = base64.b64decode(said.partition("content: ")[2].partition("}")[0]).decode()
+    assert marker == "ec2 stop 0.300000\n"
+    assert "secret" not in said + marker
+    seen = account_at(world).box(box_id)
+    assert seen
+    assert (seen.state, seen.name, seen.is_spot) == (RentedState.STARTING, MARK, False)
+
+
+def test_a_token_makes_one_box_however_often_it_comes(world: RentingWorld) -> None:
+    account = account_at(world)
+    first, second = offers_of([account], RentOrder())[0][:2]
+    box_id = account.rent(first, RentOrder(), MARK, PUBLIC)
+    assert account.rent(first, RentOrder(), MARK, PUBLIC) == box_id
+    # Something else by the same token: a box of this mark is there, so it is looked for.
+    with pytest.raises(UndecidedError, match="IdempotentParameterMismatch"):
+        account.rent(second, RentOrder(), MARK, PUBLIC)
+    assert world.simulation.rented == [box_id]
+    assert [box.id for box in account.find_mark(MARK)] == [box_id]
+
+
+def test_without_capacity_the_next_zone_is_asked(world: RentingWorld) -> None:
+    zones = ("us-east-1a", "us-east-1b", "us-east-1c")
+    world.simulation.offers = [
+        SimulatedOffer("g5.xlarge", price=0.5, region=zone, fate=fate)
+        for zone, fate in zip(zones, ("none left", "taken", "runs"), strict=True)
+    ]
+    box, _ = world.up()
+    assert box.machine == "g5.xlarge/us-east-1c"
+    assert not box.spot
+    assert len(world.simulation.rented) == 1
+    for offer in world.simulation.offers:
+        offer.fate = "none left"
+    world.down(box)
+    with pytest.raises(NoOfferError, match="InsufficientInstanceCapacity") as refused:
+        world.up()
+    assert not refused.value.is_final
+
+
+def test_region_and_zone_are_those_of_the_profile(world: RentingWorld) -> None:
+    account = account_at(world)
+    world.simulation.offers += ec2_offers("us-east-1b")
+    for region, count in {"us-east-1": 8, "us-east-1b": 4, "": 8}.items():
+        assert len(offers_of([account], RentOrder(region=region))[0]) == count
+    with pytest.raises(UsageError, match="no image of EC2"):
+        offers_of([account], RentOrder(image="pytorch/pytorch"))
+
+
+def test_the_cheapest_zone_of_spot_is_first_and_it_can_t_be_stopped(world: RentingWorld) -> None:
+    world.simulation.offers = [
+        SimulatedOffer("g5.xlarge", price=0.8, region="us-east-1a"),
+        SimulatedOffer("g5.xlarge", price=0.6, region="us-east-1b"),
+    ]
+    box, _ = world.up(order=SPOT)
+    assert (box.machine, box.spot) == ("g5.xlarge/us-east-1b", True)
+    asked = world.ours[0].order
+    wanted = {
+        **{"InstanceMarketOptions.MarketType": "spot", "ClientToken": box.mark},
+        "InstanceMarketOptions.SpotOptions.SpotInstanceType": "one-time",
+        "InstanceMarketOptions.SpotOptions.MaxPrice": "1",
+        "InstanceInitiatedShutdownBehavior": "terminate",
+    }
+    assert wanted.items() <= asked.items()
+    account = account_at(world)
+    seen = account.box(box.box_id)
+    assert seen
+    assert seen.is_spot
+    assert account.stop_rule(is_spot=seen.is_spot) is None
+    with pytest.raises(UnreachableError, match="UnsupportedOperation"):
+        account.stop(box.box_id)
+    assert rental.of_host(box.host) == box
+    # AWS takes it back: terminated, and gone.
+    world.simulation.boxes.remove(world.ours[0])
+    gone = account._box(box.box_id)
+    assert gone
+    assert gone.state is RentedState.GONE
+    assert account.find_mark(box.mark) == []
+
+
+def test_a_price_that_spot_no_longer_has_goes_to_the_next(world: RentingWorld) -> None:
+    world.simulation.offers[0].fate = "failed bid without contract"
+    box, _ = world.up(order=SPOT)
+    assert box.machine == "g5.xlarge/us-east-1a"
+
+
+@pytest.mark.parametrize(("spot", "code"), [(False, "L-DB2E81BA"), (True, "L-3819A6DF")])
+def test_a_quota_is_read_before_anything_is_offered(
+    world: RentingWorld, spot: bool, code: str
+) -> None:
+    order = RentOrder(spot=spot, max_price=1.0)
+    account = account_at(world)
+    world.simulation.quotas = {"g": 4 if spot else 12}  # a company's two use eight
+    assert len(offers_of([account], order)[0]) == 4
+    rent(world, order)  # its four vCPUs are used
+    fitting, others = offers_of([account_at(world)], order)
+    assert fitting == []
+    said = no_offer(others, order).hint
+    assert f"4 vCPUs, and 0 are left of {code}" in said
+    assert "quota leaves none" in said
+    assert "ask AWS for more" in said
+
+
+@pytest.mark.parametrize(
+    ("spot", "code", "quota"),
+    [
+        (False, "VcpuLimitExceeded", "L-DB2E81BA"),
+        (True, "MaxSpotInstanceCountExceeded", "L-3819A6DF"),
+    ],
+)
+def test_a_quota_that_refuses_a_launch_is_named(
+    world: RentingWorld, spot: bool, code: str, quota: str
+) -> None:
+    order = RentOrder(spot=spot)
+    account = account_at(world)
+    offer = offers_of([account], order)[0][0]
+    world.simulation.quotas = {"g": 0}
+    with pytest.raises(NoOfferError, match=code) as refused:
+        account.rent(offer, order, MARK, PUBLIC)
+    assert f"Ask AWS for more of {quota}" in refused.value.what
+    assert not refused.value.is_final  # another family has a quota of its own
+
+
+def test_an_id_without_a_region_is_always_in_the_same(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a box would seem gone to a user who works in another region since."""
+    box_id = rent(world)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    account = account_at(world)
+    seen = account.box(box_id)
+    assert seen
+    assert seen.id == box_id
+    assert account.box(f"{box_id}_eu-west-1") is None
+    assert [each.id for each in account.boxes()] == [box_id]
+
+
+def test_only_what_has_our_tag_is_listed(world: RentingWorld) -> None:
+    account, simulation = account_at(world), world.simulation
+    assert account.boxes() == []  # 71 and 72 are a company's
+    assert account.box("71")
+    box_id = rent(world)
+    simulation.boxes.append(SimulatedBox("73", label="boxstrap-ba9876543210", state="stopped"))
+    listed = {box.id: box for box in account.boxes()}
+    assert set(listed) == {box_id, "73"}
+    assert listed["73"].stopped_price == pytest.approx(8 * 0.08 / 730, abs=1e-5)  # moto's disk
+
+
+def test_its_group_lets_in_the_address_that_one_comes_from(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allowed() -> set[str]:
+        assert world.simulation.aws
+        (group,) = (
+            one
+            for one in world.simulation.aws._moto.describe_security_groups()
+            if one.name == "boxstrap"
+        )
+        rules = group.ingress_rules
+        assert {(rule.from_port, rule.to_port) for rule in rules} == {(22, 22)}
+        return {rule.ip_range["CidrIp"] for rule in rules}
+
+    box_id = rent(world)
+    asked = len(world.simulation.changed)
+    world.simulation.clock.sleep(LOADING_S)
+    assert find_rented(f"ec2:{box_id}").address == "127.0.0.1"
+    assert allowed() == {f"{ec2_account.OWN_ADDRESS}/32"}
+    assert len(world.simulation.changed) == asked
+    monkeypatch.setattr(ec2_account, "OWN_ADDRESS", "198.51.100.7")
+    assert find_rented(f"ec2:{box_id}").address == "127.0.0.1"
+    assert allowed() == {"203.0.113.9/32", "198.51.100.7/32"}
+    # Whoever can't say it is let in nowhere, and nothing is rented.
+    monkeypatch.setattr(ec2_account, "OWN_ADDRESS", "<html>")
+    with pytest.raises(UnreachableError, match="from which address"):
+        rent(world, mark="boxstrap-ba9876543210")
+    assert world.simulation.rented == [box_id]
+
+
+def test_a_group_that_nobody_knows_of_is_no_undecided_rental(world: RentingWorld) -> None:
+    for change in ("CreateSecurityGroup", "AuthorizeSecurityGroupIngress"):
+        world.simulation.fault_on = {f"POST /{change}": "cut"}
+        with pytest.raises(UnreachableError, match="Nothing was rented") as error:
+            world.up()
+        assert not isinstance(error.value, UndecidedError)
+        assert rental.all_rentals() == []
+    world.up()
+
+
+def test_one_whose_checks_fail_is_broken(world: RentingWorld) -> None:
+    world.simulation.offers[0].fate = "dies"
+    box, _ = world.up()
+    assert box.box_id == "9002"
+    assert any("its checks fail" in line or "broken" in line for line in world.heard.lines)
+    assert world.simulation.clock.now - box.asked < 600
+
+
+def test_what_is_left_is_named(world: RentingWorld) -> None:
+    box, _ = world.up()
+    account = account_at(world)
+    assert world.simulation.aws
+    moto = world.simulation.aws._moto
+    assert account.leftovers() == []
+    address = moto.allocate_address("vpc").public_ip
+    volume = moto.create_volume(size="100", zone_name="us-east-1a").id
+    moto.create_snapshot(volume, "not ours")
+    ours = moto.create_snapshot(volume, "of ours")
+    ours.add_tags({"boxstrap": box.mark})
+    left = {each.kind: each for each in account.leftovers()}
+    assert set(left) == {"Elastic IP", "volume", "snapshot"}
+    assert (left["Elastic IP"].id, left["Elastic IP"].price) == (address, 0.005)
+    assert left["volume"].id == volume
+    assert left["volume"].price == pytest.approx(100 * 0.08 / 730)
+    assert left["snapshot"].id == ours.id
+
+
+def test_a_permission_that_is_missing_is_named(world: RentingWorld) -> None:
+    for ask in ("DescribeInstanceTypes", "GetProducts", "DescribeRegions"):
+        simulation = world.simulation
+        simulation.fault_on = {f"POST /{ask}": "forbidden"}
+        account = account_at(world)
+        with pytest.raises(RefusedKeyError, match="a test: UnauthorizedOperation"):
+            account.boxes() if ask == "DescribeRegions" else account.catalog(RentOrder())
+    # Without that of quotas a launch says what they refuse.
+    world.simulation.fault_on = {"POST /GetServiceQuota": "forbidden"}
+    assert len(account_at(world).catalog(RentOrder())) == 4
+    world.simulation.fault_on = {"POST /RunInstances": "forbidden"}
+    with pytest.raises(NoOfferError, match="lack this permission") as refused:
+        world.up()
+    assert refused.value.is_final
+
+
+def test_a_region_that_is_closed_hides_no_other(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box_id = rent(world)
+    account = account_at(world)
+    own = account._instances
+
+    def closed(region: str, **asked: object) -> list[dict[str, object]]:
+        if region == "ap-east-1":
+            raise RefusedKeyError("UnauthorizedOperation")
+        return own(region, **asked)
+
+    monkeypatch.setattr(account, "_instances", closed)
+    regions = [{"RegionName": name} for name in ("ap-east-1", "us-east-1")]
+    ask = account._aws.ask
+    monkeypatch.setattr(
+        account._aws,
+        "ask",
+        lambda what, *rest, **asked: (
+            {"Regions": regions} if what == "describe_regions" else ask(what, *rest, **asked)
+        ),
+    )
+    assert [box.id for box in account.boxes()] == [box_id]
+    monkeypatch.setenv("AWS_REGION", "ap-east-1")  # one's own
+    with pytest.raises(RefusedKeyError):
+        account.boxes()
+
+
+def test_without_the_extra_one_line_says_how_to_install_it(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_account("ec2")
+    monkeypatch.setattr(aws_api, "find_spec", lambda _: None)
+    assert find_account("ec2") is None
+    with pytest.raises(UsageError) as error:
+        find_rented("ec2:i-0123456789abcdef0")
+    assert "pip install 'boxstrap[aws]'" in error.value.hint
+    assert len(error.value.hint.splitlines()) == 1
+
+
+def test_credentials_for_other_purposes_are_no_wish_to_rent_there(
+    world: RentingWorld, user: User
+) -> None:
+    user.env |= world.simulation.environment()
+    user.repository(**{"train.py": "print(1)\n", "boxstrap.yaml": "version: 1\n"})
+    said = user.run("up", "--max-price", "1").must(2).err
+    assert "no key of an account was found" in said
+    assert "AWS" not in said
+    assert world.simulation.asked == []
+    named = user.run("up", "--provider", "ec2", "--dry-run", "--max-price", "1").must(0)
+    assert "g4dn.xlarge" not in named.out
+    assert "T4" in named.out
+    # One that may do nothing with boxes is passed over, while no box is known there.
+    world.simulation.fault_on = {"POST /DescribeRegions": "forbidden"}
+    assert user.run("boxes", "--all").must(2)
+    world.simulation.fault_on = {}
+    assert "nothing is rented" in user.run("boxes", "--all").must(0).out
+
+
+def test_a_refused_key_is_said_of_one_that_has_boxes(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [answer.provider.name for answer in ask_accounts().accounts] == ["ec2"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "another")
+    assert ask_accounts().accounts == []
+    from bootstrap.link import record
+
+    record.save_box(record.KnownBox("ec2-i-1", "ec2:i-1"))
+    (answer,) = ask_accounts().accounts
+    assert answer.error
+    assert "it refuses the key of AWS_ACCESS_KEY_ID: AuthFailure" in answer.error.what
+
+
+def test_what_fails_for_a_moment_is_asked_again(world: RentingWorld) -> None:
+    for fault in ("500", "cut", "429", "nonsense after"):
+        world.simulation.fault_on = {"POST /DescribeInstanceTypes": fault}
+        assert len(account_at(world).catalog(RentOrder())) == 4
+    with simulated("ec2") as elsewhere:
+        gone = elsewhere.url
+    patched = pytest.MonkeyPatch()
+    patched.setenv("AWS_ENDPOINT_URL", gone)
+    with pytest.raises(UnreachableError, match="no connection to ec2"):
+        account_at(world).boxes()
+    patched.undo()
+
+
+def test_an_older_record_of_a_rental_is_read(world: RentingWorld) -> None:
+    import json
+
+    box, _ = world.up(order=SPOT)
+    file = rental._folder() / f"{box.mark}.json"
+    told = json.loads(file.read_text())
+    assert told.pop("spot") is True
+    file.write_text(json.dumps(told))
+    assert rental.all_rentals() == [dataclasses.replace(box, spot=False)]
+    assert KEY not in file.read_text()
