@@ -45,6 +45,25 @@ NO_RIGHT = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedExce
 """Codes for a permission that is missing."""
 _NO_ROOM = "Insufficient"
 """How codes begin that refuse for want of capacity, though they may come with a 500."""
+_HOLDS = {
+    "describe_addresses": "Addresses",
+    "describe_images": "Images",
+    "describe_instance_status": "InstanceStatuses",
+    "describe_instance_type_offerings": "InstanceTypeOfferings",
+    "describe_instance_types": "InstanceTypes",
+    "describe_instances": "Reservations",
+    "describe_regions": "Regions",
+    "describe_security_groups": "SecurityGroups",
+    "describe_snapshots": "Snapshots",
+    "describe_spot_price_history": "SpotPriceHistory",
+    "describe_subnets": "Subnets",
+    "describe_volumes": "Volumes",
+    "get_console_output": "InstanceId",
+    "get_parameter": "Parameter",
+    "get_products": "PriceList",
+    "get_service_quota": "Quota",
+}
+"""What each answer to a read must have."""
 _MADE_BEFORE = "IdempotentParameterMismatch"
 
 
@@ -139,7 +158,10 @@ class AwsApi:
         """Return an answer. Raises UnreachableError, RefusedKeyError, RefusedError."""
         for pause in _PAUSES_S:
             try:
-                return self._do(service, region or self.region, what, asked)
+                answer = self._do(service, region or self.region, what, asked)
+                if answer.get(_HOLDS[what]) is not None:
+                    return answer
+                raise UndecidedError(f"an answer: it has no {_HOLDS[what]}")
             except UndecidedError as error:
                 if pause is None:
                     raise self._failed(error.what.partition(": ")[2]) from None

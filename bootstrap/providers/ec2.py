@@ -445,6 +445,8 @@ class Ec2(CloudAccount):
                 about = "boxstrap: SSH, from the addresses that rented a box"
                 asked = {"GroupName": TAG, "Description": about, "VpcId": network}
                 made = self._aws.change("create_security_group", region, **asked)
+                if not made.get("GroupId"):
+                    raise UndecidedError("it doesn't say which it made.", where=self.name)
                 found = [{"GroupId": made["GroupId"]}]
             self._admit(found[0], region)
         except UndecidedError as error:  # of no rental
