@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from bootstrap.box.lease.lease import LIMITS
+from bootstrap.box.lease.lease import LIMITS, WIPES
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
 from bootstrap.link.exchange import answer_number, answer_rows, answer_version, run_script
@@ -35,6 +35,9 @@ _HELD = {
 }
 """What the monitor's codes mean."""
 _BY_OLDER = ", by its provider's older API (GraphQL, until early 2027)"
+_BY_SHUTDOWN = ", which shuts itself down"
+_WIPED_BY_SHUTDOWN = "nothing on this box holds it: its shutdown would destroy it"
+_MAY_NOT_SHUT_DOWN = "nothing on this box holds it: sudo refuses to shut it down"
 UNPRICED = (
     "; its dollars are not counted, as nothing says what an hour costs: boxstrap setup "
     "--set box.price=PRICE"
@@ -68,6 +71,8 @@ class BoxLease:
     """Whether it limits dollars, and nothing says what an hour costs."""
     is_by_older: bool = False
     """Whether the box is held by RunPod's older API, which is to be switched off in 2027."""
+    shutdown: str = ""
+    """What the box's own shutdown does to it, if that ends it: stop or terminate."""
 
     @property
     def is_held(self) -> bool:
@@ -82,7 +87,7 @@ class BoxLease:
         """Return what `--json` prints: seconds and dollars."""
         return {
             "held": self.held,
-            "by": "graphql" if self.is_by_older else None,
+            "by": "graphql" if self.is_by_older else "shutdown" if self.shutdown else None,
             "limits": {
                 name: {"is": round(is_, 4), "limit": most}
                 for name, (is_, most) in self.limits.items()
@@ -110,15 +115,27 @@ class BoxLease:
         if self.over and self.is_held:
             return f"the box is asked to be {self._end()}{error}"
         if self.over:
-            return f"it keeps running and costing money: {_HELD[self.held]}"
+            return f"it keeps running and costing money: {self._why_not()}"
         end = f", then {self._end()}" if self.destroys else ""
         way = _BY_OLDER if self.is_by_older and self.is_held else ""
-        return f"{_HELD.get(self.held, _HELD['trying'])}{way}{end}{error}{self._uncounted()}"
+        way = _BY_SHUTDOWN if self.shutdown and self.is_held else way
+        return f"{self._why_not()}{way}{end}{error}{self._uncounted()}"
+
+    def _why_not(self) -> str:
+        if self.held == WIPES and self.shutdown:
+            return _WIPED_BY_SHUTDOWN
+        if self.held == "refused" and self.shutdown:
+            return _MAY_NOT_SHUT_DOWN
+        return _HELD.get(self.held, _HELD["trying"])
 
     def _uncounted(self) -> str:
         return UNPRICED if self.is_unpriced else ""
 
     def _end(self) -> str:
+        if self.destroys and self.shutdown == "stop":
+            return "stopped: it can't destroy itself"
+        if self.destroys and self.unsafe and self.shutdown:
+            return f"destroyed, and {self.unsafe[0]}"
         if self.destroys and self.unsafe:
             first, *others = self.unsafe
             more = f", and {len(others)} more" if others else ""
@@ -158,6 +175,7 @@ def parse_lease(said: str) -> BoxLease | None:
         unsafe=_unsafe(state.get("unsafe")),
         is_unpriced="dollars" in limits and "price" in state and state["price"] is None,
         is_by_older=state.get("way") == "graphql",
+        shutdown=str(state["way"]) if state.get("way") in ("stop", "terminate") else "",
     )
 
 

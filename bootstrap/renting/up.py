@@ -132,7 +132,7 @@ class RentedLease:
         if destroys and stops and not provider.destroys_itself:
             self._reporter.say(
                 f"{host} is stopped {when}{why}: it can't destroy itself. Then it costs "
-                f"{stops.costs} until boxstrap down, or {_GUARD}, destroys it"
+                f"{stops.costs} until you give it back: boxstrap down --host {host}"
             )
         elif destroys:
             unsafe = "stopped" if stops else "lost"

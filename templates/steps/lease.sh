@@ -23,7 +23,7 @@ apply_lease() {
     yes) emit note code=lease-held ;;
     no-boot) caution lease-until-restart 'nothing starts the monitor again after a restart of this box' ;;
     no-key) caution lease-no-key 'this box has no key of its own for the account that pays for it' ;;
-    wipes) caution lease-wipes 'a stop would wipe what lies outside the volume' ;;
+    wipes) caution lease-wipes 'a stop would wipe what lies outside a volume' ;;
     refused) caution lease-refused 'the account refuses the key that this box has' ;;
     no-answer) caution lease-no-answer 'the account does not answer this box' ;;
     *) caution lease-later 'an earlier monitor is still running' ;;

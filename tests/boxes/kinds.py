@@ -113,6 +113,16 @@ _ROWS = (
         sshd=("PermitRootLogin no",),
     ),
     Kind(
+        "ec2",
+        "an instance of EC2 that `up` rented: user ubuntu, ends by its shutdown, here only noted",
+        extends="lambda",
+        files={
+            "/etc/boxstrap-shutdown": "ec2 stop 1.006000\n",
+            "/usr/local/sbin/shutdown": '#!/bin/sh\necho "$(id -un) $*" >>/var/log/shutdowns\n',
+        },
+        build="chmod +x /usr/local/sbin/shutdown\n",
+    ),
+    Kind(
         "nosudo",
         "an ordinary account: git and python, no tmux, no rsync, no sudo, no login as root",
         packages=(*_PYTHON, "git", "procps"),

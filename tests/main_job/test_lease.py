@@ -129,6 +129,27 @@ def _only_what_was_pulled_is_destroyed(
         tunnel.wait()
 
 
+def test_a_box_without_a_key_is_ended_by_its_shutdown(rent: Rent) -> None:
+    rented = rent("ec2", used=True)
+    rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG, **{".gitignore": "out/\n"})
+    made = rented.run("setup", "--set", "lease.hours=9", "--set", "lease.dollars=20").must(0)
+    assert "the box holds the lease until it is restarted" in made.err
+    assert "held by the box until it is restarted, which shuts itself down" in made.out
+    lease = rented.status()["lease"]
+    assert (lease["held"], lease["by"], lease["unpriced"]) == ("no-boot", "shutdown", False)
+    assert '"price":1.006,' in rented.box.run(f"cat {rented.folder}/lease.state")
+    assert rented.box.run("cat /var/log/shutdowns 2>&1 || :").endswith(
+        "No such file or directory\n"
+    )
+    rented.box.run(f"sed -i 's/:32400.0/:0.5/' {rented.folder}/lease.json")
+    _await(lambda: "root -h now\n" in rented.box.run("cat /var/log/shutdowns 2>&1 || :"))
+    # The run was asked to end before that.
+    assert rented.box.run(f"cat {rented.folder}/runs/*/*/ended") == "stop\n"
+    # It goes on being asked for, as an account is, while the box is still there.
+    asked = len(rented.box.run("cat /var/log/shutdowns"))
+    _await(lambda: len(rented.box.run("cat /var/log/shutdowns")) > asked)
+
+
 def _await(what: Callable[[], bool]) -> None:
     until = time.monotonic() + 90
     while not what():

@@ -272,7 +272,11 @@ class _AccountHandler(BaseHTTPRequestHandler):
     lock: threading.Lock
 
     def serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client was killed
+            self.close_connection = True
+            return
         with self.lock:
             try:
                 status, answer = self._answered(body)

@@ -17,10 +17,20 @@ import pytest
 
 from bootstrap import __version__
 from bootstrap.box.lease.lease import AccountReading
-from bootstrap.box.lease.lease_api import AGENT, APIS, KeyRefusedError, NoAnswerError, OwnInstance
+from bootstrap.box.lease.lease_api import (
+    AGENT,
+    APIS,
+    MARKER,
+    KeyRefusedError,
+    NoAnswerError,
+    OwnInstance,
+    ShutdownInstance,
+    find_instance,
+)
 from bootstrap.box.lease.lease_keeper import LeaseKeeper
 from bootstrap.box.lease.lease_safety import safe_note
 from bootstrap.protocol.probe import parse_lease
+from bootstrap.providers import ec2
 from tests.box_programs import lay_programs
 from tests.providers.accounts import (
     KEY,
@@ -398,3 +408,96 @@ def test_the_time_while_the_box_was_stopped_is_not_paid_for(
     box.made = box.since = account.clock.now - 7200
     box.state, box.since = "running", account.clock.now - 60
     assert own(account, monkeypatch).ask().started == pytest.approx(box.since, abs=2)
+
+
+@pytest.fixture
+def shutdowns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that notes each call of `shutdown` and `sudo`; `refuses` beside it makes them fail."""
+    noted = tmp_path / "shutdowns"
+    for name in ("shutdown", "sudo"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\necho "{name} $*" >>{noted}\n! test -e {tmp_path}/refuses\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return noted
+
+
+@pytest.mark.parametrize(
+    ("does", "then", "held", "ends"),
+    [
+        ("stop", "stop", "no-boot", "is asked to be stopped"),
+        ("stop", "destroy", "no-boot", "stopped: it can't destroy itself"),
+        ("terminate", "destroy", "no-boot", "is asked to be destroyed"),
+        ("terminate", "stop", "wipes", "its shutdown would destroy it"),
+    ],
+)
+def test_a_box_that_ends_by_its_shutdown_does_what_its_rental_set(
+    shutdowns: Path, tmp_path: Path, does: str, then: str, held: str, ends: str
+) -> None:
+    """One that a shutdown would destroy is not ended by a lease that only stops."""
+    marker = tmp_path / "marker"
+    marker.write_text(f"ec2 {does} 1.500000\n")
+    home = tmp_path / ".boxstrap"
+    (home / "runs").mkdir(parents=True)
+    (home / "lease.json").write_text(json.dumps({"seconds": 20, "dollars": 9, "then": then}))
+    now = [100.0]
+    keeper = LeaseKeeper(
+        home,
+        clock=lambda: now[0],
+        since=lambda: 0.0,
+        find=lambda: find_instance((), str(marker)),
+    )
+    for _ in range(60):
+        assert keeper.turn([], [])
+        now[0] += 1.0
+        time.sleep(0.002)
+    keeper._safety.end()
+    text = (home / "lease.state").read_text()
+    state = json.loads(text)
+    assert (state["held"], state["way"]) == (held, does)
+    assert state["limits"]["dollars"][0] == pytest.approx(59 / 3600 * 1.5, abs=0.002)
+    calls = shutdowns.read_text().splitlines() if shutdowns.exists() else []
+    wanted = "shutdown -h now" if os.geteuid() == 0 else "sudo -n shutdown -h now"
+    assert (wanted in calls) == (held != "wipes")
+    lease = parse_lease(f"kept\t{text}")
+    assert lease
+    assert ends in lease.lines()[0]
+    assert lease.as_dict()["by"] == "shutdown"
+
+
+def test_a_shutdown_that_may_not_be_is_said(
+    shutdowns: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    instance = ShutdownInstance("ec2", "stop", 1.5)
+    said = instance.ask()
+    assert (said.price, shutdowns.read_text()) == (1.5, "sudo -n true\n")
+    assert said.started is not None
+    assert 0 < said.now - said.started == pytest.approx(time.clock_gettime(time.CLOCK_BOOTTIME), 1)
+    (tmp_path / "refuses").touch()
+    for ask in (instance.ask, instance.stop):
+        with pytest.raises(KeyRefusedError, match="sudo refuses"):
+            ask()
+    (tmp_path / "bin/sudo").unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(NoAnswerError, match="can't be run"):
+        instance.stop()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(NoAnswerError, match="shutdown fails"):
+        ShutdownInstance("ec2", "stop", 1.5).destroy()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "ec2", "ec2 halt 1.5", "ec2 stop 1.2.3", "gcp stop 1", "ec2 stop -1", "\udcff"]
+)
+def test_a_marker_that_says_something_else_ends_no_box(tmp_path: Path, text: str) -> None:
+    marker = tmp_path / "marker"
+    marker.write_text(text, errors="surrogateescape")
+    assert find_instance((), str(marker)) is None
+    assert find_instance((), str(tmp_path / "none")) is None
+    marker.write_text("ec2 terminate 0.150000\n")
+    found = find_instance((), str(marker))
+    assert isinstance(found, ShutdownInstance)
+    assert found.way == "terminate"
+    assert MARKER == ec2.MARKER
