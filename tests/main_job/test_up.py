@@ -19,6 +19,7 @@ from tests.providers.accounts import (
     SimulatedOffer,
     simulated,
 )
+from tests.providers.renting_world import ec2_offers
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 RESULTS = """\
@@ -97,6 +98,37 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert [each.id for each in account.boxes] == ["9001"]
     known = user.run("boxes", "--json").must(0).json()["boxes"]
     assert [each["name"] for each in known] == ["vast-9001"]
+
+
+def test_at_ec2_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) -> None:
+    rented = rent("ec2", used=True)
+    user, box = rented.user, rented.box
+    with simulated("ec2") as account:
+        account.loading_s, account.offers = 0.0, ec2_offers()
+        account.offers[0].fate = "none left"
+        account.address = (box.address, box.port, box.user)
+        user.env |= account.environment()
+        user.repository(boxstrap__yaml=RESULTS, train__py=TRAIN, **{".gitignore": "out/\n"})
+        words = ("--provider", "ec2", "--max-price", "1", "--identity", str(box.identity))
+        done = user.run("up", *words).must(0)
+        assert account.rented == ["9001"]
+        assert account.boxes[0].order["InstanceType"] == "g5.xlarge"  # there is no g4dn left
+        assert "ec2:9001 is stopped after 24 hours" in done.err
+        assert "which shuts itself down" in done.out
+        (known,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
+        assert (known["known_as"], known["price"]) == ("ec2-9001", 0.4)
+        # Nothing of the user's credentials is on the box.
+        secret = user.env["AWS_SECRET_ACCESS_KEY"]
+        found = box.run(f"grep -rlF '{secret}' /home /etc /tmp /root 2>/dev/null || :")
+        assert found == ""
+        user.run("wait", "--host", "ec2-9001").must(0)
+        assert account.aws
+        account.aws._moto.allocate_address("vpc")
+        ended = user.run("down", "--host", "ec2:9001").must(0)
+        assert "destroyed, and no longer listed" in ended.out
+        assert "Elastic IP" in ended.out
+        assert account.destroyed == ["9001"]
+    assert (user.place / "boxstrap-results").is_dir()
 
 
 def test_a_volume_that_is_not_mounted_is_said_before_anything_is_built(

@@ -164,7 +164,11 @@ class Ec2Answers:
         return self._account.one(self._asked(body)["InstanceId.1"])
 
     def _TerminateInstances(self, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:  # noqa: N802
-        self._account.destroy(self._asked(body)["InstanceId.1"])
+        box_id = self._asked(body)["InstanceId.1"]
+        self._account.destroy(box_id)
+        known = {each.id: each for held in self._moto.all_reservations() for each in held.instances}
+        if box_id in known and known[box_id].state == "terminated":  # moto fails then, EC2 doesn't
+            return 200, _document("TerminateInstances", "<instancesSet></instancesSet>")
         return self._of_moto(headers, body)
 
     def _StopInstances(self, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:  # noqa: N802
