@@ -239,7 +239,8 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
         account = find_account(name)
         if account is None and not kind.offers_need_key:
             account = kind(None)
-        if account is not None and not kind.rents_stopped:  # its offers have a table's prices
+        # Those of the first kind have a table's prices; AWS is asked by its catalogue.
+        if account is not None and not (kind.rents_stopped or kind.is_ambient):
             asked[name] = partial(offers, account)
     return asked | {name: partial(catalogue_of, name, names) for name in CLOUDS}
 

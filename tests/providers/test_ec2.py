@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -330,6 +332,15 @@ def test_without_the_extra_one_line_says_how_to_install_it(
         find_rented("ec2:i-0123456789abcdef0")
     assert "pip install 'boxstrap[aws]'" in error.value.hint
     assert len(error.value.hint.splitlines()) == 1
+
+
+def test_whoever_rents_elsewhere_imports_no_boto3(user: User) -> None:
+    asked = (
+        "import sys; from bootstrap.providers.accounts import PROVIDERS, find_account;"
+        "assert find_account('ec2'); assert not {'boto3', 'botocore'} & sys.modules.keys()"
+    )
+    env = {**user.env, "AWS_PROFILE": "of-a-bucket"}
+    subprocess.run([sys.executable, "-c", asked], env=env, check=True)
 
 
 def test_credentials_for_other_purposes_are_no_wish_to_rent_there(
