@@ -391,7 +391,7 @@ class BoxLogin:
                 error.what, where=error.where, hint=f"{error.hint}\n{forget}"
             ) from None
         if (target.address, target.port) == (self.endpoint.hostname, self.endpoint.port):
-            return False
+            return target.let_in
         identity = self.options.identity or registry.identity_of(self.known, self.target)
         self.endpoint = resolve(target, identity=identity)
         self.known = replace(

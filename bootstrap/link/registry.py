@@ -313,6 +313,7 @@ def ask_account(target: Target) -> Target:
         user=box.user,
         price=box.price or 0.0,
         since=box.since or 0.0,
+        let_in=box.let_in,
     )
 
 

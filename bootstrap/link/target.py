@@ -101,6 +101,8 @@ class Target:
     price: float = 0.0
     """Dollars an hour; `since` is when it was started. Both only if its account reported them."""
     since: float = 0.0
+    let_in: bool = False
+    """Whether its account let this machine's address in just now."""
 
 
 @dataclass

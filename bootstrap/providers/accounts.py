@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from importlib import import_module
 
 from bootstrap import providers
@@ -48,7 +49,7 @@ def find_rented(host: str) -> RentedBox:
         error.stopped = host if box.state is RentedState.STOPPED and account.stops else ""
         raise error
     with contextlib.suppress(BoxstrapError):  # the login says whether it is let in
-        account.let_in(box_id)
+        box = replace(box, let_in=account.let_in(box_id))
     return box
 
 

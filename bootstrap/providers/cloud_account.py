@@ -162,8 +162,9 @@ class CloudAccount(ABC):
         """Return what stopping such a box means; None if it can't be stopped."""
         return None if is_spot and not cls.stops_spot else cls.stops
 
-    def let_in(self, box_id: str) -> None:  # noqa: B027 - most boxes let in whoever has the key
-        """Let this machine's present address in, where the account keeps others out."""
+    def let_in(self, box_id: str) -> bool:  # noqa: ARG002 - most boxes let in whoever has the key
+        """Let this machine's address in, where others are kept out; return whether it wasn't."""
+        return False
 
     def leftovers(self) -> Sequence[Leftover]:
         """Return what the account pays for besides boxes, as far as its API shows."""

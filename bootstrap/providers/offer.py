@@ -230,6 +230,8 @@ class RentedBox:
 
     is_spot: bool | None = None
     """Whether the provider may take it back when others pay more; None if it doesn't say."""
+    let_in: bool = False
+    """Whether this machine's address was let in just now, and wasn't before."""
     other_ways: tuple[tuple[str, int], ...] = ()
     """Further addresses and ports at which its SSH is reached."""
 

@@ -10,6 +10,7 @@ Current state of a rental: whether it is there, was given back by another comman
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -252,6 +253,8 @@ class Renter:
                 account = self._accounts[box.provider]
                 if not is_new:
                     self._start_stopped(account, box)
+                    with contextlib.suppress(BoxstrapError):  # its answer says whether it is
+                        account.let_in(box.box_id)
                 box = dataclasses.replace(box, agreed=max(box.agreed, self._agreed or 0.0))
                 seen = self._arrival.wait(account, box, self._longest(box), self._reporter.say)
                 box = self._at_its_price(box, seen.price)
