@@ -193,11 +193,15 @@ def test_an_id_without_a_region_is_always_in_the_same(
     box_id = rent(world)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     account = account_at(world)
-    seen = account.box(box_id)
+    seen = account._box(box_id)
     assert seen
     assert seen.id == box_id
     assert account.box(f"{box_id}_eu-west-1") is None
     assert [each.id for each in account.boxes()] == [box_id]
+    account.destroy(f"{box_id}_eu-west-1")
+    assert world.simulation.destroyed == []
+    account.destroy(box_id)
+    assert world.simulation.destroyed == [box_id]
 
 
 def test_only_what_has_our_tag_is_listed(world: RentingWorld) -> None:
