@@ -24,6 +24,8 @@ _PRICES = "us-east-1"
 _ARCHS = {"x86_64": "amd64", "arm64": "arm64"}
 _ZONE = re.compile(r"([a-z]{2,}(?:-[a-z]+)+-\d)([a-z]?)")
 _KINDS = ("g*", "p*")
+_TOO_OLD = frozenset({"V100", "M60", "K80", "K520"})
+"""GPUs that NVIDIA's open driver, which the Deep Learning AMI has, doesn't know."""
 _MOST_DISK_GB = 16384
 _PARALLEL = 8
 _QUOTAS = {
@@ -47,7 +49,8 @@ class _Kind(NamedTuple):
     memory_gib: float
     arch: str
     vcpus: int
-    has_spot: bool
+    sold: Sequence[str]
+    """As `on-demand`, `spot`."""
 
 
 class Ec2Market:
@@ -65,7 +68,7 @@ class Ec2Market:
         kinds = {
             kind.name: kind
             for kind in every
-            if (kind.has_spot or not order.spot)
+            if ("spot" if order.spot else "on-demand") in kind.sold
             and not _offered(kind, f"{region}a", region, 0.0, order).misses(
                 dataclasses.replace(anything, region="")
             )
@@ -213,12 +216,14 @@ def ask_each(do: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
 
 
 def _kind(one: Mapping[str, Any]) -> _Kind | None:
-    """Return an instance type; None if it has no whole GPU of NVIDIA."""
+    """Return an instance type; None if it has no whole GPU that is supported."""
     gpus = one.get("GpuInfo", {}).get("Gpus", ())
     arch = next(
         (_ARCHS[x] for x in one["ProcessorInfo"]["SupportedArchitectures"] if x in _ARCHS), ""
     )
     if len(gpus) != 1 or gpus[0].get("Manufacturer") != "NVIDIA" or not gpus[0].get("Count"):
+        return None
+    if gpus[0]["Name"] in _TOO_OLD:
         return None
     memory = gpus[0].get("MemoryInfo", {}).get("SizeInMiB", 0) / 1024
     return _Kind(
@@ -228,7 +233,7 @@ def _kind(one: Mapping[str, Any]) -> _Kind | None:
         memory,
         arch,
         one["VCpuInfo"]["DefaultVCpus"],
-        "spot" in one.get("SupportedUsageClasses", ()),
+        one.get("SupportedUsageClasses", ()),
     )
 
 

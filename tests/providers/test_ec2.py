@@ -112,6 +112,24 @@ def test_region_and_zone_are_those_of_the_profile(world: RentingWorld) -> None:
         offers_of([account], RentOrder(image="pytorch/pytorch"))
 
 
+def test_only_whole_gpus_that_the_driver_knows_are_offered(world: RentingWorld) -> None:
+    kinds = {"g5.xlarge": 1, "g6f.xlarge": 1, "g4ad.xlarge": 1, "p3dn.24xlarge": 8}
+    kinds |= {"p4d.24xlarge": 8, "g5g.xlarge": 1}
+    world.simulation.offers = [
+        SimulatedOffer(kind, price=0.5, region="us-east-1a") for kind in kinds
+    ]
+    found = dict[str, str]()
+    for count in (1, 8):
+        for arch in ("amd64", "arm64"):
+            order = RentOrder(gpu_count=count, arch=arch)
+            for offer in offers_of([account_at(world)], order)[0]:
+                found[offer.id.partition("/")[0]] = f"{offer.gpu_count} {offer.gpu} {offer.arch}"
+    assert found == {
+        **{"g5.xlarge": "1 A10G amd64", "p4d.24xlarge": "8 A100 amd64"},
+        "g5g.xlarge": "1 T4g arm64",
+    }
+
+
 def test_the_cheapest_zone_of_spot_is_first_and_it_can_t_be_stopped(world: RentingWorld) -> None:
     world.simulation.offers = [
         SimulatedOffer("g5.xlarge", price=0.8, region="us-east-1a"),
