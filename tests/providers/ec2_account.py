@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
+import boto3
 import botocore.session
 import moto.ec2.models.instances as moto_instances
 from moto.core import DEFAULT_ACCOUNT_ID
@@ -37,8 +38,11 @@ _OUR_MARK = re.compile(r"boxstrap-[0-9a-f]{12}")
 _STATES = {"starting": (0, "pending"), "scheduling": (0, "pending"), "stopped": (80, "stopped")}
 _IMPAIRED = ("offline", "unknown")
 """States of a box that runs, and whose checks fail."""
-# Each session would read EC2's description again; commands are forked from here.
+# Each session would read AWS's descriptions again; commands are forked from here.
 botocore.session.create_loader = cache(botocore.session.create_loader)
+for _service in ("ec2", "pricing", "service-quotas", "ssm"):
+    _keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
+    boto3.session.Session(region_name=HOME, **_keys).client(_service)
 
 
 _TYPES: dict[bytes, tuple[int, bytes]] = {}
