@@ -150,6 +150,8 @@ class BoxLogin:
         if self.state.lease and not with_details:  # `status` shows it itself
             lines = "; ".join(self.state.lease.lines())
             self.reporter.note("lease", lines.removeprefix("lease: "))
+        if said := self.known.end_words(time.time()):
+            self.reporter.warn(f"{self.name}: {said}")
         self._note_runs()
 
     def _note_found(self, key: str, root: str) -> None:

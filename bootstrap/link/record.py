@@ -35,6 +35,7 @@ from bootstrap import paths
 from bootstrap.errors import UsageError
 from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import write_private
+from bootstrap.text.sizes import duration
 
 if TYPE_CHECKING:
     from bootstrap.link.target import Endpoint, Target
@@ -218,6 +219,8 @@ class KnownBox:
     """Dollars an hour that it costs; 0 if unknown."""
     since: float = 0.0
     """When it was started, according to its account, seconds since 1970; 0 if unknown."""
+    ends: float = 0.0
+    """When its provider ends it, by a limit that nothing moves, seconds since 1970; 0: never."""
     repositories: tuple[BoxRepository, ...] = ()
     """Those that were set up on it from here, the one used last first."""
     secrets: tuple[str, ...] | None = None
@@ -296,12 +299,24 @@ class KnownBox:
         """Its name in its known_hosts file."""
         return self.folder_name or self.name
 
+    def end_words(self, now: float) -> str:
+        """Say when its provider ends it, if that is soon; "" if it isn't."""
+        left = self.ends - now
+        if not self.ends or left > _END_IS_NEAR_S:
+            return ""
+        when = f"in {duration(left)}" if left > 0 else "now"
+        return (
+            f"it ends {when} by its own limit, which nothing moves, and all that is on it is lost "
+            f"then. To bring it home: boxstrap down --host {self.name}"
+        )
+
     @property
     def known_hosts(self) -> Path:
         """The file with its pinned host keys."""
         return self.folder / "known_hosts"
 
 
+_END_IS_NEAR_S = 3600.0
 _DEFAULT = KnownBox("", "")
 _ROUTE = tuple(f.name for f in dataclasses.fields(Route))
 _TOP = (

@@ -31,6 +31,7 @@ from bootstrap.link.record import (
     unreadable_record,
 )
 from bootstrap.link.target import BoxOptions, Endpoint, Target, has_alias, parse_host, resolve
+from bootstrap.providers import ONLY_END, is_shared, place_of
 
 _LISTED = 20
 _NEW = (
@@ -133,8 +134,9 @@ def _is_another(box: KnownBox, target: Target) -> bool:
 
 
 def boxes_at(endpoint: Endpoint) -> KnownBox | None:
-    """Return the newest box at this address and port."""
-    return next((box for box in all_boxes() if _is_at(box, endpoint)), None)
+    """Return the newest box at this address and port: it shows the same host key."""
+    place = (endpoint.hostname.lower(), endpoint.port)
+    return next((box for box in all_boxes() if (box.address.lower(), box.port) == place), None)
 
 
 def lookup(text: str) -> tuple[Target, KnownBox | None]:
@@ -181,7 +183,10 @@ def get_or_create(
     fresh = KnownBox(
         name=name or _free_name(default, taken),
         host_text=target.text,
-        own_pin=new_box or (before is not None and _is_another(before, target)),
+        own_pin=new_box
+        or (
+            before is not None and _is_another(before, target) and not is_shared(endpoint.hostname)
+        ),
         created=max(time.time(), newest + 0.001),
     )
     return _at(fresh, target, endpoint)
@@ -220,7 +225,8 @@ def name_for(target: Target, endpoint: Endpoint) -> str:
     if target.is_rented:
         return re.sub(r"[^A-Za-z0-9._-]+", "-", target.text)[:56]
     is_alias = endpoint.hostname.lower() != target.address.lower()
-    text = target.address if is_alias else f"{endpoint.hostname}-{endpoint.port}"
+    which = endpoint.user if is_shared(endpoint.hostname) else endpoint.port
+    text = target.address if is_alias else f"{endpoint.hostname}-{which}"
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text.replace(":", "-")).strip("-._")
     return name[:56] or "box"
 
@@ -243,13 +249,18 @@ def _named(text: str) -> KnownBox | None:
     box = box_by_name(text)
     if box is None or (text == box.name and text != box.host_text):
         return box
-    place = (box.address, box.port)
-    there = (b for b in all_boxes() if b.host_text == text or (b.address, b.port) == place)
+    place = place_of(box.address, box.port, box.user)
+    there = (
+        b
+        for b in all_boxes()
+        if b.host_text == text or place_of(b.address, b.port, b.user) == place
+    )
     return next(there, box)
 
 
 def _is_at(box: KnownBox, endpoint: Endpoint) -> bool:
-    return (box.address.lower(), box.port) == (endpoint.hostname.lower(), endpoint.port)
+    place = place_of(endpoint.hostname, endpoint.port, endpoint.user)
+    return place_of(box.address, box.port, box.user) == place
 
 
 def _at(box: KnownBox, target: Target, endpoint: Endpoint) -> KnownBox:
@@ -263,6 +274,7 @@ def _at(box: KnownBox, target: Target, endpoint: Endpoint) -> KnownBox:
         user=endpoint.user,
         price=target.price or box.price,
         since=target.since or box.since,
+        ends=target.ends or box.ends,
     )
 
 
@@ -314,6 +326,7 @@ def ask_account(target: Target) -> Target:
         price=box.price or 0.0,
         since=box.since or 0.0,
         let_in=box.let_in,
+        ends=(box.ends or 0.0) if target.text.partition(":")[0] in ONLY_END else 0.0,
     )
 
 
@@ -372,7 +385,9 @@ def resolve_box(  # noqa: PLR0913
     identity = options.identity or identity or identity_of(box, target)
     reached = _current_address(target, box) if target.is_rented else target
     endpoint = resolve(reached, user=user, identity=identity)
-    target = dataclasses.replace(target, price=reached.price, since=reached.since)
+    target = dataclasses.replace(
+        target, price=reached.price, since=reached.since, ends=reached.ends
+    )
     box = _registered(options, target, endpoint, box)
     return FoundBox(target, box, endpoint)
 

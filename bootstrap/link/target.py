@@ -103,6 +103,8 @@ class Target:
     since: float = 0.0
     let_in: bool = False
     """Whether its account let this machine's address in just now."""
+    ends: float = 0.0
+    """When it ends by a limit of its own; 0 if it has none."""
 
 
 @dataclass

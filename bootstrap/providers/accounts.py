@@ -27,6 +27,15 @@ def find_account(name: str) -> CloudAccount | None:
     return PROVIDERS[name](key) if key else None
 
 
+def never_stops(name: str) -> UsageError:
+    """Return the error for a lease that stops what can only be ended."""
+    return UsageError(
+        f"{PROVIDERS[name].title} stops no box: it can only be ended, with all that is on it.",
+        where="lease.then",
+        hint="Agree to that: --set lease.then=destroy",
+    )
+
+
 def find_rented(host: str) -> RentedBox:
     """Return the box that `provider:id` names.
 

@@ -55,16 +55,24 @@ class KeyPlaces:
     pattern: str = ""
     """A regex with the key in such a file as one of its groups; "" if the file is only the key."""
 
+    @property
+    def missing(self) -> str:
+        """The line that installs what asking this provider needs; "" if it is there."""
+        return ""
+
     def find(self) -> ApiKey | None:
-        """Return the key; None if there is none. Raises UsageError for one that can't be a key."""
+        """Return the key; None if there is none, or an extra is missing.
+
+        Raises UsageError for one that can't be a key.
+        """
         if value := os.environ.get(self.variable, "").strip():
-            return _checked(value, self.variable)
+            return checked_key(value, self.variable)
         for name in self.files:
             text = _read(expanded(name))
             found = re.search(self.pattern, text, re.MULTILINE) if self.pattern else None
             value = _group(found) if self.pattern else text.strip()
             if value:
-                return _checked(value, name)
+                return checked_key(value, name)
         return None
 
     def __str__(self) -> str:
@@ -88,7 +96,8 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _checked(value: str, source: str) -> ApiKey:
+def checked_key(value: str, source: str) -> ApiKey:
+    """Return the key. Raises UsageError for one that can't be a key."""
     if not (value.isascii() and value.isprintable() and " " not in value):
         raise UsageError(
             f"{source} does not contain a valid API key.", hint="Put the key there, alone."
@@ -128,6 +137,7 @@ _NO_DATE = (ValueError, TypeError, OverflowError)
 _LOOPBACK = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}")
 
 
+_NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next\b')
 _LONGEST_TEXT = 1024 * 1024
 _TEXT_S = 6.0
 """For how long to read a log, which may be a stream without an end."""
@@ -175,6 +185,8 @@ class Api:
         self._key = key
         self.answered_at: float | None = None
         """When the API last answered, by its own clock (seconds since 1970)."""
+        self.next_path = ""
+        """The path of the page after the one that was read last; "" if it was the last one."""
 
     @property
     def has_key(self) -> bool:
@@ -338,11 +350,18 @@ class Api:
             answer.release_conn()
         with contextlib.suppress(*_NO_DATE):
             self.answered_at = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
+        self.next_path = self._next(answer.headers.get("Link", ""))
         try:
             document = json.loads(read)
         except (ValueError, RecursionError):
             document = None
         return answer.status, document, self._pause(answer.headers.get("Retry-After", ""))
+
+    def _next(self, links: str) -> str:
+        """Return the path that a Link header names as the next page, if it is of this API."""
+        found = _NEXT.search(links)
+        is_own = found and found[1].startswith(f"{self._address}/")
+        return found[1].removeprefix(self._address) if found and is_own else ""
 
     def _pause(self, told: str) -> float | None:
         """Return the seconds that Retry-After asks for: a number, or a date."""

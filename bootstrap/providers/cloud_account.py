@@ -30,6 +30,8 @@ class CloudAccount(ABC):
     is_ambient: ClassVar[bool] = False
     """Whether its key may be there for other purposes: nothing is rented there unless it is
     named."""
+    keys_page: ClassVar[str] = ""
+    """Where the user must have put their public key, if nothing else can."""
     rents_stopped: ClassVar[bool] = False
     """Whether a box is rented without being started, as nothing else says what it will cost."""
     stops: ClassVar[StopRule | None] = None
@@ -49,7 +51,13 @@ class CloudAccount(ABC):
 
     @classmethod
     def no_key(cls, host: str, purpose: str = "") -> UsageError:
-        """Return the error for a key that isn't there."""
+        """Return the error for a key that isn't there, or a package that asks with it."""
+        if cls.keys.missing:
+            return UsageError(
+                f"asking {cls.title} needs a package that isn't installed.",
+                where=host,
+                hint=f"Install it: {cls.keys.missing}",
+            )
         return UsageError(
             f"there is no key of your account at {cls.title}{purpose}.",
             where=host,

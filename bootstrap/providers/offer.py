@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from bootstrap.text.sizes import dollars
 
+LEASE_HOURS = 24
+"""Hours for a rented box whose profile's lease has neither hours nor dollars."""
 _TOLERANCE = 0.96
 """A card sold with 24 GB shows 23.99 GiB or less."""
 KEYS = (
@@ -47,6 +49,10 @@ class RentOrder:
     min_down_mbps: float | None = None
     min_hours: float | None = None
     """How long it must be for rent."""
+
+    lease_hours: float | None = None
+    lease_dollars: float | None = None
+    """How long the lease lets it live, for a provider that ends it at a fixed time."""
 
     def loosened(self) -> RentOrder:
         """Return an order for whatever there is of that many GPUs."""

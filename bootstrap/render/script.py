@@ -123,13 +123,15 @@ def variables(  # noqa: PLR0913 - what a script is made of
     dependencies: Sequence[str] = (),
     sent_data: Mapping[int, SentItem] = MappingProxyType({}),
     rented: float | None = None,
+    ends: bool = False,
 ) -> list[tuple[str, Value]]:
     """Return name and value of each variable, in the order of a profile.
 
     `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` has
     such an id for each of the profile's secrets, and is empty for a door. `dependencies`: rows of
     those that are sent, see templates/lib/dependencies.sh. `sent_data`: the items of `data:` on
-    this machine, by their numbers. `rented`: since when the lease counts of a box that `up` rented.
+    this machine, by their numbers. `rented`: since when the lease counts of a box that `up` rented;
+    `ends`: whether its provider ends it after that.
     """
     python, train = profile.python, profile.train
     return [
@@ -181,7 +183,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("SECRETS_ID", secrets_id),
         ("SECRET_IDS", list(secret_ids)),
         ("DATA", data_rows(profile, sent_data)),
-        ("LEASE", lease_terms(profile, rented)),
+        ("LEASE", lease_terms(profile, rented, ends=ends)),
         ("PREPARE", profile.prepare),
         ("SHARED", profile.shared),
         ("TRAIN_COMMAND", train.command if train else ""),
@@ -218,7 +220,7 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
     return json.dumps(rows, separators=(",", ":")) if rows else ""
 
 
-def lease_terms(profile: Profile, rented: float | None = None) -> str:
+def lease_terms(profile: Profile, rented: float | None = None, *, ends: bool = False) -> str:
     """Return the lease as JSON for the box, see `box/lease/lease.py`; "" without one."""
     lease = profile.lease
     if lease is None:
@@ -231,6 +233,7 @@ def lease_terms(profile: Profile, rented: float | None = None) -> str:
         "then": None if lease.then == "stop" else lease.then,
         "price": profile.box.price,
         "rented": rented,
+        "ends": ends or None,
     }
     told = {name: value for name, value in terms.items() if value is not None}
     return json.dumps(told, separators=(",", ":"))

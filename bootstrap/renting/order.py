@@ -55,6 +55,8 @@ def order_of(profile: Profile, max_price: float | None, root: Path | None = None
         min_reliability=rent.min_reliability,
         min_down_mbps=rent.min_down_mbps,
         min_hours=rent.min_hours,
+        lease_hours=profile.lease.hours if profile.lease else None,
+        lease_dollars=profile.lease.dollars if profile.lease else None,
     )
 
 
@@ -91,13 +93,15 @@ def accounts_for(
     if name and name not in accounts.PROVIDERS:
         raise UsageError(f"{name} is no provider.", where="--provider", hint=f"One of: {_listed()}")
     found = list[CloudAccount]()
-    # An ambient key, as AWS's, is no wish to rent there.
+    # An ambient key, as AWS's or Hugging Face's, is no wish to rent there.
     unasked = (each for each, kind in accounts.PROVIDERS.items() if not kind.is_ambient)
     for each in [name] if name else unasked:
         account = accounts.find_account(each)
         if account is None and only_look and not accounts.PROVIDERS[each].offers_need_key:
             account = accounts.PROVIDERS[each](None)
         found += [account] if account else []
+    if not found and name and accounts.PROVIDERS[name].keys.missing:
+        raise accounts.PROVIDERS[name].no_key(name)
     if not found:
         places = "\n".join(
             f"  {one.title}: {one.keys}"

@@ -20,6 +20,7 @@ from bootstrap.link.wire import Wire
 from bootstrap.profile.consent import load_profile
 from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.protocol.query import build_query
+from bootstrap.providers import place_of
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
@@ -116,8 +117,8 @@ def _checked(account: CloudAccount, box_id: str, box: BoxLogin) -> RentedBox:
             hint="Nothing was destroyed. See what it has: boxstrap boxes --all",
         )
     end = box.endpoint
-    place = (end.hostname.lower(), end.port) if end else ("", 0)
-    if place not in {(address.lower(), port) for address, port in rented.ways()}:
+    place = place_of(end.hostname, end.port, end.user) if end else ("", 0, "")
+    if place not in {place_of(address, port, rented.user) for address, port in rented.ways()}:
         raise NotSafeError(
             f"your account at {account.title} has {host} at {rented.address or 'no address'}:"
             f"{rented.port}, and this login leads to {end.label if end else 'this machine'}: it "

@@ -142,7 +142,8 @@ def find_live_rental(
             raise UsageError(
                 f"{each.host} is already rented for this repository.",
                 where="--provider",
-                hint="To go on with it: boxstrap up; to rent one more: boxstrap up --another",
+                hint=f"To go on with it: boxstrap up --provider {each.provider}; to rent one more: "
+                "boxstrap up --another",
             )
         return each
     return None
@@ -404,6 +405,11 @@ class Renter:
                 where=account.name,
                 hint="Run the same command again.",
             ) from None
+        if account.keys_page:
+            self._reporter.say(
+                f"{account.title} lets in the keys of {account.keys_page} alone: yours must be "
+                f"there, {wish.public_key}"
+            )
         asked = Rental(
             rental.new_mark(),
             offer.provider,

@@ -16,9 +16,10 @@ from bootstrap.errors import UsageError
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import all_boxes
 from bootstrap.profile.consent import EVERYTHING, TO_RENT, load_profile
-from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers import ONLY_END
+from bootstrap.providers.accounts import PROVIDERS, never_stops
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import Offer, RentOrder, StopRule
+from bootstrap.providers.offer import LEASE_HOURS, Offer, RentOrder, StopRule
 from bootstrap.renting import rental
 from bootstrap.renting.order import accounts_for, offers_of, order_of
 from bootstrap.renting.rent import Renter, RentOptions
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 
 _GUARD = "boxstrap guard"
-LEASE_HOURS = 24
-"""Hours for a rented box whose profile's lease has neither hours nor dollars."""
 _YIELDS = (
     "money: it keeps running and costing, and each command says so",
     "results: it is ended, and what of it is not safe at home then is lost",
@@ -55,6 +54,11 @@ class RentedLease:
     def ask(self, offer: Offer) -> None:
         """Ask whether to give up results or money at the end, if a stop would lose something."""
         provider = PROVIDERS[offer.provider]
+        lease = self._loaded.profile.lease
+        if offer.provider in ONLY_END:
+            if lease and lease.then == "stop" and "lease.then" in self._loaded.origins:
+                raise never_stops(provider.name)
+            self._then[offer.provider] = "destroy"
         self._tell_volume(provider)
         self._tell_contract(offer)
         prompt = Prompt(self._reporter.say)
@@ -115,6 +119,7 @@ class RentedLease:
         sets = []
         if "lease.then" not in self._loaded.origins:
             then = str(known.lease.get("then")) if known else self._then.get(name)
+            then = "destroy" if name in ONLY_END else then
             sets = ["lease.then=destroy"] if then == "destroy" else []
         destroys = bool(sets) or (lease is not None and lease.then == "destroy")
         when, why = "when its lease is over", ""
@@ -136,9 +141,12 @@ class RentedLease:
             )
         elif destroys:
             unsafe = "stopped" if stops else "lost"
+            anyway = (
+                ", and by its own limit half an hour later" if provider.name in ONLY_END else ""
+            )
             self._reporter.say(
-                f"{host} is destroyed {when}{why}{guarded}; what is not safe at home then is "
-                f"{unsafe}"
+                f"{host} is destroyed {when}{why}{guarded}{anyway}; what is not safe at home then "
+                f"is {unsafe}"
             )
         elif loses:
             self._reporter.warn(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes
+from bootstrap.providers import ONLY_END, place_of
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.api import RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
@@ -136,8 +137,8 @@ class RentedBoxes:
     def _known_as(self, box: RentedBox) -> str:
         named = next((one for one in self.known if one.host_text == box.host), None)
         if named is None and box.address:
-            place = (box.address.lower(), box.port)
-            at = (one for one in self.known if (one.address.lower(), one.port) == place)
+            place = place_of(box.address, box.port, box.user)
+            at = (one for one in self.known if place_of(one.address, one.port, one.user) == place)
             named = next((one for one in at if not _is_rented_as_another(one)), None)
         return named.name if named else ""
 
@@ -157,7 +158,8 @@ def contract_words(box: RentedBox, now: float) -> list[str]:
     left = None if box.ends is None else max(0.0, box.ends - now)
     told = []
     if left is not None and (left < _SOON_S or box.increase):
-        told = [f"its contract ends in {duration(left)}"]
+        what = "its job" if box.provider in ONLY_END else "its contract"
+        told = [f"{what} ends in {duration(left)}"]
     if box.increase:
         told += [f"its host asks {_dollars(box.increase)}/h more, to be accepted there"]
     return told

@@ -8,6 +8,7 @@ and of boxes: name, source, and which boxes hold each. `clean` removes trees bes
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -44,6 +45,8 @@ def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, relea
         name = box.name
         what = "release" if release else "extend" if added else "look"
         asked_as = secrets.token_hex(8)
+        if added and box.known.ends:
+            _refuse_beyond_end(box, added)
         word, lease = box.ask(lambda box: ask_lease(box, what, added, asked_as))
         _note(box, word, added)
     if word == "none":
@@ -58,6 +61,8 @@ def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, relea
     lines = lease.lines() if lease else []
     if added:
         lines = [f"extended by {duration(added)}", *lines]
+    if box.known.ends:
+        lines.append(f"it ends {_until(box.known.ends)} by its own limit, which nothing moves")
     screen.result(
         {"box": name, "lease": lease.as_dict() if lease else None},
         "\n".join(f"{name}: {line}" for line in lines),
@@ -74,6 +79,25 @@ def _note(box: BoxLogin, word: str, added: int) -> None:
         before = lease.get("extended")
         extended = (before if isinstance(before, int | float) else 0.0) + added
         box.save(replace(box.known, lease={**lease, "extended": extended}))
+
+
+def _refuse_beyond_end(box: BoxLogin, added: int) -> None:
+    """Raise UsageError if the lease would be over after its provider has ended the box."""
+    _, lease = box.ask(lambda box: ask_lease(box, "look", 0, secrets.token_hex(8)))
+    used, most = lease.limits.get("hours", (0.0, 0.0)) if lease else (0.0, 0.0)
+    left = box.known.ends - time.time()
+    if most - used + added > left:
+        raise UsageError(
+            f"--extend: it ends {_until(box.known.ends)} by its own limit, which nothing moves: "
+            "its lease can't outlast it.",
+            where=box.name,
+            hint=f"Bring home what it has in time: boxstrap down --host {box.name}",
+        )
+
+
+def _until(ends: float) -> str:
+    left = ends - time.time()
+    return f"in {duration(left)}" if left > 0 else "now"
 
 
 def _seconds(text: str) -> int:

@@ -13,7 +13,9 @@ from bootstrap.link.record import LOCAL
 from bootstrap.profile.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.detect_provider import recognise as by_hints
+from bootstrap.providers import ONLY_END
 from bootstrap.setup.payload import Payload, build_payload
+from bootstrap.text.sizes import duration
 
 if TYPE_CHECKING:
     from bootstrap.cancel import CancelToken
@@ -112,6 +114,8 @@ def _context(
 ) -> SetupContext:
     if isinstance(rented := box.known.lease.get("rented"), float):
         request = replace(request, rented=rented)
+    if box.known.host_text.partition(":")[0] in ONLY_END:
+        request, loaded = _only_ending(request, loaded, box)
     build = partial(build_payload, request=request, local=box.is_local, with_source=with_source)
     if loaded.needs_provider:
         provider = LOCAL if box.is_local else box.known.provider
@@ -139,6 +143,55 @@ def _context(
             box.save(box.known.using(source.key, stood_in=named_in, root=source.root))
         box.note_given(payload.secrets.names)
     return SetupContext(request, box, loaded, payload)
+
+
+_BEFORE_END_S = 300.0
+"""How long before its provider ends a box its lease is over: so that runs can end, and upload."""
+_SAME_S = 120.0
+"""Seconds by which a lease that was cut short may differ from the one that is kept."""
+
+
+def _only_ending(
+    request: SetupRequest, loaded: LoadedProfile, box: BoxLogin
+) -> tuple[SetupRequest, LoadedProfile]:
+    """Return both with a lease that destroys and is over in time: such a box can't be stopped, and
+    its provider ends it with all that is on it.
+
+    Raises UsageError if the user's lease says to stop it.
+    """
+    lease, known = loaded.profile.lease, box.known
+    sets = list[str]()
+    if "lease.then" not in loaded.origins:
+        sets.append("lease.then=destroy")
+    elif lease and lease.then == "stop":
+        from bootstrap.providers.accounts import never_stops
+
+        raise never_stops(known.host_text.partition(":")[0])
+    most = _most_seconds(request, box)
+    if most is not None and not (lease and lease.hours and lease.hours * 3600 <= most):
+        sets.append(f"lease.hours={most / 3600:.4f}")
+        left = duration(max(0.0, known.ends - time.time()))
+        box.reporter.warn(
+            f"{box.name}: it ends in {left} by its own limit, which nothing moves, and all that is "
+            f"on it is lost then: so its lease is {duration(most)}"
+        )
+    elif said := known.end_words(time.time()):
+        box.reporter.warn(f"{box.name}: {said}")
+    request = replace(request, sets=(*request.sets, *sets), ends=True)
+    return request, load_profile(request, kinds=())
+
+
+def _most_seconds(request: SetupRequest, box: BoxLogin) -> float | None:
+    """Return how long a lease may be that is over before the box ends; None if that is unknown."""
+    known, since = box.known, box.known.lease.get("set")
+    if not known.ends:
+        return None
+    since = request.rented or (since if isinstance(since, float) else time.time())
+    most = max(60.0, round(known.ends - _BEFORE_END_S - since))
+    before = known.lease.get("seconds")
+    # A setup that finds nothing to do must find the same terms.
+    is_same = isinstance(before, float | int) and abs(before - most) <= _SAME_S
+    return float(before) if is_same else most  # type: ignore[arg-type]
 
 
 def _keep_lease(box: BoxLogin, payload: Payload) -> None:

@@ -152,6 +152,7 @@ def build_payload(
         dependencies=dependency_rows,
         sent_data={item.number: item.sent for item in data},
         rented=request.rented,
+        ends=request.ends,
     )
     warnings = warnings_of(profile, source, request) if with_source else ()
     return Payload(

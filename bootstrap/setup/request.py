@@ -82,3 +82,5 @@ class SetupRequest(BoxOptions):
     """How long to wait for another setup on the box, in seconds."""
     rented: float | None = None
     """When a new box was rented, by its account's clock. Its lease counts from then."""
+    ends: bool = False
+    """Whether its provider ends it at a time that nothing moves."""

@@ -109,6 +109,11 @@ class SimulatedBox:
     keys: list[str] = field(default_factory=list)
 
 
+def key_variable(provider: str) -> str:
+    """The environment variable with the key of this provider."""
+    return {"hf": "HF_TOKEN"}.get(provider, f"{provider.upper()}_API_KEY")
+
+
 class CutError(Exception):
     """Closes the connection instead of answering."""
 
@@ -167,10 +172,13 @@ class SimulatedAccount:
     url: str = ""
     next_id: int = 9001
     aws: Ec2Answers | None = None
+    ended: list[SimulatedBox] = field(default_factory=list)
+    """Jobs of Hugging Face that are over: it goes on knowing them."""
+    link: str = ""
+    """The Link header of the next answer."""
 
     def environment(self) -> dict[str, str]:
         """The variables that make the program use this account."""
-        name = self.provider.upper()
         if self.provider == "ec2":
             return {
                 **{"BOXSTRAP_EC2_API": self.url, "AWS_ENDPOINT_URL": self.url},
@@ -178,7 +186,7 @@ class SimulatedAccount:
                 **{"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"},
                 **{"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "us-east-1"},
             }
-        return {f"BOXSTRAP_{name}_API": self.url, f"{name}_API_KEY": KEY}
+        return {f"BOXSTRAP_{self.provider.upper()}_API": self.url, key_variable(self.provider): KEY}
 
     def answer(
         self, method: str, target: str, body: bytes, *, is_pod: bool = False
@@ -248,6 +256,7 @@ REFUSED_KEYS: dict[str, tuple[int, object]] = {
     "runpod": (401, _NO_KEY),
     "lambda": (401, {"error": {"code": "global/invalid-api-key", "message": "Invalid key"}}),
     "paperspace": (401, {"message": "Invalid key", "code": "unauthorized"}),
+    "hf": (401, {"error": "Invalid username or password."}),
 }
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 FAULTS: dict[str, tuple[bool, Any]] = {
@@ -288,6 +297,9 @@ class _AccountHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/plain" if answer == EDGE[1] else kind)
         if status == 429 and self.account.retry_after:
             self.send_header("Retry-After", self.account.retry_after)
+        if self.account.link:
+            self.send_header("Link", self.account.link)
+            self.account.link = ""
         self.send_header("Content-Length", str(len(answer)))
         with contextlib.suppress(ConnectionError):  # the client is gone
             self.end_headers()

@@ -27,6 +27,10 @@ _STATES = {
         **{"running": "ready", "starting": "provisioning", "stopped": "off"},
         **{"scheduling": "starting", "offline": "off", "deleted": "off"},
     },
+    "hf": {
+        **{"running": "RUNNING", "starting": "SCHEDULING", "scheduling": "SCHEDULING"},
+        **{"offline": "ERROR", "stopped": "COMPLETED", "deleted": "CANCELED"},
+    },
 }
 
 
@@ -449,11 +453,122 @@ def _paperspace_change(name: str, box: SimulatedBox) -> dict[str, Any]:
     return {"event": _paperspace_event(name, box.id, None), "data": _paperspace(box)}
 
 
+def _hf_answer(
+    account: SimulatedAccount, method: str, words: list[str], query: Mapping[str, str], body: Any
+) -> Answer:
+    gone = 404, {"error": "Job not found"}
+    # It goes on knowing jobs that have ended, and lists them to those who ask for no stage.
+    for box in [*account.boxes]:
+        if account.clock.now >= box.made + box.order.get("timeoutSeconds", 1e10):
+            box.state, box.says = "offline", "Job timeout"
+        if _STATES["hf"].get(box.state) in {"ERROR", "COMPLETED"}:
+            account.boxes.remove(box)
+            account.ended.append(box)
+    match method, words[1:]:
+        case "GET", ["whoami-v2"]:
+            user = {"type": "user", "id": "1", "name": "me", "fullname": "Me", "isPro": True}
+            return 200, {**user, "auth": {"type": "access_token"}, "avatarUrl": "/a", "orgs": []}
+        case "GET", ["jobs", "hardware"]:
+            return 200, [_hf_cpu(), *(_hf_offer(account, offer) for offer in account.offers)]
+        case "GET", ["jobs", "me"]:
+            every = account.boxes if "stage" in query else [*account.boxes, *account.ended]
+            return _hf_page(account, [_hf(box) for box in every], query)
+        case "POST", ["jobs", "me"]:
+            offer = account.offer(body["flavor"])
+            if offer is None:
+                return 400, {"error": "this hardware is not available"}
+            if offer.fate == "no money":
+                return 402, {"error": _HF_NO_MONEY}
+            return 200, _hf(account.rent(offer, body["labels"]["name"], body))
+        case "GET", ["jobs", "me", _, "logs"]:
+            events = [json.dumps({"timestamp": "x", "data": x}) for x in account.log.split("\n")]
+            return 200, "".join(f"data: {event}\n\n" for event in events).encode()
+        case "GET", ["jobs", "me", box_id]:
+            known = [*account.boxes, *account.ended]
+            return next(((200, _hf(box)) for box in known if box.id == box_id), gone)
+        case "POST", ["jobs", "me", box_id, "cancel"]:
+            return _hf_cancel(account, box_id) or gone
+    raise AssertionError(f"{method} {words}")
+
+
+_HF_NO_MONEY = (
+    "Pre-paid credit balance is insufficient - add more credits to your account to use Jobs."
+)
+
+
+def _hf_cancel(account: SimulatedAccount, box_id: str) -> Answer | None:
+    box = account.one(box_id)
+    ended = next((each for each in account.ended if each.id == box_id), None)
+    if box:
+        account.destroy(box_id)
+        box.state = "deleted"
+        account.ended.append(box)
+        return 200, _hf(box)
+    if ended:
+        account.destroyed += [box_id] * (box_id not in account.destroyed)
+    return (200, _hf(ended)) if ended else None
+
+
+def _hf_page(account: SimulatedAccount, items: list[Any], query: Mapping[str, str]) -> Answer:
+    at = int(query.get("cursor", "0"))
+    if at + 2 < len(items):
+        stages = "stage=RUNNING&stage=SCHEDULING&" if "stage" in query else ""
+        account.link = f'<{account.url}/api/jobs/me?{stages}cursor={at + 2}>; rel="next"'
+    return 200, items[at : at + 2]
+
+
+def _hf_cpu() -> dict[str, Any]:
+    cost = {"unitCostMicroUSD": 167, "unitCostUSD": 0.000167, "unitLabel": "minute"}
+    disk = {"ephemeralStorage": "50 GB", "accelerator": None}
+    return {"name": "cpu-basic", "prettyName": "CPU Basic", "cpu": "2 vCPU", "ram": "16 GB"} | (
+        cost | disk
+    )
+
+
+def _hf_offer(account: SimulatedAccount, offer: SimulatedOffer) -> dict[str, Any]:
+    """A kind of hardware. What a job on it costs is said nowhere else."""
+    billed = (box.price for box in account.boxes if box.order.get("flavor") == offer.id)
+    price = next(billed, offer.price)
+    of = {"type": "gpu", "model": offer.gpu, "quantity": str(offer.count), "manufacturer": "Nvidia"}
+    vram = f"{offer.memory_gib * offer.count:.0f} GB"
+    return {
+        **_hf_cpu(),
+        **{"name": offer.id, "prettyName": f"Nvidia {offer.gpu}", "ephemeralStorage": "110 GB"},
+        "accelerator": {**of, "vram": vram},
+        "unitCostMicroUSD": round(price / 60 * 1e6),
+        "unitCostUSD": price / 60,
+    }
+
+
+def _hf(box: SimulatedBox) -> dict[str, Any]:
+    made, begun = (
+        datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        for at in (box.made, box.since)
+    )
+    stage = _STATES["hf"].get(box.state, box.state)
+    owner = {"id": "5e9ecfc04957053f60648a3e", "name": "me", "type": "user", "avatarUrl": "/a"}
+    has_ssh = not box.order or box.order.get("ssh", {}).get("enabled")
+    way = {"sshUrl": f"ssh://{box.user}@{box.address}:{box.port}"}
+    timeout = box.order.get("timeoutSeconds")
+    return {
+        **{"id": box.id, "createdAt": made, "type": "job", "owner": owner},
+        **({"startedAt": begun} if stage == "RUNNING" else {}),
+        **({"timeout": timeout} if timeout else {}),
+        **{"createdBy": {"id": owner["id"], "name": "me"}, "environment": {}},
+        "dockerImage": box.order.get("dockerImage", "python:3.12"),
+        "flavor": box.order.get("flavor", "a10g-small"),
+        "command": box.order.get("command", ["sleep", "infinity"]),
+        "labels": {"name": box.label} if box.label else {},
+        "status": {"stage": stage, "message": box.says or None, **(way if has_ssh else {})},
+    }
+
+
 ANSWERS: Mapping[str, Callable[..., Answer]] = {
     "vast": _vast_answer,
     "runpod": _runpod_answer,
     "lambda": _lambda_answer,
     "paperspace": _paperspace_answer,
+    "hf": _hf_answer,
 }
 
 

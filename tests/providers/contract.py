@@ -1,7 +1,7 @@
 """Check requests and answers against a provider's own OpenAPI document.
 
-`documents/` holds the used parts of Vast.ai's, RunPod's (2026-11) and Paperspace's documents (a
-public client's copy, as OpenAPI 3.1), without prose. An
+`documents/` holds the used parts of Vast.ai's, RunPod's (2026-11), Paperspace's and Hugging Face's
+documents (the last two as public clients keep them, 3.1), without prose. An
 unknown field or query is a violation too, though the documents alone would allow it.
 """
 
@@ -25,6 +25,7 @@ ERRORS = {
     "lambda": ("application/json", "application/json"),
     "paperspace": ("application/json", "application/json"),
     "ec2": ("text/xml", "text/xml"),
+    "hf": ("application/json", "application/json"),
 }
 """The content types of a good answer and of an error."""
 _ASKED = "paths.{}.{}.requestBody.content.application/json.schema.properties"
@@ -59,6 +60,24 @@ OVERLAYS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "nextPage": {"type": ["string", "null"]}
         }
         for what in ("machines", "os-templates", "startup-scripts", "machine-events")
+    },
+    "hf": {
+        # It names no refusal. Its client reads `error` from each.
+        f"paths./api/{place}.responses": {
+            "4XX": {
+                "description": "",
+                "content": {
+                    "application/json": {
+                        "schema": {"type": "object", "properties": {"error": {"type": "string"}}}
+                    }
+                },
+            }
+        }
+        for place in (
+            *("whoami-v2.get", "jobs/hardware.get", "jobs/{namespace}.get"),
+            *("jobs/{namespace}.post", "jobs/{namespace}/{jobId}.get"),
+            "jobs/{namespace}/{jobId}/cancel.post",
+        )
     },
 }
 """Reviewed exceptions: where real requests and answers differ from the document."""

@@ -33,6 +33,7 @@ CREATES = {
     "lambda": "POST /api/v1/instance-operations/launch",
     "paperspace": "POST /v1/machines",
     "ec2": "POST /RunInstances",
+    "hf": "POST /api/jobs/me",
 }
 STARTS = {
     "vast": "PUT /api/v0/instances/",
@@ -149,6 +150,17 @@ def ec2_offers(zone: str = "us-east-1a") -> list[SimulatedOffer]:
     ]
 
 
+def hf_offers() -> list[SimulatedOffer]:
+    """Offers of hardware that Hugging Face has."""
+    return [
+        SimulatedOffer(kind, price=price, gpu=gpu, memory_gib=memory)
+        for kind, gpu, memory, price in (
+            *(("t4-small", "T4", 16, 0.4), ("t4-medium", "T4", 16, 0.6)),
+            *(("l4x1", "L4", 24, 0.8), ("a10g-small", "A10G", 24, 1.0)),
+        )
+    ]
+
+
 @contextlib.contextmanager
 def renting_world(
     provider: str, monkeypatch: pytest.MonkeyPatch, *, is_held: bool = True
@@ -165,6 +177,8 @@ def renting_world(
             simulation.offers = paperspace_offers()
         if provider == "ec2":
             simulation.offers = ec2_offers()
+        if provider == "hf":
+            simulation.offers = hf_offers()
         world = RentingWorld(simulation)
         rent = simulation.rent
 

@@ -20,6 +20,7 @@ import pytest
 from bootstrap.errors import ReturnBoxError, StepFailedError, UnreachableError
 from bootstrap.link.record import KnownBox, save_box
 from bootstrap.link.target import BoxOptions
+from bootstrap.providers import is_shared
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
 from bootstrap.providers.offer import RentedState
@@ -46,6 +47,7 @@ _WAKES = ("runs", "runs", "queued", "refused", "no gpus", "dearer", "broken")
 _CALLS = 30
 _DESTROYS = (
     *("DELETE ", "POST /api/v1/instance-operations/terminate", "POST /TerminateInstances"),
+    "POST /api/jobs/me/",
 )
 UNSAFE, SAFE = "unsafe", "safe"
 
@@ -121,7 +123,7 @@ class SeededWorld:
             return [] if is_safe else [Loss("results", host, "never pulled")]
 
         def opened(*_: object) -> _Login:
-            return _Login(self._meet(host), 1 if elsewhere else None)
+            return _Login(self._meet(host), elsewhere=elsewhere)
 
         def run() -> None:
             teardown.BoxLogin = SimpleNamespace(open=opened)  # type: ignore[assignment,misc]
@@ -174,14 +176,16 @@ def _alive() -> list[Rental]:
 
 
 class _Login:
-    """A login, as far as a teardown uses it; `port` if it leads elsewhere."""
+    """A login, as far as a teardown uses it; it may lead elsewhere."""
 
     is_local = False
 
-    def __init__(self, known: KnownBox, port: int | None) -> None:
-        place = {"hostname": known.address, "port": port or known.port, "label": known.name}
+    def __init__(self, known: KnownBox, *, elsewhere: bool) -> None:
+        place = {"hostname": known.address, "port": known.port, "user": known.user}
+        if elsewhere:
+            place |= {"user": "another"} if is_shared(known.address) else {"port": 1}
         self.known, self.name, self.options = known, known.name, BoxOptions(host=known.name)
-        self.endpoint = SimpleNamespace(**place)
+        self.endpoint = SimpleNamespace(**place, label=known.name)
 
     def __enter__(self) -> _Login:
         return self
@@ -213,6 +217,8 @@ def seeded_world(
                 world.wrong.append(f"{label} is rented, and not written down")
             box = rent(offer, label, order)
             box.port = 2000 + len(simulation.rented)
+            if provider == "hf":  # all are at one address
+                box.address, box.port, box.user = "ssh.hf.jobs", 22, box.id
             if world.dies_renting:
                 world.struck.hit(signal.SIGKILL)
             # Another user's box with nearly the same name is listed before it.

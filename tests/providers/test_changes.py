@@ -24,12 +24,12 @@ from tests.providers.accounts import (
     simulated,
 )
 from tests.providers.contract import Contract
-from tests.providers.renting_world import CREATES, ec2_offers, paperspace_offers
+from tests.providers.renting_world import CREATES, ec2_offers, hf_offers, paperspace_offers
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
 MARK = "boxstrap-0123456789ab"
 RENTING = ["vast", "runpod", "lambda"]
-"""`test_paperspace.py` and `test_ec2.py` have what those do otherwise."""
+"""`test_paperspace.py`, `test_ec2.py` and `test_hf_jobs.py` have what those do otherwise."""
 
 
 @pytest.fixture
@@ -48,6 +48,8 @@ def simulation(
             made.offers = [paperspace_offers()[at] for at in (1, 0, 2)]
         if request.param == "ec2":
             made.offers = [ec2_offers()[at] for at in (1, 0, 2)]
+        if request.param == "hf":
+            made.offers = [hf_offers()[at] for at in (1, 0, 2)]
         yield made
 
 

@@ -411,6 +411,15 @@ def test_an_account_that_answers_with_another_box_is_not_believed() -> None:
         ownership._checked(account, "pod-a", here)
 
 
+def test_a_login_to_another_job_of_the_same_address_is_not_this_one() -> None:
+    job = RentedBox("hf", "a1", "", RentedState.RUNNING, "", 1, "ssh.hf.jobs", 22, "a1")
+    account: Any = SimpleNamespace(name="hf", title="Hugging Face Jobs", box=lambda _: job)
+    for user, is_it in (("a1", True), ("b2", False)):
+        end = Endpoint("ssh.hf.jobs", "ssh.hf.jobs", user, 22)
+        with contextlib.nullcontext() if is_it else pytest.raises(NotSafeError, match="another"):
+            assert ownership._checked(account, "a1", login_to(KnownBox("x", "hf:a1"), end)) == job
+
+
 @pytest.mark.usefixtures("hurried")
 def test_a_box_that_stays_listed_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     with simulated("runpod") as account:

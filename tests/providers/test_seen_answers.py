@@ -79,7 +79,7 @@ def test_a_pause_that_an_answer_asks_for_is_kept(
     assert paused == [37.0, 37.0]
     # Nobody waits for an hour.
     world.simulation.retry_after = "3600"
-    world.simulation.faults_at = {3: "429"}
+    world.simulation.faults_at = {len(world.simulation.asked): "429"}
     with pytest.raises(UnreachableError, match="slow down"):
         account.boxes()
     assert paused == [37.0, 37.0]
@@ -228,7 +228,7 @@ def test_each_provider_has_its_own_time_to_load(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "stuck"
     with pytest.raises(NoOfferError) as refused:
         world.up(limit=100.0)
-    minutes = {"vast": 15, "runpod": 20, "lambda": 30, "paperspace": 20, "ec2": 15}
+    minutes = {"vast": 15, "runpod": 20, "lambda": 30, "paperspace": 20, "ec2": 15, "hf": 20}
     longest = minutes[world.simulation.provider]
     assert f"can't be reached after {longest} minutes" in refused.value.what
 

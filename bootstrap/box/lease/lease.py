@@ -47,6 +47,8 @@ class LeaseTerms:
     rented: float | None = None
     """When it was rented, by the account's clock (seconds since 1970): the lease counts from then.
     None: it counts from the first look."""
+    ends: bool = False
+    """Whether its provider ends it soon after, whatever holds the lease: its runs have to end."""
 
     @staticmethod
     def read(text: str) -> LeaseTerms:
@@ -253,7 +255,7 @@ def reached(terms: LeaseTerms, state: LeaseState, part: float = 1.0) -> str:
 
 
 def _decide(terms: LeaseTerms, state: LeaseState, tick: Tick, ran: float) -> list[str]:
-    over = reached(terms, state) if tick.can_end else ""
+    over = reached(terms, state) if tick.can_end or terms.ends else ""
     if not over:
         state.over, state.over_for = "", 0.0
         state.asked_at = state.looks_since = None
@@ -265,6 +267,8 @@ def _decide(terms: LeaseTerms, state: LeaseState, tick: Tick, ran: float) -> lis
             return [END_RUNS]
     else:
         state.over_for += ran
+    if not tick.can_end:
+        return []
     if tick.has_runs:
         state.looks_since = None  # a look misses what a live run writes
         if state.over_for < tick.grace + SLACK_S:

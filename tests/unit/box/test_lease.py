@@ -491,3 +491,15 @@ def test_a_run_that_does_not_end_is_not_waited_for_beyond_its_grace() -> None:
     ]
     assert said.index([END_RUNS]) == 6
     assert said.index([STOP]) == 6 + 4
+
+
+def test_runs_of_a_box_that_its_provider_ends_are_asked_to_end_though_nothing_there_can() -> None:
+    for ends in (False, True):
+        terms, state = LeaseTerms(seconds=100.0, then="destroy", ends=ends), LeaseState()
+        done = [
+            advance(terms, state, Tick("b", at, 0.0, can_end=False, has_runs=at < 150))
+            for at in range(0, 200, 10)
+        ]
+        asked = [at * 10 for at, actions in enumerate(done) if actions]
+        assert asked == ([100] if ends else [])
+        assert [action for actions in done for action in actions] == ([END_RUNS] if ends else [])

@@ -110,7 +110,7 @@ def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None
         **WRITTEN,
         "v": VERSION,
         "extra": {
-            **{**EXTRA, "price": 0.0, "since": 0.0, "snapshot": ""},
+            **{**EXTRA, "price": 0.0, "since": 0.0, "ends": 0.0, "snapshot": ""},
             **{"ended": 0.0, "lease": {}, "spent": 0.0, "before": 0.0, "resumes": ""},
             "repositories": [dataclasses.asdict(READ.last)],
         },
@@ -260,6 +260,7 @@ def test_what_is_not_known_of_the_same_version_is_kept() -> None:
         ("repositories", [{"key": "a", "root": 7}], (BoxRepository("a"),)),
         ("price", "0.5", 0.0),
         ("since", None, 0.0),
+        ("ends", "soon", 0.0),
         ("lease", ["seconds"], {}),
         ("editor_settings", ["a"], {}),
     ],

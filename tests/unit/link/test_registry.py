@@ -176,3 +176,38 @@ def test_a_record_that_makes_no_sense_is_none(text: str) -> None:
     assert record.all_boxes() == []
     assert registry.box_by_name("gpu") is None
     assert [lost.name for lost in record.unreadable_record()] == ["gpu"]
+
+
+def test_at_an_address_of_many_the_user_says_which_box_is_meant() -> None:
+    def met(text: str, user: str) -> KnownBox:
+        endpoint = Endpoint("ssh.hf.jobs", "ssh.hf.jobs", user, 22)
+        return registry.get_or_create(parse_host(text), endpoint)
+
+    first = met("aaa111@ssh.hf.jobs", "aaa111")
+    assert first.name == "ssh.hf.jobs-aaa111"
+    record.save_box(first)
+    second = met("bbb222@ssh.hf.jobs", "bbb222")
+    assert second.name == "ssh.hf.jobs-bbb222"
+    record.save_box(second)
+    assert met("ssh aaa111@ssh.hf.jobs", "aaa111").name == first.name
+    assert met("hf:aaa111", "aaa111").name == first.name
+    # The door shows one host key for all: a new job is no first contact with it.
+    third = met("hf:ccc333", "ccc333")
+    assert (third.name, third.own_pin) == ("hf-ccc333", False)
+    assert registry.boxes_at(Endpoint("x", "SSH.hf.jobs", "ccc333", 22)) is not None
+    # Elsewhere it is the address alone.
+    record.save_box(get_or_create("root@1.2.3.4:22"))
+    me = Endpoint("1.2.3.4", "1.2.3.4", "me", 22)
+    assert registry.get_or_create(parse_host("me@1.2.3.4"), me).name == "1.2.3.4-22"
+
+
+def test_its_own_end_is_said_when_it_is_near() -> None:
+    box = get_or_create("root@1.2.3.4:22")
+    assert box.end_words(1e12) == ""
+    box = dataclasses.replace(box, ends=10_000.0)
+    assert box.end_words(10_000.0 - 3601) == ""
+    assert "it ends in 59 min 59 s by its own limit" in box.end_words(10_000.0 - 3599)
+    assert "it ends now" in box.end_words(10_001.0)
+    record.save_box(box)
+    (kept,) = record.all_boxes()
+    assert kept.ends == 10_000.0

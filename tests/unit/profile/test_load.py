@@ -13,7 +13,7 @@ from bootstrap.profile.reading import WrongValuesError, make_profile
 from bootstrap.profile.schema import Profile
 from bootstrap.profile.values import WORKDIR, ordinary
 
-SHIPPED = ["demo", "ec2", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
+SHIPPED = ["demo", "ec2", "hf", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -32,6 +32,7 @@ def test_the_shipped_ones_load(name):
         ("lambda", "~", "ubuntu", True),
         ("paperspace", "~", "paperspace", True),
         ("ec2", "~", "ubuntu", True),
+        ("hf", "~", None, True),
         ("ssh", "~", None, True),
         ("local", "~/boxstrap", None, False),
         ("demo", "~/boxstrap/demo", None, False),
@@ -44,7 +45,7 @@ def test_what_the_shipped_ones_say(name, workdir, user, require):
 
 def test_only_rented_boxes_have_a_console():
     with_console = [name for name in SHIPPED if read_profile(name).profile.provider.console]
-    assert with_console == ["ec2", "lambda", "paperspace", "runpod", "vast"]
+    assert with_console == ["ec2", "hf", "lambda", "paperspace", "runpod", "vast"]
 
 
 def test_a_path_then_the_users_own_then_the_shipped(write, config):

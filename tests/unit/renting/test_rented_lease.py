@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bootstrap.errors import UsageError
 from bootstrap.link import record
 from bootstrap.link.prompt import Prompt
 from bootstrap.profile.load import read_profile
@@ -92,6 +93,20 @@ def test_a_box_without_a_key_of_its_own_ends_only_if_it_is_guarded() -> None:
         (said,) = heard.lines
         assert says in said
         assert ("if a machine of yours guards it: boxstrap guard" in said) == bool(says)
+
+
+def test_one_that_can_only_end_is_never_stopped() -> None:
+    heard = Heard()
+    lease = RentedLease(read_profile(None, sets=("lease.hours=3",)), heard)
+    lease.ask(offer("hf"))
+    assert [*lease.sets("hf:1")] == [DESTROY]
+    (said,) = heard.lines
+    assert "hf:1 is destroyed when its lease is over" in said
+    assert "and by its own limit half an hour later; what is not safe at home then is lost" in said
+    stop = RentedLease(read_profile(None, sets=("lease.hours=3", "lease.then=stop")), heard)
+    with pytest.raises(UsageError, match="Hugging Face Jobs stops no box") as refused:
+        stop.ask(offer("hf"))
+    assert "lease.then=destroy" in refused.value.hint
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,306 @@
+"""Hugging Face Jobs: jobs with SSH, by the Hub's OpenAPI document.
+
+`huggingface_hub` finds the token and reads the answers. The requests are our own, as at the other
+providers: its calls have no time limit, and leave out when a job ends.
+
+A job ends by its own time limit, is never stopped, and everything on it is lost then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import ConfigDict, RootModel, model_validator
+
+from bootstrap.errors import UsageError
+from bootstrap.providers.api import (
+    MOST_PAGES,
+    Api,
+    ApiKey,
+    ApiModel,
+    KeyPlaces,
+    RefusedError,
+    checked_key,
+    segment,
+    too_many,
+)
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.offer import LEASE_HOURS, Offer, RentedBox, RentedState, RentOrder
+
+if TYPE_CHECKING:
+    from huggingface_hub import JobHardwareInfo, JobInfo
+
+_STATES = {
+    "SCHEDULING": RentedState.STARTING,
+    "RUNNING": RentedState.RUNNING,
+    **dict.fromkeys(("COMPLETED", "CANCELED", "ERROR", "DELETED"), RentedState.GONE),
+}
+_ALIVE = "stage=RUNNING&stage=SCHEDULING"
+"""Jobs that have ended stay in the list for ever."""
+_IMAGE = "pytorch/pytorch:2.8.0-cuda12.8-cudnn9-devel"
+"""Root, apt, bash and a torch that also knows the newest GPUs that are for rent there."""
+_COMMAND = ["sleep", "infinity"]
+_MARK = {"BOXSTRAP_JOB": "1"}
+"""By this a setup sees what the box is: a job has nothing else that only it has."""
+_DEFAULT_S = 1800.0
+"""The limit of a job that was started without one."""
+AFTER_LEASE_S = 1800
+"""Seconds from a lease's end to its job's own limit: in them, what is not safe can still be
+fetched."""
+_MAY_HAVE_ENDED = {400, 404, 409}
+"""Refusals of a cancel that a job may answer with that has ended already."""
+_HOURLY = {"second": 3600, "minute": 60, "hour": 1}
+_SSH = re.compile(r"ssh://([A-Za-z0-9_-]+)@([A-Za-z0-9.-]+)(?::([0-9]{1,5}))?/?")
+_SIZE = re.compile(r"([0-9.]+)\s*([GT])B")
+_KEYS_PAGE = "https://huggingface.co/settings/keys"
+
+
+@dataclass(frozen=True)
+class _HubToken(KeyPlaces):
+    """The token of the Hub, wherever its own library looks for it."""
+
+    @property
+    def missing(self) -> str:
+        """As `KeyPlaces.missing`."""
+        return "" if find_spec("huggingface_hub") else "pip install 'boxstrap[hf]'"
+
+    def __str__(self) -> str:
+        needs = f" (needs: {self.missing})" if self.missing else ""
+        return f"{self.variable}, or log in: hf auth login{needs}"
+
+    def find(self) -> ApiKey | None:
+        """As `KeyPlaces.find`."""
+        if self.missing:
+            return None
+        from huggingface_hub import get_token
+
+        try:
+            token = get_token()
+        except Exception as error:  # of a token that is exchanged or renewed, with many reasons
+            raise UsageError(
+                f"the Hub gives out no token ({type(error).__name__}).",
+                where=self.variable,
+                hint="Log in again: hf auth login",
+            ) from None
+        of = self.variable if os.environ.get(self.variable) else "hf auth login"
+        return checked_key(token, of) if token else None
+
+
+class _User(ApiModel):
+    name: str
+
+
+class _Job(ApiModel):
+    """One job as the library reads it, and its limit in seconds, which the library leaves out."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    info: Any
+    timeout: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, said: object) -> object:
+        from huggingface_hub import JobInfo
+
+        try:
+            info = JobInfo(**said)  # type: ignore[arg-type]
+            words = (info.id, info.status.stage, info.owner.name)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise ValueError("no job") from error
+        if not all(isinstance(word, str) and word for word in words):
+            raise ValueError("no job")
+        return {"info": info, "timeout": said.get("timeout")}  # type: ignore[attr-defined]
+
+
+class _Jobs(RootModel[Sequence[_Job]]):
+    """A page of the list."""
+
+
+class _Flavor(ApiModel):
+    """One kind of machine as the library reads it."""
+
+    info: Any
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, said: object) -> object:
+        from huggingface_hub import JobHardwareInfo
+
+        try:
+            return {"info": JobHardwareInfo(**said)}  # type: ignore[arg-type]
+        except (TypeError, KeyError) as error:
+            raise ValueError("no hardware") from error
+
+
+class _Flavors(RootModel[Sequence[_Flavor]]):
+    """All of them."""
+
+
+class HuggingFaceJobs(CloudAccount):
+    """A user's own namespace at Hugging Face Jobs."""
+
+    name = "hf"
+    title = "Hugging Face Jobs"
+    keys = _HubToken("HF_TOKEN", ())
+    keys_page = _KEYS_PAGE
+    is_ambient = True
+    address = "https://huggingface.co"
+    loading_minutes = 20
+    final_refusals: ClassVar[Mapping[object, str]] = {
+        **CloudAccount.final_refusals,
+        403: "your plan or your token's rights don't cover it",
+    }
+
+    def __init__(self, key: ApiKey | None) -> None:
+        super().__init__(key)
+        from huggingface_hub import constants
+
+        self._api = Api(self.name, constants.ENDPOINT, key)
+
+    @cached_property
+    def _place(self) -> str:
+        """The path of the jobs of the user whose token it is."""
+        return f"/api/jobs/{segment(self._api.get('/api/whoami-v2', _User).name)}"
+
+    @cached_property
+    def _hardware(self) -> Mapping[str, JobHardwareInfo]:
+        found = self._api.get("/api/jobs/hardware", _Flavors).root
+        return {one.info.name: one.info for one in found}
+
+    def boxes(self) -> Sequence[RentedBox]:
+        """Return all jobs that have not ended; without SSH, too: they cost as much."""
+        found, path = list[RentedBox](), f"{self._place}?{_ALIVE}"
+        for _ in range(MOST_PAGES):
+            page = self._api.get(path, _Jobs).root
+            path = self._api.next_path
+            found += map(self._rented, page)
+            if not path:
+                return found
+        raise too_many(self.name)
+
+    def _box(self, box_id: str) -> RentedBox | None:
+        found = self._api.find(f"{self._place}/{segment(box_id)}", _Job)
+        return self._rented(found) if found else None
+
+    def _catalog(self, order: RentOrder) -> Sequence[Offer]:
+        """Return an offer for each kind of machine: nothing says how many are free."""
+        if order.spot or order.volume:  # a bucket is no disk
+            return ()
+        offers = (_offered(one) for one in self._hardware.values())
+        return [offer for offer in offers if offer]
+
+    def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:  # noqa: ARG002 - it lets in the keys of the user's page
+        wanted = {
+            "command": _COMMAND,
+            "arguments": [],
+            "environment": _MARK,
+            "flavor": offer.id,
+            "timeoutSeconds": limit_s(order, offer.price),
+            "labels": {"name": mark},
+            "ssh": {"enabled": True},
+            "dockerImage": order.image or _IMAGE,
+        }
+        made: JobInfo = self._api.post(self._place, wanted, _Job).info
+        self.__dict__.pop("_hardware", None)  # its price is asked for once more
+        return made.id
+
+    def destroy(self, box_id: str) -> None:
+        """As `CloudAccount.destroy`; what a job has made is lost with it."""
+        path = f"{self._place}/{segment(box_id)}"
+        try:
+            self._api.post(f"{path}/cancel", None, _Job)
+        except RefusedError as error:
+            if error.status not in _MAY_HAVE_ENDED:
+                raise
+            left = self._api.find(path, _Job)
+            if left and _STATES.get(left.info.status.stage) is not RentedState.GONE:
+                raise
+
+    def log(self, box_id: str) -> Sequence[str]:
+        """As `CloudAccount.log`, which is a stream of events that goes on."""
+        text = self._api.text(f"{self._place}/{segment(box_id)}/logs?tail=20")
+        found = list[str]()
+        for line in text.splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                found += [str(json.loads(line.removeprefix("data:"))["data"])]
+        return found
+
+    def _rented(self, job: _Job) -> RentedBox:
+        info: JobInfo = job.info
+        flavor = self._hardware.get(info.flavor or "")
+        state = _STATES.get(info.status.stage, RentedState.UNKNOWN)
+        is_running = state is RentedState.RUNNING
+        way = _SSH.fullmatch(info.status.ssh_url or "") if is_running else None
+        # Whether the limit counts from its start is unknown: so the earliest end.
+        made = _seconds(info.created_at)
+        return RentedBox(
+            provider=self.name,
+            id=info.id,
+            name=(info.labels or {}).get("name", ""),
+            state=state,
+            gpu=_gpus(flavor),
+            address=way[2] if way else "",
+            port=int(way[3] or 22) if way else 0,
+            user=way[1] if way else "",
+            price=_price(flavor) if flavor else None,
+            since=_seconds(info.started_at) or made,
+            ends=made and made + (job.timeout or _DEFAULT_S),
+            said=info.status.message
+            or ("it was started without --ssh" if is_running and not way else ""),
+        )
+
+
+def limit_s(order: RentOrder, price: float) -> int:
+    """Return the limit of a job, in seconds: after the end of its lease, however that counts."""
+    by_dollars = order.lease_dollars / price if order.lease_dollars and price else None
+    hours = [each for each in (order.lease_hours, by_dollars) if each]
+    return int(min(hours, default=LEASE_HOURS) * 3600) + AFTER_LEASE_S
+
+
+def _offered(flavor: JobHardwareInfo) -> Offer | None:
+    price, of = _price(flavor), flavor.accelerator
+    if of is None or of.type != "gpu" or not price or not of.quantity.isdecimal():
+        return None
+    count, memory = int(of.quantity), _gigabytes(of.vram)
+    return Offer(
+        provider=HuggingFaceJobs.name,
+        id=flavor.name,
+        gpu=of.model,
+        gpu_count=count,
+        price=price,
+        memory_gib=memory / count if memory and count else None,
+        machine=flavor.name,
+        arch="amd64",
+        is_secure=True,
+        disk_gb=_gigabytes(flavor.ephemeral_storage),
+    )
+
+
+def _price(flavor: JobHardwareInfo) -> float | None:
+    """Return the dollars an hour; None if they are of an unknown unit."""
+    per_hour = _HOURLY.get(flavor.unit_label)
+    return round(flavor.unit_cost_usd * per_hour, 6) if per_hour else None
+
+
+def _gpus(flavor: JobHardwareInfo | None) -> str:
+    of = flavor.accelerator if flavor else None
+    return f"{of.quantity} x {of.model}" if of else flavor.pretty_name if flavor else ""
+
+
+def _gigabytes(text: str) -> float | None:
+    found = _SIZE.search(text)
+    return float(found[1]) * (1000 if found[2] == "T" else 1) if found else None
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return at.timestamp() if at else None

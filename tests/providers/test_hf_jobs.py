@@ -1,0 +1,273 @@
+"""Hugging Face Jobs: what no other box does, and that its library sends the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import HfApi
+
+from bootstrap.errors import NoOfferError, UnreachableError, UsageError
+from bootstrap.profile.load import read_profile
+from bootstrap.providers import accounts, hf_jobs
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.api import ApiKey, RefusedError
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.hf_jobs import AFTER_LEASE_S, limit_s
+from bootstrap.providers.offer import RentedState, RentOrder
+from bootstrap.renting import ownership
+from bootstrap.renting.order import accounts_for, offers_of
+from tests.boxes.loopback import LoopbackBox
+from tests.cli import User
+from tests.providers.accounts import (
+    KEY,
+    LOADING_S,
+    STARTED,
+    SimulatedAccount,
+    SimulatedBox,
+    SimulatedClock,
+    SimulatedOffer,
+    simulated,
+)
+from tests.providers.renting_world import PUBLIC, RentingWorld, hf_offers, renting_world
+
+MARK = "boxstrap-0123456789ab"
+DAY_S = 24 * 3600 + AFTER_LEASE_S
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
+    with renting_world("hf", monkeypatch) as made:
+        yield made
+        made.check()
+
+
+@pytest.fixture
+def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedAccount]:
+    with simulated("hf") as made:
+        for name, value in made.environment().items():
+            monkeypatch.setenv(name, value)
+        made.offers = hf_offers()
+        made.boxes = [SimulatedBox(key) for key in ("71", "72")]
+        yield made
+
+
+def account_there() -> CloudAccount:
+    return PROVIDERS["hf"](ApiKey(KEY, "a test"))
+
+
+def test_a_job_is_rented_found_and_cancelled(simulation: SimulatedAccount) -> None:
+    account = account_there()
+    offers = offers_of([account], RentOrder(gpu_names=("a10g", "T4"), disk_gb=100))[0]
+    assert [(one.id, one.price, one.memory_gib, one.disk_gb) for one in offers] == [
+        ("a10g-small", 1.0, 24, 110),
+        ("t4-small", 0.4, 16, 110),
+        ("t4-medium", 0.6, 16, 110),
+    ]
+    job = account.rent(offers[0], RentOrder(lease_hours=3), MARK, PUBLIC)
+    (found,) = account.find_mark(MARK)
+    assert (found.id, found.state, found.address) == (job, RentedState.STARTING, "")
+    simulation.clock.sleep(LOADING_S)
+    box = account.box(job)
+    assert box
+    assert (box.state, box.user, box.address, box.port) == (
+        *(RentedState.RUNNING, "root", "127.0.0.1"),
+        22,
+    )
+    assert (box.price, box.gpu) == (1.0, "1 x A10G")
+    assert box.ends == STARTED + 3 * 3600 + AFTER_LEASE_S
+    account.destroy(job)
+    account.destroy(job)
+    ended = account.box(job)
+    assert ended
+    assert ended.state is RentedState.GONE
+    assert account.find_mark(MARK) == []
+    assert simulation.destroyed == [job]
+
+
+def test_the_library_sends_what_we_send_and_reads_the_same(
+    simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = list[Any]()
+    rent = simulation.rent
+
+    def seen(offer: Any, label: str, order: Any) -> SimulatedBox:
+        sent.append(order)
+        return rent(offer, label, order)
+
+    monkeypatch.setattr(simulation, "rent", seen)
+    account = account_there()
+    order = RentOrder(lease_hours=2, image="python:3.12")
+    ours = account.rent(offers_of([account], order)[0][0], order, MARK, PUBLIC)
+    # As itself, it is turned away by the rule for our own requests alone.
+    theirs = HfApi(endpoint=simulation.url, token=KEY)
+    made = theirs.run_job(
+        **{"image": "python:3.12", "command": ["sleep", "infinity"], "flavor": "t4-small"},
+        **{"timeout": 2 * 3600 + AFTER_LEASE_S, "name": MARK, "ssh": True, "namespace": "me"},
+        env={"BOXSTRAP_JOB": "1"},
+    )
+    assert json.dumps(sent[0], sort_keys=True) == json.dumps(sent[1], sort_keys=True)
+    simulation.clock.sleep(LOADING_S)
+    listed = {job.id for job in theirs.list_jobs(status=["RUNNING"], namespace="me")}
+    assert listed == {box.id for box in account.boxes()} == {"71", "72", ours, made.id}
+    job = theirs.inspect_job(job_id=ours, namespace="me")
+    assert job.status.ssh_url == "ssh://root@127.0.0.1:22"
+    assert job.labels == {"name": MARK}
+    assert [one.name for one in theirs.list_jobs_hardware()][1:] == [
+        one.id for one in simulation.offers
+    ]
+    theirs.cancel_job(job_id=made.id, namespace="me")
+    assert simulation.destroyed == [made.id]
+    simulation.violations.clear()  # it called itself by its own name
+
+
+def test_the_limit_is_after_the_lease_whichever_ends_first() -> None:
+    assert limit_s(RentOrder(), 2.0) == DAY_S
+    assert limit_s(RentOrder(lease_hours=2.5), 2.0) == 9000 + AFTER_LEASE_S
+    assert limit_s(RentOrder(lease_dollars=10.0), 2.0) == 5 * 3600 + AFTER_LEASE_S
+    assert limit_s(RentOrder(lease_hours=3, lease_dollars=10.0), 2.0) == 3 * 3600 + AFTER_LEASE_S
+    assert limit_s(RentOrder(lease_hours=8, lease_dollars=10.0), 2.0) == 5 * 3600 + AFTER_LEASE_S
+
+
+def test_a_job_ends_by_its_own_limit(world: RentingWorld) -> None:
+    box, _ = world.up()
+    simulation = world.simulation
+    (job,) = world.ours
+    assert job.order["timeoutSeconds"] == DAY_S
+    simulation.clock.sleep(DAY_S + 1)
+    account = account_there()
+    seen = account.box(box.box_id)
+    assert seen
+    assert (seen.state, seen.said) == (RentedState.GONE, "Job timeout")
+    assert world.ours == []
+    # Then another one is rented.
+    assert world.up()[0].box_id != box.box_id
+    assert simulation.destroyed == []
+
+
+def test_one_without_ssh_or_with_an_odd_way_in_is_no_box(simulation: SimulatedAccount) -> None:
+    boxes = simulation.boxes
+    boxes[0].order = {"timeoutSeconds": 10**6}
+    boxes[1].user = "-oProxyCommand=x y"
+    found = {box.id: box for box in account_there().boxes()}
+    assert [found[box_id].address for box_id in ("71", "72")] == ["", ""]
+    assert "without --ssh" in found["71"].said
+    with pytest.raises(UnreachableError, match="without --ssh"):
+        accounts.find_rented("hf:71")
+
+
+def test_what_refuses_is_told_apart(simulation: SimulatedAccount) -> None:
+    account = account_there()
+    offer = offers_of([account], RentOrder())[0][0]
+    assert account.find_mark(MARK) == []  # so it knows the user's name
+    for status, said, is_final in (
+        (402, "Pre-paid credit balance is insufficient", True),
+        (403, "Jobs are available to PRO users", True),
+        (400, "this hardware is not available", False),
+    ):
+        simulation.faults = [(status, {"error": said})]
+        with pytest.raises(NoOfferError, match=said) as refused:
+            account.rent(offer, RentOrder(), MARK, PUBLIC)
+        assert refused.value.is_final is is_final
+    assert simulation.rented == []
+    # One that goes on was not cancelled, whatever the reason; one that has ended is.
+    simulation.faults = [(409, {"error": "not now"})]
+    with pytest.raises(RefusedError, match="not now"):
+        account.destroy("71")
+    simulation.boxes[0].state = "offline"
+    simulation.faults = [(409, {"error": "it has ended"})]
+    account.destroy("71")
+    assert simulation.destroyed == []
+
+
+def test_a_bucket_is_no_disk_and_nothing_is_for_bids(simulation: SimulatedAccount) -> None:
+    assert account_there().catalog(RentOrder(volume="me/bucket")) == []
+    assert account_there().catalog(RentOrder(spot=True)) == []
+    simulation.offers[0].count, simulation.offers[0].memory_gib = 4, 24
+    (one, *_) = account_there().catalog(RentOrder())
+    assert (one.gpu_count, one.memory_gib) == (4, 24)
+
+
+def test_its_log_says_why_a_job_never_came(world: RentingWorld) -> None:
+    world.simulation.log = "pulling\nno such image"
+    world.simulation.offers = world.simulation.offers[:1]
+    world.simulation.offers[0].fate = "stuck"
+    with pytest.raises(NoOfferError, match="pulling / no such image"):
+        world.up(limit=100.0, loading_s=60.0)
+
+
+def test_a_token_for_downloads_rents_nothing_and_hides_no_other_account(user: User) -> None:
+    with simulated("hf") as hub, simulated("vast") as vast:
+        user.env |= hub.environment() | vast.environment()
+        hub.offers, vast.offers = hf_offers(), [SimulatedOffer("11")]
+        user.repository()
+        said = user.run("up", "--dry-run", "--json").must(0).json()
+        assert {offer["provider"] for offer in said["offers"]} == {"vast"}
+        named = user.run("up", "--dry-run", "--provider", "hf", "--json").must(0).json()
+        assert {offer["id"] for offer in named["offers"]} == {one.id for one in hub.offers}
+        vast.boxes = [SimulatedBox("5")]
+        hub.faults = [(403, {"error": "this token may not"})]
+        (box,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
+        assert box["host"] == "vast:5"
+
+
+@pytest.fixture
+def there() -> Iterator[LoopbackBox]:
+    box = LoopbackBox()
+    yield box
+    box.stop()
+
+
+def test_a_job_is_reached_by_its_id_warns_of_its_end_and_is_cancelled_alone(
+    user: User, there: LoopbackBox
+) -> None:
+    Path(there.home, ".boxstrap").mkdir()
+    with simulated("hf") as made:
+        made.clock = SimulatedClock(time.time)
+        ours, other = (SimulatedBox(key, port=there.port, user=there.user) for key in ("a1", "b2"))
+        ours.made = ours.since = time.time() - 600
+        ours.order = {"timeoutSeconds": 1800, "ssh": {"enabled": True}}
+        made.boxes = [other, ours]
+        # The Hub's own variables, as its library reads them.
+        user.env |= {"HF_TOKEN": KEY, "HF_ENDPOINT": made.url}
+        identity = ("--identity", str(there.identity))
+        status = user.run("status", "--host", "hf:a1", *identity).must(0).text
+        shown = " ".join(status.split())
+        assert "its job ends in 19 min" in shown
+        assert "s by its own limit, which nothing moves, and all that is on it is lost" in shown
+        assert "$0.50 an hour" not in shown  # its hardware is not listed: no price is made up
+        (box,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"][1:]
+        assert (box["host"], box["known_as"]) == ("hf:a1", "hf-a1")
+        assert box["ends"] == pytest.approx(ours.made + 1800, abs=2)
+        asked = len(made.asked)
+        assert "ends in 19 min" in user.run("logs", "--host", "hf-a1").text
+        assert len(made.asked) == asked  # each contact says so, and asks nobody
+        done = user.run("down", "--host", "hf:a1").must(0).out
+        assert "destroyed, and no longer listed" in done
+        assert (made.destroyed, [one.id for one in made.boxes]) == (["a1"], ["b2"])
+        assert "has no box a1" in user.run("status", "--host", "hf:a1", *identity).must(2).err
+    written = (file for file in Path(there.home).rglob("*") if file.is_file())
+    assert not [file for file in written if KEY.encode() in file.read_bytes()]
+
+
+def test_without_the_extra_one_line_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.setattr(hf_jobs, "find_spec", lambda _: None)
+    monkeypatch.setenv("HF_TOKEN", KEY)
+    assert accounts.find_account("hf") is None  # of others' tokens for downloads nothing is used
+    loaded = read_profile("ssh")
+    for ask in (
+        lambda: accounts.find_rented("hf:71"),
+        lambda: ownership.account_of("hf:71"),
+        lambda: accounts_for("hf", loaded),
+    ):
+        with pytest.raises(UsageError, match="isn't installed") as error:
+            ask()
+        assert error.value.hint == "Install it: pip install 'boxstrap[hf]'"
