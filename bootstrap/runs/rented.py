@@ -84,6 +84,7 @@ class RentedBoxes:
                     "since": box.since,
                     "ends": box.ends,
                     "price_increase": box.increase,
+                    "spot": box.is_spot,
                     "spent": self._spent(box),
                     "known_as": self._known_as(box),
                 }

@@ -116,7 +116,7 @@ def test_at_ec2_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) ->
         assert "ec2:9001 is stopped after 24 hours" in done.err
         assert "which shuts itself down" in done.out
         (known,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
-        assert (known["known_as"], known["price"]) == ("ec2-9001", 0.4)
+        assert (known["known_as"], known["price"], known["spot"]) == ("ec2-9001", 0.4, False)
         # Nothing of the user's credentials is on the box.
         secret = user.env["AWS_SECRET_ACCESS_KEY"]
         found = box.run(f"grep -rlF '{secret}' /home /etc /tmp /root 2>/dev/null || :")
