@@ -61,27 +61,27 @@ class ConsentError(ProfileError):
 
     def __init__(
         self,
-        takings: Grants,
+        grants: Grants,
         before: Collection[Grant],
         given: str | None,
         where: str,
         word: str,
     ) -> None:
-        self.takings = takings
+        self.grants = grants
         whose = "requirements take" if where == _REQUIREMENTS else "profile takes"
         other = f"--consent {given} is for another list. " if given else ""
-        listed = [f"  {each}{_new(each, before)}" for each in takings.each]
+        listed = [f"  {each}{_new(each, before)}" for each in grants.each]
         super().__init__(
             "\n".join([f"this repository's {whose} from you:", *listed]),
             where=where,
             hint=f"{other}{word} If you agree to it, and to nothing else: "
-            f"--consent {takings.digest}",
+            f"--consent {grants.digest}",
         )
 
     def as_dict(self) -> dict[str, object]:
         """The error as `--json` prints it, with the list."""
-        takes = [{"key": each.key, "takes": each.what} for each in self.takings.each]
-        return {**super().as_dict(), "digest": self.takings.digest, "takes": takes}
+        takes = [{"key": each.key, "takes": each.what} for each in self.grants.each]
+        return {**super().as_dict(), "digest": self.grants.digest, "takes": takes}
 
 
 def load_profile(
@@ -96,14 +96,14 @@ def load_profile(
         options.profile, sets=options.sets, repo_root=repository_root(options.place)
     )
     check_public_keys(loaded)
-    takings = find_takings(loaded, _roots(options), kinds)
-    before = agreed(takings.root) if takings else frozenset[Grant]()
-    if takings and not before.issuperset(takings.each):
-        takings = _without_own_repository(takings, options.place)
-        if not before.issuperset(takings.each):
-            where, word = loaded.layers[0].label, _whose_word(loaded, takings.root)
-            _ask(takings, before, options.consent, where, word)
-            agree(takings)
+    grants = find_grants(loaded, _roots(options), kinds)
+    before = agreed(grants.root) if grants else frozenset[Grant]()
+    if grants and not before.issuperset(grants.each):
+        grants = _without_own_repository(grants, options.place)
+        if not before.issuperset(grants.each):
+            where, word = loaded.layers[0].label, _whose_word(loaded, grants.root)
+            _ask(grants, before, options.consent, where, word)
+            agree(grants)
     return loaded
 
 
@@ -112,8 +112,8 @@ def usable_profile(options: BoxOptions, key: str) -> list[str]:
     loaded = read_profile(
         options.profile, sets=options.sets, repo_root=repository_root(options.place)
     )
-    takings = find_takings(loaded, _roots(options), {taking_keys()[key]})
-    refused = set(takings.each) - agreed(takings.root) if takings else set()
+    grants = find_grants(loaded, _roots(options), {taking_keys()[key]})
+    refused = set(grants.each) - agreed(grants.root) if grants else set()
     return [what for what in values_of(loaded.profile, key) if Grant(key, what) not in refused]
 
 
@@ -121,11 +121,11 @@ def agree_to_addresses(addresses: Collection[str], root: Path, given: str | None
     """Get the user's consent to read these git dependencies of the repository at `root` with their
     credentials, and to send them. Raises ConsentError."""
     each = tuple(sorted(Grant(_REQUIREMENTS, address) for address in addresses))
-    takings = Grants(root, each)
+    grants = Grants(root, each)
     before = agreed(root)
     if not before.issuperset(each):
-        _ask(takings, before, given, _REQUIREMENTS, "The repository's files name them.")
-        agree(takings)
+        _ask(grants, before, given, _REQUIREMENTS, "The repository's files name them.")
+        agree(grants)
 
 
 def _roots(options: BoxOptions) -> list[Path]:
@@ -134,20 +134,20 @@ def _roots(options: BoxOptions) -> list[Path]:
     return [root for root in roots if root]
 
 
-def _without_own_repository(takings: Grants, place: Path) -> Grants:
+def _without_own_repository(grants: Grants, place: Path) -> Grants:
     """Drop the current repository's own address: naming it takes no other repository."""
-    if not any(each.kind is Permission.REPOSITORY for each in takings.each):
-        return takings
+    if not any(each.kind is Permission.REPOSITORY for each in grants.each):
+        return grants
     from bootstrap.repo.local import read_repository
 
     try:
         own = read_repository(place).url
     except BoxstrapError:
-        return takings
+        return grants
     others = (
-        each for each in takings.each if (each.kind, each.what) != (Permission.REPOSITORY, own)
+        each for each in grants.each if (each.kind, each.what) != (Permission.REPOSITORY, own)
     )
-    return replace(takings, each=tuple(others))
+    return replace(grants, each=tuple(others))
 
 
 def _whose_word(loaded: LoadedProfile, root: Path) -> str:
@@ -180,12 +180,12 @@ def _is_committed(path: Path, root: Path) -> bool:
 
 
 def _ask(
-    takings: Grants, before: Collection[Grant], given: str | None, where: str, word: str
+    grants: Grants, before: Collection[Grant], given: str | None, where: str, word: str
 ) -> None:
     """Return if the user agrees. Raises ConsentError if they don't, or can't be asked."""
-    if given == takings.digest:
+    if given == grants.digest:
         return
-    error = ConsentError(takings, before, given, where, word)
+    error = ConsentError(grants, before, given, where, word)
     if sys.stderr.isatty():
         from bootstrap.link.prompt import Prompt
 
@@ -194,8 +194,8 @@ def _ask(
     raise error
 
 
-def _new(taking: Grant, before: Collection[Grant]) -> str:
-    return " (new)" if before and taking not in before else ""
+def _new(grant: Grant, before: Collection[Grant]) -> str:
+    return " (new)" if before and grant not in before else ""
 
 
 _FILE_OF_THE_CHAIN = "extends"
@@ -231,7 +231,7 @@ class Grants:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def find_takings(
+def find_grants(
     loaded: LoadedProfile, roots: Iterable[Path], kinds: Collection[Permission]
 ) -> Grants | None:
     """Return what `loaded` takes of `kinds` because a repository at one of `roots` says so."""
@@ -388,11 +388,11 @@ def agreed(root: Path) -> frozenset[Grant]:
         return frozenset()
 
 
-def agree(takings: Grants) -> None:
+def agree(grants: Grants) -> None:
     """Record that the user agreed to these, in addition to what they agreed to before."""
-    each = sorted({*agreed(takings.root), *takings.each})
-    kept = {"v": 1, "repository": str(takings.root), "takes": each}
-    paths.write_private(_record(takings.root), json.dumps(kept, indent=1))
+    each = sorted({*agreed(grants.root), *grants.each})
+    kept = {"v": 1, "repository": str(grants.root), "takes": each}
+    paths.write_private(_record(grants.root), json.dumps(kept, indent=1))
 
 
 def _record(root: Path) -> Path:

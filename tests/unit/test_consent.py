@@ -110,7 +110,7 @@ def refused(options: BoxOptions, **kinds: frozenset[Permission]) -> ConsentError
 
 
 def agree(options: BoxOptions, **kinds: frozenset[Permission]) -> None:
-    digest = refused(options, **kinds).takings.digest
+    digest = refused(options, **kinds).grants.digest
     load_profile(BoxOptions(**{**vars(options), "consent": digest}), **kinds)
 
 
@@ -123,13 +123,13 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
     text, what = TAKES[key]
     options = says(text)
     error = refused(options, kinds=TO_RENT)
-    (each,) = (one for one in error.takings.each if one.key == key)
+    (each,) = (one for one in error.grants.each if one.key == key)
     # Uploading results needs the bucket's secret, which is taken too.
-    assert {one.what for one in error.takings.each} <= {each.what, "RESULTS_KEY"}
+    assert {one.what for one in error.grants.each} <= {each.what, "RESULTS_KEY"}
     assert each.what.startswith(what.format(home=user.home.resolve()))
     assert f"  {each}" in error.text()
-    assert f"--consent {error.takings.digest}" in error.text()
-    document = [{"key": one.key, "takes": one.what} for one in error.takings.each]
+    assert f"--consent {error.grants.digest}" in error.text()
+    document = [{"key": one.key, "takes": one.what} for one in error.grants.each]
     assert error.as_dict()["takes"] == document
     assert records() == []
     agree(options, kinds=TO_RENT)
@@ -162,7 +162,7 @@ def test_it_is_asked_again_when_it_grows_and_not_when_it_shrinks(says: Says) -> 
 
 
 def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
-    digest = refused(says("secrets: [A]")).takings.digest
+    digest = refused(says("secrets: [A]")).grants.digest
     for text in ("secrets: [A, B]", "secrets: [B]", "secrets: [A]\nssh: {identity: ~/id}"):
         refused(says(text, consent=digest))
     for wrong in ("", "0" * 32, digest[:31], digest.upper()):
@@ -172,7 +172,7 @@ def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
 
 def test_it_holds_for_this_repository_alone(says: Says, user: User, clone: UserRepository) -> None:
     options = says("secrets: [A]")
-    digest = refused(options).takings.digest
+    digest = refused(options).grants.digest
     agree(options)
     clone.root.rename(clone.root.with_name("elsewhere"))
     moved = BoxOptions(repo=clone.root.with_name("elsewhere"))
@@ -252,11 +252,11 @@ def test_a_link_that_leads_out_of_the_repository_takes_that_file(
     (user.home / "base.yaml").write_text("version: 1\nsecrets: [OF_THE_HOME]\n")
     (clone.root / "boxstrap.yaml").unlink()
     (clone.root / "boxstrap.yaml").symlink_to(user.home / "base.yaml")
-    taken = refused(BoxOptions(repo=clone.root)).takings.each
+    taken = refused(BoxOptions(repo=clone.root)).grants.each
     home = user.home.resolve()
     assert [each.what for each in taken] == [f"{home}/base.yaml", "OF_THE_HOME"]
     (clone.root / "boxstrap.yaml").unlink()
-    assert [each.what for each in refused(says("extends: ../base.yaml")).takings.each] == [
+    assert [each.what for each in refused(says("extends: ../base.yaml")).grants.each] == [
         f"{home}/base.yaml",
         "OF_THE_HOME",
     ]
@@ -402,7 +402,7 @@ def test_objects_of_another_repository_need_consent(
     options = says("secrets: []")
     load_profile(options)
     lead(clone.root / ".git", private.root / ".git")
-    (each,) = refused(options).takings.each
+    (each,) = refused(options).grants.each
     assert each.kind is Permission.REPOSITORY
     assert str(private.root / ".git") in each.what
     load_profile(options, kinds=FOR_THE_BOX)
@@ -428,7 +428,7 @@ def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
     alternates = private.root / ".git/objects/info/alternates"
     alternates.write_text(f"{clone.root}/.bare/objects\n")
     error = refused(BoxOptions(repo=clone.root.parent / "beside"))
-    assert [each.what for each in error.takings.each] == [f"{clone.root}/.bare/objects"]
+    assert [each.what for each in error.grants.each] == [f"{clone.root}/.bare/objects"]
 
 
 def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) -> None:
@@ -436,7 +436,7 @@ def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) ->
         "data: [{from: ~/sets, to: a}, {from: s3://mine/x, to: b}, {from: https://e.org/x, to: c}]"
     )
     options = says(text)
-    assert [each.what for each in refused(options).takings.each] == [
+    assert [each.what for each in refused(options).grants.each] == [
         str(user.home.resolve() / "sets"),
         "s3://mine/x",
     ]
@@ -450,7 +450,7 @@ def test_a_path_inside_the_repository_needs_none(says: Says, user: User) -> None
     assert records() == []
     # A link counts as its target.
     (root / "sets").symlink_to(user.home)
-    found = [each.what for each in refused(options).takings.each]
+    found = [each.what for each in refused(options).grants.each]
     assert found == [f"{user.home.resolve()}/big", f"{user.home.resolve()}/id"]
     # What is the user's own there is asked about: git's settings, secrets, and what holds them.
     (root / "sub").mkdir()
@@ -462,7 +462,7 @@ def test_a_path_inside_the_repository_needs_none(says: Says, user: User) -> None
     inside = ("sub", "sub/.env", "deep", "deep/er", "own/src")
     spelled = (".GIT/config", "x/.gIt", "git~1/config", ".ENV", "x/Id_RSA", ".aws/credentials")
     for private in (".", ".git/config", ".env", "x/.git/y", *inside, *spelled):
-        (each,) = refused(says(f"data: [{{from: {private}, to: a}}]")).takings.each
+        (each,) = refused(says(f"data: [{{from: {private}, to: a}}]")).grants.each
         assert each.what == str(root / private)
     # A public key lets its owner in, wherever its file is.
     (root / "their.pub").write_text(KEY.format("C"))

@@ -261,10 +261,10 @@ def test_what_is_named_by_ssh_is_sent_once_its_address_is_agreed_to(user: User) 
     repository = user.repository(requirements__txt=f"# {OTHER}{ASKED}")
     with pytest.raises(ConsentError, match="requirements take from you") as caught:
         payload(repository.root)
-    assert [str(each) for each in caught.value.takings.each] == [
+    assert [str(each) for each in caught.value.grants.each] == [
         "dependency  ssh://git@example.org/me/lib.git"
     ]
-    agreed = payload(repository.root, consent=caught.value.takings.digest)
+    agreed = payload(repository.root, consent=caught.value.grants.digest)
     assert [each.address for each in agreed.dependencies] == ["ssh://git@example.org/me/lib.git"]
     assert "- ssh://git@example.org/me/lib.git'" in agreed.script
     # The file in the working tree counts, not the committed one; a new address needs new consent.
