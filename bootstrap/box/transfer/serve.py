@@ -22,7 +22,7 @@ from typing import Any
 
 from .frames import BLOCK, encoded_name, pack_frame, read_frame
 from .run_results import KEPT, OwnFile, OwnResults, RunFolder, lines_of
-from .take import Taker
+from .take import BoxReceiver
 
 KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
 
@@ -33,7 +33,7 @@ def facts(found: os.stat_result) -> list[Any]:
     return [kind, found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
 
 
-class Giver:
+class BoxSender:
     """Handles the request `get`."""
 
     def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
@@ -257,27 +257,27 @@ class Channel:
 def serve(home: bytes) -> None:
     """Answer requests until the input ends."""
     channel = Channel()
-    taker = Taker(home, channel.say, channel.beat)
+    receiver = BoxReceiver(home, channel.say, channel.beat)
     teller = ResultReporter(home, channel.say, channel.beat)
-    giver = Giver(home, channel.say, teller.between)
-    channel.before = taker.rest
+    sender = BoxSender(home, channel.say, teller.between)
+    channel.before = receiver.rest
     plain = {
-        **{word: getattr(taker, word) for word in ("to", "look", "compare", "folders", "done")},
-        "get": giver.get,
+        **{word: getattr(receiver, word) for word in ("to", "look", "compare", "folders", "done")},
+        "get": sender.get,
         "results": teller.results,
     }
     channel.say({"v": VERSION})
-    while not taker.is_over:
+    while not receiver.is_over:
         frame = read_frame(channel.read)
         if frame is None:
             break
         header, body = frame
         if not header:
-            taker.block(body)
+            receiver.block(body)
         elif header["op"] == "put":
-            taker.put(header, body)
+            receiver.put(header, body)
         elif header["op"] == "end":
-            taker.end()
+            receiver.end()
             channel.say({"end": True})
         else:
             plain[header["op"]](header)

@@ -206,7 +206,7 @@ def hold(path: bytes, who: str) -> bool:
     return False
 
 
-class Taker:
+class BoxReceiver:
     """Handles the requests `to`, `look`, `compare`, `folders`, `put`, `done`, in this order."""
 
     def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
