@@ -27,7 +27,6 @@ from bootstrap.providers.api import (
 
 HOME = "us-east-1"
 """The region if nothing names one."""
-INSTALL = "pip install 'boxstrap[aws]'"
 _PAUSES_S = (1.0, 2.0, 4.0, 8.0, None)
 """Seconds before a request is repeated; None: it is not."""
 _TIMEOUTS = {"connect_timeout": 10, "read_timeout": 60}
@@ -76,9 +75,14 @@ class AwsChain(KeyPlaces):
     )
     _OTHER_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
 
+    @property
+    def missing(self) -> str:
+        """As `KeyPlaces.missing`."""
+        return "" if find_spec("boto3") else "pip install 'boxstrap[aws]'"
+
     def find(self) -> ApiKey | None:
         """Return a key without a value if boto3 is there and may find credentials."""
-        if find_spec("boto3") is None:
+        if self.missing:
             return None
         named = next((name for name in self._VARIABLES if os.environ.get(name)), "")
         files = (
@@ -89,9 +93,8 @@ class AwsChain(KeyPlaces):
         return ApiKey("", source) if source else None
 
     def __str__(self) -> str:
-        if find_spec("boto3") is None:
-            return f"boto3's places of credentials, after: {INSTALL}"
-        return super().__str__()
+        needs = f" (needs: {self.missing})" if self.missing else ""
+        return f"{super().__str__()}{needs}"
 
 
 class AwsApi:

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
+from bootstrap.profile.load import read_profile
 from bootstrap.providers import aws_api
 from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
 from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError
 from bootstrap.providers.ec2 import Ec2
 from bootstrap.providers.offer import RentedState, RentOrder
 from bootstrap.renting import rental
-from bootstrap.renting.order import no_offer, offers_of
+from bootstrap.renting.order import accounts_for, no_offer, offers_of
 from bootstrap.runs.rented import ask_accounts
 from tests.cli import User
 from tests.providers import ec2_account
@@ -353,7 +354,10 @@ def test_without_the_extra_one_line_says_how_to_install_it(
     assert find_account("ec2") is None
     with pytest.raises(UsageError) as error:
         find_rented("ec2:i-0123456789abcdef0")
-    assert "pip install 'boxstrap[aws]'" in error.value.hint
+    assert error.value.hint == "Install it: pip install 'boxstrap[aws]'"
+    with pytest.raises(UsageError) as error:
+        accounts_for("ec2", read_profile("ssh"))
+    assert error.value.hint == "Install it: pip install 'boxstrap[aws]'"
     assert len(error.value.hint.splitlines()) == 1
 
 
