@@ -222,7 +222,8 @@ class AwsApi:
 
     def _error_of(self, answer: Mapping[str, Any], what: str) -> UnreachableError:
         """Return what an error's code means."""
-        code, said = str(answer["Error"].get("Code", "")), str(answer["Error"].get("Message", ""))
+        error = answer.get("Error") or {}  # none if something else than EC2 answers
+        code, said = str(error.get("Code", "")), str(error.get("Message", ""))
         status = int(answer["ResponseMetadata"].get("HTTPStatusCode", 0))
         told = f"{code}: {said[:300]}"
         is_read = what.startswith(("describe_", "get_"))
@@ -239,9 +240,9 @@ class AwsApi:
                 where=self._provider,
                 hint="See on the provider's own page what is there now.",
             )
-        error = RefusedError(f"it refuses: {told}", where=self._provider)
-        error.status, error.code = status, code
-        return error
+        refused = RefusedError(f"it refuses: {told}", where=self._provider)
+        refused.status, refused.code = status, code
+        return refused
 
     def _failed(self, what: str) -> UnreachableError:
         return UnreachableError(

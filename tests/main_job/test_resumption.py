@@ -21,6 +21,7 @@ from tests.boxes.s3_server import REGION, S3Server
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
+from tests.providers.renting_world import ec2_offers
 
 pytestmark = pytest.mark.boxes
 
@@ -36,6 +37,13 @@ train:
   results: [out/]
   results_to: s3://results/mine
 lease: {{dollars: 20}}
+"""
+AT_HOME = """\
+version: 1
+gpu: {require: false}
+rent: {spot: true}
+train: {command: python train.py, resume: python train.py --resume, results: [out/]}
+lease: {dollars: 20}
 """
 TRAIN = """\
 import signal, sys, time
@@ -126,6 +134,44 @@ def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
     assert (again["id"], again["run"]["name"]) == (done["id"], done["run"]["name"])
     assert account.rented == ["9001", "9002"]
     assert "may still be alive" in user.run(*up, "--resume", "train-1").must(2).err
+
+
+def test_at_ec2_a_spot_instance_is_interrupted_and_its_run_goes_on_in_the_next(
+    rent: Rent, faults: Faults, tmp_path: Path
+) -> None:
+    first, second = rent("ec2", used=True), rent("ec2", used=True)
+    user = first.user
+    up = ("up", "--provider", "ec2", "--max-price", "1", "--identity", str(first.box.identity))
+    with simulated("ec2") as account:
+        account.loading_s, account.offers = 0.0, ec2_offers()
+        user.env |= account.environment()
+        ignored = "out/\nboxstrap-results/\n"
+        user.repository(boxstrap__yaml=AT_HOME, train__py=TRAIN, **{".gitignore": ignored})
+        user.agree()
+        account.address = (first.box.address, first.box.port, first.box.user)
+        server = MetadataServer(first.box, "ec2", tmp_path)
+        user.run(*up).must(0)
+        assert user.run("boxes", "--all", "--json").must(0).json()["boxes"][0]["spot"]
+        with faults.attempt("spot box taken away, run goes on elsewhere") as attempt:
+            _until(lambda: len(server.asked) > 2)
+            server.interrupt(40)
+            _until(lambda: "EC2 took its box back" in user.run("status").must(0).out)
+            user.run("pull").must(0)
+            saved = int((user.place / "boxstrap-results/ec2-9001/train-1/out/last").read_text())
+            server.close()
+            first.box.power_off()
+            account.boxes.pop()  # terminated
+            account.address = (second.box.address, second.box.port, second.box.user)
+            attempt.begin()
+            done = user.run(*up, "--resume", "train-1", "--json").must(0).json()
+            attempt.noticed()
+        assert done["resumes"] == {"box": "ec2-9001", "run": "train-1"}
+        assert done["spent_before"] > 0
+        assert f"goes on from {saved}\n" in user.run("logs", "--host", "ec2-9002").must(0).out
+        user.run("stop", "--host", "ec2-9002").must(0)
+        user.run("down", "--host", "ec2-9002").must(0)
+        assert account.boxes == []
+        assert account.rented == ["9001", "9002"]
 
 
 def test_guard_lets_what_was_cut_off_go_on_unattended_and_once(

@@ -426,3 +426,9 @@ def test_an_older_record_of_a_rental_is_read(world: RentingWorld) -> None:
     file.write_text(json.dumps(told))
     assert rental.all_rentals() == [dataclasses.replace(box, spot=False)]
     assert KEY not in file.read_text()
+
+
+def test_an_error_in_another_services_form_is_no_answer() -> None:
+    api = aws_api.AwsApi("ec2", "AWS_PROFILE", lambda _: None)
+    said = {"Code": "NoSuchKey", "ResponseMetadata": {"HTTPStatusCode": 404}}
+    assert isinstance(api._error_of(said, "run_instances"), UndecidedError)
