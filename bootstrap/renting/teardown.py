@@ -403,7 +403,8 @@ def _end_unseen(
         return
     if rented is None or rented.id != box_id or not isinstance(error, UnreachableError):
         raise error
-    # Destroying it was requested recently, when nothing was unsafe, and nobody logged in since.
+    # Destroying it was requested recently, when nothing was unsafe or that was given up, and nobody
+    # logged in since.
     is_leaving = known.seen < known.ended and time.time() - known.ended < rental.LEAVES_S
     if not (wish.discard or is_leaving) or wish.only_look:
         again = f"boxstrap down --host {known.name} --discard"

@@ -71,7 +71,9 @@ class SeededWorld:
     struck: StruckCommand = field(default_factory=StruckCommand)
     dies_renting: bool = False
     """Whether the renting command is killed before the answer arrives."""
-    discards: bool = False
+    given_up: set[str] = field(default_factory=set)
+    """Boxes whose contents the user gave up: a `down --discard` that was interrupted may be
+    finished by a `down` without it."""
     is_calm: bool = False
     """Whether nothing goes wrong any more."""
 
@@ -111,7 +113,8 @@ class SeededWorld:
     def down(self, host: str, *, discard: bool = False) -> int:
         """Run `down` of this box; whether its contents can be fetched is random."""
         comes_home = self.chance.random() < 0.5
-        self.discards = discard
+        if discard:
+            self.given_up.add(host.partition(":")[2])
         elsewhere = self.chance.random() < 0.15 and not self.is_calm
 
         def secure(box: Any, *__: object) -> list[Loss]:
@@ -229,7 +232,8 @@ def seeded_world(
         def destroying(box_id: str) -> bool:
             if box_id not in simulation.rented and simulation.one(box_id):
                 world.wrong.append(f"{box_id} is somebody else's, and was destroyed")
-            if world.on(box_id) == UNSAFE and simulation.one(box_id) and not world.discards:
+            is_lost = world.on(box_id) == UNSAFE and simulation.one(box_id)
+            if is_lost and box_id not in world.given_up:
                 world.wrong.append(f"{box_id} was not safe, and was destroyed")
             return destroy(box_id)
 
