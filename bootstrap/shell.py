@@ -66,20 +66,10 @@ LIBRARY = (
 """`templates/lib/*.sh`, in a good order for readers of the script."""
 
 STEPS_LIBRARY = frozenset(
-    {
-        *(
-            "packages",
-            "uv",
-            "venv",
-            "dependencies",
-            "sources",
-            "projects",
-            "uv_progress",
-            "conda",
-            "fits",
-        ),
-        *("reuse", "bytecode"),
-    }
+    (
+        *("packages", "uv", "venv", "dependencies", "sources", "projects", "uv_progress"),
+        *("conda", "fits", "reuse", "bytecode"),
+    )
 )
 """Parts of the library that are put with the steps that use them: a box gets library and steps
 as two arguments when it runs them from memory, and each argument has a size limit."""

@@ -157,17 +157,21 @@ def _past_runs(call: Call) -> list[MeasuredRun]:
     if key is None:
         return []
     from bootstrap.boxes.at_home import all_kept, kept_of_repository
+
+    kept = kept_of_repository(all_kept(), key)
+    if not kept:
+        return []
     from bootstrap.runs.known_runs import measured
 
-    return measured(kept_of_repository(all_kept(), key))
+    return measured(kept)
 
 
 def _past_lines(past: Sequence[MeasuredRun], rows: Sequence[Row]) -> list[str]:
+    if not past:
+        return []
     from bootstrap.runs.known_runs import same_run
     from bootstrap.text.sizes import dollars, duration
 
-    if not past:
-        return []
     run, lines = past[0], ["", f"{past[0].line()}. The same run on"]
     for row in rows:
         same = same_run(run, row.price, past)

@@ -18,6 +18,7 @@ from bootstrap.transfer.buckets import s3_settings
 from tests.boxes import Rig
 from tests.boxes.metadata_server import MetadataServer
 from tests.boxes.s3_server import REGION, S3Server
+from tests.cli import User
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
@@ -83,17 +84,22 @@ def buckets(mirror_rig: Rig, tmp_path: Path) -> Iterator[S3Server]:
     made.close()
 
 
-def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
-    rent: Rent, account: SimulatedAccount, buckets: S3Server, faults: Faults, tmp_path: Path
-) -> None:
-    first, second = rent("vast", used=True), rent("vast", used=True)
-    user = first.user
+def _with_bucket(user: User, account: SimulatedAccount, buckets: S3Server) -> User:
+    """Give a user that account, a bucket, and a repository whose results go there."""
     user.env |= account.environment() | buckets.variables()
     user.env["RESULTS_KEY"] = f"{buckets.box_key_id}:{buckets.box_secret}"
     profile = PROFILE.format(endpoint=buckets.endpoint, region=REGION)
     ignored = "out/\nboxstrap-results/\n"
     user.repository(boxstrap__yaml=profile, train__py=TRAIN, **{".gitignore": ignored})
     user.agree()
+    return user
+
+
+def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
+    rent: Rent, account: SimulatedAccount, buckets: S3Server, faults: Faults, tmp_path: Path
+) -> None:
+    first, second = rent("vast", used=True), rent("vast", used=True)
+    user = _with_bucket(first.user, account, buckets)
     up = ("up", "--max-price", "0.6", "--identity", str(first.box.identity))
 
     account.address = (first.box.address, first.box.port, first.box.user)
@@ -179,13 +185,7 @@ def test_guard_lets_what_was_cut_off_go_on_unattended_and_once(
 ) -> None:
     """Vast.ai gives no notice: the box is outbid, and stopped."""
     first, second = rent("vast", used=True), rent("vast", used=True)
-    user = first.user
-    user.env |= account.environment() | buckets.variables()
-    user.env["RESULTS_KEY"] = f"{buckets.box_key_id}:{buckets.box_secret}"
-    profile = PROFILE.format(endpoint=buckets.endpoint, region=REGION)
-    ignored = "out/\nboxstrap-results/\n"
-    user.repository(boxstrap__yaml=profile, train__py=TRAIN, **{".gitignore": ignored})
-    user.agree()
+    user = _with_bucket(first.user, account, buckets)
     account.address = (first.box.address, first.box.port, first.box.user)
     user.run("up", "--max-price", "0.6", "--identity", str(first.box.identity)).must(0)
     first.box.run("echo 7 >/workspace/homework/out/last")
