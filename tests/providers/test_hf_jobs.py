@@ -230,7 +230,7 @@ def test_a_job_is_reached_by_its_id_warns_of_its_end_and_is_cancelled_alone(
     with simulated("hf") as made:
         made.clock = SimulatedClock(time.time)
         ours, other = (SimulatedBox(key, port=there.port, user=there.user) for key in ("a1", "b2"))
-        ours.made = ours.since = time.time() - 600
+        ours.made = ours.since = time.time() - 630  # half a minute off each edge of what is shown
         ours.order = {"timeoutSeconds": 1800, "ssh": {"enabled": True}}
         made.boxes = [other, ours]
         # The Hub's own variables, as its library reads them.
