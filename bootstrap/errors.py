@@ -12,7 +12,9 @@
     ├── BusyError             another setup, or a live run, holds the box
     ├── NotSafeError          work or results are not safe yet
     ├── TrainingFailedError   training ended non-zero while it was watched
-    └── NoOfferError          nothing could be rented
+    ├── NoOfferError          nothing could be rented
+    └── CommandFailedError    a command of the user's ended with another code than 0
+        └── BoxesFailedError  of several boxes, some failed
 
 The exit code of each is chosen in `tasks/usage.py`.
 """
@@ -139,3 +141,17 @@ class NoOfferError(BoxstrapError):
 
     is_final: bool = False
     """Whether no other offer may be tried."""
+
+
+class CommandFailedError(BoxstrapError):
+    """A command of the user's ended with `code`, which is the exit code then."""
+
+    def __init__(self, what: str, *, code: int, hint: str = "") -> None:
+        super().__init__(what, hint=hint)
+        self.code = code
+
+
+class BoxesFailedError(CommandFailedError):
+    """Of several boxes some failed. `code` is what their exit codes have in common, or MIXED."""
+
+    MIXED = 7

@@ -10,11 +10,13 @@ import getpass
 import os
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 _ONE_QUESTION = threading.Lock()
 """There is only one terminal, and a login may run in parallel with another question."""
+while_asking: Callable[[], AbstractContextManager[None]] = nullcontext
+"""Entered while a question is asked; a table of several boxes, which is redrawn, sets it."""
 
 
 class Prompt:
@@ -51,6 +53,7 @@ class Prompt:
         """Ask for a line until it `fits`; None if the terminal is closed instead."""
         with (
             _ONE_QUESTION,
+            while_asking(),
             suppress(OSError),  # the terminal hung up
             Path("/dev/tty").open("r+b", buffering=0) as terminal,
         ):
@@ -65,7 +68,7 @@ class Prompt:
     def secret(self, prompt: str) -> str | None:
         """Ask for a passphrase without showing it; None if none is given."""
         try:
-            with _ONE_QUESTION:
+            with _ONE_QUESTION, while_asking():
                 return getpass.getpass(prompt) or None
         except EOFError:
             return None

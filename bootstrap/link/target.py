@@ -28,11 +28,13 @@ import secrets as random
 import shlex
 import socket
 import subprocess
+import threading
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.paths import expanded
@@ -57,6 +59,40 @@ KeyAndRoot = tuple[str, str]
 """Key and first commit of a repository; both "" for none."""
 
 
+class Once:
+    """What is made once for all boxes of a command, by whichever thread needs it first."""
+
+    is_shared = True
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        """Held by the thread that asks the user, or runs a command of theirs."""
+        self._made: dict[Hashable, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what `make` returned for this key, or raise what it raised."""
+        with self._lock:
+            is_first = key not in self._made
+            future: Future[_T] = self._made.setdefault(key, Future())
+        if is_first:
+            try:
+                future.set_result(make())
+            except BaseException as error:
+                future.set_exception(error)
+        return future.result()
+
+
+class EachTime(Once):
+    """For a command on one box: nothing is kept."""
+
+    is_shared = False
+
+    def get(self, key: Hashable, make: Callable[[], _T]) -> _T:  # noqa: ARG002
+        """Return what `make` returns."""
+        return make()
+
+
 @dataclass(frozen=True)
 class BoxOptions:
     """The options that every task about a box has."""
@@ -70,6 +106,8 @@ class BoxOptions:
     name: str | None = None
     new_box: bool = False
     consent: str | None = None
+    once: Once = field(default_factory=EachTime, compare=False, repr=False)
+    """Shared by the boxes of a command: profile, repository and snapshot are the same for all."""
 
     @property
     def place(self) -> Path:
@@ -81,7 +119,7 @@ class BoxOptions:
         """The current repository. Raises nothing if it can't be read, see `repo.local.current`."""
         from bootstrap.repo.local import current  # late: most starts need no git
 
-        return current(self.place)
+        return self.once.get("repository", lambda: current(self.place))
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,11 @@ def load_profile(
     They agreed before, or agree with `--consent`, or are asked now on their terminal.
     Raises ProfileError, ConsentError.
     """
+    key = ("profile", options.profile, options.sets, frozenset(kinds))
+    return options.once.get(key, lambda: _loaded(options, kinds))
+
+
+def _loaded(options: BoxOptions, kinds: Collection[Permission]) -> LoadedProfile:
     loaded = read_profile(
         options.profile, sets=options.sets, repo_root=repository_root(options.place)
     )

@@ -352,6 +352,8 @@ class LogOptions:
     step: str | None = None
     since: str | None = None
     follow: bool = False
+    among: str = ""
+    """The box, if logs of several are shown."""
 
 
 @dataclass
@@ -443,7 +445,7 @@ def _show(  # noqa: PLR0913 - the request, and where it goes
                 screen.warn(
                     f"{reader.run.name} has no index of times for its log: showing all of it"
                 )
-    shown = [_shown(logs, at, as_json=as_json, to=to) for at in range(len(readers))]
+    shown = [_shown(logs, at, wish.among, as_json=as_json, to=to) for at in range(len(readers))]
     told: list[dict[str, object]] = []
     failed: list[str] = []
     for at, piece in together(readers, follow=wish.follow):
@@ -515,18 +517,23 @@ def _dropped_note(run: Run) -> str:
     return f" (its first {size(run.log_kept)} were dropped)" if run.log_kept else ""
 
 
-def _shown(logs: _Logs, at: int, *, as_json: bool, to: BinaryIO | None) -> _ShownLog:
+def _shown(logs: _Logs, at: int, among: str, *, as_json: bool, to: BinaryIO | None) -> _ShownLog:
     readers = logs.readers
-    on_terminal = to is None and sys.stdout.isatty() and len(readers) == 1
+    on_terminal = to is None and sys.stdout.isatty() and len(readers) == 1 and not among
     sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
     runs = [reader.run for reader in readers if reader.run]
-    out: PlainLog | NamedLog | JsonLog = JsonLog() if as_json else PlainLog(to)
+    of_box = {"box": among} if among else {}
+    out: PlainLog | NamedLog | JsonLog = JsonLog(**of_box) if as_json else PlainLog(to)
+    if among and not as_json:
+        out = NamedLog(among)
     if len(runs) > 1:
         keys = {run.repo_key for run in runs}
         names = [
             qualified(run, repository_names(keys)) if len(keys) > 1 else run.name for run in runs
         ]
-        out = JsonLog(run=names[at]) if as_json else NamedLog(names[at].ljust(max(map(len, names))))
+        name = names[at].ljust(max(map(len, names)))
+        name = f"{among} | {name}" if among else name
+        out = JsonLog(run=names[at], **of_box) if as_json else NamedLog(name)
     return _ShownLog(sanitizer, logs.redactor.stream(), out)
 
 

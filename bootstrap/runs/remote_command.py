@@ -21,8 +21,8 @@ from functools import partial
 from typing import NoReturn
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import BoxLacksError, UsageError
-from bootstrap.link.exchange import shell_command
+from bootstrap.errors import BoxLacksError, CommandFailedError, UsageError
+from bootstrap.link.exchange import run_script_checked, shell_command
 from bootstrap.link.record import name_of_key
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.probe import BoxState
@@ -184,8 +184,31 @@ def enter(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
             "a shell needs a terminal.", hint="For one command: boxstrap exec -- COMMAND"
         )
     with BoxLogin.open(options, screen) as box:
-        project = project_of(box)
-        home = box.state.home
+        script = _script(box, command)
+    screen.close()
+    line = shell_command(script, "bash --norc")
+    over_ssh = ssh_command(box, line, terminal=terminal)
+    if over_ssh and not terminal:
+        follow(over_ssh)
+    become(over_ssh or ["/bin/sh", "-c", line])
+
+
+def run_there(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
+    """Run the command, one of several boxes'; its output is this box's result.
+
+    Raises CommandFailedError with its exit code, and as `enter`.
+    """
+    with BoxLogin.open(options, screen) as box:
+        script = f"exec 2>&1\nbash --norc -c {quote(_script(box, command))}"
+        answer = run_script_checked(box.wire, script)
+    text = answer.output.decode(errors="replace")
+    screen.result({"output": text, "code": answer.code}, text.rstrip("\n"))
+    if answer.code:
+        raise CommandFailedError(f"it ended with {answer.code}.", code=answer.code)
+
+
+def _script(box: BoxLogin, command: Sequence[str]) -> str:
+    project, home = project_of(box), box.state.home
     words = " ".join(quote(word) for word in (project.folder, *command))
     script = f"box_home={quote(home)} venv={quote(project.venv)}\nset -- {words}\n"
     script += shell_part("lib", "terminal_type") + shell_part("box", "enter")
@@ -195,12 +218,7 @@ def enter(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
             hint="Put it into a file of the repository, or give it on standard input: "
             "boxstrap exec -- bash -s < FILE",
         )
-    screen.close()
-    line = shell_command(script, "bash --norc")
-    over_ssh = ssh_command(box, line, terminal=terminal)
-    if over_ssh and not terminal:
-        follow(over_ssh)
-    become(over_ssh or ["/bin/sh", "-c", line])
+    return script
 
 
 def follow(command: Sequence[str]) -> NoReturn:

@@ -238,18 +238,20 @@ class BoxStatus:
     error: BoxstrapError | None = None
 
 
-def find_status(options: BoxOptions, screen: Screen, name: str | None = None) -> list[BoxStatus]:
-    """Ask the box, or without a host all that are meant. An unreachable one hides no others.
+def find_status(
+    options: BoxOptions, screen: Screen, name: str | None = None, hosts: Sequence[str] = ()
+) -> list[BoxStatus]:
+    """Ask the box, or `hosts`, or all that are meant. An unreachable one hides no others.
 
     `name`: only this run, which is shown from home if its box is gone. Raises the box's error if
     there is only one, it could not be asked, and none of its runs is at home.
     """
     if name is not None:
         return [_of_run(options, screen, name)]
-    if find_gone(options):
+    if not hosts and find_gone(options):
         kept = runs_from_home(options.host or "")
         return [_from_home(kept, "it was given back", screen.width)]
-    boxes = [options] if options.host else meant(options, [])
+    boxes = [options] if options.host else meant(options, hosts)
     # With a host `connect` reads it later: a host that turns out invalid must leave no record.
     here = None if options.host else options.repository
     if len(boxes) == 1:

@@ -41,7 +41,9 @@ class SetupContext:
     def ask_commands(self, box_state: BoxState) -> None:
         """Run the user's commands for secrets that the box lacks, and redact their values."""
         secrets = self.payload.secrets
-        if secrets.ask_commands(box_state.secrets):
+        with self.request.once.turn:
+            asked = secrets.ask_commands(box_state.secrets)
+        if asked or self.request.once.is_shared:  # another box may have needed them before
             self.box.redact(secrets.values)
 
     def remember(self) -> None:

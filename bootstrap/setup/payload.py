@@ -104,11 +104,29 @@ def build_payload(
     with_source: bool = True,
     with_secrets: bool = True,
 ) -> Payload:
-    """Read the repository and everything the script needs, without contacting a box.
+    """Read the repository and everything the script needs, without contacting a box; once for all
+    boxes of a command that get the same.
 
     `with_secrets`: False for a script that is only shown. Raises ProfileError, UsageError:
     no repository, boxstrap's own checkout, or changes that must not be sent.
     """
+    of_box = (local, with_source, with_secrets, request.rented, request.ends)
+    said = str(loaded.profile.as_dict())
+    key = ("payload", loaded.profile.name, said, request.committed_only, of_box)
+    return request.once.get(
+        key,
+        lambda: _built(loaded, request, local, with_source=with_source, with_secrets=with_secrets),
+    )
+
+
+def _built(
+    loaded: LoadedProfile,
+    request: SetupRequest,
+    local: bool,
+    *,
+    with_source: bool,
+    with_secrets: bool,
+) -> Payload:
     from bootstrap.render.script import NO_SOURCE, variables
 
     profile = loaded.profile
@@ -155,7 +173,7 @@ def build_payload(
         ends=request.ends,
     )
     warnings = warnings_of(profile, source, request) if with_source else ()
-    return Payload(
+    payload = Payload(
         profile=profile,
         here=here,
         snapshot=snapshot,
@@ -167,6 +185,9 @@ def build_payload(
         data=data,
         warnings=warnings,
     )
+    if request.once.is_shared:
+        _ = payload.script_id  # rendered now, or each thread would
+    return payload
 
 
 _LARGEST = 16 * 1024 * 1024

@@ -57,6 +57,7 @@ _MOST_ENDED = 10
 @command(
     JSON,
     Option("all_", "What the accounts have that you pay for: asks the providers.", False),
+    Option("group", "Only those of this group."),
     Option("forget", f"Forget this box: {', '.join(_REMOVED)}."),
     changes=("forget",),
 )
@@ -80,8 +81,8 @@ def boxes(call: Call) -> None:
 
     name = call.given["forget"]
     if call.given["all_"]:
-        if name:
-            raise UsageError("--all lists, and --forget forgets: name one of them.")
+        if name or call.given["group"]:
+            raise UsageError("--all, --group or --forget: name one of them.")
         _list_rented(call)
         return
     if name:
@@ -99,6 +100,11 @@ def boxes(call: Call) -> None:
         )
         return
     known = all_boxes()
+    if call.given["group"]:
+        from bootstrap.fleet.hosts import choose
+
+        meant = set(choose([], call.given["group"]))
+        known = [box for box in known if not meant.isdisjoint((box.name, box.host_text))]
     now = time.time()
     running = {box.name: _running(box) for box in known}
     cells = [

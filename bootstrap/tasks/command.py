@@ -32,7 +32,8 @@ from bootstrap.paths import expanded
 from bootstrap.tasks.usage import INTERRUPTED, WrongUsageError, exit_code
 
 if TYPE_CHECKING:
-    from bootstrap.link.target import BoxOptions
+    from bootstrap.fleet.fan_out import Outcome
+    from bootstrap.link.target import BoxOptions, Once
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.screen import Screen
 
@@ -85,6 +86,10 @@ JSON = Option("json_", "One JSON document on standard output, nothing else.", Fa
 HOST = Option(
     "host", "The box: [user@]address[:port], an alias, a known box, a quoted ssh command, local."
 )
+HOSTS = (
+    Option("host", f"{HOST.help} Repeatable; gpu-* is each known box of such a name.", many=True),
+    Option("hosts", "The boxes of this group, as groups.yaml names them."),
+)
 SET = Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", many=True)
 CONSENT = Option("consent", "The digest of the list that this repository's profile may take.")
 BOX = (
@@ -99,6 +104,8 @@ BOX = (
     Option("new_box", "A new box at a known address: pin its key apart from the old one's.", False),
     CONSENT,
 )
+BOXES = (*HOSTS, *BOX[1:])
+"""For a command that may work on several boxes at a time."""
 
 
 @dataclass
@@ -111,6 +118,10 @@ class Call:
     redact: Callable[[str], str] | None = None
     """Redacts secrets, for a task that does not use `screen`."""
     _screen: Screen | None = None
+    among: str = ""
+    """The box, if this is the part of a call on several that is about this one."""
+    once: Once | None = None
+    """What the parts share; None for a call on one box."""
 
     @property
     def screen(self) -> Screen:
@@ -146,6 +157,7 @@ class Call:
             name=given.get("name"),
             new_box=bool(given.get("new_box")),
             consent=given.get("consent"),
+            **({"once": self.once} if self.once else {}),
         )
 
     def request(self) -> SetupRequest:
@@ -197,6 +209,8 @@ class BoxTask(Task[Callable[..., None]]):
         self.help = described
         for argument in arguments:
             argument.__class__ = _Checked
+            if argument.kind is list:
+                argument.raw_value = None  # Invoke takes the empty list for a value that was given
         return arguments
 
     def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
@@ -211,13 +225,18 @@ def command(
     *options: Option,
     changes: Sequence[str] | None = None,
     interrupted: str = "",
+    brief: bool = False,
+    takes_all: bool = False,
 ) -> Callable[[Callable[[Call], None]], BoxTask]:
     """Make a task from a function that takes a `Call`; its options are data.
 
     `changes`: the options with which it changes something, and so refuses --dry; None: it always
     does. `interrupted` tells the user what to do after Ctrl-C: `{again}` stands for the whole
-    command that was typed, `{host}` for its --host.
+    command that was typed, `{host}` for its --host. With the options of `HOSTS` its body is called
+    for each box; `brief`: what each says at the end is only summed up then; `takes_all`: it is
+    called once, and asks which they are (`chosen`).
     """
+    for_several = HOSTS[1] in options and not takes_all
 
     def make(body: Callable[[Call], None]) -> BoxTask:
         @functools.wraps(body)
@@ -227,8 +246,11 @@ def command(
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
+            work = _refuse_dry if call.dry and changing else body
+            if for_several and not _is_one(call):
+                work = functools.partial(_for_each_box, work, brief)
             with resend_dropped_interrupts():
-                _guarded(_refuse_dry if call.dry and changing else body, call, interrupted)
+                _guarded(work, call, interrupted)
 
         run.__signature__ = _signature(options)  # type: ignore[attr-defined]
         task = BoxTask(
@@ -282,6 +304,67 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         raise _exit(call, _own_error(error, _redacting(call))) from None
 
 
+def _is_one(call: Call) -> bool:
+    """Whether the call is about one box, or about the repository's only one; `host` is its text."""
+    hosts = list(call.given["host"])
+    if call.given["hosts"] or len(hosts) > 1 or any(set("*?") & set(host) for host in hosts):
+        return False
+    call.given = {**call.given, "host": hosts[0] if hosts else None}
+    return True
+
+
+def chosen(call: Call) -> list[str]:
+    """Return the boxes that were named, each once. Raises UsageError, see `fleet.hosts.choose`."""
+    if _is_one(call):
+        return [call.given["host"]] if call.given["host"] else []
+    from bootstrap.fleet.hosts import choose
+
+    hosts = choose(call.given["host"], call.given["hosts"])
+    call.given = {**call.given, "host": None}
+    return hosts
+
+
+_OF_ONE = ("name", "host_key", "to", "out", "report", "new_box")
+"""Options that name one box, or a file of this machine that each box would write."""
+
+
+def _for_each_box(body: Callable[[Call], None], brief: bool, call: Call) -> None:
+    """Do the task for each box that is meant, at the same time. Raises BoxesFailedError."""
+    from bootstrap.fleet.fan_out import fan_out, raise_for_failures
+    from bootstrap.fleet.hosts import choose
+    from bootstrap.fleet.screens import make_box_screens
+    from bootstrap.link.target import Once
+
+    wrong = next((name for name in _OF_ONE if call.given.get(name)), None)
+    if wrong and not (wrong == "to" and "path" in call.given):  # a push's is a folder on the box
+        raise UsageError(f"--{wrong.replace('_', '-')} is about one box, and several are named.")
+    hosts = choose(call.given["host"], call.given["hosts"])
+    screens = make_box_screens(hosts, call.screen, as_json=call.is_json, brief=brief)
+    once = Once()
+
+    def work(host: str) -> None:
+        given = {**call.given, "host": host, "hosts": None}
+        own = Call(given, call.dry, _screen=screens.of(host), among=host, once=once)
+        try:
+            body(own)
+        except BoxstrapError as error:
+            error.redact(_redacting(own))
+            raise
+        except Exception as error:
+            raise _own_error(error, _redacting(own)) from None
+
+    def show(one: Outcome[None]) -> None:
+        screens.ended(one.host, one.error, exit_code(one.error) if one.error else 0, one.seconds)
+
+    try:
+        outcomes = fan_out(hosts, work, done=show)
+    except BaseException:
+        screens.leave()
+        raise
+    screens.close()
+    raise_for_failures(outcomes, exit_code)
+
+
 def _start_stopped(call: Call, error: UnreachableError) -> bool:
     """Offer to start the stopped box that the error is about; return whether it runs now."""
     if not error.stopped:
@@ -313,8 +396,11 @@ def _typed_with_host(host: str) -> str:
 
 def _same_host(call: Call) -> str:
     """Return the --host of this call, so that a recommended command is for the same box."""
-    host = call.given.get("host")
-    return f" --host {shlex.quote(host)}" if host else ""
+    hosts = call.given.get("host") or ()
+    named = [hosts] if isinstance(hosts, str) else hosts
+    words = [word for host in named for word in ("--host", host)]
+    words += ["--hosts", group] if (group := call.given.get("hosts")) else []
+    return f" {shlex.join(words)}" if words else ""
 
 
 def _typed_again() -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded
-from bootstrap.tasks.command import BOX, CONSENT, HOST, JSON, Call, Option, command
+from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, Call, Option, command
 from bootstrap.tasks.runs import RUN
 from bootstrap.tasks.setup import COMMITTED, WAIT
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         "The word --path may be left out.",
         bare=True,
     ),
-    HOST,
+    *HOSTS,
     Option("to", "The folder on the box: below the repository's tree, or an absolute path."),
     Option("exclude", "What stays here, as a line of .gitignore. Repeatable.", many=True),
     Option("replace", "Replace files of the box that no push put there.", False),
@@ -57,7 +57,7 @@ def push(call: Call) -> None:
 
 
 @command(
-    HOST,
+    *HOSTS,
     RUN,
     Option("all", "All runs of this repository, each into a folder of its own.", False),
     Option("watch", "Go on while it trains: what becomes complete comes, to its end.", False),
@@ -102,7 +102,7 @@ def pull(call: Call) -> None:
     pull(call.options(), call.screen, wish)
 
 
-_OF_THIS = tuple(option for option in BOX if option.name not in ("name", "new_box"))
+_OF_THIS = tuple(option for option in BOXES if option.name not in ("name", "new_box"))
 
 
 @command(

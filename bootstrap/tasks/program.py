@@ -184,6 +184,7 @@ _VALUES = {
     "gpus": "0,1",
     "since": "TIME",
     "for_": "DOOR",
+    "hosts": "GROUP",
     "url": "ADDRESS",
     "after": "RUN",
     "after_any": "RUN",
@@ -291,6 +292,12 @@ def _boxes() -> Iterable[str]:
     return (box.name for box in all_boxes())
 
 
+def _groups() -> Iterable[str]:
+    from bootstrap.fleet.hosts import group_names
+
+    return group_names()
+
+
 def _runs() -> Iterable[str]:
     """Runs of boxes that are here, and runs at home, as this machine knows them."""
     from bootstrap.boxes.at_home import all_kept, seen_on
@@ -332,6 +339,8 @@ def _editors() -> Iterable[str]:
 
 VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
     "host": _boxes,
+    "hosts": _groups,
+    "group": _groups,
     "forget": _boxes,
     "run": _runs,
     "resume": _runs,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import ReturnBoxError, UsageError
 from bootstrap.providers import NAMES
-from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
+from bootstrap.tasks.command import BOX, HOSTS, JSON, Call, Option, command
 from bootstrap.tasks.setup import COMMITTED, WAIT
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T])
 
 
 @command(
-    HOST,
+    *HOSTS,
     JSON,
     Option("stop_runs", "End what runs or waits there first; on a terminal you are asked.", False),
     Option("discard", "Destroy it all the same; what goes with it is named.", False),

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, WhichBoxError
-from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
+from bootstrap.tasks.command import BOXES, HOST, HOSTS, JSON, Call, Option, chosen, command
 from bootstrap.tasks.renting import OF_RENTING, rent_shown, up_request
 from bootstrap.tasks.setup import COMMITTED, OVERWRITE, WAIT
-from bootstrap.tasks.usage import error_document
+from bootstrap.tasks.usage import error_document, exit_code
 
 if TYPE_CHECKING:
     from bootstrap.profile.values import Rule
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    *BOX,
+    *BOXES,
     Option("session", "The name of its session, and of the run; default: the profile's."),
     Option("gpus", "The GPUs that it gets, as in 0,1; default: all."),
     Option("after", "Wait in the box's queue until that run has ended with 0."),
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     COMMITTED,
     WAIT,
     interrupted="Whether it began: boxstrap status{host}; what is rented: boxstrap boxes --all",
+    brief=True,
 )
 def run(call: Call) -> None:
     """Start a new run of your current files, whatever ran before; its command comes after `--`.
@@ -76,7 +77,7 @@ def _rents(call: Call, request: SetupRequest) -> bool:
         if given:
             raise UsageError(f"{_typed(given)} is about a box that is rented first: add --up.")
         return False
-    if request.host:
+    if request.host or call.among:
         raise UsageError("--up rents where no box is named: leave out --host, or --up.")
     from bootstrap.link.registry import only_box
     from bootstrap.repo.local import current
@@ -170,12 +171,13 @@ _ALL = Option("all_", "Of all repositories on the box, not only that of the curr
 
 
 @command(
-    HOST,
+    *HOSTS,
     JSON,
     _IDENTITY,
     _REPO,
     Option("run", "Only this run; from home if its box is gone."),
     changes=(),
+    takes_all=True,
 )
 def status(call: Call) -> None:
     """Say what became of the runs on a box, and of its last setup.
@@ -184,7 +186,11 @@ def status(call: Call) -> None:
     """
     from bootstrap.runs.status import failure, find_status
 
-    found = find_status(call.options(), call.screen, call.given["run"])
+    hosts = chosen(call)
+    if call.given["run"] and len(hosts) > 1:
+        raise UsageError("--run is about one box, and several are named.")
+    options = dataclasses.replace(call.options(), host=hosts[0] if len(hosts) == 1 else None)
+    found = find_status(options, call.screen, call.given["run"], hosts if len(hosts) > 1 else ())
     error = failure(found)
     boxes = [
         {**one.document, "error": error_document(one.error)} if one.error else one.document
@@ -196,6 +202,13 @@ def status(call: Call) -> None:
         call.screen.result(
             {**own, "boxes": boxes}, "\n".join(line for one in found for line in one.lines)
         )
+    if len(hosts) > 1:
+        from bootstrap.fleet.fan_out import Outcome, raise_for_failures
+
+        ended = [
+            Outcome[None](host, error=one.error) for host, one in zip(hosts, found, strict=True)
+        ]
+        raise_for_failures(ended, exit_code)
     if error:
         raise error
 
@@ -229,7 +242,7 @@ def runs(call: Call) -> None:
 
 
 @command(
-    HOST,
+    *HOSTS,
     JSON,
     _IDENTITY,
     _REPO,
@@ -257,6 +270,7 @@ def logs(call: Call) -> None:
         step=given["step"],
         since=given["since"],
         follow=given["follow"],
+        among=call.among,
     )
     show_log(call.options(), call.screen, wish, as_json=call.is_json)
 
@@ -281,7 +295,7 @@ def report(call: Call) -> None:
 
 
 @command(
-    HOST,
+    *HOSTS,
     JSON,
     _IDENTITY,
     _REPO,
@@ -322,19 +336,24 @@ def shell(call: Call) -> None:
     enter(call.options(), call.screen, [])
 
 
-@command(HOST, _IDENTITY, _REPO)
+@command(*HOSTS, JSON, _IDENTITY, _REPO)
 def exec_(call: Call) -> None:
     """Run a command on a box, in the repository's folder and environment; its exit code is ours.
 
     Example: boxstrap exec --host my-box -- python -c "import torch; print(torch.__version__)"
     """
-    from bootstrap.runs.remote_command import enter
+    from bootstrap.runs.remote_command import enter, run_there
 
     words = given_command(sys.argv)
     if not words:
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
         raise UsageError("which command? Put it after `--`.", hint=f"As in: {example}")
-    enter(call.options(), call.screen, words)
+    if call.among:
+        run_there(call.options(), call.screen, words)
+    elif call.is_json:
+        raise UsageError("--json is for several boxes; on one its output is the command's.")
+    else:
+        enter(call.options(), call.screen, words)
 
 
 def given_command(arguments: Sequence[str]) -> list[str]:
@@ -343,7 +362,7 @@ def given_command(arguments: Sequence[str]) -> list[str]:
 
 
 @command(
-    HOST,
+    *HOSTS,
     JSON,
     _IDENTITY,
     _REPO,
@@ -365,13 +384,14 @@ def stop(call: Call) -> None:
 
 
 @command(
-    Option("host", f"{HOST.help} Repeatable; default: the boxes known.", many=True),
+    *HOSTS,
     Option("json_", "JSON lines on standard output, one for each look, nothing else.", False),
     Option("identity", "The private key to log in with."),
     Option("repo", "The repository whose boxes are meant where no host is given."),
     Option("every", "Seconds between two looks.", 2),
     Option("looks", "End after so many looks at each box; 0: when you end it.", 0),
     changes=(),
+    takes_all=True,
 )
 def top(call: Call) -> None:
     """Watch GPUs, processor, memory and the training's last line on one box or several, live.
@@ -394,6 +414,6 @@ def top(call: Call) -> None:
     screen = make_top_screen(sys.stdout, as_json=call.is_json, redact=redact, env=dict(os.environ))
     wanted = TopOptions(every_s=given["every"], samples=given["looks"])
     try:
-        watch_boxes(options, given["host"], wanted, screen)
+        watch_boxes(options, chosen(call), wanted, screen)
     except KeyboardInterrupt:
         return  # the normal way to end it

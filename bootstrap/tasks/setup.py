@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
-from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
+from bootstrap.tasks.command import BOXES, HOST, JSON, Call, Option, command
 
 if TYPE_CHECKING:
     from bootstrap.protocol.verdict import Verdict
@@ -42,16 +42,17 @@ _AGAIN = "To follow it: {again}; to cancel it: boxstrap stop --setup{host}"
 
 
 @command(
-    *(*BOX, COMMITTED, _RESTART, OVERWRITE, _REDO, _ADOPT, _STRICT, WAIT),
+    *(*BOXES, COMMITTED, _RESTART, OVERWRITE, _REDO, _ADOPT, _STRICT, WAIT),
     changes=(),
     interrupted=_AGAIN,
+    brief=True,
 )
 def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
 
     Example: boxstrap setup --host root@203.0.113.7:46769 --set train.command="python train.py"
     """
-    if call.given["host"]:
+    if call.given["host"] and not call.among:
         call.screen.note("host", call.given["host"])  # before anything heavy is imported
     if call.dry:
         _show_plan(call, call.request())
@@ -102,7 +103,7 @@ def _ask_for_host(error: WhichBoxError) -> str:
 
 
 @command(
-    *BOX,
+    *BOXES,
     COMMITTED,
     Option("show_origin", "Where each value of the profile comes from.", False),
     changes=(),
@@ -156,7 +157,7 @@ def _cost(found: SetupPlan) -> list[str]:
 
 
 @command(
-    *BOX,
+    *BOXES,
     _STRICT,
     Option("report", "Write the verdict as a page of HTML, for the host's owner."),
     WAIT,

@@ -34,12 +34,16 @@ EXIT_CODES: dict[type[BaseException], int] = {
     errors.NotSafeError: 9,
     errors.TrainingFailedError: 10,
     errors.NoOfferError: 11,
+    errors.CommandFailedError: 7,
+    errors.BoxesFailedError: errors.BoxesFailedError.MIXED,
     KeyboardInterrupt: INTERRUPTED,
 }
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the code of its class or of its nearest base class; 1 if none has one."""
+    """Return its own code, else that of its class or its nearest base class; 1 if none has one."""
+    if isinstance(error, errors.CommandFailedError):
+        return error.code
     return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), 1)
 
 

@@ -1,0 +1,103 @@
+"""Which boxes `--host`, given several times or as a pattern, and `--hosts GROUP` mean.
+
+A group is written by the user in `groups.yaml` of the configuration folder, as in an inventory:
+
+    seeds: [gpu-1, gpu-2, vast:12345678]
+    a100: ["a100-*"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from bootstrap.errors import UsageError
+from bootstrap.link.record import KnownBox, all_boxes
+from bootstrap.link.registry import lookup
+from bootstrap.paths import config_dir
+
+_WILD = frozenset("*?")
+
+
+def is_pattern(host: str) -> bool:
+    """Whether a host stands for known boxes by their names: no other host may have `*` or `?`."""
+    return not _WILD.isdisjoint(host)
+
+
+def choose(hosts: Sequence[str], group: str | None = None) -> list[str]:
+    """Return the boxes that are meant, each once, in the order in which they were named.
+
+    Raises UsageError if a pattern fits no known box, or there is no such group.
+    """
+    named = [*hosts, *(members(group) if group else ())]
+    known = all_boxes()
+    found: dict[str, str] = {}
+    for host in named:
+        for each in _matching(host, known) if is_pattern(host) else [host]:
+            found.setdefault(_identity(each, known), each)
+    return list(found.values())
+
+
+def members(group: str) -> list[str]:
+    """Return the hosts of a group, patterns as they are. Raises UsageError if there is none."""
+    written = read_groups()
+    if group in written:
+        return [*written[group]]
+    there = f"There are: {', '.join(sorted(written))}" if written else "There is none yet."
+    raise UsageError(
+        f"there is no group {group!r}.",
+        where="--hosts",
+        hint=f"{there}\nWrite it as a line of {groups_file()}: {group}: [BOX, BOX]",
+    )
+
+
+def group_names() -> list[str]:
+    """Return the names of all groups, for completion. Raises UsageError as `read_groups`."""
+    return sorted(read_groups())
+
+
+def groups_file() -> Path:
+    """Return the file with the user's groups."""
+    return config_dir() / "groups.yaml"
+
+
+def read_groups() -> dict[str, tuple[str, ...]]:
+    """Return the user's groups by name; none without the file. Raises UsageError."""
+    file = groups_file()
+    if not file.exists():
+        return {}
+    from bootstrap.profile.load import profile_label
+    from bootstrap.profile.yaml_source import Items, Scalar, read_yaml
+
+    where = profile_label(file)
+    yaml = read_yaml(file, where)
+    wrong = [problem.message for problem in yaml.problems]
+    groups: dict[str, tuple[str, ...]] = {}
+    for name, value in yaml.keys.entries:
+        items = value.items if isinstance(value, Items) else ()
+        hosts = tuple(each.text for each in items if isinstance(each, Scalar) and each.text)
+        if not hosts or len(hosts) != len(items):
+            wrong.append(f"line {name.line}: a list of boxes is expected, as in `[gpu-1, gpu-2]`")
+        groups[name.text] = hosts
+    if wrong:
+        raise UsageError(wrong[0], where=where)
+    return groups
+
+
+def _matching(pattern: str, known: Sequence[KnownBox]) -> list[str]:
+    found = sorted(box.name for box in known if fnmatchcase(box.name, pattern))
+    if not found:
+        raise UsageError(
+            f"no known box has a name like {pattern!r}.",
+            where="--host",
+            hint="Their names: boxstrap boxes",
+        )
+    return found
+
+
+def _identity(host: str, known: Sequence[KnownBox]) -> str:
+    """Return what a box has once, however it is named: the name of its record, else its host."""
+    target, box = lookup(host)
+    box = box or next((each for each in known if each.host_text == target.text), None)
+    return box.name if box else target.text

@@ -1,0 +1,111 @@
+"""One command on several boxes at a time: a row for each, and one failure stops no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig, RigBox
+from tests.cli import Completed, User
+from tests.main_job.used import start_used
+
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+
+TRAIN = "import os, time\nprint('step 1 of', os.uname().nodename, flush=True)\ntime.sleep(600)\n"
+NAMES = ("gpu-0", "gpu-1")
+GROUP = "seeds: [gpu-0, gpu-1, gpu-dead]\n"
+
+
+class Boxes:
+    """A user's boxes gpu-0 and gpu-1, and gpu-dead, at whose address nothing answers."""
+
+    def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
+        self.user, self.boxes = user, boxes
+        self.identity = str(boxes["gpu-0"].identity)
+
+    def run(self, *words: str) -> Completed:
+        at = words.index("--") if "--" in words else len(words)
+        return self.user.run(*words[:at], "--identity", self.identity, *words[at:])
+
+
+@pytest.fixture(scope="module")
+def boxes(
+    mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Boxes]:
+    user = User(tmp_path_factory.mktemp("several") / "home")
+    found = Boxes(user, {name: start_used(mirror_rig, "vast", shared_folder) for name in NAMES})
+    user.repository("seeds", train__py=TRAIN)
+    for name, box in found.boxes.items():
+        found.run("doctor", "--host", box.host_string)
+        found.run("setup", "--host", box.host_string, "--name", name).must(0)
+    (user.home / ".ssh").mkdir(exist_ok=True)
+    with (user.home / ".ssh/config").open("a") as config:
+        config.write("\nHost gpu-dead\n  HostName 127.0.0.1\n  Port 1\n  User root\n")
+    (user.home / ".config/boxstrap").mkdir(parents=True, exist_ok=True)
+    (user.home / ".config/boxstrap/groups.yaml").write_text(GROUP)
+    yield found
+    for box in found.boxes.values():
+        box.stop()
+
+
+def test_a_box_that_fails_stops_no_other_and_the_table_says_which(boxes: Boxes) -> None:
+    done = boxes.run("setup", "--hosts", "seeds").must(3)
+    rows = {line.split()[0]: line.split()[1] for line in done.out.split("BOX")[1].splitlines()[1:4]}
+    assert rows == {"gpu-0": "0", "gpu-1": "0", "gpu-dead": "3"}
+    assert "nothing to do" in done.out
+    assert "gpu-0    | " in done.err
+    assert "1 of 3 boxes failed: gpu-dead." in done.err
+
+
+def test_the_document_has_that_of_each_box(boxes: Boxes) -> None:
+    found = boxes.run("plan", "--hosts", "seeds", "--json").must(3).json()
+    assert [(one["host"], one["exit"]) for one in found["boxes"]] == [
+        ("gpu-0", 0), ("gpu-1", 0), ("gpu-dead", 3),
+    ]  # fmt: skip
+    assert found["boxes"][0]["steps"][0]["step"] == "preflight"
+    assert found["boxes"][2]["error"]["error"] == "Unreachable"
+    assert found["exit"] == 3
+
+
+def test_status_of_several_named_boxes_is_as_without_a_host(boxes: Boxes) -> None:
+    found = boxes.run("status", "--host", "gpu-0", "--host", "gpu-1", "--json").must(0).json()
+    assert [one["box"] for one in found["boxes"]] == ["gpu-0", "gpu-1"]
+    assert boxes.run("status", "--hosts", "seeds").must(3).out.count("train-1") == 2
+
+
+def test_logs_and_commands_have_the_boxs_name_in_front(boxes: Boxes) -> None:
+    said = boxes.run("logs", "--host", "gpu-?").must(0).out
+    assert sorted(line for line in said.splitlines() if "step 1" in line) == [
+        f"{name} | step 1 of {box.run('hostname').strip()}" for name, box in boxes.boxes.items()
+    ]
+    lines = boxes.run("logs", "--host", "gpu-?", "--json").must(0).out.splitlines()
+    assert {json.loads(line)["box"] for line in lines[:2]} == set(NAMES)
+    command = (
+        "--",
+        "sh",
+        "-c",
+        'case $(hostname) in *3) exit 3 ;; esac; printf "a\\nb\\n"; exit 4',
+    )
+    done = boxes.run("exec", "--host", "gpu-0", "--host", "gpu-1", *command)
+    assert done.rc in {4, 7}
+    assert "gpu-1 | a\ngpu-1 | b\n" in done.out
+    assert boxes.run("exec", "--host", "gpu-?", "--", "sh", "-c", "exit 4").rc == 4
+
+
+def test_a_run_on_each_and_its_end(boxes: Boxes) -> None:
+    done = boxes.run("run", "--host", "gpu-?", "--session", "sleep", "--", "sleep 600").must(0)
+    assert done.out.count("sleep-1 running") == 2
+    stopped = boxes.run("stop", "--host", "gpu-?", "--run", "sleep-1", "--json").must(0).json()
+    assert [one["stopped"] for one in stopped["boxes"]] == [["sleep-1"], ["sleep-1"]]
+
+
+def test_what_is_about_one_box_is_refused_for_several_before_anything_is_done(boxes: Boxes) -> None:
+    refused = boxes.run("setup", "--hosts", "seeds", "--name", "x").must(2)
+    assert "--name is about one box, and several are named" in refused.err
+    refused = boxes.run("stop", "--hosts", "nobody").must(2)
+    assert "there is no group 'nobody'" in refused.err
+    listed = boxes.run("boxes", "--group", "seeds", "--json").must(0).json()
+    assert {box["name"] for box in listed["boxes"]} == set(NAMES)

@@ -1,0 +1,80 @@
+"""The same work on several boxes: in parallel, bounded, and one failure stops no other."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from bootstrap.errors import BoxesFailedError, BoxstrapError, UnreachableError, UsageError
+from bootstrap.fleet.fan_out import Outcome, fan_out, raise_for_failures
+from bootstrap.tasks.usage import exit_code
+
+HOSTS = ["a", "b", "c", "d"]
+
+
+def test_outcomes_are_in_the_hosts_order_and_a_failure_stops_no_other() -> None:
+    ended: list[str] = []
+
+    def work(host: str) -> str:
+        if host == "b":
+            raise UnreachableError("it is dead.")
+        return host.upper()
+
+    found = fan_out(HOSTS, work, done=lambda one: ended.append(one.host))
+    assert [one.value for one in found] == ["A", None, "C", "D"]
+    assert [type(one.error) for one in found] == [type(None), UnreachableError, *[type(None)] * 2]
+    assert sorted(ended) == HOSTS
+
+
+def test_all_work_at_the_same_time_up_to_the_bound() -> None:
+    together = threading.Barrier(3, timeout=10)
+    most, now, lock = 0, 0, threading.Lock()
+
+    def work(_: str) -> None:
+        nonlocal most, now
+        with lock:
+            now += 1
+            most = max(most, now)
+        together.wait()
+        with lock:
+            now -= 1
+
+    fan_out(["1", "2", "3", "4", "5", "6"], work, at_once=3)
+    assert most == 3
+
+
+def test_an_error_of_the_program_itself_is_raised_after_all_ended() -> None:
+    ended: list[str] = []
+
+    def work(host: str) -> None:
+        if host == "a":
+            raise ZeroDivisionError
+        ended.append(host)
+
+    with pytest.raises(ZeroDivisionError):
+        fan_out(HOSTS, work)
+    assert sorted(ended) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "code"),
+    [
+        ([None, UnreachableError("x")], 3),
+        ([UnreachableError("x"), UnreachableError("y")], 3),
+        ([UnreachableError("x"), UsageError("y"), None], 7),
+    ],
+)
+def test_the_exit_code_is_the_one_that_all_failures_share(
+    errors: list[BoxstrapError | None], code: int
+) -> None:
+    outcomes = [
+        Outcome[None](host, error=error) for host, error in zip("abc", errors, strict=False)
+    ]
+    with pytest.raises(BoxesFailedError) as failed:
+        raise_for_failures(outcomes, exit_code)
+    assert exit_code(failed.value) == code
+
+
+def test_without_a_failure_nothing_is_raised() -> None:
+    raise_for_failures([Outcome[None]("a")], exit_code)

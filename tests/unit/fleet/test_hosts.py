@@ -1,0 +1,59 @@
+"""Which boxes several hosts, a pattern or a group mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.fleet import hosts
+from bootstrap.link import record
+from bootstrap.link.record import KnownBox
+
+
+@pytest.fixture(autouse=True)
+def known() -> None:
+    for at, name in enumerate(("gpu-10", "gpu-2", "cpu-1"), 1):
+        box = KnownBox(name, f"root@203.0.113.{at}:22", f"203.0.113.{at}", user="root", created=at)
+        record.save_box(box)
+
+
+def group(text: str) -> None:
+    file = hosts.groups_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def test_boxes_are_meant_in_the_order_in_which_they_are_named_each_once() -> None:
+    named = ["gpu-2", "root@198.51.100.1:22", "root@203.0.113.2:22", "gpu-2"]
+    assert hosts.choose(named) == ["gpu-2", "root@198.51.100.1:22"]
+
+
+def test_a_pattern_is_each_known_box_of_such_a_name() -> None:
+    assert hosts.choose(["gpu-*", "gpu-2"]) == ["gpu-10", "gpu-2"]
+    assert hosts.choose(["?pu-?"]) == ["cpu-1", "gpu-2"]
+    with pytest.raises(UsageError, match=r"no known box has a name like 'tpu-\*'"):
+        hosts.choose(["gpu-2", "tpu-*"])
+
+
+def test_a_group_is_a_list_of_the_users_and_may_have_patterns() -> None:
+    group("seeds: [cpu-1, 'gpu-*', vast:123]\nlone: [gpu-2]\n")
+    assert hosts.choose([], "seeds") == ["cpu-1", "gpu-10", "gpu-2", "vast:123"]
+    assert hosts.choose(["gpu-2"], "lone") == ["gpu-2"]
+    with pytest.raises(UsageError, match="there is no group 'seed'") as refused:
+        hosts.choose([], "seed")
+    assert "There are: lone, seeds" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["seeds: gpu-2\n", "seeds: []\n", "seeds: [[a]]\n", "seeds: {a: b}\n"]
+)
+def test_a_group_that_is_no_list_names_its_line(text: str) -> None:
+    group(f"fine: [gpu-2]\n{text}")
+    with pytest.raises(UsageError, match="line 2: a list of boxes is expected"):
+        hosts.choose([], "fine")
+
+
+def test_without_a_file_there_is_no_group() -> None:
+    with pytest.raises(UsageError, match="there is no group 'seeds'") as refused:
+        hosts.choose([], "seeds")
+    assert "Write it as a line of" in refused.value.hint
