@@ -37,7 +37,7 @@ OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 NOTES = (
     *OF_PROFILE,
     *("commit", "snapshot", "tree", "work", "session", "started", "dir", "venv"),
-    *("gpus", "queue", "resumes", "exit", "ended", "kills", "killed", "metrics"),
+    *("gpus", "variables", "queue", "resumes", "exit", "ended", "kills", "killed", "metrics"),
     *("times", "samples"),
 )
 """Files of a run's folder that come home."""

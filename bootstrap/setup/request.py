@@ -31,7 +31,16 @@ class RunOptions:
     """In a tree of its own, without the results of other runs."""
     overwrite: bool = False
     """Allow it to overwrite earlier results that are not home."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Names and values that its environment has besides the profile's; without line breaks."""
     id: str = field(default_factory=lambda: random.token_hex(8))
+
+    def another(
+        self, *, gpus: str, queue: str, variables: tuple[tuple[str, str], ...]
+    ) -> RunOptions:
+        """Return the options of another run like it."""
+        own = random.token_hex(8)
+        return replace(self, gpus=gpus, queue=queue, variables=variables, id=own)
 
     def of(self, profile: Profile) -> RunOptions:
         """Fill in what is not given from the profile. Raises UsageError without a command."""
@@ -51,6 +60,9 @@ class RunOptions:
         command = b64encode(wish.command.encode(errors="surrogateescape")).decode()
         given = {"gpus": wish.gpus, "queue": wish.queue}
         more = [f"{name}={value}" for name, value in given.items() if value]
+        if wish.variables:
+            lines = "\n".join(f"{name}={value}" for name, value in wish.variables)
+            more.append(f"variables={b64encode(lines.encode(errors='surrogateescape')).decode()}")
         more += [word for word in ("beside", "overwrite") if getattr(wish, word)]
         return [f"run={wish.id}", f"command={command}", f"session={wish.session}", *more]
 

@@ -247,8 +247,8 @@ def command(
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
             work = _refuse_dry if call.dry and changing else body
-            if for_several and not _is_one(call):
-                work = functools.partial(_for_each_box, work, brief)
+            if for_several and not is_about_one(call):
+                work = functools.partial(_on_several, work, brief)
             with resend_dropped_interrupts():
                 _guarded(work, call, interrupted)
 
@@ -304,7 +304,7 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         raise _exit(call, _own_error(error, _redacting(call))) from None
 
 
-def _is_one(call: Call) -> bool:
+def is_about_one(call: Call) -> bool:
     """Whether the call is about one box, or about the repository's only one; `host` is its text."""
     hosts = list(call.given["host"])
     if call.given["hosts"] or len(hosts) > 1 or any(set("*?") & set(host) for host in hosts):
@@ -315,7 +315,7 @@ def _is_one(call: Call) -> bool:
 
 def chosen(call: Call) -> list[str]:
     """Return the boxes that were named, each once. Raises UsageError, see `fleet.hosts.choose`."""
-    if _is_one(call):
+    if is_about_one(call):
         return [call.given["host"]] if call.given["host"] else []
     from bootstrap.fleet.hosts import choose
 
@@ -328,23 +328,40 @@ _OF_ONE = ("name", "host_key", "to", "out", "report", "new_box")
 """Options that name one box, or a file of this machine that each box would write."""
 
 
-def _for_each_box(body: Callable[[Call], None], brief: bool, call: Call) -> None:
+def _on_several(body: Callable[[Call], None], brief: bool, call: Call) -> None:
     """Do the task for each box that is meant, at the same time. Raises BoxesFailedError."""
-    from bootstrap.fleet.fan_out import fan_out, raise_for_failures
+    from bootstrap.fleet.fan_out import raise_for_failures
     from bootstrap.fleet.hosts import choose
+
+    hosts = choose(call.given["host"], call.given["hosts"])
+    raise_for_failures(for_each_box(call, hosts, body, brief=brief), exit_code)
+
+
+def for_each_box(
+    call: Call,
+    hosts: Sequence[str],
+    body: Callable[[Call], None],
+    *,
+    brief: bool,
+    once: Once | None = None,
+) -> list[Outcome[None]]:
+    """Call `body` with a call for each box, at the same time, and show how each ended.
+
+    Raises UsageError for options that are about one box.
+    """
+    from bootstrap.fleet.fan_out import fan_out
     from bootstrap.fleet.screens import make_box_screens
     from bootstrap.link.target import Once
 
     wrong = next((name for name in _OF_ONE if call.given.get(name)), None)
     if wrong and not (wrong == "to" and "path" in call.given):  # a push's is a folder on the box
         raise UsageError(f"--{wrong.replace('_', '-')} is about one box, and several are named.")
-    hosts = choose(call.given["host"], call.given["hosts"])
     screens = make_box_screens(hosts, call.screen, as_json=call.is_json, brief=brief)
-    once = Once()
+    shared = once or Once()
 
     def work(host: str) -> None:
         given = {**call.given, "host": host, "hosts": None}
-        own = Call(given, call.dry, _screen=screens.of(host), among=host, once=once)
+        own = Call(given, call.dry, _screen=screens.of(host), among=host, once=shared)
         try:
             body(own)
         except BoxstrapError as error:
@@ -362,7 +379,7 @@ def _for_each_box(body: Callable[[Call], None], brief: bool, call: Call) -> None
         screens.leave()
         raise
     screens.close()
-    raise_for_failures(outcomes, exit_code)
+    return outcomes
 
 
 def _start_stopped(call: Call, error: UnreachableError) -> bool:

@@ -12,7 +12,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, WhichBoxError
-from bootstrap.tasks.command import BOXES, HOST, HOSTS, JSON, Call, Option, chosen, command
+from bootstrap.tasks.command import (
+    BOXES,
+    HOST,
+    HOSTS,
+    JSON,
+    Call,
+    Option,
+    chosen,
+    command,
+    is_about_one,
+)
 from bootstrap.tasks.renting import OF_RENTING, rent_shown, up_request
 from bootstrap.tasks.setup import COMMITTED, OVERWRITE, WAIT
 from bootstrap.tasks.usage import error_document, exit_code
@@ -31,6 +41,13 @@ if TYPE_CHECKING:
     Option("after_any", "The same, however that run ends."),
     Option("queue", "Wait in the box's queue until no other run has its GPUs.", False),
     Option("resume", "Instead, resume that run, which ended early, in its tree."),
+    Option(
+        "each_gpu", "A run for each GPU of each box, with its rank in BOXSTRAP_JOB_RANK.", False
+    ),
+    Option(
+        "sweep", "Instead, queue the cells of this file that have no finished run, on the boxes."
+    ),
+    Option("give_up", "With --sweep: let others have the cells of this box.", many=True),
     Option("beside", "In a tree of its own, without the results of other runs.", False),
     OVERWRITE,
     Option("up", "Where this repository has no box: rent one as `up` does, and run there.", False),
@@ -38,18 +55,37 @@ if TYPE_CHECKING:
     COMMITTED,
     WAIT,
     interrupted="Whether it began: boxstrap status{host}; what is rented: boxstrap boxes --all",
-    brief=True,
+    takes_all=True,
 )
 def run(call: Call) -> None:
     """Start a new run of your current files, whatever ran before; its command comes after `--`.
 
     Example: boxstrap run --host my-box --gpus 0 -- python train.py --lr 3e-4
     """
+    is_one = is_about_one(call)
     words = given_command(sys.argv)
+    if call.given["sweep"] or call.given["give_up"]:
+        from bootstrap.tasks.sweeps import run_sweep
+
+        run_sweep(call, chosen(call), words)
+    elif call.given["each_gpu"] or not is_one:
+        from bootstrap.tasks.sweeps import run_jobs
+
+        run_jobs(
+            call,
+            chosen(call),
+            begin=lambda own, of: _run_one(own, words, of),
+            wish=lambda: _wish(call, words),
+        )
+    else:
+        _run_one(call, words)
+
+
+def _run_one(call: Call, words: Sequence[str], variables: tuple[tuple[str, str], ...] = ()) -> None:
     if call.given["resume"]:
         _resume(call, words)
         return
-    wish = _wish(call, words)
+    wish = dataclasses.replace(_wish(call, words), variables=variables)
     from bootstrap.sync.new_run import start_run
 
     def show(lines: Sequence[str]) -> None:
@@ -113,7 +149,7 @@ def _resume(call: Call, words: Sequence[str]) -> None:
 
 _QUEUES = {"after": "after:{}", "after_any": "after-any:{}", "queue": "gpus"}
 """What is sent to the box for each option."""
-_OF_A_NEW_RUN = ("session", "gpus", "beside", "up", "committed_only", *_QUEUES)
+_OF_A_NEW_RUN = ("session", "gpus", "each_gpu", "beside", "up", "committed_only", *_QUEUES)
 
 
 def _typed(name: str) -> str:
@@ -135,6 +171,7 @@ def _queue(call: Call) -> str:
 
 
 def _wish(call: Call, words: Sequence[str]) -> RunOptions:
+    """Return the run that a call of `run` asks for. Raises UsageError."""
     from bootstrap.profile.values import COMMAND, GPUS, SESSION
     from bootstrap.setup.request import RunOptions
 
@@ -282,6 +319,8 @@ def logs(call: Call) -> None:
     _REPO,
     RUN,
     Option("out", "Where to write it; default: beside the run's results."),
+    Option("sweep", "Instead, all cells of this sweep side by side: its file, or its name."),
+    Option("metric", "With --sweep: the metric by which the cells are compared."),
     changes=(),
 )
 def report(call: Call) -> None:
@@ -289,6 +328,16 @@ def report(call: Call) -> None:
 
     Example: boxstrap report --host my-box --run train-1
     """
+    given = call.given
+    if given["sweep"]:
+        from bootstrap.fleet.sweep_report import report_sweep
+
+        if given["host"] or given["run"]:
+            raise UsageError("--sweep knows its boxes and runs: leave out --host and --run.")
+        report_sweep(call.options(), call.screen, given["sweep"], given["metric"], given["out"])
+        return
+    if given["metric"]:
+        raise UsageError("--metric compares the cells of a sweep: add --sweep FILE.")
     from bootstrap.runs.report import make_report
 
     make_report(call.options(), call.screen, call.given["run"], call.given["out"])

@@ -19,6 +19,7 @@
     export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
     # shellcheck disable=SC1090 # written by the step `shell`
     [ ! -r "$2" ] || . "$2"
+    [ ! -f "$1/variables" ] || while IFS= read -r variable; do export "${variable?}"; done <"$1/variables" # full
     [ ! -f "$1/gpus" ] || { CUDA_VISIBLE_DEVICES=$(cat "$1/gpus") && export CUDA_VISIBLE_DEVICES; } # full
     [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
     # shellcheck disable=SC1091 # of an environment of conda's packages

@@ -7,7 +7,8 @@
 # with their own commands; `queue=after:train-1` makes a new run wait for its turn; `only=gpu,smoke`
 # runs these steps and what they need, `without=gpu` leaves one out; `redo=prepare` does a step again although it is right; `adopt` takes a tree that boxstrap did not make.
 # `overwrite` lets it overwrite results that are not home; `beside` gives a new run a tree without any.
-# `run=ID` starts a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`.
+# `run=ID` starts a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`,
+# `variables=BASE64`, a line NAME=VALUE each.
 # BOXSTRAP_TOKEN in the environment opens a private repository; trainings and other commands never see it.
 
 main() {
@@ -50,6 +51,7 @@ read_words() {
       command=*) TRAIN_COMMAND=$(base64 -d <<<"${word#command=}") ;;
       session=*) TRAIN_SESSION=${word#session=} ;;
       gpus=*) RUN_GPUS=${word#gpus=} ;;
+      variables=*) RUN_VARIABLES=$(base64 -d <<<"${word#variables=}") ;; # full
       without=*) leave_out "${word#without=}" ;;
       redo=*) REDO=${word#redo=} ;;
       only=*)

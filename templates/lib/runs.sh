@@ -58,6 +58,7 @@ new_run() {
   [ "${#METRICS[@]}" = 0 ] || printf '%s\n' "${METRICS[@]}" >"$tmp/metrics" # full
   [ -z "$RUN_ID" ] || printf '%s\n' "$RUN_ID" >"$tmp/id"       # full
   [ -z "$RUN_GPUS" ] || printf '%s\n' "$RUN_GPUS" >"$tmp/gpus" # full
+  [ -z "$RUN_VARIABLES" ] || printf '%s\n' "$RUN_VARIABLES" >"$tmp/variables" # full
   printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full
   [ -z "${RESULTS[*]-}" ] || printf '%s\n' "${RESULTS[@]}" >"$tmp/results" # full
   [ -z "${RESULTS_TO[*]-}" ] || printf '%s\n' "${RESULTS_TO[@]}" >"$tmp/results_to" # full

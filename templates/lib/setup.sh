@@ -14,7 +14,7 @@ begin_script() {
   PROGRAMS=$BOX_HOME/compact/box
   PROGRAMS=$BOX_HOME/box # full
   settle_names
-  RUN_ID='' RUN_GPUS='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE='' # full
+  RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE='' # full
   SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
 }
 

@@ -1,0 +1,178 @@
+"""A sweep over several boxes: each cell finishes once, and the same line again repairs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig, RigBox
+from tests.cli import Completed, Running, User
+from tests.main_job.used import start_used
+
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+
+TRAIN = """\
+import os, sys, time
+given = dict(word.lstrip("-").split("=") for word in sys.argv[1:])
+for step in range(1, 4):
+    print(f"step {step} loss {float(given['lr']) / step}", flush=True)
+    time.sleep(float(os.environ.get("STEP_S", "0.1")))
+while os.path.exists("/root/hold"):
+    time.sleep(0.1)
+if os.path.exists("/root/broken"):
+    sys.exit(3)
+job = [os.environ[name] for name in ("BOXSTRAP_JOB_RANK", "SKYPILOT_NUM_JOBS")]
+with open("/root/cells", "a") as cells:
+    cells.write(" ".join([*sys.argv[1:], *job]) + "\\n")
+"""
+SWEEP = "parameters:\n  lr: [0.1, 0.2]\n  seed: [{}]\n"
+Fleet = Callable[..., "Boxes"]
+
+
+class Boxes:
+    """A user's boxes gpu-0, gpu-1, …, and a sweep over them."""
+
+    def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
+        self.user, self.boxes = user, boxes
+        self.identity = str(next(iter(boxes.values())).identity)
+
+    def begin(self, *words: str) -> Running:
+        at = words.index("--") if "--" in words else len(words)
+        return self.user.begin(*words[:at], "--identity", self.identity, *words[at:])
+
+    def run(self, *words: str) -> Completed:
+        return self.begin(*words).end()
+
+    def sweep(self, *words: str) -> Completed:
+        return self.run("run", "--host", "gpu-*", "--sweep", "lr.yaml", *words)
+
+    def until_finished(self, cells: int, seconds: float = 120) -> None:
+        """Call the same line until all cells are finished."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            done = self.sweep("--json")
+            told = done.json().get("sweep", {})
+            if len(told.get("finished", ())) == cells:
+                return
+            time.sleep(1)
+        raise AssertionError(done.text)
+
+    def finished(self) -> Counter[str]:
+        """How often each cell came to its end, on all boxes."""
+        found: Counter[str] = Counter()
+        for box in self.boxes.values():
+            lines = box.run("cat /root/cells 2>/dev/null", check=False).splitlines()
+            found.update(" ".join(line.split()[:2]) for line in lines)
+        return found
+
+
+@pytest.fixture
+def fleet(mirror_rig: Rig, shared_folder: Path, user: User) -> Iterator[Fleet]:
+    boxes: dict[str, RigBox] = {}
+
+    def start(count: int, seeds: int, **env: str) -> Boxes:
+        for at in range(count):
+            boxes[f"gpu-{at}"] = start_used(mirror_rig, "vast", shared_folder)
+        numbers = ", ".join(map(str, range(seeds)))
+        values = "".join(f"  {name}: '{value}'\n" for name, value in env.items())
+        user.repository(
+            "seeds",
+            train__py=TRAIN,
+            lr__yaml=SWEEP.format(numbers),
+            boxstrap__yaml="version: 1\ngpu: {require: false}\ntrain: {command: python train.py}\n"
+            + (f"env:\n{values}" if env else ""),
+        )
+        found = Boxes(user, boxes)
+        for name, box in boxes.items():
+            found.run("plan", "--host", box.host_string, "--name", name).must(0)
+        return found
+
+    yield start
+    for box in boxes.values():
+        box.stop()
+
+
+def test_each_cell_is_queued_once_and_its_results_stand_side_by_side(fleet: Fleet) -> None:
+    boxes = fleet(2, 2)
+    done = boxes.sweep().must(0)
+    assert "lr: 4 cells: 4 queued now" in done.out
+    boxes.until_finished(4)
+    assert "nothing to queue" in boxes.sweep().must(0).out
+    assert boxes.finished() == {
+        f"--lr={lr} --seed={seed}": 1 for lr in (0.1, 0.2) for seed in (0, 1)
+    }
+    ranks = [box.run("cut -d' ' -f3,4 /root/cells").split("\n")[:2] for box in boxes.boxes.values()]
+    assert sorted(rank for few in ranks for rank in few) == ["0 4", "1 4", "2 4", "3 4"]
+
+    told = boxes.run("report", "--sweep", "lr.yaml", "--json").must(0).json()
+    assert told["metric"] == "loss"
+    assert told["best"]["parameters"]["lr"] == "0.1"
+    page = Path(told["report"]).read_text()
+    assert page.count("<polyline") == 4
+    assert "4 of 4 cells finished" in page
+    rows = [*csv.DictReader(Path(told["csv"]).read_text().splitlines())]
+    ends = {(row["lr"], f"{float(row['loss']):.3f}") for row in rows}
+    assert ends == {("0.1", "0.033"), ("0.2", "0.067")}
+    lines = [json.loads(line) for line in Path(told["lines"]).read_text().splitlines()]
+    assert [one["state"] for one in lines] == ["finished"] * 4
+
+
+def test_a_failed_cell_is_queued_again_and_a_lost_boxs_cells_only_if_it_is_given_up(
+    fleet: Fleet,
+) -> None:
+    boxes = fleet(2, 2)
+    boxes.boxes["gpu-0"].run("touch /root/broken")
+    boxes.sweep().must(0)
+    boxes.run("wait", "--host", "gpu-*", "--all")
+    boxes.boxes["gpu-0"].run("rm /root/broken")
+    again = boxes.sweep("--json").must(0).json()["sweep"]
+    assert len(again["queued"]) == 2
+    boxes.until_finished(4)
+
+    boxes.user.place.joinpath("lr.yaml").write_text(SWEEP.format("0, 1, 2, 3"))
+    lost = boxes.boxes["gpu-1"]
+    lost.run("touch /root/hold")
+    assert len(boxes.sweep("--json").must(0).json()["sweep"]["queued"]) == 4
+    lost.power_off()
+    kept = boxes.sweep("--json").must(3).json()["sweep"]
+    assert [one["box"] for one in kept["held"]] == ["gpu-1", "gpu-1"]
+    assert kept["queued"] == []
+    freed = boxes.sweep("--json", "--give-up", "gpu-1").must(0).json()["sweep"]
+    assert [one["box"] for one in freed["queued"]] == ["gpu-0", "gpu-0"]
+    boxes.until_finished(8)
+    del boxes.boxes["gpu-1"]  # it is off
+    assert set(boxes.finished().values()) == {1}
+    lost.stop()
+
+
+def test_a_sweep_goes_through_faults_of_its_boxes_and_of_this_machine(
+    fleet: Fleet, request: pytest.FixtureRequest
+) -> None:
+    whole = request.config.getoption("every")
+    count, seeds, cut_s = (4, 12, 120) if whole else (2, 3, 6)
+    boxes = fleet(count, seeds, STEP_S="0.7")
+    first = boxes.begin("run", "--host", "gpu-*", "--sweep", "lr.yaml")
+    time.sleep(4)
+    first.kill()
+    first.close()
+    boxes.sweep()
+    killed, cut = boxes.boxes["gpu-0"], boxes.boxes["gpu-1"]
+    cut.cut()
+    killed.power_off()
+    killed.power_on()
+    again = boxes.sweep("--json")
+    assert again.rc == 3, again.text  # the cut one keeps its cells
+    assert not any(one["box"] == "gpu-1" for one in again.json()["sweep"]["queued"])
+    time.sleep(cut_s)
+    cut.heal()
+    boxes.until_finished(2 * seeds, 600)
+    last = boxes.sweep("--json").must(0).json()["sweep"]
+    assert last["queued"] == last["live"] == last["held"] == []
+    assert set(boxes.finished().values()) == {1}
+    assert len(boxes.finished()) == 2 * seeds

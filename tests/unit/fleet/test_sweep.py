@@ -1,0 +1,119 @@
+"""A sweep's cells: read from a file, known by content, dealt out once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.fleet.sweep import CellRun, Ledger, Sweep, deal, read_sweep
+
+GRID = "parameters:\n  lr: [1e-3, 3e-4]\n  seed: [0, 1, 2]\n"
+LANES = [("a", ""), ("b", "")]
+
+
+def sweep_of(folder: Path, text: str, name: str = "lr.yaml") -> Sweep:
+    file = folder / name
+    file.write_text(text)
+    return read_sweep(file)
+
+
+def test_a_grid_is_each_combination_with_its_values_as_written(tmp_path: Path) -> None:
+    found = sweep_of(tmp_path, GRID)
+    assert found.name == "lr"
+    assert [dict(cell.parameters) for cell in found.cells][:2] == [
+        {"lr": "1e-3", "seed": "0"},
+        {"lr": "1e-3", "seed": "1"},
+    ]
+    assert len({cell.key for cell in found.cells}) == 6
+    assert found.cells[0].filled("python train.py") == "python train.py --lr=1e-3 --seed=0"
+
+
+def test_a_file_of_wandb_is_read_as_it_reads_it(tmp_path: Path) -> None:
+    text = """\
+program: train.py
+name: demo
+method: grid
+metric: {name: val_acc, goal: maximize}
+parameters:
+  lr: {values: [0.1, 0.2]}
+  note: {value: it's}
+command: ["${env}", "${interpreter}", "${program}", "${args}"]
+"""
+    found = sweep_of(tmp_path, text)
+    assert (found.name, found.metric, found.least) == ("demo", "val_acc", False)
+    assert found.cells[1].filled("") == (
+        "/usr/bin/env python train.py --lr=0.2 '--note=it'\"'\"'s'"
+    )
+    with pytest.raises(UsageError, match="method: bayes makes each cell"):
+        sweep_of(tmp_path, text.replace("grid", "bayes"))
+
+
+def test_a_list_and_lines_are_cells_too(tmp_path: Path) -> None:
+    found = sweep_of(tmp_path, "command: ./go ${x}\ncells: [{x: 1}, {x: a b}]\n")
+    assert [cell.filled("") for cell in found.cells] == ["./go 1", "./go 'a b'"]
+    lines = sweep_of(tmp_path, "python a.py\n\n# no\npython a.py\npython b.py\n", "evals.txt")
+    assert [cell.command for cell in lines.cells] == ["python a.py", "python a.py", "python b.py"]
+    assert len({cell.key for cell in lines.cells}) == 3  # a line that is there twice runs twice
+
+
+def test_a_cells_key_depends_on_its_content_alone(tmp_path: Path) -> None:
+    keys = {cell.key for cell in sweep_of(tmp_path, GRID).cells}
+    more = sweep_of(tmp_path, "parameters:\n  seed: [2, 1, 0, 3]\n  lr: [3e-4, 1e-3]\n")
+    assert keys < {cell.key for cell in more.cells}
+    assert more.key_of(f"lr-{more.cells[0].key}-2") == more.cells[0].key
+    assert more.key_of("train-1") == more.key_of("other-12345678-1") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("parameters: {}\n", "it has no cells"),
+        ("parameters:\n  lr: 3\n", "line 2: lr needs a list of values"),
+        ("paramters:\n  lr: [3]\n", "line 1: there is no key paramters"),
+        ("cells: [3]\n", "each of cells is a mapping"),
+        ("name: a b\nparameters: {x: [1]}\n", "'a b' can't be a sweep's name"),
+        ("parameters: {'a b': [1]}\n", "'a b' can't be a parameter's name"),
+        ("metric: {goal: least}\nparameters: {x: [1]}\n", "metric is a name"),
+    ],
+)
+def test_what_is_no_sweep_is_refused_with_the_place(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        sweep_of(tmp_path, text)
+
+
+def test_cells_are_dealt_to_the_shortest_queue(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, GRID)
+    runs = [CellRun(sweep.cells[0].key, "a", "lr-1", "live")]
+    dealt = deal(sweep, runs, Ledger(), LANES, ())
+    assert dealt.live == sweep.cells[:1]
+    assert [lane[0] for _, lane in dealt.given] == ["b", "a", "b", "a", "b"]
+
+
+def test_only_cells_without_a_finished_run_are_queued_again(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, GRID)
+    first, second, third, *_ = (cell.key for cell in sweep.cells)
+    runs = [
+        CellRun(first, "a", "x", "failed"),
+        CellRun(first, "b", "x", "done"),
+        CellRun(second, "a", "x", "failed"),
+        CellRun(third, "b", "x", "live"),
+    ]
+    dealt = deal(sweep, runs, Ledger(), LANES, ())
+    assert [cell.key for cell in dealt.done] == [first]
+    assert [cell.key for cell, _ in dealt.given] == [
+        cell.key for cell in (sweep.cells[1], *sweep.cells[3:])
+    ]
+
+
+def test_a_box_that_cant_be_asked_keeps_its_cells(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, GRID)
+    first, second, *_ = (cell.key for cell in sweep.cells)
+    ledger = Ledger(boxes={first: "gone", second: "gone"})
+    runs = [CellRun(second, "gone", "x", "unknown")]
+    dealt = deal(sweep, runs, ledger, LANES, {"gone"})
+    assert [(cell.key, box) for cell, box in dealt.held] == [(first, "gone"), (second, "gone")]
+    assert len(dealt.given) == 4
+    freed = deal(sweep, [], ledger, LANES, ())
+    assert len(freed.given) == 6
