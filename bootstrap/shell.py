@@ -20,7 +20,8 @@ import io
 import re
 import string
 import tokenize
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Container, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -78,17 +79,19 @@ _LINT = re.compile(r"\A# shellcheck .*\n")
 _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
 """Where a program that outlives the script includes parts of the library or of queries."""
 _SENT_WITH_QUERIES = ("transfer", "report")
-"""Folders of programs that are sent with a query and not stored on a box."""
-_OF_TRANSFERS = ("complete_files.py", "run_results.py")
-"""Modules of a transfer's program that programs stored on a box need too."""
+"""Folders of `onbox/` that are sent with a query and not stored on a box."""
 _OF_FEW = {
-    "data": ("data_", "fetch_data"),
+    "onbox/data/": ("data",),
+    "onbox/lease/": ("lease",),
     "lease": ("lease",),
-    "train": ("keep_results", "notice"),
-    "RESULTS_TO": ("upload_results", "s3_client"),
-    "CONDA": ("conda",),
+    "onbox/results/": ("lease", "train"),
+    "onbox/bucket/": ("RESULTS_TO",),
+    "onbox/conda/": ("CONDA",),
 }
-_BOX = Path(__file__).resolve().parent / "box"
+"""Beginnings of paths in `box/` that not every profile needs, and the steps and variables by which
+it does. Of `onbox/` they are whole folders: a setup leaves those alone that it doesn't bring."""
+_ONBOX = Path(__file__).resolve().parent / "onbox"
+_OWN_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\(?[^#\n]*)", re.MULTILINE)
 
 
 @cache
@@ -100,32 +103,72 @@ def shell_part(kind: str, name: str) -> str:
 
 @cache
 def box_files() -> tuple[tuple[str, str], ...]:
-    """Return name and text of every file of `box/` on the box, sorted by name, shell first.
+    """Return path and text of every file of `box/` on the box: the shell programs, and `onbox/`.
 
-    There they are all in one folder, so imports of other folders are changed accordingly. Shell
-    programs contain the same parts of the library: beside each other they compress best.
+    Shell programs contain the same parts of the library: beside each other they compress best.
     """
-    sources = _sources()
-    folders = "|".join({file.parent.name for file in sources.values()})
-    import_of_folder = re.compile(rf"^( *from )\.\.(?:(?:{folders})\b\.?)?", re.MULTILINE)
-    texts = {name: import_of_folder.sub(r"\1.", _text(file)) for name, file in sources.items()}
-    texts.update((file.name, _text(file)) for file in (shipped("templates") / "box").glob("*.sh"))
-    ordered = sorted(texts.items(), key=lambda item: (not item[0].endswith(".sh"), item))
-    return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in ordered)
+    shell = sorted((shipped("templates") / "box").glob("*.sh"))
+    python = sorted(name for name in _sources() if name.split("/")[1] not in _SENT_WITH_QUERIES)
+    return (
+        *((file.name, _LIBRARY_HERE.sub(_library, _text(file))) for file in shell),
+        *((name, _sources()[name]) for name in python),
+    )
 
 
-def step_of(name: str) -> str:
-    """Return the step or variable of few profiles that needs this file of `box/`; else ""."""
-    return next((step for step, begins in _OF_FEW.items() if name.startswith(begins)), "")
+def is_needed(name: str, used: Container[str]) -> bool:
+    """Whether a script with these steps, and variables that are set, needs this file of `box/`."""
+    words = (words for begin, words in _OF_FEW.items() if name.startswith(begin))
+    return any(word in used for word in next(words, ())) or not name.startswith(tuple(_OF_FEW))
 
 
 @cache
-def _sources() -> dict[str, Path]:
-    """Return the programs that are stored on a box, by their names there."""
-    files = [*_BOX.glob("*.py"), *_BOX.glob("*/*.py")]
-    stay = [file for file in files if file.parent.name not in _SENT_WITH_QUERIES]
-    stay += [_BOX / "transfer" / name for name in _OF_TRANSFERS]
-    return {file.name: file for file in stay if file.name != "__init__.py"}
+def _sources() -> dict[str, str]:
+    """Return the text of each file of `onbox/`, by its path."""
+    return {
+        file.relative_to(_ONBOX.parent).as_posix(): _text(file) for file in _ONBOX.rglob("*.py")
+    }
+
+
+def own_imports(name: str, text: str) -> list[str]:
+    """Return the files of `onbox/` that the text of one of them imports, in its order."""
+    found = []
+    for dots, module, names in _OWN_IMPORT.findall(text):
+        folder = name.split("/")[: -len(dots)]
+        whole = "/".join([*folder, *filter(None, module.split("."))])
+        beside = [f"{whole}/{each.split(' as ')[0].strip()}.py" for each in names.split(",")]
+        found += [each for each in (f"{whole}.py", *beside) if each in _sources()]
+    return found
+
+
+@cache
+def sent_program(name: str) -> str:
+    """Return a program of `onbox/`, with what it imports, as one argument for `python -c`."""
+    loaded: list[str] = []
+
+    def load(name: str) -> None:
+        for each in own_imports(name, _sources()[name]):
+            if each not in loaded:
+                load(each)
+        loaded.append(name)
+
+    load(name)
+    modules = [name.removesuffix(".py").replace("/", ".") for name in loaded]
+    packages = sorted({module.rpartition(".")[0] for module in modules} | {"onbox"})
+    texts = [bare_python(_sources()[name]) for name in loaded]
+    loads = [f"load({each!r},{text!r})" for each, text in zip(modules, texts, strict=True)]
+    parents = [f"load({each!r},'__path__=[]')" for each in packages]
+    whole = "\n".join([_LOAD, *parents, *loads, f"sys.modules[{modules[-1]!r}].main()"])
+    packed = base64.b64encode(zlib.compress(whole.encode(), 9)).decode()
+    return f"import zlib,base64;exec(zlib.decompress(base64.b64decode('{packed}')))"
+
+
+_LOAD = """\
+import sys,types
+def load(name,text):
+ module=types.ModuleType(name)
+ module.__package__=name.rpartition('.')[0]
+ sys.modules[name]=module
+ exec(compile(text,name,'exec'),module.__dict__)"""
 
 
 def _text(file: Path) -> str:

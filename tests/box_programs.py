@@ -1,27 +1,20 @@
-"""The programs of a box, in one folder as on the box."""
+"""The programs of a box, laid as on the box."""
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 from bootstrap.shell import box_files
-from tests.plain_environment import shared
 
 
 def lay_programs(folder: Path) -> Path:
     """Write all of them into `folder`, which is created if missing."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in box_files():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"{text}\n")
     return folder
 
 
-def program(name: str) -> Path:
-    """Return the path of one program, to be run; don't write into its folder."""
-    return _laid() / name
-
-
-@cache
-def _laid() -> Path:
-    return lay_programs(shared() / "box")
+def onbox(folder: Path) -> Path:
+    """Return what starts the Python programs that were laid into `folder`."""
+    return folder / "onbox" / "__main__.py"

@@ -211,7 +211,7 @@ def _import_all() -> None:
     import bootstrap
 
     for found in pkgutil.walk_packages(bootstrap.__path__, "bootstrap."):
-        if not found.name.startswith(("bootstrap.__main__", "bootstrap.box.")):
+        if not found.name.startswith(("bootstrap.__main__", "bootstrap.onbox.")):
             import_module(found.name)
     for name in _LATE:
         with contextlib.suppress(ImportError):
@@ -219,7 +219,8 @@ def _import_all() -> None:
     # Caches that each command for a door, each transfer and each log would fill again.
     import_module("bootstrap.render.editions").compact_files()
     import_module("bootstrap.render.script").bare_box_files()
-    import_module("bootstrap.protocol.transfer").box_program()
+    transfer = import_module("bootstrap.protocol.transfer")
+    import_module("bootstrap.shell").sent_program(transfer.PROGRAM)
     import_module("bootstrap.protocol.query").NO_REDACTION.variables()
 
 

@@ -234,7 +234,7 @@ class KnownBox:
     spent: float = 0.0
     """Dollars that it cost since its last start, according to its account; 0 if unknown."""
     lease: Mapping[str, object] = field(default_factory=dict)
-    """The lease that the last setup set: its terms, see `box/lease/lease.py`; when it was `set`,
+    """The lease that the last setup set: its terms, see `onbox/lease/rules.py`; when it was `set`,
     by how much a user `extended` it, and whether the box itself has it `held`."""
     before: float = 0.0
     """Dollars that other boxes cost before, of a run that goes on on this one."""

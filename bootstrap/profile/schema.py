@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from bootstrap.box.metrics import NUMBER
+from bootstrap.onbox.metrics import NUMBER
 from bootstrap.profile import values
 from bootstrap.profile.values import (
     REPO_PATH,
@@ -568,7 +568,7 @@ _NAMED = re.compile(r"\{([^{}]+)\}")
 
 
 def as_row(pattern: str) -> str:
-    """Return the pattern for `box/metrics.py`: names, a TAB, an expression with a group for each.
+    """Return the pattern for `onbox/metrics.py`: names, a TAB, an expression with a group for each.
 
     The expression means the same to Python and to `grep -E`.
     """

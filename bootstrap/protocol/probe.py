@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from bootstrap.box.lease.lease import LIMITS, WIPES
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
 from bootstrap.link.exchange import answer_number, answer_rows, answer_version, run_script
 from bootstrap.link.wire import Wire
+from bootstrap.onbox.lease.rules import LIMITS, WIPES
 from bootstrap.plan import NAMES
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, parse_run, with_files

@@ -46,7 +46,7 @@ _SHARED = (("lib", "owner"), ("queries", "home"), ("lib", "process"), ("lib", "r
 _ALSO = {
     "attach": ("terminal_type",),
     "back": ("repository", "queries/holds"),
-    "clean": ("base", "repository", "git", "trees", "queries/holds"),
+    "clean": ("base", "repository", "git", "trees", "queries/holds", "queries/program"),
     "first": ("first_output",),
     "log_start": ("log_times",),
     "made": ("base", "repository", "git", "trees", "queries/holds"),
@@ -55,8 +55,9 @@ _ALSO = {
     "record": ("log_times", "queries/metrics"),
     "run": ("repository", "packs", "git_locks", "store", "sent_state", "first_output"),
     "server": ("base", "errors", "uv"),
-    "status": ("packs", "repository", "queries/metrics"),
+    "status": ("packs", "repository", "queries/metrics", "queries/program"),
     "stop": ("run_processes", "queue"),
+    "top": ("queries/program",),
     "take_dependency": ("packs", "git_locks", "store"),
     "sync": (
         *("base", "setup", "repository", "errors", "lock", "packs", "git_locks", "git"),

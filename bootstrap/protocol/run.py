@@ -1,7 +1,7 @@
 """A run as the box reports it: one training command, its state, and why it failed.
 
 The state is decided on the box, only by `templates/lib/run_state.sh`. With it comes the progress of
-a box that uploads the run's results to a bucket (`box/runs/upload_results.py`).
+a box that uploads the run's results to a bucket (`onbox/bucket/upload_results.py`).
 
 Runs of a box are selected here: those of the current repository, unless more is asked for. Why a
 run failed is found in what its box reports and in the end of its log.

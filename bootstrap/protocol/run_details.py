@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bootstrap.box.metrics import LINE
 from bootstrap.errors import NotSafeError
 from bootstrap.link.exchange import answer_number as to_number
 from bootstrap.link.exchange import run_script
 from bootstrap.link.wire import Wire
+from bootstrap.onbox.metrics import LINE
 from bootstrap.protocol.probe import BoxState, read_probe
 from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import is_name

@@ -1,35 +1,34 @@
 """History of a run on its box: samples, metrics, its setup's events. Bounded and sanitized.
 
-The query brings `bootstrap/box/report/run_history.py` along, so that runs of earlier versions can
+The query brings `bootstrap/onbox/report/run_history.py` along, so that runs of earlier versions can
 be read too.
 
 A run's record on its box: what boxstrap noted of it, and its log from a byte on. Bounded.
 
 It needs only a shell on the box, so it works for runs of every edition and of earlier versions.
 
-Samples of a box, lines of `bootstrap/box/runs/top_stream.py`: bounded and sanitized.
+Samples of a box, lines of `bootstrap/onbox/runs/top_stream.py`: bounded and sanitized.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from bootstrap import box, events
-from bootstrap.box.metrics import LINE
+from bootstrap import events
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import Event
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
+from bootstrap.onbox.metrics import LINE
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import Run, RunState
+from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
 
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
@@ -347,7 +346,7 @@ def ask_history(box: AskedBox, run: Run) -> RunHistory:
         workdir=box.workdir,
         repo_key=run.repo_key,
         name=run.name,
-        program=_program(),
+        program=sent_program("onbox/report/run_history.py"),
     )
     answer = run_script(box.wire, query, timeout=ANSWER_S)
     try:
@@ -367,18 +366,6 @@ def ask_history(box: AskedBox, run: Run) -> RunHistory:
     return history
 
 
-@cache
-def _program() -> str:
-    """Return the program for the box: the two modules joined and minified."""
-    from bootstrap.shell import bare_python  # imported only when a report is asked for
-
-    folder = Path(box.__file__).parent
-    texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in _MODULES]
-    return "\n".join(bare_python(_OF_OURS.sub("", text)) for text in texts)
-
-
-_MODULES = ("metrics", "report/run_history")
-_OF_OURS = re.compile(r"^from \.\..* import .*\n", re.MULTILINE)
 R = TypeVar("R")
 
 

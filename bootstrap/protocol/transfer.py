@@ -1,6 +1,6 @@
 """This machine's side of a transfer: a stream of requests out, a stream of frames back.
 
-The box's side is a boxstrap program (`bootstrap/box/transfer`) that is sent with the query. Its
+The box's side is a boxstrap program (`bootstrap/onbox/transfer`) that is sent with the query. Its
 answers are not trusted: frames have a maximum length, and callers read each value by type
 (`text_of`, `number_of`).
 
@@ -13,58 +13,28 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-import zlib
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from bootstrap import box
-from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
-from bootstrap.box.transfer.frames import BadFrame, pack_frame, read_frame
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
+from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S
+from bootstrap.onbox.transfer.frames import BadFrame, pack_frame, read_frame
 from bootstrap.protocol.query import build_query
+from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
 
 Frame = tuple[Mapping[str, Any], bytes]
 """Header and body."""
-MODULES = (
-    *("frames", "complete_files", "take"),
-    *("run_results", "serve"),
-)
-"""Modules of the program, each after those that it imports."""
 SILENT_S = 60.0
 """How long the box may send nothing while we wait, in seconds; while it works, it sends frames."""
 _TICK_S = 1.0
 _LONGEST = 300
 _MOST_NUMBER = 2**63
-_LOAD = """\
-import sys,types
-def load(name,text):
- module=types.ModuleType('transfer.'+name)
- module.__package__='transfer'
- sys.modules[module.__name__]=module
- exec(compile(text,name,'exec'),module.__dict__)
-sys.modules['transfer']=types.ModuleType('transfer')
-sys.modules['transfer'].__path__=[]
-"""
-
-
-@cache
-def box_program() -> str:
-    """Return the box's program as one argument for `python -c`."""
-    from bootstrap.shell import bare_python
-
-    folder = Path(box.__file__).parent / "transfer"
-    texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
-    loads = "".join(f"load({name!r},{bare_python(text)!r})\n" for name, text in texts.items())
-    whole = f"{_LOAD}{loads}sys.modules['transfer.serve'].main()\n"
-    packed = b64encode(zlib.compress(whole.encode(), 9)).decode()
-    return f"import zlib,base64;exec(zlib.decompress(base64.b64decode('{packed}')))"
+PROGRAM = "onbox/transfer/serve.py"
+"""The box's side, which is sent along."""
 
 
 class Transfer:
@@ -73,7 +43,7 @@ class Transfer:
     def __init__(self, wire: Wire, workdir: str) -> None:
         """Start the program without waiting for it. Raises LinkLost."""
         self._wire = wire
-        query = build_query("transfer", workdir=workdir, program=box_program())
+        query = build_query("transfer", workdir=workdir, program=sent_program(PROGRAM))
         self._stream = stream_script(wire, query)
         self._held = bytearray()
         self._failure: BaseException | None = None

@@ -100,7 +100,7 @@ def read_verdict(doc: bytes) -> Verdict:
     """Read a box's verdict.
 
     Raises:
-        BoxstrapError: the document isn't one that `bootstrap/box/verdict/verify.py` writes.
+        BoxstrapError: the document isn't one that `bootstrap/onbox/verdict/verify.py` writes.
     """
     if len(doc) > MAX_BYTES:
         raise _unreadable(f"it has {len(doc)} bytes")

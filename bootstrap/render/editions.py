@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from bootstrap import __version__, uv_release
-from bootstrap.box.verdict import thresholds
 from bootstrap.errors import UsageError
+from bootstrap.onbox.verdict import thresholds
 from bootstrap.plan import Step, steps_for
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile
@@ -47,6 +47,7 @@ from bootstrap.shell import (
     functions,
     harmless,
     known_hosts,
+    own_imports,
     quote,
     shell_part,
 )
@@ -248,11 +249,10 @@ LEFT_OUT_PARTS = ("main",)
 
 OWN_PARTS = (("compact", "main"), ("doors", "terminal"), ("doors", "access"))
 
-PROGRAMS = ("verify.py", "gpu_reader.py", "fetch_uv.py", "pip_indexes.py")
+_STARTED = ("verdict/verify", "verdict/gpu_reader", "python/fetch_uv", "pip_indexes")
+PROGRAMS = tuple(f"onbox/{name}.py" for name in ("__init__", "__main__", *_STARTED))
 SHELL_PROGRAMS = ("runner.sh",)
 """What it puts into `box/` on the box, together with the modules that these import."""
-
-_IMPORTED = re.compile(r"^from \.(\w*) import (.*)$", re.MULTILINE)
 
 
 def render_compact(profile: Profile, source: Source) -> str:
@@ -293,20 +293,12 @@ def compact_files() -> tuple[tuple[str, str], ...]:
         name = waiting.pop()
         if name not in names:
             names.add(name)
-            waiting += _imports(without_full(own[name]))
+            waiting += own_imports(name, without_full(own[name]))
     python = without_unused({name: own[name] for name in sorted(names)})
     return (
         *((name, bare_python(text)) for name, text in python.items()),
         *((name, program(own[name])) for name in SHELL_PROGRAMS),
     )
-
-
-def _imports(text: str) -> list[str]:
-    """Return the files in the same folder that a program of the box imports."""
-    found = []
-    for module, names in _IMPORTED.findall(text):
-        found += [f"{module}.py"] if module else [f"{name.strip()}.py" for name in names.split(",")]
-    return found
 
 
 def _own(name: str, value: Value, source: Source) -> Value:

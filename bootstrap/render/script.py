@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap import __version__, uv_release
-from bootstrap.box.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
+from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile import values
@@ -34,10 +34,10 @@ from bootstrap.shell import (
     bare_shell,
     box_files,
     harmless,
+    is_needed,
     known_hosts,
     quote,
     shell_part,
-    step_of,
 )
 from bootstrap.text.sizes import seconds_of
 
@@ -221,7 +221,7 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
 
 
 def lease_terms(profile: Profile, rented: float | None = None, *, ends: bool = False) -> str:
-    """Return the lease as JSON for the box, see `box/lease/lease.py`; "" without one."""
+    """Return the lease as JSON for the box, see `onbox/lease/rules.py`; "" without one."""
     lease = profile.lease
     if lease is None:
         return ""
@@ -373,8 +373,8 @@ def render_script(
         names.append("train")  # for a run that is started by its command (`run -- COMMAND`)
     parts = [*beside, *(shell_part("steps", name) for name in names)]
     files = bare_box_files() if bare else box_files()
-    needed = {"", *names, *(name for name, value in variables if value)}
-    files = tuple(file for file in files if step_of(file[0]) in needed)
+    used = {*names, *(name for name, value in variables if value)}
+    files = tuple(file for file in files if is_needed(file[0], used))
     if bare:  # a quarter less, packed
         parts = [_OVER_SSH.sub("", text) for text in parts]
         library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))

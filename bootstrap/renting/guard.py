@@ -5,7 +5,7 @@ and extends no lease. Only boxes that this machine knows by their account's id a
 
 Count a lease on this machine, by its account's clock; the count is kept with the box's record.
 
-`box/lease/lease.py` does the counting, as on a box. Only the box knows how idle it is.
+`onbox/lease/rules.py` does the counting, as on a box. Only the box knows how idle it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.box.lease.lease import (
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
+from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
+from bootstrap.link.target import BoxOptions
+from bootstrap.onbox.lease.instance import APIS
+from bootstrap.onbox.lease.rules import (
     CAN_END,
     DESTROY,
     WIPES,
@@ -29,11 +34,6 @@ from bootstrap.box.lease.lease import (
     limits,
     reached,
 )
-from bootstrap.box.lease.lease_api import APIS
-from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
-from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
-from bootstrap.link.target import BoxOptions
 from bootstrap.paths import write_private
 from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease
 from bootstrap.providers.cloud_account import CloudAccount

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from bootstrap.box.lease.lease_api import HOLD
 from bootstrap.errors import UsageError
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import all_boxes
+from bootstrap.onbox.lease.instance import HOLD
 from bootstrap.profile.consent import EVERYTHING, TO_RENT, load_profile
 from bootstrap.providers import ONLY_END
 from bootstrap.providers.accounts import PROVIDERS, never_stops

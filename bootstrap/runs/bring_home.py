@@ -281,7 +281,7 @@ def _declared(notes: Mapping[str, bytes]) -> str:
 
 
 def _profile(notes: Mapping[str, bytes]) -> str:
-    """Return the digest of the run's settings, as `box/transfer/serve.py` makes it."""
+    """Return the digest of the run's settings, as `onbox/transfer/serve.py` makes it."""
     texts = {name: notes.get(name, b"").decode("utf-8", "surrogateescape") for name in OF_PROFILE}
     lines = {
         name: text.removesuffix("\n").split("\n") if text else [] for name, text in texts.items()

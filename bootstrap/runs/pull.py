@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bootstrap.box.transfer.complete_files import absent_parts
-from bootstrap.box.transfer.run_results import is_meant
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import (
@@ -29,6 +27,8 @@ from bootstrap.errors import (
 )
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
+from bootstrap.onbox.results.complete_files import absent_parts
+from bootstrap.onbox.results.run_results import is_meant
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
 from bootstrap.repo.names import shown

@@ -19,13 +19,13 @@ from typing import Any
 from markupsafe import Markup
 
 from bootstrap import __version__
-from bootstrap.box.metrics import WORDS
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, write_error
 from bootstrap.estimate import spending
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
+from bootstrap.onbox.metrics import WORDS
 from bootstrap.paths import expanded, write_private
 from bootstrap.plan import NAMES
 from bootstrap.protocol.run import Failure, Run, find_failures, repository_names

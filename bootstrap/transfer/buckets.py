@@ -33,10 +33,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from bootstrap.box.runs.s3_client import region_of
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.exchange import read_until, shell_command
 from bootstrap.link.wire import LinkLost, Wire
+from bootstrap.onbox.bucket.s3_client import region_of
 from bootstrap.paths import expanded
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.text.sanitize import sanitize

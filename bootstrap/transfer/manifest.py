@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from bootstrap.box.lease.lease_safety import safe_note
-from bootstrap.box.transfer.complete_files import FileState
-from bootstrap.box.transfer.run_results import digest_of
+from bootstrap.onbox.lease.safety import safe_note
+from bootstrap.onbox.results.complete_files import FileState
+from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.paths import write_private
 from bootstrap.transfer.destination import HomeFile
 

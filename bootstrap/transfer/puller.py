@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
 from bootstrap.errors import NotSafeError
+from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S
 from bootstrap.protocol.transfer import (
     CLOSED,
     BegunFile,

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from bootstrap.box.transfer.frames import BLOCK, decoded_name, encoded_name
 from bootstrap.errors import UsageError
+from bootstrap.onbox.transfer.frames import BLOCK, decoded_name, encoded_name
 from bootstrap.paths import real
 from bootstrap.protocol.transfer import Frame
 

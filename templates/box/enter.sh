@@ -23,7 +23,7 @@
   [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
   # shellcheck disable=SC1091 # of an environment of conda's packages
   [ ! -r "$venv/etc/conda/activate.sh" ] || . "$venv/etc/conda/activate.sh"
-  # While it is open, the box is in use: see lease_activity.py.
+  # While it is open, the box is in use: see lease/activity.py.
   export BOXSTRAP_ENTERED=1
   [ "$#" -eq 0 ] || exec -- "$@"
 

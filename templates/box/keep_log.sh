@@ -76,14 +76,14 @@
   start_monitor() {
     local box_home=${run%/*/*/*}
     monitor=begun
-    setsid "$box_home/agent/bin/python" -B "${0%/*}/monitor.py" "$box_home" </dev/null >/dev/null 2>&1 {quiet}>&- &
+    setsid "$box_home/agent/bin/python" -B "${0%/*}/onbox/__main__.py" runs.monitor "$box_home" </dev/null >/dev/null 2>&1 {quiet}>&- &
   }
 
   # The upload of results to a bucket outlives this process.
   start_upload() {
     local python=${run%/*/*/*}/agent/bin/python
     [ -f "$run/results_to" ] && [ -x "$python" ] || return
-    setsid "$python" -I -B "${0%/*}/upload_results.py" "$run" </dev/null >/dev/null 2>&1 &
+    setsid "$python" -I -B "${0%/*}/onbox/__main__.py" bucket.upload_results "$run" </dev/null >/dev/null 2>&1 &
   }
 
   start_upload

@@ -43,7 +43,7 @@
     until echo "$1" 1<>"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"; do sleep 1; done
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full
     # What it made. Without this it is told at the next look, before another run begins there.
-    setsid "${run%/*/*/*}/agent/bin/python" -I -S -B "${0%/*}/keep_results.py" end "$run" </dev/null >/dev/null 2>&1 & # full
+    setsid "${run%/*/*/*}/agent/bin/python" -I -S -B "${0%/*}/onbox/__main__.py" results.keep_results end "$run" </dev/null >/dev/null 2>&1 & # full
     kill "$keeper" 2>/dev/null # full
     # The window may be a moment behind the log.
     [ -z "$shown" ] || { sleep 0.2 && kill "$shown"; } 2>/dev/null

@@ -31,7 +31,7 @@
   keep_results() {
     local python=${run%/*/*/*}/agent/bin/python
     [ -x "$python" ] || python=$(command -v python3) || return 0
-    "$python" -I -S -B "${0%/*}/keep_results.py" begin "$run" >"$run/results.blocked" && rm -f "$run/results.blocked"
+    "$python" -I -S -B "${0%/*}/onbox/__main__.py" results.keep_results begin "$run" >"$run/results.blocked" && rm -f "$run/results.blocked"
   }
 
   # show NAME: opens a session of this name, a window onto the run; fails if another repository's session has the name.

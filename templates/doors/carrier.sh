@@ -77,8 +77,8 @@ end_of_setup() {
 }
 
 heed_stop() {
-  local program=${BOX_HOME-}/box/notice.py
-  [ ! -f "$program" ] || "$BOX_HOME/agent/bin/python" -B "$program" "$BOX_HOME" || :
+  local onbox=${BOX_HOME-}/box/onbox/__main__.py
+  [ ! -f "$onbox" ] || "$BOX_HOME/agent/bin/python" -B "$onbox" runs.notice "$BOX_HOME" || :
   sleep 0.5
   # shellcheck disable=SC2046 # numbers
   kill $(jobs -p) 2>/dev/null || :

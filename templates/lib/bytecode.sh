@@ -7,7 +7,7 @@
 compile_ahead() {
   [ -n "$TRAIN_COMMAND" ] && ! has_one_core || return 0
   local installer=$BASHPID
-  setsid "$VENV_DIR/bin/python" -I -S -B "$PROGRAMS/bytecode.py" "$VENV_DIR" "$REPO_DIR" "$TRAIN_COMMAND" \
+  setsid "$VENV_DIR/bin/python" -I -S -B "$ONBOX" python.bytecode "$VENV_DIR" "$REPO_DIR" "$TRAIN_COMMAND" \
     "$WORKDIR/.boxstrap/cache/uv" "$1" "$installer" \
     </dev/null >/dev/null 2>&1 3>&- 9>&- &
   identity "$!" >"$VENV_NOTES/python.compiling" || :

@@ -135,14 +135,14 @@ run_keeper() {
   local python=$BOX_HOME/agent/bin/python
   ! ask_keeper "$@" || return "$KEEPER_CODE" # full
   [ -x "$python" ] || python=$(command -v python3) || return 0
-  "$python" -I -S -B "$PROGRAMS/keep_results.py" "$@"
+  "$python" -I -S -B "$ONBOX" results.keep_results "$@"
 }
 
 # start_keeper: for a new run in REPO_DIR: what earlier results it would lose is copied while its files are placed.
 start_keeper() {
   local python=$BOX_HOME/agent/bin/python
-  [ -z "$OVERWRITE${QUEUE-}" ] && [ -x "$python" ] && [ -f "$PROGRAMS/keep_results.py" ] || return 0
-  { coproc KEEPER { exec "$python" -I -S -B "$PROGRAMS/keep_results.py" ahead "$RUNS/.new" "$REPO_DIR" ${RESULTS[@]+"${RESULTS[@]}"} 6>&- 9>&-; }; } 2>/dev/null
+  [ -z "$OVERWRITE${QUEUE-}" ] && [ -x "$python" ] && [ -f "$ONBOX" ] || return 0
+  { coproc KEEPER { exec "$python" -I -S -B "$ONBOX" results.keep_results ahead "$RUNS/.new" "$REPO_DIR" ${RESULTS[@]+"${RESULTS[@]}"} 6>&- 9>&-; }; } 2>/dev/null
   # Bash closes a coprocess's own descriptors in subshells.
   exec {TO_KEEPER}>&"${KEEPER[1]}" {OF_KEEPER}<&"${KEEPER[0]}"
 }
@@ -164,7 +164,7 @@ ask_keeper() {
 # Whether a training begins, and must not because results of earlier runs would be lost: known before anything is done.
 would_lose_results() {
   case " ${STEPS[*]} " in *' train '*) [ -z "$OVERWRITE$ONLY" ] ;; *) return 1 ;; esac || return
-  [ -f "$PROGRAMS/keep_results.py" ] || return
+  [ -f "$ONBOX" ] || return
   [ -n "$RESTART$RUN_ID" ] || { ! alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR" && find_work && ! find_run_of "$WORK"; } >/dev/null || return
   run_keeper look "$RUNS/.new" "$REPO_DIR" ${RESULTS[@]+"${RESULTS[@]}"} >"$SETUP_DIR/logs/train.log" 2>&1
   [ $? = 9 ]
@@ -241,7 +241,7 @@ revive_uploads() {
   [ ! -d "${SETUP_DIR-}" ] || : >"$SETUP_DIR/uploads"
   find_idle_uploads
   for dir in ${IDLE_UPLOADS[@]+"${IDLE_UPLOADS[@]}"}; do
-    without_secrets setsid "$BOX_HOME/agent/bin/python" -I -B "$PROGRAMS/upload_results.py" "$dir" </dev/null >/dev/null 2>&1 &
+    without_secrets setsid "$BOX_HOME/agent/bin/python" -I -B "$ONBOX" bucket.upload_results "$dir" </dev/null >/dev/null 2>&1 &
   done
 }
 

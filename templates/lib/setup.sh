@@ -13,6 +13,7 @@ begin_script() {
   # The compact edition's programs can do less: they have a folder of their own.
   PROGRAMS=$BOX_HOME/compact/box
   PROGRAMS=$BOX_HOME/box # full
+  ONBOX=$PROGRAMS/onbox/__main__.py
   settle_names
   RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE='' # full
   SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
@@ -64,25 +65,30 @@ prepare_box() {
 # Unpacks the files of box/ from standard input, each after a form feed and a line with its name (joining lines in bash
 # takes longer than starting a program). Unchanged files are kept; new ones are moved in together.
 unpack_programs() {
-  local name body file files=() new=$PROGRAMS
+  local name body file folder files=() new=$PROGRAMS
   local own=' ' new=$BOX_HOME/box.new.$BASHPID # full
   mapfile -t -d $'\f' files
   for file in "${files[@]:1}"; do
     name=${file%%$'\n'*} body=${file#*$'\n'}
     own+="$name " # full
     ! is_text "$PROGRAMS/$name" "$body" || continue
-    [ -d "$new" ] || mkdir -p "$PROGRAMS" "$new"
+    folder=$new/$name folder=${folder%/*}
+    [ -d "$folder" ] || mkdir -p "$folder" "$PROGRAMS${folder#"$new"}"
     printf %s "$body" >"$new/$name"
   done
   if [ -d "$new" ]; then # full
-    mv -f "$new"/* "$PROGRAMS" # full
-    rmdir "$new" # full
+    for folder in "$new"/{,onbox/,onbox/*/}; do # full
+      files=("$folder"*.*) # full
+      [ ! -f "${files[0]}" ] || mv -f "${files[@]}" "$PROGRAMS${folder#"$new"}" # full
+    done # full
+    rm -rf "$new" # full
   fi # full
-  # Removes Python of other versions, which would be imported. Shell scripts stay: a live runner may still call them.
-  for name in "$PROGRAMS"/*.py; do # full
-    # Files of the steps `data` and `lease` only come with profiles that use them: other repositories' setups keep them.
-    case ${name##*/} in data_* | fetch_data.py | lease*) continue ;; esac # full
-    case $own in *" ${name##*/} "*) ;; *) rm -f -- "$name" ;; esac # full
+  # Removes modules of other versions from the folders that came; some only come with profiles that use them. What
+  # lies beside stays: live programs of an earlier version call it, and the Python of its own there is imported by none.
+  for file in "$PROGRAMS"/onbox/{,*/}*.py; do # full
+    name=${file#"$PROGRAMS/"} # full
+    case $own in *" ${name%/*}/__init__.py "*) ;; *) continue ;; esac # full
+    case $own in *" $name "*) ;; *) rm -f -- "$file" ;; esac # full
   done # full
 }
 

@@ -279,6 +279,6 @@ uninstall_others() {
   local others=() report=$SETUP_DIR/would.json
   [ "${words[${#words[@]} - 1]}" != --force-reinstall ] || unset "words[-1]"
   with_retries our_pip install --dry-run --ignore-installed --quiet --report "$report" "${words[@]}"
-  mapfile -t others < <("$VENV_DIR/bin/python" -I "$PROGRAMS/pip_unlisted.py" "$report")
+  mapfile -t others < <("$VENV_DIR/bin/python" -I "$ONBOX" python.pip_unlisted "$report")
   [ "${#others[@]}" -eq 0 ] || our_pip uninstall -y "${others[@]}"
 }

@@ -37,7 +37,7 @@ fetch_uv() {
   [ -n "$WHEEL" ] || fail uv-missing "no uv is known for $(uname -sm): install it, then set up again"
   mkdir -p "$BOX_HOME/bin"
   if have python3; then
-    with_retries python3 "$PROGRAMS/fetch_uv.py" "$INDEX" "$WHEEL" "$WHEEL_SUM" "$BOX_HOME/bin/uv" || uv_failed
+    with_retries python3 "$ONBOX" python.fetch_uv "$INDEX" "$WHEEL" "$WHEEL_SUM" "$BOX_HOME/bin/uv" || uv_failed
   elif have curl || have wget; then # full
     with_retries fetch_uv_plainly "$WHEEL" "$WHEEL_SUM" || uv_failed # full
   else
@@ -125,7 +125,7 @@ read_indexes() {
   while IFS=$'\t' read -r name value; do
     # What the box set for uv itself wins.
     [ -n "${!name-}" ] || UV_SETTINGS+=("$name=$value")
-  done < <(python3 "$PROGRAMS/pip_indexes.py")
+  done < <(python3 "$ONBOX" pip_indexes)
 }
 
 run_uv() {

@@ -107,10 +107,10 @@ clean_all() {
 # Removes copies of results that are at home by now, see `keep_results.py`, and prints their bytes.
 clean_kept() {
   local bytes became
-  [ -f "$BOX_HOME/box/keep_results.py" ] || return 0
+  find_program results.keep_results || return 0
   while read -r _ bytes became; do
     [ "$became" = kept ] || answer copies "$bytes"
-  done < <("$BOX_HOME/agent/bin/python" -I -S -B "$BOX_HOME/box/keep_results.py" clean "$BOX_HOME" ${look:+look} 2>/dev/null)
+  done < <("$BOX_HOME/agent/bin/python" -I -S -B "$program" ${module:+"$module"} clean "$BOX_HOME" ${look:+look} 2>/dev/null)
 }
 
 workdir=$WORKDIR

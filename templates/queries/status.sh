@@ -50,9 +50,9 @@ E
 
 # Where the results of each run are that is over; see `keep_results.py`.
 show_results() {
-  [ -f "$box_home/box/keep_results.py" ] || return 0
+  find_program results.keep_results || return 0
   printf '\n%s results\n' "$mark"
-  timeout "$results_patience" "$box_home/agent/bin/python" -I -S -B "$box_home/box/keep_results.py" status "$box_home" </dev/null 2>/dev/null
+  timeout "$results_patience" "$box_home/agent/bin/python" -I -S -B "$program" ${module:+"$module"} status "$box_home" </dev/null 2>/dev/null
 }
 
 # Trees beside the main ones: for each the last run made in it, then sizes, as far as a moment is enough.
@@ -89,7 +89,8 @@ show_gpus() {
   { while read -r word number; do [ "$word" != gpus ] || count=$number; done <"$box_home/gpu.said"; } 2>/dev/null
   [ "$count" != 0 ] && is_any_alive || return
   printf '\n%s gpus\n' "$mark"
-  "$box_home/agent/bin/python" -B "$box_home/box/top_stream.py" --within "$patience" </dev/null 2>/dev/null
+  find_program runs.top_stream
+  "$box_home/agent/bin/python" -B "$program" ${module:+"$module"} --within "$patience" </dev/null 2>/dev/null
 }
 
 show_logs() { show_log_ends && show_metrics; }

@@ -2,11 +2,10 @@
 # top: samples this box again and again, until this connection ends.
 
 find_home
-stream=$box_home/box/top_stream.py
 # An earlier version has another name for it.
-[ -f "$stream" ] || stream=$box_home/box/watch.py
-if [ ! -x "$box_home/agent/bin/python" ] || [ ! -f "$stream" ]; then
+find_program runs.top_stream || program=$box_home/box/watch.py
+if [ ! -x "$box_home/agent/bin/python" ] || [ ! -f "$program" ]; then
   printf '{"missing":true}\n'
   exit 0
 fi
-exec "$box_home/agent/bin/python" -B "$stream" --every "$every" --runs "$box_home/runs"
+exec "$box_home/agent/bin/python" -B "$program" ${module:+"$module"} --every "$every" --runs "$box_home/runs"

@@ -33,7 +33,7 @@ fetch_data() {
     [ ! -r "$ENV_FILE" ] || . "$ENV_FILE"
     case " ${SECRETS[*]-} " in *' HF_TOKEN '*) ;; *) unset HF_TOKEN ;; esac
     exec env CLIENT_SENDS="${CLIENT_SENDS-}" "$BOX_HOME/agent/bin/python" -B -E -s \
-      "$PROGRAMS/fetch_data.py" "$1" "$BOX_HOME" "$REPO_DIR" "${SETUP_DIR-}" < <(printf %s "$DATA") 3>&- 9>&-
+      "$ONBOX" data.fetch "$1" "$BOX_HOME" "$REPO_DIR" "${SETUP_DIR-}" < <(printf %s "$DATA") 3>&- 9>&-
   )
 }
 

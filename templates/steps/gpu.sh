@@ -26,13 +26,13 @@ apply_gpu() {
   asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL") # full
   [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD") # full
   ! any_alive_run || asked+=(--run-alive)
-  "$BOX_HOME/agent/bin/python" "$PROGRAMS/verify.py" --order "$BOX_HOME/gpu.order" \
+  "$BOX_HOME/agent/bin/python" "$ONBOX" verdict.verify --order "$BOX_HOME/gpu.order" \
     --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
   read_verdict
   return "$rc"
 }
 
-# Reads the lines that verify.py documents: the weightiest reason comes first.
+# Reads the lines that verdict/verify.py documents: the weightiest reason comes first.
 read_verdict() {
   local word first code driver=
   read_text "$BOX_HOME/gpu.said" || return

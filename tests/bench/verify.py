@@ -14,7 +14,10 @@ from tests.nvml import scenarios, stub
 GROUP = "verify: from the command to the verdict, 8 GPUs, no smoke test"
 _CARDS = f"{scenarios.H100}\ncount = 8\n"
 _FRESH_S, _THERE_S, _NVML_S = 6.0, 1.5, 2.0
-_READ = "NVML_SCENARIO=/etc/nvml-scenario {home}/agent/bin/python -B {home}/box/gpu_reader.py"
+_READ = (
+    "NVML_SCENARIO=/etc/nvml-scenario {home}/agent/bin/python -B"
+    " {home}/box/onbox verdict.gpu_reader"
+)
 _HOME = "/workspace/.boxstrap"
 
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bootstrap.box.verdict.verify_check import Check
-from bootstrap.box.verdict.verify_table import BOX_CHECKS, OF_GPUS
 from bootstrap.codes import CODES
+from bootstrap.onbox.verdict.check import Check
+from bootstrap.onbox.verdict.table import BOX_CHECKS, OF_GPUS
 from bootstrap.plan import STEPS
 from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.values import EXPECTED, REQUIRED, Field

@@ -16,12 +16,12 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from bootstrap.box.verdict import verify_judge, verify_readers
-from bootstrap.box.verdict.expected_hardware import parse_expected
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.verdict import judge, readers
+from bootstrap.onbox.verdict.expected_hardware import parse_expected
 from bootstrap.profile.load import read_profile
 from bootstrap.protocol import verdict
 from bootstrap.ui import page
-from tests.box_programs import program
 from tests.nvml import scenarios, stub
 
 SCENARIO = f"""{scenarios.H100}
@@ -55,24 +55,24 @@ def example() -> str:
     """Return the page."""
     with tempfile.TemporaryDirectory() as folder:
         facts = _facts(Path(folder))
-    result = verify_judge.judge({**facts, **AROUND}, parse_expected(json.dumps(ORDER)), 0.6)
+    result = judge.judge({**facts, **AROUND}, parse_expected(json.dumps(ORDER)), 0.6)
     box, provider = "root@203.0.113.7:46769", read_profile("vast").profile.provider.name
     about = page.Subject(box, provider, AT, NOTE, version="")
     return page.verdict_page(verdict.read_verdict(json.dumps(result).encode()), about)
 
 
-def _facts(folder: Path) -> verify_readers.Facts:
+def _facts(folder: Path) -> readers.Facts:
     scenario = folder / "scenario"
     scenario.write_text(SCENARIO)
     library = stub.build_library(folder)
     environment = {"LD_LIBRARY_PATH": str(library.parent), "NVML_SCENARIO": str(scenario)}
     done = subprocess.run(
-        [sys.executable, "-B", program("gpu_reader.py")],
+        [sys.executable, "-B", MAIN, "verdict.gpu_reader"],
         env={**os.environ, **environment},
         capture_output=True,
         check=True,
     )
-    return verify_readers.assemble(done.stdout.splitlines(keepends=True)).facts
+    return readers.assemble(done.stdout.splitlines(keepends=True)).facts
 
 
 if __name__ == "__main__":

@@ -244,7 +244,7 @@ def test_a_profile_for_pip_is_built_with_pip_and_trains_once(
     assert "builds with uv alone" in user.run("oneliner", "--small").must(2).err
     # The compact edition leaves the programs unchanged that the full one placed.
     programs = box.listing(["/workspace/.boxstrap/box"])
-    assert "/top_stream.py" in programs
+    assert "/onbox/runs/top_stream.py" in programs
     assert doors.go("compact", "--set", "env.TURN=2").returncode == 0
     assert len(doors.runs()) == 2
     assert box.listing(["/workspace/.boxstrap/box"]) == programs

@@ -148,7 +148,7 @@ def _over(rented: Rented) -> list[dict[str, Any]]:
         time.sleep(0.5)
 
 
-STOP_MONITOR = "pkill -TERM -f 'box/[m]onitor.py'"
+STOP_MONITOR = "pkill -TERM -f 'runs[.]monitor'"
 
 
 def test_the_stop_of_a_container_is_heeded_and_an_end_of_the_monitor_alone_is_not(
@@ -159,11 +159,12 @@ def test_the_stop_of_a_container_is_heeded_and_an_end_of_the_monitor_alone_is_no
     rented.run("setup").must(0)
     _await_monitor(rented)
     rented.ssh(STOP_MONITOR)
-    rented.box.run("while pgrep -f 'box/[m]onitor.py'; do sleep 0.1; done")
+    rented.box.run("while pgrep -f 'runs[.]monitor'; do sleep 0.1; done")
     assert rented.status()["runs"][0]["state"] == "running"
     home = rented.folder
     rented.ssh(
-        f"setsid {home}/agent/bin/python -B {home}/box/monitor.py {home} </dev/null >&0 2>&0 &"
+        f"cd {home}"
+        f" && setsid agent/bin/python -B box/onbox runs.monitor {home} </dev/null >&0 2>&0 &"
     )
     (monitor,) = _await_monitor(rented)
     time.sleep(2)
@@ -176,7 +177,7 @@ def test_the_stop_of_a_container_is_heeded_and_an_end_of_the_monitor_alone_is_no
     assert run["interrupted"]["leaves"] - run["interrupted"]["noticed"] in (10, 11)
     said = rented.run("status").must(0).out
     assert "was interrupted: its container, or machine, was stopped, after exit code 0" in said
-    assert rented.box.run("pgrep -f 'box/[m]onitor.py'", check=False) == ""
+    assert rented.box.run("pgrep -f 'runs[.]monitor'", check=False) == ""
 
 
 def _await_monitor(rented: Rented) -> list[int]:
@@ -186,7 +187,7 @@ def _await_monitor(rented: Rented) -> list[int]:
         found = []
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
-                is_one = b"box/monitor.py" in file.read_bytes()
+                is_one = b"runs.monitor" in file.read_bytes()
                 if is_one and _namespace(file.parent) == _namespace(rented.box.root.parent):
                     found.append(int(file.parent.name))
         if found:

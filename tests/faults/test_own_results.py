@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.transfer.complete_files import FileState
-from bootstrap.box.transfer.run_results import digest_of
 from bootstrap.link.local import LocalWire
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.results.complete_files import FileState
+from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.protocol.transfer import BoxLook, BoxResults, GivenFile, Transfer, WantedFile
-from tests.box_programs import program
 from tests.faults.plugin import Faults
 
 PARTS = 4
@@ -47,7 +47,7 @@ class ResultsBox:
 
     def keep(self, *words: str, kill: bool = False) -> int:
         """Run the box's program; with `kill`, kill it at some moment."""
-        argv = [sys.executable, "-I", "-S", "-B", str(program("keep_results.py")), *words]
+        argv = [sys.executable, "-I", "-S", "-B", MAIN, "results.keep_results", *words]
         with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
             if kill:
                 time.sleep(self.chance.uniform(0, 0.15))
@@ -58,7 +58,7 @@ class ResultsBox:
         """Have earlier results copied ahead, and the run begun by the same process, which may be
         killed at any moment; return whether it answered."""
         words = ("ahead", f"{run}.new", f"{self.place}/tree", "out/")
-        argv = [sys.executable, "-I", "-S", "-B", str(program("keep_results.py")), *words]
+        argv = [sys.executable, "-I", "-S", "-B", MAIN, "results.keep_results", *words]
         pipe = subprocess.PIPE
         with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as process:
             if is_killed := self.chance.random() < 0.5:

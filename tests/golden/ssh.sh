@@ -232,88 +232,102 @@ unpack_box() {
 # (the file waiter.sh)
 window.sh
 # (the file window.sh)
-bytecode.py
-# (the file bytecode.py)
-complete_files.py
-# (the file complete_files.py)
-copy_packages.py
-# (the file copy_packages.py)
-expected_hardware.py
-# (the file expected_hardware.py)
-fetch_uv.py
-# (the file fetch_uv.py)
-gpu_checks.py
-# (the file gpu_checks.py)
-gpu_errors.py
-# (the file gpu_errors.py)
-gpu_performance.py
-# (the file gpu_performance.py)
-gpu_reader.py
-# (the file gpu_reader.py)
-image_packages.py
-# (the file image_packages.py)
-imports.py
-# (the file imports.py)
-keep_results.py
-# (the file keep_results.py)
-link_pushed.py
-# (the file link_pushed.py)
-machine_checks.py
-# (the file machine_checks.py)
-machine_limits.py
-# (the file machine_limits.py)
-machine_reader.py
-# (the file machine_reader.py)
-metrics.py
-# (the file metrics.py)
-monitor.py
-# (the file monitor.py)
-network_checks.py
-# (the file network_checks.py)
-network_reader.py
-# (the file network_reader.py)
-notice.py
-# (the file notice.py)
-pip_indexes.py
-# (the file pip_indexes.py)
-pip_unlisted.py
-# (the file pip_unlisted.py)
-reader_output.py
-# (the file reader_output.py)
-retry_after.py
-# (the file retry_after.py)
-reuse.py
-# (the file reuse.py)
-run_results.py
-# (the file run_results.py)
-smoke.py
-# (the file smoke.py)
-smoke_backends.py
-# (the file smoke_backends.py)
-smoke_judge.py
-# (the file smoke_judge.py)
-smoke_peaks.py
-# (the file smoke_peaks.py)
-smoke_stress.py
-# (the file smoke_stress.py)
-thresholds.py
-# (the file thresholds.py)
-top_stream.py
-# (the file top_stream.py)
-torch_compat.py
-# (the file torch_compat.py)
-verify.py
-# (the file verify.py)
-verify_around.py
-# (the file verify_around.py)
-verify_check.py
-# (the file verify_check.py)
-verify_judge.py
-# (the file verify_judge.py)
-verify_readers.py
-# (the file verify_readers.py)
-verify_table.py
-# (the file verify_table.py)
+onbox/__init__.py
+# (the file onbox/__init__.py)
+onbox/__main__.py
+# (the file onbox/__main__.py)
+onbox/machine_limits.py
+# (the file onbox/machine_limits.py)
+onbox/metrics.py
+# (the file onbox/metrics.py)
+onbox/pip_indexes.py
+# (the file onbox/pip_indexes.py)
+onbox/python/__init__.py
+# (the file onbox/python/__init__.py)
+onbox/python/bytecode.py
+# (the file onbox/python/bytecode.py)
+onbox/python/copy_packages.py
+# (the file onbox/python/copy_packages.py)
+onbox/python/fetch_uv.py
+# (the file onbox/python/fetch_uv.py)
+onbox/python/image_packages.py
+# (the file onbox/python/image_packages.py)
+onbox/python/imports.py
+# (the file onbox/python/imports.py)
+onbox/python/pip_unlisted.py
+# (the file onbox/python/pip_unlisted.py)
+onbox/python/reuse.py
+# (the file onbox/python/reuse.py)
+onbox/python/torch_compat.py
+# (the file onbox/python/torch_compat.py)
+onbox/results/__init__.py
+# (the file onbox/results/__init__.py)
+onbox/results/complete_files.py
+# (the file onbox/results/complete_files.py)
+onbox/results/keep_results.py
+# (the file onbox/results/keep_results.py)
+onbox/results/run_results.py
+# (the file onbox/results/run_results.py)
+onbox/retry_after.py
+# (the file onbox/retry_after.py)
+onbox/runs/__init__.py
+# (the file onbox/runs/__init__.py)
+onbox/runs/link_pushed.py
+# (the file onbox/runs/link_pushed.py)
+onbox/runs/monitor.py
+# (the file onbox/runs/monitor.py)
+onbox/runs/notice.py
+# (the file onbox/runs/notice.py)
+onbox/runs/top_stream.py
+# (the file onbox/runs/top_stream.py)
+onbox/smoke/__init__.py
+# (the file onbox/smoke/__init__.py)
+onbox/smoke/backends.py
+# (the file onbox/smoke/backends.py)
+onbox/smoke/judge.py
+# (the file onbox/smoke/judge.py)
+onbox/smoke/peaks.py
+# (the file onbox/smoke/peaks.py)
+onbox/smoke/smoke.py
+# (the file onbox/smoke/smoke.py)
+onbox/smoke/stress.py
+# (the file onbox/smoke/stress.py)
+onbox/verdict/__init__.py
+# (the file onbox/verdict/__init__.py)
+onbox/verdict/check.py
+# (the file onbox/verdict/check.py)
+onbox/verdict/expected_hardware.py
+# (the file onbox/verdict/expected_hardware.py)
+onbox/verdict/gpu_checks.py
+# (the file onbox/verdict/gpu_checks.py)
+onbox/verdict/gpu_errors.py
+# (the file onbox/verdict/gpu_errors.py)
+onbox/verdict/gpu_performance.py
+# (the file onbox/verdict/gpu_performance.py)
+onbox/verdict/gpu_reader.py
+# (the file onbox/verdict/gpu_reader.py)
+onbox/verdict/judge.py
+# (the file onbox/verdict/judge.py)
+onbox/verdict/machine_checks.py
+# (the file onbox/verdict/machine_checks.py)
+onbox/verdict/machine_reader.py
+# (the file onbox/verdict/machine_reader.py)
+onbox/verdict/network_checks.py
+# (the file onbox/verdict/network_checks.py)
+onbox/verdict/network_reader.py
+# (the file onbox/verdict/network_reader.py)
+onbox/verdict/reader_output.py
+# (the file onbox/verdict/reader_output.py)
+onbox/verdict/readers.py
+# (the file onbox/verdict/readers.py)
+onbox/verdict/surroundings.py
+# (the file onbox/verdict/surroundings.py)
+onbox/verdict/table.py
+# (the file onbox/verdict/table.py)
+onbox/verdict/thresholds.py
+# (the file onbox/verdict/thresholds.py)
+onbox/verdict/verify.py
+# (the file onbox/verdict/verify.py)
 END_OF_BOX_FILES
 }
 

@@ -48,20 +48,20 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     assert "is no time" in rented.run("lease", "--extend", "soon").must(2).err
     # A killed monitor is started again, and keeps the time that was counted.
     counted = rented.status()["lease"]["limits"]["hours"]["is"]
-    rented.box.run("pkill -KILL -f 'box/[m]onitor.py'")
+    rented.box.run("pkill -KILL -f 'runs[.]monitor'")
     rented.box.run(
-        "for i in $(seq 150); do pgrep -f 'box/[m]onitor.py' && exit; sleep 0.1; done; false"
+        "for i in $(seq 150); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["limits"]["hours"]["is"] >= counted
     # The provider's start-up hook starts it again; repeated setups add only one line to it.
-    rented.box.run("pkill -KILL -f 'box/([l]ease.sh|[m]onitor.py)'")
+    rented.box.run("pkill -KILL -f '(box/[l]ease.sh|runs[.]monitor)'")
     assert "its monitor is gone" in rented.run("status").must(0).out
     first, ours, *rest = rented.box.run(f"cat {hook}").splitlines()
     assert (first, rest) == ("#!/bin/bash", ["env >>/etc/environment", "exec true"])
     assert "/box/lease.sh" in ours
     rented.box.run(f"bash {hook}")
     rented.box.run(
-        "for i in $(seq 150); do pgrep -f 'box/[m]onitor.py' && exit; sleep 0.1; done; false"
+        "for i in $(seq 150); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["held"] == "no-answer"
     # A setup without a lease leaves it; one with other terms continues the count.
@@ -86,9 +86,7 @@ def _only_what_was_pulled_is_destroyed(
     rented.run("setup", "--set", "lease.hours=9", "--set", "lease.then=destroy").must(0)
     rented.run("stop").must(0)
     rented.run("pull").must(0)
-    look = (
-        f"{rented.folder}/agent/bin/python -B {rented.folder}/box/lease_safety.py {rented.folder}"
-    )
+    look = f"cd {rented.folder} && agent/bin/python -B box/onbox lease.safety {rented.folder}"
     assert rented.box.run(look) == "over\n"
     rented.box.run(
         f"cd {rented.tree} && cp train.py /tmp && echo '#' >>train.py && echo x >notes.txt"
@@ -107,7 +105,7 @@ def _only_what_was_pulled_is_destroyed(
     there = rented.box.ssh_command("-N", "-R", f"{port}:127.0.0.1:{port}")
     tunnel = subprocess.Popen(there, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        rented.box.run("pkill -KILL -f 'box/([l]ease.sh|[m]onitor.py)'")
+        rented.box.run("pkill -KILL -f '(box/[l]ease.sh|runs[.]monitor)'")
         terms = f"{rented.folder}/lease.json"
         rented.box.run(f"sed -i 's/:32400.0/:0.5/' {terms}")
         rented.box.run(f"BOXSTRAP_VAST_API={account.url} bash {hook}")

@@ -235,9 +235,9 @@ def test_results_are_kept_while_the_files_are_placed(dies: bool, trainer: Traine
     trainer.train("second")
     trainer.over("train-2")
     asked = [
-        line.split("keep_results.py ")[1].split()[0]
+        line.split("results.keep_results ")[1].split()[0]
         for line in (trainer.user.home / "asked").read_text().splitlines()
-        if "keep_results.py" in line
+        if "results.keep_results" in line
     ]
     assert asked[: 1 + dies] == ["ahead", "begin"][: 1 + dies]
     assert ("begin" in asked) == dies

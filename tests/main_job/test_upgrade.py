@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.shell import box_files, step_of
+from bootstrap.shell import box_files, is_needed
 from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
 from tests.main_job.earlier import before, kept, unpacked
@@ -58,10 +58,11 @@ def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
     again = rented.run("setup").must(0)
     assert "train-1: running" in again.out
     assert kept(rented, rented.tree) == was
-    # No Python file of the earlier version is left that this version could import.
-    python = rented.as_user(f"cd {rented.folder}/box && ls *.py").split()
-    carried = [name for name, _ in box_files() if step_of(name) in ("", "train")]
-    assert python == [name for name in carried if name.endswith(".py")]
+    # The programs of the earlier version stay for its run; none of them is in this one's package.
+    rented.as_user(f"test -f {rented.folder}/box/watch.py")
+    python = rented.as_user(f"cd {rented.folder}/box && ls onbox/*.py onbox/*/*.py").split()
+    carried = [name for name, _ in box_files() if is_needed(name, ("train",))]
+    assert python == sorted(name for name in carried if name.endswith(".py"))
     assert sampled(rented)["state"] == "running"
     assert "nothing to do" in rented.run("setup").must(0).out
     commit = rented.user.place / "train.py"

@@ -90,7 +90,15 @@ class NvmlRig:
         environment = {"PATH": os.environ["PATH"], "NVML_SCENARIO": str(self.folder / "scenario")}
         if stub:
             environment["LD_LIBRARY_PATH"] = str(self.library.parent)
-        command = [self.python, "box/verify.py", "--order", "order.json", "--out", "result.json"]
+        command = [
+            self.python,
+            "box/onbox",
+            "verdict.verify",
+            "--order",
+            "order.json",
+            "--out",
+            "result.json",
+        ]
         started = time.monotonic()
         done = subprocess.run(
             [*map(str, command), *options],

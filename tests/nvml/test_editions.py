@@ -13,6 +13,7 @@ import pytest
 
 from bootstrap.protocol import verdict
 from bootstrap.render.editions import compact_files, render_minimal
+from tests.box_programs import onbox
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
 from tests.unit.render.scripts import WORK, profile
@@ -29,12 +30,19 @@ COMPACT_FAULTS = [
 def check(rig: stub.NvmlRig, scenario: str, order: Any = None) -> tuple[int, str, verdict.Verdict]:
     """Run the compact check as a paste places it; return its exit code, lines and document."""
     box = rig.folder / "compact" / "box"
-    box.mkdir(parents=True, exist_ok=True)
     for name, text in compact_files():
+        (box / name).parent.mkdir(parents=True, exist_ok=True)
         (box / name).write_text(f"{text}\n")
     (rig.folder / "order").write_text(json.dumps(order or {}))
     result = rig.folder / "compact.json"
-    words = [str(box / "verify.py"), "--order", str(rig.folder / "order"), "--out", str(result)]
+    words = [
+        str(onbox(box)),
+        "verdict.verify",
+        "--order",
+        str(rig.folder / "order"),
+        "--out",
+        str(result),
+    ]
     done = run(rig, scenario, words)
     assert done.returncode in (0, 6), done.stderr
     return done.returncode, done.stdout, verdict.read_verdict(result.read_bytes())

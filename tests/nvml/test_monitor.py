@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.box.runs import monitor, top_stream
+from bootstrap.onbox.runs import monitor, top_stream
 from tests.box_programs import lay_programs
 from tests.nvml import stub
 from tests.nvml.scenarios import A100
@@ -43,7 +43,15 @@ def begin(rig: stub.NvmlRig, tmp_path: Path) -> Iterator[Callable[..., subproces
             "NVML_SCENARIO": str(tmp_path / "scenario"),
             "LD_LIBRARY_PATH": str(rig.library.parent),
         }
-        words = ["box/monitor.py", str(tmp_path), "--every", "0.2", "--stays", str(stays)]
+        words = [
+            "box/onbox",
+            "runs.monitor",
+            str(tmp_path),
+            "--every",
+            "0.2",
+            "--stays",
+            str(stays),
+        ]
         begun.append(subprocess.Popen([str(rig.python), *words], cwd=tmp_path, env=environment))
         return begun[-1]
 
@@ -105,7 +113,7 @@ def test_live_runs_are_sampled_until_none_lives(
 def test_a_run_that_began_as_it_left_is_taken_up(
     begin: Begin, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(top_stream, "HERE", tmp_path / "box")
+    monkeypatch.setattr(top_stream, "SHELL_PROGRAMS", tmp_path / "box")
     times = 0
 
     def watch(box_home: Path, *_: float) -> None:
@@ -187,7 +195,8 @@ def test_each_reading_stands_for_itself(rig: stub.NvmlRig, tmp_path: Path, unrea
         "NVML_SCENARIO": str(tmp_path / "scenario"),
         "LD_LIBRARY_PATH": str(rig.library.parent),
     }
-    sample = "import json; from box import top_stream, monitor; g = monitor.GpuWatch(9); g.start();"
+    sample = "import json; from box.onbox.runs import top_stream, monitor;"
+    sample += "g = monitor.GpuWatch(9); g.start();"
     sample += (
         "g.is_ready.wait(9); print(json.dumps([top_stream.BoxSampler(None).sample(), g.rows()]))"
     )

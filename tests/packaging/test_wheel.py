@@ -78,7 +78,7 @@ class InstalledPlace:
 def _index_settings() -> dict[str, str]:
     """Settings that make uv use the index configured for pip here, as on a box."""
     told = subprocess.run(
-        [sys.executable, ROOT / "bootstrap/box/pip_indexes.py"],
+        [sys.executable, ROOT / "bootstrap/onbox/__main__.py", "pip_indexes"],
         capture_output=True,
         text=True,
         check=True,

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.lease.lease import LeaseState, LeaseTerms
 from bootstrap.link.record import KnownBox, read_box, save_box
+from bootstrap.onbox.lease.rules import LeaseState, LeaseTerms
 from bootstrap.protocol.probe import BoxLease
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.lease import lease_keeper
-from bootstrap.box.lease.lease import AccountReading
-from bootstrap.box.lease.lease_api import APIS, KeyRefusedError, NoAnswerError, OwnInstance
-from bootstrap.box.lease.lease_keeper import LeaseKeeper
+from bootstrap.onbox.lease import keeper
+from bootstrap.onbox.lease.instance import APIS, KeyRefusedError, NoAnswerError, OwnInstance
+from bootstrap.onbox.lease.keeper import LeaseKeeper
+from bootstrap.onbox.lease.rules import AccountReading
 from bootstrap.protocol.probe import parse_lease
 from tests.providers.accounts import FAULTS, KEY, POD_KEY, SimulatedBox, simulated
 
@@ -38,7 +38,7 @@ class LeaseUnderFaults:
         self.said = list[str]()
         self.tells_price = chance.random() < 0.7
         self._patch = monkeypatch
-        monkeypatch.setattr(lease_keeper, "boot_id", lambda: "boot")
+        monkeypatch.setattr(keeper, "boot_id", lambda: "boot")
 
     def run(self, provider: str) -> None:
         chance = self.chance

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from bootstrap import __version__
-from bootstrap.box.lease.lease import AccountReading
-from bootstrap.box.lease.lease_api import (
+from bootstrap.onbox.lease.instance import (
     AGENT,
     APIS,
     MARKER,
@@ -27,11 +26,12 @@ from bootstrap.box.lease.lease_api import (
     ShutdownInstance,
     find_instance,
 )
-from bootstrap.box.lease.lease_keeper import LeaseKeeper
-from bootstrap.box.lease.lease_safety import safe_note
+from bootstrap.onbox.lease.keeper import LeaseKeeper
+from bootstrap.onbox.lease.rules import AccountReading
+from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.protocol.probe import parse_lease
 from bootstrap.providers import ec2
-from tests.box_programs import lay_programs
+from tests.box_programs import lay_programs, onbox
 from tests.providers.accounts import (
     KEY,
     POD_KEY,
@@ -94,7 +94,13 @@ class BoxWithLease:
         self.monitor = self.begin()
 
     def begin(self) -> subprocess.Popen[bytes]:
-        monitor = [sys.executable, "-B", str(self.home / "box/monitor.py"), str(self.home)]
+        monitor = [
+            sys.executable,
+            "-B",
+            str(onbox(self.home / "box")),
+            "runs.monitor",
+            str(self.home),
+        ]
         return subprocess.Popen([*monitor, "--every", "0.2", "--waits"], env=self.variables)
 
     def note_pulled(self) -> None:
@@ -336,7 +342,7 @@ def test_a_box_without_a_key_says_so_and_its_run_goes_on(
     run.mkdir(parents=True)
     now = [100.0]
     ended = list[object]()
-    monkeypatch.setattr("bootstrap.box.lease.lease_keeper._end_runs", lambda *_: ended.append(_))
+    monkeypatch.setattr("bootstrap.onbox.lease.keeper._end_runs", lambda *_: ended.append(_))
     keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: None)
     for _ in range(30):
         assert keeper.turn([run], [])

@@ -67,7 +67,15 @@ def smoke(
         "LD_LIBRARY_PATH": str(box.library.parent),
         "OMP_NUM_THREADS": "1",
     }
-    command = [box.python, box.folder / "box/smoke.py", "--python", python, "--mode", "quick"]
+    command = [
+        box.python,
+        box.folder / "box/onbox",
+        "smoke.smoke",
+        "--python",
+        python,
+        "--mode",
+        "quick",
+    ]
     command += ["--order", "order.json", "--out", "result.json", *options]
     done = subprocess.run(
         [str(word) for word in command],

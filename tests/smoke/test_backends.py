@@ -9,22 +9,24 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.smoke import smoke_stress
-from tests.box_programs import program
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.smoke import stress
 
 ASK = """
 import json, sys
 sys.path[0] = sys.argv[1]
+import onbox
+del sys.path[0]
 import warnings; warnings.simplefilter("ignore")
-from box import smoke_backends, smoke_stress
+from onbox.smoke import backends, stress
 if sys.argv[2] == "torch":
-    engine = smoke_backends.Torch("cpu")
+    engine = backends.Torch("cpu")
 else:
     import numpy
-    engine = smoke_backends.Cupy(numpy)
+    engine = backends.Cupy(numpy)
 engine.memory = lambda: (1 << 24, 1 << 24)
-mode = smoke_stress.MODES["full"]._replace(seconds=0.01, repeats=3, rounds=1)
-found = {name: part(engine, mode) for name, part in smoke_stress.PARTS.items()}
+mode = stress.MODES["full"]._replace(seconds=0.01, repeats=3, rounds=1)
+found = {name: part(engine, mode) for name, part in stress.PARTS.items()}
 pattern = engine.pattern(4096)
 block = engine.salted(pattern, -7)
 found["whole"] = engine.wrong(block, pattern, -7)
@@ -47,7 +49,7 @@ print(json.dumps(found))
 @pytest.fixture(scope="module", params=["torch", "numpy"])
 def found(request: pytest.FixtureRequest, torch_python: Path) -> dict[str, Any]:
     done = subprocess.run(
-        [torch_python, "-c", ASK, str(program("smoke_stress.py").parents[1]), request.param],
+        [torch_python, "-c", ASK, str(Path(MAIN).parents[1]), request.param],
         capture_output=True,
         text=True,
         timeout=120,
@@ -112,9 +114,9 @@ class Counted:
 def test_the_pattern_fits_every_card(gib: int) -> None:
     total = gib << 30
     engine = Counted(total, total - (600 << 20))  # what a CUDA context takes
-    found = smoke_stress.memory(engine, smoke_stress.MODES["full"]._replace(rounds=1))
-    block = min(smoke_stress.BLOCK, int(total * 0.85) // 64)
+    found = stress.memory(engine, stress.MODES["full"]._replace(rounds=1))
+    block = min(stress.BLOCK, int(total * 0.85) // 64)
     assert engine.most + 2 * block < engine.free
     assert found["bytes"] / total > (0.8 if gib > 4 else 0.65)
-    quick = smoke_stress.memory(engine, smoke_stress.MODES["quick"])
+    quick = stress.memory(engine, stress.MODES["quick"])
     assert quick["bytes"] <= min(total // 4, 8 << 30)

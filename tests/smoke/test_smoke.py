@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.python import torch_compat
-from bootstrap.box.smoke.smoke import joined
-from bootstrap.box.verdict.verify_check import PASS, RETURN
-from bootstrap.box.verdict.verify_judge import CheckResult
+from bootstrap.onbox.python import torch_compat
+from bootstrap.onbox.smoke.smoke import joined
+from bootstrap.onbox.verdict.check import PASS, RETURN
+from bootstrap.onbox.verdict.judge import CheckResult
 from bootstrap.protocol import verdict
 from bootstrap.ui import page
 from tests.box_programs import lay_programs
@@ -32,9 +32,9 @@ def box(rig: stub.NvmlRig, tmp_path_factory: pytest.TempPathFactory) -> stub.Nvm
     """A copy whose GPUs have the faults that their UUIDs name; measures speed only briefly."""
     folder = tmp_path_factory.mktemp("sick")
     lay_programs(folder / "box")
-    with (folder / "box/smoke_backends.py").open("a") as engines:
+    with (folder / "box/onbox/smoke/backends.py").open("a") as engines:
         engines.write((Path(__file__).parent / "faulty.py").read_text())
-    stress = folder / "box/smoke_stress.py"
+    stress = folder / "box/onbox/smoke/stress.py"
     before, found, after = stress.read_text().partition(QUICK)
     assert found
     stress.write_text(before + QUICK.replace("0.3", "0.03") + after)
@@ -135,7 +135,7 @@ def test_what_never_ends_is_given_up(
     rig: stub.NvmlRig, tmp_path: Path, worker: str, code: str, says: str
 ) -> None:
     lay_programs(tmp_path / "box")
-    (tmp_path / "box/smoke_stress.py").write_text(worker)
+    (tmp_path / "box/onbox/smoke/stress.py").write_text(worker)
     sick = stub.NvmlRig(tmp_path, rig.python, rig.library)
     answer = smoke(sick, RTX4090, rig.python, "--device", "cpu", "--limit", "0.7")
     assert [reason[1] for reason in answer.reasons()] == [code]

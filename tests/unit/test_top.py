@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.runs import top_stream
 from bootstrap.link.target import BoxOptions
+from bootstrap.onbox.runs import top_stream
 from bootstrap.protocol.run_history import Sample
 from bootstrap.runs import top
 from bootstrap.runs.top import BoxView, Feed, TopOptions, watch_boxes

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.python import bytecode
-from bootstrap.box.python.bytecode import modules_of
-from bootstrap.box.python.imports import FetchedModules, ImportStatement, Walk, imports_of
-from tests.box_programs import program
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.python import bytecode
+from bootstrap.onbox.python.bytecode import modules_of
+from bootstrap.onbox.python.imports import FetchedModules, ImportStatement, Walk, imports_of
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -123,7 +123,8 @@ def compile_for(environment: Path, command: str, cores: int) -> list[str]:
             "-I",
             "-S",
             "-B",
-            program("bytecode.py"),
+            MAIN,
+            "python.bytecode",
             environment,
             environment.parent / "tree",
             command,
@@ -286,7 +287,7 @@ def test_it_compiles_beside_fetching_and_ends_with_who_fetches(
     folder = environment.parent
     mark = folder / "installed"
     words = [environment, folder / "tree", "python train.py", folder / "cache", mark]
-    line = [sys.executable, "-I", "-S", "-B", str(program("bytecode.py")), *map(str, words)]
+    line = [sys.executable, "-I", "-S", "-B", MAIN, "python.bytecode", *map(str, words)]
     who = subprocess.Popen(
         ["sh", "-c", f"setsid {shlex.join(line)} $$ & echo $!; read x"],
         stdin=subprocess.PIPE,

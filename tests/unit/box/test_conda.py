@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.python.conda import BoxChannels, activation, channels_of, parse_file, read_box
+from bootstrap.onbox.conda.environment import (
+    BoxChannels,
+    activation,
+    channels_of,
+    parse_file,
+    read_box,
+)
 
 FILE = {
     "name": "x",

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 
-from bootstrap.box.data import data_download, data_sources
-from bootstrap.box.data.data_fetching import fetch_items
-from bootstrap.box.data.data_record import DataRecords
-from bootstrap.box.data.data_sources import DataError, Item, Places
+from bootstrap.onbox.data import download, sources
+from bootstrap.onbox.data.items import fetch_items
+from bootstrap.onbox.data.records import DataRecords
+from bootstrap.onbox.data.sources import DataError, Item, Places
 from bootstrap.transfer.buckets import EXPIRES_S, BucketItems
 from tests.boxes.s3_server import S3Server
 
@@ -35,7 +35,7 @@ class Signer:
     def __init__(self, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in {**server.variables(), "CLIENT_SENDS": "1"}.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(data_sources, "say", self.hear)
+        monkeypatch.setattr(sources, "say", self.hear)
         self.server = server
         self.places = Places(tmp_path / "home", tmp_path / "tree", tmp_path)
         self.file = tmp_path / "data.addresses"
@@ -85,11 +85,11 @@ def test_all_objects_come_and_no_address_stays(signer: Signer, tmp_path: Path) -
 def test_addresses_that_expire_meanwhile_are_asked_for_again(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_download, "BLOCK", 500_000)
-    opened = data_download.Download.open
+    monkeypatch.setattr(download, "BLOCK", 500_000)
+    opened = download.Download.open
     count = 0
 
-    def later(self: data_download.Download, *given: object) -> object:
+    def later(self: download.Download, *given: object) -> object:
         nonlocal count
         count += 1
         if count == 3:  # the URLs expire before this request
@@ -104,8 +104,8 @@ def test_addresses_that_expire_meanwhile_are_asked_for_again(
             time.sleep(1.1)  # URLs signed in the same second are identical
         hear(line)
 
-    monkeypatch.setattr(data_sources, "say", sign_in_time)
-    monkeypatch.setattr(data_download.Download, "open", later)
+    monkeypatch.setattr(sources, "say", sign_in_time)
+    monkeypatch.setattr(download.Download, "open", later)
     signer.fetch(("s3://corpus/large.bin", "large.bin"))
     large = (signer.server.folder / "corpus" / "large.bin").read_bytes()
     assert (signer.places.tree / "large.bin").read_bytes() == large
@@ -125,9 +125,9 @@ def test_where_nobody_signs_it_ends_at_once(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLIENT_SENDS", "")
-    monkeypatch.setattr(data_sources, "say", lambda line: None)
+    monkeypatch.setattr(sources, "say", lambda line: None)
     with pytest.raises(DataError, match="no signed URLs"):
         signer.fetch(("s3://corpus/large.bin", "large.bin"))
-    monkeypatch.setattr(data_sources, "say", lambda line: signer.file.write_text("end\n"))
+    monkeypatch.setattr(sources, "say", lambda line: signer.file.write_text("end\n"))
     with pytest.raises(DataError, match="could not sign any URL"):
         signer.fetch(("s3://corpus/large.bin", "large.bin"))

@@ -1,4 +1,4 @@
-"""`fetch_data.py`: what it fetches, what it refuses, and what it does not fetch twice."""
+"""`data/fetch.py`: what it fetches, what it refuses, and what it does not fetch twice."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.data import data_download, data_sources
-from bootstrap.box.data.fetch_data import main
-from tests.box_programs import program
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.data import download, sources
+from bootstrap.onbox.data.fetch import main
 from tests.data_server import DataServer
 
 BLOCK = 32 * 1024 * 1024
@@ -58,7 +58,7 @@ class BoxHere:
     def run(self, word: str, *items: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         """Run the program in this process: starting Python each time would cost a second."""
         out, err = io.StringIO(), io.StringIO()
-        argv = ["fetch_data.py", word, *map(str, (self.home, self.tree, self.home))]
+        argv = ["fetch", word, *map(str, (self.home, self.tree, self.home))]
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.setattr("sys.argv", argv)
             patch.setattr("sys.stdin", io.StringIO(json.dumps(items)))
@@ -126,7 +126,7 @@ def test_a_wrong_digest_leaves_nothing(box: BoxHere, server: DataServer):
 def test_a_large_file_comes_in_blocks_and_goes_on_after_a_cut(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(data_download, "BLOCK", 1024 * 1024)
+    monkeypatch.setattr(download, "BLOCK", 1024 * 1024)
     content = os.urandom(3 * 1024 * 1024 + 5)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
     server.cut_after, server.cuts_left = 700_000, 3
@@ -141,24 +141,24 @@ def test_what_came_of_another_file_is_no_part_of_this_one(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, tags: bool
 ):
     """Without a digest, equal sizes alone would allow a mix of two files."""
-    monkeypatch.setattr(data_download, "BLOCK", 4096)
-    monkeypatch.setattr(data_download, "WORKERS", 1)
-    monkeypatch.setattr(data_sources, "PATIENCE_S", 0)
+    monkeypatch.setattr(download, "BLOCK", 4096)
+    monkeypatch.setattr(download, "WORKERS", 1)
+    monkeypatch.setattr(sources, "PATIENCE_S", 0)
     server.tags = tags
     # Both have the same ETag, since the server computes it from the first bytes.
     first, second = b"a" * 4096 + b"1" * 4096, b"a" * 4096 + b"2" * 4096
     if not tags:
         second = b"b" * 8192
     server.add("one", first + b"1")
-    fetch = data_download._FileParts._block
+    fetch = download._FileParts._block
 
     def cut(parts: Any, number: int) -> None:
         if number:
-            raise data_download.DataError("data-unreachable", "cut")
+            raise download.DataError("data-unreachable", "cut")
         fetch(parts, number)
 
     with monkeypatch.context() as cutting:
-        cutting.setattr(data_download._FileParts, "_block", cut)
+        cutting.setattr(download._FileParts, "_block", cut)
         box.run("fetch", {"from": server.url("one"), "to": "data/x"})
     assert [*(box.tree / "data").glob("*.json")]
     name = "two" if tags else "one"
@@ -174,12 +174,12 @@ def test_a_file_that_changes_while_it_is_fetched_is_never_made_of_two(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, heeds_times: bool
 ):
     """With a server that obeys If-Unmodified-Since, and one that only sends Last-Modified."""
-    monkeypatch.setattr(data_download, "BLOCK", 4096)
-    monkeypatch.setattr(data_download, "WORKERS", 1)
+    monkeypatch.setattr(download, "BLOCK", 4096)
+    monkeypatch.setattr(download, "WORKERS", 1)
     server.tags, server.heeds_times = False, heeds_times
     server.modified = "Sun, 22 Nov 2026 08:00:00 GMT"
     server.add("l", b"1" * 8193)
-    fetch = data_download._FileParts._block
+    fetch = download._FileParts._block
 
     def changing(parts: Any, number: int) -> None:
         if number == 1:
@@ -189,7 +189,7 @@ def test_a_file_that_changes_while_it_is_fetched_is_never_made_of_two(
 
     item = {"from": server.url("l"), "to": "l"}
     with monkeypatch.context() as changes:
-        changes.setattr(data_download._FileParts, "_block", changing)
+        changes.setattr(download._FileParts, "_block", changing)
         done = box.run("fetch", item)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "code data-changed")
     assert "/l changed during the download" in done.stderr
@@ -243,7 +243,8 @@ def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: Data
     command = [
         sys.executable,
         "-E",
-        program("fetch_data.py"),
+        MAIN,
+        "data.fetch",
         "fetch",
         box.home,
         box.tree,
@@ -290,7 +291,7 @@ def test_a_server_without_parts_or_in_trouble_gives_it_in_the_end(box: BoxHere, 
 def test_a_server_that_gives_nothing_is_given_up(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(data_sources, "PATIENCE_S", 2)
+    monkeypatch.setattr(sources, "PATIENCE_S", 2)
     server.add("m", b"small")
     server.status, server.status_left = 503, 100
     assert "503" in box.refused("data-unreachable", {"from": server.url("m"), "to": "m"})
@@ -301,7 +302,7 @@ def test_a_server_that_gives_nothing_is_given_up(
 def test_what_a_server_asks_to_wait_is_waited_or_named(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(data_sources, "PATIENCE_S", 2)
+    monkeypatch.setattr(sources, "PATIENCE_S", 2)
     server.add("m", b"small")
     item = {"from": server.url("m"), "to": "m"}
     server.status, server.status_left, server.retry_after = 429, 1, "4"
@@ -316,7 +317,7 @@ def test_what_a_server_asks_to_wait_is_waited_or_named(
         assert f"the server asks to wait {said}" in box.refused("data-unreachable", item)
         assert len(server.asked) == 1
     # One that asks for ever is given up, and nonsense is no time.
-    monkeypatch.setattr(data_sources, "LONGEST_S", 3)
+    monkeypatch.setattr(sources, "LONGEST_S", 3)
     for asked in ("1", "soon", "-5", "1e9"):
         server.retry_after = asked
         box.refused("data-unreachable", item)
@@ -431,10 +432,10 @@ def test_a_hub_that_lists_for_ever_is_refused(
     hub(server)
     item = {"from": "hf:datasets/me/set@v1", "to": "set"}
     with monkeypatch.context() as few:
-        few.setattr(data_sources, "MOST_PAGES", 1)
+        few.setattr(sources, "MOST_PAGES", 1)
         assert "without an end" in box.refused("data-refused", item)
     with monkeypatch.context() as few:
-        few.setattr(data_sources, "MOST_FILES", 2)
+        few.setattr(sources, "MOST_FILES", 2)
         asked = len(server.asked)
         assert "more than 2 files" in box.refused("data-refused", item)
         assert len(server.asked) == asked + 3, "no more is asked for than would be taken"
@@ -619,8 +620,8 @@ def test_an_archive_with_anything_but_files_is_refused_as_a_whole(
 
 
 def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from bootstrap.box.data import data_download as module
-    from bootstrap.box.data.data_sources import DataError
+    from bootstrap.onbox.data import download as module
+    from bootstrap.onbox.data.sources import DataError
 
     monkeypatch.setattr(module, "LEAST", 1024 * 1024)
     for name, content in (

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox import MAIN
 from bootstrap.paths import shipped
-from tests.box_programs import program
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -86,7 +86,7 @@ class Fetched:
         threading.Thread(target=index.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{index.server_port}/simple"
         done = subprocess.run(
-            [sys.executable, program("fetch_uv.py"), "none", WHEEL, sha, folder / "uv"],
+            [sys.executable, MAIN, "python.fetch_uv", "none", WHEEL, sha, folder / "uv"],
             env={"UV_DEFAULT_INDEX": url, "HOME": str(folder), "PATH": "/usr/bin:/bin"},
             capture_output=True,
             text=True,

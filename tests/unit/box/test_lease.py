@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.lease.lease import (
+from bootstrap.onbox.lease.rules import (
     DESTROY,
     END_RUNS,
     LOOK,

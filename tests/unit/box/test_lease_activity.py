@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.lease import lease_activity
-from bootstrap.box.lease.lease import UseReading
-from bootstrap.box.lease.lease_activity import ActivityReader, boot_id
-from bootstrap.protocol.transfer import box_program
+from bootstrap.onbox.lease import activity
+from bootstrap.onbox.lease.activity import ActivityReader, boot_id
+from bootstrap.onbox.lease.rules import UseReading
+from bootstrap.protocol.transfer import PROGRAM
+from bootstrap.shell import sent_program
 
 MOVES = "import os, time\nwhile True: os.write(1, b'x' * 999); time.sleep(0.01)"
 
@@ -34,11 +35,11 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Show only the processes that a test names: this machine is busy with other things."""
-    monkeypatch.setattr(lease_activity, "EVERY_S", 0.0)
-    monkeypatch.setattr(lease_activity, "_stat", SEEN.get)
-    monkeypatch.setattr(lease_activity, "_terminals", lambda: iter(()))
-    monkeypatch.setattr(lease_activity, "_network", lambda: 0)
-    monkeypatch.setattr(lease_activity, "IO", float("inf"))
+    monkeypatch.setattr(activity, "EVERY_S", 0.0)
+    monkeypatch.setattr(activity, "_stat", SEEN.get)
+    monkeypatch.setattr(activity, "_terminals", lambda: iter(()))
+    monkeypatch.setattr(activity, "_network", lambda: 0)
+    monkeypatch.setattr(activity, "IO", float("inf"))
     SEEN.clear()
     yield
     SEEN.clear()
@@ -109,15 +110,15 @@ def test_a_setup_at_work_is_use_and_one_that_is_gone_is_none(run: Path, other: i
 
 @pytest.mark.parametrize("named", ["/root/.vscode-server/bin/x", "transfer", "other"])
 def test_an_editor_or_a_transfer_counts_while_it_moves_bytes(run: Path, named: str) -> None:
-    words = box_program()[:80] if named == "transfer" else named
+    words = sent_program(PROGRAM)[:80] if named == "transfer" else named
     if named == "transfer":
-        assert any(mark in box_program() for mark in lease_activity._AT_WORK)
+        assert any(mark in sent_program(PROGRAM) for mark in activity._AT_WORK)
     moving = subprocess.Popen([sys.executable, "-c", MOVES, words], stdout=subprocess.DEVNULL)
     try:
         SEEN[str(moving.pid)] = stat(0)
         second_look(run)
-        before = lease_activity._moved(str(moving.pid))
-        while lease_activity._moved(str(moving.pid)) <= before + 5000:
+        before = activity._moved(str(moving.pid))
+        while activity._moved(str(moving.pid)) <= before + 5000:
             pass
         assert second_look(run).used is (named != "other")
     finally:
@@ -129,7 +130,7 @@ def test_who_types_at_a_terminal_uses_the_box(run: Path, monkeypatch: pytest.Mon
     ours, theirs = pty.openpty()
     try:
         typed = {os.path.basename(os.ttyname(theirs)): 5}  # noqa: PTH119
-        monkeypatch.setattr(lease_activity, "_terminals", lambda: iter(typed.items()))
+        monkeypatch.setattr(activity, "_terminals", lambda: iter(typed.items()))
         assert not second_look(run).used
         typed = dict.fromkeys(typed, 6)
         assert second_look(run).used
@@ -137,7 +138,7 @@ def test_who_types_at_a_terminal_uses_the_box(run: Path, monkeypatch: pytest.Mon
         os.close(ours)
         os.close(theirs)
     monkeypatch.undo()
-    assert all(at > 0 for _, at in lease_activity._terminals())
+    assert all(at > 0 for _, at in activity._terminals())
 
 
 @pytest.mark.parametrize(("bytes_s", "is_used"), [(1_500_000, True), (5_000, False)])
@@ -146,12 +147,12 @@ def test_a_download_is_use(
 ) -> None:
     """It takes hardly any CPU, and what it writes is no result of a run."""
     time.sleep(0.5)
-    monkeypatch.setattr(lease_activity, "_network", lambda: bytes_s // 2)
+    monkeypatch.setattr(activity, "_network", lambda: bytes_s // 2)
     assert second_look(run).used == is_used
 
 
 def test_a_program_that_reads_or_writes_is_use(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_activity, "IO", 20_000)
+    monkeypatch.setattr(activity, "IO", 20_000)
     with subprocess.Popen([sys.executable, "-c", MOVES], stdout=subprocess.DEVNULL) as moving:
         SEEN[str(moving.pid)] = stat(0)
         time.sleep(0.5)

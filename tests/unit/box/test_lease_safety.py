@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.lease import lease_safety
-from bootstrap.box.lease.lease_safety import ResultsLook, SafetyLook, safe_note
-from bootstrap.box.transfer.complete_files import state_of
-from bootstrap.box.transfer.run_results import LET_GO, digest_of, write_files
-from tests.box_programs import lay_programs
+from bootstrap.onbox.lease import safety
+from bootstrap.onbox.lease.safety import ResultsLook, SafetyLook, safe_note
+from bootstrap.onbox.results.complete_files import state_of
+from bootstrap.onbox.results.run_results import LET_GO, digest_of, write_files
+from tests.box_programs import lay_programs, onbox
 
 OLD = 1_700_000_000
 
@@ -138,7 +138,7 @@ def test_what_is_written_while_others_are_read_is_seen(
     box.pull()
     read = ResultsLook._digest
 
-    def written(look: ResultsLook, path: str, state: lease_safety.FileState, *, exact: bool) -> str:
+    def written(look: ResultsLook, path: str, state: safety.FileState, *, exact: bool) -> str:
         digest = read(look, path, state, exact=exact)
         if path.endswith("b.pt"):
             box.result.write_text("later")
@@ -156,9 +156,7 @@ def test_what_is_written_while_another_place_is_read_is_seen(
     other.run.rename(moved)
     read = ResultsLook._digest
 
-    def meanwhile(
-        look: ResultsLook, path: str, state: lease_safety.FileState, *, exact: bool
-    ) -> str:
+    def meanwhile(look: ResultsLook, path: str, state: safety.FileState, *, exact: bool) -> str:
         if path.startswith(str(other.tree)):
             box.result.write_text("later")
         return read(look, path, state, exact=exact)
@@ -177,33 +175,33 @@ def test_what_is_written_while_another_place_is_read_is_seen(
 def test_what_others_have_on_the_box_is_not_looked_at(
     box: PulledBox, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_safety, "HERE", programs)
+    monkeypatch.setattr(safety, "SHELL_PROGRAMS", programs)
     own, their = str(box.home.parent), box.home.parent / "theirs"
-    monkeypatch.setattr(lease_safety, "people", lambda: [own, str(their), "/nowhere"])
-    assert list(lease_safety.all_unsafe(box.home)) == []
+    monkeypatch.setattr(safety, "people", lambda: [own, str(their), "/nowhere"])
+    assert list(safety.all_unsafe(box.home)) == []
     (their / ".boxstrap").mkdir(parents=True)
     said = [f"{their}/.boxstrap: what was started from there is not checked"]
-    assert list(lease_safety.all_unsafe(box.home)) == said
-    assert list(lease_safety.unsafe_homes(box.home, [], [str(their)])) == said
+    assert list(safety.all_unsafe(box.home)) == said
+    assert list(safety.unsafe_homes(box.home, [], [str(their)])) == said
     (their / ".boxstrap").rmdir()
     (their / ".boxstrap").symlink_to(box.home)  # as `~/.boxstrap` does
-    assert list(lease_safety.all_unsafe(box.home)) == []
+    assert list(safety.all_unsafe(box.home)) == []
 
 
 def test_a_second_look_reads_only_what_is_new(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = list[str]()
-    opened = lease_safety._opened
+    opened = safety._opened
     monkeypatch.setattr(
-        lease_safety,
+        safety,
         "_opened",
         lambda file, mode: (read.append(Path(file).name), opened(file, mode))[1],
     )
     box.unsafe()
     assert box.unsafe() == []
     assert read.count("a.pt") == 2  # so recent that it may change without a change of its times
-    monkeypatch.setattr(lease_safety, "_SETTLED_NS", -(10**12))
+    monkeypatch.setattr(safety, "_SETTLED_NS", -(10**12))
     assert box.unsafe() == box.unsafe() == []
     assert read.count("a.pt") == 3
     (box.home / "lease.digests").chmod(0o666)
@@ -281,7 +279,7 @@ def programs(tmp_path: Path) -> Path:
 
 
 def told(programs: Path, box: PulledBox) -> list[str]:
-    command = [sys.executable, "-B", str(programs / "lease_safety.py"), str(box.home)]
+    command = [sys.executable, "-B", str(onbox(programs)), "lease.safety", str(box.home)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
@@ -364,11 +362,11 @@ def test_no_variable_of_gits_hides_what_was_made(
 def test_a_look_that_is_cut_off_finds_nothing_safe(
     programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_safety, "HERE", programs)
+    monkeypatch.setattr(safety, "MAIN", str(onbox(programs)))
     look = SafetyLook(box.home)
     assert look.tell() is None
     assert looked(look) == []
-    (programs / "lease_safety.py").write_text("raise SystemExit(1)\n")
+    onbox(programs).write_text("raise SystemExit(1)\n")
     assert looked(look) == ["the box: it can't be looked at"]
     assert look.found == ["the box: it can't be looked at"]
 
@@ -384,8 +382,8 @@ def test_a_kind_that_nobody_knows_is_not_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shell library may one day report kinds that this file has no words for."""
-    monkeypatch.setattr(lease_safety, "HERE", tmp_path)
+    monkeypatch.setattr(safety, "SHELL_PROGRAMS", tmp_path)
     told = "holds\\trepositories\\t1\\tlib\\nholds\\tnovel\\t1\\tx\\nover\\tyes\\n"
     (tmp_path / "lease_look.sh").write_text(f"printf '{told}'\n")
-    found = [*lease_safety.unsafe_work(tmp_path)]
+    found = [*safety.unsafe_work(tmp_path)]
     assert found == ["lib: submodules with commits of their own, perhaps", "its trees: novel"]

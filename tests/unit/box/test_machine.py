@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.box.verdict import machine_reader, verify_check, verify_judge, verify_readers
-from bootstrap.box.verdict.expected_hardware import ExpectedHardware, parse_expected
-from bootstrap.box.verdict.verify_table import BOX_CHECKS
-from tests.box_programs import program
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.verdict import check, judge, machine_reader, readers
+from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, parse_expected
+from bootstrap.onbox.verdict.table import BOX_CHECKS
 
 GIB = 1024**3
 # A good reading for each check of the machine.
@@ -36,7 +36,7 @@ NO_GPU = {"devices": 0, "locked": 0, "kernel": False, "cards": 0, "library": "mi
 def judged(readings: dict[str, Any], **ordered: object) -> dict[str, Any]:
     """The verdict on a box that needs no GPU."""
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, **readings}
-    return verify_judge.judge(facts, parse_expected(json.dumps({"require": False, **ordered})), 0.1)
+    return judge.judge(facts, parse_expected(json.dumps({"require": False, **ordered})), 0.1)
 
 
 def reasons(readings: dict[str, Any], ordered: dict[str, float]) -> list[tuple[str, str]]:
@@ -96,10 +96,10 @@ FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], tuple[str, str]]] = {
         {},
         ("warn", "clock-wrong"),
     ),
-    "a disk that hangs": ("disk_speed", verify_readers.LATE, 20.0, {}, ("warn", "box-unread")),
+    "a disk that hangs": ("disk_speed", readers.LATE, 20.0, {}, ("warn", "box-unread")),
     "a name server that hangs": (
         "index",
-        verify_readers.LATE,
+        readers.LATE,
         WELL["index"],
         {},
         ("warn", "box-unread"),
@@ -132,14 +132,14 @@ def test_what_a_box_does_not_have_is_neither_good_nor_bad() -> None:
 
 def test_what_nobody_read_is_not_in_the_table() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}}
-    assert [
-        row["check"] for row in verify_judge.judge(facts, ExpectedHardware(), 0.1)["checks"]
-    ] == ["gpu"]
+    assert [row["check"] for row in judge.judge(facts, ExpectedHardware(), 0.1)["checks"]] == [
+        "gpu"
+    ]
 
 
 def test_a_missing_gpu_does_not_hide_what_else_is_wrong() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "shm": 64 << 20}
-    result = verify_judge.judge(facts, ExpectedHardware(), 0.1)
+    result = judge.judge(facts, ExpectedHardware(), 0.1)
     assert [each["code"] for each in result["reasons"]] == ["no-gpu", "box-shm"]
 
 
@@ -163,7 +163,7 @@ def test_a_profile_weighs_each_check(
 
 def test_while_a_run_is_alive_nothing_is_measured_that_it_would_feel() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "disk_speed": 1.0}
-    result = verify_judge.judge(facts, ExpectedHardware(require=False, run_alive=True), 0.1)
+    result = judge.judge(facts, ExpectedHardware(require=False, run_alive=True), 0.1)
     assert result["verdict"] == "keep"
     (row,) = (row for row in result["checks"] if row["check"] == "disk-speed")
     assert (row["outcome"], row["read"]) == ("n/a", "a run is alive")
@@ -177,12 +177,12 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux mac
 def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
     """Return what the reader reports about this machine."""
     done = subprocess.run(
-        [sys.executable, "-B", program("machine_reader.py"), str(folder), *options],
+        [sys.executable, "-B", MAIN, "verdict.machine_reader", str(folder), *options],
         capture_output=True,
         check=True,
         **more,
     )
-    facts = verify_readers.assemble(done.stdout.splitlines(keepends=True))
+    facts = readers.assemble(done.stdout.splitlines(keepends=True))
     assert facts.whole
     return facts.facts
 
@@ -255,4 +255,4 @@ def test_a_disk_with_no_room_is_not_tried(tmp_path: Path, monkeypatch: pytest.Mo
 @linux
 def test_a_linux_without_shm_has_none_of_it(tmp_path: Path) -> None:
     assert machine_reader.shm(tmp_path) == 0
-    assert verify_check.OVERRIDES.keys() == {"return", "warn", "ignore"}
+    assert check.OVERRIDES.keys() == {"return", "warn", "ignore"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import machine_limits
+from bootstrap.onbox import machine_limits
 
 GIB = 1024**3
 V1_UNLIMITED = "9223372036854771712"

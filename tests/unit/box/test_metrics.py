@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from bootstrap.box.metrics import LINE, find_metrics, newest, read_patterns
+from bootstrap.onbox.metrics import LINE, find_metrics, newest, read_patterns
 from bootstrap.profile.schema import as_row
 from bootstrap.profile.values import METRIC
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.verdict import network_reader, verify_readers
-from tests.box_programs import program
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.verdict import network_reader, readers
 from tests.listener import Listener
 
 pytestmark = pytest.mark.slow
@@ -90,14 +90,14 @@ def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any],
     env = {**clean, "UV_DEFAULT_INDEX": index, **environment}
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-B", program("network_reader.py"), *words],
+        [sys.executable, "-B", MAIN, "verdict.network_reader", *words],
         capture_output=True,
         env=env,
         check=True,
     )
     seconds = time.monotonic() - began
     assert b"Traceback" not in done.stderr
-    facts = verify_readers.assemble(done.stdout.splitlines(keepends=True))
+    facts = readers.assemble(done.stdout.splitlines(keepends=True))
     assert facts.whole
     return facts.facts, seconds
 

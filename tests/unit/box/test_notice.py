@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.runs import notice
-from bootstrap.box.runs.notice import Notice, NoticeHeeder, find_service
+from bootstrap.onbox.runs import notice
+from bootstrap.onbox.runs.notice import Notice, NoticeHeeder, find_service
 from bootstrap.protocol.run import parse_interruption
 from tests.boxes.metadata_server import VM, MetadataHandler, notice_in
 from tests.run_states import CASES, lay, some_processes

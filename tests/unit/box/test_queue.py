@@ -16,7 +16,7 @@ import pytest
 
 from bootstrap.protocol.query import build_query
 from bootstrap.shell import LIBRARY, shell_part
-from tests.box_programs import lay_programs
+from tests.box_programs import lay_programs, onbox
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -61,6 +61,7 @@ class QueueBox:
     def script(self, line: str) -> str:
         """Run a line with the library loaded; return what it prints."""
         here = f"have() {{ [ $1 != tmux ]; }}\nBOX_HOME={self.home} PROGRAMS={self.home}/box\n"
+        here += f"ONBOX={onbox(self.home / 'box')}\n"
         here += "RESULTS=() REPO_DIR=/nowhere ENV_FILE=/nowhere STEP_CODE=/dev/null; set -e\n"
         env = {**os.environ, "TMUX_TMPDIR": self._tmux}  # not this machine's own tmux server
         command = ["bash", "-c", f". {self.home}/library\n{here}{line}"]

@@ -14,10 +14,10 @@ from random import Random
 
 import pytest
 
-from bootstrap.box.python import copy_packages, image_packages, reuse
-from bootstrap.box.python.copy_packages import Copying, files_of, with_interpreter
-from bootstrap.box.python.image_packages import Distribution, distributions, find_images, record
-from bootstrap.box.python.reuse import Speeds
+from bootstrap.onbox.python import copy_packages, image_packages, reuse
+from bootstrap.onbox.python.copy_packages import Copying, files_of, with_interpreter
+from bootstrap.onbox.python.image_packages import Distribution, distributions, find_images, record
+from bootstrap.onbox.python.reuse import Speeds
 from bootstrap.shell import shell_part
 
 VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.runs import top_stream
+from bootstrap.onbox.runs import top_stream
 from bootstrap.protocol import probe, run_history
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import STATES, Run, as_it_ended
@@ -133,7 +133,7 @@ def test_who_follows_the_log_is_told_it(name: str, workdir: Path) -> None:
 
 @each_case
 def test_top_shows_it(name: str, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top_stream, "HERE", workdir / ".boxstrap/box")
+    monkeypatch.setattr(top_stream, "SHELL_PROGRAMS", workdir / ".boxstrap/box")
     case, run = CASES[name], top_stream.newest_run(workdir / ".boxstrap/runs")
     assert run
     assert (run["state"], run["rc"], run["last"]) == (case.state, case.rc, "step 1")

@@ -48,8 +48,8 @@ def start(edition: str, run: Path, env: Path, window: int | None = None) -> subp
     """Start the runner of a run, perhaps in a window; programs in `bin` come first in PATH."""
     folder = env.parent
     box = folder / "box"
-    box.mkdir()
     for name, text in EDITIONS[edition]():
+        (box / name).parent.mkdir(parents=True, exist_ok=True)
         (box / name).write_text(f"{text}\n")
     return subprocess.Popen(
         ["/bin/bash", str(box / "runner.sh"), str(run), str(env)],

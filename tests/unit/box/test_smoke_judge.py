@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.smoke import smoke_peaks
-from bootstrap.box.smoke.smoke_judge import GpuTrial, judge_trial
-from bootstrap.box.smoke.smoke_peaks import MODELS, SOURCES, model_of
-from bootstrap.box.verdict import thresholds
-from bootstrap.box.verdict.verify_judge import CheckResult
+from bootstrap.onbox.smoke import peaks
+from bootstrap.onbox.smoke.judge import GpuTrial, judge_trial
+from bootstrap.onbox.smoke.peaks import MODELS, SOURCES, model_of
+from bootstrap.onbox.verdict import thresholds
+from bootstrap.onbox.verdict.judge import CheckResult
 
 TERA, GB = 1e12, 1e9
 SOUND: dict[str, Any] = {
@@ -180,6 +180,6 @@ def test_the_table_is_sane_and_each_figure_has_a_source() -> None:
         assert 5 < model.fp32 <= model.half < 3000, model.name
         assert model.tf32 is None or model.fp32 <= model.tf32 <= model.half, model.name
         assert 250 < model.memory < 10_000, model.name
-        assert model.generation in smoke_peaks.LANE
+        assert model.generation in peaks.LANE
         # A bus one generation older, or with half the lanes, is below the limit.
         assert model.bus() * thresholds.SMOKE["bus"] < model.bus() / 2

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.python import torch_compat
-from bootstrap.box.python.torch_compat import (
+from bootstrap.onbox.python import torch_compat
+from bootstrap.onbox.python.torch_compat import (
     CudaTarget,
     after,
     backend_for,

@@ -17,10 +17,10 @@ import pytest
 
 pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 
-from bootstrap.box.runs import upload_results
-from bootstrap.box.runs.s3_client import S3Client, S3Key, S3RefusedError
-from bootstrap.box.runs.upload_results import MANIFEST, Upload
-from tests.box_programs import lay_programs
+from bootstrap.onbox.bucket import upload_results
+from bootstrap.onbox.bucket.s3_client import S3Client, S3Key, S3RefusedError
+from bootstrap.onbox.bucket.upload_results import MANIFEST, Upload
+from tests.box_programs import lay_programs, onbox
 from tests.boxes.s3_server import REGION, S3Server
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -188,8 +188,8 @@ def test_a_key_has_two_or_three_parts() -> None:
 
 def _begin(training: UploadTraining, home: Path) -> subprocess.Popen[bytes]:
     """Start the program as it is on a box."""
-    program = str(lay_programs(home / "box") / "upload_results.py")
-    return subprocess.Popen([sys.executable, "-I", "-B", program, str(training.run)])
+    program = [str(onbox(lay_programs(home / "box"))), "bucket.upload_results"]
+    return subprocess.Popen([sys.executable, "-I", "-B", *program, str(training.run)])
 
 
 @pytest.mark.slow

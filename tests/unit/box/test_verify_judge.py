@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from bootstrap import box
-from bootstrap.box.verdict import gpu_checks, gpu_reader, verify, verify_judge, verify_table
-from bootstrap.box.verdict.expected_hardware import ExpectedHardware
-from bootstrap.box.verdict.verify_readers import OwnError
+from bootstrap.onbox import MAIN
+from bootstrap.onbox.verdict import gpu_checks, gpu_reader, judge, table, verify
+from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware
+from bootstrap.onbox.verdict.readers import OwnError
 
-BOX = Path(box.__file__).parent
+ONBOX = Path(MAIN).parent
 NOTHING: dict[str, Any] = {
     "devices": 0,
     "locked": 0,
@@ -26,7 +26,7 @@ NOTHING: dict[str, Any] = {
 
 
 def verdict_of(facts: dict[str, Any], order: ExpectedHardware) -> tuple[str, str]:
-    result = verify_judge.judge({**NOTHING, **facts}, order, 0.1)
+    result = judge.judge({**NOTHING, **facts}, order, 0.1)
     first = result["reasons"][0] if result["reasons"] else {"code": "", "outcome": "keep"}
     assert result["verdict"] == first["outcome"]
     return result["verdict"], first["code"]
@@ -174,15 +174,15 @@ def test_memory_has_its_tolerance(
     )
 
 
-SOURCES = [p for p in sorted(BOX.rglob("*.py")) if p.stem not in {"fetch_uv", "pip_indexes"}]
+SOURCES = [p for p in sorted(ONBOX.rglob("*.py")) if p.stem not in {"fetch_uv", "pip_indexes"}]
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(BOX)))
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ONBOX)))
 def test_the_oldest_python_of_a_box_reads_it(source: Path) -> None:
     ast.parse(source.read_text(), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(BOX)))
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ONBOX)))
 def test_nothing_is_imported_from_elsewhere_in_the_package(source: Path) -> None:
     tree = ast.parse(source.read_text())
     names = [
@@ -194,7 +194,7 @@ def test_nothing_is_imported_from_elsewhere_in_the_package(source: Path) -> None
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     names += [node.module or "" for node in froms if not node.level]
     assert not [name for name in names if name.split(".")[0] == "bootstrap"]
-    assert all(node.level <= len(source.relative_to(BOX).parts) for node in froms)
+    assert all(node.level <= len(source.relative_to(ONBOX).parts) for node in froms)
 
 
 def test_options_are_read_by_their_kind_and_wrong_ones_refused() -> None:
@@ -210,14 +210,14 @@ def test_options_are_read_by_their_kind_and_wrong_ones_refused() -> None:
 
 
 def test_codes_and_names_are_a_closed_vocabulary() -> None:
-    every = [*verify_table.OF_GPUS, *verify_table.BOX_CHECKS]
-    assert len(set(verify_table.NAMES)) == len(every) + 2 + len(verify_table.SMOKE)
+    every = [*table.OF_GPUS, *table.BOX_CHECKS]
+    assert len(set(table.NAMES)) == len(every) + 2 + len(table.SMOKE)
     readings = {*gpu_reader.BOX, *gpu_reader.GPU, "usable", "nvlink", "slices", "slice"}
     fields = set(ExpectedHardware._fields)
     for check in every:
         assert re.fullmatch(r"[a-z-]+", check.name)
         assert (check.code == "") == (check.name == "persistence")
-        assert check in verify_table.BOX_CHECKS or set(check.reads) <= readings
+        assert check in table.BOX_CHECKS or set(check.reads) <= readings
         assert set(check.asks) <= fields
         assert check.advice
         assert check.kept
@@ -228,7 +228,4 @@ def test_codes_and_names_are_a_closed_vocabulary() -> None:
 )
 def test_whichever_reading_fails_of_a_sick_card_it_is_not_used(code: int, counts: int) -> None:
     """8: no power, 11: IRQ, 14: corrupt ROM, 15: off the bus, 16: needs a reset; others don't."""
-    assert (
-        verify_judge.unusable({"name": "A100", "memory": 80, "temperature": {"error": code}})
-        == counts
-    )
+    assert judge.unusable({"name": "A100", "memory": 80, "temperature": {"error": code}}) == counts

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import verdict
-from bootstrap.box.verdict import verify_readers
-from bootstrap.box.verdict.verify_readers import Child, OwnError, Reader
+from bootstrap.onbox import verdict
+from bootstrap.onbox.verdict import readers
+from bootstrap.onbox.verdict.readers import Child, OwnError, Reader
 
 SAY = 'os.write(1, b\'[null, "a"]\\n[null, "a", 1]\\n[null, "b"]\\n\')\n'
 WORK = {
@@ -42,13 +42,13 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setattr(verdict, "__path__", [*verdict.__path__, str(tmp_path)])
     begun: Started = []
-    start = verify_readers.start
+    start = readers.start
 
     def begin(reader: Reader) -> Child:
         begun.append(start(reader))
         return begun[-1]
 
-    monkeypatch.setattr(verify_readers, "start", begin)
+    monkeypatch.setattr(readers, "start", begin)
     yield begun
     for child in begun:
         with suppress(OSError):
@@ -63,27 +63,27 @@ def exit_code(child: Child) -> int:
 
 def test_all_work_at_the_same_time() -> None:
     began = time.monotonic()
-    told = verify_readers.run([Reader("slow", (str(n),), 30) for n in range(4)])
+    told = readers.run([Reader("slow", (str(n),), 30) for n in range(4)])
     assert time.monotonic() - began < 2.2  # 0.6 each
     assert [each.whole for each in told] == [True] * 4
 
 
 def test_a_hang_is_left_behind_and_takes_nobody_along(started: Started) -> None:
     began = time.monotonic()
-    hang, cut, well = verify_readers.run(
+    hang, cut, well = readers.run(
         [Reader("hang", (), 0.7), Reader("cut", (), 0.5), Reader("well", (), 5)]
     )
     assert time.monotonic() - began < 3
     assert (well.whole, well.facts["b"]) == (True, 2)
     for each in (hang, cut):
         assert (each.whole, each.last, each.late) == (False, "b", True)
-        assert (each.facts["a"], each.facts["b"]) == (1, verify_readers.LATE)
+        assert (each.facts["a"], each.facts["b"]) == (1, readers.LATE)
     assert [exit_code(child) for child in started] == [-9, -9, 0]
 
 
 def test_what_is_left_behind_keeps_nothing_open_that_somebody_waits_for(started: Started) -> None:
     theirs, ours = os.pipe()
-    verify_readers.start(Reader("hang", (), 60))
+    readers.start(Reader("hang", (), 60))
     os.close(ours)
     assert select.select([theirs], [], [], 5)[0]
     assert os.read(theirs, 1) == b""
@@ -92,21 +92,21 @@ def test_what_is_left_behind_keeps_nothing_open_that_somebody_waits_for(started:
 
 
 def test_where_nobody_listens_any_more_it_ends_and_goes_on_as_nobody_else() -> None:
-    child = verify_readers.start(Reader("slow", (), 60))
+    child = readers.start(Reader("slow", (), 60))
     os.close(child.pipe)
     assert exit_code(child) == 0
 
 
 def test_who_has_much_to_tell_waits_for_nobody() -> None:
-    much, hang = verify_readers.run([Reader("much", (), 20), Reader("hang", (), 0.5)])
+    much, hang = readers.run([Reader("much", (), 20), Reader("hang", (), 0.5)])
     assert much.whole
     assert len(much.facts["gpus"][0]["c"]) == 50000
     assert not hang.whole
 
 
 def test_a_signal_is_told_and_a_fault_of_ours_is_raised(started: Started) -> None:
-    (crash,) = verify_readers.run([Reader("crash", (), 5)])
+    (crash,) = readers.run([Reader("crash", (), 5)])
     assert (crash.whole, crash.last, crash.late) == (False, "b", False)
     assert exit_code(started[0]) == -11
     with pytest.raises(OwnError, match=r"the reader ours failed: ValueError: no such thing"):
-        verify_readers.run([Reader("ours", (), 5)])
+        readers.run([Reader("ours", (), 5)])

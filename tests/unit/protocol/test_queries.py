@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.metrics import LINE
 from bootstrap.link.exchange import shell_command
+from bootstrap.onbox.metrics import LINE
 from bootstrap.protocol.probe import parse_probe
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run_details import parse_details

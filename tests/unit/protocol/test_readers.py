@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
-from bootstrap.box.transfer.frames import pack_frame
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError
@@ -28,6 +27,7 @@ from bootstrap.link.exchange import (
     shell_command,
     stream_script,
 )
+from bootstrap.onbox.transfer.frames import pack_frame
 from bootstrap.plan import STEPS, plan_rows
 from bootstrap.profile.schema import Advice
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning

@@ -38,8 +38,8 @@ from bootstrap.shell import (
     box_files,
     folded,
     functions,
+    is_needed,
     paste,
-    step_of,
     without_spaces,
 )
 from bootstrap.tasks.usage import exit_code
@@ -186,18 +186,19 @@ def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
     modules = [name for name, _ in bare_box_files() if name.endswith(".py")]
     assert {*modules} == {name for name, _ in box_files() if name.endswith(".py")}
     for name, text in bare_box_files():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    names = ", ".join(f"{tmp_path.name}.{name[:-3]}" for name in modules)
+    names = ", ".join(name.removesuffix(".py").replace("/", ".") for name in modules)
     done = subprocess.run(
         [sys.executable, "-B", "-c", f"import {names}"],
         check=False,
-        cwd=tmp_path.parent,
+        cwd=tmp_path,
         capture_output=True,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     door = render_door("runpod", profile("vast"), WORK)
     assert door.edition == FULL
-    carried = [text for name, text in bare_box_files() if not step_of(name)]
+    carried = [text for name, text in bare_box_files() if is_needed(name, ())]
     assert all(text in unpacked(door.text) for text in carried)
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
 from bootstrap.errors import BoxLacksError
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer
+from bootstrap.onbox.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
 from bootstrap.protocol.run import Failure, Run
 from bootstrap.protocol.run_history import MetricCurve, RunHistory, ask_history
 from bootstrap.protocol.verdict import read_verdict

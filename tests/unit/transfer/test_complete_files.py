@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.transfer.complete_files import (
+from bootstrap.onbox.results.complete_files import (
     CompleteFiles,
     absent_parts,
     checkpoints,
@@ -63,7 +63,7 @@ def test_what_nobody_writes_once_the_run_is_over_may_be_read_ahead(
         assert looks.after(0, live=True) == {"out/a": "young", "out/b": "young"}
         assert looks.after(1, live=False) == {"out/a": "closed", "out/b": "young"}
         with monkeypatch.context() as coarse:  # two writes may leave the same timestamp
-            coarse.setattr("bootstrap.box.transfer.complete_files._FINE_NS", 1)
+            coarse.setattr("bootstrap.onbox.results.complete_files._FINE_NS", 1)
             assert looks.after(0, live=False) == {"out/a": "young", "out/b": "young"}
         assert looks.after(1, live=False) == {"out/a": "", "out/b": "held"}
 

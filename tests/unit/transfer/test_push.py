@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.transfer import serve, take
-from bootstrap.box.transfer.complete_files import CompleteFiles
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.wire import LinkLost, ReconnectingLink
+from bootstrap.onbox.results.complete_files import CompleteFiles
+from bootstrap.onbox.transfer import serve, take
 from bootstrap.protocol import transfer
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.transfer import sender
@@ -431,7 +431,7 @@ def test_a_program_that_says_it_is_at_work_is_waited_for(
     monkeypatch.setattr(transfer, "_TICK_S", 0.1)
     frames = [transfer.pack_frame({"v": 1}) for _ in range(5)] + [transfer.pack_frame({"end": 1})]
     says = f"import os,time\nfor one in {frames}: os.write(1, one), time.sleep({every})"
-    monkeypatch.setattr(transfer, "box_program", lambda: says)
+    monkeypatch.setattr(transfer, "sent_program", lambda _: says)
     with Transfer(wire, str(tmp_path)) as one:
         if is_left:
             with pytest.raises(LinkLost, match=r"said nothing of the transfer for 0\.5 s"):

@@ -1,1 +1,0 @@
-"""What is at work beside runs: samples of GPUs and machine, and results into a bucket."""

@@ -1,0 +1,14 @@
+"""What runs on a box, as it is here: there it is `box/onbox/`, beside the shell programs.
+
+A folder for each thing it does; what several of them share is here.
+
+Python 3.8 and up; what fetches uv, `__main__.py` and this file run with 3.6. `transfer/` and
+`report/` travel with a query and don't stay; some come only with profiles that need them
+(`bootstrap/shell.py`).
+"""
+
+import os
+
+MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+"""Starts a program of this package, in any Python: `python MAIN runs.monitor ARGUMENT…`."""
+SHELL_PROGRAMS = os.path.dirname(os.path.dirname(MAIN))

@@ -1,0 +1,1 @@
+"""Results into a bucket while the run lasts. Comes with a profile that names one."""

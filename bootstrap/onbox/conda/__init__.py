@@ -1,0 +1,1 @@
+"""An environment of conda packages. Comes with a profile that names some."""

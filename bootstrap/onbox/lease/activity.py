@@ -1,0 +1,228 @@
+"""Detect whether the box is in use: GPUs, processes, growing files, transfers, logins, typing.
+
+Only visible processes count: in a container, the machine's load includes its neighbours'. So does
+the network, which is the container's own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .rules import UseReading
+
+EVERY_S = 30.0
+"""Seconds between two looks."""
+CORES = 0.1
+"""CPU cores in use on average; an idle box's services stay below this."""
+GPU_LOAD = 5
+"""Percent."""
+NETWORK = 50_000
+"""Bytes a second, in and out; a scan of its ports and what its services say stay below this."""
+IO = 100_000
+"""Bytes a second that programs read and write, boxstrap's own left out."""
+MOST_FILES = 20_000
+"""Most files below one result that are looked at."""
+_AT_WORK = (
+    *("/.vscode-server/", "/.cursor-server/", "/.windsurf-server/"),
+    *("zlib,base64;exec(", "rsync --server", "sftp-server", "scp -", "git-receive-pack"),
+    *("git-upload-pack", "receive-pack", "upload_results"),
+)
+"""Parts of command lines of editors' servers and transfers: they count while they do I/O."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class _Seen(NamedTuple):
+    at: float
+    cpu: dict[tuple[int, int], float]
+    """CPU seconds of each process, by its pid and start time."""
+    io: dict[tuple[int, int], int]
+    """Bytes that each process moved."""
+    transfers: frozenset[tuple[int, int]]
+    """Editors' servers and transfers."""
+    entered: bool
+    """Whether an `exec` or `shell` is open."""
+    network: int
+    typed: dict[str, int]
+    grown: int
+
+
+class ActivityReader:
+    """Compares each look at the box with the one before."""
+
+    def __init__(self, box_home: Path) -> None:
+        self._box_home = box_home
+        self._before: _Seen | None = None
+
+    def look(self, runs: Sequence[Path], gpus: Sequence[list[Any] | None]) -> UseReading | None:
+        """Return what happened since the last look; None for the first, or if it is too early."""
+        now = time.monotonic()
+        if self._before and now - self._before.at < EVERY_S:
+            return None
+        seen, before = _see(now, runs), self._before
+        self._before = seen
+        if before is None:
+            return None
+        over = now - before.at
+        cores = sum(max(0.0, cpu - before.cpu.get(one, 0.0)) for one, cpu in seen.cpu.items())
+        computes = cores / over >= CORES or any(row and (row[0] or 0) >= GPU_LOAD for row in gpus)
+        grew = seen.grown != before.grown
+        moved = {one: count - before.io.get(one, 0) for one, count in seen.io.items()}
+        transfers = any(moved[one] > 0 for one in seen.transfers)
+        transfers |= sum(count for count in moved.values() if count > 0) / over >= IO
+        transfers |= (seen.network - before.network) / over >= NETWORK
+        transfers |= seen.entered
+        types = any(before.typed.get(name, at) != at for name, at in seen.typed.items())
+        used = computes or grew or transfers or types or is_set_up(self._box_home)
+        return UseReading(over, used, computes, grew)
+
+
+def is_set_up(box_home: Path) -> bool:
+    """Return whether a setup is running: the first line of the lock names its process."""
+    try:
+        number, start, boot = (box_home / "lock").read_text().split("\n")[0].split()
+    except (OSError, ValueError):
+        return False
+    stat = _stat(number)
+    return boot == boot_id() and stat is not None and stat[21 - 2] == start and stat[0] != "Z"
+
+
+def boot_id() -> str:
+    """Return the id of this boot of the machine, as `process.sh` does."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "none"
+
+
+def started_at() -> float:
+    """Return when this box or container's first process started, in seconds since boot."""
+    stat = _stat("1")
+    return float(stat[21 - 2]) / _TICKS if stat else 0.0
+
+
+def _stat(pid: str) -> list[str] | None:
+    """Return the fields after the name in a process's `stat`: state, parent, …"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
+    except OSError:
+        return None
+
+
+def _see(now: float, runs: Sequence[Path]) -> _Seen:
+    cpu: dict[tuple[int, int], float] = {}
+    io: dict[tuple[int, int], int] = {}
+    transfers, logins, entered = set[tuple[int, int]](), set[str](), set[str]()
+    parents: dict[str, str] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names alone
+        stat = _stat(name) if name.isdigit() else None
+        if stat is None or int(name) == os.getpid():
+            continue
+        one = int(name), int(stat[21 - 2])
+        cpu[one] = (int(stat[13 - 2]) + int(stat[14 - 2])) / _TICKS
+        words = _words(name)
+        is_transfer = any(mark.encode() in words for mark in _AT_WORK)
+        if is_transfer:
+            transfers.add(one)
+        if is_transfer or b"/.boxstrap/box/" not in words:  # to look is no use
+            io[one] = _moved(name)
+        parents[name] = stat[1]
+        if words.startswith(b"sshd"):
+            logins.add(name)
+        elif _is_entered(name):
+            entered.add(name)
+    return _Seen(
+        now,
+        cpu,
+        io,
+        frozenset(transfers),
+        any(_descends(name, logins, parents) for name in entered),
+        _network(),
+        dict(_terminals()),
+        hash(tuple(_sizes(runs))),
+    )
+
+
+def _words(pid: str) -> bytes:
+    """Return a process's command line."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return b""
+
+
+def _is_entered(pid: str) -> bool:
+    """Return whether a process was started by `exec` or `shell`, which mark its environment."""
+    try:
+        return b"\0BOXSTRAP_ENTERED=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def _descends(pid: str, above: set[str], parents: dict[str, str]) -> bool:
+    """Return whether a process belongs to one of these: what was detached from a login doesn't."""
+    for _ in range(len(parents)):
+        if pid in above:
+            return True
+        pid = parents.get(pid, "")
+    return False
+
+
+def _network() -> int:
+    """Return the bytes that came and went over this box's network, loopback left out."""
+    try:
+        lines = Path("/proc/net/dev").read_text().splitlines()[2:]
+    except OSError:
+        return 0
+    rows = [line.replace(":", " ").split() for line in lines]
+    return sum(int(row[1]) + int(row[9]) for row in rows if row[0] != "lo")
+
+
+def _moved(pid: str) -> int:
+    """Return the bytes that a process read and wrote; 0 if that may not be read."""
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
+
+
+def _terminals() -> Iterator[tuple[str, int]]:
+    """Yield when somebody last typed at each terminal."""
+    try:
+        with os.scandir("/dev/pts") as found:
+            for each in found:
+                if each.name.isdigit():
+                    yield each.name, int(each.stat().st_atime)
+    except OSError:
+        return
+
+
+def _sizes(runs: Sequence[Path]) -> Iterator[tuple[str, int, int]]:
+    """Yield name, size and time of each log and result of these runs."""
+    for run in runs:
+        yield from _files(run / "log")
+        try:
+            tree = Path((run / "dir").read_text().strip())
+            results = (run / "results").read_text().split("\n")
+        except OSError:
+            continue
+        for name in filter(None, results):
+            yield from _files(tree / name)
+
+
+def _files(place: Path) -> Iterator[tuple[str, int, int]]:
+    waiting, left = [str(place)], MOST_FILES
+    while waiting and left:
+        name = waiting.pop()
+        try:
+            stat = os.stat(name)  # noqa: PTH116 - thousands of them
+            yield name, stat.st_size, stat.st_mtime_ns
+            left -= 1
+            with os.scandir(name) as found:
+                waiting += [each.path for each in found if not each.is_symlink()]
+        except OSError:  # it is a file, so it can't be listed, or it is gone
+            continue

@@ -1,0 +1,249 @@
+"""Print what a run left on its box, for `boxstrap report`: one JSON object on standard output.
+
+`python -c THIS BOX_HOME REPO_KEY RUN`, by any Python of the box.
+{"events": [line], "verdict": text, "samples": [line], "curves": [{name, axis, points: [[x, value]],
+count, odd}], "read": bytes, "of": bytes, "lines", "changes": [text], "subject",
+"results": [[path, bytes]]}. `axis` is `step`, `epoch` or `seconds` since the run
+started; `odd` is the position on it of the first value that isn't finite.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..metrics import find_metrics, read_patterns
+
+MOST_POINTS = 1000
+MOST_CURVES = 40
+MOST_LOG = 6 * 1024 * 1024
+"""Bytes of a log that are read; from a longer log, evenly spaced pieces are read."""
+PIECE = 8 * 1024
+MOST_FILE = 1024 * 1024
+MOST_RESULTS = 1000
+
+
+class CurveReader:
+    """The values of one metric; if there are too many, neighbours are averaged."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0
+        self.odd: list[float] | None = None
+        self.points: list[list[float]] = []
+        self._each = 1
+        self._sum: list[float] = []
+        self._held = 0
+        self._last: dict[str, float] = {}
+        self.axes = {"step", "epoch"}
+
+    def add(self, seconds: float, found: dict[str, float]) -> None:
+        """Add a value; `found` has its step and epoch too, `seconds` is its time."""
+        value = found[self.name]
+        self.count += 1
+        for axis in list(self.axes):
+            # Values that are missing or restart each epoch make no axis. Ranks may share a step.
+            here, last = found.get(axis, -1.0), self._last.get(axis, -0.5)
+            if here < last or (axis == "epoch" and here == last):
+                self.axes.discard(axis)
+            self._last[axis] = here
+        where = [seconds, found.get("step", 0.0), found.get("epoch", 0.0)]
+        if not math.isfinite(value) or abs(value) > 1e299:
+            self.odd = self.odd or where
+            return
+        self._sum = [a + b for a, b in zip(self._sum or [0.0] * 4, [*where, value])]  # noqa: B905
+        self._held += 1
+        if self._held == self._each:
+            self.flush()
+
+    def flush(self) -> None:
+        """Make a point of the values held so far; merge points in pairs if there are too many."""
+        if not self._held:
+            return
+        self.points.append([each / self._held for each in self._sum])
+        self._sum, self._held = [], 0
+        if len(self.points) >= 2 * MOST_POINTS:
+            pairs = zip(self.points[::2], self.points[1::2])  # noqa: B905
+            self.points = [[(a + b) / 2 for a, b in zip(*pair)] for pair in pairs]  # noqa: B905
+            self._each *= 2
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the curve as it is printed."""
+        self.flush()
+        axis = next((one for one in ("step", "epoch") if one in self.axes), "seconds")
+        at = ("seconds", "step", "epoch").index(axis)
+        step = -(-len(self.points) // MOST_POINTS) or 1
+        points = [[each[at], each[3]] for each in self.points[::step]]
+        odd = self.odd and self.odd[at]
+        return {"name": self.name, "axis": axis, "points": points, "count": self.count, "odd": odd}
+
+
+class LogTimes:
+    """When a log had which length, by the index `times` next to it."""
+
+    def __init__(self, run: Path) -> None:
+        rows = [line.split() for line in text_of(run / "times").splitlines()]
+        pairs = [(int(a), int(b)) for a, b in (row for row in rows if len(row) == 2)]
+        self.began = begun_at(run)
+        self.kept = pairs[0][1] if pairs else 0
+        self.seconds, self.sizes = [a for a, _ in pairs], [b for _, b in pairs]
+
+    def at(self, byte: int) -> float:
+        """Return when this byte was written, in seconds since the run started."""
+        if not self.sizes:
+            return 0.0
+        here = min(bisect_left(self.sizes, byte), len(self.sizes) - 1)
+        return max(0.0, float(self.seconds[here] - self.began))
+
+
+def begun_at(run: Path) -> int:
+    """Return when the run started, by the box's clock; 0 if unknown."""
+    try:
+        return int((run / "pid").stat().st_mtime)
+    except OSError:
+        return 0
+
+
+def text_of(file: Path, most: int = MOST_FILE) -> str:
+    """Return the end of a file; "" if it can't be read."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(0, file.stat().st_size - most))
+            return opened.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def pieces(log: Path, kept: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the log, or the pieces of it that are read: offsets and whole lines."""
+    size = log.stat().st_size
+    count = max(1, MOST_LOG // PIECE)
+    if size - kept <= MOST_LOG:
+        places = [(kept, size - kept)]
+    else:
+        apart = (size - kept - PIECE) // (count - 1)
+        places = [(kept + at * apart, PIECE) for at in range(count)]
+    with log.open("rb") as opened:
+        for at, length in places:
+            opened.seek(at)
+            piece = opened.read(length).replace(b"\r", b"\n")  # a progress bar's lines end so
+            # A piece's first and last lines may be cut off.
+            first = piece.find(b"\n") + 1 if at > kept else 0
+            last = piece.rfind(b"\n") + 1 if at + length < size else len(piece)
+            yield at + first, piece[first:last]
+
+
+def curves_of(run: Path) -> dict[str, Any]:
+    """Return the metrics in the run's log."""
+    log, times = run / "log", LogTimes(run)
+    patterns = read_patterns(text_of(run / "metrics"))
+    curves: dict[str, CurveReader] = {}
+    read = lines = 0
+    try:
+        for place, piece in pieces(log, times.kept):
+            read, end = read + len(piece), place
+            for line in piece.split(b"\n"):
+                end += len(line) + 1
+                lines += take_line(line, times.at(end), patterns, curves)
+        size = log.stat().st_size - times.kept
+    except OSError:
+        size = read
+    shown = [curve.as_dict() for curve in curves.values()]
+    return {"curves": shown, "lines": lines, "read": read, "of": size}
+
+
+def take_line(
+    line: bytes, seconds: float, patterns: Sequence[Any], curves: dict[str, CurveReader]
+) -> bool:
+    """Take a line's metrics; return whether it has any."""
+    found = find_metrics(line[-4096:].decode("utf-8", "replace"), patterns)
+    for name in found:
+        if name in ("step", "epoch"):
+            continue
+        if name not in curves:
+            if len(curves) >= MOST_CURVES:
+                continue
+            curves[name] = CurveReader(name)
+        curves[name].add(seconds, found)
+    return bool(found)
+
+
+def events_of(box_home: Path, started: float) -> list[str]:
+    """Return the events of the last setup before the run, which started it or prepared the box."""
+    newest: tuple[float, list[str]] = (0.0, [])
+    for file in box_home.glob("setups/*/events.jsonl"):
+        lines = text_of(file).splitlines()
+        try:
+            began = float(json.loads(lines[0])["t"])
+        except (IndexError, KeyError, TypeError, ValueError):
+            continue
+        if newest[0] < began <= started + 1:
+            newest = began, lines
+    return newest[1]
+
+
+def samples_of(run: Path) -> list[str]:
+    """Return the head of the samples, and no more rows than a plot can show."""
+    head, *rows = text_of(run / "samples", 8 * MOST_FILE).splitlines() or [""]
+    return [head, *rows[:: -(-len(rows) // MOST_POINTS) or 1]]
+
+
+def git(store: Path, *words: str) -> str:
+    """Return git's output for the store; "" if it fails."""
+    command = ["git", "--git-dir", str(store), "-c", "safe.directory=*", *words]
+    try:
+        done = subprocess.run(  # noqa: PLW1510
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except OSError:
+        return ""
+    return done.stdout[:MOST_FILE].decode("utf-8", "replace") if done.returncode == 0 else ""
+
+
+def changes_of(box_home: Path, run: Path) -> dict[str, Any]:
+    """Return the commit's subject, and the changes of the snapshot on it: lines of `+ - path`."""
+    store = box_home / "store" / (run.parent.name + ".git")
+    commit = (text_of(run / "commit").split() or [""])[0]
+    snapshot = (text_of(run / "snapshot").split() or [commit])[0]
+    changes: list[str] = []
+    if snapshot != commit:
+        plain = ("--no-ext-diff", "--no-textconv", "--no-renames", "--numstat")
+        changes = git(store, "diff", *plain, commit, snapshot, "--").splitlines()[:MOST_RESULTS]
+    subject = git(store, "log", "-1", "--format=%s", commit, "--")
+    return {"subject": subject.strip()[:500], "changes": changes}
+
+
+def results_of(run: Path) -> list[tuple[str, int]]:
+    """Return the files of the run's results, with their sizes."""
+    tree = Path(text_of(run / "dir").rstrip("\n"))
+    found: list[tuple[str, int]] = []
+    for path in text_of(run / "results").splitlines():
+        top = tree / path
+        files = iter([top]) if top.is_file() else top.rglob("*")
+        for file in islice(files, MOST_RESULTS):
+            if file.is_file() and not file.is_symlink():
+                found.append((str(file.relative_to(tree)), file.stat().st_size))
+    return sorted(found)[:MOST_RESULTS]
+
+
+def main() -> None:
+    """Print all of it."""
+    box_home, key, name = Path(sys.argv[1]), *sys.argv[2:4]
+    run = box_home / "runs" / key / name
+    started = float((text_of(run / "started").split() or ["0"])[0])
+    said = {
+        "events": events_of(box_home, started),
+        "verdict": text_of(box_home / "gpu.json"),
+        "samples": samples_of(run),
+        "results": results_of(run),
+        **curves_of(run),
+        **changes_of(box_home, run),
+    }
+    sys.stdout.write(json.dumps(said) + "\n")

@@ -1,0 +1,217 @@
+"""The only boxstrap process that stays on a box: it samples live runs, holds the lease, and heeds a
+notice that the box is taken away.
+
+`onbox runs.monitor BOX_HOME` is started with each run, and exits if the box has a monitor. It
+ends a minute after the last run, unless the box has a lease. `samples` of each live run has lines
+of JSON:
+{"v": 1, "cpus", "memory_total", "gpus": [{index, name, memory_total, power_limit}]}, then
+[t, cpu, memory_used, [[load, memory_used, power, temperature], ...]]: seconds since 1970, percent,
+bytes, watts, °C; null is "not known", a GPU's row too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ..verdict.gpu_reader import GPU, INIT, ask, load_library
+from . import notice
+from .top_stream import POWER, host, known, run_state, watts
+
+if TYPE_CHECKING:
+    from ..lease.keeper import LeaseKeeper
+
+VERSION = 1
+EVERY_S = 10.0
+HURRY_S = 1.0
+"""Seconds between two turns when the box is about to be ended."""
+STAYS_S = 60.0
+"""Seconds that it stays without a live run, ready for the next one of a queue or of the user."""
+MOST_LINES = 8640
+"""Most samples of a run, a day's worth; beyond that, every other one is dropped."""
+
+
+class GpuWatch(threading.Thread):
+    """Reads the GPUs in a thread of its own: a call into a faulty driver can hang for ever."""
+
+    def __init__(self, every: float) -> None:
+        super().__init__(name="gpus", daemon=True)
+        self.every = every
+        self.still: list[dict[str, Any]] = []
+        self._rows: list[list[Any] | None] = []
+        self._read = 0.0
+        self.is_ready = threading.Event()
+
+    def run(self) -> None:
+        """Read the GPUs repeatedly."""
+        failed = load_library() == "missing" or ask(INIT)
+        count = None if failed else known(ask([("nvmlDeviceGetCount",)]))
+        handles = [ask([("nvmlDeviceGetHandleByIndex", index)]) for index in range(count or 0)]
+        self.still = [still(index, handle) for index, handle in enumerate(handles)]
+        while handles:
+            self._rows, self._read = [moving(handle) for handle in handles], time.monotonic()
+            self.is_ready.set()
+            time.sleep(self.every)
+        self.is_ready.set()
+
+    def rows(self) -> list[list[Any] | None]:
+        """Return a row for each GPU; None for each if they were not read recently."""
+        is_fresh = time.monotonic() - self._read < 3 * self.every
+        return self._rows if is_fresh else [None for _ in self._rows]
+
+
+def still(index: int, handle: Any) -> dict[str, Any]:  # noqa: ANN401 - NVML's
+    """Return the constant values of a GPU."""
+    if known(handle) is None:
+        return {"index": index, "name": None, "memory_total": None, "power_limit": None}
+    memory = known(ask(GPU["memory"], handle))
+    return {
+        "index": index,
+        "name": known(ask(GPU["name"], handle)),
+        "memory_total": memory["total"] if memory else None,
+        "power_limit": watts(ask(GPU["power_limit"], handle)),
+    }
+
+
+def moving(handle: Any) -> list[Any] | None:  # noqa: ANN401
+    """Return a GPU's load, memory, power and temperature; None if it reports none of them."""
+    if known(handle) is None:
+        return None
+    load, memory = known(ask(GPU["load"], handle)), known(ask(GPU["memory"], handle))
+    row = [
+        load["gpu"] if load else None,
+        memory["used"] if memory else None,
+        watts(ask(POWER, handle)),
+        known(ask(GPU["temperature"], handle)),
+    ]
+    return None if row == [None] * 4 else row
+
+
+class Monitor:
+    """Writes the samples of all runs of a box."""
+
+    def __init__(self, box_home: Path, every: float = EVERY_S) -> None:
+        self.runs = box_home / "runs"
+        self.gpus = GpuWatch(every)
+        self._over: set[Path] = set()
+        self._lines: dict[Path, int] = {}
+
+    def live_runs(self) -> list[Path]:
+        """Return the live runs. One that ended never lives again, and is not checked again."""
+        begun = {note.parent for note in self.runs.glob("*/*/pid")} - self._over
+        live = {run for run in begun if not (run / "exit").exists() and run_state(run) == "running"}
+        self._over |= begun - live
+        return sorted(live)
+
+    def sample(self, runs: list[Path]) -> None:
+        """Add a sample to each of the runs."""
+        machine = host(self.runs)
+        row = [round(time.time()), machine["cpu"], machine["memory_used"], self.gpus.rows()]
+        head = {
+            "v": VERSION,
+            "cpus": machine["cpus"],
+            "memory_total": machine["memory_total"],
+            "gpus": self.gpus.still,
+        }
+        for run in runs:
+            try:
+                self._write(run / "samples", head, row)
+            except OSError:  # a full disk, or the run was removed: the next sample may fit
+                continue
+
+    def _write(self, file: Path, head: dict[str, Any], row: list[Any]) -> None:
+        if file not in self._lines:
+            self._lines[file] = len(file.read_bytes().splitlines()) if file.exists() else 0
+        with file.open("a") as out:
+            if not self._lines[file]:
+                out.write(json.dumps(head) + "\n")
+            # A row that a full disk cut off joins with this one; readers skip a malformed line.
+            out.write(json.dumps(row, separators=(",", ":")) + "\n")
+        self._lines[file] += 1
+        if self._lines[file] > MOST_LINES:
+            self._lines[file] = thin_out(file)
+
+
+def thin_out(file: Path) -> int:
+    """Drop every other sample, since a run may take weeks; return how many are left."""
+    head, *rows = file.read_text().splitlines()
+    kept = rows[1::2]
+    file.with_suffix(".new").write_text("\n".join([head, *kept]) + "\n")
+    file.with_suffix(".new").replace(file)
+    return len(kept)
+
+
+def watch(box_home: Path, every: float, stays: float) -> None:
+    """Sample and hold the lease; return once there was no run and no lease for `stays` seconds."""
+    monitor, alone_since = Monitor(box_home, every), time.monotonic()
+    notice.begin(box_home)
+    monitor.gpus.start()
+    host(monitor.runs)  # CPU load is measured since the previous call
+    monitor.gpus.is_ready.wait(every)
+    keeper = lease_keeper(box_home)
+    while keeper or monitor.runs.is_dir():
+        began = time.monotonic()
+        live = monitor.live_runs()
+        if live:
+            monitor.sample(live)
+        keeper = keeper or lease_keeper(box_home)
+        has_lease = keeper is not None and keeper.turn(live, monitor.gpus.rows())
+        if live or has_lease:
+            alone_since = began
+        elif began - alone_since >= stays:
+            return
+        pause = min(every, HURRY_S) if keeper and keeper.looks else every
+        time.sleep(max(0.0, pause - (time.monotonic() - began)))
+
+
+def lease_keeper(box_home: Path) -> LeaseKeeper | None:
+    """Return the keeper of the box's lease; None if it has no lease."""
+    if not (box_home / "lease.json").is_file():
+        return None
+    from ..lease.keeper import LeaseKeeper  # only boxes with a lease have it
+
+    return LeaseKeeper(box_home)
+
+
+def serve(box_home: Path, every: float, stays: float, *, waits: bool = False) -> None:
+    """Be the box's monitor until none is needed. If it has one, return, or wait for it: `waits`."""
+    with (box_home / "monitor.lock").open("a") as lock:
+        if waits:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        # A run that started while this monitor was leaving found the lock taken: check again.
+        while has_place(lock):
+            watch(box_home, every, stays)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            if not Monitor(box_home).live_runs():
+                return
+
+
+def has_place(lock: TextIO) -> bool:
+    """Take the lock; return whether no other monitor of this box has it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def main() -> None:
+    """Run the monitor at a low priority, and in `/`, so that it keeps no folder busy."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("box_home", type=Path, help="boxstrap's folder on this box")
+    parser.add_argument("--every", type=float, default=EVERY_S, help="seconds between two samples")
+    parser.add_argument("--stays", type=float, default=STAYS_S, help="seconds after the last run")
+    parser.add_argument(
+        "--waits", action="store_true", help="start once the running monitor has exited"
+    )
+    options = parser.parse_args()
+    os.chdir("/")
+    os.nice(10)
+    notice.hold_stop()
+    serve(options.box_home, options.every, options.stays, waits=options.waits)

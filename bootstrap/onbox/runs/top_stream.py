@@ -1,0 +1,244 @@
+"""Sample the box repeatedly: its GPUs (NVML), the machine (psutil) and its newest run.
+
+`onbox runs.top_stream --every 2 --runs RUNS` writes one JSON object per line:
+{"v": 1, "t", "host": {cpus, cpu, memory_used, memory_total, disk_free, disk_total},
+"gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
+clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory, run}]}],
+"error", "run": {name, repo, state, rc, last, metric}}. Bytes, watts, °C, MHz, percent;
+`throttle` are NVML's bits; null is "not known"; `run` is REPO/NAME of the run that the process
+belongs to. It ends when its output is closed or its standard input ends; with `--within S`, after
+one sample of the GPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .. import SHELL_PROGRAMS
+from ..metrics import newest, read_patterns
+from ..verdict.expected_hardware import parse_expected
+from ..verdict.gpu_reader import GPU, ask, load_library
+
+VERSION = 1
+TAIL = 32 * 1024  # bytes of a log that are searched for its last lines
+MOST_PROCESSES = 16
+
+CLOCK = [("nvmlDeviceGetClockInfo", 1)]  # of the streaming multiprocessors
+CLOCK_MAX = [("nvmlDeviceGetMaxClockInfo", 1)]
+POWER = [("nvmlDeviceGetPowerUsage",)]
+PROCESSES = [("nvmlDeviceGetComputeRunningProcesses",)]
+PLAIN = ("temperature", "throttle", "pcie_gen", "pcie_width")  # shown as NVML answers
+
+
+def known(value: Any) -> Any:  # noqa: ANN401 - whatever NVML answers
+    """Return a reading, or None if it failed."""
+    return None if isinstance(value, dict) and "error" in value else value
+
+
+def watts(value: Any) -> float | None:  # noqa: ANN401
+    """Convert NVML's milliwatts to watts."""
+    milliwatts = known(value)
+    return None if milliwatts is None else round(milliwatts / 1000, 1)
+
+
+class GpuSampler:
+    """Samples one GPU."""
+
+    def __init__(self, index: int) -> None:
+        self.handle = ask([("nvmlDeviceGetHandleByIndex", index)])
+        self.still: dict[str, Any] = {"index": index}
+        if known(self.handle) is not None:
+            self.still["uuid"] = known(ask(GPU["uuid"], self.handle))
+            self.still["name"] = known(ask(GPU["name"], self.handle))
+            self.still["power_limit"] = watts(ask(GPU["power_limit"], self.handle))
+            self.still["clock_max"] = known(ask(CLOCK_MAX, self.handle))
+
+    def sample(self, names: dict[int, str]) -> dict[str, Any]:
+        """Return its values now, null where one isn't reported; `error` if none of them is.
+
+        `names` caches the names of processes.
+        """
+        if known(self.handle) is None:
+            return {**self.still, "error": self.handle["error"]}
+        memory = ask(GPU["memory"], self.handle)
+        held, load = known(memory), known(ask(GPU["load"], self.handle))
+        now = {
+            "load": load["gpu"] if load else None,
+            "memory_used": held["used"] if held else None,
+            "memory_total": held["total"] if held else None,
+            "power": watts(ask(POWER, self.handle)),
+            "clock": known(ask(CLOCK, self.handle)),
+            **{key: known(ask(GPU[key], self.handle)) for key in PLAIN},
+        }
+        if not held and all(value is None for value in now.values()):
+            return {**self.still, "error": memory["error"]}
+        return {**self.still, **now, "processes": self.processes(names)}
+
+    def processes(self, names: dict[int, str]) -> list[dict[str, Any]]:
+        """Return the processes that compute on it; those of another container have no name here."""
+        rows = []
+        for process in (known(ask(PROCESSES, self.handle)) or [])[:MOST_PROCESSES]:
+            pid, memory = process.pid, process.usedGpuMemory
+            if pid not in names:
+                names[pid] = name_of(pid)
+            rows.append({"pid": pid, "name": names[pid], "memory": memory, "run": run_of(pid)})
+        return rows
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process; "" if it can't be seen."""
+    import psutil
+
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return ""
+
+
+def run_of(pid: int) -> str:
+    """Return the run that a process belongs to, by a variable in its environment; "" if none."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    marks = [one for one in environment if one.startswith(b"BOXSTRAP_RUN=")]
+    return b"/".join(marks[0].rsplit(b"/", 2)[1:]).decode("utf-8", "replace") if marks else ""
+
+
+class BoxSampler:
+    """Samples the GPUs and, if the folder of runs is given, the machine and its newest run."""
+
+    def __init__(self, runs: Path | None) -> None:
+        self.runs = runs
+        self.names: dict[int, str] = {}
+        load_library()
+        failure = ask([("nvmlInit",)])
+        self.error = failure["error"] if failure and gpu_is_required(runs) else None
+        count = known(ask([("nvmlDeviceGetCount",)])) if failure is None else 0
+        self.gpus = [GpuSampler(index) for index in range(count or 0)]
+
+    def sample(self) -> dict[str, Any]:
+        """Take one sample of everything."""
+        return {
+            "v": VERSION,
+            "t": round(time.time(), 3),
+            "host": host(self.runs) if self.runs else None,
+            "gpus": [gpu.sample(self.names) for gpu in self.gpus],
+            "error": self.error,
+            "run": newest_run(self.runs) if self.runs else None,
+        }
+
+
+def gpu_is_required(runs: Path | None) -> bool:
+    """Return whether the last setup required a GPU; True if that isn't known."""
+    try:
+        return runs is None or parse_expected((runs.parent / "gpu.order").read_text()).require
+    except (OSError, ValueError, TypeError):
+        return True
+
+
+def host(folder: Path) -> dict[str, Any]:
+    """Sample the machine itself; CPU load is measured since the last sample."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    place = next(p for p in (folder, *folder.parents) if p.exists())
+    disk = psutil.disk_usage(str(place))
+    return {
+        "cpus": psutil.cpu_count(),
+        "cpu": psutil.cpu_percent(),
+        "memory_used": memory.total - memory.available,
+        "memory_total": memory.total,
+        "disk_free": disk.free,
+        "disk_total": disk.total,
+    }
+
+
+def newest_run(runs: Path) -> dict[str, Any] | None:
+    """Return the run that was started last, with the last line of its log."""
+    found = [folder for folder in runs.glob("*/*") if (folder / "started").is_file()]
+    if not found:
+        return None
+    run = max(found, key=lambda folder: (folder / "started").stat().st_mtime)
+    state, _, code = run_state(run).partition(" ")
+    end = end_of(run / "log")
+    own = run / "metrics"
+    return {
+        "name": run.name,
+        "repo": run.parent.name,
+        "state": state,
+        "rc": int(code) if code.isdigit() else None,
+        "last": last_line(end),
+        "metric": newest(end, read_patterns(own.read_text() if own.exists() else "")),
+    }
+
+
+def run_state(run: Path) -> str:
+    """Return a run's state, which the shell library decides, as everywhere (`run_state.sh`)."""
+    command = ["sh", f"{SHELL_PROGRAMS}/processes.sh", "run_state", str(run)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def end_of(log: Path) -> str:
+    """Return the end of a log; "" if it can't be read."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL))
+            return file.read(TAIL).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def last_line(text: str) -> str:
+    """Return the last line that isn't blank; of a progress bar, what it shows now."""
+    lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
+    return next((line for line in reversed(lines) if line), "")[:500]
+
+
+def sample_within(seconds: float) -> None:
+    """Print one sample of the GPUs, by a child process, which is left alone if a driver hangs."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        for handle in (0, 1, 2, reader):  # the caller waits until these are closed
+            os.close(handle)
+        try:
+            with os.fdopen(writer, "wb") as out:
+                out.write(json.dumps(BoxSampler(None).sample()).encode() + b"\n")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    until = time.monotonic() + seconds
+    while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
+        piece = os.read(reader, 65536)
+        if not piece:
+            return
+        os.write(1, piece)
+
+
+def main() -> None:
+    """Sample, write, wait, until nobody reads."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--every", type=float, default=2.0, help="seconds between two samples")
+    parser.add_argument("--runs", type=Path, help="the folder of the runs; without it GPUs alone")
+    parser.add_argument("--within", type=float, help="one sample of the GPUs, in so many seconds")
+    options = parser.parse_args()
+    if options.within:
+        sample_within(options.within)
+        return
+    box = BoxSampler(options.runs)
+    with suppress(BrokenPipeError):
+        while True:
+            began = time.monotonic()
+            os.write(1, json.dumps(box.sample()).encode() + b"\n")
+            rest = max(0.01, options.every - (time.monotonic() - began))
+            ready, _, _ = select.select([0], [], [], rest)
+            if ready and not os.read(0, 4096):
+                return

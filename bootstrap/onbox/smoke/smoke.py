@@ -1,0 +1,229 @@
+"""Test whether each GPU computes correctly, and as fast as its model should. `onbox smoke.smoke …`
+
+Starts `stress.py` (its arithmetic is in `backends.py`) in the environment of the
+training, once for each GPU, all at the same time, while `top_stream.py` samples them.
+`judge.py` judges the results by `peaks.py`. They are added to the document that
+`verify.py` wrote, as checks and reasons whose name starts with "smoke". Standard output gets lines
+for people and for sed, like those of `verify.py`. Exit code: 0 keep or warn, 6 return, 1 own error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import MAIN
+from ..python import torch_compat
+from ..verdict.check import NA, RETURN, WARN
+from ..verdict.expected_hardware import parse_expected
+from ..verdict.judge import CheckResult, merged, verdict_of, with_profile_outcome
+from ..verdict.table import SMOKE
+from ..verdict.verify import write
+from .judge import GpuTrial, judge_trial
+
+LIMIT = {"quick": 60.0, "full": 150.0}  # seconds until a worker is given up
+SAMPLE_EVERY = 0.1  # seconds
+
+
+class Worker(threading.Thread):
+    """`stress.py` on one GPU, in a process of its own, and what it reported."""
+
+    def __init__(self, gpu: dict[str, Any], command: list[str], limit: float) -> None:
+        super().__init__(name=f"gpu {gpu['index']}", daemon=True)
+        self.gpu = gpu
+        self.parts: dict[str, Any] = {}
+        self.began, self.over = time.time(), 0.0
+        self.ended = ""
+        self._whole = False
+        self._limit = limit
+        shown = {"CUDA_VISIBLE_DEVICES": gpu["uuid"]} if gpu.get("uuid") else {}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONWARNINGS": "ignore", **shown},
+            start_new_session=True,
+        )
+        self.start()
+
+    def run(self) -> None:
+        """Read to the end. A process that hangs is killed, and abandoned if that has no effect."""
+        clock = threading.Timer(self._limit, self._give_up)
+        clock.daemon = True
+        clock.start()
+        for line in self._process.stdout or ():
+            if line.endswith(b"\n"):
+                self._take(line)
+        clock.cancel()
+        self.over = time.time()
+        if not self._whole and not self.ended:
+            self.ended = "crash"
+
+    def _take(self, line: bytes) -> None:
+        try:
+            part, *value = json.loads(line)
+        except ValueError:
+            return  # printed by a library
+        self._whole = part == "end"
+        if not self._whole:
+            self.parts[part] = value[0] if value else None
+
+    def _give_up(self) -> None:
+        self.ended = "hang"
+        self._process.kill()
+
+    def wait(self) -> None:
+        """Wait until the process has ended or is given up."""
+        self.join(self._limit + 1)
+        if self.is_alive():
+            self.ended, self.over = "hang", time.time()
+
+    def trial(self, mode: str, samples: list[dict[str, Any]]) -> GpuTrial:
+        """Return the result of the test."""
+        index, name = self.gpu["index"], self.gpu["name"]
+        return GpuTrial(index, name, mode, dict(self.parts), samples, self.ended)
+
+
+class SampleStream:
+    """`top_stream.py` in parallel with the workers, as a context manager that fills `samples`."""
+
+    def __init__(self) -> None:
+        self.samples: list[dict[str, Any]] = []
+
+    def __enter__(self) -> SampleStream:
+        self._process = subprocess.Popen(
+            [sys.executable, "-B", MAIN, "runs.top_stream", "--every", str(SAMPLE_EVERY)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        return self
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            with contextlib.suppress(ValueError):
+                self.samples.append(json.loads(line))
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.stdin:
+            self._process.stdin.close()
+        self._reader.join(1)
+        self._process.kill()
+
+    def of(self, worker: Worker) -> Iterator[dict[str, Any]]:
+        """Yield the samples of one GPU from the time of its test."""
+        for sample in list(self.samples):
+            if worker.began <= sample["t"] <= worker.over:
+                yield from (g for g in sample["gpus"] if g.get("index") == worker.gpu["index"])
+
+
+def try_all(gpus: list[dict[str, Any]], options: argparse.Namespace) -> list[GpuTrial]:
+    """Test all GPUs at the same time."""
+    stress = [options.python, "-B", MAIN, "smoke.stress", "--mode", options.mode]
+    stress += ["--device", options.device, "--lock", f"{options.out}.bus"]
+    with SampleStream() as stream:
+        workers = [Worker(gpu, stress, options.limit or LIMIT[options.mode]) for gpu in gpus]
+        for worker in workers:
+            worker.wait()
+    return [worker.trial(options.mode, list(stream.of(worker))) for worker in workers]
+
+
+def judged(
+    trials: list[GpuTrial], target: torch_compat.CudaTarget, device: str
+) -> list[CheckResult]:
+    """Return the results of all GPUs; an environment that doesn't fit them is the only result."""
+    if all(trial.parts.get("library") == {} for trial in trials):
+        read = "NVML alone: neither torch nor CuPy is in the environment"
+        return [CheckResult(SMOKE[0], None, NA, read)]
+    misfit = misfit_of(trials, target) if device == "cuda" else None
+    if misfit:
+        advice = f"{misfit.advice[:1].upper()}{misfit.advice[1:]}."
+        why = (misfit.says, misfit.code, advice, advice)
+        return [CheckResult(SMOKE[0], None, WARN, "", "", *why)]
+    results = [result for trial in trials for result in judge_trial(trial)]
+    return sorted(results, key=lambda result: SMOKE.index(result.check))
+
+
+def misfit_of(
+    trials: list[GpuTrial], target: torch_compat.CudaTarget
+) -> torch_compat.Misfit | None:
+    """Return why the build of torch doesn't fit these GPUs, if it doesn't."""
+    for trial in trials:
+        library, start = trial.value("library"), trial.value("start")
+        if not library or not library.get("name", "").startswith("torch"):
+            continue
+        cuda = torch_compat.version(library["cuda"]) if library["cuda"] else None
+        built_for = start["built for"] if start else []
+        found = torch_compat.misfit(target, cuda, library["name"])
+        found = found or torch_compat.no_kernels(target, built_for, cuda)
+        if found:
+            return found
+    return None
+
+
+def joined(document: dict[str, Any], results: list[CheckResult]) -> dict[str, Any]:
+    """Return the verdict with these results instead of those of an earlier smoke test."""
+    plain = [result._replace(code=result.code.partition(" ")[0]) for result in results]
+    reasons = [*others(document["reasons"]), *merged(plain)]
+    reasons.sort(key=lambda reason: reason["outcome"] != RETURN)
+    return {
+        **document,
+        "verdict": verdict_of(reasons),
+        "reasons": reasons,
+        "checks": [*others(document["checks"]), *(result.as_dict() for result in plain)],
+    }
+
+
+def others(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the entries that are not of a smoke test."""
+    return [entry for entry in entries if entry["check"] not in SMOKE]
+
+
+def summary(results: list[CheckResult], seconds: float) -> str:
+    """Format the results as lines that start with a keyword; codes keep their numbers."""
+    lines = [f"seconds {seconds:.1f}"]
+    for result in results:
+        which = "" if result.gpu is None else f"GPU {result.gpu}: "
+        lines.append(f"{result.outcome} {result.check} {which}{result.says or result.read}")
+        if result.code and result.outcome in (WARN, RETURN):
+            lines.append(f"reason {result.outcome} {result.code}")
+            lines.append(f"advice {result.advice}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Test the GPUs, judge the results, add them to the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", required=True, help="of the environment to try them with")
+    parser.add_argument("--mode", choices=sorted(LIMIT), required=True)
+    parser.add_argument("--order", required=True, help="what was ordered, as JSON")
+    parser.add_argument("--out", required=True, help="the verdict to join, as verify.py wrote it")
+    parser.add_argument("--device", default="cuda", help="cpu: the arithmetic alone")
+    parser.add_argument("--limit", type=float, help="seconds until a worker is given up")
+    options = parser.parse_args()
+    began = time.monotonic()
+    try:
+        wanted = parse_expected(Path(options.order).read_text("utf-8"))
+        document = json.loads(Path(options.out).read_text("utf-8"))
+        target = torch_compat.read_target(Path(options.out))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        sys.stderr.write(f"the smoke test can't run: {error}\n")
+        return 1
+    answering = [gpu for gpu in document["gpus"] if gpu.get("name")]
+    results = judged(try_all(answering, options), target, options.device)
+    results = [with_profile_outcome(result, wanted) for result in results]
+    write(joined(document, results), options.out)
+    sys.stdout.write(summary(results, time.monotonic() - began))
+    return 6 if any(result.outcome == RETURN for result in results) else 0

@@ -1,0 +1,292 @@
+"""Answer the frames of a transfer, in order, until they end.
+
+It alternates between reading and writing, and buffers nothing in flight: the other side reads
+while it writes. After an hour without input it ends.
+
+Send files: read what is requested, and write nothing.
+
+Report a run's results: which files there are, and which of them are complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import stat
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ..results.run_results import KEPT, OwnFile, OwnResults, RunFolder, lines_of
+from .frames import BLOCK, encoded_name, pack_frame, read_frame
+from .take import BoxReceiver
+
+KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
+
+
+def facts(found: os.stat_result) -> list[Any]:
+    """Return kind, size, mtime, inode and ctime; times are in nanoseconds."""
+    kind = next((word for test, word in KINDS if test(found.st_mode)), "other")
+    return [kind, found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
+
+
+class BoxSender:
+    """Handles the request `get`."""
+
+    def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
+        """`between` is called between the pieces of a file."""
+        self.workdir, self.say, self.between = os.path.dirname(home), say, between
+
+    def get(self, request: dict[str, Any]) -> None:
+        """Send a file from offset `at` on, up to offset `size`.
+
+        First `begun`: the digest of the bytes before `at`. Then blocks. Then the digest of all,
+        with the file's facts before the reading and after it: the same, unless the file changed.
+        """
+        i, at, size = request["i"], request["at"], request["size"]
+        path = os.path.join(self.root(request), encoded_name(request["path"]))
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            file = os.open(path, flags)
+        except OSError:
+            self.say({"i": i, "problem": "absent"})
+            return
+        try:
+            before = os.fstat(file)
+            if not stat.S_ISREG(before.st_mode):
+                self.say({"i": i, "problem": "kind"})
+                return
+            self.read(file, i, at, size, facts(before))
+        except OSError:
+            self.say({"i": i, "problem": "unread"})
+        finally:
+            os.close(file)
+
+    def read(self, file: int, i: int, at: int, size: int, before: list[Any]) -> None:
+        """Read and send an open file. Raises OSError."""
+        digest = hashlib.sha256()
+        done = 0
+        while done < at:
+            piece = os.read(file, min(BLOCK, at - done))
+            if not piece:
+                break
+            digest.update(piece)
+            done += len(piece)
+            self.between()
+        if at:
+            self.say({"i": i, "begun": done, "sha256": digest.hexdigest()})
+        while True:
+            piece = os.read(file, min(BLOCK, size - done))
+            digest.update(piece)
+            done += len(piece)
+            if not piece or done == size:
+                break
+            self.say({}, piece)
+            self.between()
+        found = {"before": before, "now": facts(os.fstat(file)), "sha256": digest.hexdigest()}
+        self.say({"i": i, "read": done, **found}, piece)
+
+    def root(self, request: dict[str, Any]) -> bytes:
+        """Return the requested folder: absolute, or below the working folder."""
+        return os.path.join(self.workdir, encoded_name(request["root"]))
+
+
+AT_ONCE = 250  # files in a frame
+EVERY_S = 1.0
+OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
+"""Notes of a run that come from its profile."""
+
+
+class ResultReporter:
+    """Handles the request `results`: the first answer has all files, later ones what changed."""
+
+    def __init__(self, home: bytes, say: Callable[..., None], beat: Callable[[], None]) -> None:
+        """`beat` is called repeatedly while a look takes long."""
+        self.home, self.say, self.beat = os.fsdecode(home), say, beat
+        self.of = ""
+        self.own: OwnResults | None = None
+        self.told: dict[str, OwnFile] = {}
+        self.left: list[Any] = []
+        self.noted = 0.0
+
+    def results(self, request: dict[str, Any]) -> None:
+        """Send frames with `files`, each [path, why, checkpoint, kind, *state]; the last ends it.
+
+        A request about another run than the last begins anew.
+        """
+        if self.own is None or self.of != request["run"]:
+            self.begin(request)
+        assert self.own is not None  # noqa: S101 - for the type checker
+        look = self.own.look(live=request["live"])
+        self.noted = time.monotonic()
+        now = {one.file.path: one for one in look.files}
+        rows = [
+            [file.path, file.why, file.checkpoint, kind, *file.state]
+            for file, kind in look.files
+            if self.told.get(file.path) != (file, kind)
+        ]
+        for at in range(0, len(rows), AT_ONCE):
+            self.say({"files": rows[at : at + AT_ONCE]})
+        gone = [path for path in self.told if path not in now]
+        for at in range(0, len(gone), AT_ONCE):
+            self.say({"gone": gone[at : at + AT_ONCE]})
+        left = [*look.left_out, *([one.path, one.why, one.by, *one.state] for one in look.lost)]
+        same = left == self.left
+        for at in range(0, 0 if same else len(left), AT_ONCE):
+            self.say({"left": left[at : at + AT_ONCE]})
+        self.told, self.left = now, left
+        run = self.own.run
+        about = {"tree": run.tree, "looked": run.results, "profile": self.profile}
+        kept = {"kept": f"{run.path}/{KEPT}", "given_up": run.given_up()}
+        let_go = {"without": run.let_go, "unmet": [p for p in run.let_go if p not in run.met]}
+        self.say({**about, **kept, **let_go, "left_as_before": same})
+
+    def between(self) -> None:
+        """Note the other files while a large one is read: that counts as part of their wait."""
+        if self.own is not None and time.monotonic() - self.noted > EVERY_S:
+            self.own.looking.note()
+            self.noted = time.monotonic()
+        self.beat()
+
+    def begin(self, request: dict[str, Any]) -> None:
+        """Read the run's notes; earlier versions noted no paths, so the request has them too."""
+        self.of = request["run"]
+        path = os.path.join(self.home, "runs", request["run"])
+        noted = "".join(f"{name}\0{lines_of(f'{path}/{name}')}\n" for name in OF_PROFILE)
+        self.profile = hashlib.sha256(noted.encode("utf-8", "surrogateescape")).hexdigest()
+        run = RunFolder(path, request["tree"], request["paths"])
+        if "without" in request:
+            with suppress(OSError):  # a full disk: the answer has what is noted
+                run.note_let_go(request["without"])
+        self.own = OwnResults(run, request["stood_s"])
+        self.own.looking.between = self.beat
+        self.told, self.left = {}, []
+
+
+VERSION = 1
+HELD = 256 * 1024  # bytes of answers that are sent together
+EVERY = 0.2  # seconds that an answer may wait for others
+GULP = 1 << 20  # bytes read at once
+BEAT = 5.0  # seconds without output after which a sign of life is sent
+LITTLE = 64  # bytes read at once for a header, if long data follows
+LONG = 32 * 1024
+PATIENCE = 3600  # seconds
+
+
+class Channel:
+    """Standard input and output."""
+
+    def __init__(self) -> None:
+        self.came = bytearray()
+        self.gulp = GULP
+        self.held: list[bytes] = []
+        self.size = 0
+        self.flushed = time.monotonic()
+        self.before: Callable[[], None] = lambda: None  # called before answers are sent
+
+    def read(self, count: int) -> bytes:
+        """Return `count` bytes; fewer at the end. Long data is read in place."""
+        if count >= LONG:
+            return self.read_long(count)  # type: ignore[return-value]  # used like bytes
+        while len(self.came) < count and self.await_more():
+            piece = os.read(0, self.gulp)
+            if not piece:
+                break
+            self.came += piece
+        taken = bytes(memoryview(self.came)[:count])
+        del self.came[:count]
+        self.gulp = GULP
+        return taken
+
+    def read_long(self, count: int) -> bytearray:
+        """As `read`, without a copy; the next data is probably long too."""
+        taken = self.came[:count]
+        del self.came[:count]
+        done = len(taken)
+        taken.extend(bytes(count - done))
+        with memoryview(taken) as view:
+            while done < count and self.await_more():
+                more = os.readv(0, [view[done:]])
+                if not more:
+                    break
+                done += more
+        del taken[done:]
+        self.gulp = LITTLE
+        return taken
+
+    def await_more(self) -> bool:
+        """Wait for input; return whether there is more. Held answers are sent before it waits.
+
+        While there is more to read, answers are collected for a moment: one for each file would
+        be a packet each, and wake the other side each time.
+        """
+        if self.held and (self.is_late() or not select.select([0], [], [], 0)[0]):
+            self.flush()
+        return bool(select.select([0], [], [], PATIENCE)[0])
+
+    def is_late(self) -> bool:
+        """Return whether held answers have waited long enough."""
+        return time.monotonic() - self.flushed > EVERY
+
+    def say(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Queue a frame, to be sent soon."""
+        frame = pack_frame(header, body)
+        self.held.append(frame)
+        self.size += len(frame)
+        if self.size >= HELD:
+            self.flush()
+
+    def beat(self) -> None:
+        """Send a sign of life, if nothing was sent for a while."""
+        if time.monotonic() - self.flushed > BEAT:
+            self.say({"v": VERSION})
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the held answers."""
+        self.before()
+        rest = memoryview(b"".join(self.held))
+        self.held, self.size, self.flushed = [], 0, time.monotonic()
+        while rest:
+            rest = rest[os.write(1, rest) :]
+
+
+def serve(home: bytes) -> None:
+    """Answer requests until the input ends."""
+    channel = Channel()
+    receiver = BoxReceiver(home, channel.say, channel.beat)
+    teller = ResultReporter(home, channel.say, channel.beat)
+    sender = BoxSender(home, channel.say, teller.between)
+    channel.before = receiver.rest
+    plain = {
+        **{word: getattr(receiver, word) for word in ("to", "look", "compare", "folders", "done")},
+        "get": sender.get,
+        "results": teller.results,
+    }
+    channel.say({"v": VERSION})
+    while not receiver.is_over:
+        frame = read_frame(channel.read)
+        if frame is None:
+            break
+        header, body = frame
+        if not header:
+            receiver.block(body)
+        elif header["op"] == "put":
+            receiver.put(header, body)
+        elif header["op"] == "end":
+            receiver.end()
+            channel.say({"end": True})
+        else:
+            plain[header["op"]](header)
+    channel.flush()
+
+
+def main() -> None:
+    """Serve a transfer; the argument is boxstrap's folder on the box."""
+    try:
+        serve(os.fsencode(sys.argv[1]))
+    except BrokenPipeError:
+        os._exit(0)

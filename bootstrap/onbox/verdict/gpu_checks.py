@@ -1,0 +1,172 @@
+"""The weightiest checks of the GPUs: are they as ordered, sound, and free?
+
+Judges first, the tables last, in order of weight. Memory is in bytes. The compact script has only
+these tables; the checks of what slows a card down are in `gpu_performance.py`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import thresholds
+from .check import GIB, HOST, PASS, RETURN, WARN, WRONG, Check, Judgement, Reading, expect
+from .expected_hardware import ExpectedHardware
+
+MODES = {0: "default", 1: "one thread", 2: "prohibited", 3: "one process"}
+WEAKER = {"d", "laptop", "mobile", "max"}  # 4090 D, 4090 Laptop GPU, PRO 6000 Max-Q
+
+
+def version(text: str) -> list[int]:
+    """Return the numbers of a dotted version, for comparison."""
+    return [int(n) for n in re.findall(r"\d+", re.sub(r"(\.0+)+$", "", text))]
+
+
+def at_least(what: str, here: str, asked: str | None) -> Judgement:
+    """Judge whether a version is new enough."""
+    if asked is None:
+        return Judgement(PASS, here)
+    says = f"the driver {what} {here}, but {asked} is required"
+    return expect(version(here) >= version(asked), RETURN, here, f"{asked} or newer", says)
+
+
+def judge_driver(wanted: ExpectedHardware, driver: str) -> Judgement:
+    """The driver is new enough."""
+    return at_least("is", driver, wanted.min_driver)
+
+
+def judge_cuda(wanted: ExpectedHardware, cuda: int) -> Judgement:
+    """The driver runs a CUDA that is new enough."""
+    return at_least("runs CUDA up to", cuda_version(cuda), wanted.min_cuda)
+
+
+def cuda_version(cuda: int) -> str:
+    """Format NVML's number of a CUDA version: 12040 is 12.4."""
+    return f"{cuda // 1000}.{cuda % 1000 // 10}"
+
+
+def fits(word: str, words: list[str]) -> bool:
+    """Return whether a card's name has a word of the ordered name, or doesn't contradict it."""
+    if word in words or any(word == a + b for a, b in zip(words, words[1:])):  # noqa: B905, RUF007
+        return True
+    if word.startswith("sxm"):  # an H100 SXM calls itself "NVIDIA H100 80GB HBM3"
+        return not {"pcie", "nvl"} & set(words)
+    return word.endswith("gb") and not any(each.endswith("gb") for each in words)
+
+
+def judge_name(wanted: ExpectedHardware, name: str) -> Judgement:
+    """Every word of an ordered name is in the card's."""
+    expected = wanted.name or ""
+    words, *names = (re.findall(r"[a-z0-9]+", n.lower()) for n in (name, *expected.split(",")))
+    for asked in names:
+        if all(fits(word, words) for word in asked):
+            break
+    else:
+        return Judgement(RETURN, name, expected, f"is a {name}, ordered was {expected}")
+    weaker = asked and WEAKER & set(words) - set(asked)
+    says = f"is a {name}, slower than the {expected} ordered"
+    return expect(not weaker, WARN, name, expected, says)
+
+
+def judge_count(wanted: ExpectedHardware, usable: int) -> Judgement:
+    """As many GPUs as ordered, or slices of them (MIG)."""
+    if wanted.count is None:
+        return Judgement(PASS, str(usable))
+    outcome = RETURN if usable < wanted.count else WARN
+    says = f"GPUs that can be used: {usable}, ordered: {wanted.count}"
+    return expect(usable == wanted.count, outcome, str(usable), str(wanted.count), says)
+
+
+def judge_memory(
+    wanted: ExpectedHardware,
+    memory: dict[str, int],
+    ecc: list[int] | None,
+    is_slice: Reading = None,
+) -> Judgement:
+    """At least the ordered memory, with tolerance."""
+    here, asked = memory["total"] / GIB, wanted.min_memory_gib
+    read = f"{here:.1f} GiB"
+    if asked is None:
+        return Judgement(PASS, read)
+    least = "memory_slice" if is_slice else "memory_ecc" if ecc and ecc[0] else "memory"
+    enough = here >= asked * thresholds.GPU[least]
+    says = f"has {read} of memory, ordered were {asked:g} GiB"
+    return expect(enough, RETURN, read, f"{asked:g} GiB", says)
+
+
+def judge_ecc(_wanted: ExpectedHardware, now: int, ever: int | None) -> Judgement:
+    """No memory error that couldn't be corrected."""
+    if now:
+        says = f"uncorrected memory errors since the driver started: {now}"
+        return Judgement(RETURN, f"{now} uncorrected", "none", says)
+    says = f"uncorrected memory errors in its lifetime, none since the driver started: {ever}"
+    return expect(not ever, WARN, f"{ever} in its life" if ever else "none", "none", says)
+
+
+def judge_remapped(_wanted: ExpectedHardware, rows: list[int]) -> Judgement:
+    """Spare memory rows could take the place of bad ones."""
+    corrected, uncorrected, pending, failed = rows
+    if failed:
+        return Judgement(RETURN, "failed", "none failed", "a bad memory row could not be replaced")
+    if pending:
+        says = "a bad memory row waits for a reset to be replaced"
+        return Judgement(RETURN, "pending", "none pending", says)
+    return Judgement(PASS, f"{corrected + uncorrected} replaced", "none failed")
+
+
+def judge_retired(_wanted: ExpectedHardware, pending: int) -> Judgement:
+    """No bad memory page waits to be taken out of use."""
+    read = "pending" if pending else "none pending"
+    return expect(not pending, RETURN, read, "none pending", "bad memory pages wait for a reset")
+
+
+def judge_used(_wanted: ExpectedHardware, memory: dict[str, int]) -> Judgement:
+    """Nobody else holds memory of the card."""
+    used, most = memory["used"] / GIB, thresholds.GPU["used_gib"]
+    says = f"{used:.1f} GiB of its memory are in use before anything was started"
+    return expect(used <= most, RETURN, f"{used:.1f} GiB", f"{most:g} GiB at most", says)
+
+
+def judge_mig(wanted: ExpectedHardware, modes: list[int], slices: Reading = None) -> Judgement:
+    """The card is whole, unless slices were ordered: then it has one at least."""
+    read, expected = ("on" if mode else "off" for mode in (modes[0], wanted.mig))
+    says = "isn't cut into slices (MIG)" if wanted.mig else "is cut into slices (MIG)"
+    if wanted.mig and modes[0] and not slices:
+        unknown = slices is None
+        says = "its slices (MIG) can't be read" if unknown else "has no slice (MIG) to compute on"
+        return Judgement(WARN if unknown else RETURN, "on, no slice", "a slice", says)
+    return expect(read == expected, RETURN, read, expected, says)
+
+
+def judge_mode(_wanted: ExpectedHardware, mode: int) -> Judgement:
+    """Programs may use the card as usual."""
+    read = MODES.get(mode, "unknown")
+    return expect(not mode, RETURN, read, MODES[0], f"its compute mode is '{read}'")
+
+
+DRIVER = "Return this box and rent one with a newer driver."
+SHARED = "Stop what you left running there; if it isn't yours, the card is shared: return this box."
+MODE = "As root: nvidia-smi -c DEFAULT. Where that isn't allowed, return this box."
+MORE = "There is more than was ordered: compare with what you pay."
+
+WHOLE_CHECKS = (
+    Check("count", "gpu-count", ("usable",), judge_count, WRONG, MORE, asks=("count",)),
+    Check("driver", "gpu-driver", ("driver",), judge_driver, DRIVER, asks=("min_driver",)),
+    Check("cuda", "gpu-cuda", ("cuda",), judge_cuda, DRIVER, asks=("min_cuda",)),
+)
+SOUND_CHECKS = (
+    Check("name", "gpu-name", ("name",), judge_name, WRONG, asks=("name",)),
+    Check(
+        "memory",
+        "gpu-memory",
+        ("memory", "ecc_mode", "slice"),
+        judge_memory,
+        WRONG,
+        asks=("min_memory_gib",),
+    ),
+    Check("ecc", "gpu-ecc", ("ecc_now", "ecc_ever"), judge_ecc, HOST),
+    Check("remapped-rows", "gpu-remapped", ("remapped",), judge_remapped, HOST),
+    Check("retired-pages", "gpu-retired", ("retired",), judge_retired, HOST),
+    Check("memory-used", "gpu-used", ("memory",), judge_used, SHARED, idle=True),
+    Check("mig", "gpu-mig", ("mig", "slices"), judge_mig, WRONG, asks=("mig",)),
+    Check("compute-mode", "gpu-mode", ("compute_mode",), judge_mode, MODE),
+)

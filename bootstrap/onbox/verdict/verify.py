@@ -1,0 +1,118 @@
+"""Keep this box, or return it? `onbox verdict.verify --order ORDER.json --out RESULT.json`.
+
+The order has the keys of `ExpectedHardware`; `judge.py` documents the result. Exit
+code: 0 keep or warn, 6 return, 1 own error. Standard output gets the result as
+lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
+`gpus 8`, then `reason OUTCOME CODE SENTENCE` and `advice SENTENCE`; with
+`--out -` it gets only the result itself, as JSON.
+
+Data flow: readers (`gpu_reader.py` and others, by `readers.py`) -> facts -> the table
+(`table.py`: `gpu_checks.py` and others, thresholds in `thresholds.py`) -> `judge.py`.
+The compact script has this without `surroundings.py`, its readers, and their checks.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from getopt import GetoptError, getopt  # importing argparse takes as long as all of our code
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from .expected_hardware import ExpectedHardware, parse_expected
+from .gpu_errors import CRASH, HANG
+from .judge import judge
+from .readers import Facts, OwnError, Reader, Report, run
+from .surroundings import around, facts_of_surroundings  # full
+
+LIMIT = 9.5  # seconds for reading the GPUs, so that a hang costs less than 10 in all
+
+# Options with a value, and their defaults: the file with the order, as JSON; the file for the
+# result, - is standard output; seconds for reading the GPUs.
+OPTIONS: dict[str, Any] = {"order": "", "out": "-", "limit": LIMIT}
+# The working folder, without which the machine isn't judged; a package index, without which the
+# network isn't, and a file of it to measure its speed with; the URL from which the box is to clone;
+# by how many seconds the box's clock is ahead of the user's machine.
+OPTIONS.update(workdir="", index="", wheel="", git="", ahead=None)  # full
+
+
+def read(options: SimpleNamespace, wanted: ExpectedHardware) -> Facts:
+    """Return the facts that the readers report, in one document."""
+    others: list[Reader] = []
+    others = around(options, wanted)  # full
+    gpus, *reports = run([Reader("gpu_reader", (), options.limit), *others])
+    facts = {**gpus.facts, **stopped(gpus, options.limit)}
+    facts.update(facts_of_surroundings(reports, options, wanted))  # full
+    return facts
+
+
+def stopped(report: Report, limit: float) -> Facts:
+    """Return the problem that kept the GPUs from being read to the end, if any."""
+    if report.whole:
+        return {}
+    problem = HANG if report.late else CRASH
+    return {"stopped": problem._replace(says=problem.says.format(limit=limit, asked=report.last))}
+
+
+def read_expected(path: str) -> ExpectedHardware:
+    """Read what was ordered. Raises OwnError."""
+    try:
+        return parse_expected(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise OwnError(f"the order {path} can't be read: {error}") from error
+
+
+def summary(result: dict[str, Any]) -> str:
+    """Format the result as lines that start with a keyword."""
+    lines = [f"verdict {result['verdict']}", f"gpus {len(result['gpus'])}"]
+    lines += [f"{key} {result[key]}" for key in ("driver", "cuda") if result[key]]
+    for reason in result["reasons"]:
+        which = ", ".join(map(str, reason["gpus"]))
+        says = f"GPU {which}: {reason['says']}" if which else reason["says"]
+        lines.append(f"reason {reason['outcome']} {reason['code']} {says}")
+        lines.append(f"advice {reason['advice']}")
+    return "\n".join(lines) + "\n"
+
+
+def write(document: dict[str, Any], file: str) -> None:
+    """Write the document to its file, whole or not at all."""
+    new = Path(f"{file}.new")
+    new.write_text(json.dumps(document) + "\n", "utf-8")
+    new.replace(file)
+
+
+def parse(words: Sequence[str]) -> SimpleNamespace:
+    """Parse the options; those without a text as default are numbers. Raises OwnError."""
+    options = SimpleNamespace(**OPTIONS, run_alive=False)
+    try:
+        named = ["run-alive", *(f"{name}=" for name in OPTIONS)]
+        for option, value in getopt(list(words), "", named)[0]:
+            name = option[2:]
+            if name == "run-alive":
+                options.run_alive = True
+            else:
+                setattr(options, name, value if isinstance(OPTIONS[name], str) else float(value))
+    except (GetoptError, ValueError) as error:
+        raise OwnError(str(error)) from error
+    return options
+
+
+def main() -> int:
+    """Read, judge, write."""
+    started = time.monotonic()
+    try:
+        options = parse(sys.argv[1:])
+        wanted = read_expected(options.order)._replace(run_alive=options.run_alive)
+        result = judge(read(options, wanted), wanted, time.monotonic() - started)
+    except OwnError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    if options.out == "-":
+        sys.stdout.write(json.dumps(result) + "\n")
+    else:
+        write(result, options.out)
+        sys.stdout.write(summary(result))
+    return 6 if result["verdict"] == "return" else 0
