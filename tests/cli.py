@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.documents import check_documents
 from tests.forked import Forked, can_fork
 from tests.plain_environment import (
     BIN,
@@ -107,6 +108,7 @@ class Running:
     def __init__(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
         self._began = time.monotonic()
         self._err = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115 - it goes with us
+        self._argv = argv
         self.process = self._start(argv, cwd, env)
 
     def _start(
@@ -153,7 +155,10 @@ class Running:
             raise AssertionError(f"not over after {timeout} s:\n{out}\n{self.said()}") from None
         seconds = time.monotonic() - self._began
         with self._err:
-            return Completed(self.process.wait(), out, self.said(), seconds)
+            rc = self.process.wait()
+            if rc >= 0:
+                check_documents(self._argv, out)
+            return Completed(rc, out, self.said(), seconds)
 
     def close(self) -> None:
         """Kill it if it still runs, so that a failed test leaves nothing running."""

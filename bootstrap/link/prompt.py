@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -26,7 +27,13 @@ class Prompt:
         self.say = say
 
     def has_terminal(self) -> bool:
-        """Whether there is a terminal to ask on."""
+        """Whether there is a terminal to ask on, and somebody may be watching it.
+
+        A program that captures all output has the terminal of whoever started it, and would wait
+        forever for the answer to a question that it never sees.
+        """
+        if not any(stream and stream.isatty() for stream in (sys.stderr, sys.stdout)):
+            return False
         try:
             os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
         except OSError:
@@ -42,7 +49,7 @@ class Prompt:
         return answers[said.lower() if said is not None else None]
 
     def choose(self, question: str, choices: Sequence[str]) -> str:
-        """Ask for the number of one of `choices`; Enter, or a closed terminal, means the first."""
+        """Ask for the number of one of `choices`; Enter, or no terminal, means the first."""
         listed = "".join(f"  {at}  {each}\n" for at, each in enumerate(choices, 1))
         numbers = {"": 1, **{str(at): at for at in range(1, len(choices) + 1)}}
         question = f"{listed}{question} (1 to {len(choices)}, or Enter for 1) "
@@ -50,7 +57,9 @@ class Prompt:
         return choices[numbers[said or ""] - 1]
 
     def ask(self, question: str, fits: Callable[[str], bool], wanted: str) -> str | None:
-        """Ask for a line until it `fits`; None if the terminal is closed instead."""
+        """Ask for a line until it `fits`; None without a terminal, or if it is closed instead."""
+        if not self.has_terminal():
+            return None
         with (
             _ONE_QUESTION,
             while_asking(),
@@ -66,7 +75,9 @@ class Prompt:
         return None
 
     def secret(self, prompt: str) -> str | None:
-        """Ask for a passphrase without showing it; None if none is given."""
+        """Ask for a passphrase without showing it; None without a terminal, or if none is given."""
+        if not self.has_terminal():
+            return None
         try:
             with _ONE_QUESTION, while_asking():
                 return getpass.getpass(prompt) or None

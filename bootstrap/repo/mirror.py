@@ -18,6 +18,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,7 +109,11 @@ def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]
     """Yield the options and environment with which git reaches the host as `url` says."""
     env = {name: value for name, value in os.environ.items() if _OF_THE_PERSON.fullmatch(name)}
     env["GIT_ALLOW_PROTOCOL"] = _PROTOCOLS
-    env.setdefault("GIT_TERMINAL_PROMPT", "1")
+    if sys.stderr and sys.stderr.isatty():
+        env.setdefault("GIT_TERMINAL_PROMPT", "1")
+    else:  # nobody would see the question of git, or of its ssh, and the fetch would wait forever
+        env |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "force"}
+        env.setdefault("SSH_ASKPASS", "false")
     user, password = _user_info(url)
     if password is None:
         if user:  # the user's credential helper, or a prompt, gives the password

@@ -23,6 +23,7 @@ from typing import NoReturn
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, CommandFailedError, UsageError
 from bootstrap.link.exchange import run_script_checked, shell_command
+from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import name_of_key
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.probe import BoxState
@@ -33,9 +34,14 @@ from bootstrap.sshconfig.entries import COMMON_OPTIONS, quoted
 from bootstrap.ui.screen import Screen
 
 
-def attach_to(options: BoxOptions, screen: Screen, *, run: str | None, every: bool) -> None:
-    """Replace this process with the attached session. Raises UsageError, BoxLacksError."""
-    if not sys.stdin.isatty():
+def attach_to(
+    options: BoxOptions, screen: Screen, *, run: str | None, every: bool, as_json: bool = False
+) -> None:
+    """Replace this process with the attached session; `as_json`: only tell the command for it.
+
+    Raises UsageError, BoxLacksError.
+    """
+    if not as_json and not sys.stdin.isatty():
         where = f" --host {shlex.quote(options.host)}" if options.host else ""
         raise UsageError(
             "attaching needs a terminal.", hint=f"To read the log instead: boxstrap logs -f{where}"
@@ -62,12 +68,16 @@ def attach_to(options: BoxOptions, screen: Screen, *, run: str | None, every: bo
                 where=box.label,
                 hint=f"Its log: boxstrap logs --host {name}",
             )
+    instead = f"boxstrap logs -f --host {name} --run {chosen.name}"
+    line = shell_command(build_query("attach", session=chosen.session, instead=instead))
+    command = ssh_command(box, line, terminal=True) or ["/bin/sh", "-c", line]
+    if as_json:
+        screen.result({"box": name, "argv": command})
+        return
     if os.environ.pop("TMUX", ""):  # of the user's own tmux; with it, tmux here would refuse
         screen.say("you are in a tmux already: Ctrl-B, Ctrl-B, D leaves the box's session only")
     screen.close()
-    instead = f"boxstrap logs -f --host {name} --run {chosen.name}"
-    line = shell_command(build_query("attach", session=chosen.session, instead=instead))
-    become(ssh_command(box, line, terminal=True) or ["/bin/sh", "-c", line])
+    become(command)
 
 
 def ssh_command(box: BoxLogin, line: str, *, terminal: bool) -> list[str]:
@@ -172,29 +182,36 @@ _LONGEST = 90_000
 """Bytes of a script that fit, as base64, into one argument of a program on Linux (128 KiB)."""
 
 
-def enter(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
+def enter(
+    options: BoxOptions, screen: Screen, command: Sequence[str], *, as_json: bool = False
+) -> None:
     """Replace this process with the command on the box, or with a shell if it is empty.
 
-    Or, without a terminal, wait for it: its exit code is this program's. Raises UsageError, and as
-    `connect`.
+    Or, without a terminal, wait for it: its exit code is this program's. `as_json`: only tell the
+    command for it. Raises UsageError, and as `connect`.
     """
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if not command and not terminal:
+    terminal = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    if not (command or terminal or as_json):
         raise UsageError(
             "a shell needs a terminal.", hint="For one command: boxstrap exec -- COMMAND"
         )
     with BoxLogin.open(options, screen) as box:
         script = _script(box, command)
-    screen.close()
     line = shell_command(script, "bash --norc")
-    over_ssh = ssh_command(box, line, terminal=terminal)
+    over_ssh = ssh_command(box, line, terminal=terminal or as_json)
+    if over_ssh and not Prompt(screen.say).has_terminal():
+        over_ssh[1:1] = ["-o", "BatchMode=yes"]  # it would ask where nobody answers
+    if as_json:
+        screen.result({"box": box.name, "argv": over_ssh or ["/bin/sh", "-c", line]})
+        return
+    screen.close()
     if over_ssh and not terminal:
         follow(over_ssh)
     become(over_ssh or ["/bin/sh", "-c", line])
 
 
 def run_there(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
-    """Run the command, one of several boxes'; its output is this box's result.
+    """Run the command; its output is the result, for a document or for one of several boxes.
 
     Raises CommandFailedError with its exit code, and as `enter`.
     """
@@ -202,7 +219,7 @@ def run_there(options: BoxOptions, screen: Screen, command: Sequence[str]) -> No
         script = f"exec 2>&1\nbash --norc -c {quote(_script(box, command))}"
         answer = run_script_checked(box.wire, script)
     text = answer.output.decode(errors="replace")
-    screen.result({"output": text, "code": answer.code}, text.rstrip("\n"))
+    screen.result({"box": box.name, "output": text, "code": answer.code}, text.rstrip("\n"))
     if answer.code:
         raise CommandFailedError(f"it ended with {answer.code}.", code=answer.code)
 

@@ -101,9 +101,17 @@ _MOST_TOLD = 1000
 _LONGEST = 400
 
 
-def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: bool) -> None:
+def wait_for(
+    options: BoxOptions,
+    screen: Screen,
+    *,
+    run: str | None,
+    every: bool,
+    tell: Callable[[str, Run], None] = lambda _box, _run: None,
+) -> None:
     """Wait until the run is over; with `every`, all runs that are live or wait for their turn.
 
+    `tell` is called with the box and each awaited run: as it is now, and whenever that changes.
     Raises UsageError if there is none, or it was never started; TrainingFailedError if one
     failed.
     """
@@ -123,7 +131,9 @@ def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: boo
                 f"waiting for {names}. This machine must stay awake and connected; "
                 "the box needs neither, and goes on after Ctrl-C."
             )
-        over = [_await_end(box, one, screen) for one in awaited]
+        for one in awaited:
+            tell(box.name, one)
+        over = [_await_end(box, one, screen, tell) for one in awaited]
         over, failures = _why(box, over)
         lines = _lines(over, failures, box.known.price)
         screen.result(_document(box, over, failures), "\n".join(lines))
@@ -141,7 +151,7 @@ def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: boo
         )
 
 
-def _await_end(box: BoxLogin, run: Run, screen: Screen) -> Run:
+def _await_end(box: BoxLogin, run: Run, screen: Screen, tell: Callable[[str, Run], None]) -> Run:
     """Wait, and return the run as it ended. Raises NoAnswer for nonsense, and as `reconnect`."""
     query = build_query("wait", workdir=box.workdir, repo_key=run.repo_key, name=run.name)
     told, backoff = 0, Backoff()
@@ -155,7 +165,10 @@ def _await_end(box: BoxLogin, run: Run, screen: Screen) -> Run:
                     raise NoAnswer("its answers make no sense.", where=box.label)
                 if now.state != run.state and now.goes_on:
                     screen.say(f"{run.name} is {now.state}")
-                run = replace(now, over=answer_number(ended) or 0, begun=answer_number(begun) or 0)
+                before, begun_at = run.state, answer_number(begun) or 0
+                run = replace(now, over=answer_number(ended) or 0, begun=begun_at)
+                if run.state != before:
+                    tell(box.name, run)
             if run.goes_on:
                 raise LinkLost(box.label)
         except LinkLost as lost:

@@ -9,7 +9,7 @@ from itertools import chain
 
 from invoke.collection import Collection
 
-from bootstrap.tasks import boxes, estimate, files, profiles, renting, runs, setup
+from bootstrap.tasks import boxes, estimate, files, profiles, programs, renting, runs, setup
 from bootstrap.tasks.program import use_box_program
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
@@ -25,6 +25,7 @@ FAMILIES = {
         *(boxes.secrets, setup.doctor, profiles.profiles),
     ),
     "Without SSH": (profiles.render, profiles.oneliner),
+    "For programs and agents": (programs.schema,),
     "To see it once": (setup.demo,),
 }
 wrong_usage_exits_2()

@@ -339,6 +339,12 @@ def _editors() -> Iterable[str]:
     return EDITORS
 
 
+def _schemas() -> Iterable[str]:
+    from bootstrap.tasks.documents import DOCUMENTS
+
+    return (*DOCUMENTS, "profile")
+
+
 VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
     "host": _boxes,
     "hosts": _groups,

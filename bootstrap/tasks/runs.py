@@ -6,6 +6,7 @@ status, runs, logs, report, wait, attach, shell, exec, stop, top: for trainings 
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from bootstrap.tasks.usage import error_document, exit_code
 
 if TYPE_CHECKING:
     from bootstrap.profile.values import Rule
+    from bootstrap.protocol.run import Run
     from bootstrap.setup.request import RunOptions, SetupRequest
     from bootstrap.sync.new_run import StartedRun
 
@@ -204,6 +206,7 @@ RUN = Option(
     "The word --run may be left out.",
     bare=True,
 )
+_WAY_IN = Option("json_", "Print the command that opens it, as a JSON document.", JSON.default)
 _ALL = Option("all_", "Of all repositories on the box, not only that of the current folder.", False)
 
 
@@ -350,6 +353,7 @@ def report(call: Call) -> None:
     _REPO,
     RUN,
     Option("all_", "All runs that live or wait for their turn, of whichever repository.", False),
+    Option("events", "With --json: a line for each change of a run, before the document.", False),
     changes=(),
     interrupted="To wait on: {again}; to end the training: boxstrap stop{host}",
 )
@@ -360,10 +364,19 @@ def wait(call: Call) -> None:
     """
     from bootstrap.runs.run_end import wait_for
 
-    wait_for(call.options(), call.screen, run=call.given["run"], every=call.given["all_"])
+    def tell(box: str, run: Run) -> None:
+        state = {"run": run.name, "state": run.state, "rc": run.rc}
+        sys.stdout.write(json.dumps({"v": 1, "box": box, **state}) + "\n")
+        sys.stdout.flush()
+
+    given = call.given
+    if given["events"] and not call.is_json:
+        raise UsageError("--events are lines for programs: add --json.")
+    more = {"tell": tell} if given["events"] else {}
+    wait_for(call.options(), call.screen, run=given["run"], every=given["all_"], **more)
 
 
-@command(HOST, _IDENTITY, _REPO, RUN, _ALL)
+@command(HOST, _WAY_IN, _IDENTITY, _REPO, RUN, _ALL)
 def attach(call: Call) -> None:
     """Attach this terminal to the training's tmux session; Ctrl-B, D leaves it running.
 
@@ -371,10 +384,13 @@ def attach(call: Call) -> None:
     """
     from bootstrap.runs.remote_command import attach_to
 
-    attach_to(call.options(), call.screen, run=call.given["run"], every=call.given["all_"])
+    given = call.given
+    attach_to(
+        call.options(), call.screen, run=given["run"], every=given["all_"], as_json=call.is_json
+    )
 
 
-@command(HOST, _IDENTITY, _REPO)
+@command(HOST, _WAY_IN, _IDENTITY, _REPO)
 def shell(call: Call) -> None:
     """Open a shell on a box, in the repository's folder and environment.
 
@@ -382,7 +398,7 @@ def shell(call: Call) -> None:
     """
     from bootstrap.runs.remote_command import enter
 
-    enter(call.options(), call.screen, [])
+    enter(call.options(), call.screen, [], as_json=call.is_json)
 
 
 @command(*HOSTS, JSON, _IDENTITY, _REPO)
@@ -397,10 +413,8 @@ def exec_(call: Call) -> None:
     if not words:
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
         raise UsageError("which command? Put it after `--`.", hint=f"As in: {example}")
-    if call.among:
+    if call.among or call.is_json:
         run_there(call.options(), call.screen, words)
-    elif call.is_json:
-        raise UsageError("--json is for several boxes; on one its output is the command's.")
     else:
         enter(call.options(), call.screen, words)
 

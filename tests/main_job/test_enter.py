@@ -112,6 +112,15 @@ def test_exit_codes_are_passed_on(rented: Rented) -> None:
     assert b"no-such-program" in missing.stderr
 
 
+def test_for_programs_output_and_exit_code_are_a_document(rented: Rented) -> None:
+    done = rented.run("exec", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+    assert (done.must(7).json()["output"], done.json()["code"]) == ("out\nerr\n", 7)
+    assert done.json()["exit"] == 7
+    way_in = rented.run("shell", "--json").must(0).json()["argv"]
+    assert way_in[:2] == ["ssh", "-o"]
+    assert "-t" in way_in
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_what_is_interrupted_says_so_and_leaves_no_ssh_here(rented: Rented, number: int) -> None:
     """ssh ends with 255 then, as it does for a lost link."""

@@ -18,10 +18,11 @@ from bootstrap.link.prompt import Prompt
 from tests.plain_environment import HERE
 
 
-def on_a_terminal(code: str, *answers: str) -> tuple[str, str]:
+def on_a_terminal(code: str, *answers: str, unseen: bool = False) -> tuple[str, str]:
     """Return what the terminal showed and what the code printed when these were the answers.
 
-    Without the last one the terminal is closed instead, as with Ctrl-D.
+    Without the last one the terminal is closed instead, as with Ctrl-D. `unseen`: all output is
+    captured, as a program does that runs boxstrap.
     """
     master, slave = pty.openpty()
     reading, writing = os.pipe()
@@ -30,7 +31,7 @@ def on_a_terminal(code: str, *answers: str) -> tuple[str, str]:
         command,
         stdin=subprocess.DEVNULL,
         stdout=writing,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if unseen else slave,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),  # noqa: PLW1509
         pass_fds=[slave],
@@ -98,6 +99,16 @@ def test_without_a_terminal_nothing_is_asked() -> None:
         start_new_session=True,
     )
     assert done.stdout.strip() == "False False"
+
+
+@pytest.mark.parametrize(
+    "asks", ["confirm('?')", "choose('?', ['a', 'b'])", "ask('?', bool, 'it')", "secret('?')"]
+)
+def test_nothing_is_asked_where_all_output_is_captured(asks: str) -> None:
+    """As by an agent: it has the terminal of whoever started it, and would wait forever."""
+    shown, printed = on_a_terminal(f"print(Prompt(print).{asks})", unseen=True)
+    assert not shown
+    assert printed.strip() in ("False", "a", "None")
 
 
 def test_say() -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
 HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
-HOSTLESS |= {"estimate", "up"}
+HOSTLESS |= {"estimate", "schema", "up"}
 BUILT = [
     "attach",
     "boxes",
@@ -48,6 +48,7 @@ BUILT += [
     "report",
     "run",
     "runs",
+    "schema",
     "secrets",
     "setup",
     "shell",

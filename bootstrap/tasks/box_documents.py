@@ -1,0 +1,306 @@
+"""What `--json` prints of boxes: what they cost, who is billed, what they hold, as types.
+
+Times are seconds since 1970, prices dollars an hour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from typing_extensions import NotRequired, TypedDict
+
+from bootstrap.estimate import Price, Usage
+from bootstrap.providers.offer import RentOrder
+from bootstrap.runs.known_runs import MeasuredRun
+from bootstrap.tasks.run_documents import ResumedElsewhereDocument
+
+LeaseLimit = TypedDict("LeaseLimit", {"is": float, "limit": float})
+"""How much of a limit is used."""
+
+
+class LeaseDocument(TypedDict):
+    """A lease: who holds it, what is counted, and what happens when it is over."""
+
+    held: str
+    by: str | None
+    limits: dict[str, LeaseLimit]
+    over: str | None
+    unpriced: bool
+    then: str
+    unsafe: list[str]
+    extended: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRow(Price):
+    """A price, and what the usage costs there, in dollars; None if unknown."""
+
+    paid_gpus: int
+    compute: float
+    disk: float | None
+    egress: float | None
+    stopped: float | None
+    total: float
+    not_in_total: list[str]
+
+
+class NeededMemory(TypedDict):
+    """Of each GPU, in GB."""
+
+    gb: float
+    low_gb: float
+    high_gb: float
+
+
+class EstimateDocument(TypedDict):
+    """What a training costs."""
+
+    usage: Usage
+    rows: list[EstimateRow]
+    failed: dict[str, str]
+    oldest: str
+    past_runs: list[MeasuredRun]
+    memory: NotRequired[NeededMemory]
+    plot: NotRequired[str]
+
+
+class FoundOffer(TypedDict):
+    """An offer, what it lacks, and what it has beyond the order."""
+
+    provider: str
+    id: str
+    gpu: str
+    gpu_count: int
+    price: float
+    bid: float | None
+    memory_gib: float | None
+    max_cuda: str
+    arch: str
+    is_secure: bool | None
+    reliability: float | None
+    down_mbps: float | None
+    up_mbps: float | None
+    region: str
+    machine: str
+    disk_gb: float | None
+    hours: float | None
+    lacks: str
+    misses: list[str]
+    exceeds: list[str]
+
+
+class OffersDocument(TypedDict):
+    """What `up --dry-run` shows; `left`: how many remain without that key, where none fits."""
+
+    order: RentOrder
+    offers: list[FoundOffer]
+    nearest: list[FoundOffer]
+    left: NotRequired[dict[str, int]]
+
+
+class LostThing(TypedDict):
+    """What would be lost, or was given up."""
+
+    kind: str
+    where: str
+    what: str
+
+
+class BilledThing(TypedDict):
+    """What the account is still billed for."""
+
+    name: str
+    kind: str
+    price: float | None
+
+
+class DownDocument(TypedDict):
+    """A box that was given back; refused with `unsafe`: what would be lost."""
+
+    box: str
+    destroyed: bool
+    host: NotRequired[str | None]
+    was_gone: NotRequired[bool]
+    spent: NotRequired[float | None]
+    discarded: NotRequired[list[LostThing]]
+    left: NotRequired[list[BilledThing]]
+    unsafe: NotRequired[list[LostThing]]
+
+
+class LeaseOfABox(TypedDict):
+    """A box's lease; None if nothing ends the box."""
+
+    box: str
+    lease: LeaseDocument | None
+
+
+class GuardedDocument(TypedDict):
+    """What the guard found of a box, and did."""
+
+    box: str
+    host: str
+    says: str
+    over: str | None
+    stopped: bool
+    destroyed: bool
+    unsafe: list[LostThing]
+
+
+class GuardDocument(TypedDict):
+    """The boxes with a lease; names whose id is unknown; rented hosts without a lease."""
+
+    boxes: list[GuardedDocument]
+    not_by_id: list[str]
+    without_lease: list[str]
+    resumed: NotRequired[list[ResumedElsewhereDocument]]
+
+
+class KnownBoxDocument(TypedDict):
+    """A box that is known here, its repositories and live runs, and its cost so far."""
+
+    name: str
+    host: str
+    address: str
+    port: int | None
+    user: str
+    profile: str
+    repositories: list[str]
+    running: list[str]
+    seen: float
+    price: float | None
+    dollars: float | None
+
+
+class EndedBox(TypedDict):
+    """A box that was given back, and its cost."""
+
+    name: str
+    ended: float
+    spent: float | None
+
+
+class BoxesDocument(TypedDict):
+    """The boxes that are known here."""
+
+    boxes: list[KnownBoxDocument]
+    unreadable: list[str]
+    ended: list[EndedBox]
+
+
+class AccountDocument(TypedDict):
+    """An account; `error` if it did not answer."""
+
+    provider: str
+    balance: float | None
+    error: str | None
+
+
+class BilledBox(TypedDict):
+    """A box that an account is billed for; `known_as`: its name here."""
+
+    host: str
+    name: str
+    state: str
+    gpu: str
+    address: str
+    port: int | None
+    price: float | None
+    stopped_price: float | None
+    since: float | None
+    ends: float | None
+    price_increase: float | None
+    spot: bool | None
+    spent: float | None
+    known_as: str | None
+
+
+class RentalDocument(TypedDict):
+    """A box that was perhaps rented: its account did not answer."""
+
+    mark: str
+    provider: str
+    state: str
+    host: str
+    asked: float
+    box_id: str
+    gpu: str
+    machine: str
+    price: float
+    repo_key: str
+    profile: str
+    ready: bool
+    ended: float
+    spent: float
+    began: float
+    agreed: float
+    spot: bool
+
+
+class AccountsDocument(TypedDict):
+    """What the accounts are billed for; `price`: of all, an hour."""
+
+    accounts: list[AccountDocument]
+    boxes: list[BilledBox]
+    price: float | None
+    perhaps_rented: list[RentalDocument]
+
+
+class ForgottenBox(TypedDict):
+    """A box that is no longer known here, and what went with it."""
+
+    forgotten: str
+    removed: list[str]
+
+
+class HeldThing(TypedDict):
+    """What a tree holds of its own."""
+
+    what: str
+    count: int
+    names: list[str]
+
+
+class CleanedTree(TypedDict):
+    """A tree beside the main one. `state`: removed, kept, left."""
+
+    tree: str
+    state: str
+    bytes: int | None
+    holds: list[HeldThing]
+
+
+class CleanDocument(TypedDict):
+    """The trees, and the bytes of copies of results that were removed."""
+
+    box: str
+    trees: list[CleanedTree]
+    copies_of_results: int
+
+
+KnownSecret = TypedDict(
+    "KnownSecret",
+    {
+        "name": str,
+        "from": "str | None",
+        "named": bool,
+        "boxes": "list[str]",
+        "held": "bool | None",
+        "same": "bool | None",
+    },
+)
+"""A secret by its name: where its value is from, and which boxes hold it."""
+
+
+class SecretsDocument(TypedDict):
+    """The secrets, by name."""
+
+    box: str | None
+    secrets: list[KnownSecret]
+
+
+class WipedSecretsDocument(TypedDict):
+    """Secrets that a box no longer holds, and runs that still use them."""
+
+    box: str
+    wiped: list[str]
+    running: list[str]

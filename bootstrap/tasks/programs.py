@@ -1,0 +1,43 @@
+"""schema: for programs and agents that use boxstrap."""
+
+from __future__ import annotations
+
+from bootstrap.tasks.command import JSON, Call, Option, command
+
+
+@command(
+    Option(
+        "command",
+        "The command whose --json is meant, or profile; without one, the list. "
+        "The word --command may be left out.",
+        bare=True,
+    ),
+    JSON,
+    changes=(),
+)
+def schema(call: Call) -> None:
+    """Print the JSON Schema of what a command prints with --json, or of profiles.
+
+    Example: boxstrap schema status
+    """
+    import json
+    import sys
+
+    from bootstrap.errors import UsageError
+    from bootstrap.paths import shipped
+    from bootstrap.tasks.documents import DOCUMENTS, json_schema
+
+    name, names = call.given["command"], [*DOCUMENTS, "profile"]
+    if not name:
+        call.screen.result({"schemas": names}, "\n".join(names))
+        return
+    if name not in names:
+        raise UsageError(f"there is no schema {name!r}.", hint="See which: boxstrap schema")
+    if name == "profile":
+        found = json.loads((shipped("profiles") / "schema.json").read_text(encoding="utf-8"))
+    else:
+        found = json_schema(name)
+    if call.is_json:
+        call.screen.result({"schema": found})
+    else:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")

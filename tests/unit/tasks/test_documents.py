@@ -1,0 +1,83 @@
+"""The schemas of what commands print with `--json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from bootstrap.tasks import namespace
+from bootstrap.tasks.command import HOSTS, BoxTask
+from bootstrap.tasks.documents import DOCUMENTS, LINES, SEVERAL, json_schema
+from tests.cli import User
+from tests.documents import check_documents
+
+TASKS = sorted(namespace.task_names)
+GIVEN_BACK = {"v": 1, "exit": 0, "box": "gpu", "destroyed": True}
+
+
+def test_each_command_has_json_and_a_schema_of_it() -> None:
+    for name in TASKS:
+        task = namespace.tasks[name]
+        assert isinstance(task, BoxTask)
+        assert "json_" in [option.name for option in task.options], name
+    assert sorted(DOCUMENTS) == TASKS
+
+
+def test_a_command_for_several_boxes_has_a_document_of_each() -> None:
+    for name in TASKS:
+        takes_several = HOSTS[1] in namespace.tasks[name].options and name not in ("status", "top")
+        assert takes_several == (name in SEVERAL), name
+    failed = {"error": "Unreachable", "what": "no answer", "exit": 3}
+    each = [{**GIVEN_BACK, "host": "gpu-1", "seconds": 1.5}]
+    each.append({"v": 1, "exit": 3, "host": "gpu-2", "seconds": 2.5, "error": failed})
+    several = {"v": 1, "exit": 3, "boxes": each, "error": {**failed, "error": "BoxesFailed"}}
+    check_documents(["boxstrap", "down", "--json"], json.dumps(several))
+    del each[0]["destroyed"]
+    with pytest.raises(AssertionError, match="is not valid under any of the given schemas"):
+        check_documents(["boxstrap", "down", "--json"], json.dumps(several))
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_a_schema_is_a_schema(name: str) -> None:
+    schema = json_schema(name)
+    Draft202012Validator.check_schema(schema)
+    error = {"v": 1, "exit": 3, "error": {"error": "Unreachable", "what": "no answer", "exit": 3}}
+    Draft202012Validator(schema).validate(error)
+    assert ("anyOf" in schema) == (name in LINES)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"box": None}, "is not of type 'string'"),
+        ({"colour": "red"}, "'colour' was unexpected"),
+        ({"unsafe": [{"kind": "run", "where": "train"}]}, "'what' is a required property"),
+    ],
+)
+def test_the_check_of_the_tests_finds_what_a_schema_does_not_say(
+    wrong: dict[str, object], says: str
+) -> None:
+    check_documents(["boxstrap", "down", "--json"], json.dumps(GIVEN_BACK))
+    with pytest.raises(AssertionError, match=says):
+        check_documents(["boxstrap", "down", "--json"], json.dumps({**GIVEN_BACK, **wrong}))
+
+
+def test_without_an_error_the_result_is_there() -> None:
+    check = Draft202012Validator(json_schema("down"))
+    assert not check.is_valid({"v": 1, "exit": 0, "box": "gpu"})
+    assert not check.is_valid({"exit": 0, "box": "gpu", "destroyed": True})
+    assert check.is_valid({**GIVEN_BACK, "from_a_later_version": 1})
+
+
+def test_the_command_prints_them(tmp_path: Path) -> None:
+    user = User(tmp_path / "home")
+    names = user.run("schema", "--json").must(0).json()["schemas"]
+    assert names == [*DOCUMENTS, "profile"]
+    assert json.loads(user.run("schema", "status").must(0).out) == json_schema("status")
+    assert user.run("schema", "status", "--json").must(0).json()["schema"] == json_schema("status")
+    profile = json.loads(user.run("schema", "profile").must(0).out)
+    assert "train" in profile["properties"]
+    assert "See which: boxstrap schema" in user.run("schema", "statsu").must(2).err
