@@ -27,8 +27,9 @@ from bootstrap.link.record import all_boxes
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import Offer, RentedState, RentOrder
+from bootstrap.providers.offer import LEASE_HOURS, Offer, RentedState, RentOrder
 from bootstrap.renting import rental, start, teardown
+from bootstrap.renting.money import NO_CAPS, MoneyCaps, check_caps, lease_hours, too_dear
 from bootstrap.renting.order import low_balance, no_offer, offered_gpus, offers_of
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.start import (
@@ -210,6 +211,8 @@ class RentOptions:
     """Called before an offer is taken, to ask the user whatever else is needed."""
     may_start: Callable[[str], bool] = lambda _: False
     """Asks the user whether to start a stopped box at a price that was not agreed to yet."""
+    caps: MoneyCaps = NO_CAPS
+    """What the user's own configuration allows, whatever was asked for."""
 
 
 class Renter:
@@ -248,6 +251,7 @@ class Renter:
 
         Raises NoOfferError if nothing could be rented, and whatever `set_up` raises.
         """
+        wish = self._wish
         box, is_new = self._next()
         while True:
             try:
@@ -256,7 +260,8 @@ class Renter:
                     self._start_stopped(account, box)
                     with contextlib.suppress(BoxstrapError):  # its answer says whether it is
                         account.let_in(box.box_id)
-                box = dataclasses.replace(box, agreed=max(box.agreed, self._agreed or 0.0))
+                if not (is_new and wish.caps):  # its own price was counted, and no more
+                    box = dataclasses.replace(box, agreed=max(box.agreed, self._agreed or 0.0))
                 seen = self._arrival.wait(account, box, self._longest(box), self._reporter.say)
                 box = self._at_its_price(box, seen.price)
                 result = self._set_up(box, set_up)
@@ -310,6 +315,11 @@ class Renter:
             live = find_live_rental(own, self._accounts, now, instead_of=wish.instead_of)
         if live is None:
             return self._rent_next(), True
+        hours = lease_hours(wish.order, live.price)
+        if wish.caps and hours > (live.hours or LEASE_HOURS):  # it would cost more than was counted
+            check_caps(wish.caps, live.price, hours, now, instead_of=live)
+            live = dataclasses.replace(live, hours=hours)
+            rental.save_rental(live)
         self._reporter.note("box", f"{live.host}, rented as {live.mark}")
         return live, False
 
@@ -347,6 +357,11 @@ class Renter:
             self._offers, others = self._look()
             if not self._offers:
                 raise no_offer(others, order)
+            cap = self._wish.caps.max_price
+            within = [each for each in self._offers if cap is None or each.price <= cap]
+            if not within:
+                raise too_dear(self._wish.caps, min(each.price for each in self._offers))
+            self._offers = within
             self._limit = self._limit or order.max_price or self._offers[0].price
         if len(self._failed) >= TRIES or self._spent >= (self._limit or 0.0):
             raise self._none_good()
@@ -395,6 +410,9 @@ class Renter:
 
     def _rent(self, offer: Offer) -> Rental:
         wish, account = self._wish, self._accounts[offer.provider]
+        hours = lease_hours(wish.order, offer.price)
+        if wish.caps:
+            check_caps(wish.caps, offer.price, hours, self._clock.now())
         if said := low_balance(account, offer.price):
             self._reporter.warn(said)
         try:
@@ -417,10 +435,11 @@ class Renter:
             gpu=offered_gpus(offer),
             machine=offer.machine,
             price=offer.price,
-            agreed=self._agreed or 0.0,
+            agreed=offer.price if wish.caps else self._agreed or 0.0,
             repo_key=wish.repo_key,
             profile=wish.profile,
             spot=offer.bid is not None,
+            hours=hours,
         )
         rental.save_rental(asked)  # before the call: whatever its outcome, the mark finds the box
         try:

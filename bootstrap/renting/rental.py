@@ -72,6 +72,8 @@ class Rental:
     """Dollars an hour that the user agreed to; 0 if unknown."""
     spot: bool = False
     """Whether the provider may take it back when others pay more."""
+    hours: float = 0.0
+    """How long its lease lets it live, from when it was asked for; 0 if unknown."""
 
     def is_dearer(self, price: float) -> bool:
         """Whether this price is more than was agreed to."""
@@ -183,6 +185,7 @@ def _read(file: Path) -> Rental:
             "began": 0.0,
             "agreed": 0.0,
             "spot": False,
+            "hours": 0.0,
             **json.loads(file.read_text(encoding="utf-8")),
         }
         known = {field.name: record[field.name] for field in dataclasses.fields(Rental)}
@@ -198,7 +201,7 @@ def _read(file: Path) -> Rental:
     return rental if sound and rental.mark == file.stem else unknown
 
 
-_NUMBERS = ("asked", "price", "ended", "spent", "began", "agreed")
+_NUMBERS = ("asked", "price", "ended", "spent", "began", "agreed", "hours")
 
 
 _SAID = {

@@ -21,6 +21,7 @@ from bootstrap.providers.accounts import PROVIDERS, never_stops
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import LEASE_HOURS, Offer, RentOrder, StopRule
 from bootstrap.renting import rental
+from bootstrap.renting.money import read_caps
 from bootstrap.renting.order import accounts_for, offers_of, order_of
 from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental
@@ -285,4 +286,5 @@ def _wish(request: UpOptions, loaded: LoadedProfile, lease: RentedLease) -> Rent
         loading_s=profile.rent.loading_minutes and profile.rent.loading_minutes * 60.0,
         ask=lease.ask,
         may_start=Prompt(print).confirm,
+        caps=read_caps(),
     )

@@ -7,9 +7,10 @@ and of boxes: name, source, and which boxes hold each. `clean` removes trees bes
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BusyError, NotSafeError, StepFailedError, UsageError
 from bootstrap.link.exchange import answer_rows
-from bootstrap.link.record import GUARD, all_boxes
+from bootstrap.link.record import GUARD, KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.probe import BoxLease, parse_lease
@@ -33,9 +34,17 @@ from bootstrap.ui.screen import Screen
 _LONGEST_S = 30 * 86400
 
 
-def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, release: bool) -> None:
+def show_lease(
+    options: BoxOptions,
+    screen: Screen,
+    *,
+    extend: str | None,
+    release: bool,
+    check: Callable[[KnownBox, float], None] = lambda _box, _seconds: None,
+) -> None:
     """Show the box's lease, after extending it by a time (`2h`) or releasing it.
 
+    `check` is called before that with the seconds that are added, inf for a release; it may raise.
     Raises UsageError if the box has no lease or the time is invalid; as `connect`.
     """
     added = _seconds(extend) if extend is not None else 0
@@ -47,6 +56,8 @@ def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, relea
         asked_as = secrets.token_hex(8)
         if added and box.known.ends:
             _refuse_beyond_end(box, added)
+        if added or release:
+            check(box.known, math.inf if release else added)
         word, lease = box.ask(lambda box: ask_lease(box, what, added, asked_as))
         _note(box, word, added)
     if word == "none":

@@ -234,6 +234,7 @@ class RentalDocument(TypedDict):
     began: float
     agreed: float
     spot: bool
+    hours: float
 
 
 class AccountsDocument(TypedDict):

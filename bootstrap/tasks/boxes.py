@@ -256,8 +256,19 @@ def lease(call: Call) -> None:
     """
     from bootstrap.runs.upkeep import show_lease
 
+    def check(box: KnownBox, added_s: float) -> None:
+        from bootstrap.renting.money import check_longer_lease
+
+        check_longer_lease(box, added_s, time.time())
+
     given = call.given
-    show_lease(call.options(), call.screen, extend=given["extend"], release=given["release"])
+    show_lease(
+        call.options(),
+        call.screen,
+        extend=given["extend"],
+        release=given["release"],
+        check=check,
+    )
 
 
 @command(

@@ -90,6 +90,8 @@ class ErrorDocument(TypedDict):
     problems: NotRequired[list[Problem]]
     digest: NotRequired[str]
     takes: NotRequired[list[GrantDocument]]
+    sum: NotRequired[float]
+    cap: NotRequired[float]
 
 
 class StepState(TypedDict):

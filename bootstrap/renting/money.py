@@ -1,0 +1,244 @@
+"""Caps on money: the user's own, whatever a repository, an option or an agent says.
+
+They are in `config.yaml` of the configuration folder, or in the environment; where both have one,
+the lower holds:
+
+    money:
+      max_price: 2.50         # dollars an hour, of one box
+      max_box_dollars: 20     # of one box, until its lease is over
+      max_dollars: 40         # of all boxes rented from this machine, in a day
+
+A rental is counted with all that its lease allows, from before its provider is asked.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import NotSafeError, UsageError
+from bootstrap.link.record import KnownBox, all_boxes
+from bootstrap.paths import config_dir
+from bootstrap.providers.offer import LEASE_HOURS, RentOrder
+from bootstrap.renting.rental import Rental, RentalState, all_rentals
+from bootstrap.text.sizes import dollars
+
+DAY_S = 86_400.0
+_ROUNDING = 1e-6
+_VARIABLES = {"max_price": "BOXSTRAP_MAX_PRICE", "max_dollars": "BOXSTRAP_MAX_DOLLARS"}
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class MoneyCaps:
+    """The caps in dollars; None where there is none."""
+
+    max_price: float | None = None
+    """An hour, of one box."""
+    max_box_dollars: float | None = None
+    """Of one box, until its lease is over."""
+    max_dollars: float | None = None
+    """Of all boxes rented from here: in any 24 hours."""
+
+    def __bool__(self) -> bool:
+        return any(cap is not None for cap in vars(self).values())
+
+
+NO_CAPS = MoneyCaps()
+
+
+class OverCapError(NotSafeError):
+    """A cap on money would be exceeded; nothing was rented. `total` and `cap` are dollars."""
+
+    def __init__(self, what: str, *, total: float, cap: float, hint: str) -> None:
+        super().__init__(what, hint=hint)
+        self.total, self.cap = round(total, 4), cap
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as `--json` prints it, with the sum and the cap."""
+        return {**super().as_dict(), "sum": self.total, "cap": self.cap}
+
+
+def caps_file() -> Path:
+    """Return the file with the user's own configuration."""
+    return config_dir() / "config.yaml"
+
+
+def read_caps(env: Mapping[str, str] = os.environ) -> MoneyCaps:
+    """Return the caps that hold. Raises UsageError for one that can't be read: none is ignored."""
+    found = _from_file(caps_file())
+    for name, variable in _VARIABLES.items():
+        if variable in env:
+            cap = _amount(env[variable], variable)
+            found[name] = min(cap, found.get(name, cap))
+    return MoneyCaps(**found)
+
+
+def _from_file(file: Path) -> dict[str, float]:
+    if not file.exists():
+        return {}
+    from bootstrap.profile.load import profile_label
+    from bootstrap.profile.yaml_source import Keys, Scalar, read_yaml
+
+    where = profile_label(file)
+    yaml = read_yaml(file, where)
+    if yaml.problems:
+        raise UsageError(yaml.problems[0].message, where=where)
+    caps: dict[str, float] = {}
+    for section, keys in yaml.keys.entries:
+        if section.text != "money" or not isinstance(keys, Keys):
+            raise UsageError(
+                f"line {section.line}: {section.text!r} is not a section of it.",
+                where=where,
+                hint="There is one: money, with max_price, max_box_dollars and max_dollars.",
+            )
+        for name, value in keys.entries:
+            place = f"{where}:{name.line}: money.{name.text}"
+            if name.text not in vars(MoneyCaps()):
+                raise UsageError("there is no such cap.", where=place, hint=f"There are: {_CAPS}")
+            caps[name.text] = _amount(value.text if isinstance(value, Scalar) else "", place)
+    return caps
+
+
+_CAPS = ", ".join(vars(MoneyCaps()))
+
+
+def _amount(text: str, where: str) -> float:
+    try:
+        amount = float(text.strip().removeprefix("$"))
+    except ValueError:
+        amount = math.nan
+    if not 0 <= amount < math.inf:
+        raise UsageError(
+            f"{text!r} is no amount of dollars, and a cap is never ignored.",
+            where=where,
+            hint="As in: 2.50",
+        )
+    return amount
+
+
+def lease_hours(order: RentOrder, price: float) -> float:
+    """Return for how many hours the lease of an order lets a box of that price live."""
+    by_dollars = order.lease_dollars / price if order.lease_dollars and price else None
+    return min((each for each in (order.lease_hours, by_dollars) if each), default=LEASE_HOURS)
+
+
+def check_caps(
+    caps: MoneyCaps, price: float, hours: float, now: float, *, instead_of: Rental | None = None
+) -> None:
+    """Raise OverCapError if a box at that price (dollars an hour), for so long, exceeds a cap.
+
+    `instead_of`: the box that is there already, if it is that one. Call it while no other command
+    can rent (`rental.one_at_a_time`), and save the rental before letting go.
+    """
+    if caps.max_price is not None and price > caps.max_price + _ROUNDING:
+        raise too_dear(caps, price)
+    alone, most = price * hours, caps.max_box_dollars
+    if most is not None and alone > most + _ROUNDING:
+        raise OverCapError(
+            f"a box at {dollars(price)} an hour costs {dollars(alone)} in the {hours:g} hours of "
+            f"its lease; max_box_dollars allows {dollars(most)}. Nothing was rented.",
+            total=alone,
+            cap=most,
+            hint=_shorter(most / price),
+        )
+    if caps.max_dollars is None:
+        return
+    known = {box.host_text: box for box in all_boxes()}
+    rows = [
+        (each, _in_a_day(each, known.get(each.host), now))
+        for each in all_rentals()
+        if instead_of is None or each.mark != instead_of.mark
+    ]
+    before = sum(cost for _, cost in rows)
+    asked = now if instead_of is None else instead_of.asked
+    own = price * _counted(asked, asked + hours * 3600, now)
+    if before + own > caps.max_dollars + _ROUNDING:
+        left = max(0.0, caps.max_dollars - before)
+        raise OverCapError(
+            f"{dollars(own)} for this box ({dollars(price)} an hour, {hours:g} hours of lease)"
+            f"{_named(rows)} is {dollars(before + own)} in a day; max_dollars allows "
+            f"{dollars(caps.max_dollars)}. Nothing was rented.",
+            total=before + own,
+            cap=caps.max_dollars,
+            hint=_shorter(left / price) if left else _WAIT,
+        )
+
+
+def too_dear(caps: MoneyCaps, price: float) -> OverCapError:
+    """Return the error for a price above `max_price`."""
+    cap = caps.max_price or 0.0
+    return OverCapError(
+        f"{dollars(price)} an hour is more than max_price allows: {dollars(cap)}. Nothing was "
+        "rented.",
+        total=price,
+        cap=cap,
+        hint="See what there is: boxstrap up --dry-run",
+    )
+
+
+def check_longer_lease(box: KnownBox, added_s: float, now: float) -> None:
+    """Raise NotSafeError if a rented box may not go on for so many seconds more; inf: for ever."""
+    ours = next((each for each in all_rentals() if each.host == box.host_text), None)
+    caps = read_caps()
+    if ours is None or not caps:
+        return
+    if math.isinf(added_s):
+        raise NotSafeError(
+            "without its lease nothing limits what the box costs, and there is a cap on money.",
+            where=box.name,
+            hint=f"To give it back: boxstrap down --host {box.name}. The cap is in {caps_file()}, "
+            "or in the environment.",
+        )
+    hours = (_until(ours, box) - ours.asked + added_s) / 3600
+    check_caps(caps, ours.price, hours, now, instead_of=ours)
+
+
+def _in_a_day(rental: Rental, box: KnownBox | None, now: float) -> float:
+    """Return what it cost in the last 24 hours, and may still cost in the next."""
+    over = rental.state is RentalState.ENDED
+    until = rental.ended if over and rental.ended else _until(rental, box)
+    return rental.price * _counted(rental.asked, min(until, now) if over else until, now)
+
+
+def _until(rental: Rental, box: KnownBox | None) -> float:
+    """Return when its lease is over, counted from when it was asked for."""
+    hours = rental.hours or LEASE_HOURS
+    lease: Mapping[str, object] = box.lease if box else {}
+    if rental.ready and box and not lease:
+        return math.inf  # it was released
+    if lease and rental.price:
+        set_hours, most = _number(lease.get("hours")), _number(lease.get("dollars"))
+        by_dollars = most / rental.price if most else 0.0
+        found = [each for each in (set_hours, by_dollars) if each]
+        hours = min(found) if found else math.inf
+    return rental.asked + hours * 3600 + _number(lease.get("extended"))
+
+
+def _counted(asked: float, until: float, now: float) -> float:
+    """Return the hours from `asked` to `until` that lie within a day of now, before or after."""
+    return max(0.0, min(until, now + DAY_S) - max(asked, now - DAY_S)) / 3600
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _named(rows: Sequence[tuple[Rental, float]]) -> str:
+    paid = [(each, cost) for each, cost in rows if cost >= 0.005]
+    names = [f"{dollars(cost)} for {each.host or each.mark}" for each, cost in paid[:_MOST_NAMED]]
+    if more := paid[_MOST_NAMED:]:
+        names.append(f"{dollars(sum(cost for _, cost in more))} for {len(more)} more")
+    return f" and {', '.join(names)}" if names else ""
+
+
+_WAIT = "Give back what you no longer need (boxstrap boxes --all); what was spent counts for a day."
+
+
+def _shorter(hours: float) -> str:
+    """Return the hint for a lease that is too long."""
+    least = math.floor(hours * 100) / 100
+    return f"A shorter lease fits: --set lease.hours={least:g}" if least >= 0.1 else _WAIT
