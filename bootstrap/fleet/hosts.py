@@ -4,6 +4,8 @@ A group is written by the user in `groups.yaml` of the configuration folder, as 
 
     seeds: [gpu-1, gpu-2, vast:12345678]
     a100: ["a100-*"]
+
+or made by `up --count`, which notes it in the records of the boxes.
 """
 
 from __future__ import annotations
@@ -42,9 +44,12 @@ def choose(hosts: Sequence[str], group: str | None = None) -> list[str]:
 def members(group: str) -> list[str]:
     """Return the hosts of a group, patterns as they are. Raises UsageError if there is none."""
     written = read_groups()
-    if group in written:
-        return [*written[group]]
-    there = f"There are: {', '.join(sorted(written))}" if written else "There is none yet."
+    rented = [box.name for box in reversed(all_boxes()) if box.group == group]
+    found = [*written.get(group, ()), *rented]
+    if found:
+        return found
+    names = group_names()
+    there = f"There are: {', '.join(names)}" if names else "There is none yet."
     raise UsageError(
         f"there is no group {group!r}.",
         where="--hosts",
@@ -54,7 +59,7 @@ def members(group: str) -> list[str]:
 
 def group_names() -> list[str]:
     """Return the names of all groups, for completion. Raises UsageError as `read_groups`."""
-    return sorted(read_groups())
+    return sorted({*read_groups(), *(box.group for box in all_boxes() if box.group)})
 
 
 def groups_file() -> Path:

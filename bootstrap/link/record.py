@@ -240,6 +240,8 @@ class KnownBox:
     """Dollars that other boxes cost before, of a run that goes on on this one."""
     resumes: str = ""
     """That run, by its id at home."""
+    group: str = ""
+    """The group of `up --count` with which it was rented; "" for none."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record as it was read; keys that this program doesn't know are written back."""
 

@@ -6,6 +6,7 @@ The lease of a box that `up` rents, so that a forgotten box ends automatically.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -185,6 +186,34 @@ class UpOptions:
     """For how long to wait for an offer that fits."""
     instead_of: frozenset[str] = frozenset()
     """Hosts of rented boxes that are not to be used."""
+
+
+def shared_among(request: UpOptions, count: int) -> UpOptions:
+    """Return the request for one of `count` boxes: what all may cost together is divided."""
+    loaded = load_profile(request.setup, kinds=EVERYTHING if request.provider else TO_RENT)
+    sets, lease = request.setup.sets, loaded.profile.lease
+    if lease and lease.dollars:
+        sets = (*sets, f"lease.dollars={_cents(lease.dollars / count)}")
+    limit = None if request.limit is None else _cents(request.limit / count)
+    return dataclasses.replace(
+        request, setup=dataclasses.replace(request.setup, sets=sets), limit=limit
+    )
+
+
+def _cents(amount: float) -> float:
+    return math.floor(amount * 100 + 1e-6) / 100
+
+
+def rented_before(request: UpOptions) -> list[str]:
+    """Return the hosts of this repository's and profile's rentals, the first one first."""
+    loaded = load_profile(request.setup, kinds=EVERYTHING if request.provider else TO_RENT)
+    own = (read_repository(request.setup.place).key, request.setup.profile or loaded.profile.name)
+    found = [
+        each.host
+        for each in rental.all_rentals()
+        if (each.repo_key, each.profile) == own and each.state is rental.RentalState.RENTED
+    ]
+    return found[::-1]
 
 
 @dataclass(frozen=True)

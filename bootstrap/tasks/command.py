@@ -88,7 +88,7 @@ HOST = Option(
 )
 HOSTS = (
     Option("host", f"{HOST.help} Repeatable; gpu-* is each known box of such a name.", many=True),
-    Option("hosts", "The boxes of this group, as groups.yaml names them."),
+    Option("hosts", "The boxes of this group, of groups.yaml or of `up --count`."),
 )
 SET = Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", many=True)
 CONSENT = Option("consent", "The digest of the list that this repository's profile may take.")

@@ -185,6 +185,7 @@ _VALUES = {
     "since": "TIME",
     "for_": "DOOR",
     "hosts": "GROUP",
+    "group": "GROUP",
     "sweep": "FILE",
     "give_up": "BOX",
     "url": "ADDRESS",

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import ReturnBoxError, UsageError
 from bootstrap.providers import NAMES
-from bootstrap.tasks.command import BOX, HOSTS, JSON, Call, Option, command
+from bootstrap.tasks.command import BOX, HOSTS, JSON, Call, Option, command, for_each_box
 from bootstrap.tasks.setup import COMMITTED, WAIT
+from bootstrap.tasks.usage import exit_code
 
 if TYPE_CHECKING:
     from bootstrap.providers.offer import Offer
     from bootstrap.renting.rental import Rental
     from bootstrap.renting.up import FoundOffers, UpOptions
     from bootstrap.setup.request import SetupRequest
+    from bootstrap.setup.result import SetupResult
 
 _T = TypeVar("_T")
 _OF_A_NEW_BOX = [option for option in BOX if option.name not in ("host", "host_key", "new_box")]
@@ -40,6 +43,8 @@ OF_RENTING = (
     *OF_RENTING,
     Option("another", "Rent one more, where this repository has one already.", False),
     Option("resume", "Go on with that run, whose box is gone, by train.resume: RUN or BOX/RUN."),
+    Option("count", "So many boxes: the first is set up before the rest is rented.", 1),
+    Option("group", "With --count: the group of these boxes; default: the repository's name."),
     Option("dry_run", "Show the offers; rent nothing.", False),
     COMMITTED,
     WAIT,
@@ -62,9 +67,85 @@ def up(call: Call) -> None:
     if call.given["resume"]:
         _resume(call, request)
         return
+    if call.given["count"] != 1 or call.given["group"]:
+        _rent_several(call, request)
+        return
     result = rent_shown(call, request, lambda setup: run_setup(setup, call.screen))
     show_result(result, call.screen)
     result.raise_for_status()
+
+
+def _rent_several(call: Call, request: UpOptions) -> None:
+    """Rent so many boxes, and set them up; what can't be had is in the table.
+
+    The first one is taken to its first step before another is rented. Boxes that were rented before
+    count, so the same command again gets what is missing. Raises BoxesFailedError.
+    """
+    from bootstrap.fleet.fan_out import raise_for_failures
+    from bootstrap.renting.up import rented_before, shared_among
+    from bootstrap.repo.local import read_repository
+    from bootstrap.setup.sequence import run_setup
+
+    count = call.given["count"]
+    if count < 1 or count > _MOST_BOXES or request.another:
+        raise UsageError(
+            f"--count is a number from 1 to {_MOST_BOXES}, without --another.", where="--count"
+        )
+    group = call.given["group"] or read_repository(request.setup.place).name
+    request = shared_among(request, count)
+    known = rented_before(request)
+    name = request.setup.name
+
+    def one(at: int, host: str, price: float | None, *, another: bool) -> UpOptions:
+        """Return the request for the box at this place: `host`, or a new one."""
+        own = f"{name}-{at + 1}" if name and not host else None
+        return replace(
+            request,
+            setup=replace(request.setup, host=None, name=own),
+            max_price=request.max_price or price,
+            another=another,
+            instead_of=frozenset(each for each in known if each != host),
+        )
+
+    def set_up(setup: SetupRequest) -> SetupResult:
+        return run_setup(setup, call.screen)
+
+    # Not as another one: a rental that was undecided is found, and taken.
+    first = rent_shown(call, one(0, known[0] if known else "", None, another=False), set_up)
+    _note_group(first, group)
+    call.screen.result({"first": first.as_dict()}, f"{first.box} is set up")
+    box = first.login.known
+    known = [box.host_text, *(host for host in rented_before(request) if host != box.host_text)]
+    wanted = [*known[:count], *[""] * (count - len(known))]
+
+    def begin(own: Call) -> None:
+        at = int(own.among.rpartition(" ")[2]) - 1
+        asked = one(at, wanted[at], box.price or None, another=not wanted[at])
+        result = rent_shown(own, asked, lambda setup: run_setup(setup, own.screen))
+        _note_group(result, group)
+        own.screen.result(result.as_dict(), result.box)
+        result.raise_for_status()
+
+    call.given = {**call.given, "name": None}
+    labels = [f"box {at}" for at in range(2, count + 1)]
+    outcomes = for_each_box(call, labels, begin, brief=True) if labels else []
+    came = 1 + sum(one.error is None for one in outcomes)
+    text = f"\n{came} of {count} boxes are set up: --hosts {group}"
+    call.screen.result({"group": group, "count": count, "came": came}, text)
+    first.raise_for_status()
+    raise_for_failures(outcomes, exit_code)
+
+
+_MOST_BOXES = 64
+
+
+def _note_group(result: SetupResult, group: str) -> None:
+    from bootstrap.link.record import save_box
+    from bootstrap.link.registry import box_by_name
+
+    known = box_by_name(result.box)
+    if known is not None and known.group != group:
+        save_box(replace(known, group=group))
 
 
 def _resume(call: Call, request: UpOptions) -> None:

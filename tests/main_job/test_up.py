@@ -100,6 +100,35 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert [each["name"] for each in known] == ["vast-9001"]
 
 
+def test_several_are_rented_within_one_limit_and_given_back_together(
+    rent: Rent, account: SimulatedAccount
+) -> None:
+    boxes = [rent("vast", used=True).box for _ in range(2)]
+    user = rent("vast", used=True).user
+    account.offers.append(SimulatedOffer("13", price=0.9))
+    account.addresses = [(box.address, box.port, box.user) for box in boxes]
+    user.env |= account.environment()
+    user.repository()
+    words = ("--max-price=0.6", f"--identity={boxes[0].identity}", "--set=lease.dollars=10")
+    done = user.run("up", "--count=3", "--group=seeds", *words, "--json").must(11)
+    told = done.json()
+    assert account.rented == ["9001", "9002"]  # the third offer is too dear
+    assert (told["count"], told["came"]) == (3, 2)
+    assert [one["exit"] for one in told["boxes"]] in ([0, 11], [11, 0])
+    limits = [json.loads(box.run("cat ~/.boxstrap/lease.json"))["dollars"] for box in boxes]
+    assert limits == [3.33, 3.33]
+    # Again: those that came count, and what is missing still can't be had.
+    user.run("up", "--count=3", "--group=seeds", *words).must(11)
+    user.run("up", "--count=2", "--group=seeds", *words).must(0)
+    assert account.rented == ["9001", "9002"]
+    listed = user.run("boxes", "--group", "seeds", "--json").must(0).json()["boxes"]
+    assert {box["name"] for box in listed} == {"vast-9001", "vast-9002"}
+    user.run("wait", "--hosts", "seeds").must(0)
+    ended = user.run("down", "--hosts", "seeds", f"--identity={boxes[0].identity}").must(0)
+    assert ended.out.count("destroyed, and no longer listed") >= 2
+    assert sorted(account.destroyed) == ["9001", "9002"]
+
+
 def test_at_ec2_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) -> None:
     rented = rent("ec2", used=True)
     user, box = rented.user, rented.box

@@ -157,6 +157,8 @@ class SimulatedAccount:
     """What "too many requests" says of when to ask again."""
     clock: SimulatedClock = field(default_factory=SimulatedClock)
     address: tuple[str, int, str] = ("127.0.0.1", 22, "root")
+    addresses: list[tuple[str, int, str]] = field(default_factory=list)
+    """Those of the next boxes that are rented, before `address` is."""
     """Address, port and user of rented boxes."""
     rented: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
@@ -222,7 +224,7 @@ class SimulatedAccount:
 
     def rent(self, offer: SimulatedOffer, label: str, order: dict[str, Any]) -> SimulatedBox:
         """Rent a box of this offer; it gets the account's keys."""
-        address, port, user = self.address
+        address, port, user = self.addresses.pop(0) if self.addresses else self.address
         box_id = str(self.next_id)
         self.next_id += 1
         ends = {

@@ -111,7 +111,7 @@ def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None
         "v": VERSION,
         "extra": {
             **{**EXTRA, "price": 0.0, "since": 0.0, "ends": 0.0, "snapshot": ""},
-            **{"ended": 0.0, "lease": {}, "spent": 0.0, "before": 0.0, "resumes": ""},
+            **{"ended": 0.0, "lease": {}, "spent": 0.0, "before": 0.0, "resumes": "", "group": ""},
             "repositories": [dataclasses.asdict(READ.last)],
         },
     }
