@@ -306,7 +306,8 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
 
 def is_about_one(call: Call) -> bool:
     """Whether the call is about one box, or about the repository's only one; `host` is its text."""
-    hosts = list(call.given["host"])
+    given = call.given["host"]
+    hosts = [given] if isinstance(given, str) else list(given or ())
     if call.given["hosts"] or len(hosts) > 1 or any(set("*?") & set(host) for host in hosts):
         return False
     call.given = {**call.given, "host": hosts[0] if hosts else None}

@@ -20,6 +20,7 @@ from tests.bench import (
     quiet,
     reuse,
     run,
+    several,
     start,
     status,
     sync,
@@ -36,7 +37,7 @@ from tests.bench.tell import load
 from tests.boxes import RigError
 
 _PARTS = ("fresh", "uv", "again", "verify", "logs", "start", "status", "sync", "run")
-_ALONE = ("init", "reuse", "biglog", "transfer")
+_ALONE = ("init", "reuse", "biglog", "transfer", "several", "64")
 """Measured only on request: whole builds, minutes of writing."""
 
 
@@ -75,6 +76,10 @@ def main() -> int:
         if "run" in parts:
             quiet.wait(asked.patience)
             rows += run.measure(stage, asked.again_runs)
+        if "several" in parts:
+            rows += several.measure(stage, asked.again_runs, 16)
+        if "64" in parts:
+            rows += several.measure(stage, asked.again_runs, several.MANY)
         if "init" in parts:
             rows += init.measure(stage)
         if "reuse" in parts:

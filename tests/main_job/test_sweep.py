@@ -13,7 +13,10 @@ import pytest
 
 from tests.boxes import Rig, RigBox
 from tests.cli import Completed, Running, User
+from tests.main_job.conftest import Card
+from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
+from tests.nvml import scenarios
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -176,3 +179,50 @@ def test_a_sweep_goes_through_faults_of_its_boxes_and_of_this_machine(
     assert last["queued"] == last["live"] == last["held"] == []
     assert set(boxes.finished().values()) == {1}
     assert len(boxes.finished()) == 2 * seeds
+
+
+WORKER = """\
+import os, optuna, wandb
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+rank = os.environ["BOXSTRAP_JOB_RANK"]
+storage = JournalStorage(JournalFileBackend("/workspace/journal.log"))
+study = optuna.create_study(study_name="x", storage=storage, load_if_exists=True)
+with wandb.init(project="x", mode="offline", name=rank, config={"rank": rank}) as run:
+    def objective(trial):
+        x = trial.suggest_float("x", -1, 1)
+        run.log({"loss": x * x})
+        return x * x
+    study.optimize(objective, n_trials=4)
+gpu, jobs = os.environ["CUDA_VISIBLE_DEVICES"], os.environ["SKYPILOT_NUM_JOBS"]
+print("gpu", gpu, "rank", rank, "of", jobs)
+"""
+SEEN = "import optuna, sys; print(len(optuna.load_study(study_name='x', storage=\
+optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend('/workspace/journal.log'))).trials))"
+
+
+def test_each_gpu_gets_a_worker_of_the_users_optimiser(
+    mirror_rig: Rig, shared_folder: Path, user: User, card: Card
+) -> None:
+    box = start_used(mirror_rig, "vast", shared_folder)
+    try:
+        rented = Rented(user, box)
+        card(rented, f"{scenarios.A100}\ncount = 2")
+        user.repository(
+            "search",
+            worker__py=WORKER,
+            requirements__txt="optuna\nwandb\n",
+            boxstrap__yaml="version: 1\ngpu: {count: 2, smoke: none}\n",
+        )
+        rented.run("setup").must(0)
+        begun = rented.run("run", "--each-gpu", "--session", "w", "--", "python worker.py").must(0)
+        assert "queued 2: w-1, w-2" in begun.out
+        rented.run("wait", "--all").must(0)
+        said = [rented.run("logs", "--run", name).out.splitlines()[-1] for name in ("w-1", "w-2")]
+        assert sorted(said) == ["gpu 0 rank 0 of 2", "gpu 1 rank 1 of 2"]
+        trials = rented.run("exec", "--", "python", "-c", SEEN).must(0)
+        assert trials.out.splitlines()[-1] == "8"
+        assert box.run("ls -d /workspace/search*/wandb/offline-run-* | wc -l").strip() == "2"
+    finally:
+        box.stop()
