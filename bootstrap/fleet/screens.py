@@ -195,7 +195,8 @@ class BoxScreens(ABC):
     def _advice(self) -> list[str]:
         """Return each error in full that has more than a line, once, with the boxes it is of."""
         errors: dict[str, list[str]] = {}
-        for host, (error, _, _) in self._ends.items():
+        for host in self._hosts:
+            error = self._ends[host][0]
             if error and ("\n" in error.text() or self._screen.width is not None):
                 errors.setdefault(error.text(), []).append(host)
         return [f"\n{', '.join(hosts)}: {text}" for text, hosts in errors.items()]
@@ -231,11 +232,11 @@ class _LiveBoxes(BoxScreens):
         self._began = time.monotonic()
         self._longest = max(map(len, hosts))
         self._marks = layout.marks(sys.stderr)
-        console = Console(
+        self._console = Console(
             file=sys.stderr, force_terminal=True, no_color=bool(os.environ.get("NO_COLOR"))
         )
         self._live = Live(
-            console=console,
+            console=self._console,
             get_renderable=self._draw,
             refresh_per_second=FRAMES,
             redirect_stdout=False,
@@ -277,7 +278,7 @@ class _LiveBoxes(BoxScreens):
     def _draw(self) -> Text:
         from rich.text import Text
 
-        console = self._live.console.size
+        console = self._console.size
         rows, most = [*self._hosts], max(1, console.height - 2)
         going = [host for host in rows if host not in self._ends]
         if len(rows) > most:  # those at work before those that are done

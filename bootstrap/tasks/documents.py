@@ -206,6 +206,26 @@ class RentedSetup(SetupDocument):
     rented: RentedBoxDocument
 
 
+class BoxOfGroup(AnyDocument):
+    """One of several boxes that were rented together, with `error` if it didn't come."""
+
+    host: str
+    seconds: float
+    box: NotRequired[str]
+    rented: NotRequired[RentedBoxDocument]
+
+
+class RentedGroup(TypedDict):
+    """Several boxes that were rented together: the first, and the rest."""
+
+    group: str
+    count: int
+    came: int
+    rented: RentedBoxDocument
+    first: SetupDocument
+    boxes: NotRequired[list[BoxOfGroup]]
+
+
 class PlannedStep(TypedDict):
     """Whether a step would run, and why."""
 
@@ -399,7 +419,7 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "sync": (SyncDocument, BackDocument),
     "top": (TunnelEnd,),
     "tunnel": (TunnelEnd, StoppedServers),
-    "up": (RentedSetup, RentedResumption, OffersDocument),
+    "up": (RentedSetup, RentedResumption, RentedGroup, OffersDocument),
     "verify": (VerifyDocument,),
     "wait": (WaitDocument,),
 }

@@ -123,7 +123,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
         asked = one(at, wanted[at], box.price or None, another=not wanted[at])
         result = rent_shown(own, asked, lambda setup: run_setup(setup, own.screen))
         _note_group(result, group)
-        own.screen.result(result.as_dict(), result.box)
+        own.screen.result({"box": result.box}, result.box)
         result.raise_for_status()
 
     call.given = {**call.given, "name": None}

@@ -1,0 +1,106 @@
+"""What is shown of several boxes: rows on a terminal, names in front of lines, one document."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from bootstrap.errors import UnreachableError
+from bootstrap.events import Event
+from bootstrap.fleet.screens import PrefixedStream, _LiveBoxes, make_box_screens
+from bootstrap.ui.screens import make_screen
+
+HOSTS = ["gpu-1", "b"]
+
+
+class Terminal(io.StringIO):
+    """A terminal of 80 columns, as far as rich asks."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _open() -> None:
+    PrefixedStream.is_shut = False
+
+
+def ended(screens: object, **kinds: object) -> None:
+    screens.ended("gpu-1", None, 0, 1.0)  # type: ignore[attr-defined]
+    screens.ended("b", UnreachableError("no answer.", hint="Look."), 3, 2.0)  # type: ignore[attr-defined]
+
+
+def test_lines_have_their_box_in_front_and_a_table_ends_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
+    one = screens.of("gpu-1")
+    one.redact = lambda text: text.replace("canary", "***")
+    one.say("said canary")
+    one.result({"run": {"name": "train-1", "state": "running"}}, "first canary\nsecond")
+    ended(screens)
+    screens.close()
+    said = capsys.readouterr()
+    assert said.err.startswith("gpu-1 | ")
+    assert said.err.endswith("said ***\n")
+    assert "gpu-1 | first ***\ngpu-1 | second\n" in said.out
+    assert "gpu-1  0     1.0 s  train-1 running: first ***\n" in said.out
+    assert "b      3     2.0 s  no answer.\n\nb: no answer.\nLook.\n" in said.out
+
+
+def test_what_is_brief_is_only_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
+    screens.of("gpu-1").result({}, "\nfirst\nsecond")
+    ended(screens)
+    screens.close()
+    out = capsys.readouterr().out
+    assert "second" not in out
+    assert "1.0 s  first" in out
+
+
+def test_the_document_has_each_boxs_own(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = make_screen(json=True)
+    screens = make_box_screens(HOSTS, screen, as_json=True, brief=True)
+    screens.of("gpu-1").result({"x": 1})
+    ended(screens)
+    screens.close()
+    screen.close()
+    boxes = json.loads(capsys.readouterr().out)["boxes"]
+    assert [(one["host"], one["exit"], one.get("x")) for one in boxes] == [
+        ("gpu-1", 0, 1),
+        ("b", 3, None),
+    ]
+    assert boxes[1]["error"]["what"] == "no answer."
+
+
+def test_on_a_terminal_each_box_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    err, out = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setenv("TERM", "xterm")
+    screens = make_box_screens(HOSTS, make_screen(stream=err, out=out), as_json=False, brief=True)
+    assert isinstance(screens, _LiveBoxes)
+    one = screens.of("gpu-1")
+    one.plan(["repo", "python"])
+    one.event(Event(setup="x", seq=1, t=1.0, step="repo", event="start"))
+    row = next(line for line in screens._draw().plain.splitlines() if "gpu-1" in line)
+    assert "repo" in row
+    screens.of("b").lost(7)
+    assert "link lost for 7" in screens._draw().plain
+    one.warn("beware")
+    ended(screens)
+    assert "2 of 2 done" in screens._draw().plain
+    screens.close()
+    assert "gpu-1 | warning: beware" in out.getvalue()
+    assert "b      3" in out.getvalue()
+
+
+def test_after_an_interrupt_the_threads_write_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
+    screens.leave()
+    screens.of("gpu-1").say("late")
+    assert capsys.readouterr() == ("", "")
