@@ -148,5 +148,5 @@ def test_what_is_about_one_box_is_refused_for_several_before_anything_is_done(bo
     assert "--name is about one box, and several are named" in refused.err
     refused = boxes.run("stop", "--hosts", "nobody").must(2)
     assert "there is no group 'nobody'" in refused.err
-    listed = boxes.run("boxes", "--group", "seeds", "--json").must(0).json()
+    listed = boxes.user.run("boxes", "--group", "seeds", "--json").must(0).json()
     assert {box["name"] for box in listed["boxes"]} == set(NAMES)
