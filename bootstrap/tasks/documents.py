@@ -386,6 +386,13 @@ class SchemaDocument(TypedDict):
     schema: dict[str, Any]
 
 
+class SkillDocument(TypedDict):
+    """The lines of the skill, or the files it was written to."""
+
+    text: NotRequired[list[str]]
+    written: NotRequired[list[str]]
+
+
 DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "attach": (WayIn,),
     "boxes": (BoxesDocument, AccountsDocument, ForgottenBox),
@@ -413,6 +420,7 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "secrets": (SecretsDocument, WipedSecretsDocument),
     "setup": (SetupOfABox, PlanDocument),
     "shell": (WayIn,),
+    "skill": (SkillDocument,),
     "ssh-config": (SshEntries, SshRemoved),
     "status": (StatusDocument,),
     "stop": (StopDocument,),

@@ -1,4 +1,4 @@
-"""schema: for programs and agents that use boxstrap."""
+"""schema, skill: for programs and agents that use boxstrap."""
 
 from __future__ import annotations
 
@@ -41,3 +41,38 @@ def schema(call: Call) -> None:
         call.screen.result({"schema": found})
     else:
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
+
+
+@command(
+    JSON,
+    Option(
+        "install", "Write it where Claude Code, Codex, Cursor, Gemini look: in the home.", False
+    ),
+    Option("repo", "With --install: in this repository instead."),
+    changes=("install",),
+)
+def skill(call: Call) -> None:
+    """Print the skill that tells a coding agent how to use boxstrap; or install it.
+
+    Example: boxstrap skill --install
+    """
+    import sys
+    from pathlib import Path
+
+    from bootstrap.errors import UsageError
+    from bootstrap.paths import expanded
+    from bootstrap.tasks.skill import install_skill, skill_text
+
+    given = call.given
+    if given["repo"] and not given["install"]:
+        raise UsageError("--repo says where the skill is installed: add --install.")
+    if given["install"]:
+        base = expanded(given["repo"]) if given["repo"] else Path.home()
+        if not base.is_dir():
+            raise UsageError("there is no such folder.", where=str(base))
+        files = [str(file) for file in install_skill(base)]
+        call.screen.result({"written": files}, "\n".join(f"written: {file}" for file in files))
+    elif call.is_json:
+        call.screen.result({"text": skill_text().splitlines()})
+    else:
+        sys.stdout.write(skill_text())

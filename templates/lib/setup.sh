@@ -59,7 +59,28 @@ prepare_box() {
   sweep
   link_home
   unpack_box
+  tell_agents # full
   note_repository
+}
+
+# For whoever lands here without boxstrap, such as a coding agent: what is what, and what not to touch.
+tell_agents() {
+  local text
+  # shellcheck disable=SC2016 # marks of code
+  text=$(
+    printf '%s\n' \
+      '# A box of boxstrap' '' \
+      'Another machine set this box up and follows what runs here. It is rented by the hour, and may be given back.' '' \
+      '- `runs/REPOSITORY/NAME/`: a run: `command`, `log`, `exit` (its exit code, once it is over). Reading is fine.' \
+      '- The work is in the folder beside this one, its environment in `.venv` there. `. ~/.boxstrap/env` sets its variables.' \
+      '- The training runs in `tmux -L boxstrap`: `tmux -L boxstrap ls`. End a run from the other machine: `boxstrap stop`.' '' \
+      'Do not change or delete anything in this folder: runs, the queue, the lease and the next setup rely on it.' \
+      '`env` and `secrets` hold secrets: do not print, copy or send them.' \
+      'Do not edit tracked files here: the next setup stops because of them. Edit at the other machine and send: `boxstrap sync`.' \
+      'Only what the profile names as `train.results` is brought home: write results there.' \
+      'Do not end or extend the lease, and start nothing that outlives your task: it costs money.'
+  )
+  is_text "$BOX_HOME/AGENTS.md" "$text" || printf %s "$text" >"$BOX_HOME/AGENTS.md"
 }
 
 # Unpacks the files of box/ from standard input, each after a form feed and a line with its name (joining lines in bash

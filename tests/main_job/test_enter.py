@@ -112,6 +112,13 @@ def test_exit_codes_are_passed_on(rented: Rented) -> None:
     assert b"no-such-program" in missing.stderr
 
 
+def test_the_box_says_what_not_to_touch_to_whoever_lands_there(rented: Rented) -> None:
+    said = rented.ssh("cat .boxstrap/AGENTS.md")
+    assert said.startswith("# A box of boxstrap\n")
+    assert "Do not change or delete anything in this folder" in said
+    assert "Do not edit tracked files here" in said
+
+
 def test_for_programs_output_and_exit_code_are_a_document(rented: Rented) -> None:
     done = rented.run("exec", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.must(7).json()["output"], done.json()["code"]) == ("out\nerr\n", 7)

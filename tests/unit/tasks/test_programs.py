@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
 HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
-HOSTLESS |= {"estimate", "schema", "up"}
+HOSTLESS |= {"estimate", "schema", "skill", "up"}
 BUILT = [
     "attach",
     "boxes",
@@ -52,6 +52,7 @@ BUILT += [
     "secrets",
     "setup",
     "shell",
+    "skill",
     "ssh-config",
 ]
 BUILT += ["status", "stop", "sync", "top", "tunnel", "up", "verify", "wait"]

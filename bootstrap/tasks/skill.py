@@ -1,0 +1,58 @@
+"""The skill that tells a coding agent how to use boxstrap: a shipped text, and tables of the code.
+
+Agents look for it in folders of the user's home and of a repository: Claude Code and Cursor in
+`.claude/skills`, Codex, Gemini CLI and Cursor in `.agents/skills`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bootstrap.tasks.effects import EFFECTS, NEXT
+
+FOLDERS = (".claude/skills", ".agents/skills")
+_FILE = "boxstrap/SKILL.md"
+
+
+def skill_text() -> str:
+    """Return the whole skill."""
+    from bootstrap.paths import shipped
+
+    text = (shipped("templates") / "agents/SKILL.md").read_text(encoding="utf-8")
+    for name, part in (("exits", _exits()), ("costs", _costs()), ("reads", _reads())):
+        text = text.replace(f"{{{name}}}", part)
+    return text
+
+
+def install_skill(base: Path) -> list[Path]:
+    """Write it below `base`, wherever an agent looks; return the files. Raises BoxstrapError."""
+    from bootstrap.errors import write_error
+    from bootstrap.paths import write_users_file
+
+    files = [base / folder / _FILE for folder in FOLDERS]
+    for file in files:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_users_file(file, skill_text())
+        except OSError as error:
+            raise write_error(file, error) from None
+    return files
+
+
+def _exits() -> str:
+    rows = [f"| {code} | {what} | {then} |" for code, (what, then) in NEXT.items()]
+    return "\n".join(["| exit | meaning | do this |", "|---|---|---|", *rows])
+
+
+def _costs() -> str:
+    kinds = {"money": "**costs money**", "destroys": "**destroys**", "changes": "changes"}
+    return "\n".join(
+        f"- `{name}` ({kinds.get(effect.kind, effect.kind)}): {effect.does}"
+        for name, effect in EFFECTS.items()
+        if effect.does
+    )
+
+
+def _reads() -> str:
+    names = [f"`{name}`" for name, effect in EFFECTS.items() if effect.kind == "reads"]
+    return f"Only read: {', '.join(names)}."

@@ -1,0 +1,68 @@
+"""The skill for coding agents: its tables are whole, its commands are real, and it is installed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from invoke.parser import Parser
+
+from bootstrap.profile.load import read_profile
+from bootstrap.tasks import FAMILIES, namespace
+from bootstrap.tasks.effects import ALWAYS, EFFECTS, NEXT
+from bootstrap.tasks.program import with_options
+from bootstrap.tasks.skill import FOLDERS, skill_text
+from bootstrap.tasks.usage import EXIT_CODES
+from tests.cli import User
+from tests.docs.test_docs import commands_in
+
+LONGEST = 250
+
+
+def test_each_exit_code_and_each_command_has_its_row() -> None:
+    assert set(NEXT) == {0, *EXIT_CODES.values()}
+    assert sorted(EFFECTS) == sorted(namespace.task_names)
+    for name, effect in EFFECTS.items():
+        options = {option.name for option in namespace.tasks[name].options}
+        assert {*effect.asks, *filter(None, [effect.except_with])} - {ALWAYS} <= options, name
+        assert bool(effect.does) or effect.kind in ("reads", "changes"), name
+
+
+def test_it_is_short_and_names_only_what_there_is() -> None:
+    text = skill_text()
+    assert len(text.splitlines()) <= LONGEST
+    front = text.partition("---\n")[2].partition("---\n")[0]
+    assert re.search(r"^name: boxstrap$", front, re.MULTILINE)
+    description = re.search(r"^description: (.*)$", front, re.MULTILINE)
+    assert description
+    assert len(description[1]) <= 1024
+    assert not re.search(r"\{(exits|costs|reads)\}", text)
+    commands = [words for words in commands_in(text) if not words[0].startswith(("-", "COMMAND"))]
+    assert len(commands) >= 25
+    for words in commands:
+        parser = Parser(contexts=namespace.to_contexts())
+        found = parser.parse_argv(with_options(words, FAMILIES))
+        assert [one.name for one in found] == [words[0]], words
+
+
+def test_its_profile_is_one(tmp_path: Path) -> None:
+    block = re.search(r"```yaml\n(.*?)```", skill_text(), re.DOTALL)
+    assert block
+    (tmp_path / "boxstrap.yaml").write_text(block[1])
+    loaded = read_profile(str(tmp_path / "boxstrap.yaml"))
+    assert loaded.profile.train
+    assert loaded.profile.train.results == ["out/"]
+
+
+def test_it_is_installed_where_agents_look(user: User) -> None:
+    assert user.run("skill").must(0).out == skill_text()
+    assert user.run("skill", "--json").must(0).json()["text"] == skill_text().splitlines()
+    files = user.run("skill", "--install", "--json").must(0).json()["written"]
+    assert files == [str(user.home / folder / "boxstrap/SKILL.md") for folder in FOLDERS]
+    here = user.repository().root
+    for _ in range(2):  # an update replaces it
+        user.run("skill", "--install", "--repo", str(here)).must(0)
+    for base in (user.home, here):
+        for folder in FOLDERS:
+            assert (base / folder / "boxstrap/SKILL.md").read_text() == skill_text()
+    assert "add --install" in user.run("skill", "--repo", str(here)).must(2).err
