@@ -25,7 +25,7 @@ FAMILIES = {
         *(boxes.secrets, setup.doctor, profiles.profiles),
     ),
     "Without SSH": (profiles.render, profiles.oneliner),
-    "For programs and agents": (programs.skill, programs.schema),
+    "For programs and agents": (programs.skill, programs.mcp, programs.schema),
     "To see it once": (setup.demo,),
 }
 wrong_usage_exits_2()

@@ -461,8 +461,9 @@ class _AllRequired(GenerateJsonSchema):
         return True
 
 
-def json_schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of what `boxstrap NAME --json` prints. Raises KeyError."""
+def json_schema(name: str, *, lines: bool = True) -> dict[str, Any]:
+    """Return the JSON Schema of what `boxstrap NAME --json` prints; without `lines` that of its
+    document alone. Raises KeyError."""
     kinds = DOCUMENTS[name]
     schemas, defs = _schemas((AnyDocument, *kinds))
     base, *own = schemas
@@ -486,14 +487,15 @@ def json_schema(name: str) -> dict[str, Any]:
         boxes = {"type": "array", "items": {"$ref": "#/$defs/OneOfSeveral"}}
         document["properties"] = {**properties, "boxes": boxes}
         document["then"]["anyOf"].append({"required": ["boxes"]})
-    if name in LINES:
+    streams = lines and name in LINES
+    if streams:
         (line,), more = _schemas((LINES[name],))
         defs |= more
         document = {"anyOf": [line, document]}
     return {
         "$schema": DIALECT,
         "title": f"boxstrap {name} --json, version {VERSION}",
-        **({"description": "Each line is one of these."} if name in LINES else {}),
+        **({"description": "Each line is one of these."} if streams else {}),
         **document,
         "$defs": defs,
     }

@@ -23,6 +23,11 @@ class Effect(NamedTuple):
     except_with: str = ""
     """With this option it only reads."""
 
+    @property
+    def sentence(self) -> str:
+        """What it does as a sentence; "" for nothing worth a warning."""
+        return f"{self.does[:1].upper()}{self.does[1:]}." if self.does else ""
+
 
 READS = Effect("reads")
 CHANGES = Effect("changes")
@@ -42,6 +47,7 @@ EFFECTS: Mapping[str, Effect] = {
         "money", "`--extend` and `--release` let a box cost longer", ("extend", "release")
     ),
     "logs": READS,
+    "mcp": READS,
     "oneliner": READS,
     "plan": READS,
     "profiles": READS,

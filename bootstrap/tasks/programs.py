@@ -1,4 +1,4 @@
-"""schema, skill: for programs and agents that use boxstrap."""
+"""schema, skill, mcp: for programs and agents that use boxstrap."""
 
 from __future__ import annotations
 
@@ -76,3 +76,22 @@ def skill(call: Call) -> None:
         call.screen.result({"text": skill_text().splitlines()})
     else:
         sys.stdout.write(skill_text())
+
+
+@command(changes=())
+def mcp(call: Call) -> None:  # noqa: ARG001 - it has no options
+    """Serve the commands as tools of an MCP server, on standard input and output.
+
+    Example: claude mcp add boxstrap -- boxstrap mcp
+    """
+    from bootstrap.errors import UsageError
+
+    try:
+        from bootstrap.tasks.mcp_server import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise UsageError(
+            "the MCP server needs the `mcp` library.", hint="pip install 'boxstrap[mcp]'"
+        ) from None
+    serve()

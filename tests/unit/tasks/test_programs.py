@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
 HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
-HOSTLESS |= {"estimate", "schema", "skill", "up"}
+HOSTLESS |= {"estimate", "mcp", "schema", "skill", "up"}
 BUILT = [
     "attach",
     "boxes",
@@ -37,6 +37,7 @@ BUILT = [
     "init",
     "lease",
     "logs",
+    "mcp",
     "oneliner",
     "plan",
     "profiles",
