@@ -220,7 +220,7 @@ def _once(text: str) -> str:
 
 def _known_check(name: str) -> str:
     """Refuse a name that is not in the table of checks, which is among the box's code."""
-    from bootstrap.onbox.verdict.table import NAMES
+    from bootstrap.onbox.verdict.judge import NAMES
 
     if name in NAMES:
         return name

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bootstrap.codes import CODES
 from bootstrap.onbox.verdict.check import Check
-from bootstrap.onbox.verdict.table import BOX_CHECKS, OF_GPUS
+from bootstrap.onbox.verdict.judge import BOX_CHECKS, OF_GPUS
 from bootstrap.plan import STEPS
 from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.values import EXPECTED, REQUIRED, Field

@@ -282,8 +282,6 @@ unpack_box() {
 # (the file onbox/runs/top_stream.py)
 onbox/smoke/__init__.py
 # (the file onbox/smoke/__init__.py)
-onbox/smoke/backends.py
-# (the file onbox/smoke/backends.py)
 onbox/smoke/judge.py
 # (the file onbox/smoke/judge.py)
 onbox/smoke/peaks.py
@@ -294,6 +292,8 @@ unpack_box() {
 # (the file onbox/smoke/stress.py)
 onbox/verdict/__init__.py
 # (the file onbox/verdict/__init__.py)
+onbox/verdict/box_checks.py
+# (the file onbox/verdict/box_checks.py)
 onbox/verdict/check.py
 # (the file onbox/verdict/check.py)
 onbox/verdict/expected_hardware.py
@@ -302,28 +302,16 @@ unpack_box() {
 # (the file onbox/verdict/gpu_checks.py)
 onbox/verdict/gpu_errors.py
 # (the file onbox/verdict/gpu_errors.py)
-onbox/verdict/gpu_performance.py
-# (the file onbox/verdict/gpu_performance.py)
 onbox/verdict/gpu_reader.py
 # (the file onbox/verdict/gpu_reader.py)
 onbox/verdict/judge.py
 # (the file onbox/verdict/judge.py)
-onbox/verdict/machine_checks.py
-# (the file onbox/verdict/machine_checks.py)
 onbox/verdict/machine_reader.py
 # (the file onbox/verdict/machine_reader.py)
-onbox/verdict/network_checks.py
-# (the file onbox/verdict/network_checks.py)
 onbox/verdict/network_reader.py
 # (the file onbox/verdict/network_reader.py)
-onbox/verdict/reader_output.py
-# (the file onbox/verdict/reader_output.py)
 onbox/verdict/readers.py
 # (the file onbox/verdict/readers.py)
-onbox/verdict/surroundings.py
-# (the file onbox/verdict/surroundings.py)
-onbox/verdict/table.py
-# (the file onbox/verdict/table.py)
 onbox/verdict/thresholds.py
 # (the file onbox/verdict/thresholds.py)
 onbox/verdict/verify.py

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap.onbox.verdict import table
+from bootstrap.onbox.verdict import judge
 from bootstrap.protocol import verdict
 from bootstrap.ui import page
 from tests.nvml import scenarios, stub
@@ -94,7 +94,7 @@ def test_a_fault_is_seen_and_its_absence_too(rig: stub.NvmlRig, name: str) -> No
 
 def test_every_check_of_a_gpu_has_a_fault_that_trips_it() -> None:
     tripped = {fault.code for fault in FAULTS.values()}
-    assert {check.code for check in table.OF_GPUS} - {""} <= tripped
+    assert {check.code for check in judge.OF_GPUS} - {""} <= tripped
 
 
 INIT = {

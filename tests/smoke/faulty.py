@@ -1,8 +1,8 @@
-# Appended to `smoke/backends.py` in a copy of the box's files: a GPU with one fault, named by its
+# Appended to `smoke/stress.py` in a copy of the box's files: a GPU with one fault, named by its
 # UUID, which `smoke.py` passes to each worker as its visible device.
 
 
-class _Sick(Torch):  # noqa: F821 - of backends.py
+class _Sick(Torch):  # noqa: F821 - of stress.py
     def __init__(self, device):
         super().__init__(device)
         import os

@@ -18,12 +18,12 @@ sys.path[0] = sys.argv[1]
 import onbox
 del sys.path[0]
 import warnings; warnings.simplefilter("ignore")
-from onbox.smoke import backends, stress
+from onbox.smoke import stress
 if sys.argv[2] == "torch":
-    engine = backends.Torch("cpu")
+    engine = stress.Torch("cpu")
 else:
     import numpy
-    engine = backends.Cupy(numpy)
+    engine = stress.Cupy(numpy)
 engine.memory = lambda: (1 << 24, 1 << 24)
 mode = stress.MODES["full"]._replace(seconds=0.01, repeats=3, rounds=1)
 found = {name: part(engine, mode) for name, part in stress.PARTS.items()}

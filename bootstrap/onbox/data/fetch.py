@@ -63,7 +63,7 @@ def untracked(items: list[Item], places: Places) -> int:
 
 def fetch(items: list[Item], places: Places) -> int:
     """Fetch the missing items that this box fetches itself."""
-    from .items import fetch_items
+    from .download import fetch_items
 
     records = _records(items, places)
     missing = [item for item in items if not item.digest and not records.is_right(places.key(item))]

@@ -1,10 +1,10 @@
 """Test whether each GPU computes correctly, and as fast as its model should. `onbox smoke.smoke …`
 
-Starts `stress.py` (its arithmetic is in `backends.py`) in the environment of the
-training, once for each GPU, all at the same time, while `top_stream.py` samples them.
-`judge.py` judges the results by `peaks.py`. They are added to the document that
-`verify.py` wrote, as checks and reasons whose name starts with "smoke". Standard output gets lines
-for people and for sed, like those of `verify.py`. Exit code: 0 keep or warn, 6 return, 1 own error.
+Starts `stress.py` in the environment of the training, once for each GPU, all at the same time,
+while `top_stream.py` samples them. `judge.py` judges the results by `peaks.py`. They are added to
+the document that `verify.py` wrote, as checks and reasons whose name starts with "smoke". Standard
+output gets lines for people and for sed, like those of `verify.py`. Exit code: 0 keep or warn, 6
+return, 1 own error.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from .. import MAIN
 from ..python import torch_compat
 from ..verdict.check import NA, RETURN, WARN
 from ..verdict.expected_hardware import parse_expected
-from ..verdict.judge import CheckResult, merged, verdict_of, with_profile_outcome
-from ..verdict.table import SMOKE
+from ..verdict.judge import SMOKE, CheckResult, merged, verdict_of, with_profile_outcome
 from ..verdict.verify import write
 from .judge import GpuTrial, judge_trial
 

@@ -1,6 +1,6 @@
 """Read the GPUs through NVML, in a process of its own: any call of a sick driver can hang.
 
-Writes lines as described in `reader_output.py`; a call that failed has the value
+Writes lines as described in `readers.py`; a call that failed has the value
 `{"error": NVML's code}`. The last line is `[null, "end"]`.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .reader_output import emit, emit_reading
+from .readers import emit, emit_reading
 
 Reading = Any  # what NVML answers
 

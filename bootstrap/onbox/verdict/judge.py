@@ -1,5 +1,10 @@
 """Make the verdict's document from facts and the expected hardware. Pure: reads, runs nothing.
 
+The table of checks has the weightiest first in each of its parts: `WHOLE_CHECKS` concern all GPUs
+together, `GPU_CHECKS` each of them, `BOX_CHECKS` the machine and network around them. A profile
+weighs each by its name. The compact script lacks the lines that end in `# full`, and so has only
+the weightiest checks.
+
 The document, version 1: `verdict` keep | warn | return; `reasons`, the weightiest
 first, each {check, code, outcome, gpus, says, advice}; `driver`, `cuda` (the
 newest that the driver runs); `gpus`, each {index, name, uuid, memory_mib,
@@ -13,12 +18,31 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from . import gpu_errors
+from .box_checks import MACHINE_CHECKS, NETWORK_CHECKS  # full
 from .check import ADVICE_WARN, NA, OVERRIDES, PASS, RETURN, WARN, Check, Judgement, Reading
 from .expected_hardware import ExpectedHardware
-from .gpu_checks import cuda_version
+from .gpu_checks import (
+    PERFORMANCE_CHECKS,  # full
+    SOUND_CHECKS,
+    WHOLE_CHECKS,
+    cuda_version,
+)
 from .gpu_errors import GpuProblem
 from .readers import LATE, Facts
-from .table import BOX_CHECKS, GPU_CHECKS, OF_GPUS, WHOLE_CHECKS
+
+GPU_CHECKS: tuple[Check, ...] = SOUND_CHECKS
+BOX_CHECKS: tuple[Check, ...] = ()
+GPU_CHECKS += PERFORMANCE_CHECKS  # full
+BOX_CHECKS += (*MACHINE_CHECKS, *NETWORK_CHECKS)  # full
+OF_GPUS = (*WHOLE_CHECKS, *GPU_CHECKS)
+# Whether there are GPUs that can be read, and whether each answers: judged before any check.
+ALWAYS = ("gpu", "answers")
+# What `smoke.py` tests, judged by `smoke/judge.py`; the first is the test itself.
+SMOKE = (
+    *("smoke", "smoke-memory", "smoke-product", "smoke-stable"),
+    *("smoke-speed", "smoke-memory-speed", "smoke-bus", "smoke-throttling"),
+)
+NAMES = (*ALWAYS, *(check.name for check in (*OF_GPUS, *BOX_CHECKS)), *SMOKE)
 
 # NVML: the card or the driver doesn't have it, or this user may not see it. Not a fault.
 UNSUPPORTED = {3, 4, 6, 13, 22, 25, 26}

@@ -1,6 +1,6 @@
 """Read the machine around the GPUs, in a process of its own: a disk can hang as well.
 
-`onbox verdict.machine_reader WORKDIR [--write]` writes lines as described in `reader_output.py`;
+`onbox verdict.machine_reader WORKDIR [--write]` writes lines as described in `readers.py`;
 null is a value that this system does not have. It changes nothing, except with `--write`: then it
 measures the disk's speed with a file that has no name.
 """
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from .. import machine_limits
-from .reader_output import emit, emit_reading
+from .readers import emit, emit_reading
 
 ENOUGH = 0.12  # seconds that a block must take to give a reliable speed
 SMALLEST, LARGEST = 256 * 1024, 16 * 1024**2  # bytes of a block

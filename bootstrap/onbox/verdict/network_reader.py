@@ -1,7 +1,7 @@
 """Measure the box's network, in a process of its own: a name server can hang.
 
 `onbox verdict.network_reader --index URL [--wheel NAME] [--git URL]` writes lines as described in
-`reader_output.py`: `index` {host, mb_s} or {host, error}, `git` {host, seconds} or {host, error},
+`readers.py`: `index` {host, mb_s} or {host, error}, `git` {host, seconds} or {host, error},
 and `date`, the seconds that this box's clock is ahead of the index's. The index is the one that
 the box's pip is set to or has built in; `--index` is for boxes without one. `--wheel` is a file of
 the index that is fetched anyway; `--git` is the URL from which the box is to clone.
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 from ..pip_indexes import box_index, pip_setting
-from .reader_output import Reading, emit
+from .readers import Reading, emit
 
 LIMIT_S = 1.5
 GRACE_S = 0.3

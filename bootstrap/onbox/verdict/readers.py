@@ -3,6 +3,9 @@
 They are forked, because starting a new Python takes longer than most readers need.
 A reader that hangs is killed and abandoned, never waited for: in the kernel's D
 state even SIGKILL has no effect. Its output shows which reading it never finished.
+
+A reader reports `[gpu, key]` before it reads, `[gpu, key, value]` after: one JSON list a line,
+unbuffered, so that it survives a hang. `gpu` is null for readings of the box.
 """
 
 from __future__ import annotations
@@ -13,11 +16,25 @@ import select
 import signal
 import sys  # full
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from .reader_output import emit
+Reading = Any
+
+
+def emit(*line: Reading) -> None:
+    """Write one line to the parent."""
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
+def emit_reading(gpu: int | None, key: str, read: Callable[[], Reading]) -> Reading:
+    """Announce a reading, make it, report it, and return it."""
+    emit(gpu, key)
+    value = read()
+    emit(gpu, key, value)
+    return value
+
 
 Facts = Any  # readings by key, and `gpus`: the readings of each GPU by its index
 
@@ -109,7 +126,7 @@ def finish(reader: Reader, child: Child, started: float) -> Report:
 
 
 def assemble(lines: Iterable[bytes], *, late: bool = False) -> Report:
-    """Make the report from a reader's lines, as `reader_output.py` writes them."""
+    """Make the report from a reader's lines, as `readers.py` writes them."""
     facts: Facts = {"gpus": {}}
     last, whole = "its start", False
     for line in lines:

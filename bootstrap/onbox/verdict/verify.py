@@ -6,9 +6,9 @@ lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
 `gpus 8`, then `reason OUTCOME CODE SENTENCE` and `advice SENTENCE`; with
 `--out -` it gets only the result itself, as JSON.
 
-Data flow: readers (`gpu_reader.py` and others, by `readers.py`) -> facts -> the table
-(`table.py`: `gpu_checks.py` and others, thresholds in `thresholds.py`) -> `judge.py`.
-The compact script has this without `surroundings.py`, its readers, and their checks.
+Data flow: readers (`gpu_reader.py` and others, by `readers.py`) -> facts -> the checks
+(`gpu_checks.py`, `box_checks.py`; thresholds in `thresholds.py`) -> `judge.py`. The compact script
+has this for the GPUs alone, without what surrounds them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from .expected_hardware import ExpectedHardware, parse_expected
 from .gpu_errors import CRASH, HANG
 from .judge import judge
 from .readers import Facts, OwnError, Reader, Report, run
-from .surroundings import around, facts_of_surroundings  # full
 
 LIMIT = 9.5  # seconds for reading the GPUs, so that a hang costs less than 10 in all
 
@@ -98,6 +97,40 @@ def parse(words: Sequence[str]) -> SimpleNamespace:
     except (GetoptError, ValueError) as error:
         raise OwnError(str(error)) from error
     return options
+
+
+# Seconds for each reader: its own limits are lower, but it starts slowly on a busy box.
+MACHINE_LIMIT = NETWORK_LIMIT = 6.0
+
+
+def around(options: SimpleNamespace, wanted: ExpectedHardware) -> list[Reader]:
+    """Return the readers of machine and network, without those that would slow down a live run."""
+    chosen = []
+    if options.workdir:
+        write = () if wanted.run_alive else ("--write",)
+        chosen.append(Reader("machine_reader", (options.workdir, *write), MACHINE_LIMIT))
+    if options.index and not wanted.run_alive:
+        git = ("--git", options.git) if options.git else ()
+        words = ("--index", options.index, "--wheel", options.wheel, *git)
+        chosen.append(Reader("network_reader", words, NETWORK_LIMIT))
+    return chosen
+
+
+def facts_of_surroundings(
+    reports: list[Report], options: SimpleNamespace, wanted: ExpectedHardware
+) -> Facts:
+    """Merge their reports; None for what isn't measured while a run of boxstrap's is alive."""
+    facts: Facts = {}
+    for report in reports:
+        del report.facts["gpus"]
+        facts.update(report.facts)
+    if wanted.run_alive:
+        measured = {"disk_speed": options.workdir, "index": options.index}
+        facts.update({key: None for key, asked in measured.items() if asked})
+    ahead = {"index": facts.pop("date", None), "client": options.ahead}
+    if reports:
+        facts["clock"] = {who: by for who, by in ahead.items() if by is not None}
+    return facts
 
 
 def main() -> int:

@@ -1,13 +1,13 @@
 """Every code that the box can send is known on this machine."""
 
 from bootstrap.codes import CODES
-from bootstrap.onbox.verdict import gpu_errors, table
+from bootstrap.onbox.verdict import gpu_errors, judge
 
 PROBLEMS = [
     value for value in vars(gpu_errors).values() if isinstance(value, gpu_errors.GpuProblem)
 ]
 SENT = {problem.code for problem in [*PROBLEMS, *gpu_errors.NVML.values()]}
-SENT |= {check.code for check in (*table.OF_GPUS, *table.BOX_CHECKS)}
+SENT |= {check.code for check in (*judge.OF_GPUS, *judge.BOX_CHECKS)}
 SENT |= {"gpu-unread", "box-unread", "gpu-sick"}
 
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 
 from bootstrap.onbox.data import download, sources
-from bootstrap.onbox.data.items import fetch_items
+from bootstrap.onbox.data.download import fetch_items
 from bootstrap.onbox.data.records import DataRecords
 from bootstrap.onbox.data.sources import DataError, Item, Places
 from bootstrap.transfer.buckets import EXPIRES_S, BucketItems

@@ -16,7 +16,7 @@ import pytest
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.verdict import check, judge, machine_reader, readers
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, parse_expected
-from bootstrap.onbox.verdict.table import BOX_CHECKS
+from bootstrap.onbox.verdict.judge import BOX_CHECKS
 
 GIB = 1024**3
 # A good reading for each check of the machine.

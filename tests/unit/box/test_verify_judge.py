@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bootstrap.onbox import MAIN
-from bootstrap.onbox.verdict import gpu_checks, gpu_reader, judge, table, verify
+from bootstrap.onbox.verdict import gpu_checks, gpu_reader, judge, verify
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware
 from bootstrap.onbox.verdict.readers import OwnError
 
@@ -210,14 +210,14 @@ def test_options_are_read_by_their_kind_and_wrong_ones_refused() -> None:
 
 
 def test_codes_and_names_are_a_closed_vocabulary() -> None:
-    every = [*table.OF_GPUS, *table.BOX_CHECKS]
-    assert len(set(table.NAMES)) == len(every) + 2 + len(table.SMOKE)
+    every = [*judge.OF_GPUS, *judge.BOX_CHECKS]
+    assert len(set(judge.NAMES)) == len(every) + 2 + len(judge.SMOKE)
     readings = {*gpu_reader.BOX, *gpu_reader.GPU, "usable", "nvlink", "slices", "slice"}
     fields = set(ExpectedHardware._fields)
     for check in every:
         assert re.fullmatch(r"[a-z-]+", check.name)
         assert (check.code == "") == (check.name == "persistence")
-        assert check in table.BOX_CHECKS or set(check.reads) <= readings
+        assert check in judge.BOX_CHECKS or set(check.reads) <= readings
         assert set(check.asks) <= fields
         assert check.advice
         assert check.kept
