@@ -77,7 +77,7 @@ as two arguments when it runs them from memory, and each argument has a size lim
 
 _LINT = re.compile(r"\A# shellcheck .*\n")
 _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
-"""Where a program that outlives the script includes parts of the library or of queries."""
+"""Names the parts of the library, or of queries, that a query or a program of a box needs."""
 _SENT_WITH_QUERIES = ("transfer", "report")
 """Folders of `onbox/` that are sent with a query and not stored on a box."""
 _OF_FEW = {
@@ -110,7 +110,7 @@ def box_files() -> tuple[tuple[str, str], ...]:
     shell = sorted((shipped("templates") / "box").glob("*.sh"))
     python = sorted(name for name in _sources() if name.split("/")[1] not in _SENT_WITH_QUERIES)
     return (
-        *((file.name, _LIBRARY_HERE.sub(_library, _text(file))) for file in shell),
+        *((file.name, _LIBRARY_HERE.sub(_parts_named, _text(file))) for file in shell),
         *((name, _sources()[name]) for name in python),
     )
 
@@ -175,7 +175,12 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8").rstrip("\n")
 
 
-def _library(named: re.Match[str]) -> str:
+def named_library(text: str) -> str:
+    """Return the parts of the library, and of queries, that lines `# library:` of a text name."""
+    return "".join(map(_parts_named, _LIBRARY_HERE.finditer(text)))
+
+
+def _parts_named(named: re.Match[str]) -> str:
     parts = (f"lib/{part}".split("/")[-2:] for part in named[1].split())
     return "".join(shell_part(kind, part) for kind, part in parts)
 

@@ -20,7 +20,7 @@ from bootstrap.codes import explain
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
-from bootstrap.shell import Value, assignments, shell_part
+from bootstrap.shell import Value, assignments, named_library, shell_part
 from bootstrap.text import redact
 from bootstrap.text.sanitize import sanitize
 
@@ -42,30 +42,8 @@ class AskedBox(Protocol):
 
 
 _SHARED = (("lib", "owner"), ("queries", "home"), ("lib", "process"), ("lib", "run_state"))
-"""What every query may use: where boxstrap's folder is, and which processes and runs are alive."""
-_ALSO = {
-    "attach": ("terminal_type",),
-    "back": ("repository", "queries/holds"),
-    "clean": ("base", "repository", "git", "trees", "queries/holds", "queries/program"),
-    "first": ("first_output",),
-    "log_start": ("log_times",),
-    "made": ("base", "repository", "git", "trees", "queries/holds"),
-    "probe": ("packs", "repository"),
-    "receive": ("packs", "git_locks", "repository", "store"),
-    "record": ("log_times", "queries/metrics"),
-    "run": ("repository", "packs", "git_locks", "store", "sent_state", "first_output"),
-    "server": ("base", "errors", "uv"),
-    "status": ("packs", "repository", "queries/metrics", "queries/program"),
-    "stop": ("run_processes", "queue"),
-    "top": ("queries/program",),
-    "take_dependency": ("packs", "git_locks", "store"),
-    "sync": (
-        *("base", "setup", "repository", "errors", "lock", "packs", "git_locks", "git"),
-        *("place", "trees", "store", "sent_state"),
-    ),
-}
-"""More of the library, only for queries that need it, since it is sent each time. `queries/` are
-parts that queries share and setups don't use."""
+"""What every query may use: where boxstrap's folder is, and which processes and runs are alive.
+More is sent only with those that need it: each names it in a line `# library:`."""
 _AFTER = {"status": "probe"}
 """Queries that continue another one. They redact their output themselves."""
 
@@ -113,8 +91,8 @@ def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Valu
 
 
 def _shared(name: str) -> str:
-    also = [f"lib/{part}".split("/")[-2:] for part in _ALSO.get(name, ())]
-    return _bare("".join(shell_part(kind, part) for kind, part in (*_SHARED, *also)))
+    shared = "".join(shell_part(kind, part) for kind, part in _SHARED)
+    return _bare(shared + named_library(shell_part("queries", name)))
 
 
 @cache

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # the variables stand in front when it is sent
 # back: reports what was made in the repository's folder on this box: its branches, and its edits as one commit. Then
 # sends a pack of what the other side wants. Writes only to a folder of its own, which is removed at the end.
+# library: repository queries/holds
 
 theirs() { safe_git --git-dir="$repo_dir/.git" "$@"; }
 store() { safe_git --git-dir="$box_home/store/$repo_key.git" "$@"; }

@@ -3,6 +3,7 @@
 # of ours and caches; a tree that `discard` names, whatever it contains. With `look` nothing is removed.
 # Prints for each tree what it holds (`holds KIND COUNT NAME...`), then a line that says what became of it;
 # then the bytes of copies of results.
+# library: base repository git trees queries/holds queries/program
 
 CACHES=(__pycache__/ '*.egg-info/' .pytest_cache/ .mypy_cache/ .ruff_cache/)
 

@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # log_start: prints from which byte on a run's log is kept, or was written since a second. Nothing without `times`.
+# library: log_times
 
 find_home
 run=$box_home/runs/$repo_key/$name

@@ -2,6 +2,7 @@
 # made: what was made in each tree of this box: edits, new files, and refs with commits that were never sent to it.
 # Changes nothing. Results of runs are left out: the caller checks each of them. For each tree it prints lines of what
 # the tree holds, then the tree; for each run that has started, where its results are.
+# library: base repository git trees queries/holds
 
 # Prints commits and names of its branches, tags and stashes.
 all_refs() {

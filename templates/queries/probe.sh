@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; every sh there is knows -nt
 # probe: who is this box, and what does it have already? Looks only; changes nothing.
+# library: packs repository
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 

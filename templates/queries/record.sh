@@ -1,6 +1,7 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # record: what boxstrap noted of a run, and its log from a byte on. Each part comes after a line that only the caller
 # can know: a log may contain anything. The last line of that kind says which bytes of the log come.
+# library: log_times queries/metrics
 
 find_home
 run=$box_home/runs/$repo_key/$name

@@ -2,6 +2,7 @@
 # server: a server of this repository for people, Jupyter or TensorBoard. With `want=start` it is found, or made and
 # started; with `want=stop` it is ended. Its program has an environment of its own: the project's stays as it is.
 # Lines: `doing WHAT`, `found yes`, `failed CODE`, `log LINE`, `stopped KIND`, `server JSON` (as the server wrote it).
+# library: base errors uv
 
 answer() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
 

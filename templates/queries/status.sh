@@ -2,6 +2,7 @@
 # status: after the probe's lines, the end of the log of each run that failed, the newest metric of others, where
 # results are, trees beside, and what the GPUs do.
 # Each part starts with a line that only the caller can know: a log may contain anything.
+# library: packs repository queries/metrics queries/program
 
 show_log_ends() {
   find_newest failed

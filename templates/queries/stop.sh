@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # stop: ends a run, or the setup at work. A run's last output stays in its log.
+# library: run_processes queue
 
 find_home
 if [ "$what" = setup ]; then

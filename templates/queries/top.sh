@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # top: samples this box again and again, until this connection ends.
+# library: queries/program
 
 find_home
 # An earlier version has another name for it.
