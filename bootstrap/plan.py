@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,14 @@ class Step:
     """Whether it runs if the box is this machine: not if it changes `~/.ssh` or ends the box."""
     per_repo: bool = False
     """Whether its stamp belongs to one repository, so that two can share a box."""
+    asked: str = ""
+    """What of a profile asks for it, such as `gpu.has_smoke_test`; "" if every profile does."""
     always_listed: bool = True
     """Whether a plan has a row for it even if the profile does not ask for it."""
+
+    def is_asked(self, profile: object) -> bool:
+        """Whether this `Profile` asks for the step."""
+        return not self.asked or bool(attrgetter(self.asked)(profile))
 
 
 STEPS = (
@@ -54,6 +61,7 @@ STEPS = (
         "what ends the box when nobody does",
         "asking the account that pays for this box",
         on_local=False,
+        asked="lease",
         always_listed=False,
     ),
     Step("gpu", ("agent",), "the GPU that was ordered, asked through NVML", "asking the GPU"),
@@ -64,6 +72,7 @@ STEPS = (
         ("python", "gpu"),
         "each GPU computes right, and as fast as its model",
         "trying each GPU",
+        asked="gpu.has_smoke_test",
     ),
     Step(
         "data",
@@ -71,6 +80,7 @@ STEPS = (
         "your data, at its places",
         "fetching your data",
         per_repo=True,
+        asked="data",
         always_listed=False,
     ),
     Step(
@@ -79,6 +89,7 @@ STEPS = (
         "your commands before training",
         "running your commands before training",
         per_repo=True,
+        asked="prepare",
         always_listed=False,
     ),
     Step(
@@ -87,6 +98,7 @@ STEPS = (
         "your command, in a session",
         "starting your command",
         per_repo=True,
+        asked="train",
     ),
 )
 NAMES = tuple(step.name for step in STEPS)
@@ -106,30 +118,12 @@ class PlanRow:
         return self.why not in {"done", "alive", "died", "failed", "local", "not-asked"}
 
 
-def steps_for(  # noqa: PLR0913 - what a profile may ask for
-    *,
-    local: bool,
-    train: bool,
-    repo: bool = True,
-    smoke: bool = False,
-    data: bool = False,
-    prepare: bool = False,
-    lease: bool = False,
-) -> tuple[Step, ...]:
-    """Return the steps of a profile, each of them after those that it needs."""
-    asked = {
-        "train": train,
-        "smoke": smoke,
-        "data": data,
-        "prepare": prepare,
-        "lease": lease,
-    }
+def steps_for(profile: object, *, local: bool, repo: bool = True) -> tuple[Step, ...]:
+    """Return the steps of a `Profile`, each of them after those that it needs."""
     return tuple(
         step
         for step in STEPS
-        if (step.on_local or not local)
-        and asked.get(step.name, True)
-        and (repo or not step.per_repo)
+        if (step.on_local or not local) and (repo or not step.per_repo) and step.is_asked(profile)
     )
 
 

@@ -304,6 +304,11 @@ class Gpu(Section):
     )
 
     @property
+    def has_smoke_test(self) -> bool:
+        """Whether each GPU is tried."""
+        return self.require and self.smoke != "none"
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names in `name`, in its order."""
         return tuple(one.strip() for one in (self.name or "").split(",") if one.strip())

@@ -137,17 +137,7 @@ def by_address(profile: Profile) -> Profile:
 
 def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:
     """Return the steps of a profile, without those in `leave`."""
-    train = profile.train is not None
-    smoke = profile.gpu.require and profile.gpu.smoke != "none"
-    steps = steps_for(
-        local=False,
-        train=train,
-        smoke=smoke,
-        data=bool(profile.data),
-        prepare=bool(profile.prepare),
-        lease=profile.lease is not None,
-    )
-    return tuple(step for step in steps if step.name not in leave)
+    return tuple(step for step in steps_for(profile, local=False) if step.name not in leave)
 
 
 _FULL = re.compile(r"^.* # full\n", re.MULTILINE)

@@ -142,15 +142,7 @@ def _built(
         dependencies, dependency_rows = private_dependencies(profile, here, snapshot)
         if with_secrets:
             agree_to_dependencies(profile, dependencies, here, request)
-    steps = steps_for(
-        local=local,
-        train=profile.train is not None,
-        repo=with_source,
-        smoke=profile.gpu.require and profile.gpu.smoke != "none",
-        data=bool(profile.data),
-        prepare=bool(profile.prepare),
-        lease=profile.lease is not None,
-    )
+    steps = steps_for(profile, local=local, repo=with_source)
     data: tuple[LocalItem, ...] = ()
     if with_source and with_secrets and profile.data:
         from bootstrap.transfer.push import local_items

@@ -295,7 +295,7 @@ def values_for_box(
     from bootstrap.render.script import variables
     from bootstrap.setup.payload import source_of
 
-    steps = steps_for(local=box.is_local, train=True, repo=True, smoke=False)
+    steps = steps_for(profile, local=box.is_local)
     source = source_of(state.here, state.snapshot)
     named = dict(variables(profile, source, steps, local=box.is_local, secrets_id=""))
     return {

@@ -141,7 +141,6 @@ def _no_key(why: str) -> UsageError:
     )
 
 
-SCHEMES = ("s3", "gs", "az")
 EXPIRES_S = 3600
 """How long an address is valid. An expired one is signed again if the box still asks."""
 MOST_OBJECTS = 100_000

@@ -36,7 +36,8 @@ def test_it_shows_every_line_that_was_printed() -> None:
 
 def test_its_steps_are_those_of_a_setup() -> None:
     recorded = {event.step for event in RECORDING.parsed()}
-    assert recorded == {step.name for step in steps_for(local=False, train=True)} | {"setup"}
+    profile = read_profile("ssh", sets=("train.command=python train.py", "gpu.smoke=none")).profile
+    assert recorded == {step.name for step in steps_for(profile, local=False)} | {"setup"}
 
 
 def test_its_recommended_lines_are_those_of_the_program(

@@ -32,7 +32,7 @@ from bootstrap.render.script import render_script
 from bootstrap.render.script import NO_SOURCE, variables
 import sys
 profile = read_profile(sys.argv[1]).profile
-steps = steps_for(local=False, train=profile.train is not None)
+steps = steps_for(profile, local=False)
 values = variables(profile, NO_SOURCE, steps, local=False, secrets_id="")
 sys.stdout.write(render_script(profile.name, values, steps))
 """

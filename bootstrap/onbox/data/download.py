@@ -54,13 +54,6 @@ RESERVE = 256 * 1024 * 1024
 """Bytes of disk space that are left free."""
 
 
-class PartsState(NamedTuple):
-    """Which blocks of a file have arrived."""
-
-    of: str
-    done: set[int]
-
-
 class Download:
     """Downloads all files of a setup. `report` gets the bytes received so far, every 0.5 s."""
 

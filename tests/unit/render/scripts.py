@@ -33,12 +33,7 @@ def profile(name: str, *sets: str) -> Profile:
 
 def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:
     """Return the script that sets up a box by this profile."""
-    smoke = what.gpu.require and what.gpu.smoke != "none"
-    train, prepare, data = what.train is not None, bool(what.prepare), bool(what.data)
-    lease = what.lease is not None
-    steps = steps_for(
-        local=local, train=train, smoke=smoke, data=data, prepare=prepare, lease=lease
-    )
+    steps = steps_for(what, local=local)
     return render_script(what.name, variables(what, work, steps, local=local, secrets_id=""), steps)
 
 

@@ -164,8 +164,8 @@ class ScriptedBox:
 
 @pytest.fixture
 def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBox]:
-    def four(**asked: bool) -> tuple[Step, ...]:
-        return tuple(step for step in steps_for(**asked) if step.name in STEPS)
+    def four(profile: object, **asked: bool) -> tuple[Step, ...]:
+        return tuple(step for step in steps_for(profile, **asked) if step.name in STEPS)
 
     monkeypatch.setattr(payload, "steps_for", four)
     made = ScriptedBox(user)
