@@ -212,3 +212,55 @@ def test_two_keys_of_one_folder_look_after_each_others_run(rented: Rented, earli
             subprocess.run(remote, cwd=rented.user.place, check=True)
         assert "is running" in rented.run("setup").text
         assert kept(rented, rented.tree) == was
+
+
+FLAT = "d13f9e72"
+"""The last commit whose programs were in one flat folder on a box."""
+HELD = """\
+import pathlib, sys, time
+pathlib.Path("out").mkdir(exist_ok=True)
+pathlib.Path("out", sys.argv[1]).write_text(sys.argv[1])
+print("step 1 loss 0.5", flush=True)
+while not pathlib.Path("../go").exists():
+    time.sleep(0.1)
+"""
+KEPT = """\
+version: 1
+gpu: {require: false}
+train: {command: python train.py first, results: [out/]}
+"""
+LEASE = ("--set", "lease.hours=12")
+
+
+def test_programs_of_a_flat_folder_go_on_beside_the_package(
+    rent: Rent, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A live run, a queued one and a lease of theirs are in the hands of their own programs."""
+    flat = unpacked(FLAT, tmp_path_factory.mktemp("flat"))
+    rented = rent("vast", by=flat)
+    files = {".gitignore": "out/\n"}
+    rented.user.repository(boxstrap__yaml=KEPT, train__py=HELD, **files)
+    before(rented, flat, "setup", *LEASE).end().must(0)
+    second = ("--queue", "--", "python", "train.py", "second")
+    before(rented, flat, "run", *LEASE, *second).end().must(0)
+    monitor = rented.as_user("pgrep -f 'box/[m]onitor.py'")
+    for _ in ("before a setup of this version", "after it"):
+        status = rented.status()
+        assert {run["name"]: run["state"] for run in status["runs"]} == {
+            "train-1": "running",
+            "train-2": "queued",
+        }
+        assert status["lease"]["limits"]["hours"]["limit"] == 12 * 3600
+        assert sampled(rented)["state"] == "queued"
+        assert "train-1: running" in rented.run("setup", *LEASE).must(0).out
+    assert rented.as_user("pgrep -f 'box/[m]onitor.py'") == monitor
+    assert rented.as_user(f"ls {rented.folder}/box/onbox/lease/rules.py")
+    rented.as_user(f"touch {rented.tree}/../go")
+    assert "train-2" in rented.run("wait", "--run", "train-2").must(0).text
+    made = f"cd {rented.folder}/runs/*/ && grep -l . train-?/results.made"
+    assert rented.as_user(made).split() == ["train-1/results.made", "train-2/results.made"]
+    rented.run("pull", "--all").must(0)
+    # What is begun now is begun by this version.
+    third = rented.run("run", *LEASE, "--", "python", "train.py", "third").must(0)
+    assert "step 1 loss" in third.text
+    assert rented.runs() == ["train-1", "train-2", "train-3"]
