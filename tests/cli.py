@@ -172,7 +172,7 @@ class Running:
         size = os.fstat(self._err.fileno()).st_size
         return os.pread(self._err.fileno(), size, 0).decode(errors="replace")
 
-    def await_said(self, text: str, timeout: float = 60) -> None:
+    def await_said(self, text: str, timeout: float = PATIENCE_S) -> None:
         """Wait until this is on standard error."""
         limit = time.monotonic() + timeout
         while text not in self.said():

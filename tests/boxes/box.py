@@ -22,7 +22,7 @@ from tests.boxes.startup import PATH
 
 _Result = TypeVar("_Result")
 
-_START_LIMIT = 15.0
+_START_LIMIT = 60.0
 
 # dpkg locks with fcntl: a struct flock of type F_WRLCK (same layout on x86-64 and aarch64).
 _HOLDER = """

@@ -23,7 +23,7 @@ from tests.boxes.ports import free_port
 from tests.boxes.proc import RigError, need, sh
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
-_START_LIMIT_S = 10.0
+_START_LIMIT_S = 60.0
 
 
 class LoopbackBox:

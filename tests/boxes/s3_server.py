@@ -40,7 +40,7 @@ class S3Server:
         self._await(listen)
 
     def _await(self, listen: str) -> None:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while self._process.poll() is None and time.monotonic() < until:
             with socket.socket() as link:
                 if link.connect_ex((listen, self.port)) == 0:

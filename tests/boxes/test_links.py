@@ -11,9 +11,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.boxes import Rig
+from tests.boxes import Rig, RigBox
 from tests.boxes.delay import DelayProxy
 from tests.boxes.test_rig import Start, ssh
+from tests.waiting import slowness
 
 pytestmark = pytest.mark.boxes
 
@@ -51,16 +52,21 @@ door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 door.bind(("", 9999))
 print("ready", flush=True)
 count = 0
-door.settimeout(10)
+door.settimeout(120)
 while door.recv(100) != b"end":
     count += 1
-    door.settimeout(1)
 print(count)
 """
 
 
 def test_lossy_links_lose_about_what_was_asked(box: Start) -> None:
     made = box("runpod")
+    # On a busy machine the counter's buffer may overflow too: the best of a few counts.
+    assert any(700 < arrived(made) < 900 for _ in range(4))
+
+
+def arrived(made: RigBox) -> int:
+    """Return how many of a thousand datagrams arrive with a fifth lost."""
     counter = made.ssh_command(f"python3 -c '{COUNT_DATAGRAMS}'")
     with subprocess.Popen(counter, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
@@ -73,8 +79,7 @@ def test_lossy_links_lose_about_what_was_asked(box: Start) -> None:
                 time.sleep(0.0005)
             made.heal()
             line.sendto(b"end", (made.address, 9999))
-        arrived = int(client.stdout.readline())
-    assert 700 < arrived < 900
+        return int(client.stdout.readline())
 
 
 def test_delay_costs_its_round_trips_and_no_bandwidth(box: Start, rig: Rig) -> None:
@@ -86,12 +91,12 @@ def test_delay_costs_its_round_trips_and_no_bandwidth(box: Start, rig: Rig) -> N
     start = time.monotonic()
     assert subprocess.run(argv, check=False).returncode == 0
     took = time.monotonic() - start
-    assert 0.6 < took < 5  # a login is about seven round trips
+    assert 0.6 < took < 5 * slowness()  # a login is about seven round trips
 
 
 def test_delay_takes_no_bandwidth() -> None:
     # MB/s; 260 on an idle machine. Other tests share its cores, so the best of a few counts.
-    assert any(delayed_rate() > 100 for _ in range(4))
+    assert any(delayed_rate() > 100 / slowness() for _ in range(4))
 
 
 def delayed_rate() -> float:

@@ -18,6 +18,7 @@ import pytest
 from tests.boxes import CommandError, Rig, RigBox, RigError, claims
 from tests.boxes.places import CLAIMS
 from tests.boxes.proc import REPOSITORY
+from tests.waiting import slowness, wait_until
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -114,11 +115,10 @@ def test_processes_of_a_login_outlive_it_and_are_reaped(box: Start) -> None:
     made = box("vast")
     ssh(made, "setsid sh -c 'sleep 0.5 & sleep 300' >/dev/null 2>&1 </dev/null &")
     ssh(made, "tmux -L own new-session -d -s work 'sleep 400'")
-    time.sleep(1)
-    seen = made.run("ps -eo stat,args")
-    assert "sleep 300" in seen
-    assert "sleep 400" in seen
-    assert "defunct" not in seen
+    seen: Callable[[], str] = lambda: made.run("ps -eo stat,args")  # noqa: E731
+    wait_until(lambda: "sleep 300" in (found := seen()) and "sleep 400" in found, seen)
+    time.sleep(1)  # its first child has ended
+    assert "defunct" not in seen()
 
 
 def test_boxes_are_apart_from_each_other_and_from_us(box: Start) -> None:
@@ -192,7 +192,7 @@ def test_a_box_comes_up_in_less_than_a_second(rig: Rig) -> None:
     rig.start("bare").stop()  # its layers exist now
     start = time.monotonic()
     rig.start("bare").stop()
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < slowness()
 
 
 def test_the_mirror_serves_pip_uv_and_apt_and_breaks_on_order(mirror_rig: Rig) -> None:

@@ -33,7 +33,7 @@ class StaticIndex(ThreadingHTTPServer):
         """Name and address of each file of a project."""
         page = f"{self.upstream}/{project}/"
         asked = urllib.request.Request(page, headers={"Accept": "text/html"})
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        with urllib.request.urlopen(asked, timeout=120) as answer:
             links = [
                 urllib.parse.urljoin(page, each) for each in _HREF.findall(answer.read().decode())
             ]
@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         if name:
-            with urllib.request.urlopen(files[name], timeout=60) as answer:
+            with urllib.request.urlopen(files[name], timeout=120) as answer:
                 body = answer.read()
         else:
             body = "".join(f'<a href="{each}">{each}</a>\n' for each in files).encode()

@@ -43,7 +43,7 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: 
     # Python writes bytecode while it imports, and so does the compiler in the background.
     log = f"{HOME}/.boxstrap/runs/*/train-1/log"
     begun = f"grep -q step {log} && ! pgrep -f '[b]ytecode.py'"
-    box.run(f"until {begun}; do sleep 0.1; done", timeout=60)
+    box.run(f"until {begun}; do sleep 0.1; done", timeout=120)
     before = box.listing(PLACES)
     assert "nothing to do" in boot(box, hook.out)
     changed = set(box.listing(PLACES).splitlines()) ^ set(before.splitlines())
@@ -104,7 +104,7 @@ def test_a_job_that_is_stopped_lets_its_training_save(
     job = box.run("setsid bash /var/tmp/hook </dev/null >/var/tmp/said 2>&1 & echo $!").strip()
     run = "/workspace/.boxstrap/runs/*/train-1"
     box.run("until grep -q step /var/tmp/said; do sleep 0.1; done", timeout=120)
-    box.run(f"kill -TERM {job}; while kill -0 {job}; do sleep 0.1; done 2>/dev/null", timeout=20)
+    box.run(f"kill -TERM {job}; while kill -0 {job}; do sleep 0.1; done 2>/dev/null", timeout=120)
     assert box.run(f"cat {run}/ended").startswith("interrupted container ")
 
 

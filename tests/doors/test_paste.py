@@ -32,9 +32,9 @@ def login(box: RigBox) -> list[str]:
 
 def settled(shown: Terminal) -> None:
     """Wait for a shell that accepts input, in the provider's own tmux if there is one."""
-    shown.wait_for("# ", "$ ", timeout=30)
+    shown.wait_for("# ", "$ ", timeout=120)
     shown.type_lines(READY)
-    shown.wait_for("ready", timeout=30)
+    shown.wait_for("ready", timeout=120)
 
 
 @pytest.mark.sampled

@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.cli import Completed, Running
 from tests.main_job.rented import Rented
 from tests.plain_environment import HERE
+from tests.waiting import PATIENCE_S
 
 WORKDIR = "/workspace"
 MARKS = (
@@ -215,7 +216,7 @@ KILLS = {
 
 def await_notice(going: Running) -> bool:
     """Wait until the program says that its link is lost, or ends because of it."""
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + PATIENCE_S
     while going.process.poll() is None and time.monotonic() < limit:
         if " lost " in going.said():
             return True
@@ -228,7 +229,7 @@ def go_on(rented: Rented, going: Running) -> list[Completed]:
 
     A setup whose run died with the box says so with exit 10, as it does from then on.
     """
-    ends = [going.end(120)]
+    ends = [going.end()]
     while ends[-1].rc != 0 and not (ends[-1].rc == DIED and "died with the box" in ends[-1].err):
         assert ends[-1].rc in ENDS, ends[-1].text
         assert "Traceback" not in ends[-1].text, ends[-1].text

@@ -13,6 +13,7 @@ from tests.faults.program import with_numbers
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, seen
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 
@@ -42,18 +43,13 @@ def test_a_client_that_is_killed_while_it_sends_frees_the_box(
     rented.box.run(NEVER)
     with faults.attempt("client killed", at="sending the commit") as attempt:
         going = rented.begin("setup")
-        limit = time.monotonic() + 60
-        while not rented.box.exists("/tmp/sending"):
-            assert time.monotonic() < limit, going.said()
-            time.sleep(0.1)
+        wait_until(lambda: rented.box.exists("/tmp/sending"), going.said)
         time.sleep(PATIENCE_S + 2)  # as long as it lives, the box waits
         assert going.process.poll() is None, going.said()
         going.kill()
         going.close()
         attempt.begin()
-        while "commit-missing" not in "".join(seen(rented, "setups/*/events.jsonl")):
-            assert time.monotonic() < limit + 60
-            time.sleep(0.1)
+        wait_until(lambda: "commit-missing" in "".join(seen(rented, "setups/*/events.jsonl")))
         attempt.noticed(at_most=PATIENCE_S + 5)
         rented.box.run("mv /usr/bin/git.real /usr/bin/git")
         rented.user.repository("other", boxstrap__yaml=LONG)

@@ -104,10 +104,10 @@ def test_a_down_killed_at_random_moments(
             if what and not account.destroyed and lose(what, rented, going, seeded):
                 hits += 1
                 with faults.attempt(f"{what} lost", at="down") as attempt:
-                    ends.append(going.end(180))
+                    ends.append(going.end())
                     attempt.outcome(f"exit {ends[-1].rc}, then all came home")
             else:
-                ends.append(going.end(180))
+                ends.append(going.end())
             assert ends[-1].rc in {0, 3, 7, 9, -9}, ends[-1].text
             assert "Traceback" not in ends[-1].text
             results = holds(rented)

@@ -16,6 +16,7 @@ from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, await_nothing
 from tests.main_job.used import start_used
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -159,7 +160,7 @@ def test_a_session_that_was_ended_is_a_window_closed(rent: Rent, faults: Faults,
         rented.run("setup").must(0)
         assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
         shown = "tmux -L boxstrap capture-pane -p -t train"
-        assert "step 1 loss" in rented.box.run(f"sleep 1; {shown}")
+        wait_until(lambda: "step 1 loss" in rented.box.run(shown))
         assert broken(rented) == {}
         # Ctrl-C in it ends the training, as in the session that was there first.
         rented.box.run("tmux -L boxstrap send-keys -t train C-c")

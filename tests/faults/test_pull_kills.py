@@ -72,7 +72,7 @@ def test_a_pull_killed_at_a_random_moment(
                 assert digests(home).items() <= results.items()
             if cuts < 2 and going.process.poll() is None:
                 continue
-            ends.append(going.end(180))
+            ends.append(going.end())
             if ends[-1].rc == 0:
                 break
             assert ends[-1].rc in {1, 3, -9}, ends[-1].text

@@ -14,7 +14,8 @@ import pytest
 from bootstrap.protocol.query import build_query
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
-from tests.unit.box.test_runner import begin, wait_for, was
+from tests.unit.box.test_runner import begin, was
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -38,12 +39,12 @@ if __name__ == "__main__":
     helper = int(Path("helper").read_text()) if Path("helper").exists() else None
     Path(f"up.{os.environ.get('RANK', 0)}").touch()
     while not asked:
-        batches.get(timeout=5)
+        batches.get(timeout=60)
     time.sleep(1)  # the step that is under way
     if helper:
         os.kill(helper, 0)
     for _ in range(8):
-        batches.get(timeout=2)
+        batches.get(timeout=60)
     if not all(worker.is_alive() for worker in workers):
         sys.exit("a worker was killed")
     print("saving", flush=True)
@@ -135,11 +136,11 @@ def stopped(
     (folder / "logged.sh").chmod(0o755)
     path = f"{Path(sys.executable).parent}"
     run, runner = begin(edition, folder, f'PATH="{path}:$PATH"; {command}')
-    (run / "grace").write_text("15\n")
-    wait_for(lambda: len(list(folder.glob("up.*"))) == 1 + command.count("launch"))
+    (run / "grace").write_text("90\n")
+    wait_until(lambda: len(list(folder.glob("up.*"))) == 1 + command.count("launch"))
     began = time.monotonic()
     WAYS[way](folder, run, runner)
-    runner.wait(30)
+    runner.wait(PATIENCE_S)
     took = time.monotonic() - began
     assert not (folder / "after").exists()
     return (was(run, "exit"), len(list(folder.glob("saved.*")))), took
@@ -152,7 +153,7 @@ def test_a_training_that_saves_keeps_its_helpers_until_it_has(
     with faults.attempt("stopped while it works with helpers", at=command) as attempt:
         outcome, took = stopped(tmp_path, command, "its window")
         assert outcome == COMMANDS[command]
-        assert took < 12  # nobody waited for the grace to be used
+        assert took < 60  # nobody waited for the grace to be used
         attempt.outcome("saved")
 
 
@@ -195,5 +196,5 @@ def test_a_restart_and_a_cancelled_setup_ask_the_main_process_first(
         rented.box.run(f"until [ -e {tree}/up.0 ]; do sleep 0.1; done")
         assert "stopped: setup" in rented.run("stop", "--setup").must(0).out
         assert rented.box.exists(f"{tree}/saved.0")
-        going.end(30).must(7)
+        going.end().must(7)
         attempt.outcome("saved")

@@ -16,6 +16,7 @@ from tests.cli import Running, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 
@@ -144,7 +145,7 @@ def test_sync_killed_at_a_random_moment(
             time.sleep(share * usual)
             attempt.begin()
             kill(rented, going, seeded)
-            ends = [going.end(120)]
+            ends = [going.end()]
             while ends[-1].rc != 0:
                 assert ends[-1].rc in ENDS, ends[-1].text
                 assert "Traceback" not in ends[-1].text
@@ -165,11 +166,8 @@ def watch_goes_on_after_a_lost_link(both: Both) -> None:
         watch.await_said("lost")
         both.change_here()
         watch.await_said("back")
-        limit = time.monotonic() + 30
         (both.repository.root / "last").write_text("last\n")
-        while not (both.tree / "last").exists():
-            assert time.monotonic() < limit, watch.said()
-            time.sleep(0.05)
+        wait_until((both.tree / "last").exists, watch.said)
         both.must_be_right()
         watch.interrupt()
         watch.end().must(0)

@@ -114,7 +114,7 @@ done
 
 
 def _git_objects(box: RigBox) -> Iterator[tuple[str, bytes]]:
-    parts = os.fsencode(box.run(f"! command -v git >/dev/null || {{ {_CAT} }}", timeout=60))
+    parts = os.fsencode(box.run(f"! command -v git >/dev/null || {{ {_CAT} }}", timeout=120))
     for part in re.split(rb"\0(?=/[^\0\n]*\0)", parts)[1:]:
         folder, _, objects = part.partition(b"\0")
         yield os.fsdecode(folder), objects

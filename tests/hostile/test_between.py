@@ -61,7 +61,7 @@ def test_a_key_that_changes_while_a_setup_is_followed(
         await_step(rented, "python")
         with faults.attempt(FAULT, f"{kind} on the way back") as attempt:
             between.pose(KEYS[kind](tmp_path / "key"))
-            done = going.end(60).must(4)
+            done = going.end().must(4)
             attempt.noticed(at_most=20)
             assert "its host key changed" in done.err
             assert (between.posed, between.got) == (1, [])

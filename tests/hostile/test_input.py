@@ -330,16 +330,16 @@ def test_on_a_terminal_it_is_asked_until_yes_or_no_and_goes_on_after_yes(
                 "a cloned profile takes what is not its own", at=f"says {answer!r}"
             ):
                 shown.type_lines(f"clear; {command}")
-                asked = shown.wait_for("Do you agree? (yes/no)", timeout=30)
+                asked = shown.wait_for("Do you agree? (yes/no)", timeout=120)
                 assert "  secret      A_TOKEN" in asked
                 shown.type_lines("YES!")
-                shown.wait_for("Please type yes or no", timeout=30)
+                shown.wait_for("Please type yes or no", timeout=120)
                 shown.type_lines(answer)
-                shown.wait_for("it ended: 2", timeout=30)
+                shown.wait_for("it ended: 2", timeout=120)
                 shown.type_lines("tmux -S x clear-history; reset")
                 assert not (victim.state / "consent").exists()
         shown.type_lines(f"clear; {command}")
-        shown.until(lambda text: text.rstrip().endswith("(yes/no)"), timeout=30)
+        shown.until(lambda text: text.rstrip().endswith("(yes/no)"), timeout=120)
         shown.type_lines("y")
         shown.wait_for("it ended: 0", timeout=120)
         assert "canary" not in shown.screen()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.hostile.leaks import Leak, Planted, leaks, of_the_training, processes
 from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
 from tests.main_job.slow import BUILD
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 
@@ -81,10 +81,7 @@ def rented(mirror_rig: Rig, user: User) -> Iterator[Rented]:
 
 def await_no_login(box: RigBox) -> None:
     """Wait until sshd has closed every connection: the buffers of a live one may hold secrets."""
-    limit = time.monotonic() + 10
-    while Counter(processes(box).values())["sshd"] > 1:
-        assert time.monotonic() < limit, processes(box)
-        time.sleep(0.05)
+    wait_until(lambda: Counter(processes(box).values())["sshd"] <= 1, lambda: processes(box))
 
 
 def outside(found: list[Leak]) -> list[Leak]:
@@ -134,10 +131,7 @@ def test_only_the_environment_files_and_the_training_hold_secrets(rented: Rented
     files["backend.py"] = BUILDING
     repository.commit(files)
     going = rented.begin("setup")
-    limit = time.monotonic() + 60
-    while not (box.root / "tmp/building").exists():
-        assert time.monotonic() < limit, going.said()
-        time.sleep(0.05)
+    wait_until((box.root / "tmp/building").exists, going.said)
     box.run("pkill -KILL -f 'setups/[^ ]*/setup.sh'")
     going.kill()
     going.end()

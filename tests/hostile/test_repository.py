@@ -398,9 +398,9 @@ def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(user: User) -> None:
 def test_a_file_that_never_ends_is_not_read(user: User, name: str, to: str) -> None:
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     (repository.root / name).symlink_to(name if to == "itself" else to)
-    user.run("render", "--committed-only", timeout=30).must(0)
+    user.run("render", "--committed-only", timeout=120).must(0)
     (repository.root / "boxstrap.yaml").unlink()
-    user.run("init", timeout=30).must(0)
+    user.run("init", timeout=120).must(0)
 
 
 _LAUGHS = "\n".join(f"b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9))
@@ -428,9 +428,9 @@ def test_a_file_that_would_take_hours_to_read_takes_none(user: User, slow: str) 
     name, text = SLOW[slow]
     repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     repository.commit({name: text})
-    user.run("render", timeout=20).must(0)
+    user.run("render", timeout=120).must(0)
     (repository.root / "boxstrap.yaml").unlink()
-    user.run("init", timeout=20).must(0)
+    user.run("init", timeout=120).must(0)
 
 
 @pytest.mark.parametrize("words", ["gitdir: a\0b", "gitdir: x/" + "y" * 4000, "gitdir: .git"])
@@ -446,8 +446,8 @@ def test_a_commondir_that_leads_nowhere_is_said(user: User, common: str) -> None
     dot_git = user.repository().root / ".git"
     (dot_git / "loop").symlink_to("loop")
     (dot_git / "commondir").write_text(common)
-    user.run("render", "--profile", "vast", timeout=30).must(0 if "\0" in common else 2)
-    user.run("status", timeout=30).must(2)
+    user.run("render", "--profile", "vast", timeout=120).must(0 if "\0" in common else 2)
+    user.run("status", timeout=120).must(2)
 
 
 @pytest.mark.parametrize(

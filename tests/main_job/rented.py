@@ -38,7 +38,7 @@ class Rented:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=True,
         )
         return done.stdout

@@ -51,7 +51,7 @@ class Settled(User):
             env=self.env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == rc, f"exit {done.returncode}: {done.stderr}"

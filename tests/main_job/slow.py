@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 from tests.cli import UserRepository
 from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
+from tests.waiting import PATIENCE_S, wait_until
 
 # A package whose build sleeps until /tmp/go-on exists, so that a setup lasts as a test needs.
 BUILD = """\
 import time
+from collections.abc import Callable
 limit = time.time() + 60
 while not os.path.exists("/tmp/go-on") and time.time() < limit:
     time.sleep(0.1)
@@ -39,7 +42,7 @@ def go_on(rented: Rented) -> None:
 
 def await_step(rented: Rented, step: str, event: str = "start") -> str:
     """Wait until a setup on the box reports this event; its id."""
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + PATIENCE_S
     while time.monotonic() < limit:
         found = "".join(seen(rented, "setups/*/events.jsonl"))
         for line in found.splitlines(keepends=True):
@@ -58,10 +61,8 @@ def seen(rented: Rented, pattern: str) -> list[str]:
 
 def await_nothing(rented: Rented, pattern: str) -> None:
     """Wait until no process has a command that matches."""
-    limit = time.monotonic() + 10
-    while found := rented.box.run(f"pgrep -fa '{pattern}' || true"):
-        assert time.monotonic() < limit, found
-        time.sleep(0.1)
+    found: Callable[[], str] = lambda: rented.box.run(f"pgrep -fa '{pattern}' || true")  # noqa: E731
+    wait_until(lambda: not found(), found, pause=0.1)
 
 
 def setups(rented: Rented) -> list[str]:

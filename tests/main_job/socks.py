@@ -31,7 +31,7 @@ def _connect(port: int) -> socket.socket:
     limit = time.monotonic() + 15
     while True:
         try:
-            return socket.create_connection(("127.0.0.1", port), timeout=15)
+            return socket.create_connection(("127.0.0.1", port), timeout=120)
         except OSError:
             if time.monotonic() > limit:
                 raise

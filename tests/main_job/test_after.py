@@ -103,7 +103,7 @@ def test_attach_opens_the_session_and_leaves_it_alive(rented: Rented) -> None:
         ["attach", "--host", rented.box.host_string, "--identity", str(rented.box.identity)],
         cwd=str(user.place),
         env={**user.env, "TERM": "xterm-256color"},
-        timeout=20,
+        timeout=120,
     )
     terminal.expect("more")
     terminal.send(b"\x02d")  # tmux's own keys to detach
@@ -121,7 +121,7 @@ def test_attach_from_an_unknown_terminal_and_after_tmp_was_swept(rented: Rented)
         ["attach", "--host", rented.box.host_string, "--identity", str(rented.box.identity)],
         cwd=str(rented.user.place),
         env={**rented.user.env, "TERM": "xterm-unheard-of"},
-        timeout=20,
+        timeout=120,
     )
     terminal.expect("the terminal type xterm-unheard-of is unknown on this box: xterm")
     terminal.expect("more")
@@ -154,7 +154,7 @@ def test_ctrl_c_while_following_says_what_goes_on_and_how_it_is_ended(rented: Re
     going = rented.begin("logs", "-f")
     going.line()
     going.interrupt()
-    said = going.end(20).must(130).err
+    said = going.end().must(130).err
     assert "continues" in said
     assert said.endswith(f"boxstrap stop --host {rented.box.host_string}\n")
 
@@ -166,7 +166,7 @@ def test_logs_follow_until_the_run_ends(rented: Rented) -> None:
     stopped = rented.run("stop").must(0)
     assert "stopped: train-1" in stopped.out
     assert "still billing" in stopped.out
-    done = going.end(20).must(0)
+    done = going.end().must(0)
     assert "train-1 was stopped after" in done.err.splitlines()[-1]
     assert done.out == rented.run("logs").must(0).out
     assert rented.status()["runs"][0]["rc"] == 143

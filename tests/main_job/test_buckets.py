@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.boxes.s3_server import REGION, S3Server
 from tests.hostile.leaks import Planted, leaks
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 
@@ -91,9 +91,9 @@ def test_data_comes_from_a_bucket_and_results_go_into_one(rent: Rent, server: S3
     assert rented.runs() == ["train-1"]
 
     # No boxstrap runs on this machine any more: the box continues on its own.
-    _until(lambda: rented.status()["runs"][0]["state"] == "finished")
-    _until(lambda: any(name.endswith("manifest.json") for name in server.objects("results")))
-    _until(lambda: "whole" in rented.as_user("cat ~/.boxstrap/runs/*/*/uploaded"))
+    wait_until(lambda: rented.status()["runs"][0]["state"] == "finished")
+    wait_until(lambda: any(name.endswith("manifest.json") for name in server.objects("results")))
+    wait_until(lambda: "whole" in rented.as_user("cat ~/.boxstrap/runs/*/*/uploaded"))
     found = {Path(name).name: body for name, body in server.objects("results").items()}
     manifest = json.loads(found.pop("boxstrap-manifest.json"))
     assert found == {"first.bin": b"first", "last.bin": large}
@@ -116,16 +116,9 @@ def _nothing_of_the_person_stays(rented: Rented, server: S3Server) -> None:
 
 
 def _once_refused(server: S3Server) -> None:
-    _until(lambda: any(" 403" in line for line in server.asked), pause=0.02)
+    wait_until(lambda: any(" 403" in line for line in server.asked), pause=0.02)
     server.move_clock(0)
 
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _until(true: object, pause: float = 0.3) -> None:
-    until = time.monotonic() + 60
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < until
-        time.sleep(pause)

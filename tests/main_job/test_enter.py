@@ -85,7 +85,7 @@ def raw(
         cwd=HERE if program == "inv" else rented.user.place,  # inv needs a tasks.py
         env=rented.user.env,
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -169,7 +169,7 @@ def terminal(rented: Rented, *words: str) -> pexpect.spawn[str]:
         [words[0], *there, *words[1:]],
         cwd=str(rented.user.place),
         env={**rented.user.env, "TERM": "xterm-256color"},
-        timeout=20,
+        timeout=120,
         dimensions=(31, 101),
         encoding="utf-8",
     )
@@ -207,7 +207,7 @@ def test_the_ssh_line_at_the_end_of_a_setup_leads_there(
         (line,) = [line.split(None, 1)[1] for line in told.splitlines() if " ssh -t " in line]
         assert len(line) < 80
         words = user.inside(*shlex.split(line))
-        shell = pexpect.spawn(words[0], words[1:], env=user.env, timeout=20, encoding="utf-8")
+        shell = pexpect.spawn(words[0], words[1:], env=user.env, timeout=120, encoding="utf-8")
         shell.sendline("echo $PWD=$VIRTUAL_ENV=")
         shell.expect_exact("/workspace/homework=/workspace/homework/.venv=")
         shell.sendline("exit")

@@ -3,9 +3,8 @@ only if everything was pulled."""
 
 from __future__ import annotations
 
+import re
 import subprocess
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -13,6 +12,7 @@ from tests.boxes.startup import BOX_ID
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, simulated
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 PROFILE = """\
@@ -36,7 +36,7 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     rented.box.run(f"printf '%s\\n' '#!/bin/bash' 'env >>/etc/environment' 'exec true' >{hook}")
     made = rented.run("setup", *LEASE).must(0)
     assert "nothing on this box holds the lease yet: the account does not answer it" in made.err
-    assert "lease: 5 h 00 min left" in made.out
+    assert re.search("lease: (5 h 00|4 h 5[0-9]) min left", made.out)
     again = rented.run("setup", *LEASE).must(0)
     assert "nothing to do" in again.out
     assert "nothing on this box holds it" in again.out
@@ -50,7 +50,7 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     counted = rented.status()["lease"]["limits"]["hours"]["is"]
     rented.box.run("pkill -KILL -f 'runs[.]monitor'")
     rented.box.run(
-        "for i in $(seq 150); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
+        "for i in $(seq 500); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["limits"]["hours"]["is"] >= counted
     # The provider's start-up hook starts it again; repeated setups add only one line to it.
@@ -61,7 +61,7 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     assert "/box/lease.sh" in ours
     rented.box.run(f"bash {hook}")
     rented.box.run(
-        "for i in $(seq 150); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
+        "for i in $(seq 500); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["held"] == "no-answer"
     # A setup without a lease leaves it; one with other terms continues the count.
@@ -109,7 +109,7 @@ def _only_what_was_pulled_is_destroyed(
         terms = f"{rented.folder}/lease.json"
         rented.box.run(f"sed -i 's/:32400.0/:0.5/' {terms}")
         rented.box.run(f"BOXSTRAP_VAST_API={account.url} bash {hook}")
-        _await(lambda: account.boxes[0].state == "stopped")
+        wait_until(lambda: account.boxes[0].state == "stopped")
         assert account.destroyed == []
         why = "train-1: out/log was changed after its end, and no pull brings that"
         assert f"stopped, not destroyed ({why})" in rented.run("lease").must(0).out
@@ -120,7 +120,7 @@ def _only_what_was_pulled_is_destroyed(
         rented.run("lease", "--extend", "2h").must(0)
         rented.run("pull").must(0)
         rented.box.run(f"sed -i 's/:0.5/:-7200.0/' {terms}")
-        _await(lambda: account.destroyed == [BOX_ID])
+        wait_until(lambda: account.destroyed == [BOX_ID])
         assert [box.state for box in account.boxes] == ["running"]
     finally:
         tunnel.terminate()
@@ -140,16 +140,9 @@ def test_a_box_without_a_key_is_ended_by_its_shutdown(rent: Rent) -> None:
         "No such file or directory\n"
     )
     rented.box.run(f"sed -i 's/:32400.0/:0.5/' {rented.folder}/lease.json")
-    _await(lambda: "root -h now\n" in rented.box.run("cat /var/log/shutdowns 2>&1 || :"))
+    wait_until(lambda: "root -h now\n" in rented.box.run("cat /var/log/shutdowns 2>&1 || :"))
     # The run was asked to end before that.
     assert rented.box.run(f"cat {rented.folder}/runs/*/*/ended") == "stop\n"
     # It goes on being asked for, as an account is, while the box is still there.
     asked = len(rented.box.run("cat /var/log/shutdowns"))
-    _await(lambda: len(rented.box.run("cat /var/log/shutdowns")) > asked)
-
-
-def _await(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + 90
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    wait_until(lambda: len(rented.box.run("cat /var/log/shutdowns")) > asked)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli import User, UserRepository
+from tests.waiting import slowness, wait_until
 
 PROFILE = """\
 version: 1
@@ -72,20 +73,13 @@ class PullingUser:
     def go(self, *, wait: bool = True) -> None:
         """Let the training continue."""
         (self.tree / "go").touch()
-        await_that(lambda: not (self.tree / "go").exists() or not wait)
+        wait_until(lambda: not (self.tree / "go").exists() or not wait)
 
     def receipts(self) -> list[Path]:
         return list(self.user.state.glob("boxes/*/receipts/*/*.json"))
 
 
 MANIFEST = "boxstrap-manifest.json"
-
-
-def await_that(is_so: Any, timeout: float = 20) -> None:
-    until = time.monotonic() + timeout
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def same(here: Path, there: Path) -> bool:
@@ -101,7 +95,7 @@ def puller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PullingUser]:
 
 def test_results_come_home_while_it_trains_and_all_of_them_at_its_end(puller: PullingUser) -> None:
     user, place = puller.user, puller.place("train-1")
-    await_that((puller.tree / "out/checkpoint-1/optimizer.bin").exists)
+    wait_until((puller.tree / "out/checkpoint-1/optimizer.bin").exists)
     refused = user.run("pull", *TO_LOCAL).must(9)
     assert "out/log.txt: a process has it open for writing" in refused.err
     assert "--watch" in refused.err
@@ -116,11 +110,11 @@ def test_results_come_home_while_it_trains_and_all_of_them_at_its_end(puller: Pu
     with_watch = user.begin("pull", *TO_LOCAL, "--watch")
     with_watch.await_said("watching train-1")
     puller.go()
-    await_that((puller.tree / "out/checkpoint-2/optimizer.bin").exists)
-    await_that(lambda: (puller.tree / "out/checkpoint-2/optimizer.bin").stat().st_size == 4 << 20)
+    wait_until((puller.tree / "out/checkpoint-2/optimizer.bin").exists)
+    wait_until(lambda: (puller.tree / "out/checkpoint-2/optimizer.bin").stat().st_size == 4 << 20)
     complete = time.monotonic()
-    await_that((place / "out/checkpoint-2/optimizer.bin").exists)
-    assert time.monotonic() - complete < 10
+    wait_until((place / "out/checkpoint-2/optimizer.bin").exists)
+    assert time.monotonic() - complete < 10 * slowness()
     puller.go()
     watched = with_watch.end().must(0)
     assert "out/checkpoint-2/model.bin" in watched.err

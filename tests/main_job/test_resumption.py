@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
 from tests.providers.renting_world import ec2_offers
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 
@@ -106,9 +106,9 @@ def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
     server = MetadataServer(first.box, "ec2", tmp_path)
     user.run(*up).must(0)
     with faults.attempt("spot box taken away, run goes on elsewhere") as attempt:
-        _until(lambda: len(server.asked) > 2)
+        wait_until(lambda: len(server.asked) > 2)
         server.interrupt(40)
-        _until(lambda: _uploaded(buckets))
+        wait_until(lambda: _uploaded(buckets))
         saved = int(_uploaded(buckets))
         assert saved > 0
         assert "EC2 took its box back" in user.run("status").must(0).out
@@ -159,9 +159,9 @@ def test_at_ec2_a_spot_instance_is_interrupted_and_its_run_goes_on_in_the_next(
         user.run(*up).must(0)
         assert user.run("boxes", "--all", "--json").must(0).json()["boxes"][0]["spot"]
         with faults.attempt("spot box taken away, run goes on elsewhere") as attempt:
-            _until(lambda: len(server.asked) > 2)
+            wait_until(lambda: len(server.asked) > 2)
             server.interrupt(40)
-            _until(lambda: "EC2 took its box back" in user.run("status").must(0).out)
+            wait_until(lambda: "EC2 took its box back" in user.run("status").must(0).out)
             user.run("pull").must(0)
             saved = int((user.place / "boxstrap-results/ec2-9001/train-1/out/last").read_text())
             server.close()
@@ -189,8 +189,8 @@ def test_guard_lets_what_was_cut_off_go_on_unattended_and_once(
     account.address = (first.box.address, first.box.port, first.box.user)
     user.run("up", "--max-price", "0.6", "--identity", str(first.box.identity)).must(0)
     first.box.run("echo 7 >/workspace/homework/out/last")
-    _until(lambda: any(name.endswith("/last") for name in buckets.objects("results")))
-    _until(lambda: any(name.endswith("manifest.json") for name in buckets.objects("results")))
+    wait_until(lambda: any(name.endswith("/last") for name in buckets.objects("results")))
+    wait_until(lambda: any(name.endswith("manifest.json") for name in buckets.objects("results")))
     guard = ("guard", "--once", "--resume", "--max-price", "0.6", "--json")
     assert user.run(*guard).must(0).json()["resumed"] == []
     account.boxes[0].state = "stopped"
@@ -235,7 +235,7 @@ def test_results_at_home_and_files_that_are_no_longer_the_runs(
     user.run(*up).must(0)
     resume = (*up, "--resume", "train-1")
     assert "may still be alive" in user.run(*resume).must(2).err
-    _until(lambda: "begins at 0" in user.run("logs").must(0).out)
+    wait_until(lambda: "begins at 0" in user.run("logs").must(0).out)
     user.run("stop").must(0)
     saved = first.box.read("/workspace/homework/out/last")
     account.boxes[0].state = "stopped"
@@ -267,10 +267,3 @@ def _uploaded(buckets: S3Server) -> str:
     last = next((body for name, body in found.items() if name.endswith("/last")), b"")
     manifest = next((body for name, body in found.items() if name.endswith("manifest.json")), b"{}")
     return last.decode() if json.loads(manifest).get("complete") else ""
-
-
-def _until(what: Callable[[], object]) -> None:
-    until = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.2)

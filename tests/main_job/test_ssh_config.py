@@ -214,7 +214,7 @@ def _ask(port: int) -> str:
     limit = time.monotonic() + 15
     while True:
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=15) as through:
+            with socket.create_connection(("127.0.0.1", port), timeout=120) as through:
                 return ask(through)
         except OSError:
             if time.monotonic() > limit:

@@ -22,6 +22,7 @@ import pytest
 from tests.cli import Running, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.unit.repo.repositories import listing
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -224,10 +225,8 @@ def test_a_watch_says_at_each_save_that_it_was_not_taken(twin: Twin, faults: Fau
             (twin.tree / "keep.txt").write_text("there\n")
             for number in range(1, 4):
                 twin.write("keep.txt", f"here {number}\n")
-                limit = time.monotonic() + 20
-                while watch.said().count("edited on the box") < number:
-                    assert time.monotonic() < limit, watch.said()
-                    time.sleep(0.05)
+                edited = lambda at=number: watch.said().count("edited on the box") >= at  # noqa: E731
+                wait_until(edited, watch.said)
             attempt.outcome("said at each save")
         (twin.tree / "keep.txt").write_text("here 0\n")
         twin.write("keep.txt", "here 4\n")
@@ -271,10 +270,7 @@ def commands_of(program: Running) -> list[int]:
 
 
 def await_text(path: Path, text: str, watch: Running) -> None:
-    limit = time.monotonic() + 20
-    while not path.exists() or path.read_text() != text:
-        assert time.monotonic() < limit, watch.said()
-        time.sleep(0.05)
+    wait_until(lambda: path.exists() and path.read_text() == text, watch.said)
 
 
 def test_a_box_without_this_tree_says_so(twin: Twin) -> None:
@@ -319,12 +315,9 @@ def watch(twin: Twin) -> Iterator[Running]:
     running.close()
 
 
-def arrives(path: Path, text: str, within: float = 20) -> None:
+def arrives(path: Path, text: str) -> None:
     """Wait until the file holds this."""
-    limit = time.monotonic() + within
-    while not path.is_file() or path.read_text() != text:
-        assert time.monotonic() < limit, f"{path} never held {text!r}"
-        time.sleep(0.02)
+    wait_until(lambda: path.is_file() and path.read_text() == text, lambda: f"not {text!r}: {path}")
 
 
 def test_each_save_is_sent_until_ctrl_c(twin: Twin, watch: Running) -> None:
@@ -349,13 +342,8 @@ def test_each_save_is_sent_until_ctrl_c(twin: Twin, watch: Running) -> None:
     twin.repository.git("add", "-A")
     twin.repository.git("commit", "-qm", "All of it")
     head = twin.repository.head
-    limit = time.monotonic() + 20
-    while (
-        subprocess.check_output(["git", "-C", twin.tree, "rev-parse", "HEAD"], text=True).strip()
-        != head
-    ):
-        assert time.monotonic() < limit
-        time.sleep(0.05)
+    ask = ["git", "-C", twin.tree, "rev-parse", "HEAD"]
+    wait_until(lambda: subprocess.check_output(ask, text=True).strip() == head)
     watch.interrupt()
     ended = watch.end().must(0)
     assert "Traceback" not in ended.text

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 from urllib.error import HTTPError
@@ -17,6 +17,7 @@ import pytest
 from tests.cli import Running, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.boxes
 
@@ -38,17 +39,15 @@ def ask(one: dict[str, Any], path: str, *, token: str = "", data: bytes | None =
     if token:
         request.add_header("Authorization", f"token {token}")
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.read()
     except HTTPError as error:
         return error.code
 
 
 def until(rented: Rented, command: str, said: str) -> None:
-    limit = time.monotonic() + 20
-    while (found := rented.box.run(command).strip()) != said:
-        assert time.monotonic() < limit, found
-        time.sleep(0.2)
+    found: Callable[[], str] = lambda: rented.box.run(command).strip()  # noqa: E731
+    wait_until(lambda: found() == said, found, pause=0.2)
 
 
 def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:

@@ -78,7 +78,7 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert rented.runs().count("train-1") == 1
     # What its host asks for is said beside its state, and left out if the account doesn't answer.
     row = {"contract_id": 9001, "new_gpu_costpersec": 0.0002, "old_gpu_costpersec": 0.0001}
-    account.increases, account.boxes[0].ends = [row], time.time() + 3 * 3600 + 60
+    account.increases, account.boxes[0].ends = [row], time.time() + 3.5 * 3600
     said = user.run("status", "--host", "vast-9001").must(0).out
     assert "its contract ends in 3 h" in said
     assert "its host asks $0.36/h more" in said

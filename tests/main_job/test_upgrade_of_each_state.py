@@ -104,7 +104,7 @@ def test_its_setup_that_is_at_work(rent: Rent, earlier: Path, how: str) -> None:
     assert rented.status()["setup"] == {"id": setup, "state": "at work"}
     if how == "stopped":
         assert "stopped: setup" in rented.run("stop", "--setup").must(0).out
-        going.end(30).must(7)
+        going.end().must(7)
         await_nothing(rented, "[s]low")
         go_on(rented)
     else:

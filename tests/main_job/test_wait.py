@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-import time
+from collections.abc import Callable
 
 import pytest
 
+from bootstrap.text.sizes import duration
 from tests.cli import PROFILE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.waiting import wait_until
 
 LOCAL = (
     "version: 1\nextends: local\nbox: {workdir: ~/box}\nsecrets: [TOKEN]\n"
@@ -18,7 +20,8 @@ LOCAL = (
 CRASH = """\
 import os, time
 print("step 1", flush=True)
-time.sleep(6)
+while not os.path.exists("go-on"):
+    time.sleep(0.05)
 raise ValueError("bad token " + os.environ["TOKEN"])
 """
 LONG = "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
@@ -37,8 +40,10 @@ def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run
     setup = ("setup", "--host", "local", "--profile", str(profile))
     made = user.run(*setup, "--set", "box.price=36", TOKEN="hf_abcdefghij").must(0)
     assert re.search(r"setup +ok +[0-9.]+ s, \$0\.[0-9]", made.err)
-    waited = user.run("wait", "--host", "local", TOKEN="hf_abcdefghij").must(10)
-    assert "must stay awake" in waited.err
+    waiting = user.begin("wait", "--host", "local", TOKEN="hf_abcdefghij")
+    waiting.await_said("must stay awake")
+    (user.home / "box/homework/go-on").touch()
+    waited = waiting.end().must(10)
     assert "train-1 ended with exit code 1" in waited.err
     assert "| ValueError: bad token [TOKEN hidden]" in waited.out
     told = (user.home / "told").read_text()
@@ -53,7 +58,8 @@ def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run
     assert "| ValueError: bad token [TOKEN hidden]" in shown
     # The price is recorded with the box, for every later command: a cent a second.
     assert again["runs"][0]["dollars"] == pytest.approx(again["runs"][0]["seconds"] / 100)
-    assert f"{again['runs'][0]['seconds']:.1f} s, $0.0{again['runs'][0]['seconds']}\n" in waited.out
+    took = again["runs"][0]["seconds"]
+    assert f"{duration(took)}, ${took / 100:.2f}\n" in waited.out
     assert "  $36.00 an hour: about $" in shown
     assert "$36.00 an hour, about $" in user.run("boxes").must(0).out
     assert "hf_" not in waited.text + shown
@@ -78,7 +84,7 @@ def test_a_lost_link_is_outlived_and_nothing_of_ours_stays_on_the_box(rent: Rent
     ended.await_said("waiting for homework/train-1")
     await_waiter(rented, is_there=True)
     ended.interrupt()
-    assert "wait on" in ended.end(20).must(130).err
+    assert "wait on" in ended.end().must(130).err
     await_waiter(rented, is_there=False)
 
     waited = rented.begin("wait")
@@ -87,14 +93,12 @@ def test_a_lost_link_is_outlived_and_nothing_of_ours_stays_on_the_box(rent: Rent
     waited.await_said("lost")
     rented.box.start_sshd()
     rented.run("stop").must(0)
-    assert "train-1 was stopped after" in waited.end(60).must(0).out
+    assert "train-1 was stopped after" in waited.end().must(0).out
     await_waiter(rented, is_there=False)
     assert "nothing runs here" in rented.run("wait", "--all").must(0).out
 
 
 def await_waiter(rented: Rented, *, is_there: bool) -> None:
     """Wait until the box's waiter is there or gone; each second it checks if anybody listens."""
-    until = time.monotonic() + 15
-    while bool(rented.box.run("pgrep -fx 'sleep 1' || :").strip()) != is_there:
-        assert time.monotonic() < until, "nobody waits on the box" if is_there else "one waits yet"
-        time.sleep(0.3)
+    waiter: Callable[[], str] = lambda: rented.box.run("pgrep -fx 'sleep 1' || :")  # noqa: E731
+    wait_until(lambda: bool(waiter().strip()) == is_there, pause=0.3)

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,6 +61,26 @@ def set_lease(user: User, **lease: Any) -> None:
     file.write_text(json.dumps(record))
 
 
+def left(said: Mapping[str, str]) -> float:
+    """Return the seconds that are left of a lease, as shown."""
+    found = re.match(r"(?:(\d+) h )?(\d+) min (?:(\d+) s )?left", said["says"])
+    assert found, said["says"]
+    hours, minutes, seconds = (int(one or 0) for one in found.groups())
+    return hours * HOUR + minutes * 60 + seconds
+
+
+def about(seconds: float) -> Any:
+    """Equal to what is shown while a test is under way."""
+    return pytest.approx(seconds, abs=150)
+
+
+def spent(said: Mapping[str, str], of: str) -> float:
+    """Return the dollars that are spent, as shown."""
+    found = re.search(rf"\$([0-9.]+) of \${of}", said["says"])
+    assert found, said["says"]
+    return float(found[1])
+
+
 def guard(user: User, rc: int = 0) -> Any:
     return user.run("guard", "--once", "--json").must(rc).json()
 
@@ -86,7 +107,8 @@ def test_a_lease_that_is_over_ends_its_box_and_no_other(
     set_lease(user, seconds=4 * HOUR, dollars=50.0, set=three_hours, extended=0.0, held="no-key")
     (said,) = guard(user)["boxes"]
     assert (said["host"], said["over"], said["stopped"]) == ("vast:1000", None, False)
-    assert said["says"].startswith("1 h 00 min left, $6.00 of $50.00 at $2.00 an hour")
+    assert left(said) == about(HOUR)
+    assert spent(said, "50.00 at \\$2.00 an hour") == pytest.approx(6.0, abs=0.1)
     # The user extended it, or the box holds it itself.
     set_lease(user, seconds=2 * HOUR, set=three_hours, extended=2 * HOUR, held="no-boot")
     assert guard(user)["boxes"][0]["over"] is None
@@ -129,14 +151,16 @@ def test_how_idle_it_is_the_box_says_and_that_ends_it_alone(
     # Without an idle limit nobody logs in: hours and dollars come from the account.
     counts(there, "idle", idle=[700.0, 600.0])
     set_lease(user, **lease)
-    assert guard(user)["boxes"][0]["says"].startswith("8 h 00 min left")
+    assert left(guard(user)["boxes"][0]) == about(8 * HOUR)
     lease["idle"] = 600.0
     # Its monitor is gone, so what it last said may be outdated.
     counts(there, "idle", idle=[700.0, 600.0], is_there=False)
     set_lease(user, **lease)
     assert "can't be said: nothing counts that" in guard(user)["boxes"][0]["says"]
     counts(there, "", idle=[300.0, 600.0], hours=[-9e9, 9e9])
-    assert guard(user)["boxes"][0]["says"].startswith("8 h 00 min left, idle for 5 min 00 s of 10")
+    (said,) = guard(user)["boxes"]
+    assert left(said) == about(8 * HOUR)
+    assert " left, idle for 5 min 00 s of 10" in said["says"]
     assert account.changed == []
     # The box can't give itself more time: hours are counted here.
     counts(there, "", idle=[0.0, 600.0], hours=[0.0, 9e9])
@@ -374,10 +398,10 @@ def test_a_guard_that_slept_tried_nothing_meanwhile(
 
 def test_what_was_down_is_not_counted(user: User, account: SimulatedAccount) -> None:
     set_lease(user, seconds=4 * HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
-    assert "1 h 00 min left" in guard(user)["boxes"][0]["says"]
+    assert left(guard(user)["boxes"][0]) == about(HOUR)
     # Vast.ai's uptime is in minutes: another second is no other start.
     account.boxes[0].since += 20
-    assert "1 h 00 min left" in guard(user)["boxes"][0]["says"]
+    assert left(guard(user)["boxes"][0]) == about(HOUR)
     # Since the last look it was stopped, and started again.
     (file,) = user.home.rglob("guard.json")
     kept = json.loads(file.read_text())
@@ -385,15 +409,15 @@ def test_what_was_down_is_not_counted(user: User, account: SimulatedAccount) -> 
     kept["counted"]["at"] -= 1200
     file.write_text(json.dumps(kept))
     account.boxes[0].since = time.time() - 600
-    assert "50 min" in guard(user)["boxes"][0]["says"]
+    assert left(guard(user)["boxes"][0]) == about(5 / 6 * HOUR)
     # A box rented by `up` counts from its rental, whenever it was set up or first looked at.
     file.unlink()
     rented = time.time() - 3.5 * HOUR
     set_lease(user, seconds=4 * HOUR, dollars=8.0, rented=rented, set=time.time(), held="no-key")
     for _ in range(2):
-        said = guard(user)["boxes"][0]["says"]
-        assert said.startswith(("30 min 0", "29 min 5"))
-        assert "$7.00 of $8.00" in said
+        (said,) = guard(user)["boxes"]
+        assert left(said) == about(HOUR / 2)
+        assert spent(said, "8.00") == pytest.approx(7.0, abs=0.1)
 
 
 def test_an_account_that_fails_is_tried_again(user: User, account: SimulatedAccount) -> None:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from tests.providers.accounts import (
     SimulatedClock,
     simulated,
 )
+from tests.waiting import slowness, wait_until
 
 IDS = {"vast": "1000", "runpod": "pod-a"}
 KEYS = {"vast": KEY, "runpod": POD_KEY}
@@ -69,7 +70,7 @@ def own(account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch, key: str = "
 
 
 class BoxWithLease:
-    """A box's folder on this machine, with a live run, and its real monitor."""
+    """A box's folder here, with a live run, and once `begin` is called its real monitor."""
 
     def __init__(self, home: Path, terms: dict[str, object], variables: dict[str, str]) -> None:
         self.home, self.variables = home, variables
@@ -91,9 +92,8 @@ class BoxWithLease:
         self.result.parent.mkdir(parents=True)
         self.result.write_text("weights")
         (home / "lease.json").write_text(json.dumps(terms))
-        self.monitor = self.begin()
 
-    def begin(self) -> subprocess.Popen[bytes]:
+    def begin(self) -> None:
         monitor = [
             sys.executable,
             "-B",
@@ -101,7 +101,8 @@ class BoxWithLease:
             "runs.monitor",
             str(self.home),
         ]
-        return subprocess.Popen([*monitor, "--every", "0.2", "--waits"], env=self.variables)
+        words = [*monitor, "--every", "0.2", "--waits"]
+        self.monitor = subprocess.Popen(words, env=self.variables)
 
     def note_pulled(self) -> None:
         """Write the same note as a verified pull."""
@@ -122,28 +123,22 @@ class BoxWithLease:
             each.wait()
 
 
-def await_(what: Callable[[], bool], seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def test_its_run_is_warned_and_it_is_stopped(account: SimulatedAccount, tmp_path: Path) -> None:
     # There is no volume here: if a stop would wipe the rest, only `destroy` lets the box end.
     then = "destroy" if APIS[account.provider].volume else "stop"
     box = BoxWithLease(tmp_path / "b", {"seconds": 4.0, "then": then}, environment(account))
     try:
         began = time.monotonic()
-        await_(lambda: box.state.get("held") in {"yes", "no-boot"})
+        box.begin()
+        wait_until(lambda: box.state.get("held") in {"yes", "no-boot"})
         # Killed and started again, the monitor continues to count.
         box.monitor.kill()
         box.monitor.wait()
         counted = box.state["counted"]["elapsed"]
-        box.monitor = box.begin()
-        await_(lambda: box.state["counted"]["elapsed"] > counted)
-        await_(lambda: account.boxes[0].state == "stopped")
-        assert 3.9 <= time.monotonic() - began <= 4.0 + 6.0
+        box.begin()
+        wait_until(lambda: box.state["counted"]["elapsed"] > counted)
+        wait_until(lambda: account.boxes[0].state == "stopped")
+        assert 3.9 <= time.monotonic() - began <= 10 * slowness()
         assert (box.run / "said").read_text() == "saved\n"
         assert (box.run / "ended").read_text() == "stop\n"
         assert box.state["over"] == "hours"
@@ -163,11 +158,14 @@ def test_only_what_lies_at_home_is_destroyed(
         box.note_pulled()
         if grows:
             box.result.write_text("more weights")
-        await_(lambda: bool(account.destroyed) or not is_running(account))
+        box.begin()  # now: on a busy machine two seconds pass quickly
+        wait_until(lambda: bool(account.destroyed) or not is_running(account))
         assert account.destroyed == ([] if grows else [IDS[account.provider]])
         assert (len(account.boxes), account.boxes[-1].state) == (1 + grows, "running")
         said = ["train-1: its results are not what was pulled"] if grows else []
-        assert (box.state["over"], box.state["unsafe"]) == ("hours", said)
+        # It is written a moment later.
+        wait_until(lambda: box.state.get("unsafe") == said, lambda: box.state)
+        assert box.state["over"] == "hours"
     finally:
         box.end()
 
@@ -314,9 +312,10 @@ def test_one_read_shows_what_it_costs_and_since_when(
     account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     account.clock = SimulatedClock(time.time)
+    began = int(time.time())
     said = own(account, monkeypatch).ask()
     assert (said.started, said.price) == (pytest.approx(STARTED, abs=1), 0.5)
-    assert said.now == pytest.approx(time.time(), abs=10)  # by the answer's own date
+    assert began <= said.now <= time.time()  # by the answer's own date, in whole seconds
 
 
 def test_what_it_cant_ask_is_said(

@@ -107,7 +107,7 @@ def test_an_answer_that_trickles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="it doesn't answer"):
         PROVIDERS["vast"](ApiKey(KEY, "a test")).boxes()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30  # it would trickle for ever
     over.set()
     listener.close()
 
@@ -620,7 +620,7 @@ def test_a_contract_s_end_and_what_its_host_asks_for_are_listed(
     world: RentingWorld,
 ) -> None:
     simulation, now = world.simulation, time.time()
-    simulation.boxes[0].ends, simulation.boxes[1].ends = now + 3 * 3600 + 60, now + 90 * 86400
+    simulation.boxes[0].ends, simulation.boxes[1].ends = now + 3.5 * 3600, now + 90 * 86400
     row = {"contract_id": 72, "new_gpu_costpersec": 0.0002, "old_gpu_costpersec": 0.0001}
     simulation.increases = [row]
     near, other = ask_accounts().text().splitlines()[:2]

@@ -18,7 +18,7 @@ def test_nobody_waits_at_a_port_that_is_closed() -> None:
     listener = Listener(answer)
     assert threading.active_count() == before + 1
     for _ in range(2):
-        with socket.create_connection(("127.0.0.1", listener.port), timeout=20) as line:
+        with socket.create_connection(("127.0.0.1", listener.port), timeout=120) as line:
             assert line.recv(10) == b"here"
     listener.close()
     assert threading.active_count() == before

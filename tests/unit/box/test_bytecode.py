@@ -8,7 +8,6 @@ import resource
 import shlex
 import subprocess
 import sys
-import time
 import zipfile
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -19,6 +18,7 @@ from bootstrap.onbox import MAIN
 from bootstrap.onbox.python import bytecode
 from bootstrap.onbox.python.bytecode import modules_of
 from bootstrap.onbox.python.imports import FetchedModules, ImportStatement, Walk, imports_of
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -132,7 +132,7 @@ def compile_for(environment: Path, command: str, cores: int) -> list[str]:
         env={},
         preexec_fn=lambda: os.sched_setaffinity(0, [*os.sched_getaffinity(0)][:cores]),
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert (said.stdout, said.stderr) == (b"", b"")
@@ -296,19 +296,14 @@ def test_it_compiles_beside_fetching_and_ends_with_who_fetches(
     )
     assert who.stdout is not None
     helper = Path("/proc", who.stdout.readline().strip())
-    until = time.monotonic() + 60
-    while not is_last(helper):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_until(lambda: is_last(helper), pause=0.01)
     as_any_other(helper)
     file = fetch(environment, "big/__init__.py", "import extra\n", ".tmpB")
     fetch(environment, "extra.py", "z = 1\n", ".tmpB")
     landed = install(environment, file, "big/__init__.py")
     if is_installed:
         mark.touch()
-    who.communicate("over\n", timeout=60)
-    while helper.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not helper.exists()
+    who.communicate("over\n", timeout=PATIENCE_S)
+    wait_until(lambda: not helper.exists())
     assert compiled(landed).exists() is is_installed
     assert bool([*environment.rglob("*.pyc")]) is is_installed

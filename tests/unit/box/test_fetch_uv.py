@@ -90,7 +90,7 @@ class Fetched:
             env={"UV_DEFAULT_INDEX": url, "HOME": str(folder), "PATH": "/usr/bin:/bin"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         index.shutdown()

@@ -152,7 +152,7 @@ def test_a_download_is_use(
 
 
 def test_a_program_that_reads_or_writes_is_use(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity, "IO", 20_000)
+    monkeypatch.setattr(activity, "IO", 2_000)
     with subprocess.Popen([sys.executable, "-c", MOVES], stdout=subprocess.DEVNULL) as moving:
         SEEN[str(moving.pid)] = stat(0)
         time.sleep(0.5)

@@ -138,7 +138,7 @@ def test_a_real_kill_for_memory_is_named(small_cgroup: Path, tmp_path: Path) -> 
     words = shlex.join(["/bin/bash", str(tmp_path / "runner.sh"), str(run), str(env)])
     inside = ["bash", "-c", f"echo $$ >{small_cgroup}/cgroup.procs; exec {words}"]
     plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    subprocess.run(inside, env=plain, stdin=subprocess.DEVNULL, check=True, timeout=60)
+    subprocess.run(inside, env=plain, stdin=subprocess.DEVNULL, check=True, timeout=120)
     assert (run / "exit").read_text() == "3\n"
     killed = (run / "killed").read_text().strip()
     count, limit, *_ = killed.split()

@@ -13,6 +13,7 @@ import pytest
 from bootstrap.onbox.metrics import LINE, find_metrics, newest, read_patterns
 from bootstrap.profile.schema import as_row
 from bootstrap.profile.values import METRIC
+from tests.waiting import slowness
 
 LINES = {
     "step 7 loss 0.5": {"step": 7, "loss": 0.5},
@@ -108,6 +109,9 @@ def test_damaged_patterns_are_none() -> None:
 @pytest.mark.skipif(sys.gettrace() is not None, reason="time counts")
 def test_no_line_takes_long() -> None:
     for hostile in ("loss_" * 9999, "train_" * 9999, "{" + "'a" * 9999, "loss " * 9999, "/" * 9999):
-        began = time.monotonic()
-        find_metrics(hostile)
-        assert time.monotonic() - began < 0.1, re.escape(hostile[:20])
+        took = list[float]()
+        for _ in range(5):
+            began = time.process_time()
+            find_metrics(hostile)
+            took.append(time.process_time() - began)
+        assert min(took) < 0.1 * slowness(), re.escape(hostile[:20])

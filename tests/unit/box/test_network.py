@@ -20,6 +20,7 @@ import pytest
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.verdict import network_reader, readers
 from tests.listener import Listener
+from tests.waiting import slowness
 
 pytestmark = pytest.mark.slow
 
@@ -125,7 +126,7 @@ def test_a_slow_index_costs_no_more_than_its_time(index: IndexServer) -> None:
 def test_a_clock_is_compared_with_that_of_the_index(index: IndexServer) -> None:
     index.ahead = 7200
     facts, _ = told(index.url)
-    assert facts["date"] == pytest.approx(7200, abs=5)
+    assert facts["date"] == pytest.approx(7200, abs=60)
 
 
 def test_an_index_with_less_than_tells_is_no_slow_one(index: IndexServer) -> None:
@@ -155,7 +156,7 @@ def test_one_that_never_answers_costs_its_time(index: IndexServer) -> None:
     index.stall = True
     facts, seconds = told(index.url)
     assert facts["index"]["error"] == network_reader.NO_ANSWER
-    assert seconds < network_reader.LIMIT_S + 2
+    assert seconds < network_reader.LIMIT_S + 2 * slowness()
 
 
 def test_a_name_server_that_never_answers_costs_no_more(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_a_name_server_that_never_answers_costs_no_more(tmp_path: Path) -> None:
     facts, seconds = told(*urls, PYTHONPATH=str(tmp_path))
     assert facts["index"] == {"host": "index.example", "error": network_reader.NO_ANSWER}
     assert facts["git"] == {"host": "git.example", "error": network_reader.NO_ANSWER}
-    assert seconds < network_reader.LIMIT_S + 3
+    assert seconds < network_reader.LIMIT_S + 3 * slowness()
 
 
 def test_a_folder_has_no_speed(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from bootstrap.onbox.runs.notice import Notice, NoticeHeeder, find_service
 from bootstrap.protocol.run import parse_interruption
 from tests.boxes.metadata_server import VM, MetadataHandler, notice_in
 from tests.run_states import CASES, lay, some_processes
+from tests.waiting import PATIENCE_S, slowness
 
 Serve = Callable[..., None]
 
@@ -34,7 +35,9 @@ def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
         def tell(cloud: str, **told: Any) -> None:
             handler.cloud = cloud  # type: ignore[attr-defined]
-            state.write_text(json.dumps(told))
+            new = state.with_suffix(".new")
+            new.write_text(json.dumps(told))
+            new.replace(state)
 
         yield tell
         server.shutdown()
@@ -65,13 +68,13 @@ def test_ec2_tells_by_a_token_that_is_renewed(serve: Serve) -> None:
 def test_google_cloud_answers_when_it_changes_even_between_two_requests(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notice, "LONG_POLL_S", 5)
+    monkeypatch.setattr(notice, "LONG_POLL_S", 60)
     serve("gcp")
     service = found(notice.GoogleNotices)
     serve("gcp", preempted=True)
     began = time.monotonic()
     assert service.look() == Notice("gcp")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30
     serve("gcp")
     service = found(notice.GoogleNotices)
     told: list[Notice | None] = []
@@ -80,7 +83,7 @@ def test_google_cloud_answers_when_it_changes_even_between_two_requests(
     waiting.join(0.5)
     assert told == []
     serve("gcp", preempted=True)
-    waiting.join(2)
+    waiting.join(PATIENCE_S)
     assert told == [Notice("gcp")]
 
 
@@ -88,6 +91,7 @@ def test_azure_tells_of_other_boxes_and_other_events_too(serve: Serve) -> None:
     serve("azure")
     service = found(notice.AzureNotices)
     assert service.look() is None
+    began = time.time()
     (event,) = notice_in(30)["events"]
     for other in ({"Resources": ["another"]}, {"EventType": "Freeze"}, {"EventType": "Reboot"}):
         serve("azure", events=[{**event, **other}])
@@ -95,7 +99,7 @@ def test_azure_tells_of_other_boxes_and_other_events_too(serve: Serve) -> None:
     serve("azure", events=[{**event, "Resources": ["another"]}, event])
     got = service.look()
     assert got.by == "azure"
-    assert 28 < got.leaves - time.time() <= 30
+    assert began + 29 <= got.leaves <= time.time() + 30  # in whole seconds
     serve("azure", events=[{**event, "EventStatus": "Started", "NotBefore": ""}])
     assert service.look() == Notice("azure")
     assert VM in event["Resources"]
@@ -115,7 +119,7 @@ def test_a_box_without_such_a_service_is_asked_once_and_quickly(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr(notice, "ADDRESS", silent.getsockname())
         assert find_service() is None
-    assert time.monotonic() - began < 3.5
+    assert time.monotonic() - began < 3.5 * slowness()
 
 
 def test_each_run_is_told_once_and_a_wrong_clock_leaves_it_time(
@@ -131,11 +135,12 @@ def test_each_run_is_told_once_and_a_wrong_clock_leaves_it_time(
     heeder = NoticeHeeder(tmp_path)
     assert len(heeder.heed(Notice("ec2", ends=False))) == 1
     assert heeder.heed(Notice("ec2", ends=False)) == []
-    for far in (10.0, time.time() + 10**6):
+    began = time.time()
+    for far in (10.0, began + 10**6):
         for thread in heeder.heed(Notice("ec2", far)):
             thread.join()
     ((words, leaves),) = ended
-    assert 9 < leaves - time.time() <= 10
+    assert began + 10 <= leaves <= time.time() + 10
     told = parse_interruption(words)
     assert told is not None
     assert told.leaves - told.noticed in (9, 10)

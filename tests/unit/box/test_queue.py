@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from bootstrap.protocol.query import build_query
 from bootstrap.shell import LIBRARY, shell_part
 from tests.box_programs import lay_programs, onbox
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -66,7 +66,7 @@ class QueueBox:
         env = {**os.environ, "TMUX_TMPDIR": self._tmux}  # not this machine's own tmux server
         command = ["bash", "-c", f". {self.home}/library\n{here}{line}"]
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=30, env=env
+            command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=env
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.strip()
@@ -103,14 +103,6 @@ def kill(run: Path, name: str) -> None:
                 end(int(line.split()[0]), signal.SIGKILL)
 
 
-def wait_for(true: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait until it is so."""
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[QueueBox]:
     box = QueueBox(tmp_path)
@@ -145,15 +137,15 @@ def test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus(box: QueueBox) -> 
         box.begin(box.make(name, gpus=gpus))
     for name, gpus in queued.items():
         box.begin(box.make(name, gpus=gpus, queue="gpus"))
-    wait_for(lambda: len(box.begun()) == 8)
+    wait_until(lambda: len(box.begun()) == 8)
     box.open(*(name for name, gpus in beside.items() if gpus == "1"))
-    wait_for(lambda: len(box.begun()) == 9)
+    wait_until(lambda: len(box.begun()) == 9)
     assert box.begun()[8] == "queued-1"
     session = (box.runs / "queued-1/session").read_text().strip()
     assert session == "queued-1"
     assert session in box.script("our_tmux list-sessions -F '#{session_name}'").split()
     box.open(*beside, *queued)
-    wait_for(lambda: len(box.said()) == 2 * 20, 60)
+    wait_until(lambda: len(box.said()) == 2 * 20, 60)
     assert sorted(box.begun()) == sorted([*beside, *queued])
     given = beside | queued
     live: list[str] = []
@@ -183,7 +175,7 @@ def test_who_follows_another_begins_when_that_ended_well(box: QueueBox) -> None:
     fourth = box.begin(box.make("fourth", queue="after homework/third", command="true"))
     fifth = box.begin(box.make("fifth", queue="after-any third", command="true"))
     runs = [first, second, third, fourth, fifth]
-    wait_for(lambda: all((run / "exit").exists() for run in runs))
+    wait_until(lambda: all((run / "exit").exists() for run in runs))
     states = ["finished 0", "finished 7", "finished 143", "finished 143", "finished 0"]
     assert [box.state(run) for run in runs] == states
     assert (third / "ended").read_text() == "after second\n"
@@ -197,7 +189,7 @@ def test_one_that_was_stopped_did_not_end_well_whatever_its_code(box: QueueBox) 
         (stopped / name).write_text(text)
     after = box.begin(box.make("after", queue="after stopped", command="true"))
     whatever = box.begin(box.make("whatever", queue="after-any stopped", command="true"))
-    wait_for(lambda: (after / "exit").exists() and (whatever / "exit").exists())
+    wait_until(lambda: (after / "exit").exists() and (whatever / "exit").exists())
     assert [box.state(run) for run in (after, whatever)] == ["finished 143", "finished 0"]
     assert (after / "ended").read_text() == "after stopped\n"
 
@@ -207,16 +199,16 @@ def test_who_follows_one_that_died_waits_for_what_goes_on_from_it(box: QueueBox)
     first = box.begin(box.make("first"))
     last = box.begin(box.make("last", queue="after first"))
     whatever = box.begin(box.make("whatever", queue="after-any first"))
-    wait_for(lambda: box.begun() == ["first"])
+    wait_until(lambda: box.begun() == ["first"])
     kill(first, "pid")
-    wait_for(lambda: box.begun() == ["first", "whatever"])
+    wait_until(lambda: box.begun() == ["first", "whatever"])
     assert box.state(first) == "died"
     assert box.state(last) == "queued"
     again = box.make("again")
     (again / "resumes").write_text("homework/first\n")
     box.open("again")
     box.begin(again)
-    wait_for(lambda: box.begun()[-1] == "last")
+    wait_until(lambda: box.begun()[-1] == "last")
     box.open("whatever", "last")
     assert (whatever / "pid").exists()
 
@@ -227,9 +219,9 @@ def test_waiters_that_were_killed_come_back_by_those_that_live(box: QueueBox) ->
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(4)]
     for run in queued[:3]:
         kill(run, "waiter")
-    wait_for(lambda: box.script("is_queue_attended && echo yes || :") == "yes")
+    wait_until(lambda: box.script("is_queue_attended && echo yes || :") == "yes")
     box.open("live", *(run.name for run in queued))
-    wait_for(lambda: len(box.said()) == 10)
+    wait_until(lambda: len(box.said()) == 10)
     assert box.begun() == ["live", *(run.name for run in queued)]
 
 
@@ -244,13 +236,13 @@ def test_when_all_were_killed_the_next_setup_starts_them(box: QueueBox) -> None:
             kill(run, "waiter")
         return [box.script(f"queue_of '{run}'") for run in queued] == ["alone gpus"] * 3
 
-    wait_for(all_are_killed)
-    wait_for(lambda: box.begun() == ["live"])
+    wait_until(all_are_killed)
+    wait_until(lambda: box.begun() == ["live"])
     kill(live, "pid")
     assert box.script("is_queue_attended || echo no") == "no"
     box.open(*(run.name for run in queued))
     box.script("revive_all; revive_all")
-    wait_for(lambda: len(box.said()) == 7)
+    wait_until(lambda: len(box.said()) == 7)
     assert box.begun() == ["live", *(run.name for run in queued)]
 
 
@@ -265,7 +257,7 @@ def test_stop_takes_one_out_and_the_next_takes_its_place(box: QueueBox) -> None:
             ("stopped\tout\tfinished 143\n", "") if shell == "dash" else ("", "")
         )
     box.open("live", "out", "following")
-    wait_for((following / "exit").exists)
+    wait_until((following / "exit").exists)
     assert box.begun() == ["live", "following"]
     assert [(out / name).read_text() for name in ("exit", "ended")] == ["143\n", "stop\n"]
 
@@ -278,19 +270,19 @@ def test_of_two_waiters_one_begins_it(box: QueueBox) -> None:
     box.begin(run)
     assert (run / "waiter").read_text() != waiter
     box.open("live", "queued")
-    wait_for((run / "exit").exists)
+    wait_until((run / "exit").exists)
     assert box.begun() == ["live", "queued"]
-    wait_for(lambda: box.script(f"alive '{waiter.strip()}' || echo gone") == "gone")
+    wait_until(lambda: box.script(f"alive '{waiter.strip()}' || echo gone") == "gone")
     assert box.state(live) == "finished 0"
 
 
 def test_without_tmux_no_shell_that_waits_for_a_run_holds_the_lock(box: QueueBox) -> None:
     run = box.make("live")
     box.script(f"exec 9>>{box.home}/lock; flock 9; start_run '{run}'")
-    wait_for(lambda: box.begun() == ["live"])
+    wait_until(lambda: box.begun() == ["live"])
     subprocess.run(["flock", "-n", str(box.home / "lock"), "true"], check=True)
     box.open("live")
-    wait_for((run / "exit").exists)
+    wait_until((run / "exit").exists)
 
 
 @pytest.mark.parametrize("command", ["bash {}", "true; bash {}", "bash {} | cat"])
@@ -298,11 +290,11 @@ def test_where_the_runner_was_killed_the_exit_code_is_kept(box: QueueBox, comman
     program = box.home / "program"
     program.write_text(f"until [ -e {box.gates}/live ]; do sleep 0.02; done; exit 7\n")
     run = box.begin(box.make("live", command=command.format(program)))
-    wait_for(lambda: len((run / "pid").read_text().splitlines()) == 2)
+    wait_until(lambda: len((run / "pid").read_text().splitlines()) == 2)
     os.kill(int((run / "pid").read_text().split()[0]), signal.SIGKILL)
     assert box.state(run) == "running"
     box.open("live")
-    wait_for(lambda: box.state(run) != "running")
+    wait_until(lambda: box.state(run) != "running")
     assert box.state(run) == "finished 7"
     ended = "pipeline 7 0" if "|" in command else "exit 7"
     assert (run / "ended").read_text() == f"{ended}\n"

@@ -24,6 +24,7 @@ from bootstrap.shell import functions, shell_part
 from tests.box_programs import lay_programs
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.unit.render.scripts import WORK, profile
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux machine"),
@@ -54,7 +55,7 @@ def workdir(processes: Processes, name: str, tmp_path: Path) -> Path:
 def said(shell: str, script: str) -> str:
     """What a shell prints."""
     command = [shell, *(["sh"] if shell == "busybox" else []), "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert done.stderr == ""
     return done.stdout
 
@@ -173,7 +174,7 @@ def test_the_minimal_script_starts_nothing_beside_it(name: str, workdir: Path) -
     looks, cut, _ = script.partition("\nl=\n")
     assert cut
     command = ["bash", "-c", f"{looks}\necho none\n}}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     alive = CASES[name].state == "running"
     assert done.stdout.strip() == (f"running: {run_of(workdir)}" if alive else "none")
 
@@ -184,7 +185,7 @@ def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
     parts += [functions("doors", "carrier", ("wait_for_training",))]
     script = f"BOX_HOME={workdir}/.boxstrap WAIT=yes\nfind_repository() {{ repo_key=homework; }}\n"
     command = ["bash", "-c", f"{script}{''.join(parts)}\nwait_for_training"]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", OVER)
@@ -212,7 +213,7 @@ def test_a_window_onto_it_closes_when_it_is_over(name: str, workdir: Path) -> No
     window = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     alive = CASES[name].state == "running"
     try:
-        window.wait(1.5 if alive else 20)
+        window.wait(1.5 if alive else PATIENCE_S)
     except subprocess.TimeoutExpired:
         assert alive
     else:
@@ -235,7 +236,7 @@ def test_stop_ends_the_runs_of_the_repository_that_is_meant(tmp_path: Path) -> N
             lay(CASES["its runner was killed"], processes, run)
         query = build_query("stop", workdir=str(tmp_path), what="", repo_key="homework")
         assert said("sh", query) == "stopped\ttrain-1\tfinished 143\n"
-        assert each["homework"].living.wait(10) == -signal.SIGTERM
+        assert each["homework"].living.wait(PATIENCE_S) == -signal.SIGTERM
         assert each["other"].living.poll() is None
     finally:
         for processes in each.values():

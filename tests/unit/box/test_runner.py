@@ -8,7 +8,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from bootstrap.protocol.query import build_query
 from bootstrap.render import editions
 from bootstrap.shell import box_files, shell_part
 from tests.run_states import CASES
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ def start(edition: str, run: Path, env: Path, window: int | None = None) -> subp
 def finish(edition: str, folder: Path, command: str, **profile: str) -> tuple[str, str, str]:
     """Run until it ends on its own; return exit code, what decided it, and the log."""
     run, runner = begin(edition, folder, command, **profile)
-    runner.wait(20)
+    runner.wait(PATIENCE_S)
     return was(run, "exit"), was(run, "ended"), (run / "log").read_text()
 
 
@@ -98,7 +98,7 @@ def test_its_end_is_known_before_its_window_has_shown_the_last_line(
     sleep.write_text(f'#!/bin/sh\ncat {run}/exit >{tmp_path}/"slept $1"\nexec /bin/sleep 2\n')
     sleep.chmod(0o755)
     screen, window = os.openpty()
-    assert start(edition, run, env, window).wait(20) == 0
+    assert start(edition, run, env, window).wait(PATIENCE_S) == 0
     os.close(window)
     assert b"the last line" in os.read(screen, 1000)
     os.close(screen)
@@ -155,7 +155,7 @@ def test_who_is_stopped_has_its_own_exit_code(
     (run / "grace").write_text("2\n")
     time.sleep(0.3)  # until the command has set its trap
     runner.send_signal(signal.SIGTERM)
-    runner.wait(20)
+    runner.wait(PATIENCE_S)
     assert was(run, "exit") == code
     assert was(run, "ended") == {"full": "stop", "compact": ""}[edition]
     assert not (tmp_path / "after").exists()
@@ -178,7 +178,7 @@ def test_each_process_is_asked_once_to_end(
 ) -> None:
     run, runner = begun(edition, tmp_path, ASKED)
     words = [tmp_path / name for name in ("far", "near")]
-    wait_for(lambda: all(word.exists() for word in words))
+    wait_until(lambda: all(word.exists() for word in words))
     if killed:
         runner.kill()
         runner.wait()
@@ -198,13 +198,13 @@ def test_each_moment_of_a_run_is_the_state_that_all_read(edition: str, tmp_path:
     """The records of a real runner have the states that `tests/run_states.py` lists."""
     assert state(make_run(tmp_path / "made", "true")[0]) == CASES["made, never begun"].state
     run, runner = begun(edition, tmp_path / "killed", "echo up; sleep 600")
-    wait_for(lambda: was(run, "log") == "up")
+    wait_until(lambda: was(run, "log") == "up")
     assert state(run) == CASES["at work"].state
     runner.kill()
     runner.wait()
     assert state(run) == CASES["its runner was killed"].state
     os.killpg(int((run / "pid").read_text().splitlines()[1].split()[0]), signal.SIGKILL)
-    wait_for(lambda: state(run) == CASES["both were killed"].state)
+    wait_until(lambda: state(run) == CASES["both were killed"].state)
     finish(edition, tmp_path / "failed", "exit 7")
     failed = tmp_path / "failed/.boxstrap/runs/homework/train-1"
     assert state(failed) == f"{CASES['failed'].state} {CASES['failed'].rc}"
@@ -220,11 +220,11 @@ def state(run: Path) -> str:
 def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
     deaf = "trap '' TERM; echo deaf >ready; while :; do sleep 0.1; done"
     run, runner = begun("full", tmp_path, f'setsid bash -c "{deaf}" & wait')
-    wait_for((tmp_path / "ready").exists)
+    wait_until((tmp_path / "ready").exists)
     began = time.monotonic()
     runner.send_signal(signal.SIGTERM)
-    runner.wait(30)
-    assert 9 < time.monotonic() - began < 25
+    runner.wait(PATIENCE_S)
+    assert time.monotonic() - began > 9
     assert not [one for one in Path("/proc").glob("[0-9]*/environ") if holds(one, str(run))]
 
 
@@ -232,7 +232,7 @@ def test_a_run_of_a_longer_name_is_not_touched(tmp_path: Path) -> None:
     run, runner = begun("full", tmp_path, "sleep 600")
     other = subprocess.Popen(["sleep", "600"], env={"BOXSTRAP_RUN": f"{run}0"})
     runner.send_signal(signal.SIGTERM)
-    runner.wait(30)
+    runner.wait(PATIENCE_S)
     assert other.poll() is None
     other.kill()
     other.wait()
@@ -249,13 +249,5 @@ def holds(environ: Path, text: str) -> bool:
 def begun(edition: str, folder: Path, command: str) -> tuple[Path, subprocess.Popen[bytes]]:
     """Start a run; wait until its command runs."""
     run, runner = begin(edition, folder, command)
-    wait_for(lambda: (run / "pid").exists() and (run / "pid").read_text().count("\n") == 2)
+    wait_until(lambda: (run / "pid").exists() and (run / "pid").read_text().count("\n") == 2)
     return run, runner
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    until = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.02)

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from bootstrap.onbox.bucket.s3_client import S3Client, S3Key, S3RefusedError
 from bootstrap.onbox.bucket.upload_results import MANIFEST, Upload
 from tests.box_programs import lay_programs, onbox
 from tests.boxes.s3_server import REGION, S3Server
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -201,23 +201,16 @@ def test_it_ends_once_the_run_is_over_and_all_is_there(training: UploadTraining)
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         (training.run / "pid").write_text(2 * f"{command.pid} {stat[19]} {boot}\n")
         with _begin(training, home) as program:
-            _until(lambda: "out/first" in training.there)
+            wait_until(lambda: "out/first" in training.there)
             with _begin(training, home) as second:  # a second one ends while one is at work
-                assert second.wait(20) == 0
+                assert second.wait(PATIENCE_S) == 0
             # Killed; the next start continues.
             program.send_signal(signal.SIGKILL)
         (training.out / "last").write_bytes(b"2")
         (training.run / "exit").write_text("0\n")
         command.kill()
     with _begin(training, home) as program:
-        assert program.wait(30) == 0
+        assert program.wait(PATIENCE_S) == 0
     assert {*training.there} == {"out/first", "out/last", MANIFEST}
     assert training.said.startswith(f"whole 2 2 0 - s3://{training.bucket}/mine/train-1-2025")
     assert training.manifest["live"] is False
-
-
-def _until(true: object) -> None:
-    until = time.monotonic() + 30
-    while not true():  # type: ignore[operator]
-        assert time.monotonic() < until
-        time.sleep(0.1)

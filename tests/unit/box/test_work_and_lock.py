@@ -22,7 +22,7 @@ def said(parts: tuple[str, ...], line: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=120,
     )
     assert done.stderr == ""
     return done.stdout

@@ -20,6 +20,7 @@ from bootstrap.link.wire import LinkLost
 from bootstrap.tasks.usage import exit_code
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd
+from tests.waiting import slowness, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -58,20 +59,30 @@ def test_a_cut_link_ends_a_read_within_12_seconds(ssh_user: SshUser, relay: Rela
     relay.cut()
     took = seconds_until_lost(lambda: stream.read(100))
     print(f"\na cut link was noticed after {took:.1f} s")
-    assert took <= 12
+    assert 8 < took <= 12 * slowness()
     assert not wire.alive()
     seconds_until_lost(stream.exit_status)
     seconds_until_lost(lambda: wire.start("true"))
     seconds_until_lost(lambda: run_script(wire, "true"))
 
 
-@pytest.fixture
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def shorten(monkeypatch: pytest.MonkeyPatch, dead_after: float) -> None:
     init = ssh.Heartbeat.__init__
     monkeypatch.setattr(ssh, "_TICK", 0.1)
     monkeypatch.setattr(
-        ssh.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.5, 1.5)
+        ssh.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.5, dead_after)
     )
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten(monkeypatch, 1.5)
+
+
+@pytest.fixture
+def alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time enough for a living box to answer on a busy machine."""
+    shorten(monkeypatch, 3.0)
 
 
 @pytest.mark.usefixtures("hurry")
@@ -85,7 +96,7 @@ def test_a_cut_link_ends_a_write(ssh_user: SshUser, relay: Relay) -> None:
             stream.write(piece)
 
     threading.Timer(0.3, relay.cut).start()
-    assert seconds_until_lost(write) < 4
+    assert seconds_until_lost(write) < 10
 
 
 @pytest.mark.usefixtures("hurry")
@@ -103,7 +114,7 @@ def test_a_cut_link_behind_a_proxy_command(ssh_user: SshUser, server: Sshd, rela
     wire = through(ssh_user, relay, f"ProxyCommand {command}")
     stream = wire.start("sleep 600")
     relay.cut()
-    assert seconds_until_lost(lambda: stream.read(1)) < 4
+    assert seconds_until_lost(lambda: stream.read(1)) < 10
 
 
 @pytest.mark.usefixtures("hurry")
@@ -114,7 +125,7 @@ def test_a_stopped_server_is_noticed(ssh_user: SshUser, server: Sshd) -> None:
     assert "sshd" in psutil.Process(pid).name()
     os.kill(pid, signal.SIGSTOP)
     try:
-        assert seconds_until_lost(lambda: stream.read(1)) < 4
+        assert seconds_until_lost(lambda: stream.read(1)) < 10
     finally:
         os.kill(pid, signal.SIGCONT)
 
@@ -123,10 +134,10 @@ def test_a_closed_link_is_noticed_at_once(ssh_user: SshUser, server: Sshd) -> No
     wire = ssh_user.login("box")
     stream = wire.start("echo $PPID; sleep 600")
     os.kill(int(stream.read(100)), signal.SIGKILL)
-    assert seconds_until_lost(lambda: stream.read(1)) < 2
+    assert seconds_until_lost(lambda: stream.read(1)) < 8  # before any heartbeat
 
 
-@pytest.mark.usefixtures("hurry")
+@pytest.mark.usefixtures("alive")
 def test_a_silent_but_living_link_stays(ssh_user: SshUser, relay: Relay) -> None:
     wire = through(ssh_user, relay)
     stream = wire.start("sleep 4; echo still here")
@@ -135,7 +146,7 @@ def test_a_silent_but_living_link_stays(ssh_user: SshUser, relay: Relay) -> None
     assert stream.exit_status() == 0
 
 
-@pytest.mark.usefixtures("hurry")
+@pytest.mark.usefixtures("alive")
 def test_a_slow_upload_is_life(ssh_user: SshUser, server: Sshd) -> None:
     """On a slow link with full buffers answers are late, but something arrives."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -173,21 +184,17 @@ def test_a_slow_reader_keeps_its_link(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full window is not silence: the box still answers."""
-    init = ssh.Heartbeat.__init__
-    monkeypatch.setattr(ssh, "_TICK", 0.1)
-    monkeypatch.setattr(
-        ssh.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.3, 1.0)
-    )
+    shorten(monkeypatch, 2.0)
     wire = ssh_user.login("box")
     stream = wire.start("head -c 40000000 /dev/zero")
-    time.sleep(2.5)
+    time.sleep(3.5)
     size = 0
     while piece := stream.read(1 << 20):
         size += len(piece)
     assert size == 40_000_000
 
 
-@pytest.mark.usefixtures("hurry")
+@pytest.mark.usefixtures("alive")
 def test_a_stopped_program_gives_the_box_a_fresh_chance(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,9 +221,7 @@ def test_the_watch_ends_with_the_wire(ssh_user: SshUser, server: Sshd) -> None:
     names = {"heartbeat", "heartbeat-ask", "stderr"}
     assert names & {thread.name for thread in set(threading.enumerate()) - before}
     wire.close()
-    deadline = time.monotonic() + 3
-    while time.monotonic() < deadline:
-        if not names & {thread.name for thread in set(threading.enumerate()) - before}:
-            return
-        time.sleep(0.05)
-    pytest.fail(f"threads left: {threading.enumerate()}")
+    wait_until(
+        lambda: not names & {thread.name for thread in set(threading.enumerate()) - before},
+        threading.enumerate,
+    )

@@ -23,6 +23,7 @@ from tests.boxes.ports import free_port
 from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import USER, Sshd, fingerprint, keygen
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -454,8 +455,7 @@ def test_an_unused_connection_leaves_nothing_behind(ssh_user: SshUser, server: S
         pytest.skip("open files can't be counted here")
     before = len(list(folder.iterdir()))
     dial(ssh_user.endpoint("box")).close()
-    time.sleep(0.2)
-    assert len(list(folder.iterdir())) <= before
+    wait_until(lambda: len(list(folder.iterdir())) <= before)
 
 
 def test_user_is_the_account_by_default(ssh_user: SshUser, server: Sshd) -> None:

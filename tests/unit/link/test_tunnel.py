@@ -60,7 +60,7 @@ class Opened:
         return self.tunnels[-1]
 
     def connect(self, port: int, address: str = "127.0.0.1") -> socket.socket:
-        return socket.create_connection((address, self.tunnel(port).port), timeout=20)
+        return socket.create_connection((address, self.tunnel(port).port), timeout=120)
 
     def close(self) -> None:
         for tunnel in self.tunnels:
@@ -141,14 +141,14 @@ def test_a_lost_link_cuts_what_was_open_and_keeps_what_comes_waiting(
     """A connection that was cut off must not look like one that ended."""
     with closing(Opened(lambda: ssh_user.login("box"))) as opened, closing(BoxServer()) as there:
         tunnel = opened.tunnel(there.port)
-        peer = socket.create_connection(("127.0.0.1", tunnel.port), timeout=20)
+        peer = socket.create_connection(("127.0.0.1", tunnel.port), timeout=120)
         peer.sendall(b"hello")
         assert peer.recv(10) == b"hello"
         opened.link.wire.close()
         with pytest.raises(ConnectionResetError):
             peer.recv(1)
         peer.close()
-        peer = socket.create_connection(("127.0.0.1", tunnel.port), timeout=20)
+        peer = socket.create_connection(("127.0.0.1", tunnel.port), timeout=120)
         peer.sendall(b"again")
         backs: list[bool] = []
 

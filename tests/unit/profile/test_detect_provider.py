@@ -53,7 +53,7 @@ def test_recognising_costs_no_models():
         "sys.exit('pydantic' in sys.modules)"
     )
     root = str(paths.shipped("profiles").parent)
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=120)
 
 
 def test_profiles_are_listed_with_a_line_each(write, config):

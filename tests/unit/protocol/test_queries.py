@@ -58,7 +58,7 @@ def answer(argv: list[str], text: str, home: Path) -> bytes:
         capture_output=True,
         env={"PATH": os.environ["PATH"], "HOME": str(home), "HINT": "x", "LC_ALL": "C.UTF-8"},
         cwd=home,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.stderr == b""
@@ -305,7 +305,7 @@ def test_addresses_lie_there_for_one_user_and_whole_or_not_at_all(tmp_path: Path
             input=sent,
             capture_output=True,
             env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-            timeout=30,
+            timeout=120,
             check=False,
         )
         assert (b"\narrived\n" in done.stdout) is is_whole

@@ -91,7 +91,7 @@ def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') 
         capture_output=True,
         cwd=folder,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     return done.stdout.strip()

@@ -71,7 +71,7 @@ def bash(home: Path, argv: list[str], stdin: bytes = b"") -> tuple[str, str]:
         capture_output=True,
         cwd=home,
         env={"PATH": str(home / "empty"), "HOME": str(home), "TRIPWIRE": TRIPWIRE},
-        timeout=20,
+        timeout=120,
         check=False,
     )
     return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
@@ -176,7 +176,7 @@ def test_a_question_cut_anywhere_does_nothing(
             capture_output=True,
             cwd=home,
             env={"PATH": os.environ["PATH"], "HOME": str(home), "TRIPWIRE": TRIPWIRE},
-            timeout=20,
+            timeout=120,
             check=False,
         )
         said = done.stdout.decode().replace("echo", "").strip()
@@ -209,7 +209,7 @@ def test_the_command_that_carries_a_question_does_nothing_when_cut(
             capture_output=True,
             cwd=home,
             env={"PATH": os.environ["PATH"], "HOME": str(home)},
-            timeout=20,
+            timeout=120,
             check=False,
         )
         made = {path.name for path in home.iterdir()} - {".config", ".local", ".cache"}

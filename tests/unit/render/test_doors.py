@@ -91,7 +91,7 @@ def test_shell_without_comments_means_the_same() -> None:
     def functions(*texts: str) -> list[str]:
         script = "".join(texts) + "\ndeclare -f"
         done = subprocess.run(
-            ["bash"], input=script, capture_output=True, text=True, check=True, timeout=20
+            ["bash"], input=script, capture_output=True, text=True, check=True, timeout=120
         )
         return [line.strip() for line in done.stdout.splitlines()]
 

@@ -33,7 +33,7 @@ def run(folder: Path, steps: str) -> tuple[list[tuple[str, str]], str]:
         capture_output=True,
         cwd=folder,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     lines = (folder / "events.jsonl").read_text().splitlines()

@@ -49,11 +49,13 @@ def test_where_files_come_from_makes_no_other_environment(tmp_path: Path) -> Non
 UV = """
 run_uv() {
   printf '   Building quick==1\\n      Built quick==1\\n   Building slow==1\\n'
-  sleep 1.6
+  for _ in $(seq %d); do ! grep -q compiling told || break; sleep 0.1; done
+  sleep 0.6
   printf '      Built slow==1\\nInstalled 2 packages\\n'
 }
 STEP=python SETUP_DIR=$PWD BUILD_PATIENCE=%d
-run_uv_with_progress 3>&1 >/dev/null
+run_uv_with_progress 3>told >/dev/null
+command cat told
 """
 
 
@@ -65,7 +67,7 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
     tmp_path: Path, patience: int, slow: str, warnings: int
 ) -> None:
     script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
-    body = script + (UV % patience).replace("slow==1", slow)
+    body = script + (UV % (500 if warnings else 10, patience)).replace("slow==1", slow)
     done = subprocess.run(
         ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
     )

@@ -408,8 +408,9 @@ def test_closing_from_another_thread_is_met_as_an_error(repo: SampleRepository) 
     pieces = iter(stream)
     next(pieces)
     next(pieces)
-    threading.Thread(target=stream.close).start()
-    time.sleep(0.2)
+    closing = threading.Thread(target=stream.close)
+    closing.start()
+    closing.join()
     with pytest.raises(BoxstrapError):
         list(pieces)
     assert not children() - before

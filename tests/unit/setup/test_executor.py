@@ -22,6 +22,7 @@ from bootstrap.cancel import CancelledError, CancelToken
 from bootstrap.codes import CODES
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
 from bootstrap.events import Event
+from bootstrap.link import wire
 from bootstrap.link.exchange import run_script
 from bootstrap.link.wire import LinkLost
 from bootstrap.plan import Step, steps_for
@@ -37,11 +38,11 @@ from bootstrap.setup.request import SetupRequest
 from bootstrap.ui.screen import Reporter
 from bootstrap.uv_release import VERSION
 from tests.cli import User
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
 
 STEPS = ("preflight", "shell", "tools", "repo")
-PATIENCE_S = 30.0
 
 
 class Told(Reporter):
@@ -149,11 +150,8 @@ class ScriptedBox:
     def how_it_ended(self, setup: str) -> int:
         """Wait for a setup's end, and return its exit code as recorded on the box."""
         file = self.folder / f".boxstrap/setups/{setup}/status.json"
-        limit = time.monotonic() + PATIENCE_S
-        while not file.is_file() or (status := json.loads(file.read_text()))["state"] != "over":
-            assert time.monotonic() < limit
-            time.sleep(0.05)
-        return int(status["exit"])
+        wait_until(lambda: file.is_file() and json.loads(file.read_text())["state"] == "over")
+        return int(json.loads(file.read_text())["exit"])
 
     def close(self) -> None:
         self.open()
@@ -374,11 +372,9 @@ def test_a_failed_one_goes_on_where_it_stopped(box: ScriptedBox) -> None:
 def test_who_cancels_leaves_at_once_and_the_box_goes_on(box: ScriptedBox) -> None:
     token = CancelToken()
     setup = box.ask(cancel=token).begin().reach_the_wait()
-    began = time.monotonic()
     token.cancel()
-    setup.end()
+    setup.end()  # the box waits for ever
     assert isinstance(setup.error, CancelledError)
-    assert time.monotonic() - began < 3
     box.open()
     assert box.how_it_ended(setup.executor.setup) == 0
     assert box.ask().begin().well() == ""
@@ -394,18 +390,14 @@ def test_a_token_ends_every_wait(
         with pytest.raises(CancelledError):
             box.ask(cancel=token)
         return
+    monkeypatch.setattr(wire, "PAUSES_S", (0.1, 0.1, 600))
     setup = box.ask(cancel=token).begin().reach_the_wait()
     refuse: Callable[[], object] = lambda: (_ for _ in ()).throw(LinkLost("this machine"))  # noqa: E731
     monkeypatch.setattr(setup.context.box.link, "_login", refuse)
     setup.context.box.wire.close()
-    limit = time.monotonic() + PATIENCE_S
-    while setup.told.said.count("lost") < 3:  # each pause is longer
-        assert time.monotonic() < limit
-        time.sleep(0.02)
-    began = time.monotonic()
+    wait_until(lambda: setup.told.said.count("lost") >= 3)
     token.cancel()
     assert isinstance(setup.end().error, CancelledError)
-    assert time.monotonic() - began < 1  # the pause would last two seconds
 
 
 def test_one_that_is_stopped_on_the_box_says_so(box: ScriptedBox) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import random
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from bootstrap.setup.request import RunOptions
 from bootstrap.sync.new_run import start_run
 from bootstrap.ui.screens import PlainScreen
 from tests.cli import User
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -47,10 +47,7 @@ class Scissors:
 def await_settled(home: Path) -> None:
     """Wait until nothing runs on the box, which continues without the link."""
     lock = home / "work/.boxstrap/lock"
-    limit = time.monotonic() + 20
-    while f":{lock.stat().st_ino} " in Path("/proc/locks").read_text():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
+    wait_until(lambda: f":{lock.stat().st_ino} " not in Path("/proc/locks").read_text())
 
 
 def test_a_link_that_is_cut_at_the_start_begins_it_once(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import User
+from tests.waiting import slowness
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_csv_and_a_picture(at: User, tmp_path: Path) -> None:
 
 def test_it_takes_a_fifth_of_a_second_at_the_most_and_no_network(at: User) -> None:
     best = min(at.run("estimate", "--gpu", "H100").must(0).seconds for _ in range(5))
-    assert best < 0.4, "0.2 s on an idle machine"
+    assert best < 0.4 * slowness(), "0.2 s on an idle machine"
     imported = at.run("estimate", "--gpu", "H100", PYTHONPROFILEIMPORTTIME="1").must(0).imported
     assert (
         imported

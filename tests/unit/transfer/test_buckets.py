@@ -44,7 +44,7 @@ def server(served: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Serv
 
 def _get(address: str) -> tuple[int, bytes]:
     parts = urlsplit(address)
-    link = http.client.HTTPConnection(parts.netloc, timeout=20)
+    link = http.client.HTTPConnection(parts.netloc, timeout=120)
     link.request("GET", f"{parts.path}?{parts.query}" if parts.query else parts.path)
     with contextlib.closing(link):
         answer = link.getresponse()

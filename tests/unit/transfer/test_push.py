@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from bootstrap.protocol import transfer
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.transfer import sender
 from bootstrap.transfer.push import Pushed, push_folder
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -314,7 +314,7 @@ def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
 
     def slow(self: sender.FileSender, files: Any) -> Any:
         reached.set()
-        go_on.wait(20)
+        go_on.wait(PATIENCE_S)
         yield from frames(self, files)
 
     monkeypatch.setattr(sender.FileSender, "frames", slow)
@@ -328,7 +328,7 @@ def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
 
     thread = threading.Thread(target=first)
     thread.start()
-    assert reached.wait(20)
+    assert reached.wait(PATIENCE_S)
     monkeypatch.setattr(sender.FileSender, "frames", frames)
     with pytest.raises(BusyError, match="another push"):
         push_folder(wire, tmp_path / "other", "tree/data", workdir=str(target.parents[1]))
@@ -423,11 +423,12 @@ def test_a_push_of_ours_that_stands_still_gives_up_its_lock(tmp_path: Path) -> N
             assert holder.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("every", "is_left"), [(0.2, False), (60, True)])
+@pytest.mark.parametrize(("every", "is_left"), [(0.5, False), (600, True)])
 def test_a_program_that_says_it_is_at_work_is_waited_for(
     wire: LocalWire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: float, is_left: bool
 ) -> None:
-    monkeypatch.setattr(transfer, "SILENT_S", 0.5)
+    # In all it takes longer than it may be silent.
+    monkeypatch.setattr(transfer, "SILENT_S", 0.5 if is_left else 2.0)
     monkeypatch.setattr(transfer, "_TICK_S", 0.1)
     frames = [transfer.pack_frame({"v": 1}) for _ in range(5)] + [transfer.pack_frame({"end": 1})]
     says = f"import os,time\nfor one in {frames}: os.write(1, one), time.sleep({every})"
@@ -453,9 +454,9 @@ def test_what_takes_long_on_a_box_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     looker.note()
     assert said[3:] == [2]
     fsync, disk = os.fsync, os.open(file, os.O_RDWR)
-    monkeypatch.setattr("os.fsync", lambda one: (time.sleep(0.1), fsync(one)))
+    monkeypatch.setattr("os.fsync", lambda one: (wait_until(lambda: len(said) > 7), fsync(one)))
     take.sync(disk, lambda: said.append(3))
-    assert len(said[4:]) > 3
+    monkeypatch.undo()
     os.close(disk)
     with pytest.raises(OSError, match="Bad file descriptor"):
         take.sync(disk, lambda: None)

@@ -69,7 +69,7 @@ class Pane:
         return done.stdout
 
     def wait_for(self, text: str) -> list[str]:
-        for _ in range(100):
+        for _ in range(1000):
             lines = self("capture-pane", "-p").rstrip().splitlines()
             if any(text in line for line in lines):
                 return lines
