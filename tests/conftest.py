@@ -67,13 +67,19 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems")
 def pytest_mix_of_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, spread unit tests among tests with boxes, some of which wait long."""
+    """With several workers, spread unit tests among those with boxes, some of which wait long.
+
+    What may last long begins before the last eighth, so that no worker is left alone with it.
+    """
     if not hasattr(config, "workerinput"):
         return
     files = list(dict.fromkeys(item.path for item in items))
-    units = [file for file in files if "unit" in file.relative_to(config.rootpath).parts]
-    others = [file for file in files if file not in units]
-    place = {file: at / len(part) for part in (units, others) for at, file in enumerate(part)}
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    others = [file for file in files if "unit" not in file.relative_to(config.rootpath).parts]
+    slow = [file for file in files if file in long and file not in others]
+    quick = [file for file in files if file not in long and file not in others]
+    parts = ((quick, 1.0), (slow, 7 / 8), (others, 7 / 8))
+    place = {file: end * at / len(part) for part, end in parts for at, file in enumerate(part)}
     items.sort(key=lambda item: (place[item.path], item.path))
 
 

@@ -130,6 +130,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("number", "tries"), [(at, tries) for at in range(0, tries, 2)])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("what", KILLS)
 def test_killed_at_a_random_moment(
     rent: Rent,

@@ -79,6 +79,7 @@ def at(rented: Rented, name: str) -> float:
     return float(wait_until(lambda: rented.box.exists(place) and rented.box.read(place)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("cloud", "at_most"), [("ec2", 6.0), ("gcp", 2.0), ("azure", 2.0)])
 def test_a_run_is_asked_to_end_and_its_record_says_why(
     rent: Rent, serve: Serve, faults: Faults, cloud: str, at_most: float
