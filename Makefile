@@ -8,8 +8,9 @@ SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults
 
 # uv makes the environment where it is on the PATH; `make UV= install` takes pip anyway.
 UV := $(shell command -v uv 2>/dev/null)
-# Many tests wait for a box, a link or a clock: three a core.
-WORKERS := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+# Many tests wait for a box, a link or a clock, and leave the cores to others: four a core.
+WORKERS := $(shell expr 4 \* $(CORES))
 # Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
 SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' tests --include='test_*.py')
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
@@ -34,7 +35,7 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
-	@$(PYTEST) -q -n $(WORKERS) --timeout 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
+	@$(PYTEST) -q -n $$(expr 3 \* $(CORES)) --timeout 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@$(PYTEST) -n $(WORKERS) --timeout 600
