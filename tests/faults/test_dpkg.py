@@ -38,8 +38,8 @@ def test_another_package_run(mirror_rig: Rig, tmp_path: Path, faults: Faults) ->
 
 
 def held_for_a_while(rented: Rented, faults: Faults) -> None:
-    with faults.attempt("dpkg's lock held for 90 s") as attempt:
-        holder = rented.box.hold_dpkg_lock(90)
+    with faults.attempt("dpkg's lock held for a minute") as attempt:
+        holder = rented.box.hold_dpkg_lock(60)
         attempt.begin()
         going = rented.begin("setup")
         going.await_said(
@@ -47,7 +47,7 @@ def held_for_a_while(rented: Rented, faults: Faults) -> None:
         )
         attempt.noticed(at_most=20)
         done = going.end().must(0)
-        assert done.seconds > 80
+        assert done.seconds > 50
         assert "step 1 loss" in done.out
         log = rented.run("logs", "--step", "tools").must(0).out
         assert f"process {holder} ({HOLDER}) holds the lock" in log
