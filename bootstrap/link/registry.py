@@ -37,6 +37,7 @@ _LISTED = 20
 _NEW = (
     'Say how it is reached: --host root@ADDRESS:PORT, or --host "ssh -p PORT root@…" '
     "as the provider's page shows it."
+    "\nOr rent one: boxstrap up --dry-run shows what there is."
 )
 
 

@@ -13,13 +13,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bootstrap.paths import shipped
 from tests.boxes import Rig
 from tests.cli import User
-from tests.providers.accounts import KEY, SimulatedClock, SimulatedOffer, simulated
+from tests.providers.accounts import (
+    KEY,
+    SimulatedAccount,
+    SimulatedClock,
+    SimulatedOffer,
+    simulated,
+)
 
 KIND = "vast"
 PROFILE = """\
@@ -46,8 +53,19 @@ TYPED = (
 
 def show(rig: Rig, home: Path, typed: Sequence[str] = TYPED) -> tuple[list[str], list[str]]:
     """Run all commands; return the ids rented and those destroyed. Raises CalledProcessError."""
-    user = User(home)
     train = (shipped("templates") / "demo/train.py").read_text("utf-8") + RESULT
+    with rentable(rig, home, train) as (user, account):
+        env = {**user.env, "TERM": os.environ.get("TERM", "dumb")}
+        for line in typed:
+            print(f"\n$ {line}", flush=True)
+            subprocess.run(["/bin/sh", "-c", line], cwd=user.place, env=env, check=True)
+        return account.rented, account.destroyed
+
+
+@contextmanager
+def rentable(rig: Rig, home: Path, train: str) -> Iterator[tuple[User, SimulatedAccount]]:
+    """A user in a repository with this training, and their account, which has a box to rent."""
+    user = User(home)
     made = {"train.py": train, "requirements.txt": "tqdm\n", ".gitignore": "out/\n"}
     user.repository(**made, **{"boxstrap.yaml": PROFILE})
     (home / ".ssh").mkdir(mode=0o700)
@@ -68,11 +86,8 @@ def show(rig: Rig, home: Path, typed: Sequence[str] = TYPED) -> tuple[list[str],
                 SimulatedOffer(str(11 + at), price=price, billed=price + 0.01, region=region)
                 for at, (price, region) in enumerate(((0.41, "Texas, US"), (0.36, "Sweden, SE")))
             ]
-            env = {**user.env, **account.environment(), "TERM": os.environ.get("TERM", "dumb")}
-            for line in typed:
-                print(f"\n$ {line}", flush=True)
-                subprocess.run(["/bin/sh", "-c", line], cwd=user.place, env=env, check=True)
-            return account.rented, account.destroyed
+            user.env |= account.environment()
+            yield user, account
         finally:
             tunnel.terminate()
             tunnel.wait()
