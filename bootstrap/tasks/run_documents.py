@@ -388,10 +388,10 @@ class SyncLine(SyncDocument):
 
 
 class BackDocument(TypedDict):
-    """Work that was made on the box, as refs here."""
+    """Work that was made on the box, as refs here and what they are at."""
 
     box: str
-    refs: list[str]
+    refs: dict[str, str]
     new: list[str]
     edits: FileLists
     left: list[str]
