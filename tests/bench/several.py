@@ -1,7 +1,7 @@
 """One command on many boxes that are as they should be, compared with as many logins at once.
 
-The peers do the least that they can: Ansible's `raw` and pyinfra's `exec true`, each
-on all boxes at a time. Then 64 boxes: memory here, and processor for each.
+The peers check three things that are right: packages, a folder, a line of a file; boxstrap all of a
+setup's steps. Then the least that each can do, one command. Of 64 boxes: memory and processor here.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import shlex
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
 from tests.bench import clock
 from tests.bench.clock import TimedCall
-from tests.bench.stage import Stage, StagePlace
+from tests.bench.stage import PEERS, Stage, StagePlace
 from tests.bench.table import Bar, BenchRow
 from tests.bench.tell import tell
 
@@ -25,6 +26,7 @@ _TRUE = "ssh true, all at once"
 _SETUP, _STATUS = "boxstrap setup", "boxstrap status"
 _FACTOR, _MORE_S = 1.2, 0.5
 _MOST_MB, _MOST_CPU_S = 300.0, 0.1
+_DEPLOY, _PLAYBOOK = PEERS / "few_operations.py", PEERS / "few_tasks.yml"
 _STATE = "several"
 _PROFILE = "version: 1\nextends: vast\ngpu: {require: false}\n"
 
@@ -46,9 +48,14 @@ def measure(stage: Stage, runs: int, count: int) -> list[BenchRow]:
         _TRUE: _logins(stage, places),
         _SETUP: setup,
         _STATUS: _on_all(stage, places, repository, "status"),
+        "Ansible, three tasks": _ansible(stage, places, "playbook"),
+        "pyinfra, three operations": _pyinfra(stage, places, str(_DEPLOY)),
+        "boxstrap exec true": _on_all(stage, places, repository, "exec", "--", "true"),
         "Ansible, raw true": _ansible(stage, places),
-        "pyinfra, exec true": _pyinfra(stage, places),
+        "pyinfra, exec true": _pyinfra(stage, places, "exec", "--", "true"),
     }
+    if count >= MANY:
+        calls = {name: calls[name] for name in (_TRUE, _SETUP)}
     found: dict[str, list[float]] = defaultdict(list)
     used: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for turn in range(runs + 1):
@@ -71,7 +78,7 @@ def _rows(
         return [
             BenchRow(group, "memory here", memory, "MB", Bar(_MOST_MB), digits=0),
             BenchRow(group, "processor here, a box", cpu, "s", Bar(_MOST_CPU_S), digits=3),
-            BenchRow(group, _SETUP, found[_SETUP]),
+            *(BenchRow(group, name, values) for name, values in found.items()),
         ]
     limit = _FACTOR * median(found[_TRUE]) + _MORE_S
     bar = Bar(limit, f"{_FACTOR} of {_TRUE} + {_MORE_S} s")
@@ -102,10 +109,12 @@ def _check(stage: Stage, call: TimedCall, count: int) -> None:
         raise clock.BenchError(f"not all {count} had nothing to do:\n{said[-3000:]}")
 
 
-def _on_all(stage: Stage, places: Sequence[StagePlace], repository: object, task: str) -> TimedCall:
+def _on_all(
+    stage: Stage, places: Sequence[StagePlace], repository: Path, task: str, *words: str
+) -> TimedCall:
     hosts = [word for place in places for word in ("--host", place.host)]
     identity = ("--identity", str(places[0].box.identity))
-    return stage.boxstrap(task, *hosts, *identity, state=_STATE, repository=repository)  # type: ignore[arg-type]
+    return stage.boxstrap(task, *hosts, *identity, *words, state=_STATE, repository=repository)
 
 
 def _logins(stage: Stage, places: Sequence[StagePlace]) -> TimedCall:
@@ -114,7 +123,7 @@ def _logins(stage: Stage, places: Sequence[StagePlace]) -> TimedCall:
     return TimedCall(["/bin/sh", "-c", script], stage.environment(), stage.folder)
 
 
-def _ansible(stage: Stage, places: Sequence[StagePlace]) -> TimedCall:
+def _ansible(stage: Stage, places: Sequence[StagePlace], what: str = "raw") -> TimedCall:
     inventory = stage.file("several.inventory")
     inventory.write_text(
         "".join(
@@ -129,13 +138,14 @@ def _ansible(stage: Stage, places: Sequence[StagePlace]) -> TimedCall:
         "[ssh_connection]\npipelining = True\n"
     )
     env = stage.environment(ANSIBLE_CONFIG=str(config), ANSIBLE_HOME=str(stage.file("ansible")))
-    program = str(stage.peers_bin / "ansible")
-    return TimedCall(
-        [program, "-i", str(inventory), "all", "-m", "raw", "-a", "true"], env, stage.folder
-    )
+    if what == "playbook":
+        words = ["ansible-playbook", "-i", str(inventory), str(_PLAYBOOK)]
+    else:
+        words = ["ansible", "-i", str(inventory), "all", "-m", "raw", "-a", "true"]
+    return TimedCall([str(stage.peers_bin / words[0]), *words[1:]], env, stage.folder)
 
 
-def _pyinfra(stage: Stage, places: Sequence[StagePlace]) -> TimedCall:
+def _pyinfra(stage: Stage, places: Sequence[StagePlace], *words: str) -> TimedCall:
     known = stage.file("several.known_hosts")
     known.write_text("".join(f"{place.address} {place.box.host_key}\n" for place in places))
     data = {
@@ -147,5 +157,6 @@ def _pyinfra(stage: Stage, places: Sequence[StagePlace]) -> TimedCall:
     inventory = stage.file("several_inventory.py")
     hosts = [(place.address, data) for place in places]
     inventory.write_text(f"boxes = {hosts!r}\n")
-    argv = [str(stage.peers_bin / "pyinfra"), str(inventory), "exec", "--", "true"]
+    yes = () if "exec" in words else ("-y",)
+    argv = [str(stage.peers_bin / "pyinfra"), str(inventory), *words, *yes]
     return TimedCall(argv, stage.environment(), stage.folder)
