@@ -123,6 +123,7 @@ prepare-failed | a command of `prepare` failed | the step's log has its exit cod
 
 # train
 gpu-not-there | the box has no GPU of a number that was asked for; the first is 0 | see which there are: boxstrap top
+nodes-alone | this is a training of several nodes, and nobody begins it on the others | name all boxes: boxstrap run --host … --host …; on this one alone: --set train.nodes=1
 no-run-before | the run that this one is to wait for is not there | see which there are: boxstrap status
 run-not-begun | the run did not begin within 10 seconds | see the step's log
 

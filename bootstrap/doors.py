@@ -22,6 +22,7 @@ from bootstrap import __version__
 from bootstrap.errors import UsageError
 from bootstrap.render.door_table import (
     COMPACT,
+    DOORS,
     FULL,
     IN_JSON,
     MINIMAL,
@@ -305,6 +306,12 @@ def render_door(name: str, profile: Profile, source: Source) -> Rendering:
     which parts of the profile could be dropped.
     """
     door = door_named(name)
+    if profile.train and profile.train.nodes > 1 and not (door.nodes or "train" in door.leave):
+        raise UsageError(
+            f"{name} starts one box, and train.nodes is {profile.train.nodes}.",
+            hint="Over SSH, naming all boxes: boxstrap setup --host … --host …; or "
+            f"--for {' or '.join(each.name for each in DOORS.values() if each.nodes)}",
+        )
     tried = []
     for edition in door.editions:
         script = _edition_of(edition, door, profile, source)
@@ -383,6 +390,8 @@ def _values(
         "interpreter": posixpath.join(folder, python.venv, "bin", "python"),
         "accelerators": _one_or_all([f"{name}:{gpu.count or 1}" for name in gpu.names]),
         "dstack_gpu": dstack_gpu(profile),
+        "nodes": profile.train.nodes if profile.train else 1,
+        "spot": profile.rent.spot,
     }
     if door.template == "notebook.j2":
         values["cell"] = render_text("doors/cell.py.j2", values)

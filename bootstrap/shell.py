@@ -87,6 +87,8 @@ _OF_FEW = {
     "onbox/results/": ("lease", "train"),
     "onbox/bucket/": ("RESULTS_TO",),
     "onbox/conda/": ("CONDA",),
+    "onbox/nodes/": ("TRAIN_NODES",),
+    "node_watch": ("TRAIN_NODES",),
 }
 """Beginnings of paths in `box/` that not every profile needs, and the steps and variables by which
 it does. Of `onbox/` they are whole folders: a setup leaves those alone that it doesn't bring."""

@@ -64,7 +64,9 @@ class Once:
 
     is_shared = True
 
-    def __init__(self) -> None:
+    def __init__(self, hosts: Sequence[str] = ()) -> None:
+        self.hosts = hosts
+        """All boxes of the command."""
         self.turn = threading.Lock()
         """Held by the thread that asks the user, or runs a command of theirs."""
         self._made: dict[Hashable, Future[Any]] = {}

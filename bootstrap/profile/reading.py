@@ -457,6 +457,9 @@ def _together(profile: Profile) -> Wrong:
         wrong.append(
             (("train", "at_boot"), "needs train.resume: the command that resumes the training")
         )
+    if profile.train and profile.train.nodes > 1 and profile.train.at_boot != "leave":
+        why = "a box can't begin alone what train.nodes train together; use at_boot: leave"
+        wrong.append((("train", "at_boot"), why))
     wrong += _results_to(profile)
     wrong += [(("data", number, key), why) for number, key, why in misfits(profile.data)]
     return wrong

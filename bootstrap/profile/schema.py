@@ -484,6 +484,17 @@ class Train(Section):
     """What runs once the box is ready."""
 
     command: Free[Command] = field("The command, run in the repository on the box.")
+    nodes: Free[int] = field(
+        "How many boxes of one private network train together, by torchrun or its like; they are "
+        "named by --host.",
+        default=1,
+        ge=1,
+        le=64,
+    )
+    results_of: Free[Literal["rank-0", "all"]] = field(
+        "With nodes: the results of which ones are results; the others' are left.",
+        default="rank-0",
+    )
     session: Free[SessionName] = field("Name of the tmux session and of the run.", default="train")
     results: Free[list[RepoPath]] = field(
         "What training writes and you will want back; `out/` is made first."

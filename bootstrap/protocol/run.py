@@ -93,6 +93,42 @@ def parse_interruption(text: str) -> Interruption | None:
     return Interruption(found[1], int(found[2]), int(found[3])) if found else None
 
 
+_NODES = re.compile(r"([0-9]{1,3}) ([0-9]{1,3}) [0-9a-f]{16}((?: [A-Za-z0-9._@:-]{1,120}){1,64})")
+_BY_NODE = re.compile(r"node ([0-9]{1,3}) ([0-9]{1,3}) (exit|lost|missing|interrupted|unwatched)")
+_BY_NODE_WORDS = {
+    "exit": "{} ended with exit code {}",
+    "lost": "{} was not heard any more",
+    "missing": "{} did not come",
+    "interrupted": "{} is taken away",
+    "unwatched": "on {} nothing held it together with the others any more",
+}
+
+
+class NodeOf(NamedTuple):
+    """Which node of a training a run is, and the names of all, by rank."""
+
+    rank: int
+    names: tuple[str, ...]
+
+    def called(self, rank: int) -> str:
+        """Return the name of a node with its rank."""
+        name = self.names[rank] if rank < len(self.names) else "?"
+        return f"{name} (node {rank})"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what `--json` prints."""
+        return {"rank": self.rank, "names": [*self.names]}
+
+
+def parse_node(note: str) -> NodeOf | None:
+    """Parse the box's note; None if it is none."""
+    found = _NODES.fullmatch(note)
+    names = tuple(found[3].split()) if found else ()
+    if not found or int(found[2]) != len(names) or int(found[1]) >= len(names):
+        return None
+    return NodeOf(int(found[1]), names)
+
+
 _FIELDS = 8
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
@@ -100,11 +136,12 @@ STOPPED = 143
 _RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
 _ENDED = re.compile(
     rf"stop|interrupted {_INTERRUPTION.pattern}|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}"
-    rf"|after {_RUN}"
+    rf"|after {_RUN}|{_BY_NODE.pattern}"
 )
 _QUEUE = re.compile(rf"gpus|after(-any)? {_RUN}")
 _GPUS = re.compile(r"[A-Za-z0-9-]{1,60}(,[A-Za-z0-9-]{1,60}){0,63}")
 _TREE = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
+_RANKS = re.compile(r"[0-9]{1,3}( [0-9]{1,3}){0,63}")
 _LONGEST_WORD = 200
 """Characters of a note in a run's folder; a longer one is cut."""
 _SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV"}
@@ -164,6 +201,11 @@ class Run:
     notice: str = ""
     """The notice that its box is taken away, in the box's words."""
 
+    node: NodeOf | None = None
+    """Which one of several nodes it is."""
+    waits_for: str = ""
+    """The ranks that have not come yet, before its command begins on all nodes."""
+
     uploaded: Uploaded | None = None
     """Which of its results are in the bucket of `train.results_to`."""
 
@@ -194,6 +236,8 @@ class Run:
             return self._ending() + (f"; {self.left} of its processes live on" if self.left else "")
         if self.state == "queued":
             return self._waiting()
+        if self.state == "running" and self.waits_for:
+            return f"waits for {self._nodes_called(self.waits_for)}"
         if self.state in ("died", "running") and self.interruption:
             told = "died" if self.state == "died" else "is running, and was told to save its work"
             return f"{told}: {self.interruption.sentence()}"
@@ -202,6 +246,18 @@ class Run:
         return {"died": "died with the box", "waiting": "was created, but never started"}.get(
             self.state, self.state
         )
+
+    def _nodes_called(self, ranks: str) -> str:
+        known = (answer_number(rank) or 0 for rank in ranks.split())
+        return ", ".join(self.node.called(one) if self.node else f"node {one}" for one in known)
+
+    @property
+    def by_node(self) -> str:
+        """What happened on the other node that ended it; "" if none did."""
+        found = _BY_NODE.fullmatch(self.ended)
+        if not found:
+            return ""
+        return _BY_NODE_WORDS[found[3]].format(self._nodes_called(found[1]), int(found[2]))
 
     def _waiting(self) -> str:
         if not self.attended:
@@ -261,11 +317,17 @@ class Run:
             verb = "interrupted" if self.begun else "not started"
             own = "" if self.rc == STOPPED else f", after exit code {self.rc}"
             return f"was {verb}: {self.interruption.sentence()}{own}"
-        if self.ended.startswith("after "):
-            return f"was not started, since {self.ended[6:]} did not end with 0"
+        if self.by_node or self.ended.startswith("after "):
+            return self._by_another()
         if self.rc is None:
             return "ended, but its exit code could not be written: the disk was full"
         return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"
+
+    def _by_another(self) -> str:
+        if not self.by_node:
+            return f"was not started, since {self.ended[6:]} did not end with 0"
+        verb = "not started" if self.ended.endswith("missing") else "ended"
+        return f"was {verb}: {self.by_node}"
 
     def _decided(self) -> str:
         """Name the pipeline part (counted from 1) and the signal that decided the exit code."""
@@ -299,6 +361,7 @@ class Run:
             "tree": self.tree or None,
             **({"uploaded": self.uploaded.as_dict()} if self.uploaded else {}),
             "gpus": self.gpus.split(",") if self.gpus else None,
+            **({"node": self.node.as_dict()} if self.node else {}),
         }
 
 
@@ -363,6 +426,8 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
         tree=tree if _TREE.fullmatch(tree := notes.get(f"{path}/tree", "")) else "",
         restarted=notes.get(f"{path}/boot") != "same",
         notice=notes.get(f"{path}/interrupted", "")[:_LONGEST_WORD],
+        node=parse_node(notes.get(f"{path}/nodes/about", "")),
+        waits_for=waits if _RANKS.fullmatch(waits := notes.get(f"{path}/nodes/waits", "")) else "",
         uploaded=parse_uploaded(notes.get(f"{path}/uploaded", "")),
         killed_for_memory=notes.get(f"{path}/killed", "")[:_LONGEST_WORD],
     )
@@ -473,8 +538,8 @@ _KILLED = re.compile(r"(\d{1,6}) (\d{1,18}|-) (\d{1,18}|-) (.{1,60})")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run failed: `kind` is `interrupted`, `memory`, `gpu-memory`, `killed`, `exception` or
-    `unknown`."""
+    """Why a run failed: `kind` is `node` (another one), `interrupted`, `memory`, `gpu-memory`,
+    `killed`, `exception` or `unknown`."""
 
     kind: str
     what: str
@@ -498,8 +563,9 @@ def find_failure(
     lines = [line for line in (one.rstrip() for one in log) if line]
     traceback = _last_traceback(lines)
     shown = tuple(line[:_WIDTH] for line in (traceback or lines)[-_LINES:])
-    if run.interruption:
-        return Failure("interrupted", run.interruption.sentence(), lines=shown)
+    if run.by_node or run.interruption:
+        kind, why = ("node", run.by_node) if run.by_node else ("interrupted", _by_notice(run))
+        return Failure(kind, why, lines=shown)
     killed = _killed_for_memory(run, shown)
     if killed:
         return killed
@@ -512,6 +578,10 @@ def find_failure(
         )
     what = next((line for line in traceback if _is_exception(line)), "")
     return Failure("exception" if what else "unknown", what[:_WIDTH], lines=shown)
+
+
+def _by_notice(run: Run) -> str:
+    return run.interruption.sentence() if run.interruption else ""
 
 
 def find_failures(

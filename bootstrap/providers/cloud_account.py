@@ -40,6 +40,10 @@ class CloudAccount(ABC):
     """Whether `stops` holds of a spot box, too; else it can't be stopped."""
     destroys_itself: ClassVar[bool] = True
     """Whether a box that ends itself may be destroyed by that, too; else it is only stopped."""
+    is_container: ClassVar[bool] = False
+    """Whether its boxes are containers, in which no other container or Kubernetes runs."""
+    no_private_network: ClassVar[str] = ""
+    """Why boxes there can't train together (`train.nodes`); "" if they may have a network."""
     loading_minutes: ClassVar[int] = 15
     """How long a box there may take until it can be reached."""
     final_refusals: ClassVar[Mapping[object, str]] = {402: "your balance doesn't cover it"}

@@ -155,6 +155,8 @@ class HuggingFaceJobs(CloudAccount):
     keys_page = _KEYS_PAGE
     is_ambient = True
     address = "https://huggingface.co"
+    is_container = True
+    no_private_network = "a job reaches no other job"
     loading_minutes = 20
     final_refusals: ClassVar[Mapping[object, str]] = {
         **CloudAccount.final_refusals,

@@ -142,6 +142,8 @@ class RunPod(CloudAccount):
         "RUNPOD_API_KEY", ("~/.runpod/config.toml",), r"""^\s*api_?key\s*=\s*["']([^"'\n]+)["']"""
     )
     address = "https://api.runpod.io"
+    is_container = True
+    no_private_network = "a pod's ports are mapped, and its global network has 100 Mbit/s"
     loading_minutes = 20
     final_refusals: ClassVar[Mapping[object, str]] = {
         **CloudAccount.final_refusals,

@@ -247,6 +247,8 @@ class Vast(CloudAccount):
     keys = KeyPlaces("VAST_API_KEY", ("~/.config/vastai/vast_api_key", "~/.vast_api_key"))
     address = "https://console.vast.ai"
     offers_need_key = False
+    is_container = True
+    no_private_network = "its boxes share their hosts' public addresses, with mapped ports"
     stops = StopRule("everything", "its disk, typically at a higher price than while it runs")
     final_refusals: ClassVar[Mapping[object, str]] = {
         **CloudAccount.final_refusals,

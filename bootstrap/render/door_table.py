@@ -109,6 +109,8 @@ class Door:
     every_boot: bool = False
     bakes: bool = False
     file: str = ""
+    nodes: bool = False
+    """Whether what takes it begins a training on several nodes, and ends it there."""
 
     @property
     def takes_bare(self) -> bool:
@@ -258,6 +260,7 @@ DOORS: dict[str, Door] = {
             "sky launch FILE. SkyPilot rents the machine and ends it; secrets: --secret NAME.",
             wait=True,
             file="task.yaml",
+            nodes=True,
         ),
         Door(
             "dstack",
@@ -265,6 +268,7 @@ DOORS: dict[str, Door] = {
             "dstack apply -f FILE. dstack rents the machine and ends it.",
             wait=True,
             file="task.dstack.yml",
+            nodes=True,
         ),
     )
 }

@@ -188,6 +188,8 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("SHARED", profile.shared),
         ("TRAIN_COMMAND", train.command if train else ""),
         ("TRAIN_SESSION", train.session if train else ""),
+        ("TRAIN_NODES", str(train.nodes) if train and train.nodes > 1 else ""),
+        ("RESULTS_OF_ALL", bool(train and train.results_of == "all")),
         ("TRAIN_AT_BOOT", train.at_boot if train else ""),
         ("TRAIN_GRACE", train.grace if train else values.GRACE_S),
         ("TRAIN_RESUME", (train.resume or "") if train else ""),

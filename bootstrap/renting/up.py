@@ -256,6 +256,7 @@ def rent_and(
     """Rent a box, or take the one already there, and return what `do`, which sets it up, does."""
     from bootstrap.profile.detect_provider import FALLBACK
     from bootstrap.setup.payload import build_payload
+    from bootstrap.setup.sequence import refuse_alone
 
     setup = request.setup
     # Which account pays is named by the user on the command line, or needs their consent.
@@ -263,6 +264,7 @@ def rent_and(
     accounts = accounts_for(request.provider, loaded)
     # Raise whatever a setup would raise, before anything is paid for.
     build_payload(loaded.for_provider(FALLBACK), setup, local=False)
+    refuse_alone(loaded.profile)
     if setup.run:
         setup.run.of(loaded.profile)
 

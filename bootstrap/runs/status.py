@@ -172,6 +172,9 @@ def _chosen(runs: Sequence[Run]) -> list[Run]:
 
 def _cells(run: Run, called: str, now: int) -> tuple[str, ...]:
     where = f" in {run.tree}" if run.tree else ""
+    if node := run.node:
+        all_ = f" on {len(node.names)} nodes: {', '.join(node.names)}"
+        where += f" (node {node.rank} of {node.names[0]}'s)" if node.rank else all_
     return (f"  {called}{where}", run.outcome(), _when(run, now))
 
 

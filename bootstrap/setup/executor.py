@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -240,6 +241,9 @@ class SetupExecutor:
         """
         self._senders.machine = box_state.system.replace(" ", "-")
         begins = self.request.restart or self.request.run or self.request.redo
+        if self.request.holds:
+            rest = {name: why for name, why in box_state.plan.items() if name != "train"}
+            box_state, begins = replace(box_state, plan=rest), self.request.redo
         if box_state.working and box_state.working[1] == self._own_id:
             return self._follow_another(box_state.working[0], box_state)
         if box_state.nothing_to_do and not begins:
@@ -309,6 +313,8 @@ class SetupExecutor:
             words.append(f"only={self.request.only}")
         if self.request.redo:
             words.append(f"redo={self.request.redo}")
+        if self.request.holds:
+            words = [*(word for word in words if word != "restart"), "without=train"]
         if self.request.run:
             words += self.request.run.words(self.payload.profile)
         return LaunchOptions(
@@ -377,6 +383,8 @@ class SetupExecutor:
             self.reporter.say(f"waits for {holder}; at most {self.request.wait_s} s (--wait)")
 
     def _takes_part(self, name: str) -> bool:
+        if self.request.holds and name == "train":
+            return False
         if not self.request.only:
             return True
         return any(name in closure(step) for step in self.request.only.split(","))

@@ -33,6 +33,8 @@ class RunOptions:
     """Allow it to overwrite earlier results that are not home."""
     variables: tuple[tuple[str, str], ...] = ()
     """Names and values that its environment has besides the profile's; without line breaks."""
+    nodes: str = ""
+    """The id under which its box knows the nodes with which it begins and ends; "" for none."""
     id: str = field(default_factory=lambda: random.token_hex(8))
 
     def another(
@@ -58,7 +60,7 @@ class RunOptions:
         """Return words for the script on the box, see `templates/lib/main.sh`. Raises as `of`."""
         wish = self.of(profile)
         command = b64encode(wish.command.encode(errors="surrogateescape")).decode()
-        given = {"gpus": wish.gpus, "queue": wish.queue}
+        given = {"gpus": wish.gpus, "queue": wish.queue, "nodes": wish.nodes}
         more = [f"{name}={value}" for name, value in given.items() if value]
         if wish.variables:
             lines = "\n".join(f"{name}={value}" for name, value in wish.variables)
@@ -90,6 +92,8 @@ class SetupRequest(BoxOptions):
     """Comma-separated steps: run only them and what they need, regardless of their stamps."""
     run: RunOptions | None = None
     """Start this run, whatever ran before."""
+    holds: bool = False
+    """Leave the training to the common start of all nodes."""
     wait_s: int = 60
     """How long to wait for another setup on the box, in seconds."""
     rented: float | None = None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
-from bootstrap.errors import BoxstrapError, ReturnBoxError
+from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
 from bootstrap.link.exchange import run_script
 from bootstrap.link.registry import box_by_name
 from bootstrap.plan import PlanRow, plan_rows
@@ -23,6 +23,7 @@ from bootstrap.ui.screen import Reporter
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
+    from bootstrap.profile.schema import Profile
     from bootstrap.protocol.run import Run
     from bootstrap.protocol.verdict import Verdict
     from bootstrap.repo.snapshot_store import ChangeCount
@@ -53,7 +54,12 @@ def run_setup(
     began = time.monotonic()
     cancel = cancel or CancelToken()
     try:
-        return _run(prepare(request, reporter or Reporter(), cancel), began)
+        context = prepare(request, reporter or Reporter(), cancel)
+        try:
+            refuse_alone(context.payload.profile)
+            return complete(context, began)
+        finally:
+            context.box.close()
     except BoxstrapError:
         cancel.check()  # cancelling cuts the wire, which can cause any of these errors
         raise
@@ -92,18 +98,32 @@ def _begin_login(request: SetupRequest, reporter: Reporter, cancel: CancelToken)
     return box
 
 
-def _run(context: SetupContext, began: float) -> SetupResult:
-    try:
-        executor, box_state, setup = execute(context)
-        over = {(run.repo_key, run.name) for run in box_state.runs if run.is_over}
-        if setup and executor.started_run and not box_state.live_run:
-            # Without a plan: its checks would slow down the training's start.
-            box_state = context.box.state_for("")
-        elif setup:
-            box_state = context.box_state()
-        return _result(executor, box_state, setup, began, over)
-    finally:
-        context.box.close()
+def refuse_alone(profile: Profile) -> None:
+    """Raise UsageError if one box alone is to begin a training of several nodes."""
+    if profile.train and profile.train.nodes > 1:
+        raise alone_error(profile.train.nodes, 1)
+
+
+def alone_error(nodes: int, boxes: int) -> UsageError:
+    """Return the error for another number of boxes than the training has nodes."""
+    about = "one box" if boxes == 1 else f"{boxes} boxes"
+    return UsageError(
+        f"train.nodes is {nodes}, and this is about {about}.",
+        hint="Name each with --host, or all with --hosts GROUP; to train on each alone: "
+        "--set train.nodes=1",
+    )
+
+
+def complete(context: SetupContext, began: float) -> SetupResult:
+    """Do what was prepared, from the probe to the training's first output."""
+    executor, box_state, setup = execute(context)
+    over = {(run.repo_key, run.name) for run in box_state.runs if run.is_over}
+    if setup and executor.started_run and not box_state.live_run:
+        # Without a plan: its checks would slow down the training's start.
+        box_state = context.box.state_for("")
+    elif setup:
+        box_state = context.box_state()
+    return result_of(executor, box_state, setup, began, over)
 
 
 def execute(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
@@ -126,12 +146,12 @@ def execute(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
     return executor, box_state, setup
 
 
-def _result(
+def result_of(
     executor: SetupExecutor,
     box_state: BoxState,
     setup: str,
     began: float,
-    over: Collection[tuple[str, str]],
+    over: Collection[tuple[str, str]] = (),
 ) -> SetupResult:
     """Return how the setup ended. `over` are the runs that were over before it, by key and name."""
     from bootstrap.protocol import follow

@@ -34,7 +34,7 @@ from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, is_name
 from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.setup.request import RunOptions, SetupRequest
-from bootstrap.setup.sequence import execute, prepare
+from bootstrap.setup.sequence import execute, prepare, refuse_alone
 from bootstrap.shell import Value
 from bootstrap.sync.send import (
     WITH_COMMAND,
@@ -103,13 +103,20 @@ def start_run(request: SetupRequest, screen: Screen, show: Show) -> StartedRun:
     way; UnreachableError if it is unknown whether the run was started.
     """
     assert request.run is not None  # noqa: S101 - callers always set it
-    began = time.monotonic()
     context = prepare(request, screen, CancelToken())
     try:
-        wish = request.run.of(context.payload.profile)
-        return _Beginning(context, wish, screen, show).begin(began)
+        refuse_alone(context.payload.profile)
+        return begin_run(context, screen, show)
     finally:
         context.box.close()
+
+
+def begin_run(context: SetupContext, screen: Screen, show: Show) -> StartedRun:
+    """Start the run of `context.request`, which was prepared. Raises as `start_run`."""
+    began, request = time.monotonic(), context.request
+    assert request.run is not None  # noqa: S101 - callers always set it
+    wish = request.run.of(context.payload.profile)
+    return _Beginning(context, wish, screen, show).begin(began)
 
 
 class _Beginning:
@@ -335,6 +342,11 @@ _WHY = {
     "unknown": (
         "its profile had no command to resume it",
         "Name one in the profile, as train.resume, for the next run.",
+    ),
+    "nodes": (
+        "it is one of several nodes, which go on together",
+        "Begin a run on all with the command that goes on: boxstrap run --host … --host … -- "
+        "COMMAND",
     ),
     "held": ("another run has its tree", "Wait for that, or stop it: boxstrap status"),
     "changed": (

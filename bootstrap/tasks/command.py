@@ -358,7 +358,7 @@ def for_each_box(
     if wrong and not (wrong == "to" and "path" in call.given):  # a push's is a folder on the box
         raise UsageError(f"--{wrong.replace('_', '-')} is about one box, and several are named.")
     screens = make_box_screens(hosts, call.screen, as_json=call.is_json, brief=brief)
-    shared = once or Once()
+    shared = once or Once(hosts)
 
     def work(host: str) -> None:
         given = {**call.given, "host": host, "hosts": None}

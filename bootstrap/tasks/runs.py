@@ -94,6 +94,10 @@ def _run_one(call: Call, words: Sequence[str], variables: tuple[tuple[str, str],
         call.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
     def start(request: SetupRequest) -> StartedRun:
+        if call.among:
+            from bootstrap.fleet.nodes import run_node
+
+            return run_node(request, call.screen, show, call.among)
         return start_run(request, call.screen, show)
 
     request = dataclasses.replace(call.request(), run=wish)

@@ -63,7 +63,12 @@ def setup(call: Call) -> None:
     request = replace(call.request(), redo=_redo(call))
     try:
         try:
-            result = run_setup(request, call.screen)
+            if call.among:
+                from bootstrap.fleet.nodes import set_up_node
+
+                result = set_up_node(request, call.screen, call.among)
+            else:
+                result = run_setup(request, call.screen)
         except WhichBoxError as error:  # nothing was sent yet
             result = run_setup(replace(request, host=_ask_for_host(error)), call.screen)
     except ReturnBoxError as error:

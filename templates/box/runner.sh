@@ -4,7 +4,7 @@
 # Lines that end in `# full` are left out where every byte counts.
 # shellcheck disable=SC2317 # a trap calls it
 {
-  run=$1 env_file=$2 keeper='' shown=
+  run=$1 env_file=$2 keeper='' shown='' child='' watch=
 
   # library: process
 
@@ -21,6 +21,8 @@
     [ ! -r "$2" ] || . "$2"
     [ ! -f "$1/variables" ] || while IFS= read -r variable; do export "${variable?}"; done <"$1/variables" # full
     [ ! -f "$1/gpus" ] || { CUDA_VISIBLE_DEVICES=$(cat "$1/gpus") && export CUDA_VISIBLE_DEVICES; } # full
+    # shellcheck disable=SC1091 # written by onbox/nodes/check.py
+    [ ! -f "$1/nodes/env" ] || . "$1/nodes/env" # full
     [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
     # shellcheck disable=SC1091 # of an environment of conda's packages
     [ ! -r "$3/etc/conda/activate.sh" ] || . "$3/etc/conda/activate.sh" # full
@@ -50,8 +52,39 @@
     exit 0
   }
 
+  # join_nodes: begins with the runs of the other nodes, once all are here; see onbox/nodes/watch.py.
+  join_nodes() {
+    trap stop TERM INT
+    setsid bash "${0%/*}/node_watch.sh" "$(identity $$)" "$run" </dev/null >>"$run/nodes/output" 2>&1 &
+    watch=$!
+    until [ -e "$run/nodes/begun" ]; do sleep 0.1; done
+  }
+
+  # tell_nodes CODE WHY: how the command ended here, or that it is asked to end.
+  tell_nodes() {
+    [ -n "$watch" ] && [ ! -e "$run/nodes/over" ] || return
+    [ ! -s "$run/interrupted" ] || set -- "$1" interrupted
+    # Into room that was reserved.
+    echo "$1 $2" 1<>"$run/nodes/code"
+  }
+
+  # await_nodes: until all have ended. Sets rc to the code of what ended them, if that was not here, and notes it.
+  await_nodes() {
+    local rank=0 code=143 why=unwatched own=0
+    while kill -0 "$watch"; do wait "$watch"; done
+    { read -r own <"$run/nodes/rank"; read -r rank code why <"$run/nodes/over"; }
+    [ "$why" != "done" ] || return
+    # What a launcher that was killed left would go on without the other nodes.
+    bash "${0%/*}/processes.sh" end_all "$run"
+    case $why in
+      stop) echo stop >"$run/ended" ;;
+      *) [ "$rank" = "$own" ] || { echo "node $rank $code $why" >"$run/ended" && rc=$code; } ;;
+    esac
+  } 2>/dev/null
+
   stop() {
     trap '' TERM INT HUP
+    tell_nodes 143 stop # full
     bash "${0%/*}/processes.sh" end_all "$run" 2>/dev/null # full
     # First the one that can end the others in good order.
     for who in "" -; do
@@ -66,6 +99,7 @@
     # The command's own exit code; a process stuck in a driver has none yet. `ended` says that it was stopped.
     kill -0 "$child" 2>/dev/null || { wait "$child"; rc=$?; } # full
     echo stop >"$run/ended" # full
+    [ -z "$watch" ] || await_nodes # full
     end "$rc"
   }
 
@@ -75,6 +109,7 @@
   # A queued run was already claimed by its waiter, which became this process.
   { [ -f "$run/pid" ] && [ "$(<"$run/pid")" = "$(identity $$)" ]; } || # full
     claim "$run" || exit 1
+  [ ! -f "$run/nodes/watch.json" ] || join_nodes # full
   begin "$run" "$env_file" "$(<"$run/venv")" "$(<"$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!
   trap stop TERM INT
@@ -92,5 +127,6 @@
     # A hang-up interrupts `wait`.
     if [ "$rc" -ne 129 ] || ! kill -0 "$child" 2>/dev/null; then break; fi
   done
+  [ -z "$watch" ] || { trap '' TERM INT; tell_nodes "$rc" exit; trap 'tell_nodes 143 stop' TERM INT; await_nodes; } # full
   end "$rc"
 }

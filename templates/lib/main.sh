@@ -8,7 +8,7 @@
 # runs these steps and what they need, `without=gpu` leaves one out; `redo=prepare` does a step again although it is right; `adopt` takes a tree that boxstrap did not make.
 # `overwrite` lets it overwrite results that are not home; `beside` gives a new run a tree without any.
 # `run=ID` starts a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`,
-# `variables=BASE64`, a line NAME=VALUE each.
+# `variables=BASE64`, a line NAME=VALUE each; `nodes=ID` with those of other nodes, as onbox/nodes/check.py wrote down.
 # BOXSTRAP_TOKEN in the environment opens a private repository; trainings and other commands never see it.
 
 main() {
@@ -52,6 +52,7 @@ read_words() {
       session=*) TRAIN_SESSION=${word#session=} ;;
       gpus=*) RUN_GPUS=${word#gpus=} ;;
       variables=*) RUN_VARIABLES=$(base64 -d <<<"${word#variables=}") ;; # full
+      nodes=*) NODES_ID=${word#nodes=} ;; # full
       without=*) leave_out "${word#without=}" ;;
       redo=*) REDO=${word#redo=} ;;
       only=*)

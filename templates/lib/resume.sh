@@ -1,13 +1,15 @@
 # shellcheck shell=bash disable=SC2034,SC2153 # RUN_DIR is read elsewhere; PLACED is set elsewhere
 # resume: a run that ended early continues as a new one, in the same tree, with the command in its `resume`.
 
-# why_not_resumed RUN: alive, over, unknown (how), held (its tree), changed (its tree); nothing if it can continue.
+# why_not_resumed RUN: alive, over, nodes (it is one of several), unknown (how), held (its tree), changed (its tree);
+# nothing if it can continue.
 why_not_resumed() {
   local dir placed='' made=''
   case $(run_state "$1") in
     running | queued | waiting) printf 'alive\n' && return ;;
     'finished 0') is_interrupted "$1" || { printf 'over\n' && return; } ;;
   esac
+  [ ! -d "$1/nodes" ] || { printf 'nodes\n' && return; }
   [ -f "$1/resume" ] || { printf 'unknown\n' && return; }
   dir=$(<"$1/dir")
   ! is_held "$dir" >/dev/null || { printf 'held\n' && return; }

@@ -62,8 +62,35 @@ new_run() {
   printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full
   [ -z "${RESULTS[*]-}" ] || printf '%s\n' "${RESULTS[@]}" >"$tmp/results" # full
   [ -z "${RESULTS_TO[*]-}" ] || printf '%s\n' "${RESULTS_TO[@]}" >"$tmp/results_to" # full
+  take_nodes "$tmp" # full
   printf '%(%s)T\n' -1 >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
+}
+
+# take_nodes RUN: what onbox/nodes/check.py wrote for this run, if it is one of several nodes. It never begins alone.
+take_nodes() {
+  [ -n "$NODES_ID$TRAIN_NODES" ] || return 0
+  if [ -n "$NODES_ID" ]; then
+    mv -T "$BOX_HOME/nodes/$NODES_ID" "$1/nodes"
+    # Where not all results are wanted, those of node 0 are.
+    [ -n "$RESULTS_OF_ALL" ] || is_line "$1/nodes/rank" 0 || rm -f "$1/results" "$1/results_to"
+  else
+    nodes_of_engine "$1" || fail nodes-alone "the other ${TRAIN_NODES-} nodes are not begun with it"
+  fi
+}
+
+# nodes_of_engine RUN: notes the variables that SkyPilot or dstack gave this node. They began the others, and end them.
+nodes_of_engine() {
+  local rank=${SKYPILOT_NODE_RANK-${DSTACK_NODE_RANK-}} count=${SKYPILOT_NUM_NODES-${DSTACK_NODES_NUM-}}
+  local ips=${SKYPILOT_NODE_IPS-${DSTACK_NODES_IPS-}} gpus=${SKYPILOT_NUM_GPUS_PER_NODE-${DSTACK_GPUS_PER_NODE-}} name
+  [ -n "$rank" ] && [ -n "$ips" ] && [ "$count" = "$TRAIN_NODES" ] || return
+  mkdir -p "$1/nodes"
+  for name in "PET_NNODES=$count" "PET_NODE_RANK=$rank" "PET_MASTER_ADDR=${ips%%$'\n'*}" PET_MASTER_PORT=29500 \
+    "MASTER_ADDR=${ips%%$'\n'*}" MASTER_PORT=29500 "NODE_RANK=$rank" "BOXSTRAP_NODE_RANK=$rank" \
+    "BOXSTRAP_NUM_NODES=$count" "BOXSTRAP_NODE_IPS=$ips" "BOXSTRAP_GPUS_PER_NODE=${gpus:-0}" \
+    "PET_NPROC_PER_NODE=${gpus:-0}"; do
+    [ "$name" = PET_NPROC_PER_NODE=0 ] || printf 'export %q\n' "$name"
+  done >"$1/nodes/env"
 }
 
 # Whether the run of RUN_ID was started, or is just being started; sets RUN_DIR.

@@ -15,7 +15,7 @@ begin_script() {
   PROGRAMS=$BOX_HOME/box # full
   ONBOX=$PROGRAMS/onbox/__main__.py
   settle_names
-  RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE='' # full
+  RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE='' # full
   SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
 }
 

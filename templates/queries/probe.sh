@@ -100,7 +100,7 @@ show_runs() {
 # that is no main one.
 show_notes() {
   path=${1%/*} path=${path##*/}/${1##*/}
-  for name in gpus killed times uploaded interrupted; do
+  for name in gpus killed times uploaded interrupted nodes/about nodes/waits; do
     { read -r value <"$1/$name" && fact note "$path/$name	$value"; } 2>/dev/null
   done
   value=

@@ -298,6 +298,21 @@ def test_a_devcontainer_is_json() -> None:
 
 
 @pytest.mark.usefixtures("loosely_packed")
+def test_other_engines_begin_the_nodes_and_spot_machines() -> None:
+    wanted = profile("ssh", TRAIN, "train.nodes=2", "rent.spot=true", "gpu.name=A100")
+    task = yaml.safe_load(render_door("skypilot", wanted, WORK).text)
+    assert task["num_nodes"] == 2
+    assert task["resources"] == {"accelerators": "A100:1", "use_spot": True}
+    task = yaml.safe_load(render_door("dstack", wanted, WORK).text)
+    assert (task["nodes"], task["spot_policy"]) == (2, "spot")
+    alone = profile("ssh", TRAIN)
+    for name in ("skypilot", "dstack"):
+        task = yaml.safe_load(render_door(name, alone, WORK).text)
+        assert {"num_nodes", "nodes", "spot_policy", "use_spot"}.isdisjoint(task)
+    with pytest.raises(UsageError, match=r"gcp starts one box, and train\.nodes is 2"):
+        render_door("gcp", wanted, WORK)
+
+
 def test_a_training_that_died_is_begun_again_where_the_profile_says_so() -> None:
     def script(*sets: str) -> str:
         return unpacked(render_door("gcp", profile("ssh", *sets), WORK).text)

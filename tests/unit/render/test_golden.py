@@ -116,7 +116,7 @@ def test_every_golden_has_its_profile() -> None:
 
 def test_every_part_of_the_library_and_every_step_is_in_some_script() -> None:
     item = DataItem(**{"from": "https://example.org/x", "to": "x"})
-    rare = ("prepare=[make data]", "lease.hours=1", "python.conda=environment.yml")
+    rare = ("prepare=[make data]", "lease.hours=1", "train.nodes=2", "python.conda=environment.yml")
     to = ("train.command=true", "train.results=[out/]", "train.results_to=s3://bucket/mine")
     script = render(profile("vast", *rare, *to, "secrets=[RESULTS_KEY]").replace(data=[item]))
     missing = [line for line, text in parts().items() if text not in script]

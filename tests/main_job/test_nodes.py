@@ -1,0 +1,177 @@
+"""One training on several boxes of one private network: all begin or none, and all end together."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.cli import Completed, User
+from tests.main_job.rented import Rented
+from tests.main_job.used import start_used
+
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
+
+REDUCE = (Path(__file__).parent / "reduce.py").read_text()
+PROFILE = """\
+version: 1
+extends: ssh
+box: {workdir: /workspace}
+gpu: {require: false}
+train: {command: python reduce.py 1, results: [out/], nodes: 2, grace: 2}
+"""
+STAYS = ("--", "python reduce.py 1 600")
+"""A training that goes on for ten minutes."""
+
+
+class Fleet:
+    """Boxes of one user, whose commands are for all of them."""
+
+    def __init__(self, user: User, boxes: Sequence[Rented]) -> None:
+        self.user, self.boxes = user, boxes
+
+    def run(self, task: str, *arguments: str) -> Completed:
+        """Type a command for all."""
+        hosts = [word for each in self.boxes for word in ("--host", each.box.host_string)]
+        identity = ["--identity", str(self.boxes[0].box.identity)]
+        return self.user.run(task, *hosts, *identity, *arguments)
+
+    def names(self) -> list[str]:
+        """The boxes' names on the user's machine."""
+        return [each.box.host_string.rpartition("@")[2].replace(":", "-") for each in self.boxes]
+
+    def said(self, name: str, at: int | None = None) -> list[str]:
+        """This file of the newest run of each box, or of one; "" where there is none."""
+        found = []
+        for each in self.boxes if at is None else [self.boxes[at]]:
+            runs = f"{each.folder}/runs/*/"
+            newest = f"$(ls -td {runs}*/ | head -n 1)"
+            found.append(each.box.run(f"cat {newest}{name} 2>/dev/null || :").strip())
+        return found
+
+    def await_end(self, *ranks: int, within: float = 10) -> float:
+        """Wait until the newest runs of these nodes have ended; return after how many seconds."""
+        began = time.monotonic()
+        while not all(self.said("exit", at)[0] for at in ranks):
+            assert time.monotonic() - began < within + 20, (
+                self.said("nodes/output"),
+                self.said("log"),
+            )
+            time.sleep(0.2)
+        return time.monotonic() - began
+
+    def alive(self) -> list[str]:
+        """What is left of the trainings, on any box."""
+        return [
+            line
+            for each in self.boxes
+            for line in each.box.run("pgrep -af '[p]ython reduce' || :").split("\n")
+            if line
+        ]
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """Two boxes, and a training for both."""
+    user = User(tmp_path_factory.mktemp("nodes") / "home")
+    boxes = [Rented(user, start_used(mirror_rig, "vast", shared_folder)) for _ in range(2)]
+    user.repository("homework", boxstrap__yaml=PROFILE, reduce__py=REDUCE)
+    yield Fleet(user, boxes)
+    for each in boxes:
+        each.box.stop()
+
+
+def test_one_training_on_both_with_results_of_node_0(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.run("setup").must(0)
+    fleet.await_end(0, 1)
+    assert fleet.said("log") == ["rank 0 of 2: sum 3.0", "rank 1 of 2: sum 3.0"]
+    assert fleet.said("exit") == ["0", "0"]
+    first, second = fleet.names()
+    shown = fleet.run("status").must(0).out
+    assert f"train-1 on 2 nodes: {first}, {second}  finished" in shown
+    assert f"train-1 (node 1 of {first}'s)  finished" in shown
+    assert fleet.said("results") == ["out/", ""]
+    again = fleet.run("setup").must(0)
+    assert again.out.count("nothing to do") == 2
+    assert "2 reach each other" not in again.err
+    logs = fleet.run("logs").must(0).out
+    assert all(
+        any(line.endswith(f"| {said}") for line in logs.splitlines()) for said in fleet.said("log")
+    )
+
+
+def test_one_that_fails_ends_the_other_and_is_named(fleet: Fleet) -> None:
+    fleet.run(
+        "run", "--", "python reduce.py 1 600 0 0 & sleep 2; [ $NODE_RANK = 0 ] || exit 7; wait"
+    ).must(0)
+    assert fleet.await_end(0, 1) < 10
+    assert fleet.said("exit") == ["7", "7"]
+    assert fleet.said("ended")[0] == "node 1 7 exit"
+    shown = fleet.run("status").out
+    assert f"was ended: {fleet.names()[1]} (node 1) ended with exit code 7" in shown
+    assert fleet.alive() == []
+
+
+def test_a_node_without_power_ends_the_other_in_ten_seconds(fleet: Fleet) -> None:
+    fleet.run("run", *STAYS).must(0)
+    fleet.boxes[1].box.power_off()
+    assert fleet.await_end(0) < 10
+    assert fleet.said("ended", 0) == ["node 1 143 lost"]
+    fleet.boxes[1].box.power_on()
+    assert fleet.alive() == []
+    assert "node 1) was not heard any more" in fleet.run("status").out
+
+
+def test_a_node_that_is_cut_off_ends_on_both_sides(fleet: Fleet) -> None:
+    fleet.run("run", *STAYS).must(0)
+    fleet.boxes[0].box.cut()
+    took = fleet.await_end(0, 1)
+    fleet.boxes[0].box.heal()
+    assert took < 10
+    assert fleet.said("ended") == ["node 1 143 lost", "node 0 143 lost"]
+    assert fleet.alive() == []
+
+
+def test_to_stop_it_on_one_stops_it_on_both(fleet: Fleet) -> None:
+    fleet.run("run", *STAYS).must(0)
+    assert "stopped: " in fleet.boxes[1].run("stop").must(0).out
+    fleet.await_end(0, 1)
+    assert fleet.said("ended") == ["stop", "stop"]
+    assert fleet.alive() == []
+
+
+def test_unlike_nodes_are_named_and_nothing_begins(fleet: Fleet) -> None:
+    begun = [each.runs() for each in fleet.boxes]
+    site = (
+        fleet.boxes[1].box.run("echo /workspace/homework/.venv/lib/python*/site-packages").strip()
+    )
+    fleet.boxes[1].box.run(f"mkdir {site}/torch-9.9.dist-info")
+    refused = fleet.run("run", *STAYS).must(5)
+    fleet.boxes[1].box.run(f"rmdir {site}/torch-9.9.dist-info")
+    second = fleet.names()[1]
+    assert f"{second}: torch 9.9 (the others: none)" in refused.out
+    assert f"{second}: environment torch-9.9 (the others: none)" in refused.out
+    assert [each.runs() for each in fleet.boxes] == begun
+
+
+def test_a_pair_that_can_not_talk_is_named(fleet: Fleet) -> None:
+    address = fleet.boxes[0].box.host_string.partition("@")[2].partition(":")[0]
+    inside = ["nsenter", "-t", str(fleet.boxes[1].box._alive()), "-n", "ip", "route"]
+    subprocess.run([*inside, "add", "blackhole", f"{address}/32"], check=True)
+    refused = fleet.run("run", *STAYS).must(5)
+    subprocess.run([*inside, "del", "blackhole", f"{address}/32"], check=True)
+    first, second = fleet.names()
+    assert f"{second} does not reach {first}" in refused.out
+    assert fleet.alive() == []
+
+
+def test_one_box_does_not_begin_it_alone(fleet: Fleet) -> None:
+    refused = fleet.boxes[0].run("run", *STAYS).must(2)
+    assert "train.nodes is 2, and this is about one box" in refused.err
+    fleet.boxes[0].run("run", "--set", "train.nodes=1", "--", "true").must(0)

@@ -1,0 +1,136 @@
+"""What is judged of nodes before they train together, and what a stranger's box may say."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from bootstrap.errors import BoxLacksError, BoxstrapError, ReturnBoxError, StepFailedError
+from bootstrap.fleet.nodes import Meeting, Way, differences, judge, read_answer
+
+NAMES = [f"gpu-{number}" for number in range(8)]
+FAST, SLOW = Way(0.0, 0.1, 9000.0), Way(0.0, 0.2, 900.0)
+
+
+def node(*, packages: tuple[str, ...] = ("torch-2.6.0",), **same: str) -> dict[str, object]:
+    """Return the facts of a node."""
+    facts = {"commit": "1a2b", "torch": "2.6.0", "environment": str(hash(packages)), **same}
+    return {"same": facts, "packages": [*packages], "addresses": [["10.0.0.1", 9]], "public": []}
+
+
+def all_reach(count: int = 8, way: Way = FAST) -> list[dict[int, dict[str, Way]]]:
+    """Return links of nodes that reach each other by one address each."""
+    ranks = range(count)
+    return [{to: {f"10.0.0.{to}": way} for to in ranks if to != own} for own in ranks]
+
+
+def test_like_nodes_have_no_differences() -> None:
+    assert differences({name: node() for name in NAMES}) == []
+
+
+def test_what_differs_is_named_with_its_node_and_what_the_others_have() -> None:
+    odd = node(packages=("torch-2.5.1", "numpy-2"), torch="2.5.1")
+    facts = {name: node() for name in NAMES} | {"gpu-3": odd}
+    assert differences(facts) == [
+        "gpu-3: torch 2.5.1 (the others: 2.6.0)",
+        "gpu-3: environment numpy-2, torch-2.5.1 (the others: torch-2.6.0)",
+    ]
+
+
+def test_public_addresses_alone_are_refused_with_the_reason() -> None:
+    public = {**node(), "addresses": [], "public": ["203.0.113.7"]}
+    (said,) = differences({"a": node(), "b": public})
+    assert said.startswith(
+        "b has no private address (only 203.0.113.7): torch's c10d knows no auth"
+    )
+
+
+def test_the_unreachable_pair_among_eight_is_named() -> None:
+    links = all_reach()
+    links[5][2] = {}
+    with pytest.raises(BoxLacksError, match=r"^gpu-5 does not reach gpu-2\.\n"):
+        judge(NAMES, links)
+
+
+def test_the_fastest_address_that_all_reach_is_taken() -> None:
+    links = all_reach(3)
+    for own, link in enumerate(links):
+        for to, ways in link.items():
+            ways[f"192.168.0.{to}"] = SLOW if (own, to) == (0, 1) else Way(0.0, 0.1, 90000.0)
+            ways["172.17.0.1"] = Way(0.0, 0.1, 99999.0)
+            if (own, to) in ((2, 0), (2, 1), (0, 2)):  # a bridge that only some reach
+                del ways["172.17.0.1"]
+    found = judge(NAMES[:3], links)
+    assert found.addresses == ["192.168.0.0", "10.0.0.1", "192.168.0.2"]
+    assert found.sentence(NAMES).startswith("8 reach each other: 9.0 Gbit/s at the least")
+    assert found.slow(NAMES) != ""
+
+
+def test_a_clock_that_is_off_is_named() -> None:
+    links = all_reach(3)
+    for own in (0, 1):
+        links[own][2] = {"10.0.0.2": Way(-86400.0, 0.1, 9000.0)}
+    links[2] = {to: {f"10.0.0.{to}": Way(86400.0, 0.1, 9000.0)} for to in (0, 1)}
+    with pytest.raises(BoxLacksError, match="the clock of gpu-2 is 86400 s behind the others'"):
+        judge(NAMES[:3], links)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "", "[]", "{}", '{"facts": 1}', '{"links": [{"to": 1, "by": [{"address": "x"}]}]}',
+        '{"facts": {"same": {}, "packages": [], "addresses": [["10.0.0.1 ; rm", 1]], '
+        '"public": [], "ports": [1], "gpus": 0}}',
+        '{"facts": {"same": {}, "packages": [], "addresses": [["10.0.0.1", 99999]], '
+        '"public": [], "ports": [1], "gpus": 0}}',
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_refused(line: str) -> None:
+    for what in ("facts", "links"):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            read_answer(line.encode(), what)
+
+
+def test_what_a_node_says_is_made_safe() -> None:
+    said = {"same": {"torch": "\x1b[31m2.6"}, "packages": ["a\x1b"], "addresses": [["10.0.0.1", 9]]}
+    facts = read_answer(
+        json.dumps(
+            {"facts": {**said, "public": [], "ports": [29500, 29501], "gpus": 10**9}}
+        ).encode(),
+        "facts",
+    )
+    assert facts["same"] == {"torch": "2.6"}
+    assert facts["gpus"] == 1024
+
+
+def test_one_that_fails_fails_the_others_with_its_kind() -> None:
+    meeting, raised = Meeting(["a", "b", "c"]), dict[str, BoxstrapError]()
+
+    def attend(host: str) -> None:
+        try:
+            with meeting.attended_by(host) as rank:
+                if host == "b":
+                    raise BoxLacksError("no room.", where="b", hint="Make some.")
+                meeting.gather("ready", rank, host)
+        except BoxstrapError as error:
+            raised[host] = error
+
+    threads = [threading.Thread(target=attend, args=(host,)) for host in meeting.hosts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert raised["b"].text() == "b: no room.\nMake some."
+    for host in "ac":
+        assert type(raised[host]) is BoxLacksError
+        assert raised[host].text() == "not started: b failed, and all begin or none."
+
+
+def test_a_verdict_is_not_shown_for_other_boxes() -> None:
+    meeting = Meeting(["a", "b"])
+    with pytest.raises(ReturnBoxError), meeting.attended_by("a"):
+        raise ReturnBoxError("return it.")
+    with pytest.raises(StepFailedError, match="a failed"), meeting.attended_by("b") as rank:
+        meeting.gather("ready", rank, None)
