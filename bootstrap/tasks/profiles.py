@@ -124,8 +124,11 @@ _COMMITTED = Option(
     CONSENT,
     _COMMITTED,
     Option("for_", "The door it is for, as in ec2; without it, the script itself, readable."),
+    Option("host", "A box for --for skypilot-pool or dstack-fleet. Repeatable.", many=True),
+    Option("hosts", "The boxes of this group for these, as groups.yaml names them."),
     _OUTPUT,
     changes=("output",),
+    takes_all=True,
 )
 def render(call: Call) -> None:
     """Show the script that sets a box up; or pack it for a provider's start-up hook.
@@ -135,7 +138,9 @@ def render(call: Call) -> None:
     from bootstrap.doors import render_for_door, render_readable
 
     door = call.given["for_"]
-    if door:
+    if call.given["host"] or call.given["hosts"] or door in _EXPORTS:
+        _show_export(call, door)
+    elif door:
         _show(call, render_for_door(door, call.request(), call.screen))
     else:
         _show(call, render_readable(call.request(), call.screen))
@@ -170,6 +175,23 @@ def oneliner(call: Call) -> None:
         return
     small, uvx = bool(given["small"]), given["uvx"] or ""
     _show(call, render_paste(call.request(), call.screen, small=small, uvx=uvx))
+
+
+_EXPORTS = ("skypilot-pool", "dstack-fleet")
+
+
+def _show_export(call: Call, kind: str) -> None:
+    """Show known boxes as another program's file. Raises UsageError."""
+    from bootstrap.doors import CarriedScript
+    from bootstrap.errors import UsageError
+    from bootstrap.fleet.export import export_boxes
+    from bootstrap.tasks.command import chosen
+
+    if kind not in _EXPORTS:
+        raise UsageError(f"boxes are named for --for {' or '.join(_EXPORTS)} alone.")
+    group, boxes = call.given["hosts"] or "", chosen(call)
+    text = export_boxes(kind, boxes, group)
+    _show(call, CarriedScript(text, {"for": kind, "boxes": boxes}))
 
 
 def _show_fetched(call: Call) -> None:

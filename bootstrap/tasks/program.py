@@ -323,9 +323,10 @@ def _steps() -> Iterable[str]:
 
 
 def _doors() -> Iterable[str]:
+    from bootstrap.fleet.export import EXPORTS
     from bootstrap.render.door_table import DOORS
 
-    return DOORS
+    return [*DOORS, *EXPORTS]
 
 
 def _providers() -> Iterable[str]:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bootstrap.doors import render_door
+from bootstrap.fleet.export import EXPORTS
+from bootstrap.link.record import KnownBox
 from bootstrap.render.door_table import DOORS
 from tests.boxes.proc import RigError
 from tests.doors.proof import consumers
@@ -25,21 +27,35 @@ READERS: dict[str, Callable[[Path, Path], str]] = {
     "docker": consumers.dockerfile,
     "devcontainer": consumers.devcontainer,
 }
+POOLS: dict[str, Callable[[Path, Path], str]] = {
+    "skypilot-pool": consumers.skypilot_pool,
+    "dstack-fleet": consumers.dstack_fleet,
+}
+BOXES = [KnownBox(f"gpu-{n}", f"me@198.51.100.{n}", f"198.51.100.{n}", 2222, "me") for n in (1, 2)]
 
 
 def main() -> int:
     """Try each, or those named as arguments; the exit code is 1 if one failed."""
     failed = 0
-    what = profile("vast", "gpu.name=A100", "gpu.count=2", 'secrets=["HF_TOKEN"]')
+    what = ("vast", "gpu.name=A100", "gpu.count=2", 'secrets=["HF_TOKEN"]')
     proofs: dict[str, Callable[[Path], str]] = {}
     for name, reader in READERS.items():
 
         def read(scratch: Path, name: str = name, reader: Callable[..., str] = reader) -> str:
             file = scratch / DOORS[name].file
-            file.write_text(render_door(name, what, WORK).text)
+            of_nodes = ("train.nodes=2", "rent.spot=true") if DOORS[name].nodes else ()
+            file.write_text(render_door(name, profile(*what, *of_nodes), WORK).text)
             return reader(file, scratch)
 
         proofs[name] = read
+    for name, reader in POOLS.items():
+
+        def read_pool(scratch: Path, name: str = name, reader: Callable[..., str] = reader) -> str:
+            file = scratch / f"{name}.yaml"
+            file.write_text(EXPORTS[name].make("cluster", BOXES))
+            return reader(file, scratch)
+
+        proofs[name] = read_pool
     if os.geteuid() == 0:
         from tests.doors.proof import boxes
 

@@ -19,13 +19,31 @@ import sky, sys
 task = sky.Task.from_yaml(sys.argv[1])
 assert task.setup and task.run, task
 for resources in task.resources:
-    print(task.name, resources.accelerators)
+    print(task.name, task.num_nodes, "nodes", resources.accelerators, "spot", resources.use_spot)
+"""
+POOL = """
+import sys
+from sky.ssh_node_pools import utils
+targets = utils.load_ssh_targets(sys.argv[1])
+for name, pool in utils.get_cluster_config(targets).items():
+    hosts = utils.prepare_hosts_info(name, pool)
+    print(name, [(host["ip"], host["user"], host["use_ssh_config"]) for host in hosts])
 """
 DSTACK = """
 import sys, yaml
 from dstack._internal.core.models.configurations import parse_run_configuration
 task = parse_run_configuration(yaml.safe_load(open(sys.argv[1])))
-print(task.name, task.resources.gpu)
+print(task.name, task.nodes, "nodes", task.resources.gpu, task.spot_policy)
+"""
+FLEET = """
+import sys, yaml
+from dstack._internal.core.models.configurations import parse_apply_configuration
+fleet = parse_apply_configuration(yaml.safe_load(open(sys.argv[1])))
+print(fleet.name, fleet.placement, [(host.hostname, host.port) for host in fleet.ssh_config.hosts])
+"""
+SSH = """\
+#!/bin/sh
+exec {ssh} -F {config} "$@"
 """
 
 
@@ -66,6 +84,27 @@ def dstack(file: Path, scratch: Path) -> str:
     """dstack's own reader of configurations."""
     python = environment("dstack") / "python"
     return _done([str(python), "-c", DSTACK, str(file)], HOME=str(scratch)).splitlines()[-1]
+
+
+def skypilot_pool(file: Path, scratch: Path) -> str:
+    """SkyPilot's own reader of pools, with hosts in an ssh config of their own."""
+    python, config, ssh = (
+        environment("skypilot") / "python",
+        scratch / "config",
+        scratch / "bin/ssh",
+    )
+    config.write_text("Host gpu-1 gpu-2\n  HostName 198.51.100.1\n  Port 2222\n  User me\n")
+    ssh.parent.mkdir()
+    ssh.write_text(SSH.format(ssh=shutil.which("ssh"), config=config))
+    ssh.chmod(0o755)
+    env = {"HOME": str(scratch), "PATH": f"{ssh.parent}:{os.environ['PATH']}"}
+    return _done([str(python), "-c", POOL, str(file)], **env).splitlines()[-1]
+
+
+def dstack_fleet(file: Path, scratch: Path) -> str:
+    """dstack's own reader of fleets."""
+    python = environment("dstack") / "python"
+    return _done([str(python), "-c", FLEET, str(file)], HOME=str(scratch)).splitlines()[-1]
 
 
 def dockerfile(file: Path, _scratch: Path) -> str:
