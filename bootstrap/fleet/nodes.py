@@ -51,6 +51,8 @@ MOST_APART_S = 1.0
 _MOST_LINE = 4 << 20
 _ELASTIC = re.compile(r"--nnodes[= ]([0-9]{1,4}):[0-9]{1,4}\b")
 _MOST_NAMED = 3
+_MUCH_SLOWER = 8
+"""How many times slower than the fastest node one is that is warned of."""
 _NETWORK = (
     "They need one private network on which they reach each other on all TCP ports: in a cloud, a "
     "rule of its firewall (security group) that lets them in among themselves. Where ports are "
@@ -400,14 +402,17 @@ class Network:
         )
 
     def slow(self, names: Sequence[str]) -> str:
-        """Warn of the pair that is much slower than the usual one; "" if there is none."""
-        usual = median(way.mbps for way in self.ways.values())
-        (a, b), slowest = min(self.ways.items(), key=lambda each: each[1].mbps)
-        if slowest.mbps > usual / 4:
+        """Warn of the node that is much slower than the fastest; "" if there is none."""
+        of_node = {
+            at: max(way.mbps for pair, way in self.ways.items() if at in pair)
+            for at in range(len(names))
+        }
+        slowest, fastest = min(of_node, key=lambda at: of_node[at]), max(of_node.values())
+        if of_node[slowest] > fastest / _MUCH_SLOWER:
             return ""
         return (
-            f"{names[a]} to {names[b]} has {slowest.mbps:.0f} Mbit/s, and {usual:.0f} is usual "
-            "here: all wait for the slowest"
+            f"{names[slowest]} has {of_node[slowest]:.0f} Mbit/s to the others at the most, which "
+            f"have up to {fastest:.0f} among themselves: all wait for the slowest"
         )
 
 

@@ -314,6 +314,16 @@ class ScriptDocument(TypedDict):
     text: NotRequired[str]
 
 
+class PoolDocument(TypedDict):
+    """Known boxes as another program's file: its lines, or the file it was written to."""
+
+    format: str
+    boxes: list[str]
+    bytes: int
+    lines: NotRequired[list[str]]
+    written: NotRequired[str]
+
+
 class CodeDocument(TypedDict):
     """What was opened in the editor, and the link that opens it."""
 
@@ -412,7 +422,7 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "profiles": (ProfilesDocument, ValidDocument, ShownProfile),
     "pull": (PulledRun, PulledRuns),
     "push": (PushDocument, PushedData),
-    "render": (ScriptDocument,),
+    "render": (ScriptDocument, PoolDocument),
     "report": (ReportDocument, SweepReportDocument),
     "run": (StartedRunDocument, ResumedRunDocument, DealtSweep, QueuedRuns),
     "runs": (RunsDocument,),

@@ -191,7 +191,7 @@ def _show_export(call: Call, kind: str) -> None:
         raise UsageError(f"boxes are named for --for {' or '.join(_EXPORTS)} alone.")
     group, boxes = call.given["hosts"] or "", chosen(call)
     text = export_boxes(kind, boxes, group)
-    _show(call, CarriedScript(text, {"for": kind, "boxes": boxes}))
+    _show(call, CarriedScript(text, {"format": kind, "boxes": boxes}))
 
 
 def _show_fetched(call: Call) -> None:

@@ -30,6 +30,13 @@ class UploadedResults(TypedDict):
     address: str
 
 
+class NodeOfARun(TypedDict):
+    """Which of several nodes it is, and the boxes of all by rank."""
+
+    rank: int
+    names: list[str]
+
+
 class RunDocument(TypedDict):
     """A run. `state`: running, finished, died, queued, waiting; `rc`: its exit code."""
 
@@ -53,6 +60,7 @@ class RunDocument(TypedDict):
     tree: str | None
     uploaded: NotRequired[UploadedResults]
     gpus: list[str] | None
+    node: NotRequired[NodeOfARun]
 
 
 class FailureDocument(TypedDict):

@@ -98,7 +98,11 @@ def another_torch(fleet: Fleet, node: int) -> tuple[str, Callable[[], object]]:
 
 
 def cut_pair(fleet: Fleet, node: int) -> tuple[str, Callable[[], object]]:
-    other = fleet.boxes[(node + 1) % NODES].box.host_string.partition("@")[2].partition(":")[0]
+    other = (
+        fleet.boxes[(node + 1) % len(fleet.boxes)]
+        .box.host_string.partition("@")[2]
+        .partition(":")[0]
+    )
     route = ["nsenter", "-t", str(fleet.boxes[node].box._alive()), "-n", "ip", "route"]
     subprocess.run([*route, "add", "blackhole", f"{other}/32"], check=True)
     undo = [*route, "del", "blackhole", f"{other}/32"]
@@ -114,6 +118,7 @@ def wrong_clock(fleet: Fleet, node: int) -> tuple[str, Callable[[], object]]:
     return "is 60 s behind the others'", lambda: box.write(check, text)
 
 
+SLOW = "slow link"
 BEFORE = {
     "another torch": another_torch,
     "pair cut": cut_pair,
@@ -121,16 +126,30 @@ BEFORE = {
 }
 
 
+def is_slow(fleet: Fleet, node: int) -> None:
+    """A slow node is named, and nothing ends: all wait for it."""
+    box = fleet.boxes[node].box
+    box.limit(2)
+    done = fleet.run("run", "--", "python reduce.py 1 3").must(0)
+    fleet.await_end(*range(NODES))
+    box.limit(0)
+    assert f"{fleet.names()[node]} has " in done.err
+    assert fleet.said("exit") == ["0"] * NODES
+
+
 def test_a_node_that_fails_ends_all_or_lets_none_begin(
     fleet: Fleet, faults: Faults, seeded: random.Random, request: pytest.FixtureRequest
 ) -> None:
-    kinds = [*DURING, *BEFORE]
+    kinds = [*DURING, *BEFORE, SLOW]
     seeded.shuffle(kinds)
     fleet.run("setup").must(0)
     fleet.await_end(*range(NODES))
     for number in range(TRIES if request.config.getoption("every") else 1):
         fault, node = kinds[number % len(kinds)], seeded.randrange(NODES)
         with faults.attempt(fault, at=f"node {node}") as attempt:
+            if fault == SLOW:
+                is_slow(fleet, node)
+                continue
             if fault in BEFORE:
                 named, undo = BEFORE[fault](fleet, node)
                 before = [each.runs() for each in fleet.boxes]
@@ -163,3 +182,23 @@ def test_a_node_that_fails_ends_all_or_lets_none_begin(
                 assert all(said.startswith(f"node {node} ") for said in told), told
             assert all(named in said for said in told), told
             assert fleet.alive() == []
+
+
+def test_the_pair_that_can_not_talk_among_eight_is_named_in_ten_seconds(
+    mirror_rig: Rig, shared_folder: Path, user: User, faults: Faults, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("every"):
+        pytest.skip("make chaos")
+    boxes = [Rented(user, start_used(mirror_rig, "vast", shared_folder)) for _ in range(8)]
+    profile = PROFILE.replace("nodes: 2", "nodes: 8")
+    user.repository("homework", boxstrap__yaml=profile, reduce__py=REDUCE)
+    fleet = Fleet(user, boxes)
+    fleet.run("setup").must(0)
+    fleet.await_end(*range(8), within=30)
+    with faults.attempt("pair of eight cut") as attempt:
+        named, _ = cut_pair(fleet, 5)
+        refused = fleet.run("run", "--", STAYS).must(5)
+        assert f"{fleet.names()[5]} {named}" in refused.out
+        attempt.noticed(refused.seconds, at_most=NOTICED_S)
+    for each in boxes:
+        each.box.stop()

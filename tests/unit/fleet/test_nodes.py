@@ -65,7 +65,17 @@ def test_the_fastest_address_that_all_reach_is_taken() -> None:
     found = judge(NAMES[:3], links)
     assert found.addresses == ["192.168.0.0", "10.0.0.1", "192.168.0.2"]
     assert found.sentence(NAMES).startswith("8 reach each other: 9.0 Gbit/s at the least")
-    assert found.slow(NAMES) != ""
+    assert found.slow(NAMES[:3]) == ""
+
+
+def test_a_node_that_is_much_slower_is_warned_of() -> None:
+    links = all_reach(3)
+    links[2] = {to: {f"10.0.0.{to}": SLOW} for to in (0, 1)}
+    assert judge(NAMES[:3], links).slow(NAMES[:3]) == ""  # only in one direction
+    for own in (0, 1):
+        links[own][2] = {"10.0.0.2": SLOW}
+    said = judge(NAMES[:3], links).slow(NAMES[:3])
+    assert said.startswith("gpu-2 has 900 Mbit/s to the others at the most, which have up to 9000")
 
 
 def test_a_clock_that_is_off_is_named() -> None:

@@ -309,6 +309,8 @@ train:
   results_to: s3://mine/results
   grace: 30
   log_max_mib: 64
+  nodes: 1
+  results_of: all
 shared: [data/]
 data: [{from: "https://example.org/a.tar.gz", to: data/a, unpack: true}]
 lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h, then: stop}
