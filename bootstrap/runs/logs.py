@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import os
 import queue
 import sys
 import threading
@@ -242,11 +243,18 @@ class PlainLog:
         """Do nothing: no data is held back."""
 
 
+_COLOURS = (36, 33, 35, 32, 34, 31)
+"""Of the nodes' names, as a terminal counts them."""
+
+
 class NamedLog:
     """The log of one run among several: whole lines, each after the run's name."""
 
-    def __init__(self, name: str) -> None:
-        self._name = f"{name} | ".encode()
+    def __init__(self, name: str, rank: int | None = None) -> None:
+        """`rank`: which of several nodes it is; on a terminal each has a colour."""
+        paints = rank is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        colour = _COLOURS[(rank or 0) % len(_COLOURS)] if paints else 0
+        self._name = (f"\x1b[{colour}m{name} |\x1b[0m " if colour else f"{name} | ").encode()
         self._rest = b""
 
     def write(self, data: bytes) -> None:
@@ -524,8 +532,9 @@ def _shown(logs: _Logs, at: int, among: str, *, as_json: bool, to: BinaryIO | No
     runs = [reader.run for reader in readers if reader.run]
     of_box = {"box": among} if among else {}
     out: PlainLog | NamedLog | JsonLog = JsonLog(**of_box) if as_json else PlainLog(to)
+    node = runs[at].node if len(runs) == len(readers) else None
     if among and not as_json:
-        out = NamedLog(among)
+        out = NamedLog(f"{node.rank} {among}", node.rank) if node else NamedLog(among)
     if len(runs) > 1:
         keys = {run.repo_key for run in runs}
         names = [

@@ -140,11 +140,14 @@ def is_slow(fleet: Fleet, node: int) -> None:
 def test_a_node_that_fails_ends_all_or_lets_none_begin(
     fleet: Fleet, faults: Faults, seeded: random.Random, request: pytest.FixtureRequest
 ) -> None:
+    option = request.config.option
+    if option.whole and not option.every:
+        pytest.skip("make chaos, or by its name: tests/main_job/test_nodes.py has a case of each")
     kinds = [*DURING, *BEFORE, SLOW]
     seeded.shuffle(kinds)
     fleet.run("setup").must(0)
     fleet.await_end(*range(NODES))
-    for number in range(TRIES if request.config.getoption("every") else 1):
+    for number in range(TRIES if option.every else 1):
         fault, node = kinds[number % len(kinds)], seeded.randrange(NODES)
         with faults.attempt(fault, at=f"node {node}") as attempt:
             if fault == SLOW:

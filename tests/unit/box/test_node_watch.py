@@ -17,7 +17,7 @@ import pytest
 from bootstrap.shell import functions
 from tests.box_programs import lay_programs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 FOREVER = "trap 'exit 4' TERM; while :; do sleep 0.1; done"
 
 
@@ -144,6 +144,19 @@ def test_to_stop_one_stops_all(nodes_of: Callable[..., Nodes], at: int) -> None:
     await_said(nodes.runs[1], "log", "begun")
     nodes.runners[at].terminate()
     assert nodes.ends() == [("4", "stop"), ("4", "stop")]
+
+
+def test_a_node_that_is_taken_away_ends_the_others_and_they_say_so(
+    nodes_of: Callable[..., Nodes],
+) -> None:
+    nodes = nodes_of(*[f"echo begun; {FOREVER}"] * 2).begin()
+    await_said(nodes.runs[0], "log", "begun")
+    await_said(nodes.runs[1], "log", "begun")
+    (nodes.runs[1] / "interrupted").write_text("ec2 1763714700 1763714820\n")
+    nodes.runners[1].terminate()
+    ends = nodes.ends()
+    assert ends[0] == ("143", "node 1 143 interrupted")
+    assert ends[1][1] == "interrupted ec2 1763714700 1763714820"
 
 
 @pytest.mark.parametrize("gone", [0, 1])

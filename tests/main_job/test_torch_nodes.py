@@ -1,0 +1,127 @@
+"""torch's own DistributedDataParallel by torchrun on boxes of one private network; minutes, so only
+`make chaos` runs it. `tests/main_job/test_nodes.py` has the same without torch."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.cli import User
+from tests.main_job.rented import Rented
+from tests.main_job.test_nodes import Fleet
+from tests.smoke.torch_env import cpu_wheel
+
+pytestmark = pytest.mark.boxes
+
+HERE = Path(__file__).parent
+PROFILE = """\
+version: 1
+extends: ssh
+box: {workdir: /workspace}
+gpu: {require: false}
+python: {requirements: [], packages: [torch, numpy]}
+train: {command: torchrun ddp.py, results: [out/], nodes: 1, grace: 2}
+"""
+TOLERANCE = 1e-4
+"""Sums of floats of 32 bits in another order, over 40 steps; relative to the value."""
+
+
+@pytest.fixture(scope="module")
+def with_torch(
+    request: pytest.FixtureRequest, mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """Four boxes with torch, which is installed once."""
+    if not request.config.getoption("every"):
+        pytest.skip("make chaos")
+    if cpu_wheel() is None:
+        pytest.skip("no CPU build of torch")
+    folder = tmp_path_factory.mktemp("torch")
+    user = User(folder / "home")
+    texts = {f"{name}__py": (HERE / f"{name}.py").read_text() for name in ("ddp", "digits")}
+    repository = user.repository("homework", boxstrap__yaml=PROFILE, **texts)
+    images, labels = made_digits()
+    (repository.root / "data").mkdir()
+    (repository.root / "data/train-images-idx3-ubyte.gz").write_bytes(images)
+    (repository.root / "data/train-labels-idx1-ubyte.gz").write_bytes(labels)
+    repository.commit({}, "Digits")
+    first = Rented(user, mirror_rig.start("vast"))
+    first.run("setup", "--set", "train=null").must(0)
+    first.box.keep(folder / "layer")
+    first.box.stop()
+    boxes = [Rented(user, mirror_rig.start("vast", on=folder / "layer")) for _ in range(4)]
+    yield Fleet(user, boxes)
+    for each in boxes:
+        each.box.stop()
+
+
+def made_digits() -> tuple[bytes, bytes]:
+    """Return images and labels in MNIST's format: a bar for each digit, with noise."""
+    chance = random.Random(5)
+    labels = bytes(chance.randrange(10) for _ in range(1024))
+    images = bytearray()
+    for label in labels:
+        for row in range(28):
+            for column in range(28):
+                is_bar = abs(column - 2 - 2.6 * label) < 2 and 4 <= row < 24
+                images.append(min(255, 200 * is_bar + chance.randrange(50)))
+    sizes = [(1024).to_bytes(4, "big"), *[(28).to_bytes(4, "big")] * 2]
+    head = bytes((0, 0, 8, 3)) + b"".join(sizes), bytes((0, 0, 8, 1)) + sizes[0]
+    return gzip.compress(head[0] + bytes(images)), gzip.compress(head[1] + labels)
+
+
+def steps(fleet: Fleet) -> list[list[float]]:
+    """Return what the first box's training noted of each step."""
+    tree = fleet.boxes[0].tree
+    found: list[list[float]] = json.loads(fleet.boxes[0].box.read(f"{tree}/out/steps.json"))
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_it_computes_what_one_process_does_step_by_step(with_torch: Fleet, count: int) -> None:
+    alone = Fleet(with_torch.user, with_torch.boxes[:1])
+    alone.boxes[0].run("run", "--overwrite-results").must(0)
+    alone.await_end(0, within=60)
+    expected = steps(alone)
+    fleet = Fleet(with_torch.user, with_torch.boxes[:count])
+    fleet.run("run", "--set", f"train.nodes={count}", "--overwrite-results").must(0)
+    fleet.await_end(*range(count), within=60)
+    assert fleet.said("exit") == ["0"] * count, fleet.said("log")
+    for rank, log in enumerate(fleet.said("log")):
+        assert f"rank {rank} of {count}: the all-reduce is right" in log
+    found = steps(fleet)
+    assert len(found) == 40
+    apart = max(
+        abs(a - b) / abs(b)
+        for ours, theirs in zip(found, expected, strict=True)
+        for a, b in zip(ours, theirs, strict=True)
+    )
+    print(f"{count} nodes: {apart:.1e} apart at the most, of {len(found)} steps")
+    assert apart < TOLERANCE
+
+
+def test_digits_are_learned_on_two_nodes(with_torch: Fleet) -> None:
+    fleet = Fleet(with_torch.user, with_torch.boxes[:2])
+    command = ("--", "torchrun digits.py")
+    fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", *command).must(0)
+    fleet.await_end(0, 1, within=90)
+    first, second = fleet.said("log")
+    assert float(first.split()[-1]) > 0.9, first
+    assert first.splitlines()[-1] == second.splitlines()[-1]
+    assert fleet.boxes[0].box.exists(f"{fleet.boxes[0].tree}/out/digits.pt")
+    assert not fleet.boxes[1].box.exists(f"{fleet.boxes[1].tree}/out/digits.pt")
+
+
+def test_a_worker_that_is_killed_ends_torchrun_on_all_nodes(with_torch: Fleet) -> None:
+    fleet = Fleet(with_torch.user, with_torch.boxes[:2])
+    long = "torchrun --no-python sleep 600"
+    fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", long).must(0)
+    fleet.boxes[1].box.run("pkill -KILL -f '^sleep 600'")
+    assert fleet.await_end(0, 1) < 15
+    assert fleet.said("exit") == ["1", "1"]
+    assert fleet.said("ended", 0) == ["node 1 1 exit"]
