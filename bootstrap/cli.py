@@ -68,5 +68,7 @@ def main() -> None:
             sys.stderr.write(f"{write_error('the output', error)}\n")
     if "bootstrap.repo.git" in sys.modules:
         sys.modules["bootstrap.repo.git"].remove_git_dirs()
+    if "bootstrap.link.shared" in sys.modules:  # it has its answer: now there is time
+        sys.modules["bootstrap.link.shared"].open_offered()
     # Tearing down the modules takes a tenth of a second, and there is nothing left to save.
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)

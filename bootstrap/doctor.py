@@ -19,6 +19,7 @@ from bootstrap.errors import (
     UnreachableError,
     UsageError,
 )
+from bootstrap.link import shared
 from bootstrap.link.record import GUARD, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import cache_dir, state_dir
@@ -147,7 +148,13 @@ def _guard() -> Finding:
     )
 
 
-CHECKS = (_python, _ssh, _git, _agent, _state, _disk, _editor, _guard)
+def _connections() -> Finding:
+    """Name the boxes to which a connection is open for later commands."""
+    names = [box.name for box in all_boxes() if shared.is_open(box)]
+    return Finding("connections", True, f"open to {', '.join(names)}" if names else "none is open")
+
+
+CHECKS = (_python, _ssh, _git, _agent, _state, _disk, _editor, _guard, _connections)
 _ROOM = 10**9
 """Bytes that should be free: a snapshot of a repository may take as much."""
 _GUARD_LATE_S = 1800
@@ -165,6 +172,7 @@ def _failed(error: BoxstrapError) -> Finding:
 def _box(options: BoxOptions, screen: Screen) -> Finding:
     try:
         with BoxLogin.find(options, screen) as box:
+            box.shares = False  # a login is what is examined
             box.dial()
             state = box.refresh()
             label = box.label

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +22,7 @@ from tests.documents import check_documents
 from tests.forked import Forked, can_fork
 from tests.plain_environment import (
     BIN,
+    HERE,
     plain_environment,
     shared,
 )
@@ -225,6 +227,18 @@ class UserRepository:
             if (name := stands_on.removeprefix("ref: ")) != stands_on:
                 return (self.root / ".git" / name).read_text().strip()
         return self.git("rev-parse", "HEAD")
+
+
+_CLOSE = """\
+from bootstrap.link import record, shared
+for box in record.all_boxes():
+    shared.close(box)
+"""
+
+
+def close_shared(env: Mapping[str, str]) -> None:
+    """End the connections that stayed open after commands in this environment."""
+    subprocess.run([sys.executable, "-c", _CLOSE], env=dict(env), cwd=HERE, check=True)
 
 
 class User:

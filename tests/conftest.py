@@ -18,7 +18,7 @@ import pytest
 
 from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
-from tests.cli import User
+from tests.cli import User, close_shared
 from tests.forked import SHARED, start_server
 from tests.plain_environment import forget_settings, plain_environment
 
@@ -154,7 +154,7 @@ def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     home = next(homes)
     home.mkdir()
     for name, value in plain_environment(home).items():
-        if name.startswith(("HOME", "PATH", "XDG_", "GIT_")):
+        if name.startswith(("HOME", "PATH", "XDG_", "GIT_", "BOXSTRAP_")):
             monkeypatch.setenv(name, value)
     return home
 
@@ -163,3 +163,11 @@ def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
 def user(own_home: Path) -> User:
     """A user who types commands in that home."""
     return User(own_home)
+
+
+@pytest.fixture
+def keeps_open(user: User) -> Iterator[None]:
+    """That user's connections stay open after each command, until the end of the test."""
+    user.env["BOXSTRAP_KEEP_OPEN"] = "2m"
+    yield
+    close_shared(user.env)

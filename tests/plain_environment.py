@@ -39,6 +39,7 @@ def plain_environment(home: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_CACHE_HOME": str(home / ".cache"),
         "LANG": "C.UTF-8",
+        "BOXSTRAP_KEEP_OPEN": "0",  # nothing stays; but see `keeps_open` in conftest.py
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TEMPLATE_DIR": str(shared() / "git"),
         "TMUX_TMPDIR": str(shared()),  # keeps tests' sessions apart from the real user's

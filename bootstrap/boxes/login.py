@@ -29,6 +29,7 @@ from bootstrap.protocol.query import NO_REDACTION, build_query
 if TYPE_CHECKING:
     from bootstrap.link.dial import PendingConnection
     from bootstrap.link.hostkeys import FirstContact
+    from bootstrap.link.mux import SharedWire
     from bootstrap.link.wire import LinkLost, Wire
     from bootstrap.protocol.run import Run
     from bootstrap.protocol.run_details import RunDetails
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Reporter
 
 _Answer = TypeVar("_Answer")
+_MUCH = 16_000_000
+"""Bytes; at 100 ms they take as long as a login."""
 
 
 class BoxLogin:
@@ -72,6 +75,9 @@ class BoxLogin:
         self._redactor: Redactor | None = None
         self._link: ReconnectingLink | None = None
         self._dialing: PendingConnection | None = None
+        self._shared: SharedWire | None = None
+        self.shares = True
+        """Whether it may go over the box's shared connection. What moves much data logs in."""
         self._early: _EarlyLogin | None = None
         self._unwritten = False
         self.set_price(None)
@@ -101,7 +107,7 @@ class BoxLogin:
         return cls(options, found, reporter, first_contact=first_contact, cancel=cancel)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913
         cls,
         options: BoxOptions,
         reporter: Reporter,
@@ -109,15 +115,18 @@ class BoxLogin:
         *,
         with_details: bool = False,
         opens_forwards: bool = False,
+        shares: bool = True,
     ) -> BoxLogin:
         """Log in and ask for the box's state; `here` is the current repository, if it was read.
 
-        Raises UsageError, UnreachableError, HostKeyError.
+        `shares`: whether its shared connection will do. Raises UsageError, UnreachableError,
+        HostKeyError.
         """
         if here is None and not options.host:
             here = options.repository
         key = here[0] if here else ""
         box = cls.find(options, reporter, repo_key=key, opens_forwards=opens_forwards)
+        box.shares = shares and not opens_forwards
         box.dial()
         _ = box.redactor  # made, and the repository read, in parallel with connecting
         box._look(options.repository if here is None else here, with_details=with_details)
@@ -295,11 +304,37 @@ class BoxLogin:
     # The login.
 
     def dial(self) -> None:
-        """Start to connect in the background."""
+        """Start to connect in the background, unless there is a connection to share."""
+        self._shared = self._joined()
+        if self._shared is not None:
+            return
         self._dialing = self._dialed()
         if self._dialing is not None:
             # The login needs this module anyway. Loaded in parallel with others it would be last.
             import bootstrap.link.ssh  # noqa: F401
+
+    def _joined(self) -> SharedWire | None:
+        """Return the box's shared connection, if there is one and nothing speaks against it."""
+        if self.endpoint is None or not self.shares or self.options.host_key:
+            return None
+        from bootstrap.link.shared import join
+
+        return join(self.known, self.endpoint, self._log_in)
+
+    @property
+    def shared_socket(self) -> str:
+        """The control socket of the connection that it shares, for ssh; "" if it logged in."""
+        from bootstrap.link.mux import SharedWire
+
+        wire = self._link.wire if self._link else None
+        return wire.path if isinstance(wire, SharedWire) else ""
+
+    def expect(self, size: int) -> None:
+        """Log in after all, if so many bytes will come: the window of a shared connection, 2 MiB,
+        is a fifth of that of a login. Raises as `link`."""
+        if size > _MUCH and self.shared_socket:
+            shared, self.link.wire = self.link.wire, self._log_in()
+            shared.close()
 
     def _dialed(self) -> PendingConnection | None:
         if self.endpoint is None:
@@ -405,6 +440,10 @@ class BoxLogin:
         return True
 
     def _wire_at_endpoint(self) -> Wire:
+        shared, self._shared = self._shared, None
+        return shared if shared is not None and shared.answers() else self._log_in()
+
+    def _log_in(self) -> Wire:
         dialing, self._dialing = self._dialing or self._dialed(), None
         if dialing is None:
             return LocalWire()
@@ -418,6 +457,10 @@ class BoxLogin:
             say=self.reporter.say,
         )
         self.known = replace(self.known, key=wire.used_key)
+        if wire.silent_key is not None and self.endpoint is not None:
+            from bootstrap.link.shared import offer
+
+            offer(self.known, self.endpoint, wire.silent_key)
         return wire
 
     # What it says.

@@ -24,6 +24,7 @@ import io
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ from bootstrap.link.public_key import (
     parse_public_key,
     unpack_key,
 )
+from bootstrap.link.shared import SilentKey
 from bootstrap.link.target import Endpoint, parse_host, resolve
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import LoginRefused
@@ -193,6 +195,8 @@ _SIGN_RESPONSE = 14
 _ANSWER_TIMEOUT = 5.0
 """Seconds for the list of keys. Signing has no limit: a hardware key waits for a touch."""
 _LONGEST_ANSWER = 1 << 20
+_NOBODY_S = 0.25
+"""A signature that took the agent longer may have waited for a person: a touch, a `confirm`."""
 
 
 class Agent:
@@ -267,6 +271,8 @@ class AgentKey(paramiko.PKey):
         self.public_blob = None
         self._agent = agent
         self._public = public
+        self.asked = public.kind.startswith("sk-")
+        """Whether a signature may have asked somebody."""
 
     def get_name(self) -> str:
         """Return the key's type, as SSH names it."""
@@ -279,7 +285,10 @@ class AgentKey(paramiko.PKey):
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:  # type: ignore[override]
         """Let the agent sign. Raises KeyUnusable."""
         flags = RSA_SIGNATURES.get((algorithm or "").removesuffix(CERTIFICATE), 0)
-        return self._agent.sign(self._public.blob, data, flags)
+        began = time.monotonic()
+        signature = self._agent.sign(self._public.blob, data, flags)
+        self.asked = self.asked or time.monotonic() - began > _NOBODY_S
+        return signature
 
 
 _loaded: dict[Path, paramiko.PKey] = {}
@@ -358,6 +367,8 @@ class KeyLogin(AuthStrategy):
         self._tried: list[tuple[Candidate, str]] = []
         self.used = ""
         """Fingerprint of the key that was accepted."""
+        self.silent: SilentKey | None = None
+        """That key, if it can log in once more without asking anybody anything."""
 
     def get_sources(self) -> Iterator[paramiko.auth_strategy.AuthSource]:
         """Return none: the candidates are tried in `authenticate`."""
@@ -400,7 +411,18 @@ class KeyLogin(AuthStrategy):
         if more:
             raise self._no_keys(more, second=True)
         self.used = candidate.shown.fingerprint if candidate.shown else ""
+        self.silent = self._silent(candidate, key)
         return True
+
+    def _silent(self, candidate: Candidate, key: paramiko.PKey) -> SilentKey | None:
+        if candidate.certificate:
+            return None
+        if isinstance(key, AgentKey):
+            agent = self._endpoint.identity_agent or ""
+            line = candidate.public.line if candidate.public else ""
+            return None if key.asked else SilentKey(None, line, agent)
+        file = candidate.file
+        return SilentKey(file.path) if file and not file.encrypted else None
 
     def _unlock(self, transport: BoxTransport, candidate: Candidate) -> paramiko.PKey | None:
         """Return the key, ready to sign; None if the box would not accept it anyway."""

@@ -229,6 +229,9 @@ class KnownBox:
     """Names of those that it holds after the last setup or wipe; None if not recorded."""
     editor_settings: Mapping[str, object] = field(default_factory=dict)
     """The values that were written last to an editor's settings on the box."""
+    keep_open: float = 600.0
+    """How many seconds its connection stays open after its last use, as its profile says; 0: not
+    at all."""
     ended: float = 0.0
     """When it was destroyed, or found to be gone, seconds since 1970."""
     spent: float = 0.0

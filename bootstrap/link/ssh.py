@@ -34,6 +34,7 @@ from bootstrap.link.keys import KeyLogin
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
 from bootstrap.link.record import KnownBox
+from bootstrap.link.shared import SilentKey
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE, LinkLost, LoginBroken, Pipe
 from bootstrap.text.sanitize import sanitize
@@ -130,7 +131,7 @@ def login(
     except BaseException:
         dialing.close()
         raise
-    return SshWire(endpoint.label, connection, dialing, keys.used)
+    return SshWire(endpoint.label, connection, dialing, keys.used, keys.silent)
 
 
 def _connection(check: HostKeyCheck, keys: KeyLogin, dialing: PendingConnection) -> Connection:
@@ -189,11 +190,18 @@ class SshWire:
     """A login to a box."""
 
     def __init__(
-        self, label: str, connection: Connection, dialing: PendingConnection, used_key: str
+        self,
+        label: str,
+        connection: Connection,
+        dialing: PendingConnection,
+        used_key: str,
+        silent_key: SilentKey | None = None,
     ) -> None:
         self.label = label
         self.used_key = used_key
         """Fingerprint of the key that logged in; `KnownBox.key` keeps it."""
+        self.silent_key = silent_key
+        """That key, if it can log in once more without asking anybody anything."""
         self._connection = connection
         self._dialing = dialing
         self._transport: BoxTransport = connection.transport

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bootstrap.profile import values
 from bootstrap.profile.schema import PROFILE, Profile, misfits
 from bootstrap.profile.values import (
     EXPECTED,
@@ -261,7 +262,8 @@ class _TreeReader:
 
 def _read_scalar(node: Scalar, field: Field) -> object:
     if field.kind == "text":
-        if node.tag != "str":
+        is_off = node.text == "0" and field.rule is values.TIME_OR_0  # a time that has no unit
+        if node.tag != "str" and not is_off:
             raise ValueError(_surprise(node))
         return choose(node.text, field.choices) if field.choices else node.text
     if node.tag == "str":

@@ -312,6 +312,7 @@ METRIC = Rule(
     500,
 )
 TIME = Rule("a time, as in 90s, 30m, 2h or 1d", r"[1-9][0-9]{0,6}[smhd]")
+TIME_OR_0 = Rule("a time, as in 90s, 30m, 2h or 1d, or 0", r"0|[1-9][0-9]{0,6}[smhd]")
 IMAGE = Rule("an image, as in vastai/pytorch:latest", r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", 255)
 VOLUME = Rule("a volume's id, as the account has it", r"[A-Za-z0-9][A-Za-z0-9._-]*", 64)
 REGION = Rule("a region, as in US or us-east-1", r"[A-Za-z][A-Za-z0-9 ,._-]*", 64)

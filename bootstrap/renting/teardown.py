@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, UsageError, write_error
+from bootstrap.link import shared
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
 from bootstrap.link.registry import find_known, lookup
@@ -216,6 +217,7 @@ def finish_teardown(
     """Put the record of a box that is gone aside, and set in `done` what it cost and left."""
     now = time.time()
     done.destroyed, done.was_gone = True, rented is None
+    shared.close(known)
     _set_cost(done, rented, known, now)
     try:
         done.left = account.leftovers()
@@ -234,6 +236,7 @@ def put_aside(over: rental.Rental, reporter: Reporter) -> None:
     """Put the records of a gone rental aside: host key and ssh entry could match another box."""
     for known in all_boxes():
         if known.host_text == over.host:
+            shared.close(known)
             with suppress(OSError, UsageError):
                 retire(dataclasses.replace(known, ended=over.ended, spent=over.spent))
             drop_alias(reporter)
@@ -278,7 +281,7 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> Non
     if known and rented_host(known):
         account_of(known.host_text)  # check first that its key is here: nothing works without it
     try:
-        box = BoxLogin.open(options, screen)
+        box = BoxLogin.open(options, screen, shares=False)
     except BoxstrapError as error:
         _end_unseen(known, screen, wish, error)
         return

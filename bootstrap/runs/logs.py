@@ -422,6 +422,7 @@ class _Logs:
 def _on_box(box: BoxLogin, wish: LogOptions, screen: Screen) -> _Logs:
     readers = _readers(box, wish, screen)
     box.warn_of_unredacted()
+    box.expect(max((reader.run.log_bytes for reader in readers if reader.run), default=0))
     return _Logs(readers, box.state.time, box.known.price, box.redactor, box.repository)
 
 

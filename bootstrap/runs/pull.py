@@ -196,7 +196,7 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     NotSafeError if not all of it is here and verified, or more than is allowed; BusyError,
     UnreachableError.
     """
-    with BoxLogin.open(options, screen) as box:
+    with BoxLogin.open(options, screen, shares=False) as box:
         brought = _bring(box, screen, wish, _started_run(box, wish))
     screen.result(brought.as_dict(), "\n".join(brought.lines()))
     brought.check()
@@ -207,7 +207,7 @@ def pull_all(options: BoxOptions, screen: Screen, wish: PullOptions) -> None:
 
     Raises as `pull_results`, after all of them were tried.
     """
-    with BoxLogin.open(options, screen) as box:
+    with BoxLogin.open(options, screen, shares=False) as box:
         brought = [
             _bring(box, screen, wish, run)
             for run in box.runs(None)

@@ -42,7 +42,7 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"it can't be sent: {why}.", where=wish.path) from None
-    with BoxLogin.open(options, screen) as box:
+    with BoxLogin.open(options, screen, shares=False) as box:
         target = _target(box, source, wish, options.place)
         screen.note("to", target)
         with ShownProgress(screen, "push") as progress:
@@ -81,7 +81,7 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
             "which file or folder? The profile's data names none on this machine.",
             hint="As in: boxstrap push data/corpus",
         )
-    with BoxLogin.open(options, screen) as box:
+    with BoxLogin.open(options, screen, shares=False) as box:
         name, sent = box.name, list[tuple[str, Pushed]]()
         with ShownProgress(screen, "push") as progress:
             for item in items:

@@ -25,6 +25,7 @@ from bootstrap.errors import BoxLacksError, CommandFailedError, UsageError
 from bootstrap.link.exchange import run_script_checked, shell_command
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import name_of_key
+from bootstrap.link.shared import open_offered
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query
@@ -94,7 +95,8 @@ def ssh_command(box: BoxLogin, line: str, *, terminal: bool) -> list[str]:
         "StrictHostKeyChecking": "yes",
         "UpdateHostKeys": "no",
         **dict(COMMON_OPTIONS),
-        "ControlPath": "none",  # an existing master may have checked another key, or isn't ours
+        # Only the connection that this command went over: any other may have checked another key.
+        "ControlPath": box.shared_socket.replace("%", "%%") or "none",
         "ControlMaster": "no",
         "ClearAllForwardings": "yes",  # a port that is in use here would end it
         "Tunnel": "no",
@@ -121,6 +123,7 @@ def become(command: list[str]) -> None:
     if program is None:
         raise UsageError(f"{command[0]} is not installed on this machine.")
     sys.stdout.flush()
+    open_offered()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # else it inherits Python's SIG_IGN
     os.execv(program, command)  # noqa: S606 - a list, no shell
 
@@ -252,6 +255,7 @@ def follow(command: Sequence[str]) -> NoReturn:
         libc = ctypes.CDLL(None)
         dies_with_us = partial(libc.prctl, _DIES_WITH_PARENT, signal.SIGTERM)
     child = subprocess.Popen([program, *command[1:]], preexec_fn=dies_with_us)  # noqa: PLW1509
+    open_offered()
 
     def pass_on(number: int, _: object) -> None:
         came.append(number)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BusyError, NotSafeError, StepFailedError, UsageError
+from bootstrap.link import shared
 from bootstrap.link.exchange import answer_rows
 from bootstrap.link.record import GUARD, KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions
@@ -244,7 +245,8 @@ def wipe_secrets(options: BoxOptions, screen: Screen) -> WipedSecrets:
         wiped = what_was_wiped(answer, box.label)
         box.note_held(())
         living = tuple(run.name for run in box.state.runs if run.state == "running")
-        return WipedSecrets(box.name, wiped, living)
+    shared.close(box.known)
+    return WipedSecrets(box.name, wiped, living)
 
 
 def what_was_wiped(answer: bytes, label: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_
 from bootstrap.profile.detect_provider import recognise as by_hints
 from bootstrap.providers import ONLY_END
 from bootstrap.setup.payload import Payload, build_payload
-from bootstrap.text.sizes import duration
+from bootstrap.text.sizes import duration, seconds_of
 
 if TYPE_CHECKING:
     from bootstrap.cancel import CancelToken
@@ -55,6 +55,7 @@ class SetupContext:
             profile=profile.name,
             workdir=workdir,
             console=profile.provider.console or "",
+            keep_open=float(seconds_of(profile.ssh.keep_open) or 0),
         )
         self.box.save(
             known.using(

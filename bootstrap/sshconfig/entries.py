@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import re
 import subprocess
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
+from bootstrap.link.shared import entry_path
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 
@@ -40,10 +39,6 @@ COMMON_OPTIONS = (
     ("RemoteCommand", "none"),
     ("RequestTTY", "auto"),
 )
-SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
-"""Most bytes of a socket's path: 104 on macOS, 108 on Linux, including a final NUL."""
-_OWN, _HASH, _SUFFIX = 4, 40, 17
-"""Lengths of `_own_part`, of ssh's `%C`, and of the suffix ssh adds while it makes a socket."""
 _UNWRITABLE = re.compile(r'["\\\x00-\x1f\x7f]|\$\{')
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9._:%+-]+")
 
@@ -78,22 +73,20 @@ def is_users_alias(box: KnownBox) -> bool:
     return typed == box.name and box.address.lower() != typed.lower()
 
 
-def own_entry(box: KnownBox, folder: str = "") -> Entry:
-    """Return the whole entry of a box; connections are shared in `folder`, if one is given.
+def own_entry(box: KnownBox) -> Entry:
+    """Return the whole entry of a box, with which ssh joins its shared connection.
 
-    Raises UnwritableError for a path that an ssh config can't hold.
+    ssh makes none there: with other options it could have checked another key, and boxstrap joins
+    what it finds. Raises UnwritableError for a path that an ssh config can't hold.
     """
-    shared = [
-        ("ControlMaster", "auto"),
-        ("ControlPath", f'"{folder}/{_own_part(box)}%C"'),
-        ("ControlPersist", "10m"),
-    ]
+    socket = entry_path(box)
+    shared = [("ControlMaster", "no"), ("ControlPath", f'"{socket}"')]
     options = [
         *_address(box),
         *_keys(box),
         *_trust(box, quoted(box.known_hosts)),
         *COMMON_OPTIONS,
-        *(shared if folder else ()),
+        *(shared if socket else ()),
         *_route(box),
     ]
     return _entry_with(box, options)
@@ -158,23 +151,6 @@ def quoted(path: object) -> str:
     return '"' + text.replace("%", "%%") + '"'
 
 
-def control_folder(folders: Iterable[Path]) -> str:
-    """Return the first folder with short enough socket paths for shared connections, or ""."""
-    for folder in folders:
-        text = str(folder)
-        if len(text.encode()) + 1 + _OWN + _HASH + _SUFFIX <= SOCKET_PATH_MAX:
-            return "" if _UNWRITABLE.search(text) else text.replace("%", "%%")
-    return ""
-
-
-def _own_part(box: KnownBox) -> str:
-    """Return a part that distinguishes boxes at one address, for which `%C` is the same.
-
-    A box that was forgotten and is set up again counts as a new one.
-    """
-    return hashlib.sha256(f"{box.name} {box.created}".encode()).hexdigest()[:_OWN]
-
-
 def _keys(box: KnownBox) -> list[tuple[str, str]]:
     identities = [path for path in box.route.identities if Path(path).exists()]
     only = [("IdentitiesOnly", "yes")] if identities and box.route.identities_only else []
@@ -232,9 +208,7 @@ def reachable(boxes: Iterable[KnownBox]) -> list[KnownBox]:
     return list(found.values())
 
 
-def entries_of_boxes(
-    boxes: Iterable[KnownBox], *, sockets: str = "", taken: Collection[str] = ()
-) -> Entries:
+def entries_of_boxes(boxes: Iterable[KnownBox], *, taken: Collection[str] = ()) -> Entries:
     """Make the entries of `boxes`, newest first.
 
     `taken` are aliases that mean something else in the user's own ssh config; they are left out.
@@ -251,15 +225,15 @@ def entries_of_boxes(
             left_out[alias] = TAKEN
             continue
         try:
-            made[alias] = _entry(box, everything, sockets)
+            made[alias] = _entry(box, everything)
         except UnwritableError as error:
             left_out[alias] = str(error)
     return Entries(tuple(made.values()), left_out)
 
 
-def _entry(box: KnownBox, boxes: Iterable[KnownBox], sockets: str) -> Entry:
+def _entry(box: KnownBox, boxes: Iterable[KnownBox]) -> Entry:
     if not is_users_alias(box):
-        return own_entry(box, sockets)
+        return own_entry(box)
     # Host keys that were pinned under this alias before, for any box, stay known.
     others = [b for b in boxes if b.name != box.name and b.host_text == box.host_text and b.address]
     return added_entry([box, *others])
@@ -406,11 +380,10 @@ def _read(place: ConfigPlace) -> str:
 
 def _entries(place: ConfigPlace, before: str, *, afresh: bool) -> Entries:
     boxes = all_boxes()
-    sockets = control_folder([place.folder, place.config.parent])
     taken = frozenset() if afresh else taken_in(before)
     new = _new(boxes, aliases_in(before) | taken)
     taken |= {alias for alias in new if _is_users_host(place, alias)}
-    return entries_of_boxes(boxes, sockets=sockets, taken=taken)
+    return entries_of_boxes(boxes, taken=taken)
 
 
 def _blocks_of_newer(before: str, found: Entries) -> str:

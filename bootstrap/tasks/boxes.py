@@ -67,6 +67,7 @@ def boxes(call: Call) -> None:
     Example: boxstrap boxes --all
     """
     from bootstrap.errors import UsageError
+    from bootstrap.link import shared
     from bootstrap.link.record import (
         all_boxes,
         ended_boxes,
@@ -91,6 +92,7 @@ def boxes(call: Call) -> None:
         )
         if box is None:
             raise UsageError(f"there is no box {name!r}.", hint="See which: boxstrap boxes")
+        shared.close(box)
         forget_box(box)
         drop_alias(call.screen)
         call.screen.result(
@@ -107,6 +109,7 @@ def boxes(call: Call) -> None:
         known = [box for box in known if not meant.isdisjoint((box.name, box.host_text))]
     now = time.time()
     running = {box.name: _running(box) for box in known}
+    connected = {box.name for box in known if shared.is_open(box)}
     cells = [
         (
             box.name,
@@ -114,7 +117,8 @@ def boxes(call: Call) -> None:
             box.profile or "-",
             ", ".join(dict.fromkeys(each.name for each in box.repositories)) or "-",
             _named(running[box.name]),
-            f"{duration(max(0.0, now - box.seen))} ago",
+            f"{duration(max(0.0, now - box.seen))} ago"
+            + (", connected" if box.name in connected else ""),
             _costs(box, now) or "-",
         )
         for box in known
@@ -140,6 +144,7 @@ def boxes(call: Call) -> None:
                     "repositories": [each.key for each in box.repositories],
                     "running": running[box.name],
                     "seen": box.seen,
+                    "connected": box.name in connected,
                     "price": box.price or None,
                     "dollars": spent(now - box.costs_since, box.price),
                 }

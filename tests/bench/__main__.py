@@ -27,6 +27,7 @@ from tests.bench import (
     transfer,
     uv,
     verify,
+    warm,
 )
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
@@ -36,7 +37,7 @@ from tests.bench.table import BenchRow, as_text
 from tests.bench.tell import load
 from tests.boxes import RigError
 
-_PARTS = ("fresh", "uv", "again", "verify", "logs", "start", "status", "sync", "run")
+_PARTS = ("fresh", "uv", "again", "verify", "logs", "start", "status", "sync", "run", "warm")
 _ALONE = ("init", "reuse", "biglog", "transfer", "several", "64")
 """Measured only on request: whole builds, minutes of writing."""
 
@@ -76,6 +77,9 @@ def main() -> int:
         if "run" in parts:
             quiet.wait(asked.patience)
             rows += run.measure(stage, asked.again_runs)
+        if "warm" in parts:
+            quiet.wait(asked.patience)
+            rows += warm.measure(stage, asked.again_runs)
         if "several" in parts:
             rows += several.measure(stage, asked.again_runs, 16)
         if "64" in parts:

@@ -14,6 +14,7 @@ from types import TracebackType
 
 from tests.bench.clock import BenchError, TimedCall
 from tests.boxes import Rig, RigBox
+from tests.cli import close_shared
 from tests.plain_environment import plain_environment
 
 HERE = Path(__file__).parent
@@ -110,6 +111,7 @@ class Stage:
         home.mkdir(exist_ok=True)
         env = {**plain_environment(home), "LC_ALL": "C.UTF-8", **more}
         del env["PYTHONPATH"]  # the peers have their own Python
+        del env["BOXSTRAP_KEEP_OPEN"]  # as a user has it
         return env
 
     @property
@@ -147,6 +149,8 @@ class Stage:
         if self._agent is not None:
             self._agent.terminate()
             self._agent.wait()
+        for state in (self.folder / "state").glob("*"):
+            close_shared(self.environment(XDG_STATE_HOME=str(state)))
         if self._rig is not None:
             self._rig.close()
         shutil.rmtree(self.folder, ignore_errors=True)

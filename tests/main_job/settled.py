@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.cli import Running, User
+from tests.cli import Running, User, close_shared
 from tests.plain_environment import BIN, PATH, forget_own_ssh
 
 _INSIDE = 'mount --make-rprivate / && mount --bind "$1" /etc/passwd && shift && exec "$@"'
@@ -58,13 +58,7 @@ class Settled(User):
         return done.stdout
 
     def leave(self) -> None:
-        """Close shared ssh connections and remove the home."""
-        for socket in self.home.glob(".local/state/boxstrap/ssh/*"):
-            if socket.is_socket():
-                subprocess.run(
-                    ["ssh", "-F", "none", "-O", "exit", "-S", socket, "box"],
-                    capture_output=True,
-                    check=False,
-                )
+        """Close shared connections and remove the home."""
+        close_shared(self.env)
         shutil.rmtree(self.home)
         forget_own_ssh(self.home)

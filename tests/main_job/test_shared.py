@@ -1,81 +1,92 @@
-"""Data in every tree of the repository: pushed into the main tree, or shared."""
+"""After a contact the connection stays: later commands, ssh and exec go over it."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
 
-from tests.cli import User
-from tests.main_job.test_work_of_data import PREPARE, TO_LOCAL, Here
+from tests.boxes import Rig
+from tests.main_job.rented import Rented
+from tests.main_job.settled import Settled
+from tests.main_job.used import start_used
 
-pytestmark = pytest.mark.sampled(of="module")
-
-LONG = """\
-import glob, sys, time
-names = sorted(glob.glob("data/**/*.[tb]*", recursive=True))
-print("step 1", [open(name).read() for name in names], flush=True)
-time.sleep(600)
-"""
-TRAINS = "train: {command: python train.py}\n"
-SHORT = ("--", "python", "train.py", "now")
+pytestmark = pytest.mark.boxes
 
 
-def test_what_was_pushed_is_in_each_tree_and_what_a_run_writes_beside_it_stays_its_own(
-    user: User,
-) -> None:
-    here = Here(user, PREPARE + TRAINS, LONG)
-    here.write("a é.txt", "one")
-    here.setup()
-    pushed = user.run("push", *TO_LOCAL, "sets", "--to", "data/sets").must(0)
-    assert "shared: [data/sets/]" in pushed.out
-    beside = here.tree.with_name(f"{here.tree.name}@2")
-    try:
-        here.repository.commit({"lib.py": "# other files\n"})
-        said = user.run("run", *TO_LOCAL, *SHORT).must(0).out
-        assert "one" in said
-        link = beside / "data/sets/a é.txt"
-        assert link.is_symlink()
-        assert (beside / "data/made.bin").read_text() == "one"
-        assert not (beside / "data/made.bin").is_symlink()
-        assert (beside / "data/make.py").is_file()
-        # What is pushed later is there for the next run of that tree.
-        user.run("stop", *TO_LOCAL, "--run", "train-2").must(0)
-        here.write("b.txt", "two")
-        user.run("push", *TO_LOCAL, "sets", "--to", "data/sets").must(0)
-        assert "'one', 'two'" in user.run("run", *TO_LOCAL, *SHORT).must(0).out
-        assert (beside / "data/sets/b.txt").is_symlink()
-    finally:
-        user.run("stop", *TO_LOCAL, "--all").must(0)
+@pytest.fixture
+def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
+    user = Settled()
+    user.env["BOXSTRAP_KEEP_OPEN"] = "2m"
+    box = start_used(mirror_rig, "vast", shared_folder)
+    yield Rented(user, box)
+    user.leave()
+    box.stop()
 
 
-def test_a_single_file_is_shared_beside_tracked_scripts(user: User) -> None:
-    here = Here(user, "shared: [data/train.bin]\n" + TRAINS, LONG)
-    here.setup()
-    beside = here.tree.with_name(f"{here.tree.name}@2")
-    try:
-        (here.tree / "data/train.bin").write_text("tokens")
-        (here.tree / "data/other.bin").write_text("no tokens")
-        here.repository.commit({"lib.py": "# other files\n"})
-        began = user.run("run", *TO_LOCAL, *SHORT).must(0)
-        assert "['tokens']" in began.out
-        assert "git ignores, and this run's own tree does not" in began.err
-        assert (beside / "data/train.bin").readlink() == here.tree / "data/train.bin"
-        assert not (beside / "data").is_symlink()
-    finally:
-        user.run("stop", *TO_LOCAL, "--all").must(0)
+def logins(rented: Rented) -> int:
+    return rented.box.read("/var/log/sshd.log").count("Accepted publickey")
 
 
-def test_what_can_not_be_shared_is_refused_before_anything_is_sent(user: User) -> None:
-    here = Here(user, TRAINS, LONG)
-    (here.repository.root / "data/train.bin").write_text("tokens")
-    for shared, said in (
-        ("data/", "data/make.py"),
-        ("data/make.py", "data/make.py"),
-        ("/data", "a path inside the repository"),
-        ("../data", "leaves its folder"),
-        (".git", ".git"),
-    ):
-        refused = user.run("setup", *TO_LOCAL, "--set", f"shared=[{shared}]").must(2)
-        assert said in refused.err
-        if shared == "data/":
-            assert "shared: [data/train.bin]" in refused.err
-    assert not (user.home / "box").exists()
+def connected(rented: Rented) -> list[str]:
+    found = rented.user.run("boxes", "--json").must(0).json()["boxes"]
+    return [box["name"] for box in found if box["connected"]]
+
+
+def await_that(there: Callable[[], object]) -> None:
+    limit = time.monotonic() + 20
+    while not there():
+        assert time.monotonic() < limit, "it never came to be"
+        time.sleep(0.05)
+
+
+def test_every_later_command_goes_over_it(rented: Rented) -> None:
+    user = rented.user
+    assert isinstance(user, Settled)
+    repository = user.repository()
+    rented.run("setup", "--name", "my-box").must(0)
+    await_that(lambda: connected(rented) == ["my-box"])
+    before = logins(rented)
+    assert "step 1 loss" in rented.run("logs").must(0).out
+    assert "nothing to do" in rented.run("setup").must(0).out
+    repository.write({"train.py": "print('step 9', flush=True)\n"})
+    rented.run("sync").must(0)
+    assert "step 9" in rented.run("run").must(0).out
+    assert "train-2" in user.run("status").must(0).out
+    assert user.run("exec", "--", "echo", "there").must(0).out == "there\n"
+    assert user.ssh("my-box", "echo", "here") == "here\n"
+    assert logins(rented) == before
+    assert "open to my-box" in user.run("doctor").text
+    assert rented.user.run("boxes").must(0).out.count(", connected") == 1
+    host_key = ("--host-key", rented.box.known_fingerprint)
+    rented.run("plan", *host_key).must(0)  # it is compared at a login
+    assert logins(rented) == before + 1
+    user.run("status", BOXSTRAP_KEEP_OPEN="0").must(0)
+    assert logins(rented) == before + 2
+    user.run("secrets", "--host", "my-box", "--wipe").must(0)
+    assert connected(rented) == []
+    user.run("status").must(0)
+    await_that(lambda: connected(rented))
+    user.run("boxes", "--forget", "my-box").must(0)
+    await_that(lambda: "[mux]" not in _masters(user))
+
+
+def _masters(user: Settled) -> str:
+    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    found = (line.decode(errors="replace") for line in commands)
+    return "\n".join(line for line in found if str(user.home) in line)
+
+
+def test_a_profile_says_how_long(rented: Rented) -> None:
+    del rented.user.env["BOXSTRAP_KEEP_OPEN"]
+    rented.user.repository(
+        boxstrap__yaml="version: 1\ngpu: {require: false}\nssh: {keep_open: 0}\n"
+    )
+    rented.run("setup", "--name", "my-box").must(0)
+    rented.run("status").must(0)
+    time.sleep(1)
+    assert connected(rented) == []
+    rented.run("setup", "--set", "ssh.keep_open=1s").must(0)
+    await_that(lambda: not connected(rented) and logins(rented) >= 4)

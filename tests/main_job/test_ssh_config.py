@@ -54,6 +54,7 @@ def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
     """A box that was set up by a user with their own ssh config."""
     user = Settled()
     user.env["WANDB_API_KEY"] = "wandb-0123456789"
+    user.env["BOXSTRAP_KEEP_OPEN"] = "2m"
     user.ssh_config.parent.mkdir(mode=0o700)
     user.ssh_config.write_text(OWN)
     user.repository(boxstrap__yaml=PROFILE)
@@ -82,7 +83,7 @@ def test_ssh_scp_and_rsync_go_by_name(user: Settled, rented: Rented) -> None:
         user.start(*program, "my-box:/tmp/there", str(user.home / "back")).end().must(0)
         assert (user.home / "back").read_text() == "there and back"
         (user.home / "back").unlink()
-    (shared,) = user.home.glob(".local/state/boxstrap/ssh/" + "?" * 44)
+    (shared,) = user.home.glob(".local/state/boxstrap/ssh/" + "?" * 52)
     assert shared.is_socket()
 
 

@@ -24,7 +24,7 @@ ONE_LINERS = [
     (
         "ssh: {zzz: 1}",
         "a.yaml:1: ssh.zzz: there is no such key; there are: "
-        "user, identity, authorized_keys, first_contact",
+        "user, identity, authorized_keys, first_contact, keep_open",
     ),
     (
         "gpu:\n  checks: {ecc: warn, pci: ignore}",

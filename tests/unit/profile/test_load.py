@@ -257,6 +257,7 @@ ssh:
   identity: ~/.ssh/id_gpu
   authorized_keys: [~/.ssh/id_ed25519.pub]
   first_contact: ask
+  keep_open: 0
 git:
   url: git@github.com:me/homework.git
   ref: main

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from bootstrap.link import registry
 from bootstrap.link.record import Route, all_boxes, forget_box
-from bootstrap.sshconfig.entries import SOCKET_PATH_MAX, control_folder, own_entry, update
+from bootstrap.link.shared import VARIABLE
+from bootstrap.sshconfig.entries import own_entry, update
 from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import meaning, options
 from tests.unit.sshconfig.conftest import MakeBox
@@ -53,33 +53,24 @@ def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_pat
     assert "proxycommand" not in mine
 
 
-def test_a_connection_is_shared(place: ConfigPlace, make_box: MakeBox) -> None:
-    place.config.parent.mkdir()
-    place.config.write_text(own_entry(make_box("my-box"), "/tmp/a b").text())
-    mine = options(place.config, "my-box")
-    assert (mine["controlmaster"], mine["controlpersist"]) == ("auto", "600")
-    assert re.fullmatch("/tmp/a b/[0-9a-f]{44}", mine["controlpath"])
-
-
-def test_boxes_at_one_address_share_no_connection(place: ConfigPlace, make_box: MakeBox) -> None:
-    """An earlier box's connection stays for ten minutes, and ssh would use it for this one."""
+def test_the_shared_connection_is_joined_and_never_made(
+    place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that ssh made could have checked another key: boxstrap joins what is there."""
     place.config.parent.mkdir()
     paths = []
     for name in ("old", "new", "new"):  # the last one was forgotten, and is recorded again
-        place.config.write_text(own_entry(make_box(name), "/tmp").text())
-        paths.append(options(place.config, name)["controlpath"])
+        monkeypatch.setenv(VARIABLE, "10m")
+        box = make_box(name)
+        place.config.write_text(own_entry(box).text())
+        mine = options(place.config, name)
+        assert mine["controlmaster"] == "false"
+        assert "controlpersist" not in mine or mine["controlpersist"] == "no"
+        paths.append(mine["controlpath"])
+        monkeypatch.setenv(VARIABLE, "0")
+        assert "Control" not in own_entry(box).text()
     assert len(set(paths)) == 3
     assert len({path[-40:] for path in paths}) == 1  # %C, which alone would be shared
-
-
-def test_the_socket_of_a_shared_connection_fits() -> None:
-    short, long = Path("/home/me/.ssh"), Path("/home") / ("x" * 60)
-    assert control_folder([long, short]) == "/home/me/.ssh"
-    assert control_folder([long]) == ""
-    assert len(str(short)) + 1 + 44 + 17 <= SOCKET_PATH_MAX
-    longest = "/" + "x" * (SOCKET_PATH_MAX - 1 - 44 - 17 - 1)
-    assert control_folder([Path(longest)]) == longest
-    assert control_folder([Path(f"{longest}x")]) == ""
 
 
 @pytest.mark.parametrize(

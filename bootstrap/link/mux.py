@@ -1,0 +1,328 @@
+"""Commands over a shared connection: the multiplexing protocol of OpenSSH, spoken from here.
+
+A master (`ssh -M`) that is logged in listens at a control socket. Each command is a connection to
+that socket, over which the master gets the command and three descriptors; it copies between these
+and the box by itself. No library is needed, so a command starts faster than with a login of its
+own, and no program is started. The protocol is OpenSSH's PROTOCOL.mux, version 4.
+
+The first session is opened early, with a shell that waits for its script on standard input: that it
+opens shows that the box still answers, and nothing was asked of the box if it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from bootstrap.link.wire import PIECE, LinkLost, Pipe, Stream, Wire
+
+ANSWERS_WITHIN_S = 0.25
+"""How long a shared connection may take to show that the box answers, in seconds."""
+_LOCAL_S = 2.0
+"""How long the master itself, which is on this machine, may take to answer, in seconds."""
+_START_S = 60.0
+"""How long a box may take to start a command, in seconds."""
+_LONGEST = 256 * 1024
+_ERRORS_KEPT = 64 * 1024
+_VERSION = 4
+_HELLO = 0x00000001
+_NEW_SESSION = 0x10000002
+_ALIVE_CHECK = 0x10000004
+_TERMINATE = 0x10000005
+_NEW_STDIO_FORWARD = 0x10000008
+_OK, _EXIT, _ALIVE, _OPENED = 0x80000001, 0x80000004, 0x80000005, 0x80000006
+_NO_ESCAPE = 0xFFFFFFFF
+_STANDBY = "exec /bin/sh -c 'IFS= read -r s && eval \"$s\"'"
+"""Runs the one line that it reads, in any login shell; `link/exchange.py` sends no longer ones."""
+
+
+class NotSharedError(Exception):
+    """The shared connection can't be used: it is gone, stuck, or the box allows no more of it."""
+
+
+class Control:
+    """One connection to the master. Raises NotSharedError."""
+
+    def __init__(self, path: str, timeout: float = _LOCAL_S) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout)
+        try:
+            self._socket.connect(path)
+            self._send(_HELLO, _VERSION)
+            if self._receive() != (_HELLO, struct.pack(">I", _VERSION)):
+                raise NotSharedError("it speaks another version")
+        except OSError as error:
+            self.close()
+            raise NotSharedError(str(error)) from error
+        except NotSharedError:
+            self.close()
+            raise
+
+    def ask(self, kind: int, *fields: int | str, fds: Sequence[int] = ()) -> None:
+        """Send a request, and descriptors after it."""
+        try:
+            self._send(kind, 0, *fields)
+            for fd in fds:
+                socket.send_fds(self._socket, [b"\0"], [fd])
+        except OSError as error:
+            raise NotSharedError(str(error)) from None
+
+    def answer(self, timeout: float | None = _LOCAL_S) -> tuple[int, bytes]:
+        """Return the kind of the next message, and what follows its first number."""
+        try:
+            self._socket.settimeout(timeout)
+            kind, body = self._receive()
+        except OSError as error:
+            raise NotSharedError(str(error)) from None
+        return kind, body[4:]
+
+    def close(self) -> None:
+        """Close it, which ends its session, and wake up whoever waits for an answer."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _send(self, *fields: int | str) -> None:
+        parts = []
+        for field in fields:
+            if isinstance(field, int):
+                parts.append(struct.pack(">I", field))
+            else:
+                data = field.encode(errors="surrogateescape")
+                parts += [struct.pack(">I", len(data)), data]
+        body = b"".join(parts)
+        self._socket.sendall(struct.pack(">I", len(body)) + body)
+
+    def _receive(self) -> tuple[int, bytes]:
+        (length,) = struct.unpack(">I", self._read(4))
+        if not 4 <= length <= _LONGEST:
+            raise NotSharedError("it does not speak this protocol")
+        message = self._read(length)
+        return struct.unpack(">I", message[:4])[0], message[4:]
+
+    def _read(self, wanted: int) -> bytes:
+        data = b""
+        while len(data) < wanted:
+            piece = self._socket.recv(wanted - len(data))
+            if not piece:
+                raise NotSharedError("it is gone")
+            data += piece
+        return data
+
+
+def is_alive(path: str) -> bool:
+    """Whether a master listens there; whether its box still answers is another question."""
+    with contextlib.suppress(NotSharedError):
+        control = Control(path)
+        try:
+            control.ask(_ALIVE_CHECK)
+            return control.answer()[0] == _ALIVE
+        finally:
+            control.close()
+    return False
+
+
+def end(path: str) -> None:
+    """End the master, and all that goes over its connection."""
+    with contextlib.suppress(NotSharedError):
+        control = Control(path)
+        control.ask(_TERMINATE)
+        with contextlib.suppress(NotSharedError):
+            control.answer()
+        control.close()
+
+
+_unanswered: list[SharedWire] = []
+
+
+class SharedWire:
+    """A shared connection, as a wire. Commands that it does not take go over a login of their own.
+
+    `login` makes that login; it is called at most once. Raises NotSharedError if no master listens.
+    """
+
+    def __init__(self, path: str, label: str, login: Callable[[], Wire]) -> None:
+        self.label, self.path = label, path
+        self._login = login
+        self._instead: Wire | None = None
+        self._lock = threading.Lock()
+        self._streams: list[SharedStream] = []
+        self._closed = False
+        self._until = time.monotonic() + ANSWERS_WITHIN_S
+        self._standby: SharedStream | None = self._session(_STANDBY, ANSWERS_WITHIN_S)
+
+    def answers(self) -> bool:
+        """Wait until the box answered, at most a quarter of a second from the beginning.
+
+        If it does not, the session stays until this program ends: the master, which others may be
+        using, doesn't outlive one that was closed before it opened.
+        """
+        assert self._standby is not None  # noqa: S101 - called before any command
+        try:
+            self._standby.await_opened(max(0.001, self._until - time.monotonic()))
+        except NotSharedError:
+            _unanswered.append(self)
+            return False
+        return True
+
+    def start(self, command: str) -> Stream:
+        """Run `command` with the login shell of the box. Raises LinkLost, and as the login."""
+        with self._lock:
+            standby, self._standby = self._standby, None
+            if self._closed:
+                raise LinkLost(self.label)
+            if self._instead is not None:
+                return self._instead.start(command)
+        if standby is not None and "\n" not in command:
+            standby.write(command.encode(errors="surrogateescape") + b"\n")
+            return standby
+        stream = None
+        try:
+            stream = self._session(command)
+            stream.await_opened(_START_S)
+        except NotSharedError:
+            if stream is not None:
+                stream.close()
+            if not self._closed:
+                return self._other().start(command)  # which was not started by this one
+            raise LinkLost(self.label) from None
+        return stream
+
+    def connect(self, host: str, port: int) -> Pipe:
+        """Connect from the box, see `Wire.connect`: over a login of its own, which says why not."""
+        return self._other().connect(host, port)
+
+    def alive(self) -> bool:
+        """Whether the link is still up."""
+        if self._instead is not None:
+            return self._instead.alive()
+        return not self._closed and is_alive(self.path)
+
+    def close(self) -> None:
+        """Close every command on it. The shared connection stays."""
+        self._closed = True
+        for stream in list(self._streams):
+            stream.close()
+        if self._instead is not None:
+            self._instead.close()
+
+    def lost(self) -> LinkLost:
+        """Return the error that says why the link is gone."""
+        return LinkLost(self.label, "the link was lost: the shared connection ended")
+
+    def ended(self, stream: SharedStream) -> None:
+        """Forget a command that was closed."""
+        with contextlib.suppress(ValueError):
+            self._streams.remove(stream)
+
+    def _session(self, command: str, timeout: float = _LOCAL_S) -> SharedStream:
+        stream = SharedStream(Control(self.path, timeout), self, command)
+        self._streams.append(stream)
+        if self._closed:
+            stream.close()
+        return stream
+
+    def _other(self) -> Wire:
+        with self._lock:
+            if self._instead is None:
+                self._instead = self._login()
+            return self._instead
+
+
+class SharedStream:
+    """One command on a box; the master reads and writes the other ends of its sockets."""
+
+    def __init__(self, control: Control, wire: SharedWire, command: str) -> None:
+        self._control, self._wire = control, wire
+        self._closed = False
+        self._errors: deque[bytes] = deque()
+        pairs = [socket.socketpair() for _ in range(3)]
+        self._in, self._out, self._err = (ours for ours, _ in pairs)
+        theirs = [each for _, each in pairs]
+        try:
+            # No terminal, no X11, no agent, no subsystem; no environment.
+            words = ("", 0, 0, 0, 0, _NO_ESCAPE, "", command)
+            control.ask(_NEW_SESSION, *words, fds=[each.fileno() for each in theirs])
+        except NotSharedError:
+            self.close()
+            raise
+        finally:
+            for each in theirs:
+                each.close()
+        self._drain = threading.Thread(target=self._drain_errors, name="stderr", daemon=True)
+        self._drain.start()
+
+    def await_opened(self, timeout: float) -> None:
+        """Wait until the box opened the session. Raises NotSharedError."""
+        kind, _ = self._control.answer(timeout)
+        if kind != _OPENED:
+            raise NotSharedError("the box refused another session")
+
+    def read(self, n: int) -> bytes:
+        """Read up to `n` bytes of output; `b""` at the end. Raises LinkLost."""
+        try:
+            data = self._out.recv(n)
+        except OSError:
+            data = b""
+        if not data and not self._closed and not self._wire.alive():
+            raise self._wire.lost()
+        return data
+
+    def read_err(self) -> bytes:
+        """Return the last 64 KiB of the command's errors so far."""
+        if not self._drain.is_alive():
+            self._drain.join()
+        return b"".join(self._errors)[-_ERRORS_KEPT:]
+
+    def write(self, b: bytes) -> None:
+        """Send all of `b`. Raises LinkLost, or BrokenPipeError if the command no longer reads."""
+        rest = memoryview(b)
+        try:
+            while rest:
+                rest = rest[self._in.send(rest[:PIECE]) :]
+        except OSError:
+            if not self._wire.alive():
+                raise self._wire.lost() from None
+            raise BrokenPipeError("the command on the box no longer reads") from None
+
+    def close_write(self) -> None:
+        """End the command's input."""
+        with contextlib.suppress(OSError):
+            self._in.shutdown(socket.SHUT_WR)
+
+    def exit_status(self) -> int | None:
+        """Wait for the exit code; None if there is none. Raises LinkLost."""
+        try:
+            while True:
+                kind, body = self._control.answer(None)
+                if kind == _EXIT:
+                    return int(struct.unpack(">I", body[:4])[0])
+        except NotSharedError:
+            if self._closed or self._wire.alive():
+                return None
+        raise self._wire.lost()
+
+    def close(self) -> None:
+        """Close the command's session, and wake up who reads or writes."""
+        self._closed = True
+        self._control.close()
+        for each in (self._in, self._out, self._err):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._wire.ended(self)
+
+    def _drain_errors(self) -> None:
+        """Read the errors as they come, because a full socket would block the command."""
+        kept = 0
+        with contextlib.suppress(OSError):
+            while piece := self._err.recv(PIECE):
+                self._errors.append(piece)
+                kept += len(piece)
+                while kept - len(self._errors[0]) >= _ERRORS_KEPT:
+                    kept -= len(self._errors.popleft())

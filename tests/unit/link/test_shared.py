@@ -1,0 +1,339 @@
+"""The shared connection: opened once, joined by later commands, and never another one's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.link import keys, mux, record, shared
+from bootstrap.link.exchange import run_script, run_script_checked
+from bootstrap.link.mux import SharedWire
+from bootstrap.link.record import KnownBox
+from bootstrap.link.ssh import SshWire
+from bootstrap.link.target import BoxOptions, Endpoint
+from bootstrap.link.wire import LinkLost
+from tests.logins import login_to
+from tests.unit.link.conftest import SshUser
+from tests.unit.link.sshd import Relay, Sshd, keygen
+
+pytestmark = pytest.mark.slow
+PATIENCE_S = 20
+
+
+class Keeping:
+    """A user whose connections stay open; `known` is the box that they logged in to."""
+
+    def __init__(self, user: SshUser) -> None:
+        self.user = user
+        self.boxes: list[KnownBox] = []
+        self.processes: set[int] = set()
+
+    def login(self, host: str = "box", **options: str) -> BoxLogin:
+        endpoint = self.user.endpoint(host, **options)
+        known = self.user.box(host)
+        self.boxes.append(known)
+        return login_to(known, endpoint, self.user.said.append)
+
+    def contact(self, host: str = "box", **options: str) -> BoxLogin:
+        """Log in, and leave: what may be opened is being opened."""
+        box = self.login(host, **options)
+        assert run_script(box.wire, "echo here") == b"here\n"
+        box.save(box.known)
+        box.close()
+        shared.open_offered()
+        return box
+
+    def open(self, host: str = "box", **options: str) -> Path:
+        """Log in, and wait until the connection is open; return its socket."""
+        box = self.contact(host, **options)
+        path = socket_of(box)
+        await_that(lambda: mux.is_alive(str(path)))
+        return path
+
+
+def socket_of(box: BoxLogin) -> Path:
+    assert box.endpoint
+    path = shared._socket_of(box.known, box.endpoint)
+    assert path
+    return path
+
+
+def await_that(there: Callable[[], bool]) -> None:
+    limit = time.monotonic() + PATIENCE_S
+    while not there():
+        assert time.monotonic() < limit, "it never came to be"
+        time.sleep(0.02)
+
+
+def logins(server: Sshd) -> int:
+    return server.log.read_text().count("Accepted publickey")
+
+
+def pid_of(path: Path) -> int:
+    said = subprocess.run(
+        ["ssh", "-F", "none", "-S", str(path), "-O", "check", "box"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return int(said.stderr.partition("pid=")[2].partition(")")[0])
+
+
+@pytest.fixture
+def keeping(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeping]:
+    monkeypatch.setenv(shared.VARIABLE, "60s")
+    keys._loaded.clear()
+    keeping = Keeping(ssh_user)
+    yield keeping
+    while mux._unanswered:
+        mux._unanswered.pop().close()
+    for box in keeping.boxes:
+        shared.close(box)
+    shared._offered.clear()
+
+
+def test_later_commands_log_in_no_more(keeping: Keeping, server: Sshd) -> None:
+    path = keeping.open()
+    before = logins(server)
+    assert before == 2  # the first command's, and that which stays
+    for _ in range(2):
+        with keeping.login() as box:
+            box.dial()
+            assert isinstance(box.wire, SharedWire)
+            assert box.shared_socket == str(path)
+            asked = run_script_checked(box.wire, "cat; echo no >&2; exit 7", b"x" * 3_000_000)
+            assert (len(asked.output), asked.code, asked.errors) == (3_000_000, 7, b"no\n")
+            assert run_script(box.wire, "echo again") == b"again\n"
+            killed = box.wire.start("kill -9 $$")
+            assert (killed.read(9), killed.exit_status()) == (b"", None)
+            ended = box.wire.start("sh -c 'echo a\necho b'; exit 3")
+            pieces = list(iter(lambda: ended.read(9), b""))  # noqa: B023 - read at once
+            assert (b"".join(pieces), ended.exit_status()) == (b"a\nb\n", 3)
+    assert logins(server) == before
+    assert not box.wire.alive()
+
+
+def test_ssh_finds_it_by_its_own_rules(keeping: Keeping, server: Sshd, tmp_path: Path) -> None:
+    path = keeping.open()
+    before = logins(server)
+    known = keeping.boxes[-1]
+    config = tmp_path / "entry"
+    config.write_text(
+        f"Host {known.name}\n HostName 127.0.0.1\n Port {server.port}\n User {known.user}\n"
+        f" IdentityFile none\n ControlMaster no\n ControlPath {shared.entry_path(known)}\n"
+    )
+    command = ["ssh", "-F", str(config), "-o", "BatchMode=yes"]
+    subprocess.run([*command, known.name, "true"], check=True)
+    assert logins(server) == before
+    other = subprocess.run([*command, "-l", "daemon", known.name, "true"], check=False)
+    assert other.returncode == 255, "another user joined it"
+    assert path.exists()
+
+
+def test_who_is_reached_decides_which_is_joined(
+    keeping: Keeping, server: Sshd, tmp_path: Path
+) -> None:
+    path = keeping.open()
+    box = keeping.login()
+    known, endpoint = box.known, box.endpoint
+    assert endpoint
+
+    def socket(known: KnownBox = known, endpoint: Endpoint = endpoint) -> Path | None:
+        return shared._socket_of(known, endpoint)
+
+    assert socket() == path
+    others = [
+        socket(endpoint=replace(endpoint, user="other")),
+        socket(endpoint=replace(endpoint, port=endpoint.port + 1)),
+        socket(endpoint=replace(endpoint, hostname="127.0.0.2")),
+        socket(endpoint=replace(endpoint, chosen_identity=tmp_path / "id")),
+        socket(known=replace(known, created=known.created + 1)),  # forgotten, or --new-box
+    ]
+    known.known_hosts.write_text(known.known_hosts.read_text().replace("AAAA", "AAAB"))
+    others.append(socket())
+    assert len({path, *others, None}) == len(others) + 2
+    assert socket(endpoint=replace(endpoint, proxy_command="nc 127.0.0.1 1")) is None
+
+
+@pytest.mark.parametrize("how", ["host key", "revoked", "moves much", "off"])
+def test_what_must_log_in_does(
+    how: str, keeping: Keeping, server: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping.open()
+    box = keeping.login()
+    if how == "host key":
+        box.options = BoxOptions(host_key=server.fingerprint)
+    elif how == "revoked":
+        key = record.pins_of(box.known)[0][1]
+        keeping.user.known_hosts.write_text(f"@revoked * {key.line}\n")
+    elif how == "moves much":
+        box.shares = False
+    else:
+        monkeypatch.setenv(shared.VARIABLE, "0")
+    assert box._joined() is None
+
+
+def test_a_login_that_asks_is_not_made_again(
+    keeping: Keeping, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = keygen(keeping.user.home / "secret", passphrase="opensesame")
+    server = start_server("box", secret)
+    keeping.user.write(keeping.user.alias("box", server, f"IdentityFile {secret}"), identity=None)
+    monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: True)
+    monkeypatch.setattr("bootstrap.link.prompt.Prompt.secret", lambda *_: "opensesame")
+    keeping.contact()
+    assert not shared._offered
+    time.sleep(0.5)
+    assert logins(server) == 1
+
+
+def test_a_key_of_an_agent_that_asks_nobody_is_used_again(
+    keeping: Keeping, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sock, ask = tmp_path / "agent", tmp_path / "ask"
+    ask.write_text("#!/bin/sh\nsleep 0.5\n")  # a person who presses Enter
+    ask.chmod(0o700)
+    asks = {"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":9"}
+    agent = subprocess.Popen(
+        ["ssh-agent", "-D", "-a", str(sock)], env={**os.environ, **asks}, stdout=subprocess.DEVNULL
+    )
+    try:
+        await_that(sock.exists)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(sock))
+        subprocess.run(["ssh-add", "-q", "-c", str(keeping.user.key)], check=True)
+        keeping.contact()
+        assert logins(server) == 1
+        assert not list(shared._sockets(keeping.boxes[-1]))
+        subprocess.run(["ssh-add", "-q", "-D"], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(["ssh-add", "-q", str(keeping.user.key)], check=True)
+        keeping.open()
+        assert logins(server) == 3
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
+def test_a_login_that_fails_is_not_tried_with_each_command(
+    keeping: Keeping, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box", keeping.user.key, options=["MaxAuthTries 1"])
+    keeping.user.write(keeping.user.alias("box", server))
+    box = keeping.login()
+    _ = box.wire
+    box.save(box.known)
+    box.close()
+    server.authorized.write_text("")
+    shared.open_offered()
+    await_that(lambda: "Failed publickey" in server.log.read_text())
+    (opening,) = socket_of(box).parent.glob(f"{shared._of_box(box.known)}*.opening")
+    server.authorize(keeping.user.key)
+    keeping.contact()
+    assert opening.exists()
+    time.sleep(0.5)
+    assert not shared.is_open(box.known)
+    os.utime(opening, (0, 0))
+    keeping.open()
+
+
+def test_two_at_once_open_one(keeping: Keeping, server: Sshd) -> None:
+    for _ in range(3):
+        box = keeping.login()
+        assert run_script(box.wire, "echo here") == b"here\n"
+        box.save(box.known)
+        box.close()
+    before, offered = logins(server), dict(shared._offered)
+    for _ in range(3):
+        shared._offered.update(offered)
+        shared.open_offered()
+    await_that(lambda: shared.is_open(box.known))
+    time.sleep(0.3)
+    assert logins(server) == before + 1
+
+
+def test_a_socket_that_a_crash_left(keeping: Keeping, server: Sshd) -> None:
+    path = keeping.open()
+    os.kill(pid_of(path), signal.SIGKILL)
+    await_that(lambda: not mux.is_alive(str(path)))
+    assert path.is_socket()
+    box = keeping.login()
+    box.dial()
+    assert not path.exists()
+    assert isinstance(box.wire, SshWire)
+    box.close()
+    shared.open_offered()
+    await_that(lambda: mux.is_alive(str(path)))
+
+
+@pytest.mark.parametrize("fault", ["box", "master"])
+def test_one_that_does_not_answer_costs_little(
+    fault: str, keeping: Keeping, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box", keeping.user.key)
+    relay = Relay(server.port)
+    keeping.user.write(
+        keeping.user.alias("box", server).replace(f"Port {server.port}", f"Port {relay.port}")
+    )
+    path = keeping.open()
+    master = pid_of(path)
+    if fault == "box":
+        relay.cut()
+    else:
+        os.kill(master, signal.SIGSTOP)
+    box = keeping.login()
+    logged_in = keeping.user.reach("box", box=box.known) if fault == "master" else None
+    box._log_in = lambda: logged_in  # type: ignore[method-assign,assignment,return-value]
+    began = time.monotonic()
+    box.dial()
+    assert box._wire_at_endpoint() is logged_in
+    assert time.monotonic() - began < 0.3
+    os.kill(master, signal.SIGCONT)
+    relay.close()
+
+
+def test_what_the_box_does_not_take_goes_over_a_login(
+    keeping: Keeping, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box", keeping.user.key, options=["MaxSessions 1"])
+    keeping.user.write(keeping.user.alias("box", server))
+    keeping.open()
+    with keeping.login() as box:
+        box.dial()
+        first = box.wire.start("cat")
+        before = logins(server)
+        second = box.wire.start("echo second")
+        assert second.read(99) == b"second\n"
+        assert logins(server) == before + 1
+        first.write(b"first")
+        assert first.read(99) == b"first"
+
+
+def test_the_end_of_the_connection_is_the_end_of_the_link(keeping: Keeping, server: Sshd) -> None:
+    path = keeping.open()
+    with keeping.login() as box:
+        box.dial()
+        stream = box.wire.start("sleep 60")
+        shared.close(box.known)
+        with pytest.raises(LinkLost):
+            stream.read(9)
+    assert not path.exists()
+    assert not shared.is_open(box.known)
+
+
+def test_a_folder_that_others_can_enter_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = Path(f"/tmp/{os.getpid()}")
+    monkeypatch.setattr("bootstrap.paths.state_dir", lambda: short)
+    try:
+        (short / "ssh").mkdir(parents=True, mode=0o755)
+        (short / "ssh").chmod(0o755)
+        assert shared._folder() is None
+        (short / "ssh").chmod(0o700)
+        assert shared._folder() == short / "ssh"
+    finally:
+        (short / "ssh").rmdir()
+        short.rmdir()
