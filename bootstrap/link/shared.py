@@ -20,6 +20,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ VARIABLE = "BOXSTRAP_KEEP_OPEN"
 """Environment variable: how long connections stay open, instead of what the profiles say."""
 DEAD_AFTER_S = 16
 """Within how many seconds a master notices that its box is gone: asked each 4 s, three times."""
-_SOCKET_PATH_MAX = 103
-"""Most bytes of a socket's path on any system: 104 on macOS, including a final NUL."""
+_SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
+"""Most bytes of a socket's path: 104 on macOS, 108 on Linux, including a final NUL."""
 _OF_BOX, _OF_TRUST, _HASH, _SUFFIX = 4, 8, 40, 17
 """Lengths of the parts of a socket's name: the box, whom it trusts, ssh's `%C`; and of the suffix
 that ssh adds while it makes the socket."""

@@ -323,7 +323,7 @@ lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h, then: stop}
     } - set(loaded.origins)
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:76"
+    assert str(loaded.origins["train.results"]) == "a.yaml:77"
 
 
 @pytest.mark.parametrize(
