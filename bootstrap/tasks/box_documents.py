@@ -167,6 +167,7 @@ class KnownBoxDocument(TypedDict):
     repositories: list[str]
     running: list[str]
     seen: float
+    connected: bool
     price: float | None
     dollars: float | None
 
