@@ -607,11 +607,12 @@ def _probed(wire: Wire, about: tuple[str, str, str], script: str | None) -> BoxS
 
 def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     """Redact the secrets the box was given or, if that is not recorded, those of the profile."""
-    from bootstrap.profile.consent import usable_profile
     from bootstrap.secrets import redactor_of
 
     if box.secrets is not None:
         return redactor_of([box])
+    from bootstrap.profile.consent import usable_profile  # late: most boxes need no profile here
+
     try:
         names = tuple(usable_profile(options, "secrets"))
     except BoxstrapError:

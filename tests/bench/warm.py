@@ -51,7 +51,7 @@ class _Warm:
 
     def call(self, *words: str, keep_open: str = "10m") -> TimedCall:
         there = ("--host", self.place.host, "--identity", str(self.place.box.identity))
-        state = f"warm-{self.place.ssh_config.stem}"
+        state = f"{self.repository.name}-{self.place.ssh_config.stem}"
         made = self.stage.boxstrap(*words, *there, state=state, repository=self.repository)
         return replace(made, env={**made.env, "BOXSTRAP_KEEP_OPEN": keep_open})
 
@@ -104,9 +104,9 @@ def measure(stage: Stage, runs: int) -> list[BenchRow]:
     rows: list[BenchRow] = []
     for is_far, place in {False: near, True: stage.far(near)}.items():
         warm = _Warm(stage, place, edited)
-        replace(warm, repository=still).timed("setup")
-        warm.timed("setup")
-        warm.await_open()
+        for each in (warm, replace(warm, repository=still)):
+            each.timed("setup")
+            each.await_open()
         rows += _warm_rows(warm, still, runs, is_far=is_far)
         tell(f"warm, {'100 ms away' if is_far else 'near'}: {runs} of each")
     return [*rows, *_first_contact(stage, near, runs)]
