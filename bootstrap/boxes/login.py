@@ -319,7 +319,7 @@ class BoxLogin:
             return None
         from bootstrap.link.shared import join
 
-        return join(self.known, self.endpoint, self._log_in)
+        return join(self.known, self.endpoint, self._log_in_instead)
 
     @property
     def shared_socket(self) -> str:
@@ -327,13 +327,13 @@ class BoxLogin:
         from bootstrap.link.mux import SharedWire
 
         wire = self._link.wire if self._link else None
-        return wire.path if isinstance(wire, SharedWire) else ""
+        return wire.path if isinstance(wire, SharedWire) and wire.is_shared else ""
 
     def expect(self, size: int) -> None:
         """Log in after all, if so many bytes will come: the window of a shared connection, 2 MiB,
         is a fifth of that of a login. Raises as `link`."""
         if size > _MUCH and self.shared_socket:
-            shared, self.link.wire = self.link.wire, self._log_in()
+            shared, self.link.wire = self.link.wire, self._log_in_instead()
             shared.close()
 
     def _dialed(self) -> PendingConnection | None:
@@ -406,16 +406,21 @@ class BoxLogin:
         return self._early.take(self.cancel)
 
     def _new_wire(self) -> Wire:
+        """Return the shared connection, if there is one, or a login."""
+        shared, self._shared = self._shared, None
+        return shared if shared is not None else self._log_in_instead()
+
+    def _log_in_instead(self) -> Wire:
         """Log in, over the connection that was dialed or a new one.
 
         If that fails for a rented box, its account is asked for a new address (after a restart).
         """
         try:
-            return self._wire_at_endpoint()
+            return self._log_in()
         except (UnreachableError, HostKeyError):
             if not self._found_elsewhere():
                 raise
-            return self._wire_at_endpoint()
+            return self._log_in()
 
     def _found_elsewhere(self) -> bool:
         if self.endpoint is None or not self.target.is_rented:
@@ -438,10 +443,6 @@ class BoxLogin:
         )
         self.reporter.say(f"{self.target.text} is at {self.endpoint.address} now")
         return True
-
-    def _wire_at_endpoint(self) -> Wire:
-        shared, self._shared = self._shared, None
-        return shared if shared is not None and shared.answers() else self._log_in()
 
     def _log_in(self) -> Wire:
         dialing, self._dialing = self._dialing or self._dialed(), None

@@ -5,28 +5,27 @@ that socket, over which the master gets the command and three descriptors; it co
 and the box by itself. No library is needed, so a command starts faster than with a login of its
 own, and no program is started. The protocol is OpenSSH's PROTOCOL.mux, version 4.
 
-The first session is opened early, with a shell that waits for its script on standard input: that it
-opens shows that the box still answers, and nothing was asked of the box if it does not.
+A session that the box opened runs its command; nothing was asked of a box that did not. So where it
+takes long a login is made meanwhile, and the first of the two that is there is used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from bootstrap.link.wire import PIECE, LinkLost, Pipe, Stream, Wire
+from bootstrap.link.wire import PIECE, LinkLost, LoginBroken, Pipe, Stream, Wire
 
 ANSWERS_WITHIN_S = 0.25
-"""How long a shared connection may take to show that the box answers, in seconds."""
+"""How long a box may take to open a session before a login is made as well, in seconds."""
+_TICK_S = 0.02
 _LOCAL_S = 2.0
 """How long the master itself, which is on this machine, may take to answer, in seconds."""
-_START_S = 60.0
-"""How long a box may take to start a command, in seconds."""
 _LONGEST = 256 * 1024
 _ERRORS_KEPT = 64 * 1024
 _VERSION = 4
@@ -37,8 +36,6 @@ _TERMINATE = 0x10000005
 _NEW_STDIO_FORWARD = 0x10000008
 _OK, _EXIT, _ALIVE, _OPENED = 0x80000001, 0x80000004, 0x80000005, 0x80000006
 _NO_ESCAPE = 0xFFFFFFFF
-_STANDBY = "exec /bin/sh -c 'IFS= read -r s && eval \"$s\"'"
-"""Runs the one line that it reads, in any login shell; `link/exchange.py` sends no longer ones."""
 
 
 class NotSharedError(Exception):
@@ -70,6 +67,13 @@ class Control:
             for fd in fds:
                 socket.send_fds(self._socket, [b"\0"], [fd])
         except OSError as error:
+            raise NotSharedError(str(error)) from None
+
+    def has_answer(self, timeout: float) -> bool:
+        """Wait at most that long for the next message, or the end."""
+        try:
+            return bool(select.select([self._socket], [], [], timeout)[0])
+        except (OSError, ValueError) as error:  # it was closed here
             raise NotSharedError(str(error)) from None
 
     def answer(self, timeout: float | None = _LOCAL_S) -> tuple[int, bytes]:
@@ -137,9 +141,6 @@ def end(path: str) -> None:
         control.close()
 
 
-_unanswered: list[SharedWire] = []
-
-
 class SharedWire:
     """A shared connection, as a wire. Commands that it does not take go over a login of their own.
 
@@ -148,58 +149,49 @@ class SharedWire:
 
     def __init__(self, path: str, label: str, login: Callable[[], Wire]) -> None:
         self.label, self.path = label, path
-        self._login = login
-        self._instead: Wire | None = None
-        self._lock = threading.Lock()
+        self.is_shared = True
+        """Whether commands go over it; else they go over the login that was made instead."""
+        self._instead = _Later(login)
         self._streams: list[SharedStream] = []
         self._closed = False
-        self._until = time.monotonic() + ANSWERS_WITHIN_S
-        self._standby: SharedStream | None = self._session(_STANDBY, ANSWERS_WITHIN_S)
-
-    def answers(self) -> bool:
-        """Wait until the box answered, at most a quarter of a second from the beginning.
-
-        If it does not, the session stays until this program ends: the master, which others may be
-        using, doesn't outlive one that was closed before it opened.
-        """
-        assert self._standby is not None  # noqa: S101 - called before any command
-        try:
-            self._standby.await_opened(max(0.001, self._until - time.monotonic()))
-        except NotSharedError:
-            _unanswered.append(self)
-            return False
-        return True
+        Control(path, ANSWERS_WITHIN_S).close()
 
     def start(self, command: str) -> Stream:
         """Run `command` with the login shell of the box. Raises LinkLost, and as the login."""
-        with self._lock:
-            standby, self._standby = self._standby, None
-            if self._closed:
-                raise LinkLost(self.label)
-            if self._instead is not None:
-                return self._instead.start(command)
-        if standby is not None and "\n" not in command:
-            standby.write(command.encode(errors="surrogateescape") + b"\n")
-            return standby
+        if self.is_shared and not self._closed and (stream := self._opened(command)):
+            return stream
+        if self._closed:
+            raise LinkLost(self.label)
+        return self._left().start(command)
+
+    def _opened(self, command: str) -> SharedStream | None:
+        """Return the command's session; None if a login was there first, or it was refused.
+
+        A session is closed only then: a master, over which a person's ssh may go, doesn't outlive
+        one that was closed before the box opened it.
+        """
         stream = None
         try:
             stream = self._session(command)
-            stream.await_opened(_START_S)
+            if not stream.is_opened(ANSWERS_WITHIN_S):
+                self._instead.begin()
+                while not stream.is_opened(_TICK_S):
+                    if self._instead.is_over:
+                        stream.close()
+                        return None
         except NotSharedError:
             if stream is not None:
                 stream.close()
-            if not self._closed:
-                return self._other().start(command)  # which was not started by this one
-            raise LinkLost(self.label) from None
+            return None
         return stream
 
     def connect(self, host: str, port: int) -> Pipe:
         """Connect from the box, see `Wire.connect`: over a login of its own, which says why not."""
-        return self._other().connect(host, port)
+        return self._left().connect(host, port)
 
     def alive(self) -> bool:
         """Whether the link is still up."""
-        if self._instead is not None:
+        if not self.is_shared:
             return self._instead.alive()
         return not self._closed and is_alive(self.path)
 
@@ -208,8 +200,7 @@ class SharedWire:
         self._closed = True
         for stream in list(self._streams):
             stream.close()
-        if self._instead is not None:
-            self._instead.close()
+        self._instead.close()
 
     def lost(self) -> LinkLost:
         """Return the error that says why the link is gone."""
@@ -220,18 +211,71 @@ class SharedWire:
         with contextlib.suppress(ValueError):
             self._streams.remove(stream)
 
-    def _session(self, command: str, timeout: float = _LOCAL_S) -> SharedStream:
-        stream = SharedStream(Control(self.path, timeout), self, command)
+    def _left(self) -> Wire:
+        self.is_shared = False
+        try:
+            return self._instead.wire()
+        except LoginBroken:  # which is tried again where the link is asked
+            raise LinkLost(self.label) from None
+
+    def _session(self, command: str) -> SharedStream:
+        stream = SharedStream(Control(self.path, ANSWERS_WITHIN_S), self, command)
         self._streams.append(stream)
         if self._closed:
             stream.close()
         return stream
 
-    def _other(self) -> Wire:
+
+class _Later:
+    """A login that is made when it is needed, once; its error is raised each time."""
+
+    def __init__(self, login: Callable[[], Wire]) -> None:
+        self._login = login
+        self._wire: Wire | None = None
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the login was made, or failed."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def alive(self) -> bool:
+        """Whether it was made, and is still up."""
+        return self._wire is not None and self._wire.alive()
+
+    def begin(self) -> None:
+        """Start to log in, unless that was done."""
         with self._lock:
-            if self._instead is None:
-                self._instead = self._login()
-            return self._instead
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="login", daemon=True)
+                self._thread.start()
+
+    def wire(self) -> Wire:
+        """Return the login, once it is made. Raises what it raised."""
+        self.begin()
+        assert self._thread is not None  # noqa: S101 - it was begun
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._wire is not None  # noqa: S101 - one of the two is there
+        return self._wire
+
+    def close(self) -> None:
+        """Log out, now or as soon as the login is made."""
+        self._closed = True
+        if self._wire is not None:
+            self._wire.close()
+
+    def _run(self) -> None:
+        try:
+            self._wire = self._login()
+        except BaseException as error:
+            self._error = error
+        if self._closed and self._wire is not None:
+            self._wire.close()
 
 
 class SharedStream:
@@ -257,11 +301,14 @@ class SharedStream:
         self._drain = threading.Thread(target=self._drain_errors, name="stderr", daemon=True)
         self._drain.start()
 
-    def await_opened(self, timeout: float) -> None:
-        """Wait until the box opened the session. Raises NotSharedError."""
-        kind, _ = self._control.answer(timeout)
+    def is_opened(self, timeout: float) -> bool:
+        """Wait at most that long for the box to open the session. Raises NotSharedError."""
+        if not self._control.has_answer(timeout):
+            return False
+        kind, _ = self._control.answer()
         if kind != _OPENED:
             raise NotSharedError("the box refused another session")
+        return True
 
     def read(self, n: int) -> bytes:
         """Read up to `n` bytes of output; `b""` at the end. Raises LinkLost."""

@@ -91,8 +91,6 @@ def keeping(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keep
     keys._loaded.clear()
     keeping = Keeping(ssh_user)
     yield keeping
-    while mux._unanswered:
-        mux._unanswered.pop().close()
     for box in keeping.boxes:
         shared.close(box)
     shared._offered.clear()
@@ -272,7 +270,7 @@ def test_a_socket_that_a_crash_left(keeping: Keeping, server: Sshd) -> None:
 
 @pytest.mark.parametrize("fault", ["box", "master"])
 def test_one_that_does_not_answer_costs_little(
-    fault: str, keeping: Keeping, start_server: Callable[..., Sshd]
+    fault: str, keeping: Keeping, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     server = start_server("box", keeping.user.key)
     relay = Relay(server.port)
@@ -286,13 +284,47 @@ def test_one_that_does_not_answer_costs_little(
     else:
         os.kill(master, signal.SIGSTOP)
     box = keeping.login()
-    logged_in = keeping.user.reach("box", box=box.known) if fault == "master" else None
-    box._log_in = lambda: logged_in  # type: ignore[method-assign,assignment,return-value]
-    began = time.monotonic()
+    keeping.user.write(keeping.user.alias("box", server))  # the way around the relay
+    began: list[float] = []
+
+    def log_in() -> SshWire:
+        began.append(time.monotonic())
+        return keeping.user.reach("box", box=box.known)
+
+    box._log_in = log_in  # type: ignore[method-assign]
+    asked, file = time.monotonic(), tmp_path / "ran"
     box.dial()
-    assert box._wire_at_endpoint() is logged_in
-    assert time.monotonic() - began < 0.3
+    assert run_script(box.wire, f"echo once >>{file}") == b""
+    assert began[0] - asked < 0.3
     os.kill(master, signal.SIGCONT)
+    relay.close()
+    box.close()
+    if box._dialing:
+        box._dialing.close()
+    time.sleep(0.2)
+    assert file.read_text() == "once\n"
+
+
+def test_a_box_that_answers_late_is_not_left(
+    keeping: Keeping, start_server: Callable[..., Sshd]
+) -> None:
+    """What goes over the connection of others, as their ssh, is not ended for that."""
+    server = start_server("box", keeping.user.key)
+    relay = Relay(server.port, delay=0.2)
+    keeping.user.write(
+        keeping.user.alias("box", server).replace(f"Port {server.port}", f"Port {relay.port}")
+    )
+    path = keeping.open()
+    with keeping.login() as box:
+        box.dial()
+        before = logins(server)
+        assert run_script(box.wire, "echo late") == b"late\n"
+        assert box.shared_socket == str(path)
+        assert run_script(box.wire, "echo again") == b"again\n"
+        login = box.link.wire._instead  # type: ignore[attr-defined]
+        await_that(lambda: login.is_over)
+    assert mux.is_alive(str(path))
+    assert logins(server) - before <= 1
     relay.close()
 
 
