@@ -99,8 +99,11 @@ class _Warm:
 def measure(stage: Stage, runs: int) -> list[BenchRow]:
     """Measure all in turn, so that each gets the same load of this machine."""
     near = stage.box("vast")
-    files = {"boxstrap.yaml": _PROFILE, "train.py": "1\n"}
-    edited, still = (stage.repository(name, files) for name in ("warm", "still"))
+    edited, still = (
+        # Not the same first commit: they would be one repository.
+        stage.repository(name, {"boxstrap.yaml": _PROFILE, "train.py": f"print({name!r})\n"})
+        for name in ("warm", "still")
+    )
     rows: list[BenchRow] = []
     for is_far, place in {False: near, True: stage.far(near)}.items():
         warm = _Warm(stage, place, edited)
