@@ -55,7 +55,8 @@ class Keeping:
         """Log in, and wait until the connection is open; return its socket."""
         box = self.contact(host, **options)
         path = socket_of(box)
-        await_that(lambda: mux.is_alive(str(path)))
+        opening = path.with_name(path.name[:12] + shared._OPENING)
+        await_that(lambda: mux.is_alive(str(path)) and not opening.exists())
         return path
 
 
