@@ -132,6 +132,10 @@ class Relay:
         """Let nothing pass from now on, and close nothing."""
         self._open.clear()
 
+    def heal(self) -> None:
+        """Let it all pass, what was held back too."""
+        self._open.set()
+
     def close(self) -> None:
         self._open.set()
         self._listener.close()
