@@ -51,12 +51,16 @@ class BoxView:
 def look(request: SetupRequest, host: str) -> BoxView:
     """Ask one box, without showing anything. Raises as `BoxLogin.open`."""
     with BoxLogin.open(replace(request, host=host), Reporter()) as box:
-        said = box.tail(_GPU_FILE, _GPU_BYTES).decode(errors="replace")
-        rows = (line.split() for line in said.splitlines())
-        numbers = [row[1] for row in rows if row[:1] == ["gpus"] and len(row) == 2]
-        count = int(numbers[-1]) if numbers and numbers[-1].isdecimal() else 0
         own = tuple(run for run in box.state.runs if run.repo_key == box.own)
-        return BoxView(box.name, min(count, 64), own)
+        return BoxView(box.name, count_gpus(box), own)
+
+
+def count_gpus(box: BoxLogin) -> int:
+    """Return how many GPUs the box's last verdict saw; 0 where there is none, 64 at the most."""
+    said = box.tail(_GPU_FILE, _GPU_BYTES).decode(errors="replace")
+    rows = (line.split() for line in said.splitlines())
+    numbers = [row[1] for row in rows if row[:1] == ["gpus"] and len(row) == 2]
+    return min(int(numbers[-1]), 64) if numbers and numbers[-1].isdecimal() else 0
 
 
 def lanes_of(view: BoxView, *, each_gpu: bool) -> list[Lane]:

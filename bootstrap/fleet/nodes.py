@@ -318,7 +318,7 @@ class _Check:
         line, _, self._held = self._held.partition(b"\n")
         try:
             return read_answer(line, what)
-        except (ValueError, KeyError, TypeError):
+        except NOT_AN_ANSWER:
             if not self._box.wire.alive():
                 raise LinkLost(self._box.label) from None
             said = sanitize(self._stream.read_err()).strip().rpartition("\n")[2][:300]
@@ -330,11 +330,12 @@ class _Check:
 
 
 _MOST_ADDRESSES = 64
+NOT_AN_ANSWER = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
 
 def read_answer(line: bytes, what: str) -> Any:  # noqa: ANN401 - as each answer is
-    """Return what a node says, checked: it is a stranger's machine. Raises ValueError, KeyError,
-    TypeError if it says something else."""
+    """Return what a node says, checked: it is a stranger's machine. Raises one of `NOT_AN_ANSWER`
+    if it says something else."""
     said = json.loads(line)[what]
     if what == "facts":
         return {

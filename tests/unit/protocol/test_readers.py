@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -20,6 +21,8 @@ from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
+from bootstrap.fleet.jobs import count_gpus
+from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer
 from bootstrap.link.exchange import (
     answer_number,
     run_script,
@@ -169,7 +172,14 @@ def awaited(wire: Any) -> None:
     assert RUN
     box = login_on(wire)
     box._link = LinkMadeOnce(wire=wire)  # type: ignore[assignment]
-    assert _await_end(box, RUN, JsonScreen(io.StringIO())).state in STATES
+    assert _await_end(box, RUN, JsonScreen(io.StringIO()), lambda *_: None).state in STATES
+
+
+def met(wire: Any) -> None:
+    """What a node says before a run of several begins."""
+    for line in (all_of(wire)[:100_000], b'{"facts": {"same": [], "packages": 1}}', b"[" * 99_999):
+        with contextlib.suppress(*NOT_AN_ANSWER):
+            read_answer(line, "facts")
 
 
 def resumed(wire: Any) -> None:
@@ -286,6 +296,8 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/run_end.py, stop": lambda wire: what_ended(run_script(wire, "x")),
     "runs/top.py": looked,
     "runs/run_end.py": awaited,
+    "fleet/nodes.py": met,
+    "fleet/jobs.py": lambda wire: count_gpus(login_on(wire)),
     "runs/editors.py": edited,
     "link/exchange.py": lambda wire: run_script_checked(wire, "x"),
     "setup/sequence.py": lambda wire: plan_rows(STEPS, parse_probe(run_script(wire, "x")).plan),

@@ -115,7 +115,7 @@ SENT_KEY=$REPO_KEY
 settle_names
 RUNS=$PWD/runs
 REPO_DIR=$PWD
-RUN_ID='' RUN_GPUS='' DATA_CONTENT=''
+RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' DATA_CONTENT=''
 new_run work
 printf %s "$RUN_DIR"
 """

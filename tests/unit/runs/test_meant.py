@@ -43,6 +43,7 @@ TABLE = {
 }
 NO_BOX = {"boxes", "secrets", "ssh-config", "guard", "up", "runs"} | {
     *("init", "estimate", "profiles", "doctor", "render", "oneliner", "demo"),
+    *("schema", "skill", "mcp"),
 }
 
 
