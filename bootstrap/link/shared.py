@@ -125,6 +125,9 @@ def close(box: KnownBox) -> None:
     for path in _sockets(box):
         mux.end(str(path))
         _forget(path)
+    if folder := _folder():  # what is left of openings that failed
+        for path in folder.glob(f"{_of_box(box)}*"):
+            path.unlink(missing_ok=True)
 
 
 def _open(path: Path, box: KnownBox, endpoint: Endpoint, key: SilentKey) -> None:

@@ -237,6 +237,9 @@ def test_a_login_that_fails_is_not_tried_with_each_command(
     assert opening.exists()
     time.sleep(0.5)
     assert not shared.is_open(box.known)
+    shared.close(box.known)
+    assert not opening.exists()
+    opening.touch()
     os.utime(opening, (0, 0))
     keeping.open()
 
