@@ -15,6 +15,9 @@ LEASE_HOURS = 24
 """Hours for a rented box whose profile's lease has neither hours nor dollars."""
 _TOLERANCE = 0.96
 """A card sold with 24 GB shows 23.99 GiB or less."""
+_SIZE = re.compile(r"(?<=[ _-])(\d{1,4}) ?gi?b\b", re.IGNORECASE)
+_SIZE_DIFFERS = 0.1
+"""An A10 with 24 GB has 22.5 GiB left."""
 KEYS = (
     *("gpu.name", "gpu.count", "gpu.min_memory_gib", "gpu.min_cuda", "box.arch", "box.disk_gb"),
     *("rent.secure_only", "rent.region", "rent.min_reliability", "rent.min_down_mbps"),
@@ -136,9 +139,17 @@ class Offer:
 
     def preference(self, order: RentOrder) -> int:
         """Return which of the ordered names it has, counted from 0; their number if none."""
-        has = _normalized(self.gpu)
-        fits = (at for at, name in enumerate(order.gpu_names) if _normalized(name) in has)
+        fits = (at for at, name in enumerate(order.gpu_names) if self._is_a(name))
         return next(fits, len(order.gpu_names))
+
+    def _is_a(self, name: str) -> bool:
+        """Whether it is such a GPU; most accounts say the size of `A100 40GB` only as memory."""
+        has, size = _normalized(self.gpu), _SIZE.search(name)
+        if _normalized(name) in has or size is None:
+            return _normalized(name) in has
+        memory, asked = self.memory_gib, float(size[1])
+        is_size = memory is None or abs(memory - asked) <= _SIZE_DIFFERS * asked
+        return is_size and _normalized(_SIZE.sub("", name)) in has
 
     def _is_in(self, region: str) -> bool:
         named = rf"(?<![a-z]){re.escape(region.lower())}(?![a-z])"

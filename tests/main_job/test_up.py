@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
+import re
+import shlex
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from bootstrap.text.sizes import dollars
 from tests.cli import Completed, Running, User
-from tests.main_job.conftest import Rent
+from tests.main_job.conftest import Card, Rent
 from tests.main_job.rented import Rented
+from tests.nvml import scenarios
 from tests.providers.accounts import (
     SimulatedAccount,
     SimulatedBox,
@@ -127,6 +133,63 @@ def test_several_are_rented_within_one_limit_and_given_back_together(
     ended = user.run("down", "--hosts", "seeds", f"--identity={boxes[0].identity}").must(0)
     assert ended.out.count("destroyed, and no longer listed") >= 2
     assert sorted(account.destroyed) == ["9001", "9002"]
+
+
+EXPERIMENT = """\
+import sys, time
+given = dict(word.lstrip("-").split("=") for word in sys.argv[1:])
+for step in range(1, 4):
+    print(f"step {step} loss {float(given['lr']) * (1 + int(given['seed'])) / step}", flush=True)
+    time.sleep(0.7)
+"""
+TEN = "command: python train.py ${{args}}\nparameters:\n  lr: [0.1, 0.2]\n  seed: [{}]\n"
+
+
+def test_the_ten_experiments_of_the_documents_from_renting_to_one_page_with_its_cost(
+    rent: Rent, card: Card, account: SimulatedAccount, request: pytest.FixtureRequest
+) -> None:
+    """Types the lines of docs/sweeps.md as they stand there, but for two boxes and four cells."""
+    count, seeds = (5, 5) if request.config.getoption("every") else (2, 2)
+    boxes = [rent("vast", used=True) for _ in range(count)]
+    user, identity = boxes[0].user, str(boxes[0].box.identity)
+    smaller = "gpu.name = NVIDIA A100-SXM4-40GB\ngpu.memory = 40960 640\ngpu.memory_v2 = 40960 4"
+    for rented in boxes:
+        card(rented, f"{scenarios.A100}\n{smaller}")
+    account.offers = [
+        SimulatedOffer(str(11 + at), gpu="A100 SXM4", memory_gib=40, price=0.9)
+        for at in range(count)
+    ]
+    account.addresses = [(each.box.address, each.box.port, each.box.user) for each in boxes]
+    user.env |= account.environment()
+    user.repository(
+        train__py=EXPERIMENT,
+        ten__yaml=TEN.format(", ".join(map(str, range(seeds)))),
+        boxstrap__yaml="version: 1\ngpu: {smoke: none}\n",
+    )
+    text = (Path(__file__).parents[2] / "docs/sweeps.md").read_text().partition("## Ten exper")[2]
+    (block,) = re.findall(r"```\n(.+?)```", text, re.DOTALL)
+    lines = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert [words[1] for words in lines] == ["up", "run", "wait", "run", "pull", "report", "down"]
+    said: list[Completed] = []
+    for words in lines:
+        typed = [{"5": str(count)}.get(word, word) for word in words[1:]]
+        said.append(user.run(*typed, "--identity", identity).must(0))
+    _, begun, _, again, _, told, ended = said
+    assert f"ten: {2 * seeds} cells: {2 * seeds} queued now" in begun.out
+    assert "nothing to queue" in again.out
+    assert "best by loss: 0.0333333 of lr=0.1 seed=0" in told.out
+    page = (user.place / "boxstrap-results/sweeps/ten.html").read_text()
+    assert f"{2 * seeds} of {2 * seeds} cells finished" in page
+    rows = csv.DictReader((user.place / "boxstrap-results/sweeps/ten.csv").read_text().splitlines())
+    costs = [(int(row["seconds"]), float(row["dollars"])) for row in rows]
+    assert all(cost == round(seconds / 3600 * 0.92, 4) > 0 for seconds, cost in costs)
+    total = dollars(sum(cost for _, cost in costs))
+    assert f"all cells: {total}" in told.out
+    assert total in page
+    assert len([*user.place.glob("boxstrap-results/vast-*/ten-*")]) == 2 * seeds
+    assert ended.out.count("destroyed, and no longer listed") >= count
+    assert sorted(account.destroyed) == sorted(account.rented)
+    assert len(account.rented) == count
 
 
 def test_at_ec2_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) -> None:

@@ -289,6 +289,9 @@ def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -
     [
         (RentOrder(gpu_names=("A100",)), "no A100"),
         (RentOrder(gpu_names=("RTX4090",)), ""),
+        (RentOrder(gpu_names=("RTX 4090 24GB",)), ""),
+        (RentOrder(gpu_names=("RTX 4090 48GB",)), "no RTX 4090 48GB"),
+        (RentOrder(gpu_names=("A100 24GB", "rtx_4090-24gb")), ""),
         (RentOrder(gpu_count=2), "1 GPUs, not 2"),
         (RentOrder(min_memory_gib=24), ""),
         (RentOrder(min_memory_gib=25.1), "24 GiB each, not 25.1"),
