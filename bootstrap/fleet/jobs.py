@@ -40,7 +40,7 @@ def job_variables(rank: int, count: int) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True)
-class BoxView:
+class BoxCapacity:
     """What a box has: its GPUs, and the runs of the current repository."""
 
     name: str
@@ -48,11 +48,11 @@ class BoxView:
     runs: tuple[Run, ...]
 
 
-def look(request: SetupRequest, host: str) -> BoxView:
+def look(request: SetupRequest, host: str) -> BoxCapacity:
     """Ask one box, without showing anything. Raises as `BoxLogin.open`."""
     with BoxLogin.open(replace(request, host=host), Reporter()) as box:
         own = tuple(run for run in box.state.runs if run.repo_key == box.own)
-        return BoxView(box.name, count_gpus(box), own)
+        return BoxCapacity(box.name, count_gpus(box), own)
 
 
 def count_gpus(box: BoxLogin) -> int:
@@ -63,7 +63,7 @@ def count_gpus(box: BoxLogin) -> int:
     return min(int(numbers[-1]), 64) if numbers and numbers[-1].isdecimal() else 0
 
 
-def lanes_of(view: BoxView, *, each_gpu: bool) -> list[Lane]:
+def lanes_of(view: BoxCapacity, *, each_gpu: bool) -> list[Lane]:
     """Return where runs may be at work at the same time. Raises UsageError for a box that has no
     GPU, and should have a run for each."""
     if not each_gpu:
@@ -96,7 +96,7 @@ def cell_runs(sweep: Sweep, box: str, runs: Sequence[Run], *, reached: bool) -> 
 class SweepView:
     """A sweep's boxes as they are now, and what they have of its cells."""
 
-    views: Mapping[str, BoxView]
+    views: Mapping[str, BoxCapacity]
     """By host; only those that answered."""
     failures: dict[str, BoxstrapError]
     """By host, of those that were named."""
@@ -117,7 +117,7 @@ def look_at_all(
     sweep: Sweep,
     hosts: Sequence[str],
     ledger: Ledger,
-    ask: Callable[[str], BoxView],
+    ask: Callable[[str], BoxCapacity],
 ) -> SweepView:
     """Ask the boxes, and take what is known of others that were given cells of this sweep.
 

@@ -121,7 +121,7 @@ def set_up_node(request: SetupRequest, screen: Screen, host: str) -> SetupResult
         if not _is_node(context):
             return complete(context, began)
         with _meeting(request).attended_by(host) as rank:
-            node = _Node(context, _meeting(request), rank)
+            node = _NodeStart(context, _meeting(request), rank)
             executor, setup = node.set_up()
             if node.has_begun(restart=request.restart):
                 return result_of(executor, context.box_state(), setup, began)
@@ -141,7 +141,7 @@ def run_node(request: SetupRequest, screen: Screen, show: Show, host: str) -> St
         if not _is_node(context):
             return begin_run(context, screen, show)
         with _meeting(request).attended_by(host) as rank:
-            node = _Node(context, _meeting(request), rank)
+            node = _NodeStart(context, _meeting(request), rank)
             node.set_up()
             return node.begin(request.run, screen, show)
     finally:
@@ -162,7 +162,7 @@ def _meeting(request: SetupRequest) -> Meeting:
     return request.once.get("nodes", lambda: Meeting(request.once.hosts))
 
 
-class _Node:
+class _NodeStart:
     """One box of the training, from its setup to its run's first lines."""
 
     def __init__(self, context: SetupContext, meeting: Meeting, rank: int) -> None:

@@ -151,7 +151,7 @@ class SharedWire:
         self.label, self.path = label, path
         self.is_shared = True
         """Whether commands go over it; else they go over the login that was made instead."""
-        self._instead = _Later(login)
+        self._instead = _DeferredLogin(login)
         self._streams: list[SharedStream] = []
         self._closed = False
         Control(path, ANSWERS_WITHIN_S).close()
@@ -226,7 +226,7 @@ class SharedWire:
         return stream
 
 
-class _Later:
+class _DeferredLogin:
     """A login that is made when it is needed, once; its error is raised each time."""
 
     def __init__(self, login: Callable[[], Wire]) -> None:

@@ -82,7 +82,9 @@ def skill(call: Call) -> None:
 def mcp(call: Call) -> None:  # noqa: ARG001 - it has no options
     """Serve the commands as tools of an MCP server, on standard input and output.
 
-    Example: claude mcp add boxstrap -- boxstrap mcp
+    Your agent starts it itself, once it knows it: `claude mcp add boxstrap -- boxstrap mcp`.
+
+    Example: boxstrap mcp
     """
     from bootstrap.errors import UsageError
 

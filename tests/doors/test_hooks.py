@@ -42,7 +42,7 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: 
     assert box.run(f"stat -c %U {HOME}/.boxstrap/runs/*/train-1").strip() == "ubuntu"
     # Python writes bytecode while it imports, and so does the compiler in the background.
     log = f"{HOME}/.boxstrap/runs/*/train-1/log"
-    begun = f"grep -q step {log} && ! pgrep -f '[b]ytecode.py'"
+    begun = f"grep -q step {log} && ! pgrep -f 'python[.]bytecode'"
     box.run(f"until {begun}; do sleep 0.1; done", timeout=120)
     before = box.listing(PLACES)
     assert "nothing to do" in boot(box, hook.out)

@@ -159,7 +159,7 @@ def described(rented: Rented) -> str:
     First the compiling beside the training ends, which nothing waits for; if it does not, it is
     part of the description.
     """
-    compiling = "pgrep -f 'box/[b]ytecode.py'"
+    compiling = "pgrep -f 'python[.]bytecode'"
     rented.box.run(f"for i in $(seq 300); do {compiling} || exit 0; sleep 0.1; done")
     script = (HERE / "tests/faults/describe.sh").read_text()
     name = rented.user.place.name

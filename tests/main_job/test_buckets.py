@@ -86,7 +86,7 @@ def test_data_comes_from_a_bucket_and_results_go_into_one(rent: Rent, server: S3
     assert rented.box.run(f"sha256sum {rented.tree}/model/large.bin").split()[0] == _sha256(large)
 
     # The uploader was killed: the next setup starts it again, and trains nothing twice.
-    rented.box.run("kill -9 $(pgrep -f [u]pload_results.py)")
+    rented.box.run("kill -9 $(pgrep -f bucket[.]upload_results)")
     rented.run("setup", **env).must(0)
     assert rented.runs() == ["train-1"]
 

@@ -27,7 +27,7 @@ train: {command: python train.py}
 GROUP = "seeds: [gpu-0, gpu-1, gpu-dead]\n"
 
 
-class Boxes:
+class SeveralBoxes:
     """A user's boxes gpu-0 and gpu-1, and gpu-dead, at whose address nothing answers."""
 
     def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
@@ -42,9 +42,11 @@ class Boxes:
 @pytest.fixture(scope="module")
 def boxes(
     mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Boxes]:
+) -> Iterator[SeveralBoxes]:
     user = User(tmp_path_factory.mktemp("several") / "home")
-    found = Boxes(user, {name: start_used(mirror_rig, "vast", shared_folder) for name in NAMES})
+    found = SeveralBoxes(
+        user, {name: start_used(mirror_rig, "vast", shared_folder) for name in NAMES}
+    )
     user.repository("seeds", train__py=TRAIN)
     for name, box in found.boxes.items():
         found.run("doctor", "--host", box.host_string)
@@ -92,7 +94,7 @@ def test_the_others_train_where_one_is_dead_one_has_no_gpu_and_one_is_slow(
         box.stop()
 
 
-def test_a_box_that_fails_stops_no_other_and_the_table_says_which(boxes: Boxes) -> None:
+def test_a_box_that_fails_stops_no_other_and_the_table_says_which(boxes: SeveralBoxes) -> None:
     done = boxes.run("setup", "--hosts", "seeds").must(3)
     rows = {line.split()[0]: line.split()[1] for line in done.out.split("BOX")[1].splitlines()[1:4]}
     assert rows == {"gpu-0": "0", "gpu-1": "0", "gpu-dead": "3"}
@@ -101,7 +103,7 @@ def test_a_box_that_fails_stops_no_other_and_the_table_says_which(boxes: Boxes) 
     assert "1 of 3 boxes failed: gpu-dead." in done.err
 
 
-def test_the_document_has_that_of_each_box(boxes: Boxes) -> None:
+def test_the_document_has_that_of_each_box(boxes: SeveralBoxes) -> None:
     found = boxes.run("plan", "--hosts", "seeds", "--json").must(3).json()
     assert [(one["host"], one["exit"]) for one in found["boxes"]] == [
         ("gpu-0", 0), ("gpu-1", 0), ("gpu-dead", 3),
@@ -111,13 +113,13 @@ def test_the_document_has_that_of_each_box(boxes: Boxes) -> None:
     assert found["exit"] == 3
 
 
-def test_status_of_several_named_boxes_is_as_without_a_host(boxes: Boxes) -> None:
+def test_status_of_several_named_boxes_is_as_without_a_host(boxes: SeveralBoxes) -> None:
     found = boxes.run("status", "--host", "gpu-0", "--host", "gpu-1", "--json").must(0).json()
     assert [one["box"] for one in found["boxes"]] == ["gpu-0", "gpu-1"]
     assert boxes.run("status", "--hosts", "seeds").must(3).out.count("train-1") == 2
 
 
-def test_logs_and_commands_have_the_boxs_name_in_front(boxes: Boxes) -> None:
+def test_logs_and_commands_have_the_boxs_name_in_front(boxes: SeveralBoxes) -> None:
     said = boxes.run("logs", "--host", "gpu-?").must(0).out
     assert sorted(line for line in said.splitlines() if "step 1" in line) == [
         f"{name} | step 1 of {box.run('hostname').strip()}" for name, box in boxes.boxes.items()
@@ -136,14 +138,16 @@ def test_logs_and_commands_have_the_boxs_name_in_front(boxes: Boxes) -> None:
     assert boxes.run("exec", "--host", "gpu-?", "--", "sh", "-c", "exit 4").rc == 4
 
 
-def test_a_run_on_each_and_its_end(boxes: Boxes) -> None:
+def test_a_run_on_each_and_its_end(boxes: SeveralBoxes) -> None:
     done = boxes.run("run", "--host", "gpu-?", "--session", "sleep", "--", "sleep 600").must(0)
     assert done.out.count("sleep-1 running") == 2
     stopped = boxes.run("stop", "--host", "gpu-?", "--run", "sleep-1", "--json").must(0).json()
     assert [one["stopped"] for one in stopped["boxes"]] == [["sleep-1"], ["sleep-1"]]
 
 
-def test_what_is_about_one_box_is_refused_for_several_before_anything_is_done(boxes: Boxes) -> None:
+def test_what_is_about_one_box_is_refused_for_several_before_anything_is_done(
+    boxes: SeveralBoxes,
+) -> None:
     refused = boxes.run("setup", "--hosts", "seeds", "--name", "x").must(2)
     assert "--name is about one box, and several are named" in refused.err
     refused = boxes.run("stop", "--hosts", "nobody").must(2)

@@ -35,10 +35,10 @@ with open("/root/cells", "a") as cells:
     cells.write(" ".join([*sys.argv[1:], *job]) + "\\n")
 """
 SWEEP = "parameters:\n  lr: [0.1, 0.2]\n  seed: [{}]\n"
-Fleet = Callable[..., "Boxes"]
+Fleet = Callable[..., "SweepBoxes"]
 
 
-class Boxes:
+class SweepBoxes:
     """A user's boxes gpu-0, gpu-1, …, and a sweep over them."""
 
     def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
@@ -79,7 +79,7 @@ class Boxes:
 def fleet(mirror_rig: Rig, shared_folder: Path, user: User) -> Iterator[Fleet]:
     boxes: dict[str, RigBox] = {}
 
-    def start(count: int, seeds: int, **env: str) -> Boxes:
+    def start(count: int, seeds: int, **env: str) -> SweepBoxes:
         for at in range(count):
             boxes[f"gpu-{at}"] = start_used(mirror_rig, "vast", shared_folder)
         numbers = ", ".join(map(str, range(seeds)))
@@ -91,7 +91,7 @@ def fleet(mirror_rig: Rig, shared_folder: Path, user: User) -> Iterator[Fleet]:
             boxstrap__yaml="version: 1\ngpu: {require: false}\ntrain: {command: python train.py}\n"
             + (f"env:\n{values}" if env else ""),
         )
-        found = Boxes(user, boxes)
+        found = SweepBoxes(user, boxes)
         for name, box in boxes.items():
             found.run("plan", "--host", box.host_string, "--name", name).must(0)
         return found

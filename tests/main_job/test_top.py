@@ -44,7 +44,7 @@ def test_a_box_is_looked_at_over_one_login(rent: Rent, tmp_path: Path) -> None:
     after = int(rented.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
     assert after - logins in (0, 1)
     # The sampler on the box ends when nobody reads it any more.
-    wait_until(lambda: not rented.box.run("pgrep -f [t]op_stream.py || :").strip(), pause=0.2)
+    wait_until(lambda: not rented.box.run("pgrep -f runs[.]top_stream || :").strip(), pause=0.2)
     # `status` takes one sample, in the exchange that it makes anyway.
     run = rented.status()["runs"][0]
     assert run["metric"] == "step 7 loss 0.5"

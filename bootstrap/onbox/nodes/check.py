@@ -143,7 +143,7 @@ def _head(tree: Path) -> str:
     return ""
 
 
-class Doors:
+class Listeners:
     """Listening sockets on all private addresses; each who knows the token is answered."""
 
     def __init__(self) -> None:
@@ -348,16 +348,19 @@ def main() -> int:
         Path(sys.argv[3]),
         sys.argv[4],
     )
-    doors = Doors()
+    listeners = Listeners()
     every = addresses()
-    known = {"addresses": doors.open, "public": [each for _, each in every if not is_private(each)]}
+    known = {
+        "addresses": listeners.open,
+        "public": [each for _, each in every if not is_private(each)],
+    }
     say({"facts": {**facts(box_home, tree, venv, gpus), **known, "ports": free_ports(2)}})
     for line in sys.stdin.buffer:
         word = json.loads(line)
         if "peers" in word:
-            doors.token, doors.rank = str(word["token"]), int(word["rank"])
-            doors.known.set()
-            say({"links": reach(doors.rank, word["peers"], doors.token)})
+            listeners.token, listeners.rank = str(word["token"]), int(word["rank"])
+            listeners.known.set()
+            say({"links": reach(listeners.rank, word["peers"], listeners.token)})
         elif "write" in word:
             say({"written": write(box_home, word["write"])})
     return 0

@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # without importing it: this program starts with each run
     from typing import Any
 
 
-class Outcome:
+class NodeEnd:
     """What ended a node, and when by this machine's monotonic clock."""
 
     def __init__(self, rank: int, code: int, why: str, at: float) -> None:
@@ -134,7 +134,7 @@ class Peer:
             self.link.close()
 
 
-class Run:
+class NodeRun:
     """The run's folder, as far as it is about the other nodes."""
 
     def __init__(self, run: Path) -> None:
@@ -146,15 +146,15 @@ class Run:
         self.address = (str(settings["address"]), int(settings["port"]))
         self.token = str(settings["token"])
         self.come_s = float(settings.get("come_s", COME_S))
-        self._first: Outcome | None = None
+        self._first: NodeEnd | None = None
         # Room for the end, while there is some.
         (self.folder / "over.new").write_text("\n")
 
-    def ended(self, now: float) -> Outcome | None:
+    def ended(self, now: float) -> NodeEnd | None:
         """Return how the command ended here; None while it has not. It may be stopped after it."""
         if (words := self._code()) and (self._first is None or words[1] == "stop"):
             at = self._first.at if self._first else now
-            self._first = Outcome(self.rank, words[0], words[1], at)
+            self._first = NodeEnd(self.rank, words[0], words[1], at)
         return self._first
 
     def _code(self) -> tuple[int, str] | None:
@@ -177,7 +177,7 @@ class Run:
         with suppress(OSError):
             (self.folder / "waits").write_text(" ".join(map(str, ranks)) + "\n")
 
-    def over(self, what: Outcome) -> None:
+    def over(self, what: NodeEnd) -> None:
         """Note what ended them all; into room that was reserved."""
         new = self.folder / "over.new"
         with suppress(OSError), new.open("r+") as file:
@@ -191,7 +191,7 @@ class Node:
     def __init__(self, rank: int, now: float) -> None:
         self.rank, self.heard = rank, now
         self.peer: Peer | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: NodeEnd | None = None
         self.knows = False
         """Whether it knows that all is over."""
 
@@ -199,14 +199,14 @@ class Node:
 class Hub:
     """Node 0: it knows all nodes, says when they begin, and what ended them."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: NodeRun) -> None:
         self._run, now = run, time.monotonic()
         self._nodes = [Node(rank, now) for rank in range(run.count)]
         self._me = self._nodes[NODE_0]
         self._strangers: list[Peer] = []
         self._deadline = now + run.come_s
         self._begun = False
-        self._over: Outcome | None = None
+        self._over: NodeEnd | None = None
         self._select = selectors.DefaultSelector()
         self._door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -235,7 +235,7 @@ class Hub:
                 self._run.over(what)
                 self._say_all()
 
-    def _decided(self, now: float) -> Outcome | None:
+    def _decided(self, now: float) -> NodeEnd | None:
         """Return what ended them all, once that is sure."""
         self._me.heard = now
         self._me.outcome = self._run.ended(now)
@@ -243,20 +243,20 @@ class Hub:
             return self._awaited(now)
         for node in self._nodes:
             if node.outcome is None and now - node.heard > LOST_S:
-                node.outcome = Outcome(node.rank, STOPPED, "lost", node.heard)
+                node.outcome = NodeEnd(node.rank, STOPPED, "lost", node.heard)
         left = [node for node in self._nodes if node.outcome is None]
         failed = [node.outcome for node in self._nodes if node.outcome and node.outcome.failed]
         stopped = any(each.why == "stop" for each in failed)
         # An elastic training goes on with those that are left.
         enough = self._run.least and len(self._nodes) - len(failed) >= self._run.least
         if not failed or (enough and not stopped):
-            return None if left else Outcome(NODE_0, 0, "done", now)
+            return None if left else NodeEnd(NODE_0, 0, "done", now)
         first = min(failed, key=lambda each: each.at)
         # One that has said nothing since may have ended, or have been lost, before.
         unsure = first.why != "stop" and any(node.heard < first.at + SETTLE_S for node in left)
         return None if unsure else first
 
-    def _awaited(self, now: float) -> Outcome | None:
+    def _awaited(self, now: float) -> NodeEnd | None:
         missing = self._missing()
         ended = next((n.outcome for n in self._nodes if n.outcome), None)
         if ended:
@@ -269,7 +269,7 @@ class Hub:
             self._say_all()
             return None
         if now > self._deadline:
-            return Outcome(missing[0], STOPPED, "missing", now)
+            return NodeEnd(missing[0], STOPPED, "missing", now)
         self._run.waits_for(missing)
         return None
 
@@ -346,16 +346,16 @@ class Hub:
         if not isinstance(code, int) or not isinstance(ago, (int, float)):
             return
         if node.outcome is None or why == "stop":
-            node.outcome = Outcome(node.rank, code & 255, str(why)[:20], node.heard - float(ago))
+            node.outcome = NodeEnd(node.rank, code & 255, str(why)[:20], node.heard - float(ago))
 
 
 class Spoke:
     """Another node: it holds a connection to node 0, and does what that says."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: NodeRun) -> None:
         self._run = run
         self._begun = False
-        self._ended: Outcome | None = None
+        self._ended: NodeEnd | None = None
 
     def watch(self) -> None:
         """Follow node 0 until all is over."""
@@ -391,7 +391,7 @@ class Spoke:
             since, patience = (heard, LOST_S) if self._begun else (start, self._run.come_s + LOST_S)
             if now - since > patience:
                 why = "lost" if self._begun else "missing"
-                self._run.over(Outcome(NODE_0, STOPPED, why, now))
+                self._run.over(NodeEnd(NODE_0, STOPPED, why, now))
                 return
 
     def _connected(self) -> Peer | None:
@@ -433,19 +433,19 @@ def _wait_readable(link: socket.socket) -> None:
         select.select(TICK_S)
 
 
-def _outcome(words: object, now: float) -> Outcome | None:
+def _outcome(words: object, now: float) -> NodeEnd | None:
     if not isinstance(words, list) or len(words) != 3:
         return None
     rank, code, why = words
     if not isinstance(rank, int) or not isinstance(code, int):
         return None
-    return Outcome(rank, code & 255, str(why)[:20], now)
+    return NodeEnd(rank, code & 255, str(why)[:20], now)
 
 
 def main() -> int:
     """Watch until all is over."""
     os.umask(0o077)
-    run = Run(Path(sys.argv[1]))
+    run = NodeRun(Path(sys.argv[1]))
     if run.rank == NODE_0:
         Hub(run).watch()
     else:

@@ -16,7 +16,7 @@ from bootstrap.ui.screens import make_screen
 HOSTS = ["gpu-1", "b"]
 
 
-class Terminal(io.StringIO):
+class WideTerminal(io.StringIO):
     """A terminal of 80 columns, as far as rich asks."""
 
     encoding = "utf-8"
@@ -79,7 +79,7 @@ def test_the_document_has_each_boxs_own(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_on_a_terminal_each_box_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    err, out = Terminal(), io.StringIO()
+    err, out = WideTerminal(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setenv("TERM", "xterm")
     screens = make_box_screens(HOSTS, make_screen(stream=err, out=out), as_json=False, brief=True)

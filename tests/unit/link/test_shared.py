@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 PATIENCE_S = 20
 
 
-class Keeping:
+class KeepingUser:
     """A user whose connections stay open; `known` is the box that they logged in to."""
 
     def __init__(self, user: SshUser) -> None:
@@ -87,17 +87,17 @@ def pid_of(path: Path) -> int:
 
 
 @pytest.fixture
-def keeping(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeping]:
+def keeping(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeepingUser]:
     monkeypatch.setenv(shared.VARIABLE, "60s")
     keys._loaded.clear()
-    keeping = Keeping(ssh_user)
+    keeping = KeepingUser(ssh_user)
     yield keeping
     for box in keeping.boxes:
         shared.close(box)
     shared._offered.clear()
 
 
-def test_later_commands_log_in_no_more(keeping: Keeping, server: Sshd) -> None:
+def test_later_commands_log_in_no_more(keeping: KeepingUser, server: Sshd) -> None:
     path = keeping.open()
     before = logins(server)
     assert before == 2  # the first command's, and that which stays
@@ -118,7 +118,7 @@ def test_later_commands_log_in_no_more(keeping: Keeping, server: Sshd) -> None:
     assert not box.wire.alive()
 
 
-def test_ssh_finds_it_by_its_own_rules(keeping: Keeping, server: Sshd, tmp_path: Path) -> None:
+def test_ssh_finds_it_by_its_own_rules(keeping: KeepingUser, server: Sshd, tmp_path: Path) -> None:
     path = keeping.open()
     before = logins(server)
     known = keeping.boxes[-1]
@@ -136,7 +136,7 @@ def test_ssh_finds_it_by_its_own_rules(keeping: Keeping, server: Sshd, tmp_path:
 
 
 def test_who_is_reached_decides_which_is_joined(
-    keeping: Keeping, server: Sshd, tmp_path: Path
+    keeping: KeepingUser, server: Sshd, tmp_path: Path
 ) -> None:
     path = keeping.open()
     box = keeping.login()
@@ -162,7 +162,7 @@ def test_who_is_reached_decides_which_is_joined(
 
 @pytest.mark.parametrize("how", ["host key", "revoked", "moves much", "off"])
 def test_what_must_log_in_does(
-    how: str, keeping: Keeping, server: Sshd, monkeypatch: pytest.MonkeyPatch
+    how: str, keeping: KeepingUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeping.open()
     box = keeping.login()
@@ -179,7 +179,7 @@ def test_what_must_log_in_does(
 
 
 def test_a_login_that_asks_is_not_made_again(
-    keeping: Keeping, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
+    keeping: KeepingUser, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = keygen(keeping.user.home / "secret", passphrase="opensesame")
     server = start_server("box", secret)
@@ -193,7 +193,7 @@ def test_a_login_that_asks_is_not_made_again(
 
 
 def test_a_key_of_an_agent_that_asks_nobody_is_used_again(
-    keeping: Keeping, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keeping: KeepingUser, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sock, ask = tmp_path / "agent", tmp_path / "ask"
     ask.write_text("#!/bin/sh\nsleep 0.5\n")  # a person who presses Enter
@@ -220,7 +220,7 @@ def test_a_key_of_an_agent_that_asks_nobody_is_used_again(
 
 
 def test_a_login_that_fails_is_not_tried_with_each_command(
-    keeping: Keeping, start_server: Callable[..., Sshd]
+    keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", keeping.user.key, options=["MaxAuthTries 1"])
     keeping.user.write(keeping.user.alias("box", server))
@@ -244,7 +244,7 @@ def test_a_login_that_fails_is_not_tried_with_each_command(
     keeping.open()
 
 
-def test_two_at_once_open_one(keeping: Keeping, server: Sshd) -> None:
+def test_two_at_once_open_one(keeping: KeepingUser, server: Sshd) -> None:
     for _ in range(3):
         box = keeping.login()
         assert run_script(box.wire, "echo here") == b"here\n"
@@ -259,7 +259,7 @@ def test_two_at_once_open_one(keeping: Keeping, server: Sshd) -> None:
     assert logins(server) == before + 1
 
 
-def test_a_socket_that_a_crash_left(keeping: Keeping, server: Sshd) -> None:
+def test_a_socket_that_a_crash_left(keeping: KeepingUser, server: Sshd) -> None:
     path = keeping.open()
     os.kill(pid_of(path), signal.SIGKILL)
     await_that(lambda: not mux.is_alive(str(path)))
@@ -275,7 +275,7 @@ def test_a_socket_that_a_crash_left(keeping: Keeping, server: Sshd) -> None:
 
 @pytest.mark.parametrize("fault", ["box", "master"])
 def test_one_that_does_not_answer_costs_little(
-    fault: str, keeping: Keeping, start_server: Callable[..., Sshd], tmp_path: Path
+    fault: str, keeping: KeepingUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     server = start_server("box", keeping.user.key)
     relay = Relay(server.port)
@@ -312,7 +312,7 @@ def test_one_that_does_not_answer_costs_little(
 
 
 def test_a_box_that_answers_late_is_not_left(
-    keeping: Keeping, start_server: Callable[..., Sshd]
+    keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     """What goes over the connection of others, as their ssh, is not ended for that."""
     server = start_server("box", keeping.user.key)
@@ -335,7 +335,7 @@ def test_a_box_that_answers_late_is_not_left(
 
 
 def test_what_the_box_does_not_take_goes_over_a_login(
-    keeping: Keeping, start_server: Callable[..., Sshd]
+    keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", keeping.user.key, options=["MaxSessions 1"])
     keeping.user.write(keeping.user.alias("box", server))
@@ -351,7 +351,9 @@ def test_what_the_box_does_not_take_goes_over_a_login(
         assert first.read(99) == b"first"
 
 
-def test_the_end_of_the_connection_is_the_end_of_the_link(keeping: Keeping, server: Sshd) -> None:
+def test_the_end_of_the_connection_is_the_end_of_the_link(
+    keeping: KeepingUser, server: Sshd
+) -> None:
     path = keeping.open()
     with keeping.login() as box:
         box.dial()
