@@ -227,7 +227,8 @@ class SshWire:
 
     def alive(self) -> bool:
         """Whether the link is still up."""
-        return self._transport.is_active()
+        # paramiko closes the channels of a lost link before it says that it is lost.
+        return self._transport.is_active() and self._transport.saved_exception is None
 
     def connect(self, host: str, port: int) -> Pipe:
         """Connect from the box, see `Wire.connect`. Raises LinkLost, OSError."""

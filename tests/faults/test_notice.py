@@ -157,8 +157,7 @@ def test_the_stop_of_a_container_is_heeded_and_an_end_of_the_monitor_alone_is_no
     assert rented.status()["runs"][0]["state"] == "running"
     home = rented.folder
     rented.ssh(
-        f"cd {home}"
-        f" && setsid agent/bin/python -B box/onbox runs.monitor {home} </dev/null >&0 2>&0 &"
+        f"cd {home}; setsid agent/bin/python -B box/onbox runs.monitor {home} </dev/null >&0 2>&0 &"
     )
     (monitor,) = _await_monitor(rented)
     time.sleep(2)
@@ -171,7 +170,7 @@ def test_the_stop_of_a_container_is_heeded_and_an_end_of_the_monitor_alone_is_no
     assert run["interrupted"]["leaves"] - run["interrupted"]["noticed"] in (10, 11)
     said = rented.run("status").must(0).out
     assert "was interrupted: its container, or machine, was stopped, after exit code 0" in said
-    assert rented.box.run("pgrep -f 'runs[.]monitor'", check=False) == ""
+    wait_until(lambda: rented.box.run("pgrep -f 'runs[.]monitor'", check=False) == "")
 
 
 def _await_monitor(rented: Rented) -> list[int]:

@@ -82,14 +82,15 @@ def fleet(
     user = User(tmp_path_factory.mktemp("nodes") / "home")
     boxes = [Rented(user, start_used(mirror_rig, "vast", shared_folder)) for _ in range(2)]
     user.repository("homework", boxstrap__yaml=PROFILE, reduce__py=REDUCE)
-    yield Fleet(user, boxes)
+    fleet = Fleet(user, boxes)
+    fleet.run("setup").must(0)
+    fleet.await_end(0, 1)
+    yield fleet
     for each in boxes:
         each.box.stop()
 
 
 def test_one_training_on_both_with_results_of_node_0(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.run("setup").must(0)
-    fleet.await_end(0, 1)
     assert fleet.said("log") == ["rank 0 of 2: sum 3.0", "rank 1 of 2: sum 3.0"]
     assert fleet.said("exit") == ["0", "0"]
     first, second = fleet.names()

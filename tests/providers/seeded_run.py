@@ -125,7 +125,7 @@ class SeededWorld:
             is_safe = elsewhere or self.on(box_id) != UNSAFE
             return [] if is_safe else [Loss("results", host, "never pulled")]
 
-        def opened(*_: object) -> _Login:
+        def opened(*_: object, **__: object) -> _Login:
             return _Login(self._meet(host), elsewhere=elsewhere)
 
         def run() -> None:
