@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.boxes.at_home import note_seen
 from bootstrap.errors import UnreachableError
-from bootstrap.fleet.jobs import BoxView, look_at_all, plan_sweep
+from bootstrap.fleet.jobs import BoxCapacity, look_at_all, plan_sweep
 from bootstrap.fleet.sweep import Cell, Ledger, Sweep
 from bootstrap.link.record import KnownBox, save_box
 from bootstrap.protocol.run import Run
@@ -26,10 +26,10 @@ def _run(cell: Cell, state: str, rc: int | None) -> Run:
     return Run("homework-1", name, state, rc, 1, "", "", "x", 0, 0, cell.command)
 
 
-def _ask(host: str) -> BoxView:
+def _ask(host: str) -> BoxCapacity:
     if host != THERE:
         raise UnreachableError(f"{host} does not answer.")
-    return BoxView(host, 0, ())
+    return BoxCapacity(host, 0, ())
 
 
 @pytest.mark.parametrize(("says", "frees"), STATES.items())
