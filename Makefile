@@ -19,7 +19,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-rent quick test test-boxes chaos editor-proof browser-proof lint typecheck bench picture door-proof docs lock prices uv-release clean
+.PHONY: help install demo demo-rent quick test coverage test-boxes chaos editor-proof browser-proof lint typecheck bench picture door-proof docs site lock prices uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,11 @@ quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@$(PYTEST) -n $(WORKERS) --timeout 600
+
+coverage: $(VENV)/dev  ## which lines and branches the tests run, by package, and whether enough of what destroys, sends or pays; needs root and half an hour
+	@rm -rf .coverage && mkdir .coverage
+	@$(BIN)/coverage run --data-file=$(CURDIR)/.coverage/data -m pytest -q -n $(WORKERS) --timeout 1200 $(TESTS)
+	@$(BIN)/python -m tests.coverage
 
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faults; what needs root is left out without
 	@$(PYTEST) -m "boxes or faults" -n $(WORKERS)
@@ -78,9 +83,14 @@ docs: $(VENV)/dev  ## write the generated parts of docs/
 	@$(BIN)/python -m tests.docs.picture --redraw
 	@$(BIN)/python -m tests.docs.verdict_example docs/verdict-example.html
 
+site: $(VENV)/site/installed  ## build the documentation as pages into site/: no dead link, nothing from outside
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build --strict
+	@echo "site/index.html"
+
 lock: $(VENV)/dev  ## renew the lock files in .ci: the newest versions that pyproject.toml allows, and hashes
 	@$(LOCK) --output-file .ci/requirements.txt pyproject.toml
 	@$(LOCK) --group dev --constraint .ci/requirements.txt --output-file .ci/requirements-dev.txt pyproject.toml
+	@$(LOCK) --group site --constraint .ci/requirements-dev.txt --output-file .ci/requirements-site.txt
 
 prices: $(VENV)/dev  ## renew the table of `boxstrap estimate`, from gpuhunt and the accounts' offers
 	@$(BIN)/python -m tests.packaging.prices
@@ -89,7 +99,7 @@ uv-release: $(VENV)/dev  ## pin the newest uv: its version and SHA-256, from the
 	@$(BIN)/python -m tests.packaging.uv_release
 
 clean:  ## remove the environment and what tools left behind
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment is kept until what it is made from changes.
@@ -100,4 +110,9 @@ $(VENV)/installed: pyproject.toml bootstrap/__init__.py .ci/environment .ci/requ
 
 $(VENV)/dev: $(VENV)/installed .ci/requirements-dev.txt
 	@.ci/environment $(VENV) "$(UV)" dev
+	@touch $@
+
+# One of its own, which needs nothing of boxstrap: docstrings are read from the source.
+$(VENV)/site/installed: .ci/environment .ci/requirements-site.txt
+	@.ci/environment $(VENV)/site "$(UV)" site
 	@touch $@

@@ -50,6 +50,7 @@ musl | the box's C library is musl, as on Alpine; PyTorch and uv are built for g
 clock-off | the box's clock is days off, so certificates will be refused | set its clock, or return it
 
 # shell
+downloads-kept | downloads of models and packages are kept in the working folder, beyond this tree | nothing; to keep some elsewhere, set HF_HOME, TORCH_HOME, PIP_CACHE_DIR or UV_CACHE_DIR in env: of the profile
 secret-gone | a secret was removed from the box in the meantime | run the same command again: it is sent then
 
 # tools

@@ -3,6 +3,7 @@
     BoxstrapError             an error of boxstrap itself
     ├── UsageError            wrong usage
     │   ├── ProfileError      a profile that is wrong (file, line, key)
+    │   ├── NoSuchRunError    there is no run of that name
     │   └── WhichBoxError     without --host: no box of this repository is known, or several
     ├── UnreachableError      can't reach the box or log in
     ├── HostKeyError          host key changed, or not the one expected
@@ -30,6 +31,11 @@ LONGEST = 20_000
 class BoxstrapError(Exception):
     """Something went wrong: `what` happened, `where`, and what to do `hint`."""
 
+    answered_by: Sequence[str] = ()
+    """The options with which the same command would go on; `hint` ends with them."""
+    command: str = ""
+    """That command, once it is known which one it was."""
+
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
         self.what = _harmless(what)
         self.where = _harmless(where)
@@ -47,6 +53,7 @@ class BoxstrapError(Exception):
     def redact(self, redact: Callable[[str], str]) -> None:
         """Redact the secrets in it: what a box or a library said may hold one."""
         self.what, self.where, self.hint = redact(self.what), redact(self.where), redact(self.hint)
+        self.command = redact(self.command)
 
     def as_dict(self) -> dict[str, object]:
         """The error as `--json` prints it, next to its exit code."""
@@ -55,6 +62,7 @@ class BoxstrapError(Exception):
             "what": self.what,
             "where": self.where,
             "next": self.hint,
+            **({"command": self.command} if self.command else {}),
         }
 
 
@@ -83,6 +91,10 @@ class UsageError(BoxstrapError):
 
 class ProfileError(UsageError):
     """A profile that is wrong; `where` is `file:line`, `what` names the key."""
+
+
+class NoSuchRunError(UsageError):
+    """There is no run of that name."""
 
 
 class WhichBoxError(UsageError):

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.text.sizes import dollars
@@ -218,6 +218,21 @@ def rates_of(provider: str) -> Rates:
     """Return what a provider charges for disk and traffic; nothing is known of most."""
     row = _document()["rates"].get(provider, {})
     return Rates(row.get("disk"), row.get("stopped_disk"), row.get("egress"))
+
+
+class MachinePrices(NamedTuple):
+    """What a cloud's machines with GPUs cost, where its own API says nothing of that."""
+
+    date: str
+    source: str
+    families: Mapping[str, Mapping[str, Sequence[float]]]
+    """By family of types and region, dollars an hour: of a GPU and of a vCPU on demand, then both
+    for spot. Where all types of a family have as many vCPUs for each GPU, the GPU's has them."""
+
+
+def machine_prices(provider: str) -> MachinePrices:
+    """Return the table's prices of a cloud's machines."""
+    return MachinePrices(**_document()["machines"][provider])
 
 
 def oldest(prices: Iterable[Price]) -> date:

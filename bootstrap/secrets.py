@@ -328,12 +328,28 @@ def take_secrets(
     return SecretSet(tuple(sources), values)
 
 
+def own_addresses() -> dict[str, str]:
+    """Return the addresses of the user's `notify.yaml`, by name: whoever has one can use it."""
+    file = config_dir() / "notify.yaml"
+    if not file.exists():
+        return {}
+    from bootstrap.profile.load import read_commands
+
+    try:
+        found = read_commands(file, "")
+    except UsageError:  # `wait` says so
+        return {}
+    texts = ((name, text.strip()) for name, text in found.items())
+    return {name: text for name, text in texts if re.match(r"(ntfy\+)?https?://\S+$", text)}
+
+
 def redactor_of(
     boxes: Iterable[KnownBox],
     more: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Redactor:
-    """Return a redactor for `more`, and for these boxes' secrets that are in the environment.
+    """Return a redactor for `more`, for these boxes' secrets that are in the environment, and for
+    the user's own addresses.
 
     Raises UsageError for one of `more` that is too short.
     """
@@ -341,7 +357,7 @@ def redactor_of(
     values = {name: environment.get(name, "") for box in boxes for name in box.secrets or ()}
     can = {name: value for name, value in values.items() if len(value.strip()) >= SHORTEST}
     try:
-        return Redactor({**can, **(more or {})})
+        return Redactor({**own_addresses(), **can, **(more or {})})
     except TooShortError as short:
         raise UsageError(
             f"the secret {short} has fewer than {SHORTEST} characters: too short to redact",

@@ -20,7 +20,7 @@ from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
 from tests.cli import User, close_shared
 from tests.forked import SHARED, start_server
-from tests.plain_environment import forget_settings, plain_environment
+from tests.plain_environment import forget_settings, measuring, plain_environment
 
 # The table of faults, and `--seed`.
 pytest_plugins = ["tests.faults.plugin"]
@@ -47,6 +47,8 @@ hypothesis.settings.register_profile(
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         os.environ[SHARED] = start_server()
+    if measuring():
+        import_module("tests.coverage").use_whole_programs()
     hypothesis.settings.load_profile("every" if config.option.every else "ours")
 
 
@@ -94,6 +96,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden",
         action="store_true",
         help="write tests/golden anew from what is rendered now; then read the difference",
+    )
+    parser.addoption(
+        "--provider", help="tests/providers/test_any_provider.py: this one, as of another package"
     )
     parser.addoption(
         "--every-byte",

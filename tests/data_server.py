@@ -93,6 +93,9 @@ class _DataHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(b"")
 
+    def do_HEAD(self) -> None:
+        self._answer(b"")
+
     def do_POST(self) -> None:
         self._answer(self.rfile.read(int(self.headers["Content-Length"])))
 
@@ -176,6 +179,8 @@ class _DataHandler(BaseHTTPRequestHandler):
         for name, value in {**said, "Content-Length": str(len(body)), **owner.odd}.items():
             self.send_header(name, value)
         self.end_headers()
+        if self.command == "HEAD":
+            return
         if owner.cuts_left and owner.cut_after and len(body) > owner.cut_after:
             owner.cuts_left -= 1
             body, self.close_connection = body[: owner.cut_after], True

@@ -30,6 +30,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from tests.plain_environment import measuring
+
 HERE = Path(__file__).resolve().parents[1]
 PROGRAM = str(Path(sys.executable).with_name("boxstrap"))
 INV = str(Path(sys.executable).with_name("inv"))
@@ -136,7 +138,7 @@ def start_server() -> str:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.forked"],
             cwd=HERE,
-            env={"PATH": os.environ["PATH"], **USUAL},
+            env={"PATH": os.environ["PATH"], **USUAL, **measuring()},
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -216,6 +218,9 @@ def _import_all() -> None:
     for name in _LATE:
         with contextlib.suppress(ImportError):
             import_module(name)
+    if measuring():
+        import_module("tests.coverage").use_whole_programs()
+        import_module("tests.coverage").keep_traces()
     # Caches that each command for a door, each transfer and each log would fill again.
     import_module("bootstrap.render.editions").compact_files()
     import_module("bootstrap.render.script").bare_box_files()
@@ -249,8 +254,9 @@ def _report_end(process: int, number: int, report: int) -> None:
 
 def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
     """Become the program, as if Python had just started."""
+    measured = measuring()
     os.environ.clear()
-    os.environ.update(env)
+    os.environ.update(env | measured)
     os.chdir(cwd)
     time.tzset()
     tempfile.tempdir = None

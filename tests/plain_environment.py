@@ -44,7 +44,13 @@ def plain_environment(home: Path) -> dict[str, str]:
         "GIT_TEMPLATE_DIR": str(shared() / "git"),
         "TMUX_TMPDIR": str(shared()),  # keeps tests' sessions apart from the real user's
         "PYTHONPATH": str(HERE),  # test the checkout that these tests are in
+        **measuring(),
     }
+
+
+def measuring() -> dict[str, str]:
+    """Return the variables by which `make coverage` measures programs that tests start."""
+    return {name: text for name, text in os.environ.items() if name.startswith("COVERAGE_")}
 
 
 def own_ssh(home: Path) -> Path:

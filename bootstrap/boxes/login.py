@@ -475,6 +475,11 @@ class BoxLogin:
         self.state = _probed(self.wire, self._about, script)
         return self.state
 
+    def as_it_is(self, run: Run) -> Run:
+        """Return the run as the box told of it last; as given, if it doesn't know it."""
+        own = (run.repo_key, run.name)
+        return next((one for one in self.state.runs if (one.repo_key, one.name) == own), run)
+
     def refresh_details(self) -> None:
         """Ask for its state together with details of its runs. Raises as `refresh`."""
         from bootstrap.protocol.run_details import ask_details  # late: a setup asks for none

@@ -11,7 +11,6 @@ from pathlib import Path
 from bootstrap.errors import UsageError
 from bootstrap.link.record import LOCAL, KnownBox, all_boxes
 from bootstrap.link.registry import lookup
-from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 
 
@@ -77,7 +76,7 @@ def export_boxes(kind: str, hosts: Sequence[str], name: str = "") -> str:
         if box is None or box.host_text == LOCAL:
             raise UsageError(f"{host} is no known box that ssh reaches.", hint="boxstrap boxes")
         where = box.host_text.partition(":")[0]
-        provider = where if where in NAMES else box.provider
+        provider = where if where in PROVIDERS else box.provider
         if provider in PROVIDERS and PROVIDERS[provider].is_container:
             raise UsageError(
                 f"a box of {provider} is a container, and {export.needs}.",

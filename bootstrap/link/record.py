@@ -35,6 +35,7 @@ from bootstrap import paths
 from bootstrap.errors import UsageError
 from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import write_private
+from bootstrap.providers import end_does
 from bootstrap.text.sizes import duration
 
 if TYPE_CHECKING:
@@ -307,12 +308,14 @@ class KnownBox:
     def end_words(self, now: float) -> str:
         """Say when its provider ends it, if that is soon; "" if it isn't."""
         left = self.ends - now
-        if not self.ends or left > _END_IS_NEAR_S:
+        is_of_now = -_END_IS_OVER_S < left < _END_IS_NEAR_S  # else of an earlier start
+        if not self.ends or not is_of_now:
             return ""
         when = f"in {duration(left)}" if left > 0 else "now"
         return (
-            f"it ends {when} by its own limit, which nothing moves, and all that is on it is lost "
-            f"then. To bring it home: boxstrap down --host {self.name}"
+            f"it ends {when} by its own limit, which nothing moves, and "
+            f"{end_does(self.host_text.partition(':')[0])}. To bring home what it has: boxstrap "
+            f"down --host {self.name}"
         )
 
     @property
@@ -322,6 +325,7 @@ class KnownBox:
 
 
 _END_IS_NEAR_S = 3600.0
+_END_IS_OVER_S = 600.0
 _DEFAULT = KnownBox("", "")
 _ROUTE = tuple(f.name for f in dataclasses.fields(Route))
 _TOP = (

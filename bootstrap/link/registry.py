@@ -23,6 +23,7 @@ from bootstrap.link.record import (
     KnownBox,
     all_boxes,
     boxes_folder,
+    ended_boxes,
     load_box,
     name_of_key,
     name_with_port,
@@ -31,9 +32,10 @@ from bootstrap.link.record import (
     unreadable_record,
 )
 from bootstrap.link.target import BoxOptions, Endpoint, Target, has_alias, parse_host, resolve
-from bootstrap.providers import ONLY_END, is_shared, place_of
+from bootstrap.providers import FIXED_END, is_shared, place_of
 
 _LISTED = 20
+_HOME = "What came home from there: boxstrap runs"
 _NEW = (
     'Say how it is reached: --host root@ADDRESS:PORT, or --host "ssh -p PORT root@…" '
     "as the provider's page shows it."
@@ -76,14 +78,22 @@ def _boxes_of(key: str) -> list[KnownBox]:
     if not known:
         for box in unreadable_record():
             refuse_newer(box.folder)
-        raise _which_box("None is known yet", [])
-    raise _which_box(f"{name_of_key(key)} has none" if key else "This is no repository", known)
+    before = next((box for box in ended_boxes() if key and box.of(key)), None)
+    back = f"; {before.name} was given back" if before else ""
+    if not known:
+        raise _which_box(f"No box is known{back or ' yet'}", [], is_home=bool(before))
+    why = f"{name_of_key(key)} has none{back}" if key else "This is no repository"
+    raise _which_box(why, known, is_home=bool(before))
 
 
-def _which_box(why: str, boxes: Sequence[KnownBox], *, has_several: bool = False) -> WhichBoxError:
+def _which_box(
+    why: str, boxes: Sequence[KnownBox], *, has_several: bool = False, is_home: bool = False
+) -> WhichBoxError:
     names = [box.name for box in boxes]
+    home = f"{_HOME}\n" if is_home else ""
     if not boxes:
-        return WhichBoxError(f"which box? {why}.", hint=_NEW, boxes=names, has_several=False)
+        hint = f"{home}{_NEW}"
+        return WhichBoxError(f"which box? {why}.", hint=hint, boxes=names, has_several=False)
     width = max(map(len, names))
     rows = [f"  {box.name:<{width}}  {_whose(box)}" for box in boxes[:_LISTED]]
     if len(boxes) > _LISTED:
@@ -91,7 +101,7 @@ def _which_box(why: str, boxes: Sequence[KnownBox], *, has_several: bool = False
     known = "" if has_several else "; known here"
     return WhichBoxError(
         "\n".join([f"which box? {why}{known}:", *rows]),
-        hint=f"Name the one you mean: --host {names[0]}",
+        hint=f"{home}Name the one you mean: --host {names[0]}",
         boxes=names,
         has_several=has_several,
     )
@@ -327,7 +337,7 @@ def ask_account(target: Target) -> Target:
         price=box.price or 0.0,
         since=box.since or 0.0,
         let_in=box.let_in,
-        ends=(box.ends or 0.0) if target.text.partition(":")[0] in ONLY_END else 0.0,
+        ends=(box.ends or 0.0) if target.text.partition(":")[0] in FIXED_END else 0.0,
     )
 
 

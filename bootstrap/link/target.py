@@ -38,7 +38,7 @@ from typing import Any, TypeVar
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.paths import expanded
-from bootstrap.providers import NAMES
+from bootstrap.providers import NAMES, is_provider
 
 _T = TypeVar("_T")
 
@@ -46,7 +46,8 @@ _KEPT = {"p": "port", "i": "identity", "l": "user", "J": "jump", "L": "forwards"
 _WITH_VALUE = set("BbcDEeFIiJLlmOoPpRSWwQ")
 _FORBIDDEN = set("\"'`$;\\&|<>(){}!*?#^")
 _FORWARD = re.compile(r"[A-Za-z0-9._:\[\]/-]+")
-_RENTED = re.compile(rf"(?:{'|'.join(NAMES)}):[A-Za-z0-9][A-Za-z0-9_-]{{0,62}}")
+_RENTED = re.compile(r"([a-z][a-z0-9-]{1,30}):([A-Za-z0-9][A-Za-z0-9_-]{0,62})")
+_PORT = re.compile("[0-9]{1,5}")
 _FORMS = (
     "A host is user@address:port, ssh://user@address:port, an alias of your ssh config, "
     "the name of a known box, `local`, the id that your account has (vast:12345678), or the "
@@ -83,6 +84,11 @@ class Once:
             except BaseException as error:
                 future.set_exception(error)
         return future.result()
+
+    @property
+    def share(self) -> Callable[[Hashable, Callable[[], _T]], _T] | None:
+        """`get`, if there are several boxes."""
+        return self.get if self.is_shared else None
 
 
 class EachTime(Once):
@@ -168,10 +174,18 @@ def parse_host(text: str) -> Target:
         return _parse_command(stripped, [word for word in words[1:] if word])
     if len(words) > 1:
         raise _wrong(text, "it has a space in it")
-    if _RENTED.fullmatch(stripped):
+    if _is_rented(stripped):
         return Target(text=stripped, address="", is_rented=True)
     user, address, port = _parse_destination(stripped)
     return Target(text=stripped, address=address, user=user, port=port)
+
+
+def _is_rented(text: str) -> bool:
+    """Whether it is `provider:id`. A port is none of another package's ids."""
+    named = _RENTED.fullmatch(text)
+    if named is None:
+        return False
+    return named[1] in NAMES or (not _PORT.fullmatch(named[2]) and is_provider(named[1]))
 
 
 def looks_like_unquoted_ssh(argv: Sequence[str]) -> str | None:

@@ -77,11 +77,11 @@ class ConsentError(ProfileError):
             hint=f"{other}{word} If you agree to it, and to nothing else: "
             f"--consent {grants.digest}",
         )
+        self.answered_by = ("--consent", grants.digest)
 
     def as_dict(self) -> dict[str, object]:
         """The error as `--json` prints it, with the list."""
-        takes = [{"key": each.key, "takes": each.what} for each in self.grants.each]
-        return {**super().as_dict(), "digest": self.grants.digest, "takes": takes}
+        return {**super().as_dict(), **self.grants.as_dict()}
 
 
 def load_profile(
@@ -101,15 +101,24 @@ def _loaded(options: BoxOptions, kinds: Collection[Permission]) -> LoadedProfile
         options.profile, sets=options.sets, repo_root=repository_root(options.place)
     )
     check_public_keys(loaded)
+    if grants := not_agreed(loaded, options, kinds):
+        where, word = loaded.layers[0].label, _whose_word(loaded, grants.root)
+        _ask(grants, agreed(grants.root), options.consent, where, word)
+        agree(grants)
+    return loaded
+
+
+def not_agreed(
+    loaded: LoadedProfile, options: BoxOptions, kinds: Collection[Permission]
+) -> Grants | None:
+    """Return all that the profile takes of `kinds`, unless the user agreed to it before."""
     grants = find_grants(loaded, _roots(options), kinds)
     before = agreed(grants.root) if grants else frozenset[Grant]()
     if grants and not before.issuperset(grants.each):
         grants = _without_own_repository(grants, options.place)
         if not before.issuperset(grants.each):
-            where, word = loaded.layers[0].label, _whose_word(loaded, grants.root)
-            _ask(grants, before, options.consent, where, word)
-            agree(grants)
-    return loaded
+            return grants
+    return None
 
 
 def usable_profile(options: BoxOptions, key: str) -> list[str]:
@@ -234,6 +243,11 @@ class Grants:
         """Identifies this list of this repository, and no other."""
         text = json.dumps([str(self.root), self.each])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def as_dict(self) -> dict[str, object]:
+        """The list, and the digest with which the user agrees to it, as `--json` prints them."""
+        takes = [{"key": each.key, "takes": each.what} for each in self.each]
+        return {"digest": self.digest, "takes": takes}
 
 
 def find_grants(

@@ -46,6 +46,7 @@ from bootstrap.profile.yaml_source import (
     raise_problems,
     read_yaml,
 )
+from bootstrap.providers import is_provider
 from bootstrap.repo.urls import without_user_info
 
 # This key decides which files are read, and they are read before `--set` applies.
@@ -168,10 +169,19 @@ class LoadedProfile:
     def for_provider(self, provider: str) -> LoadedProfile:
         """Return it based on the profile of `provider`, unless a shipped one is part of it.
 
-        Raises ProfileError if `provider` names no profile.
+        The boxes of another package's provider are as any host's, unless you have a profile of that
+        name. Raises ProfileError if `provider` names no profile.
         """
         if not self.needs_provider:
             return self
+        from bootstrap.profile.detect_provider import FALLBACK
+
+        try:
+            find_profile(provider)
+        except ProfileError:
+            if not is_provider(provider):
+                raise
+            provider = FALLBACK
         if not self.layers:
             return read_profile(provider, sets=self.sets)
         layers = (*self.layers, *_chain(find_profile(provider)))

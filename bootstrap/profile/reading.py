@@ -20,6 +20,7 @@ from bootstrap.profile.schema import PROFILE, Profile, misfits
 from bootstrap.profile.values import (
     EXPECTED,
     LONGEST_LIST,
+    NOTIFY_URL,
     REQUIRED,
     RESULTS_KEY,
     Field,
@@ -463,6 +464,9 @@ def _together(profile: Profile) -> Wrong:
         why = "a box can't begin alone what train.nodes train together; use at_boot: leave"
         wrong.append((("train", "at_boot"), why))
     wrong += _results_to(profile)
+    if profile.notify and NOTIFY_URL not in profile.secrets:
+        why = f"{NOTIFY_URL} must be listed under secrets: the box posts to this address"
+        wrong.append((("notify",), why))
     wrong += [(("data", number, key), why) for number, key, why in misfits(profile.data)]
     return wrong
 

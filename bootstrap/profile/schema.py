@@ -10,7 +10,7 @@ expression.
 import posixpath
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from bootstrap.onbox.metrics import NUMBER
 from bootstrap.profile import values
@@ -35,7 +35,6 @@ from bootstrap.profile.values import (
     ordinary,
     shown_value,
 )
-from bootstrap.providers import NAMES
 
 Place = Literal["local", "address", "hub", "bucket"]
 _SCHEMES: dict[str, Place] = {
@@ -181,10 +180,7 @@ def misfits(items: list[DataItem]) -> list[tuple[int, str, str]]:
     return wrong
 
 
-if TYPE_CHECKING:
-    ProviderName = str
-else:
-    ProviderName = Literal[NAMES]
+ProviderName = Annotated[str, values.PROVIDER]
 EnvName = Annotated[str, values.ENV_NAME]
 BoxFile = Annotated[str, values.BOX_FILE]
 FreeText = Annotated[str, values.FREE_TEXT]
@@ -571,6 +567,9 @@ class Profile(Section):
     )
     train: Train | None = field("What runs once the box is ready; without it, set up only.")
     lease: Lease | None = field("What ends the box when nobody does; without it, nothing.")
+    notify: Free[list[Literal["loss", "stall", "disk", "lease", "end"]]] = field(
+        "What the box tells NOTIFY_URL of runs: first metric, stall, low disk, lease's end, end."
+    )
 
 
 PROFILE = Field("section", section=Profile)

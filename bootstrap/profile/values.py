@@ -229,6 +229,18 @@ def _known_check(name: str) -> str:
     raise ValueError(f"there is no check {shown_value(name)}: {hint}")
 
 
+def _known_provider(name: str) -> str:
+    """Refuse a name that is neither one of ours nor one of an installed package."""
+    from bootstrap import providers
+
+    if providers.is_provider(name):
+        return name
+    known = (*providers.NAMES, *providers.outside())
+    close = nearest(name, known)
+    hint = f"did you mean {close}?" if close else f"there are {', '.join(known)}"
+    raise ValueError(f"there is no provider {shown_value(name)}: {hint}")
+
+
 ENV_NAME = Rule(
     "a variable's name (letters, digits, _)",
     r"[A-Za-z_][A-Za-z0-9_]*",
@@ -244,6 +256,7 @@ GIT_REF = Rule(
     r"(?!.*\.\.)[A-Za-z0-9._/+@=#-]+",
     255,
 )
+PROVIDER = Rule("a provider's name", r"[a-z][a-z0-9-]{1,30}", finish=_known_provider)
 PERSON = Rule("a name", r"[^<>\"`$\\]+", 256)
 EMAIL = Rule("an e-mail address", r"[A-Za-z0-9.!#%&*+/=?^_{|}~-]+@[A-Za-z0-9.-]+", 256)
 USER = Rule("a login name (letters, digits, . _ -)", r"[A-Za-z0-9_][A-Za-z0-9_.-]*", 64)
@@ -318,6 +331,8 @@ VOLUME = Rule("a volume's id, as the account has it", r"[A-Za-z0-9][A-Za-z0-9._-
 REGION = Rule("a region, as in US or us-east-1", r"[A-Za-z][A-Za-z0-9 ,._-]*", 64)
 RESULTS_KEY = "RESULTS_KEY"
 """The secret with which a box puts results into a bucket: ID:SECRET or ID:SECRET:TOKEN."""
+NOTIFY_URL = "NOTIFY_URL"
+"""The secret that is an address: the box posts news of runs to it."""
 BUCKET_FOLDER = Rule(
     "s3://BUCKET/PATH (letters, digits, . _ + @ = -)",
     r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._+@=-]+)*/?",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bootstrap.errors import StepFailedError, TrainingFailedError, UnreachableError
@@ -20,6 +20,7 @@ from bootstrap.link.exchange import (
     stream_script,
 )
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, ReconnectingLink, Stream, Wire
+from bootstrap.protocol.disk import MOST_IN_LINE, LowDisk, parse_low_line
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import GOES_ON, STATES, Run
 from bootstrap.text.sanitize import sanitize
@@ -72,12 +73,18 @@ class CompletionPoller(threading.Thread):
     """Poll over the same login whether the writer has ended; close the stream once all is read.
 
     The answer to `query` is a state (`running`, `queued`, or other words), a tab, the file's size
-    in bytes, and optionally the times when the writer ended and when it began. After three
+    in bytes, and optionally the times when the writer ended and when it began, and what
+    `tell_low` is called with once: how little room its disk has. After three
     unanswered polls in a row the box is given up: the stream is closed, and `trouble` says why.
     """
 
     def __init__(
-        self, wire: Wire, stream: Stream | AnswerStream, query: str, seen: int = 0
+        self,
+        wire: Wire,
+        stream: Stream | AnswerStream,
+        query: str,
+        seen: int = 0,
+        tell_low: Callable[[LowDisk], None] = lambda _: None,
     ) -> None:
         super().__init__(name="end-watch", daemon=True)
         self.seen = seen
@@ -97,6 +104,8 @@ class CompletionPoller(threading.Thread):
         self._wire = wire
         self._stream = stream
         self._query = query
+        self._tell_low = tell_low
+        self._has_told = False
         self._done = threading.Event()
         self.start()
 
@@ -124,8 +133,11 @@ class CompletionPoller(threading.Thread):
                 return
 
     def _is_over(self) -> bool:
-        answer = sanitize(run_script(self._wire, self._query, timeout=ANSWER_S)[:_LONGEST])
-        self.state, size, ended, begun = [*answer.strip().split("\t"), "", "", ""][:4]
+        answer = sanitize(run_script(self._wire, self._query, timeout=ANSWER_S)[:MOST_IN_LINE])
+        self.state, size, ended, begun, *disk = [*answer.strip().split("\t"), *[""] * 4]
+        if not self._has_told and (low := parse_low_line("\t".join(disk))):
+            self._has_told = True
+            self._tell_low(low)
         written, self.ended, self.begun = (
             answer_number(size),
             answer_number(ended),

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import NoSuchRunError, UsageError
 from bootstrap.link.exchange import answer_exit_code, answer_number
 from bootstrap.link.record import name_of_key
 from bootstrap.text.sanitize import sanitize
@@ -493,15 +493,15 @@ def select_runs(
     raise _nothing(name, own, listed, where)
 
 
-def _nothing(name: str | None, own: str, listed: str, where: str) -> UsageError:
+def _nothing(name: str | None, own: str, listed: str, where: str) -> NoSuchRunError:
     if not listed:
         what = f"there is no run {name} on this box" if name else "no run was started on this box"
-        return UsageError(f"{what}.", where=where, hint="To start one: boxstrap setup")
+        return NoSuchRunError(f"{what}.", where=where, hint="To start one: boxstrap setup")
     if name:
         what = f"there is no run {name} on this box; there is:{listed}"
     else:
         what = f"no run of {name_of_key(own)} is on this box; of others there is:{listed}"
-    return UsageError(what, where=where, hint="Name one of them; `status` says what they do.")
+    return NoSuchRunError(what, where=where, hint="Name one of them; `status` says what they do.")
 
 
 _LINES = 8

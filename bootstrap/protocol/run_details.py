@@ -18,9 +18,11 @@ from bootstrap.link.exchange import answer_number as to_number
 from bootstrap.link.exchange import run_script
 from bootstrap.link.wire import Wire
 from bootstrap.onbox.metrics import LINE
+from bootstrap.protocol.disk import LowDisk, parse_low_disk
 from bootstrap.protocol.probe import BoxState, read_probe
 from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import is_name
+from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import grouped_number, size
 
 if TYPE_CHECKING:
@@ -60,6 +62,10 @@ class RunDetails:
     log_ends: Mapping[str, bytes] = field(default_factory=dict)
     metrics: Mapping[str, bytes] = field(default_factory=dict)
     """The last line with a metric."""
+    disks: Mapping[str, LowDisk] = field(default_factory=dict)
+    """Of live runs whose disk will soon be full."""
+    untold: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Whom it could not tell of what, and why, in words."""
     results: Mapping[str, ResultsThere] = field(default_factory=dict)
     """Of runs that are over, unless their box is of an earlier version."""
     gpus: tuple[UsedGpu, ...] = ()
@@ -96,14 +102,19 @@ def ask_details(
     return read_probe(answer, wire.label), parse_details(parts)
 
 
+_MOST_DISKS, _MOST_UNTOLD = 64, 64
+
+
 def parse_details(parts: Sequence[bytes]) -> RunDetails:
     """Parse the parts of an answer; the first line is a word and perhaps a run, then its data."""
     ends: dict[str, bytes] = {}
     metrics: dict[str, bytes] = {}
+    disks: dict[str, LowDisk] = {}
+    untold: dict[str, tuple[str, ...]] = {}
     results: dict[str, ResultsThere] = {}
     gpus: tuple[UsedGpu, ...] = ()
     trees: tuple[TreeUse, ...] = ()
-    for part in parts[: MOST_ENDS + 4]:
+    for part in parts[: MOST_ENDS + _MOST_DISKS + _MOST_UNTOLD + 4]:
         head, _, told = part.partition(b"\n")
         word, _, path = head.decode("utf-8", "replace").partition(" ")
         if word == "log":
@@ -112,19 +123,32 @@ def parse_details(parts: Sequence[bytes]) -> RunDetails:
             metrics = _metrics(told)
         elif word == "results" and told.strip():
             results = parse_results(told)
+        elif word == "disk" and (low := parse_low_disk(told)):
+            disks[path] = low
+        elif word == "untold":
+            untold[path] = _untold(told)
         elif word == "gpus":
             gpus = _gpus(told.partition(b"\n")[0][:_MOST_BYTES])
         elif word == "trees" and told.strip():
             from bootstrap.protocol.trees import parse_uses
 
             trees = parse_uses(told)
-    return RunDetails(ends, metrics, results, gpus, trees)
+    return RunDetails(ends, metrics, disks, untold, results, gpus, trees)
 
 
 def _metrics(told: bytes) -> dict[str, bytes]:
     """Parse lines of a run, a tab, and the last line of its log with a metric."""
     rows = (row.partition(b"\t") for row in told.split(b"\n")[:MOST_ENDS])
     return {run.decode("utf-8", "replace"): line[:_METRIC_BYTES] for run, _, line in rows if line}
+
+
+def _untold(told: bytes) -> tuple[str, ...]:
+    """Parse lines of `tell.py`: what, who, when, `failed`, and why."""
+    rows = (
+        sanitize(line)[:200].split(" ", 4)
+        for line in told[:2000].decode("utf-8", "replace").splitlines()
+    )
+    return tuple(f"could not tell {row[1]} ({row[0]}): {row[4]}" for row in rows if len(row) == 5)
 
 
 def _gpus(sample: bytes) -> tuple[UsedGpu, ...]:
@@ -209,14 +233,15 @@ class ResultsThere:
         return f"results on the box, {size(self.bytes)}" + (" (kept)" if self.kept_bytes else "")
 
     def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
+        """Return what `--json` prints. Nothing is lost that is at home."""
+        is_lost = self.where in ("partly", "lost")
         return {
             "where": self.where,
             "files": self.files,
             "bytes": self.bytes,
             "kept_bytes": self.kept_bytes,
-            "lost_files": self.lost_files,
-            "overwritten_by": list(self.overwritten_by),
+            "lost_files": self.lost_files if is_lost else 0,
+            "overwritten_by": list(self.overwritten_by) if is_lost else [],
         }
 
 
@@ -229,7 +254,8 @@ def parse_results(told: bytes) -> dict[str, ResultsThere]:
         if len(words) != 7 or None in counts:
             continue
         files, total, kept, lost = (count or 0 for count in counts)
-        by = tuple(filter(is_name, words[6].split(",")[:_MOST_NAMES]))
+        named = words[6].split(",")[:_MOST_NAMES] if words[6] != "-" else []
+        by = tuple(filter(is_name, named))
         found[words[0]] = ResultsThere(words[1] == "home", files, total, kept, lost, by)
     return found
 

@@ -26,10 +26,12 @@ from bootstrap.events import Event
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.onbox.metrics import LINE
+from bootstrap.protocol.disk import LowDisk, parse_low_disk
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import Run, RunState
 from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import duration
 
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 """Notes that come from the profile, in the order in which a manifest's digest has them."""
@@ -160,6 +162,10 @@ Count = Annotated[int, Field(ge=0, lt=1 << 60)]
 Level = Annotated[float, Field(ge=-1000, le=10_000_000)]
 
 
+def _low_disk(told: object) -> LowDisk | None:
+    return parse_low_disk(told.encode("utf-8", "replace")) if isinstance(told, str) else None
+
+
 class _SamplePart(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True
@@ -228,6 +234,8 @@ class Sample(_SamplePart):
     error: Annotated[int, Field(ge=0, lt=100_000)] | None = None
     """NVML's error code, if it can't be used."""
     run: Newest | None = None
+    low: Annotated[LowDisk | None, BeforeValidator(_low_disk)] = None
+    """A disk that will soon be full, as a live run is told of it."""
 
 
 def parse_sample(line: bytes) -> Sample | None:
@@ -270,7 +278,8 @@ class MetricCurve(_HistoryPart):
     """The values of one metric, by step, epoch, or seconds since the run started.
 
     If `count` is larger than the number of points, each point is the mean of neighbours. `odd` is
-    the position on the axis of the first value that is not a number, as in `loss nan`.
+    the position on the axis of the first value that is not a number, as in `loss nan`. `least`,
+    `most` and `last` are the values themselves with their places; earlier versions noted none.
     """
 
     name: Text
@@ -278,6 +287,25 @@ class MetricCurve(_HistoryPart):
     points: Annotated[tuple[tuple[Value, Value], ...], Field(max_length=4000)]
     count: Count
     odd: Value | None = None
+    least: tuple[Value, Value] | None = None
+    most: tuple[Value, Value] | None = None
+    last: tuple[Value, Value] | None = None
+
+    @property
+    def end(self) -> tuple[float, float] | None:
+        """Place and value of the last one; None if no value was a number."""
+        return self.last or next(reversed(self.points), None)
+
+    def best(self, *, least: bool) -> tuple[float, float] | None:
+        """Return place and value of the least, or of the largest one."""
+        if marked := self.least if least else self.most:
+            return marked
+        choose = min if least else max
+        return choose(self.points, key=lambda point: point[1], default=None)
+
+    def place(self, at: float) -> str:
+        """Say where on its axis that is, as in `at step 400`."""
+        return f"after {duration(at)}" if self.axis == "seconds" else f"at {self.axis} {at:,.6g}"
 
 
 class SampledGpu(_HistoryPart):
@@ -322,6 +350,8 @@ class RunHistory(_HistoryPart):
     lines: Count = 0
     changes: Annotated[tuple[Text, ...], Field(max_length=2000)] = ()
     subject: Text = ""
+    disk: Annotated[str, Field(max_length=4096)] = ""
+    """The file about a disk that was about to be full, if the run ended so."""
     results: Annotated[tuple[tuple[Text, Count], ...], Field(max_length=2000)] = ()
 
     def read_events(self) -> list[Event]:

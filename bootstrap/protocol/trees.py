@@ -18,9 +18,11 @@ from bootstrap.errors import BusyError, UsageError
 from bootstrap.link.exchange import BASH, AnswerStream, answer_number, answer_rows, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import AskedBox, build_long_query, build_query
+from bootstrap.text.sizes import size
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
+_THING = re.compile(r"[A-Za-z0-9._-]{1,120}(/[A-Za-z0-9._-]{1,120})?")
 _LONGEST = 120
 _STATES = ("removed", "safe", "kept", "left")
 _LOOK = "Look what it has: boxstrap status"
@@ -97,12 +99,46 @@ class TreeUse:
         return {"tree": self.name, "bytes": self.bytes, "run": self.last_run or None}
 
 
+@dataclass(frozen=True)
+class DisposableThing:
+    """Something that a box can do without, see `onbox/results/disposable.py`."""
+
+    kind: str
+    """results (of a run, at home), cache (downloads)."""
+    name: str
+    """The run, as KEY/NAME, or the folder of the downloads."""
+    state: str
+    """removed, safe (to remove), used."""
+    bytes: int
+
+    def line(self) -> str:
+        """Return what became of it, as text."""
+        run = self.name.rpartition("/")[2]
+        what = f"results of {run}, which are at home" if self.kind == "results" else self._cache()
+        became = {"removed": "removed", "safe": "would be removed", "used": "stay, for other runs"}
+        return f"{what}: {became[self.state]} ({size(self.bytes)})"
+
+    def _cache(self) -> str:
+        return f"downloads in .boxstrap/cache/{self.name}"
+
+
 class Cleaned(NamedTuple):
     """What `clean` removed, or would remove."""
 
     trees: list[TreeBeside]
     copied: int
     """Bytes of copies of results that are at home."""
+    things: list[DisposableThing]
+
+    def removable(self, discard: Sequence[str]) -> int | None:
+        """Return how many bytes can go; None if nothing can. `discard`: trees that go with all."""
+        trees = [
+            tree.bytes
+            for tree in self.trees
+            if tree.state == "safe" or (tree.name in discard and not tree.is_in_use)
+        ]
+        things = [thing.bytes for thing in self.things if thing.state == "safe"]
+        return sum([*trees, *things, self.copied]) if trees or things or self.copied else None
 
 
 def parse_uses(told: bytes) -> tuple[TreeUse, ...]:
@@ -140,6 +176,7 @@ def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
     """Parse an answer; text in the result is sanitized. Raises as `clean_trees`."""
     trees: list[TreeBeside] = []
     holds: list[TreeContent] = []
+    things: list[DisposableThing] = []
     copied = 0
     said = list(answer_rows(answer))
     words = dict(said)
@@ -152,6 +189,8 @@ def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
             holds = []
         elif word == "copies":
             copied += answer_number(value) or 0
+        elif word == "thing" and (thing := _thing(fields)):
+            things.append(thing)
     if "busy" in words:
         raise BusyError(
             "a setup is at work on this box; nothing was removed.",
@@ -169,7 +208,17 @@ def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
         if not wire.alive():
             raise LinkLost(wire.label)
         raise NoAnswer("it did not say what became of its trees.", where=wire.label, hint=_LOOK)
-    return Cleaned(sorted(trees, key=_order), copied)
+    return Cleaned(sorted(trees, key=_order), copied, things)
+
+
+def _thing(fields: Sequence[str]) -> DisposableThing | None:
+    if len(fields) != 4:
+        return None
+    kind, name, state, count = fields
+    is_sound = kind in ("results", "cache") and state in ("removed", "safe", "used")
+    if not is_sound or not _THING.fullmatch(name):
+        return None
+    return DisposableThing(kind, name, state, answer_number(count) or 0)
 
 
 def _order(tree: TreeBeside | TreeUse) -> tuple[str, int, str]:

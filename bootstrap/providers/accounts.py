@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
+from inspect import isabstract
 
 from bootstrap import providers
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError
@@ -18,11 +20,57 @@ def _provider(place: str) -> type[CloudAccount]:
     return found
 
 
-PROVIDERS = {name: _provider(place) for name, place in providers.CLASSES.items()}
+def _outside() -> tuple[dict[str, type[CloudAccount]], dict[str, str]]:
+    """Return the classes of other packages by name; and those that can't be used, with the reason.
+
+    A package may do anything when it is imported, and whatever it raises breaks no command.
+    """
+    found, broken = dict[str, type[CloudAccount]](), dict[str, str]()
+    for name, point in providers.outside().items():
+        package = point.dist.name if point.dist else point.value
+        try:
+            made = point.load()
+        except Exception as error:
+            broken[name] = f"{package} can't be loaded: {type(error).__name__}: {error}"
+            continue
+        if not (isinstance(made, type) and issubclass(made, CloudAccount)) or isabstract(made):
+            broken[name] = f"{package}: {point.value} is no whole subclass of CloudAccount"
+        elif getattr(made, "name", None) != name:
+            broken[name] = f"{package}: {point.value} calls itself {getattr(made, 'name', '')!r}"
+        else:
+            found[name] = made
+    return found, broken
+
+
+_theirs, BROKEN = _outside()
+PROVIDERS: Mapping[str, type[CloudAccount]] = {
+    **{name: _provider(place) for name, place in providers.CLASSES.items()},
+    **_theirs,
+}
+"""By name: ours, then those of other packages. `BROKEN`: why one of another package is left out."""
+
+
+@contextlib.contextmanager
+def blaming(provider: type[CloudAccount]) -> Iterator[None]:
+    """Turn whatever another package's provider raises into an UnreachableError that names it."""
+    try:
+        yield
+    except BoxstrapError:
+        raise
+    except Exception as error:
+        if provider.__module__.startswith(f"{providers.__name__}."):
+            raise
+        raise UnreachableError(
+            f"the package of {provider.title} failed: {type(error).__name__}: {error}",
+            where=provider.name,
+            hint=f"Tell whoever wrote it ({provider.__module__}), or uninstall it.",
+        ) from error
 
 
 def find_account(name: str) -> CloudAccount | None:
     """Return the account at this provider; None if there is no key for it."""
+    if name in BROKEN:
+        raise UsageError(BROKEN[name], where=name)
     key = PROVIDERS[name].keys.find()
     return PROVIDERS[name](key) if key else None
 

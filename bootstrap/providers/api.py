@@ -248,7 +248,9 @@ class Api:
         if not 200 <= status < 300:
             raise self._undecided(f"it answers with {status}{_why(answer)}")
         try:
-            return model.model_validate({} if status == 204 else answer)
+            # Azure's 202 has no document, either.
+            is_bare = status == 204 or (status == 202 and answer is None)
+            return model.model_validate({} if is_bare else answer)
         except ValidationError as error:
             raise self._undecided(_schema_error(error)) from None
 

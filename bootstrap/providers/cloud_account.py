@@ -44,6 +44,9 @@ class CloudAccount(ABC):
     """Whether its boxes are containers, in which no other container or Kubernetes runs."""
     no_private_network: ClassVar[str] = ""
     """Why boxes there can't train together (`train.nodes`); "" if they may have a network."""
+    shares_network: ClassVar[bool] = False
+    """Whether boxes of one machine type and place can be rented into one network
+    (`RentOrder.network`)."""
     loading_minutes: ClassVar[int] = 15
     """How long a box there may take until it can be reached."""
     final_refusals: ClassVar[Mapping[object, str]] = {402: "your balance doesn't cover it"}

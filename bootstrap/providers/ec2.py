@@ -32,7 +32,8 @@ from bootstrap.providers.ec2_market import (
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
 
 TAG = "boxstrap"
-"""The tag with the mark, on an instance and its volume; also the security group's name."""
+"""The tag with the mark, on an instance and its volume; also the security group's name, with that
+of the network behind it for boxes that share one."""
 MARKER = "/etc/boxstrap-shutdown"
 """Says to the box what shutting down does to it, and what it costs: its lease ends it by that."""
 USER = "ubuntu"
@@ -65,6 +66,7 @@ class Ec2(CloudAccount):
     stops = StopRule("its EBS disk alone (not /opt/dlami/nvme)", "its disk")
     stops_spot = False
     destroys_itself = False
+    shares_network = True
     final_refusals: ClassVar[Mapping[object, str]] = {
         **dict.fromkeys(NO_RIGHT, "your credentials lack this permission: docs/providers.md"),
         "OptInRequired": "your AWS account is not signed up for EC2 yet",
@@ -213,7 +215,7 @@ class Ec2(CloudAccount):
         region = zone[:-1]
         image = self._image(order, offer.arch, region)
         subnet = self._subnet(zone, region)
-        group = self._group(subnet["VpcId"], region)
+        group = self._group(subnet["VpcId"], region, order.network)
         device, least_gb = self._root_of(image, region)
         # A spot instance can't be stopped, nor by its shutdown. One on demand is always stopped:
         # one behaviour serves an end at which everything is safe and one at which something isn't.
@@ -284,19 +286,25 @@ class Ec2(CloudAccount):
             )
         return found[0]  # type: ignore[no-any-return]
 
-    def _group(self, network: str, region: str) -> str:
-        """Return our security group, made if need be, which lets this machine's address in."""
-        wanted = aws_filters({"group-name": [TAG], "vpc-id": [network]})
+    def _group(self, vpc: str, region: str, network: str) -> str:
+        """Return our security group, made if need be, which lets this machine's address in.
+
+        Boxes of a network have one of their own, which lets them in among themselves.
+        """
+        name = f"{TAG}-{network}" if network else TAG
+        wanted = aws_filters({"group-name": [name], "vpc-id": [vpc]})
         found = self._aws.ask("describe_security_groups", region, Filters=wanted)["SecurityGroups"]
         try:
             if not found:
                 about = "boxstrap: SSH, from the addresses that rented a box"
-                asked = {"GroupName": TAG, "Description": about, "VpcId": network}
+                asked = {"GroupName": name, "Description": about, "VpcId": vpc}
                 made = self._aws.change("create_security_group", region, **asked)
                 if not made.get("GroupId"):
                     raise UndecidedError("it doesn't say which it made.", where=self.name)
                 found = [{"GroupId": made["GroupId"]}]
             self._admit(found[0], region)
+            if network:
+                self._admit_members(found[0], region)
         except UndecidedError as error:  # of no rental
             raise UnreachableError(
                 f"its security group could not be set up: {error.what} Nothing was rented.",
@@ -322,6 +330,18 @@ class Ec2(CloudAccount):
             **{"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22},
             ranges: [{field: f"{address}/{bits}"}],
         }
+        self._add_rule(group, rule, region)
+        return True
+
+    def _admit_members(self, group: Mapping[str, Any], region: str) -> None:
+        """Let all boxes of the group reach each other on all ports, unless they do."""
+        own = group["GroupId"]
+        pairs = (rule.get("UserIdGroupPairs", ()) for rule in group.get("IpPermissions", ()))
+        if own not in [each.get("GroupId") for some in pairs for each in some]:
+            rule = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": own}]}
+            self._add_rule(group, rule, region)
+
+    def _add_rule(self, group: Mapping[str, Any], rule: Mapping[str, Any], region: str) -> None:
         try:
             self._aws.change(
                 "authorize_security_group_ingress",
@@ -332,7 +352,6 @@ class Ec2(CloudAccount):
         except RefusedError as refused:
             if refused.code != _SAME_RULE:
                 raise
-        return True
 
     def _own_address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
         said = self._api.text("/").strip()
@@ -351,7 +370,7 @@ class Ec2(CloudAccount):
         found = self._instances(region, InstanceIds=[instance])
         nics = [nic for one in found for nic in one["NetworkInterfaces"]]
         groups = [group for nic in nics for group in nic["Groups"]]
-        ours = [one["GroupId"] for one in groups if one["GroupName"] == TAG]
+        ours = [one["GroupId"] for one in groups if one["GroupName"].partition("-")[0] == TAG]
         if ours:
             asked = self._aws.ask("describe_security_groups", region, GroupIds=ours)
             return self._admit(asked["SecurityGroups"][0], region)

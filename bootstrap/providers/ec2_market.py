@@ -63,15 +63,13 @@ class Ec2Market:
         """Return an offer for each type that fits and each zone of one region."""
         named = _ZONE.fullmatch(order.region)
         region = named[1] if named else self._aws.region
-        anything = dataclasses.replace(order, max_price=None)
+        anywhere = dataclasses.replace(order, max_price=None, region="", beside="")
         every = [*self._kinds(region)]
         kinds = {
             kind.name: kind
             for kind in every
             if ("spot" if order.spot else "on-demand") in kind.sold
-            and not _offered(kind, f"{region}a", region, 0.0, order).misses(
-                dataclasses.replace(anything, region="")
-            )
+            and not _offered(kind, f"{region}a", region, 0.0, order).misses(anywhere)
         }
         zones = self._zones(region, [*kinds])
         names = list(dict.fromkeys(kind for kind, _ in zones))

@@ -34,7 +34,7 @@ from bootstrap.providers.api import (
     too_many,
 )
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import LEASE_HOURS, Offer, RentedBox, RentedState, RentOrder
+from bootstrap.providers.offer import Offer, RentedBox, RentedState, RentOrder, limit_s
 
 if TYPE_CHECKING:
     from huggingface_hub import JobHardwareInfo, JobInfo
@@ -53,9 +53,6 @@ _MARK = {"BOXSTRAP_JOB": "1"}
 """By this a setup sees what the box is: a job has nothing else that only it has."""
 _DEFAULT_S = 1800.0
 """The limit of a job that was started without one."""
-AFTER_LEASE_S = 1800
-"""Seconds from a lease's end to its job's own limit: in them, what is not safe can still be
-fetched."""
 _MAY_HAVE_ENDED = {400, 404, 409}
 """Refusals of a cancel that a job may answer with that has ended already."""
 _HOURLY = {"second": 3600, "minute": 60, "hour": 1}
@@ -260,13 +257,6 @@ class HuggingFaceJobs(CloudAccount):
             said=info.status.message
             or ("it was started without --ssh" if is_running and not way else ""),
         )
-
-
-def limit_s(order: RentOrder, price: float) -> int:
-    """Return the limit of a job, in seconds: after the end of its lease, however that counts."""
-    by_dollars = order.lease_dollars / price if order.lease_dollars and price else None
-    hours = [each for each in (order.lease_hours, by_dollars) if each]
-    return int(min(hours, default=LEASE_HOURS) * 3600) + AFTER_LEASE_S
 
 
 def _offered(flavor: JobHardwareInfo) -> Offer | None:

@@ -128,6 +128,7 @@ class Lambda(CloudAccount):
     title = "Lambda"
     keys = KeyPlaces("LAMBDA_API_KEY", ("~/.lambda_cloud/lambda_keys",), r"^\s*api_key\s*=\s*(\S+)")
     address = "https://cloud.lambda.ai"
+    shares_network = True  # those of a region have one, whatever is asked for
     loading_minutes = 30
     final_refusals: ClassVar[Mapping[object, str]] = {
         **CloudAccount.final_refusals,

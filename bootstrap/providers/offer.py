@@ -13,6 +13,9 @@ from bootstrap.text.sizes import dollars
 
 LEASE_HOURS = 24
 """Hours for a rented box whose profile's lease has neither hours nor dollars."""
+AFTER_LEASE_S = 1800
+"""Seconds from a lease's end to the end that a provider itself puts to its box, where it does: in
+them, what is not safe can still be fetched."""
 _TOLERANCE = 0.96
 """A card sold with 24 GB shows 23.99 GiB or less."""
 _SIZE = re.compile(r"(?<=[ _-])(\d{1,4}) ?gi?b\b", re.IGNORECASE)
@@ -21,9 +24,9 @@ _SIZE_DIFFERS = 0.1
 KEYS = (
     *("gpu.name", "gpu.count", "gpu.min_memory_gib", "gpu.min_cuda", "box.arch", "box.disk_gb"),
     *("rent.secure_only", "rent.region", "rent.min_reliability", "rent.min_down_mbps"),
-    *("rent.min_hours", "rent.max_price", "quota"),
+    *("rent.min_hours", "rent.max_price", "network", "quota"),
 )
-"""The keys of a profile that an offer may miss; `quota` is the account's."""
+"""The keys of a profile that an offer may miss; `network` is the group's, `quota` the account's."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,29 @@ class RentOrder:
     lease_dollars: float | None = None
     """How long the lease lets it live, for a provider that ends it at a fixed time."""
 
+    network: str = ""
+    """The private network that it shares with the other boxes of this group."""
+    beside: str = ""
+    """The provider and machine (`Offer.machine`) of a box of that network: it is as that one."""
+
     def loosened(self) -> RentOrder:
         """Return an order for whatever there is of that many GPUs."""
-        return RentOrder(gpu_count=self.gpu_count, disk_gb=self.disk_gb, arch="", spot=self.spot)
+        return RentOrder(
+            gpu_count=self.gpu_count,
+            disk_gb=self.disk_gb,
+            arch="",
+            spot=self.spot,
+            lease_hours=self.lease_hours,
+            lease_dollars=self.lease_dollars,
+        )
+
+
+def limit_s(order: RentOrder, price: float) -> int:
+    """Return the seconds after which a provider itself is to end a box: after the end of its lease,
+    however that counts. `price`: dollars an hour."""
+    by_dollars = order.lease_dollars / price if order.lease_dollars and price else None
+    hours = [each for each in (order.lease_hours, by_dollars) if each]
+    return int(min(hours, default=LEASE_HOURS) * 3600) + AFTER_LEASE_S
 
 
 @dataclass(frozen=True)
@@ -133,6 +156,9 @@ class Offer:
             "rent.max_price": price is not None
             and self.price > price
             and f"{dollars(self.price - price)} an hour too expensive",
+            "network": bool(order.beside)
+            and f"{self.provider}:{self.machine}" != order.beside
+            and f"not {order.beside}, as the first box",
             "quota": self.lacks,
         }
         return {key: said for key, said in found.items() if said}

@@ -35,11 +35,12 @@ LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
         "repairing a repository or a package manager's state that a kill or a bad disk damaged",
         "shells other than bash; saying before the download that no build of torch fits this GPU",
         "the extra indexes of the box's pip where the profile has python.index",
+        "folders for what a training downloads, beyond its tree",
         "looking for free inodes; saying that another repository has the folder of this name",
         "noting which part of a pipeline ended the training, and what it left running",
         "the queue of runs, and train.at_boot: resume",
         "a limit for the log, its times, train.grace, and notices that the box is taken away",
-        "python.conda, data, a lease; results in a bucket (train.results_to)",
+        "python.conda, data, a lease; results in a bucket (train.results_to); notify",
     ),
     MINIMAL: (
         "what the compact script leaves out, too",
@@ -62,6 +63,7 @@ def needs_full(profile: Profile, edition: str) -> None:
             "puts no results into a bucket",
             bool(profile.train and profile.train.results_to),
         ),
+        "notify": ("tells nobody", bool(profile.notify)),
     }
     for key, (lacks, is_asked) in asked.items():
         if is_asked:

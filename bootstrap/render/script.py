@@ -198,6 +198,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("RESULTS", train.results if train else []),
         ("METRICS", [as_row(line) for line in train.metrics] if train else []),
         ("RESULTS_TO", results_to(profile)),
+        ("NOTIFY", profile.notify),
         ("INDEX", default_index()),
         ("AGENT_PACKAGES", list(AGENT_PACKAGES)),
         ("UV_VERSION", uv_release.VERSION),
@@ -309,6 +310,8 @@ MARKER = "END_OF_BOX_FILES"
 OVER_SSH = ("client", "dependencies", "projects")
 """Parts that a narrow door leaves out, with the lines that end in `# ssh # full`: nobody sends
 anything through it, its commit is fixed, and so is what the environment is made from."""
+OF_RUNS = tuple(f"onbox/runs/{name}.py" for name in ("monitor", "news", "tell", "notice"))
+"""Programs that look after runs and leases: of no use behind a door that starts neither."""
 _OVER_SSH = re.compile(r"^.* # ssh # full\n", re.MULTILINE)
 KEPT = 20
 """Number of scripts to keep in the cache."""
@@ -378,6 +381,8 @@ def render_script(
     used = {*names, *(name for name, value in variables if value)}
     files = tuple(file for file in files if is_needed(file[0], used))
     if bare:  # a quarter less, packed
+        if not used.intersection(("train", "lease")):
+            files = tuple(file for file in files if file[0] not in OF_RUNS)
         parts = [_OVER_SSH.sub("", text) for text in parts]
         library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))
         # What programs of the box contain too stands right before them: gzip looks 32 KiB back.

@@ -10,7 +10,7 @@ Find runs of a box whose log and record are missing here, and bring them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.boxes.at_home import find_kept
@@ -45,6 +45,8 @@ class Loss:
     where: str
     """The run, or the tree."""
     what: str
+    let_go: str = field(default="", compare=False)
+    """For results that no pull brings: the command that lets go of them."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
@@ -199,18 +201,15 @@ class BoxResultsCheck:
             problems = self._problems(run)
             if run_lets_go := self._let_go.get(f"{run.repo_key}/{run.name}"):
                 self._screen.note("let go", f"of {run.name}: {let_go_words(run_lets_go)}")
+            let_go = ""
             if problems and most is not None and self._is_own(run) and not _odd(run):
-                problems = self._pull(run, most) or self._problems(run)
+                pulled, let_go = self._pull(run, most)
+                problems = pulled or self._problems(run)
+            more = len(problems) - _NAMED_RESULTS
+            words = [*problems[:_NAMED_RESULTS]]
+            words += [f"and {grouped_number(more)} more"] if more > 0 else []
             name = qualified(run, self._names)
-            found += [Loss("results", name, what) for what in problems[:_NAMED_RESULTS]]
-            if len(problems) > _NAMED_RESULTS:
-                found.append(
-                    Loss(
-                        "results",
-                        name,
-                        f"and {grouped_number(len(problems) - _NAMED_RESULTS)} more",
-                    )
-                )
+            found += [Loss("results", name, what, let_go) for what in words]
         if self._without_results:
             named = _few([*dict.fromkeys(self._without_results)])
             self._screen.warn(
@@ -222,16 +221,19 @@ class BoxResultsCheck:
     def _is_own(self, run: Run) -> bool:
         return self._box.own in ("", run.repo_key)
 
-    def _pull(self, run: Run, most: int) -> list[str]:
-        """Pull the run's results; return what was not pulled, and why."""
+    def _pull(self, run: Run, most: int) -> tuple[list[str], str]:
+        """Pull the run's results; return what was not pulled, and why, and the command that lets
+        go of it if no other pull brings any of it."""
         wish = PullOptions(most, run.name)
         try:
             pulled = pull_run(self._box, self._screen, wish, run)
             self._screen.note("pull", "; ".join(line.strip() for line in pulled.lines()))
         except (NotSafeError, BusyError) as error:
             self._screen.warn(error.text())
-            return []
-        return [f"{path}: {why}" for path, why in pulled.manifest.missing.items()]
+            return [], ""
+        manifest = pulled.manifest
+        let_go = pulled.let_go_command() if len(manifest.never) == len(manifest.missing) else ""
+        return [f"{path}: {why}" for path, why in manifest.missing.items()], let_go
 
     def _problems(self, run: Run) -> list[str]:
         """Return why its results are not safe; empty if they are, or if there are none."""

@@ -31,7 +31,14 @@ _SHOWN = 20
 _NEAREST = 5
 
 
-def order_of(profile: Profile, max_price: float | None, root: Path | None = None) -> RentOrder:
+def order_of(
+    profile: Profile,
+    max_price: float | None,
+    root: Path | None = None,
+    *,
+    network: str = "",
+    beside: str = "",
+) -> RentOrder:
     """Return what the profile orders; `max_price` overrides the profile's.
 
     `root`: the repository, whose lock says which CUDA its torch needs.
@@ -57,6 +64,8 @@ def order_of(profile: Profile, max_price: float | None, root: Path | None = None
         min_hours=rent.min_hours,
         lease_hours=profile.lease.hours if profile.lease else None,
         lease_dollars=profile.lease.dollars if profile.lease else None,
+        network=network,
+        beside=beside,
     )
 
 
@@ -82,16 +91,17 @@ def _image_cuda(image: str | None) -> str:
 
 
 def accounts_for(
-    named: str | None, loaded: LoadedProfile, *, only_look: bool = False
+    named: str | None, loaded: LoadedProfile, *, only_look: bool = False, network: str = ""
 ) -> list[CloudAccount]:
     """Return the accounts to ask: that of the named provider, else all that have a key.
 
-    Raises UsageError if there is none.
+    `network`: only those whose boxes can share one. Raises UsageError if there is none.
     """
     profile = loaded.profile
     name = named or profile.rent.provider or profile.provider.account
     if name and name not in accounts.PROVIDERS:
-        raise UsageError(f"{name} is no provider.", where="--provider", hint=f"One of: {_listed()}")
+        why = accounts.BROKEN.get(name, f"{name} is no provider.")
+        raise UsageError(why, where="--provider", hint=f"One of: {_listed()}")
     found = list[CloudAccount]()
     # An ambient key, as AWS's or Hugging Face's, is no wish to rent there.
     unasked = (each for each, kind in accounts.PROVIDERS.items() if not kind.is_ambient)
@@ -112,7 +122,15 @@ def accounts_for(
             f"no key of an account was found. Looked at:\n{places}",
             hint="Put the key of yours there; it stays on this machine.",
         )
-    return found
+    if network and not any(account.shares_network for account in found):
+        able = (one.title for one in accounts.PROVIDERS.values() if one.shares_network)
+        raise UsageError(
+            "boxes can't be rented into one network at "
+            f"{', '.join(account.title for account in found)}.",
+            where="--one-network",
+            hint=f"They can be at {', '.join(able)}, as in: --provider ec2",
+        )
+    return [account for account in found if account.shares_network or not network]
 
 
 def offers_of(
@@ -120,17 +138,25 @@ def offers_of(
 ) -> tuple[list[Offer], list[Offer]]:
     """Return offers that fit the order, the first named GPU's first, then the cheapest; and the
     others, nearest first. If none fits, the others are all that there are."""
-    catalog = [offer for account in account_list for offer in account.catalog(order)]
+    catalog = _catalogs(account_list, order)
     fitting = [offer for offer in catalog if not offer.misses(order)]
     others = [offer for offer in catalog if offer.misses(order)]
     if not fitting:
         loose = order.loosened()
-        others = [offer for account in account_list for offer in account.catalog(loose)]
+        others = _catalogs(account_list, loose)
     fitting.sort(
         key=lambda offer: (offer.preference(order), offer.price, -(offer.reliability or 0.0))
     )
     others.sort(key=lambda offer: (len(offer.misses(order)), offer.price))
     return fitting, others
+
+
+def _catalogs(account_list: Sequence[CloudAccount], order: RentOrder) -> list[Offer]:
+    found = list[Offer]()
+    for account in account_list:
+        with accounts.blaming(type(account)):
+            found += account.catalog(order)
+    return found
 
 
 def offer_rows(offers: Sequence[Offer], order: RentOrder) -> list[tuple[str, ...]]:

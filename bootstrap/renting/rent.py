@@ -316,7 +316,10 @@ class Renter:
         if live is None:
             return self._rent_next(), True
         hours = lease_hours(wish.order, live.price)
-        if wish.caps and hours > (live.hours or LEASE_HOURS):  # it would cost more than was counted
+        named = wish.order.lease_hours or wish.order.lease_dollars  # else its lease stays
+        if (
+            named and wish.caps and hours > (live.hours or LEASE_HOURS)
+        ):  # it would cost more than was counted
             check_caps(wish.caps, live.price, hours, now, instead_of=live)
             live = dataclasses.replace(live, hours=hours)
             rental.save_rental(live)

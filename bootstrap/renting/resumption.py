@@ -1,4 +1,5 @@
-"""A run goes on on another box, from its last whole results: `up --resume`, `guard --resume`.
+"""A run goes on on another box, from its last whole results: `up --resume`, `guard --resume`, and
+`run --resume` with a box that never had the run.
 
 Its box was taken away, stopped or given back. Its results come from where pulls put them on this
 machine, or from its bucket; the new box gets them before it starts the profile's `train.resume`.
@@ -9,24 +10,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
-import posixpath
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.request import urlopen
+from typing import TYPE_CHECKING
 
-from bootstrap.boxes.at_home import RunAtHome, note_seen, order, seen_on
+from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen, order, seen_on
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import (
     BoxstrapError,
     BusyError,
+    NoSuchRunError,
     NotSafeError,
-    UnreachableError,
     UsageError,
 )
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
@@ -36,6 +33,12 @@ from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.providers.offer import Offer, RentedState
 from bootstrap.renting import rental
 from bootstrap.renting.guard import read_count
+from bootstrap.renting.last_results import (
+    LastResults,
+    bucket_manifest,
+    bucket_of,
+    find_last_results,
+)
 from bootstrap.renting.ownership import account_of, rented_host
 from bootstrap.renting.rental import Rental
 from bootstrap.renting.teardown import teardown_lock
@@ -43,21 +46,15 @@ from bootstrap.renting.up import UpOptions, rent_and
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.setup.request import RunOptions, SetupRequest
-from bootstrap.text.sizes import dollars, size
-from bootstrap.transfer.destination import MANIFEST, why_refused
-from bootstrap.transfer.push import file_count, push_folder
+from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Screen
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Train
     from bootstrap.sync.new_run import StartedRun
-    from bootstrap.transfer.buckets import Bucket
 
-_BUCKET_MANIFEST = "boxstrap-manifest.json"
 _OVER = (RentedState.STOPPED, RentedState.GONE)
-_ANSWER_S = 60.0
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,6 @@ class ResumedElsewhere:
     """A run that goes on on another box."""
 
     before: RunAtHome
-    rental: Rental
     started: StartedRun
     spent: float
     """Dollars for the boxes before."""
@@ -102,13 +98,35 @@ def resume_elsewhere(
     screen: Screen,
     confirm: Callable[[Offer], None],
     show: Callable[[Sequence[str]], None],
-) -> ResumedElsewhere:
+) -> tuple[Rental, ResumedElsewhere]:
     """Rent a box and let the newest run of that name of this repository go on there.
 
     Called again it takes the box that was rented, and starts nothing twice. Raises UsageError,
     NotSafeError if it can't go on from where it was, and as `rent_and` and `start_run`.
     """
-    setup = request.setup
+    with _made_ready(request.setup, name, screen, show) as ready:
+        in_use = _boxes_in_use(ready.before)
+        wish = dataclasses.replace(request, setup=ready.setup, instead_of=in_use)
+        rented, started = rent_and(ready.go_on, wish, screen, confirm)
+        return rented, ready.ended(started)
+
+
+def resume_on(
+    setup: SetupRequest, name: str, screen: Screen, show: Callable[[Sequence[str]], None]
+) -> ResumedElsewhere:
+    """Let the newest run of that name of this repository go on on the box of `setup`.
+
+    Called again it starts nothing twice. Raises as `resume_elsewhere`, BusyError.
+    """
+    with _made_ready(setup, name, screen, show) as ready:
+        return ready.ended(ready.go_on(ready.setup))
+
+
+@contextlib.contextmanager
+def _made_ready(
+    setup: SetupRequest, name: str, screen: Screen, show: Callable[[Sequence[str]], None]
+) -> Iterator[_Resumption]:
+    """Find the run, its files, its results and its money. Raises as `resume_elsewhere`."""
     loaded = load_profile(setup)
     before = find_before(setup, name)
     known = _box_of(before)
@@ -133,14 +151,9 @@ def resume_elsewhere(
         ),
     )
     with tempfile.TemporaryDirectory() as scratch:
-        folder, came_from = _whole_results(before, train, Path(scratch), screen)
-        screen.note("results", came_from)
-
-        new = _NewBox(before, train.results, folder, spent, screen, show)
-        wish = dataclasses.replace(request, setup=setup, instead_of=_boxes_in_use(before))
-        rented, started = rent_and(new.go_on, wish, screen, confirm)
-    note_seen(started.login.known, [started.run], screen.redact)
-    return ResumedElsewhere(before, rented, started, spent, came_from, still_costs)
+        results = _last_results(before, known, train, Path(scratch), screen)
+        screen.note("results", results.came_from)
+        yield _Resumption(before, setup, results, spent, still_costs, screen, show)
 
 
 def resume_interrupted(
@@ -166,7 +179,7 @@ def resume_interrupted(
                 setup, before = found
                 wish = UpOptions(setup, max_price=max_price)
                 name = f"{before.box}/{before.run.name}"
-                done.append(resume_elsewhere(wish, name, screen, confirm, show))
+                done.append(resume_elsewhere(wish, name, screen, confirm, show)[1])
                 lines.append(done[-1].text())
         except BoxstrapError as error:
             lines.append(f"{box.name}: its run does not go on elsewhere: {error.what}")
@@ -215,10 +228,10 @@ def _was_alive(before: RunAtHome, train: Train) -> bool:
     stopped may also have ended its lease, or its run have finished since it was asked."""
     if before.run.interruption:
         return True
-    address = _in_bucket(before, train)
+    address = bucket_of(before, train)
     if not address:
         return False
-    document, _ = _manifest(address)
+    document, _ = bucket_manifest(address)
     return bool(document.get("live")) or str(document.get("ended")).startswith("interrupted ")
 
 
@@ -227,7 +240,7 @@ def find_before(setup: SetupRequest, name: str) -> RunAtHome:
     found = [one.kept for one in list_runs(setup.place, None, every=False)]
     chosen = [one for one in found if name in (one.run.name, f"{one.box}/{one.run.name}")]
     if not chosen:
-        raise UsageError(
+        raise NoSuchRunError(
             f"no run {name} of this repository is known here.", hint="Those that are: boxstrap runs"
         )
     run = chosen[0].run
@@ -237,6 +250,20 @@ def find_before(setup: SetupRequest, name: str) -> RunAtHome:
             hint="A new run: boxstrap run",
         )
     return chosen[0]
+
+
+def _last_results(
+    before: RunAtHome, known: KnownBox | None, train: Train, scratch: Path, screen: Screen
+) -> LastResults:
+    """Return the last whole results of a run, else of the one that went on as it: its box may have
+    gone before it made some. Raises NotSafeError."""
+    try:
+        return find_last_results(before, known, train, scratch, screen)
+    except NotSafeError:
+        earlier = next((one for one in all_kept() if known and one.id == known.resumes), None)
+        if earlier is None:
+            raise
+        return _last_results(earlier, _box_of(earlier), train, scratch, screen)
 
 
 def _box_of(before: RunAtHome) -> KnownBox | None:
@@ -272,7 +299,7 @@ def _may_be_alive(before: RunAtHome) -> UsageError:
         f"{before.run.name} of {before.box} may still be alive: its box is there.",
         where=before.box,
         hint=f"See: boxstrap status --host {before.box}; to end it: boxstrap stop --host "
-        f"{before.box}",
+        f"{before.box}; if that box is gone: boxstrap boxes --forget {before.box}",
     )
 
 
@@ -322,14 +349,15 @@ def _money_left(loaded: LoadedProfile, spent: float) -> Sequence[str]:
 
 
 @dataclass(frozen=True)
-class _NewBox:
-    """What a box that was rented for it does with the run."""
+class _Resumption:
+    """A run that is about to go on on another box."""
 
     before: RunAtHome
-    results: Sequence[str]
-    folder: Path
-    """Where they are here."""
+    setup: SetupRequest
+    """For the other box: with the files, the money that is left, and the run."""
+    results: LastResults
     spent: float
+    still_costs: str
     screen: Screen
     show: Callable[[Sequence[str]], None]
 
@@ -341,126 +369,20 @@ class _NewBox:
         only = dataclasses.replace(there, run=None, sets=(*there.sets, "train=null"))
         try:
             run_setup(only, self.screen)
-        except BusyError:  # it was started before: that is asked by its id
-            return start_run(there, self.screen, self.show)
+        except BusyError:
+            with BoxLogin.open(there, self.screen) as box:
+                if box.known.resumes != self.before.id:
+                    raise
+            return start_run(there, self.screen, self.show)  # it was started: it is asked by its id
         with BoxLogin.open(there, self.screen) as box:
-            paid = dataclasses.replace(box.known, before=self.spent, resumes=self.before.id)
-            box.save(paid)
-            if not box.state.runs:
-                _send(box, self.folder, self.results)
+            box.save(dataclasses.replace(box.known, before=self.spent))
+            if box.known.resumes != self.before.id:
+                self.results.send(box)
+                box.save(dataclasses.replace(box.known, resumes=self.before.id))
         return start_run(there, self.screen, self.show)
 
-
-def _send(box: BoxLogin, folder: Path, results: Sequence[str]) -> None:
-    """Send the profile's results, and nothing else that came from a box: it may be code."""
-    for path in (one.strip("/") for one in results):
-        source, target = folder / path, posixpath.join(box.state.repo_dir, path)
-        if source.is_symlink() or not source.exists():
-            continue
-        target = target if source.is_dir() else posixpath.dirname(target)
-        push_folder(box.link, source, target, workdir=box.workdir).check(box.label)
-
-
-def _whole_results(
-    before: RunAtHome, train: Train, scratch: Path, screen: Screen
-) -> tuple[Path, str]:
-    """Return a folder with the results that are whole, and where they were; the bucket has them
-    within seconds, so they are at least as new. Raises NotSafeError if there are none."""
-    if address := _in_bucket(before, train):
-        with contextlib.suppress(NotSafeError):
-            return scratch, _fetch(address, train.results, scratch, screen)
-    place = Path(before.result_place) if before.result_place else None
-    if place and before.results in ("home", "partly") and (place / MANIFEST).is_file():
-        return place, str(place)
-    raise NotSafeError(
-        f"no results of {before.run.name} are at home or in a bucket.",
-        where=before.box,
-        hint="From its beginning: boxstrap up. Next time: boxstrap pull --watch, or "
-        "train.results_to",
-    )
-
-
-def _in_bucket(before: RunAtHome, train: Train) -> str:
-    """Return the folder of the profile's bucket with its results; "" if there is none.
-
-    A box that names another place is not believed: it would be read with the user's own key.
-    """
-    from bootstrap.transfer.buckets import Bucket
-
-    if not train.results_to:
-        return ""
-    said = before.run.uploaded.address if before.run.uploaded else ""
-    if posixpath.dirname(said) == train.results_to.rstrip("/"):
-        return said
-    # The name that `upload_results.py` gives it.
-    began = time.strftime("%Y%m%d-%H%M%S", time.gmtime(before.run.started))
-    wanted = f"{before.run.name}-{began}-"
-    try:
-        found = Bucket(f"{train.results_to.rstrip('/')}/").objects()
-    except UsageError:
-        return ""
-    names = sorted({one.name.partition("/")[0] for one in found})
-    mine = [name for name in names if name.startswith(wanted)]
-    return f"{train.results_to.rstrip('/')}/{mine[-1]}" if mine else ""
-
-
-def _fetch(address: str, results: Sequence[str], scratch: Path, screen: Screen) -> str:
-    """Fetch what the manifest in the bucket lists, and return where it was.
-
-    An upload replaces a file as a whole. One that is newer than the manifest was the last before
-    the box was gone, and is taken with a warning. Raises NotSafeError, UnreachableError.
-    """
-    listed, bucket = _manifest(address)
-    objects = {one.name: one for one in bucket.objects()}
-    rows: list[dict[str, Any]] = [
-        row for row in listed["files"] if row["path"] in objects and _is_result(row, results)
-    ]
-    addresses = bucket.sign([objects[row["path"]] for row in rows])
-    for row, signed in zip(rows, addresses, strict=True):
-        place = scratch / row["path"]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256()
-        with place.open("wb") as file:
-            for piece in _pieces(signed):
-                file.write(piece)
-                digest.update(piece)
-        if digest.hexdigest() != row["sha256"]:
-            screen.warn(f"{row['path']} was replaced in the bucket after its manifest was written")
-    bytes_ = sum(objects[row["path"]].size for row in rows)
-    return f"{address} ({file_count(len(rows))}, {size(bytes_)})"
-
-
-def _is_result(row: dict[str, Any], results: Sequence[str]) -> bool:
-    path = str(row["path"])
-    inside = any(f"{path}/".startswith(f"{one.strip('/')}/") for one in results)
-    return inside and not why_refused(path)
-
-
-def _manifest(address: str) -> tuple[dict[str, Any], Bucket]:
-    """Return what the box wrote about the results there. Raises NotSafeError, UnreachableError."""
-    from bootstrap.transfer.buckets import Bucket
-
-    bucket = Bucket(f"{address}/")
-    found = [one for one in bucket.objects() if one.name == _BUCKET_MANIFEST]
-    if not found:
-        raise NotSafeError("the bucket has no whole results of it yet.", where=address)
-    try:
-        document = json.loads(b"".join(_pieces(bucket.sign(found)[0])))
-        if isinstance(document["files"], list):
-            return document, bucket
-    except (ValueError, LookupError, TypeError, RecursionError):
-        pass
-    raise NotSafeError("the manifest in the bucket is damaged.", where=address)
-
-
-def _pieces(signed: str) -> Iterator[bytes]:
-    try:
-        with urlopen(signed, timeout=_ANSWER_S) as answer:  # noqa: S310 - signed by `Bucket`
-            while piece := answer.read(_PIECE):
-                yield piece
-    except (OSError, HTTPException) as error:
-        raise UnreachableError(
-            f"a file can't be fetched from the bucket: {error}",
-            where=signed.partition("?")[0],
-            hint="Run the same command again.",
-        ) from None
+    def ended(self, started: StartedRun) -> ResumedElsewhere:
+        """Return what is said of it once it goes on."""
+        note_seen(started.login.known, [started.run], self.screen.redact)
+        came_from = self.results.came_from
+        return ResumedElsewhere(self.before, started, self.spent, came_from, self.still_costs)

@@ -39,6 +39,7 @@ from bootstrap.renting.loss_check import (
     find_unsafe_logs,
 )
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
+from bootstrap.runs.pull import LET_GO
 from bootstrap.runs.run_end import end_runs
 from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.text.sanitize import sanitize
@@ -445,13 +446,20 @@ def _is_fresh(host: str) -> bool:
 
 def _refusal(name: str, unsafe: Sequence[Loss]) -> NotSafeError:
     listed = "".join(f"\n  {one}" for one in unsafe)
-    hints = [line for one in unsafe for line in _HINTS.get(one.kind, "").splitlines()]
+    hints = [line for one in unsafe for line in _hint(one).splitlines()]
     every = [*dict.fromkeys(hints), f"To let all of that go: boxstrap down --host {name} --discard"]
     return NotSafeError(
         f"it was not destroyed; this would be lost with it:{listed}",
         where=name,
         hint="\n".join(every).replace("NAME", name),
     )
+
+
+def _hint(loss: Loss) -> str:
+    """Return what to do about it: there is nothing more to pull of what no pull brings."""
+    if loss.let_go:
+        return f"Nothing more can be pulled of {loss.where}. {LET_GO}: {loss.let_go}"
+    return _HINTS.get(loss.kind, "").replace("RUN", loss.where.rpartition("/")[2])
 
 
 _STOP = "To end what runs there: boxstrap down --host NAME --stop-runs"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
@@ -16,8 +16,8 @@ from bootstrap.errors import UsageError
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import all_boxes
 from bootstrap.onbox.lease.instance import HOLD
-from bootstrap.profile.consent import EVERYTHING, TO_RENT, load_profile
-from bootstrap.providers import ONLY_END
+from bootstrap.profile.consent import EVERYTHING, TO_RENT, Grants, load_profile, not_agreed
+from bootstrap.providers import FIXED_END, ONLY_END, STOPPED_END
 from bootstrap.providers.accounts import PROVIDERS, never_stops
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import LEASE_HOURS, Offer, RentOrder, StopRule
@@ -125,7 +125,10 @@ class RentedLease:
             sets = ["lease.then=destroy"] if then == "destroy" else []
         destroys = bool(sets) or (lease is not None and lease.then == "destroy")
         when, why = "when its lease is over", ""
-        if lease is None or not (lease.hours or lease.dollars):
+        names_limit = lease is not None and (lease.hours or lease.dollars)
+        if not names_limit and known and (kept := _limits_of(known.lease)):
+            sets += kept  # what was agreed on when it was rented: no day instead of six hours
+        elif not names_limit:
             sets.append(f"lease.hours={LEASE_HOURS}")
             when = f"after {LEASE_HOURS} hours"
             why = ", as the profile names neither hours nor dollars of a lease"
@@ -136,10 +139,16 @@ class RentedLease:
         provider = PROVIDERS[host.partition(":")[0]]
         loses, stops = self._loses(provider), self._stops(provider)
         guarded = "" if provider.name in HOLD else f", if a machine of yours guards it: {_GUARD}"
+        deleted = ""
+        stops_itself = provider.name in STOPPED_END
+        if stops_itself:
+            deleted = f". Else {provider.title} stops it within half an hour of that{_OF_A_DAY}"
+        elif provider.name in FIXED_END and stops:
+            deleted = f". Else {provider.title} deletes it, with its disk, half an hour later"
         if destroys and stops and not provider.destroys_itself:
             self._reporter.say(
                 f"{host} is stopped {when}{why}: it can't destroy itself. Then it costs "
-                f"{stops.costs} until you give it back: boxstrap down --host {host}"
+                f"{stops.costs} until you give it back: boxstrap down --host {host}{deleted}"
             )
         elif destroys:
             unsafe = "stopped" if stops else "lost"
@@ -148,13 +157,18 @@ class RentedLease:
             )
             self._reporter.say(
                 f"{host} is destroyed {when}{why}{guarded}{anyway}; what is not safe at home then "
-                f"is {unsafe}"
+                f"is {unsafe}{deleted if stops_itself else ''}"
             )
         elif loses:
             self._reporter.warn(
                 f"nothing but you ends {host}: {provider.title} {loses}. It goes on {when}{why}, "
                 "and on costing, and each command says so. To let results yield: "
                 "--set lease.then=destroy"
+            )
+        elif stops_itself and stops:
+            self._reporter.warn(
+                f"{provider.title} gives a box no key to end itself with: {host} is stopped {when}"
+                f"{why}{guarded}{deleted}. Stopped it still costs {stops.costs}"
             )
         elif guarded:
             self._reporter.warn(
@@ -164,8 +178,26 @@ class RentedLease:
         elif stops and why:
             self._reporter.say(
                 f"{host} is stopped {when}{why}; stopped it still costs {stops.costs}, and keeps "
-                f"{stops.keeps}"
+                f"{stops.keeps}{deleted}"
             )
+
+
+_OF_A_DAY = ", after a lease of at most a day; a longer one nothing else ends"
+_KEPT = {"seconds": ("hours", 3600, ""), "dollars": ("dollars", 1, "")}
+_KEPT_BESIDE = {"idle": ("idle", 1, "s"), "stall": ("stall", 1, "s")}
+"""Of a recorded limit: its key of the profile, what its number is divided by, and the unit."""
+
+
+def _limits_of(terms: Mapping[str, object]) -> list[str]:
+    """Return the settings of a recorded lease; none if it has no limit of time or money."""
+    found = {name: each for name, each in terms.items() if isinstance(each, int | float) and each}
+    if not found.keys() & _KEPT.keys():
+        return []
+    return [
+        f"lease.{key}={found[name] / per:.10g}{unit}"
+        for name, (key, per, unit) in (_KEPT | _KEPT_BESIDE).items()
+        if name in found
+    ]
 
 
 _T = TypeVar("_T")
@@ -186,6 +218,10 @@ class UpOptions:
     """For how long to wait for an offer that fits."""
     instead_of: frozenset[str] = frozenset()
     """Hosts of rented boxes that are not to be used."""
+    network: str = ""
+    """The group whose boxes share a private network."""
+    beside: str = ""
+    """A box of that network, as `RentOrder.beside`."""
 
 
 def shared_among(request: UpOptions, count: int) -> UpOptions:
@@ -216,6 +252,18 @@ def rented_before(request: UpOptions) -> list[str]:
     return found[::-1]
 
 
+def nodes_of(request: UpOptions) -> int:
+    """Return on how many boxes its training is (`train.nodes`)."""
+    train = load_profile(request.setup).profile.train
+    return train.nodes if train else 1
+
+
+def place_of(host: str) -> str:
+    """Return the provider and machine of a rented box, as `RentOrder.beside`; "" if unknown."""
+    ours = rental.of_host(host)
+    return f"{ours.provider}:{ours.machine}" if ours else ""
+
+
 @dataclass(frozen=True)
 class FoundOffers:
     """Offers that fit, cheapest first, and others, the nearest to the order first."""
@@ -225,17 +273,20 @@ class FoundOffers:
     others: Sequence[Offer]
     hours: float = LEASE_HOURS
     """How long the lease lets a box live."""
+    asks: Grants | None = None
+    """What the profile takes from the user, if they have yet to agree to it."""
 
 
 def find_offers(request: UpOptions) -> FoundOffers:
     """Get offers without renting. Raises as `accounts_for` and `CloudAccount.catalog`."""
-    loaded = load_profile(request.setup)
+    loaded = load_profile(request.setup, kinds=())  # only looks: that takes nothing
+    asks = not_agreed(loaded, request.setup, EVERYTHING if request.provider else TO_RENT)
     root = read_repository(request.setup.place).root
     order = order_of(loaded.profile, request.max_price, root)
     accounts = accounts_for(request.provider, loaded, only_look=True)
     lease = loaded.profile.lease
     hours = (lease.hours if lease else None) or LEASE_HOURS
-    return FoundOffers(order, *offers_of(accounts, order), hours=hours)
+    return FoundOffers(order, *offers_of(accounts, order), hours=hours, asks=asks)
 
 
 def rent_and_set_up(
@@ -261,10 +312,11 @@ def rent_and(
     setup = request.setup
     # Which account pays is named by the user on the command line, or needs their consent.
     loaded = load_profile(setup, kinds=EVERYTHING if request.provider else TO_RENT)
-    accounts = accounts_for(request.provider, loaded)
+    accounts = accounts_for(request.provider, loaded, network=request.network)
     # Raise whatever a setup would raise, before anything is paid for.
     build_payload(loaded.for_provider(FALLBACK), setup, local=False)
-    refuse_alone(loaded.profile)
+    if not setup.holds:
+        refuse_alone(loaded.profile)
     if setup.run:
         setup.run.of(loaded.profile)
 
@@ -298,7 +350,13 @@ def _wish(request: UpOptions, loaded: LoadedProfile, lease: RentedLease) -> Rent
             hint="Make one with `ssh-keygen -t ed25519`, or name one with --identity.",
         )
     here = read_repository(setup.place)
-    order = order_of(profile, request.max_price, here.root)
+    order = order_of(
+        profile,
+        request.max_price,
+        here.root,
+        network=request.network,
+        beside=request.beside,
+    )
     if request.wait_s and order.max_price is None:
         raise UsageError(
             "nobody may be there to agree to a price when an offer comes.",

@@ -20,12 +20,16 @@ import os
 import re
 import selectors
 import subprocess
+import tempfile
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.paths import temporary_dir
 from bootstrap.repo.git import FRUGAL, Folders, GitError, git_error, run_git, start_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import decoded, shown
@@ -97,6 +101,57 @@ def missing_objects(here: LocalRepository) -> list[str]:
     return [shown(decoded(blobs[blob])) for blob, *word in lines if word == [b"missing"]]
 
 
+class SharedPack:
+    """A pack that several boxes get: git makes it once, and each reads it as it grows.
+
+    It lies in a temporary file without a name. Iterating, in any number of threads, raises
+    BoxstrapError if git can't pack.
+    """
+
+    def __init__(self, made: ObjectStream) -> None:
+        self.made = made
+        """The stream that makes it; has its progress."""
+        self._file = tempfile.TemporaryFile(dir=temporary_dir(), buffering=0)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._grown = threading.Condition()
+        self._size, self._is_whole = 0, False
+        self._error: Exception | None = None
+        threading.Thread(target=self._fill, name="pack", daemon=True).start()
+
+    def _fill(self) -> None:
+        error: Exception | None = None
+        try:
+            for piece in self.made.pack():
+                self._file.write(piece)
+                with self._grown:
+                    self._size += len(piece)
+                    self._grown.notify_all()
+        except BoxstrapError as failure:
+            error = failure
+        except OSError as failure:
+            error = BoxstrapError(f"no room for what is sent to the boxes: {failure.strerror}.")
+        with self._grown:
+            self._error, self._is_whole = error, True
+            self._grown.notify_all()
+
+    def __iter__(self) -> Iterator[bytes]:
+        at = 0
+        while True:
+            with self._grown:
+                self._grown.wait_for(lambda: self._size > at or self._is_whole)  # noqa: B023
+                if at == self._size:
+                    if self._error:
+                        raise self._error
+                    return
+            while piece := os.pread(self._file.fileno(), PIECE, at):
+                at += len(piece)
+                yield piece
+
+
+SharePack = Callable[[tuple[object, ...], Callable[[], SharedPack]], SharedPack]
+"""Returns the pack of that key, made by whichever box's thread needs it first."""
+
+
 class ObjectStream:
     """The input for the box's `git receive-pack --stateless-rpc STORE`, piece by piece.
 
@@ -110,7 +165,7 @@ class ObjectStream:
     Iterating raises BoxstrapError if git can't pack: the stream is incomplete then, and must
     not be ended as if it were complete. A partial clone sends the commit without its history.
     A stream is iterated once. `close` ends it early, from any thread; the iterating thread
-    then gets that error.
+    then gets that error. With `share`, boxes that have the same commits get the same pack.
     """
 
     def __init__(  # noqa: PLR0913 - what is sent, and what is there already
@@ -122,15 +177,19 @@ class ObjectStream:
         have: Sequence[str] = (),
         progress: ProgressCallback | None = None,
         snapshot: Snapshot | None = None,
+        share: SharePack | None = None,
     ) -> None:
         zeros = "0" * len(here.commit)
         self._here = here
+        self._snapshot = snapshot
         self._ref = ref
         self._new = _checked_id(snapshot.id if snapshot else here.commit)
         self._folders = snapshot.folders if snapshot else here.folders
         self._old = _checked_id(old) if old.strip("0") else zeros
         self._have = [_checked_id(commit) for commit in have]
         self._progress = progress
+        self._share = share
+        self._is_closed = False
         self._child: subprocess.Popen[bytes] | None = None
         self.bytes_sent = 0
         self.objects_done = 0
@@ -148,12 +207,13 @@ class ObjectStream:
             return
         try:
             yield from self._counted(_pieces(self._head()))
-            yield from self._counted(self._pack())
+            yield from self._counted(self._shared(self._share) if self._share else self.pack())
         finally:
             self.close()
 
     def close(self) -> None:
-        """Kill git if it is running. The rest of the stream is lost."""
+        """Kill git if it is running, unless others read from it. The rest is lost."""
+        self._is_closed = True
         if self._child is not None:
             self._child.kill()
             self._child.wait()
@@ -183,7 +243,23 @@ class ObjectStream:
         listed = (self._here.git_dir / "shallow").read_text("ascii", "replace").split()
         return [commit for commit in listed if _ID.fullmatch(commit)]
 
-    def _pack(self) -> Iterator[bytes]:
+    def _shared(self, share: SharePack) -> Iterator[bytes]:
+        here, have = self._here, self._have
+        key = ("pack", str(here.git_dir), self._new, tuple(sorted(have)))
+
+        def make() -> SharedPack:
+            return SharedPack(ObjectStream(here, ref=self._ref, have=have, snapshot=self._snapshot))
+
+        pack = share(key, make)
+        for piece in pack:
+            if self._is_closed:
+                raise BoxstrapError("sending the commit was ended.")
+            self.objects_done, self.objects_total = pack.made.objects_done, pack.made.objects_total
+            yield piece
+        self.objects_done, self.objects_total = pack.made.objects_done, pack.made.objects_total
+
+    def pack(self) -> Iterator[bytes]:
+        """Yield the pack alone, made now. Raises as iterating does."""
         options = ["--revs", "--thin", "--stdout", "--delta-base-offset", "--all-progress"]
         env: dict[str, str] = {}
         if self._here.shallow or self._here.partial:

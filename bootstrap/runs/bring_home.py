@@ -242,7 +242,7 @@ class _Bringing:
 
     def _kept_from(self, run: Run) -> int:
         """Ask from which byte the log is kept now."""
-        asked = {"repo_key": run.repo_key, "name": run.name, "since": ""}
+        asked = {"repo_key": run.repo_key, "name": run.name, "since": "", "lines": ""}
         answer = self._box.query("log_start", timeout=ANSWER_S, **asked)
         return answer_number(answer[:_LONGEST].strip()) or 0
 

@@ -4,7 +4,7 @@ Read a log on a box, as it is or as it grows: from any byte, each once, across l
 
 Write a log to standard output: unchanged, with the run's name before each line, or as JSON.
 
-Parse `--since`: `10m`, `14:30`, `2026-11-22 14:30`. Pure.
+Parse `--since` and `--until`: `10m`, `14:30`, `2026-11-22 14:30`. Pure.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import BinaryIO
 
-from bootstrap.boxes.at_home import RunAtHome
+from bootstrap.boxes.at_home import WHOLE, LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, Wire
 from bootstrap.plan import NAMES
+from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
-from bootstrap.protocol.query import BoxRedaction, build_query
+from bootstrap.protocol.query import NO_REDACTION, BoxRedaction, build_query
 from bootstrap.protocol.run import Run, as_it_ended, qualified, repository_names
 from bootstrap.runs.known_runs import as_of, box_or_home
+from bootstrap.shell import Value
 from bootstrap.text.redact import Redactor, RedactStream
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import seconds_of, size, spent, took_in_words
@@ -61,8 +64,13 @@ class LogReader:
     """Shared by the readers of one login, so that only one of them reconnects."""
     _looked_at: int = -1
     """Where the log was kept from when zeros were last found."""
+    _has_told: bool = False
     over: Run | None = None
     """The run as it ended; None while it is live, or if its end is not asked for."""
+    tell_low: Callable[[LowDisk], None] = lambda _: None
+    """Called if the disk of a run that is followed will soon be full."""
+    part: LogPart = WHOLE
+    """What is read of it as it is; as it grows, the last lines alone are a part."""
 
     def find_start(self, since: int) -> bool:
         """Start at what was written since that second of the box's clock; whether the box knows it.
@@ -76,9 +84,20 @@ class LogReader:
     def as_it_is(self) -> Iterator[bytes]:
         """Yield the log as it is now. Raises LinkLost, NoAnswer."""
         there = BoxRedaction(self.box.redacted_there)
-        first = f"+{self.at + 1}"
-        query = build_query("tail", there, workdir=self.box.workdir, file=self.file, bytes=first)
+        if self.part.is_all:
+            asked: dict[str, Value] = {"bytes": f"+{self.at + 1}"}
+        else:
+            until, lines = self.part.until, self.part.lines
+            asked = {"start": self.at, "pattern": self.part.pattern}
+            asked["until"] = "" if until is None else until
+            asked["lines"] = "" if lines is None else lines
+        name = "tail" if self.part.is_all else "log_part"
+        query = build_query(name, there, workdir=self.box.workdir, file=self.file, **asked)
         yield from _pieces(stream_script(self.box.wire, query))
+
+    def find_last_lines(self, count: int) -> None:
+        """Start at the last lines of what is there now. Raises LinkLost, NoAnswer."""
+        self.at = self._start(self.box.wire, "", lines=count) or self.at
 
     def as_it_grows(self) -> Iterator[bytes]:
         """Yield the log until its run ends; a step's log never ends. Raises as `reconnect`."""
@@ -105,7 +124,7 @@ class LogReader:
                 self.at += len(piece)
                 yield piece
             raise LinkLost(self.box.label)
-        end = CompletionPoller(wire, stream, self._about_run("run_end"), self.at)
+        end = CompletionPoller(wire, stream, self._about_run("run_end"), self.at, self._low)
         try:
             yield from self._until_hole(wire, stream, end)
         finally:
@@ -137,14 +156,21 @@ class LogReader:
         if not end.is_stuck:
             raise end.trouble or LinkLost(self.box.label)
 
-    def _start(self, wire: Wire, since: str) -> int | None:
+    def _low(self, low: LowDisk) -> None:
+        if not self._has_told:  # once, over all links
+            self._has_told = True
+            self.tell_low(low)
+
+    def _start(self, wire: Wire, since: str, lines: int | None = None) -> int | None:
         """Ask from which byte the log is kept, or was written since; None if the box can't tell."""
-        query = self._about_run("log_start", since)
+        last: Value = "" if lines is None else lines
+        query = self._about_run("log_start", since=since, lines=last, start=self.at)
         return answer_number(run_script(wire, query, timeout=ANSWER_S)[:_LONGEST].strip())
 
-    def _about_run(self, query: str, since: str = "") -> str:
+    def _about_run(self, query: str, **values: Value) -> str:
         key, name = (self.run.repo_key, self.run.name) if self.run else ("", "")
-        return build_query(query, workdir=self.box.workdir, repo_key=key, name=name, since=since)
+        about = {"workdir": self.box.workdir, "repo_key": key, "name": name}
+        return build_query(query, NO_REDACTION, **about, **values)
 
 
 class KeptLogReader:
@@ -156,6 +182,7 @@ class KeptLogReader:
         self.skipped = kept.dropped
         self.over: Run | None = None
         self._since: int | None = None
+        self.part = WHOLE
 
     def find_start(self, since: int) -> bool:
         """As `LogReader.find_start`."""
@@ -164,7 +191,11 @@ class KeptLogReader:
 
     def as_it_is(self) -> Iterator[bytes]:
         """Yield the log, as far as it came home. Raises UsageError if it is gone from here."""
-        yield from self._kept.pieces(self._since)
+        yield from self._kept.pieces(self._since, self.part)
+
+    def find_last_lines(self, count: int) -> None:
+        """As `LogReader.find_last_lines`."""
+        self.part = replace(self.part, lines=count)
 
     def as_it_grows(self) -> Iterator[bytes]:
         """Yield the log; here it grows no more."""
@@ -314,7 +345,7 @@ def _whole_characters(data: bytearray, most: int) -> int:
 _CLOCK = ("%H:%M", "%H:%M:%S")
 
 
-def seconds_ago(text: str, now: datetime) -> int:
+def seconds_ago(text: str, now: datetime, option: str = "--since") -> int:
     """Return how long ago `text` is; a time of day is the latest past one. Raises UsageError."""
     ago = seconds_of(text)
     if ago is not None:
@@ -322,8 +353,8 @@ def seconds_ago(text: str, now: datetime) -> int:
     when = _clock(text, now) or _date(text)
     if when is None:
         raise UsageError(
-            f"--since: {text!r} is no time.",
-            hint="As in: --since 10m, --since 2h, --since 14:30, --since '2026-11-22 14:30'",
+            f"{option}: {text!r} is no time.",
+            hint=f"As in: {option} 10m, {option} 2h, {option} 14:30, {option} '2026-11-22 14:30'",
         )
     return max(0, int((now - when).total_seconds()))
 
@@ -359,6 +390,11 @@ class LogOptions:
     """Whether to show every live run."""
     step: str | None = None
     since: str | None = None
+    until: str | None = None
+    lines: int | None = None
+    """How many of the last lines; all of them if None."""
+    pattern: str = ""
+    """Only lines that match, as grep's extended regular expressions do."""
     follow: bool = False
     among: str = ""
     """The box, if logs of several are shown."""
@@ -393,7 +429,7 @@ def show_log(
     Following ends when the runs end, and shows how they ended. Raises UsageError if there is no
     such run or step, TrainingFailedError if a followed run failed.
     """
-    ago = _checked(wish)
+    _checked(wish)
     with contextlib.ExitStack() as stack:
         if wish.step or wish.live:
             found: BoxLogin | list[RunAtHome] = BoxLogin.open(options, screen)
@@ -403,7 +439,7 @@ def show_log(
             logs = _at_home(options, found, screen)
         else:
             logs = _on_box(stack.enter_context(found), wish, screen)
-        _show(logs, screen, wish, ago, as_json=as_json, to=to)
+        _show(logs, screen, wish, as_json=as_json, to=to)
 
 
 @dataclass
@@ -438,22 +474,25 @@ def _at_home(options: BoxOptions, found: Sequence[RunAtHome], screen: Screen) ->
     return _Logs(readers, now, found[0].price, redactor, lambda run: names[run.repo_key])
 
 
-def _show(  # noqa: PLR0913 - the request, and where it goes
+def _show(
     logs: _Logs,
     screen: Screen,
     wish: LogOptions,
-    ago: int | None,
     *,
     as_json: bool,
     to: BinaryIO | None,
 ) -> None:
     readers, price = logs.readers, logs.price
-    if ago is not None:
-        for reader in readers:
-            if reader.run and not reader.find_start(logs.now - ago):
-                screen.warn(
-                    f"{reader.run.name} has no index of times for its log: showing all of it"
-                )
+    since, until = (None if ago is None else logs.now - ago for ago in _checked(wish))
+    for reader in readers:
+        reader.part = LogPart(until, None if wish.follow else wish.lines, wish.pattern)
+        if not reader.run or (since is None and until is None):
+            continue
+        # Whether it has times is known from asking; without `since` that changes no start.
+        if not reader.find_start(since or 0):
+            screen.warn(f"{reader.run.name} has no index of times for its log: showing all of it")
+    for reader in readers if wish.follow and wish.lines is not None else ():
+        reader.find_last_lines(wish.lines or 0)
     shown = [_shown(logs, at, wish.among, as_json=as_json, to=to) for at in range(len(readers))]
     told: list[dict[str, object]] = []
     failed: list[str] = []
@@ -484,15 +523,41 @@ def _show(  # noqa: PLR0913 - the request, and where it goes
         raise TrainingFailedError("\n".join(failed))
 
 
-def _checked(wish: LogOptions) -> int | None:
-    """Return how many seconds ago `--since` is; None without it. Raises UsageError."""
+def _checked(wish: LogOptions) -> tuple[int | None, int | None]:
+    """Return how many seconds ago `--since` and `--until` are. Raises UsageError."""
     if wish.step and wish.step not in NAMES:
         raise UsageError(f"there is no step {wish.step!r}.", hint=f"The steps: {', '.join(NAMES)}")
-    if wish.step and (wish.names or wish.live or wish.since):
-        raise UsageError("--step is the log of a setup: not with --run, --live, --since.")
+    if wish.step and (wish.names or wish.live or wish.since or wish.until):
+        raise UsageError("--step is the log of a setup: not with --run, --live, --since, --until.")
     if wish.names and wish.live:
         raise UsageError("use either --run or --live, not both.")
-    return None if wish.since is None else seconds_ago(wish.since, datetime.now())
+    if wish.follow and (wish.until or wish.pattern):
+        raise UsageError(
+            "--follow goes on for ever: not with --until, --grep.",
+            hint="As in: boxstrap logs -f | grep --line-buffered loss",
+        )
+    if wish.step and wish.follow and wish.lines is not None:
+        raise UsageError("--tail with --follow is of a run's log: not with --step.")
+    if wish.pattern:
+        _check_pattern(wish.pattern)
+    now = datetime.now()
+    return (
+        None if wish.since is None else seconds_ago(wish.since, now),
+        None if wish.until is None else seconds_ago(wish.until, now, "--until"),
+    )
+
+
+def _check_pattern(pattern: str) -> None:
+    """Raise UsageError if grep can't read it."""
+    import subprocess  # not at the top: most commands need not wait for it
+
+    ask = ("grep", "-E", "-e", pattern)
+    tried = subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if tried.returncode > 1:
+        why = tried.stderr.decode("utf-8", "replace").strip().removeprefix("grep: ")
+        raise UsageError(f"--grep: {pattern!r} can't be searched for: {why[:200]}")
+    if "\n" in pattern:
+        raise UsageError("--grep: a line holds no newline.")
 
 
 def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]:
@@ -502,9 +567,14 @@ def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]
     words = [f"{one.name} of {box.repository(one)}{_dropped_note(one)}" for one in runs]
     screen.note("log", ", ".join(words))
     readers = [_reader(box, one.log, one) for one in runs]
-    for reader in readers:
+    for reader, one in zip(readers, runs, strict=True):
         reader.turn = readers[0].turn
+        reader.tell_low = partial(_warn_of_disk, screen, one)
     return readers
+
+
+def _warn_of_disk(screen: Screen, run: Run, low: LowDisk) -> None:
+    screen.warn(f"{run.name}: {low.words()}")
 
 
 def _meant(box: BoxLogin, wish: LogOptions) -> list[Run]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import (
+    BoxLacksError,
     BoxstrapError,
     BusyError,
     NotSafeError,
@@ -125,6 +126,15 @@ class Pulled:
 
     def _way_on(self) -> str:
         """Say what to do about what no other pull brings."""
+        if not self.manifest.never:
+            return ""
+        return (
+            f"\nNo other pull brings {_files(len(self.manifest.never))} of these, unless that is "
+            f"changed on the box. {LET_GO}: {self.let_go_command()}"
+        )
+
+    def let_go_command(self) -> str:
+        """Return the command that lets go of what no other pull brings; "" if it may all come."""
         manifest = self.manifest
         if not manifest.never:
             return ""
@@ -133,11 +143,10 @@ class Pulled:
         options = " ".join(f"--without {_quoted(name)}" for name in names)
         more = " …" if len(manifest.without) + len(manifest.never) > _MOST_OPTIONS else ""
         origin = manifest.origin
-        return (
-            f"\nNo other pull brings {_files(len(manifest.never))} of these, unless that is changed"
-            " on the box. To let go of them, for down and the lease too: "
-            f"boxstrap pull --host {origin.box} --run {origin.run} {options}{more}"
-        )
+        return f"boxstrap pull --host {origin.box} --run {origin.run} {options}{more}"
+
+
+LET_GO = "To let go of them, for down and the lease too"
 
 
 def let_go_words(patterns: Sequence[str]) -> str:
@@ -166,6 +175,8 @@ def _files(count: int) -> str:
 
 _LOOK_S = 1.0
 """Seconds between two looks at the box."""
+_LOG_S, _LOG_AFTER_FILES_S = 60.0, 10.0
+"""Seconds until a watched run's log is brought again, also after new files."""
 _AT_ONCE = 256 * 10**6
 """Bytes that are taken between two looks while the run is live."""
 _IDLE_LOOKS = 4
@@ -227,7 +238,8 @@ def pull_all(options: BoxOptions, screen: Screen, wish: PullOptions) -> None:
     if refused:
         first = refused[0]
         what = "\n".join(error.what for error in refused)
-        raise type(first)(what, where=first.where, hint=first.hint)
+        hints = dict.fromkeys(line for error in refused for line in error.hint.splitlines())
+        raise type(first)(what, where=first.where, hint="\n".join(hints))
 
 
 @dataclass(frozen=True)
@@ -330,6 +342,8 @@ class _Pull:
         self._warned: set[str] = set()
         self._idle = 0
         """Consecutive looks that brought no complete file."""
+        self._brought = float("-inf")
+        """When a watched run's log was brought last."""
 
     def _note(self, file: BoxFile, place: str) -> None:
         self._landed[file.path] = place
@@ -362,16 +376,33 @@ class _Pull:
             if done.landed or is_over or manifest is None:
                 manifest = self._manifest(done)
                 self._land_manifest(manifest)
+                if watches:
+                    note_results(self._box, self._run, manifest, self._landing.place)
             if is_over:
                 if self._wish.without:
                     self._warn_unmet(done.look.unmet)
                 break
             if watches:
                 self._warn(done)
+                self._bring_log(at_once=bool(done.landed))
             if not done.landed:
                 time.sleep(_LOOK_S)
         assert manifest is not None  # noqa: S101 - the rounds only end by `break`
         return manifest
+
+    def _bring_log(self, *, at_once: bool) -> None:
+        """Bring the log and record of a live run now and then: its box may be gone any moment.
+
+        What goes wrong with that is said at the end, when they are brought once more.
+        """
+        since = time.monotonic() - self._brought
+        if since < (_LOG_AFTER_FILES_S if at_once else _LOG_S):
+            return
+        with contextlib.suppress(NotSafeError, BusyError, BoxLacksError, LinkLost, NoAnswer):
+            now = as_it_is_now(self._box, self._run)
+            if now.state == "running":
+                bring_home(self._box, now, self._wish.most, self._wish.to)
+        self._brought = time.monotonic()
 
     def _is_over(self, done: PullRound) -> bool:
         if self._puller.stopped or not done.waits or self._idle >= _IDLE_LOOKS:

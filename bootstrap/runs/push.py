@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from bootstrap.paths import expanded, real
 from bootstrap.profile.values import Permission
 from bootstrap.repo.place import repository_root
 from bootstrap.text.sizes import grouped_number, transferred
-from bootstrap.transfer.push import MOST_NAMED, Pushed, file_count, push_folder
+from bootstrap.transfer.push import MOST_NAMED, Pushed, file_count, push_folder, upload_of_several
 from bootstrap.transfer.sender import PushProgress
 from bootstrap.ui.screen import Screen
 
@@ -42,6 +43,7 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"it can't be sent: {why}.", where=wish.path) from None
+    _tell_cost(options, screen, [(source, wish.exclude)])
     with BoxLogin.open(options, screen, shares=False) as box:
         target = _target(box, source, wish, options.place)
         screen.note("to", target)
@@ -81,6 +83,7 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
             "which file or folder? The profile's data names none on this machine.",
             hint="As in: boxstrap push data/corpus",
         )
+    _tell_cost(options, screen, [(item.source, item.exclude) for item in items])
     with BoxLogin.open(options, screen, shares=False) as box:
         name, sent = box.name, list[tuple[str, Pushed]]()
         with ShownProgress(screen, "push") as progress:
@@ -105,6 +108,19 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
         for _, pushed in sent:
             pushed.check(box.label)
         screen.result({}, "\n".join(f"{name}: {place}: {_said(one)}" for place, one in sent))
+
+
+def _tell_cost(
+    options: BoxOptions, screen: Screen, sources: Sequence[tuple[Path, Sequence[str]]]
+) -> None:
+    """Say, once for all boxes, what they are sent together."""
+    boxes = len(options.once.hosts)
+
+    def tell() -> None:
+        if boxes > 1 and (said := upload_of_several(sources, boxes)):
+            screen.say(said)
+
+    options.once.get("cost of a push", tell)
 
 
 def _warn(screen: Screen, pushed: Pushed) -> None:

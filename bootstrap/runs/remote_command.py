@@ -31,7 +31,7 @@ from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import repository_names
 from bootstrap.shell import quote, shell_part
-from bootstrap.sshconfig.entries import COMMON_OPTIONS, quoted
+from bootstrap.sshconfig.entries import common_options, quoted
 from bootstrap.ui.screen import Screen
 
 
@@ -94,7 +94,7 @@ def ssh_command(box: BoxLogin, line: str, *, terminal: bool) -> list[str]:
         "HostKeyAlias": box.known.host_key_alias,
         "StrictHostKeyChecking": "yes",
         "UpdateHostKeys": "no",
-        **dict(COMMON_OPTIONS),
+        **common_options(),
         # Only the connection that this command went over: any other may have checked another key.
         "ControlPath": box.shared_socket.replace("%", "%%") or "none",
         "ControlMaster": "no",

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes
-from bootstrap.providers import ONLY_END, place_of
-from bootstrap.providers.accounts import PROVIDERS, find_account
+from bootstrap.providers import FIXED_END, ONLY_END, STOPPED_END, place_of
+from bootstrap.providers.accounts import PROVIDERS, blaming, find_account
 from bootstrap.providers.api import RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
@@ -159,8 +159,10 @@ def contract_words(box: RentedBox, now: float) -> list[str]:
     left = None if box.ends is None else max(0.0, box.ends - now)
     told = []
     if left is not None and (left < _SOON_S or box.increase):
-        what = "its job" if box.provider in ONLY_END else "its contract"
-        told = [f"{what} ends in {duration(left)}"]
+        does = "stops" if box.provider in STOPPED_END else "deletes"
+        fixed = "its job ends" if box.provider in ONLY_END else f"its provider {does} it"
+        what = fixed if box.provider in FIXED_END else "its contract ends"
+        told = [f"{what} in {duration(left)}"]
     if box.increase:
         told += [f"its host asks {_dollars(box.increase)}/h more, to be accepted there"]
     return told
@@ -194,11 +196,12 @@ def ask_accounts() -> RentedBoxes:
 
 def _ask(provider: type[CloudAccount]) -> AccountAnswer | None:
     try:
-        account = find_account(provider.name)
-        if account is None:
-            return None
-        boxes = _with_increases(account, account.boxes())
-        return AccountAnswer(provider, boxes, account.balance())
+        with blaming(provider):
+            account = find_account(provider.name)
+            if account is None:
+                return None
+            boxes = _with_increases(account, account.boxes())
+            return AccountAnswer(provider, boxes, account.balance())
     except BoxstrapError as error:
         # A key that is there for other purposes may do nothing with boxes.
         is_unused = provider.is_ambient and isinstance(error, RefusedKeyError)

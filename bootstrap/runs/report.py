@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from bootstrap import __version__
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
@@ -28,6 +28,7 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.metrics import WORDS
 from bootstrap.paths import expanded, write_private
 from bootstrap.plan import NAMES
+from bootstrap.protocol.disk import parse_low_disk
 from bootstrap.protocol.run import Failure, Run, find_failures, repository_names
 from bootstrap.protocol.run_details import END_BYTES
 from bootstrap.protocol.run_history import (
@@ -195,9 +196,11 @@ def _made(place: PullPlace) -> Path:
         raise write_error(place.path, error) from error
 
 
-SIZE, HALF = (880, 230), (430, 190)
-"""Width and height in pixels: of a full-width plot, and of one of two side by side."""
+SIZE, HALF, NARROW = (880, 220), (430, 180), (360, 210)
+"""Width and height in pixels: of a full-width plot, of one of two side by side, on a phone."""
 _COLOURS = ("#2563ab", "#c4502e", "#2c8a57", "#8a4fb0", "#b0892c", "#3a9aa8", "#b03a6d", "#5d6470")
+_DASHES = ("", "6,3", "2,3", "9,3,2,3", "12,5")
+"""So that more lines than there are colours can be told apart."""
 _XMLNS = re.compile(r' xmlns(?::\w+)?="[^"]*"')
 
 
@@ -223,8 +226,26 @@ class Plot:
     unit: str = ""
     is_half: bool = False
 
-    def svg(self, at: int) -> str:
-        """Return the plot as SVG; `at` is its number on the page, used in its id."""
+    def drawn(self, at: int) -> Markup:
+        """Return the plot as HTML, for wide and for narrow screens; `at`: its number on the page.
+
+        Each is drawn in its own size, since text that shrinks with its picture can't be read.
+        """
+        wide = self.svg(f"{at}", HALF if self.is_half else SIZE)
+        narrow = self.svg(f"{at}n", NARROW)
+        keys = "".join(map(self._key, range(len(self.lines))))
+        return Markup(  # noqa: S704 - each text in it is escaped
+            f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+            f'<ul class="keys">{keys}</ul>'
+        )
+
+    def _key(self, at: int) -> str:
+        colour, dash = _look(at)
+        stroke = f'<line x2="20" y1="6" y2="6" stroke="{colour}" stroke-dasharray="{dash}"/>'
+        return f'<li><svg viewBox="0 0 20 12">{stroke}</svg> {escape(self.lines[at].name)}</li>'
+
+    def svg(self, name: str, size: tuple[int, int]) -> str:
+        """Return the plot as SVG without its legend; `name` makes its id unique on the page."""
         pygal = _import_pygal()
         style = pygal.style.Style(
             background="transparent",
@@ -233,36 +254,54 @@ class Plot:
             colors=_COLOURS,
             label_font_size=11,
             major_label_font_size=11,
-            legend_font_size=12,
             guide_stroke_dasharray="1,3",
             transition="none",
         )
-        width, height = HALF if self.is_half else SIZE
+        width, height = size
         chart = pygal.XY(
             style=style,
             width=width,
             height=height,
             show_dots=False,
+            show_legend=False,
             js=(),
-            legend_at_bottom=True,
-            legend_at_bottom_columns=4,
-            truncate_legend=-1,
             y_labels_major_count=3,
-            max_scale=5,
+            max_scale=4 if size == NARROW else 5,
+            truncate_label=-1,
             x_value_formatter=_time_words if self.in_seconds else grouped_number,
             value_formatter=self._value_words,
             no_data_text="no data",
             range=None if self.top is None else (0, self.top),
         )
-        chart.uuid = f"plot-{at}"
-        for line in self.lines:
-            chart.add(line.name, list(line.points), stroke_style={"width": 1.6})
+        chart.uuid = f"plot-{name}"
+        for number, line in enumerate(self.lines):
+            _, dash = _look(number)
+            stroke = {"width": 1.6, **({"dasharray": dash} if dash else {})}
+            chart.add(line.name, _thinned(line.points, width), stroke_style=stroke)
         root = chart.render_tree()
         _drop(root)
         return _XMLNS.sub("", pygal.etree.etree.tostring(root, encoding="unicode"))
 
     def _value_words(self, value: float) -> str:
         return f"{value:.4g}{self.unit}"
+
+
+def _look(number: int) -> tuple[str, str]:
+    """Return the colour and the dashes of a plot's line."""
+    colours = len(_COLOURS)
+    return _COLOURS[number % colours], _DASHES[number // colours % len(_DASHES)]
+
+
+def _thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """Return about `most` of the points, the last one among them, with each stretch's extremes."""
+    if len(points) <= most:
+        return list(points)
+    each = -(-2 * len(points) // most)
+    kept = []
+    for start in range(0, len(points), each):
+        part = points[start : start + each]
+        kept += sorted({min(part, key=lambda one: one[1]), max(part, key=lambda one: one[1])})
+    return [*kept, *([points[-1]] if kept[-1] != points[-1] else [])]
 
 
 def cost_bars(totals: Sequence[tuple[str, float]], title: str) -> str:
@@ -342,11 +381,24 @@ def metric_plots(
     """Plot metrics of one kind together, losses first; also return how many curves are left out."""
     families: dict[tuple[str, str], list[MetricCurve]] = {}
     for curve in curves:
-        found = _FAMILY.search(curve.name)
-        families.setdefault((found[0] if found else curve.name, curve.axis), []).append(curve)
+        if len(curve.points) > 1:
+            found = _FAMILY.search(curve.name)
+            families.setdefault((found[0] if found else curve.name, curve.axis), []).append(curve)
     chosen = sorted(families.items(), key=lambda family: family[0][0] != "loss")[:MOST_PLOTS]
     plots = [_metric_plot(few[:MOST_LINES], redact) for _, few in chosen]
-    return plots, len(curves) - sum(len(plot.lines) for plot in plots)
+    drawn = sum(len(plot.lines) for plot in plots)
+    return plots, sum(len(few) for few in families.values()) - drawn
+
+
+def metric_numbers(curves: Sequence[MetricCurve]) -> list[tuple[str, str]]:
+    """Return the metrics that are no curve, since they were logged once: name and number."""
+    found = []
+    for curve in curves:
+        if len(curve.points) < 2:
+            end = curve.end
+            words = f"{end[1]:.6g} {curve.place(end[0])}" if end else "never a number"
+            found.append((curve.name, f"{words}{_odd(curve)}"))
+    return found
 
 
 def _metric_plot(curves: Sequence[MetricCurve], redact: Callable[[str], str]) -> Plot:
@@ -362,16 +414,28 @@ def _metric_plot(curves: Sequence[MetricCurve], redact: Callable[[str], str]) ->
 
 def _about(name: str, curve: MetricCurve) -> str:
     """Describe what a curve's plot does not show."""
-    last = f" {curve.points[-1][1]:.4g} at the end" if curve.points else " no number"
+    end, least = curve.end, metric_is_less(name)
+    best = None if _NO_GOAL.search(name) else curve.best(least=least)
+    last = f" {end[1]:.4g} at the end" if end else " no number"
+    if end and best and f"{best[1]:.4g}" != f"{end[1]:.4g}":
+        last += f", {'least' if least else 'most'} {best[1]:.4g} {curve.place(best[0])}"
     means = ""
     if curve.count > len(curve.points) > 0:
         means = f", {grouped_number(curve.count)} values: each point stands for its neighbours"
-    odd = ""
-    if curve.odd is not None:
-        is_time = curve.axis == "seconds"
-        where = f"after {duration(curve.odd)}" if is_time else f"at {curve.axis} {curve.odd:,.6g}"
-        odd = f", and became nan or inf {where}"
-    return f"{name}:{last}{means}{odd}."
+    return f"{name}:{last}{means}{_odd(curve)}."
+
+
+def _odd(curve: MetricCurve) -> str:
+    return "" if curve.odd is None else f", and became nan or inf {curve.place(curve.odd)}"
+
+
+_LESS = re.compile(r"loss|err|perplexity|ppl|nll|mae|mse|rmse|[wc]er\b|fid|bpb", re.IGNORECASE)
+_NO_GOAL = re.compile(r"lr|learning_rate|norm", re.IGNORECASE)
+
+
+def metric_is_less(name: str) -> bool:
+    """Whether less of it is better, by its name."""
+    return bool(_LESS.search(name))
 
 
 def machine_plots(head: SampleHead, rows: Sequence[SampleRow], run: Run) -> list[Plot]:
@@ -427,6 +491,12 @@ def use_words(head: SampleHead, rows: Sequence[SampleRow], run: Run) -> str:
     of = f" of {total:.1f}" if total else ""
     busy = f"{sum(loads) / len(loads):.0f} % busy on average"
     return f"{len(gpus)} {names}: {busy}; at most {max(held):.1f}{of} GiB of one in use"
+
+
+def disk_words(history: RunHistory) -> str:
+    """Say that its disk was about to be full; "" if it wasn't."""
+    low = parse_low_disk(history.disk.encode("utf-8", "replace"))
+    return f"At its end, {low.words()}" if low else ""
 
 
 def _seconds(rows: Sequence[SampleRow], run: Run) -> list[float]:
@@ -502,8 +572,7 @@ def report_page(report: RunReport, redact: Callable[[str], str] = str) -> str:
     numbers = count(1)
 
     def drawn(plots: Sequence[Plot]) -> list[tuple[Plot, Markup]]:
-        # A plot escapes its input.
-        return [(plot, Markup(plot.svg(next(numbers)))) for plot in plots]  # noqa: S704
+        return [(plot, plot.drawn(next(numbers))) for plot in plots]
 
     return fill(
         TEMPLATE,
@@ -515,10 +584,11 @@ def report_page(report: RunReport, redact: Callable[[str], str] = str) -> str:
         took=_took(run, report.now),
         cost=_cost(report),
         metrics=drawn(metrics),
+        numbers=metric_numbers(history.curves),
         left_out=left_out,
         log_words=_log_words(history),
         machine=drawn(machine_plots(head, rows, run)),
-        use=use_words(head, rows, run),
+        use=". ".join(filter(None, [use_words(head, rows, run), disk_words(history)])),
         steps=step_bars(history),
         changes=[[*line.split(" ", 2), "", ""][:3] for line in history.changes],
         verdict_end=verdict_end(report.verdict) if report.verdict else "",

@@ -1,25 +1,23 @@
 """The end of runs: `wait` waits for it, across lost links, and `stop` brings it about.
 
-How they ended is reported, with the terminal's bell and the user's own commands.
+How they ended is reported, as are news of them before, to the user's own receivers.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.errors import StepFailedError, TrainingFailedError, UsageError
+from bootstrap.errors import BoxstrapError, StepFailedError, TrainingFailedError, UsageError
 from bootstrap.link.exchange import AnswerStream, answer_number, answer_rows, stream_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
-from bootstrap.paths import config_dir
+from bootstrap.onbox.runs.news import KINDS
 from bootstrap.profile.values import LONGEST_GRACE_S
+from bootstrap.protocol.disk import MOST_IN_LINE, parse_low_line
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import (
     Failure,
@@ -30,88 +28,30 @@ from bootstrap.protocol.run import (
     repository_names,
 )
 from bootstrap.protocol.run_details import END_BYTES
+from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import spent, took_in_words
 from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
-
-_COMMAND_S = 30
-"""How long a command may take, in seconds."""
-
-
-def notify_file() -> Path:
-    """Return the file with the user's commands, one per line: `NAME: command`."""
-    return config_dir() / "notify.yaml"
-
-
-def own_notifiers() -> dict[str, str]:
-    """Read those commands, by name. Raises UsageError for an unusable file."""
-    from bootstrap.profile.load import read_commands
-
-    return read_commands(notify_file(), 'notify-send boxstrap "$BOXSTRAP_MESSAGE"')
-
-
-def ring() -> None:
-    """Ring the terminal's bell, if stderr is a terminal."""
-    if sys.stderr.isatty():
-        sys.stderr.write("\a")
-        sys.stderr.flush()
-
-
-def notify(
-    commands: dict[str, str], run: Run, box: str, message: str, warn: Callable[[str], None]
-) -> None:
-    """Run the commands in the home folder; a failed one is only a warning.
-
-    They get the message in their environment, which contains nothing from a log.
-    """
-    from bootstrap.profile.load import profile_label
-
-    told = {
-        "BOXSTRAP_MESSAGE": message,
-        "BOXSTRAP_BOX": box,
-        "BOXSTRAP_RUN": run.name,
-        "BOXSTRAP_STATE": run.state,
-        "BOXSTRAP_EXIT": "" if run.rc is None else str(run.rc),
-    }
-    for name, command in commands.items():
-        where = f"{profile_label(notify_file())}: {name}"
-        try:
-            done = subprocess.run(
-                ["/bin/sh", "-c", command],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),
-                cwd=Path.home(),
-                env={**os.environ, **told},
-                timeout=_COMMAND_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            warn(f"{where}: it did not finish within {_COMMAND_S} s")
-            continue
-        except OSError as error:
-            warn(f"{where}: {error.strerror}")
-            continue
-        if done.returncode:
-            warn(f"{where}: it ended with {done.returncode}")
-
 
 _MOST_TOLD = 1000
 """Lines that a box may send about one run."""
 _LONGEST = 400
 
 
-def wait_for(
+def wait_for(  # noqa: PLR0913 - as it was typed
     options: BoxOptions,
     screen: Screen,
     *,
     run: str | None,
     every: bool,
+    detach: bool = False,
     tell: Callable[[str, Run], None] = lambda _box, _run: None,
 ) -> None:
     """Wait until the run is over; with `every`, all runs that are live or wait for their turn.
 
     `tell` is called with the box and each awaited run: as it is now, and whenever that changes.
+    With `detach` the box tells the user's addresses instead, and nothing is waited for.
     Raises UsageError if there is none, or it was never started; TrainingFailedError if one
     failed.
     """
@@ -126,6 +66,9 @@ def wait_for(
                 hint="The next boxstrap setup of its work starts it.",
             )
         names = ", ".join(_called(box, one) for one in awaited if one.goes_on)
+        if detach and names:
+            _detach(box, [one for one in awaited if one.goes_on], screen)
+            return
         if names:
             screen.say(
                 f"waiting for {names}. This machine must stay awake and connected; "
@@ -133,13 +76,16 @@ def wait_for(
             )
         for one in awaited:
             tell(box.name, one)
-        over = [_await_end(box, one, screen, tell) for one in awaited]
-        over, failures = _why(box, over)
-        lines = _lines(over, failures, box.known.price)
-        screen.result(_document(box, over, failures), "\n".join(lines))
+        over = [_await_end(box, one, screen, tell, _Listener(box, notifiers, screen))
+                for one in awaited]  # fmt: skip
+        ended = _as_they_ended(box, over)
+        over = [*ended.runs]
+        lines = _lines(ended, box.known.price)
+        screen.result(_document(box, ended), "\n".join(lines))
         for before, after in zip(awaited, over, strict=True):
             if before.goes_on:
-                notify(notifiers, after, box.name, f"{box.name}: {_sentence(after)}", screen.warn)
+                text = f"it {_ending(after)}"
+                notify(notifiers, after, box.name, "end", text, screen.warn)
         if names:
             box.note_runs_now()
     if names:
@@ -151,7 +97,52 @@ def wait_for(
         )
 
 
-def _await_end(box: BoxLogin, run: Run, screen: Screen, tell: Callable[[str, Run], None]) -> Run:
+def _detach(box: BoxLogin, runs: Sequence[Run], screen: Screen) -> None:
+    """Let the box tell the user's addresses of these runs, and say so."""
+    told, addresses = hand_over(box, runs)
+    names = ", ".join(_called(box, one) for one in told)
+    text = (
+        f"{box.name} tells {', '.join(addresses)} of {names}: the first metric, a stall, a low "
+        "disk, a lease about to end, the end. This machine may be switched off."
+        if told
+        else "they ended meanwhile: nobody is told."
+    )
+    rows = [{**_row(box, one), "metric": None, "failure": None} for one in runs]
+    screen.result({"box": box.name, "runs": rows, "told": addresses if told else []}, text)
+
+
+class _Listener:
+    """Tells the user's notifiers of a run's news, each kind once, but not what was before."""
+
+    def __init__(self, box: BoxLogin, notifiers: dict[str, str], screen: Screen) -> None:
+        self._box, self._notifiers, self._screen = box, notifiers, screen
+        self._known: set[str] = set()
+        self._reads_again = False
+
+    def hear(self, run: Run, word: str, line: str) -> None:
+        """Take a line of the box: `KIND SECONDS TEXT`, sanitized."""
+        kind, _, rest = line.partition(" ")
+        text = rest.partition(" ")[2]
+        if kind not in KINDS or kind in self._known:
+            return
+        self._known.add(kind)
+        # After a lost link, what is old to the box may be new here.
+        if kind != "end" and text and (word == "news" or self._reads_again):
+            self._screen.say(f"{run.name}: {text}")
+            notify(self._notifiers, run, self._box.name, kind, text, self._screen.warn)
+
+    def was_cut(self) -> None:
+        """Note that the link was lost."""
+        self._reads_again = True
+
+
+def _await_end(
+    box: BoxLogin,
+    run: Run,
+    screen: Screen,
+    tell: Callable[[str, Run], None],
+    listener: _Listener,
+) -> Run:
     """Wait, and return the run as it ended. Raises NoAnswer for nonsense, and as `reconnect`."""
     query = build_query("wait", workdir=box.workdir, repo_key=run.repo_key, name=run.name)
     told, backoff = 0, Backoff()
@@ -159,6 +150,14 @@ def _await_end(box: BoxLogin, run: Run, screen: Screen, tell: Callable[[str, Run
         try:
             for line in _answer_lines(stream_script(box.wire, query)):
                 told += 1
+                if line.startswith("low\t"):
+                    if told <= _MOST_TOLD and (low := parse_low_line(line[4:])):
+                        screen.warn(f"{run.name}: {low.words()}")
+                    continue
+                if line.startswith(("old\t", "news\t")):
+                    if told <= _MOST_TOLD:
+                        listener.hear(run, *line.split("\t", 1))
+                    continue
                 state, ended, begun = [*line.split("\t"), "", ""][:3]
                 now = as_it_ended(run, state)
                 if now is None or told > _MOST_TOLD:
@@ -174,6 +173,7 @@ def _await_end(box: BoxLogin, run: Run, screen: Screen, tell: Callable[[str, Run
         except LinkLost as lost:
             backoff.lost(lost, news=told)
             box.reconnect(lost)
+            listener.was_cut()
     return run
 
 
@@ -181,42 +181,65 @@ def _answer_lines(stream: AnswerStream) -> Iterator[str]:
     rest = b""
     while piece := stream.read(4096):
         *lines, rest = (rest + piece).split(b"\n")
-        rest = rest[:_LONGEST]
-        yield from (sanitize(line[:_LONGEST]) for line in lines)
+        rest = rest[:MOST_IN_LINE]
+        yield from (sanitize(line[:MOST_IN_LINE]) for line in lines)
 
 
-def _why(box: BoxLogin, runs: list[Run]) -> tuple[list[Run], dict[Run, Failure]]:
-    """If any run failed, ask again: return the runs as they are now, and why they failed."""
-    if not any(run.failed for run in runs):
-        return runs, {}
-    box.ask(BoxLogin.refresh_details)
-    now = {(one.repo_key, one.name): one for one in box.state.runs}
-    runs = [now.get((run.repo_key, run.name), run) for run in runs]
+@dataclass(frozen=True)
+class _Ended:
+    """Runs as they are now, and what is told of how each ended."""
+
+    runs: Sequence[Run]
+    failures: Mapping[Run, Failure]
+    metrics: Mapping[Run, str]
+
+
+def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
+    """Ask again: of its log, whoever waited knows the size from before, and no metric or reason.
+
+    A box may end with its last run: only the reason of a failed one is worth waiting for.
+    """
+    from bootstrap.runs.status import metric_lines  # late, as most of it is about other things
+
+    if any(run.failed for run in runs):
+        box.ask(BoxLogin.refresh_details)
+    elif runs:
+        with contextlib.suppress(BoxstrapError):
+            box.refresh_details()
+    runs = [box.as_it_is(run) for run in runs]
     redact = box.redactor.text
-    return runs, find_failures(runs, box.details.log_ends, redact, END_BYTES)
+    failures = find_failures(runs, box.details.log_ends, redact, END_BYTES)
+    return _Ended(runs, failures, metric_lines(runs, box.details.metrics, redact))
 
 
-def _document(
-    box: BoxLogin, runs: Sequence[Run], failures: dict[Run, Failure]
-) -> dict[str, object]:
+def _document(box: BoxLogin, ended: _Ended) -> dict[str, object]:
     rows = [
         {
-            **run.as_dict(),
-            "repository": box.repository(run),
-            "seconds": run.seconds(run.over),
-            "dollars": spent(run.seconds(run.over), box.known.price),
-            "failure": failures[run].as_dict() if run in failures else None,
+            **_row(box, run),
+            "metric": ended.metrics.get(run),
+            "failure": ended.failures[run].as_dict() if run in ended.failures else None,
         }
-        for run in runs
+        for run in ended.runs
     ]
     return {"box": box.name, "runs": rows}
 
 
-def _lines(runs: Sequence[Run], failures: dict[Run, Failure], price: float) -> Iterator[str]:
-    if not runs:
+def _row(box: BoxLogin, run: Run) -> dict[str, object]:
+    return {
+        **run.as_dict(),
+        "repository": box.repository(run),
+        "seconds": run.seconds(run.over),
+        "dollars": spent(run.seconds(run.over), box.known.price),
+    }
+
+
+def _lines(ended: _Ended, price: float) -> Iterator[str]:
+    if not ended.runs:
         yield "nothing runs here, and nothing waits for its turn"
-    for run in runs:
+    failures = ended.failures
+    for run in ended.runs:
         yield _sentence(run, price)
+        yield from ([f"  {ended.metrics[run]}"] if run in ended.metrics else [])
         failure = failures.get(run)
         if failure:
             yield from (f"  | {line}" for line in failure.lines)
@@ -225,9 +248,12 @@ def _lines(runs: Sequence[Run], failures: dict[Run, Failure], price: float) -> I
 
 
 def _sentence(run: Run, price: float = 0.0) -> str:
+    return f"{run.name} {_ending(run, price)}"
+
+
+def _ending(run: Run, price: float = 0.0) -> str:
     took = run.seconds(run.over)
-    after = "" if took is None else f" after {took_in_words(took, price)}"
-    return f"{run.name} {run.outcome()}{after}"
+    return run.outcome() + ("" if took is None else f" after {took_in_words(took, price)}")
 
 
 def _called(box: BoxLogin, run: Run) -> str:
@@ -268,7 +294,10 @@ def stop_run(
             answers = end_runs(box, screen, asked)
             left = [row for _, (_, others) in answers for row in others]
             ended = [one for one, (did, _) in answers if did]
-            stopped = [f"{one.name} of {box.repository(one)}" for one in ended]
+            if ended:
+                box.note_runs_now()
+            ended = [box.as_it_is(one) for one in ended]
+            stopped = [f"{one.name} of {box.repository(one)} ({_ending(one)})" for one in ended]
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(box, meant, run)
         if not box.is_local:
             known = box.known
@@ -277,13 +306,21 @@ def stop_run(
             {
                 "box": box.name,
                 "stopped": [one.name for one in ended] or (["setup"] if stopped else []),
-                "runs": [{"name": one.name, "repository": box.repository(one)} for one in ended],
+                "runs": [
+                    {
+                        "name": one.name,
+                        "repository": box.repository(one),
+                        "state": one.state,
+                        "rc": one.rc,
+                        "over": one.over or None,
+                        "seconds": one.seconds(one.over),
+                    }
+                    for one in ended
+                ],
                 "left": left,
             },
             text,
         )
-        if ended:
-            box.note_runs_now()
     if left:
         named = (
             f"\n  {one}: process {pid} ({program}, of {user})" for one, pid, user, program in left

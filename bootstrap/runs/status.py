@@ -22,6 +22,7 @@ from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
 from bootstrap.events import Event, parse_event
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
+from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Failure, Run, find_failures, qualified, repository_names
 from bootstrap.protocol.run_details import END_BYTES, ResultsThere, UsedGpu
@@ -128,6 +129,8 @@ def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     price: float | None = None,
     width: int | None = None,
     results: Mapping[str, ResultsThere] = MappingProxyType({}),
+    disks: Mapping[str, LowDisk] = MappingProxyType({}),
+    untold: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
     """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 
@@ -150,6 +153,9 @@ def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     lines: list[str] = []
     for run, of_run in zip(shown, laid_out(rows, width, _FIRST), strict=True):
         lines += [*of_run, *([f"      {metrics[run]}"] if run in metrics else [])]
+        low = disks.get(f"{run.repo_key}/{run.name}")
+        lines += [f"      {low.words()}. See: boxstrap clean"] if low else []
+        lines += [f"      {each}" for each in untold.get(f"{run.repo_key}/{run.name}", ())]
         lines += _below(run, failures.get(run), whole=run is newest)
     if len(runs) > len(shown):
         lines.append(f"  and {len(runs) - len(shown)} older ones: --json has all")
@@ -399,6 +405,8 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
                 box.known,
                 width,
                 box.details.results,
+                box.details.disks,
+                box.details.untold,
             ),
             *_tree_lines(box.details.trees),
         ],
@@ -427,11 +435,14 @@ def _document(
             "dollars": spent(run.seconds(now), known.price),
             "gpu_use": [use.as_dict() for use in gpu_use(run, box_state.runs, gpus)],
             "metric": metrics.get(run),
+            "disk": low.as_dict() if low else None,
+            "untold": list(box.details.untold.get(f"{run.repo_key}/{run.name}", ())),
             "failure": failures[run].as_dict() if run in failures else None,
             "results": there.as_dict() if there else None,
         }
-        for run, there in (
-            (run, box.details.results.get(f"{run.repo_key}/{run.name}")) for run in box_state.runs
+        for run, there, low in (
+            (run, box.details.results.get(path), box.details.disks.get(path))
+            for run, path in ((run, f"{run.repo_key}/{run.name}") for run in box_state.runs)
         )
     ]
     trees = [tree.as_dict() for tree in box.details.trees]
@@ -457,6 +468,8 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     known: KnownBox | None = None,
     width: int | None = None,
     results: Mapping[str, ResultsThere] = MappingProxyType({}),
+    disks: Mapping[str, LowDisk] = MappingProxyType({}),
+    untold: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
     """Return the status as text; `why` is the event with which the box's last setup failed."""
     reason = f": {_reason(why)}" if why else ""
@@ -469,7 +482,9 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
         lines += [f"  {line}" for line in box_state.lease.lines()]
     price = known.price if known else None
     now = _box_time(box_state)
-    runs = run_lines(box_state.runs, now, gpus, failures, metrics, price, width, results)
+    runs = run_lines(
+        box_state.runs, now, gpus, failures, metrics, price, width, results, disks, untold
+    )
     return [*lines, *(runs or ["no run was started here"])]
 
 

@@ -19,6 +19,7 @@ from bootstrap.link.exchange import stream_script
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost
+from bootstrap.protocol.disk import is_low
 from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run_history import Sample, SampleLines
 from bootstrap.text.sizes import duration, size
@@ -254,7 +255,9 @@ class JsonLines(TopScreen):
             return
         line: dict[str, object] = {"v": VERSION, "box": changed.name, "state": changed.state}
         if changed.state == "live" and changed.sample:
-            line.update(changed.sample.model_dump(exclude={"v", "missing"}))
+            sample = changed.sample
+            line.update(sample.model_dump(exclude={"v", "missing", "low"}))
+            line["low"] = sample.low and sample.low.as_dict()
         elif changed.why:
             line["why"] = changed.why
         self._out.write(json.dumps(self._hidden(line)) + "\n")
@@ -389,7 +392,10 @@ def box_lines(sample: Sample) -> list[str]:
         host = sample.host
         memory = _of(_gib(host.memory_used), _gib(host.memory_total), "GiB", 1)
         cpu = f"cpu {_of(host.cpu, None, '%')} of {host.cpus or '?'}"
-        lines.append(f"{cpu}  memory {memory}  disk {size(host.disk_free)} free")
+        low = " (low)" if is_low(host.disk_free, host.disk_total) else ""
+        lines.append(f"{cpu}  memory {memory}  disk {size(host.disk_free)} free{low}")
+    if sample.low:
+        lines.append(sample.low.words())
     if sample.error is not None:
         lines.append(f"NVML error {sample.error}: no GPU can be read")
     if sample.run:

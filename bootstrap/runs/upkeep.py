@@ -2,7 +2,7 @@
 needs.
 
 The lease is shown, extended or released, and told which results are safe. The secrets of a profile
-and of boxes: name, source, and which boxes hold each. `clean` removes trees beside the main one.
+and of boxes: name, source, and which boxes hold each. `clean` removes what a box can do without.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BusyError, NotSafeError, StepFailedError, UsageError
 from bootstrap.link import shared
 from bootstrap.link.exchange import answer_rows
+from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import GUARD, KnownBox, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.probe import BoxLease, parse_lease
 from bootstrap.protocol.run import Run
-from bootstrap.protocol.trees import TreeBeside, clean_trees
+from bootstrap.protocol.trees import Cleaned, TreeBeside, clean_trees
 from bootstrap.repo.place import repository_root
 from bootstrap.secrets import find_sources, folder_of, identity_of
 from bootstrap.shell import functions
@@ -261,18 +262,33 @@ def what_was_wiped(answer: bytes, label: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for word, name in said if word == "wiped"))
 
 
-def clean_box(options: BoxOptions, screen: Screen, *, discard: Sequence[str], look: bool) -> None:
-    """Remove trees whose runs are over and that hold no work; those in `discard` may hold work.
+def clean_box(
+    options: BoxOptions, screen: Screen, *, discard: Sequence[str], look: bool, agreed: bool
+) -> None:
+    """Remove trees whose runs are over and that hold no work (those in `discard` may hold work),
+    results that are at home, and downloads. Unless `agreed`, the user is asked, with the list.
     With `look`, only show what would be removed.
 
-    Raises NotSafeError if a tree is kept for what it holds, and as `clean_trees`.
+    Raises UsageError if the user does not agree, NotSafeError if a tree is kept for what it holds,
+    and as `clean_trees`.
     """
     with BoxLogin.open(options, screen) as box:
-        trees, copied = clean_trees(box, repo_key=box.own, discard=discard, look=look)
-        known = box.known
-        document = {"box": known.name, "trees": [tree.as_dict() for tree in trees]}
-        lines = _lines(trees, copied, look=look)
-        screen.result({**document, "copies_of_results": copied}, "\n".join(lines))
+        found = clean_trees(box, repo_key=box.own, discard=discard, look=look or not agreed)
+        can_go = found.removable(discard)
+        if not (look or agreed) and can_go is not None:
+            for line in _lines(found, look=True):
+                screen.say(line)
+            _ask_to_clean(box.name, can_go, screen)
+            found = clean_trees(box, repo_key=box.own, discard=discard, look=False)
+        trees, known = found.trees, box.known
+        document = {
+            "box": known.name,
+            "trees": [tree.as_dict() for tree in trees],
+            "copies_of_results": found.copied,
+            "things": [vars(thing) for thing in found.things],
+        }
+        is_look = look or (can_go is None and not agreed)
+        screen.result(document, "\n".join(_lines(found, look=is_look)))
     stuck = [tree for tree in trees if tree.state == "left"]
     if stuck:
         raise StepFailedError(
@@ -294,6 +310,20 @@ def clean_box(options: BoxOptions, screen: Screen, *, discard: Sequence[str], lo
         raise NotSafeError(f"{_names(refused)} stayed.", where=known.name, hint=hint)
 
 
+def _ask_to_clean(name: str, count: int, screen: Screen) -> None:
+    """Raises UsageError if the user does not agree, or can't be asked."""
+    prompt = Prompt(screen.say)
+    if not prompt.has_terminal():
+        raise UsageError(
+            f"nobody said that {size(count)} may be removed, and there is no terminal to ask.",
+            where=name,
+            hint=f"What it is: boxstrap --dry clean --host {name}; to remove it: boxstrap clean "
+            f"--host {name} --yes",
+        )
+    if not prompt.confirm(f"Remove this from {name}, {size(count)} in all?"):
+        raise UsageError("nothing was removed.", where=name)
+
+
 def _names(trees: Sequence[TreeBeside]) -> str:
     return ", ".join(tree.name for tree in trees)
 
@@ -306,14 +336,14 @@ _BECAME = {
 }
 
 
-def _lines(trees: Sequence[TreeBeside], copied: int, *, look: bool) -> list[str]:
+def _lines(found: Cleaned, *, look: bool) -> list[str]:
     lines = []
-    for tree in trees:
+    for tree in found.trees:
         lines.append(f"{tree.name}: {_BECAME[tree.state]} ({size(tree.bytes)})")
         lost = "it held " if tree.state == "removed" else ""
         lines += [f"  {lost}{one}" for one in tree.holds]
-    if copied:
+    if found.copied:
         became = _BECAME["safe" if look else "removed"]
-        lines.append(f"copies of results that are at home: {became} ({size(copied)})")
-    nothing = "there is no tree beside the main one" + ("" if look else ": nothing to remove")
-    return lines or [nothing]
+        lines.append(f"copies of results that are at home: {became} ({size(found.copied)})")
+    lines += [thing.line() for thing in found.things]
+    return lines or ["there is nothing to remove: no tree beside the main one, no results at home"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from dataclasses import dataclass, replace
@@ -9,11 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import BoxstrapError
 from bootstrap.link.record import LOCAL
+from bootstrap.link.registry import ask_account
+from bootstrap.link.target import parse_host
 from bootstrap.profile.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.detect_provider import recognise as by_hints
-from bootstrap.providers import ONLY_END
+from bootstrap.providers import FIXED_END, ONLY_END, end_does
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.text.sizes import duration, seconds_of
 
@@ -117,8 +121,8 @@ def _context(
 ) -> SetupContext:
     if isinstance(rented := box.known.lease.get("rented"), float):
         request = replace(request, rented=rented)
-    if box.known.host_text.partition(":")[0] in ONLY_END:
-        request, loaded = _only_ending(request, loaded, box)
+    if box.known.host_text.partition(":")[0] in FIXED_END:
+        request, loaded = _with_fixed_end(request, loaded, box)
     build = partial(build_payload, request=request, local=box.is_local, with_source=with_source)
     if loaded.needs_provider:
         provider = LOCAL if box.is_local else box.known.provider
@@ -154,34 +158,47 @@ _SAME_S = 120.0
 """Seconds by which a lease that was cut short may differ from the one that is kept."""
 
 
-def _only_ending(
+def _with_fixed_end(
     request: SetupRequest, loaded: LoadedProfile, box: BoxLogin
 ) -> tuple[SetupRequest, LoadedProfile]:
-    """Return both with a lease that destroys and is over in time: such a box can't be stopped, and
-    its provider ends it with all that is on it.
+    """Return both with a lease that is over before the box's provider ends it; and that destroys,
+    if such a box can't be stopped.
 
-    Raises UsageError if the user's lease says to stop it.
+    Raises UsageError if the user's lease says to stop one that can't be.
     """
+    if 0 < box.known.ends <= time.time():
+        _ask_for_end(box)
     lease, known = loaded.profile.lease, box.known
+    provider = known.host_text.partition(":")[0]
     sets = list[str]()
-    if "lease.then" not in loaded.origins:
+    if provider not in ONLY_END:
+        if known.ends <= time.time():  # it is somebody's own, or nobody says
+            return request, loaded
+    elif "lease.then" not in loaded.origins:
         sets.append("lease.then=destroy")
     elif lease and lease.then == "stop":
         from bootstrap.providers.accounts import never_stops
 
-        raise never_stops(known.host_text.partition(":")[0])
+        raise never_stops(provider)
     most = _most_seconds(request, box)
     if most is not None and not (lease and lease.hours and lease.hours * 3600 <= most):
         sets.append(f"lease.hours={most / 3600:.4f}")
         left = duration(max(0.0, known.ends - time.time()))
         box.reporter.warn(
-            f"{box.name}: it ends in {left} by its own limit, which nothing moves, and all that is "
-            f"on it is lost then: so its lease is {duration(most)}"
+            f"{box.name}: it ends in {left} by its own limit, which nothing moves, and "
+            f"{end_does(provider)}: so its lease is {duration(most)}"
         )
     elif said := known.end_words(time.time()):
         box.reporter.warn(f"{box.name}: {said}")
     request = replace(request, sets=(*request.sets, *sets), ends=True)
     return request, load_profile(request, kinds=())
+
+
+def _ask_for_end(box: BoxLogin) -> None:
+    """Ask the account when it ends the box: it was started again since that was last known."""
+    with contextlib.suppress(BoxstrapError):
+        ends = ask_account(parse_host(box.known.host_text)).ends
+        box.save(replace(box.known, ends=ends))
 
 
 def _most_seconds(request: SetupRequest, box: BoxLogin) -> float | None:

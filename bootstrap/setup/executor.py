@@ -103,6 +103,7 @@ class SetupSenders:
             setup=self.setup,
             progress=self._tell_objects,
             failed=self._not_sent,
+            share=self._context.request.once.share,
         )
         self._sending["commit"].start()
 
@@ -136,8 +137,17 @@ class SetupSenders:
 
     def _data_sender(self) -> DataSender:
         """Make the sender for the profile's data on this machine."""
-        from bootstrap.transfer.push import DataSender
+        from bootstrap.transfer.push import DataSender, upload_of_several
 
+        once, items = self._context.request.once, self._payload.data
+
+        def tell() -> None:
+            sources = [(item.source, item.exclude) for item in items]
+            if said := upload_of_several(sources, len(once.hosts)):
+                self._reporter.say(said)
+
+        if once.is_shared:
+            once.get("cost of data", tell)
         return DataSender(
             self._box.wire,
             items=self._payload.data,

@@ -34,6 +34,7 @@ from bootstrap.repo.names import decoded, shown
 from bootstrap.repo.objects import (
     ObjectStream,
     ProgressCallback,
+    SharePack,
     Wanted,
     find_wanted,
     have_locally,
@@ -64,6 +65,7 @@ class CommitSender(threading.Thread):
     setup: str
     progress: ProgressCallback
     failed: Callable[[BoxstrapError], None]
+    share: SharePack | None = None
     arrived: bool = False
     """Whether the box has the commit."""
 
@@ -96,6 +98,7 @@ class CommitSender(threading.Thread):
             have=have_locally(here, self.have, snapshot),
             progress=self.progress,
             snapshot=snapshot,
+            share=self.share,
         )
         try:
             for piece in objects:

@@ -56,7 +56,8 @@ def run_setup(
     try:
         context = prepare(request, reporter or Reporter(), cancel)
         try:
-            refuse_alone(context.payload.profile)
+            if not request.holds:
+                refuse_alone(context.payload.profile)
             return complete(context, began)
         finally:
             context.box.close()
@@ -109,8 +110,8 @@ def alone_error(nodes: int, boxes: int) -> UsageError:
     about = "one box" if boxes == 1 else f"{boxes} boxes"
     return UsageError(
         f"train.nodes is {nodes}, and this is about {about}.",
-        hint="Name each with --host, or all with --hosts GROUP; to train on each alone: "
-        "--set train.nodes=1",
+        hint="Name each with --host, or all with --hosts GROUP; to rent them: boxstrap up "
+        f"--count {nodes} --one-network; to train on each alone: --set train.nodes=1",
     )
 
 

@@ -26,6 +26,7 @@ from bootstrap.link.shared import entry_path
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 
+_GSSAPI = "GSSAPIDelegateCredentials"
 COMMON_OPTIONS = (
     # A dead link ends after a minute, and routers don't drop an idle one.
     ("ServerAliveInterval", "15"),
@@ -34,7 +35,7 @@ COMMON_OPTIONS = (
     ("ForwardAgent", "no"),
     ("ForwardX11", "no"),
     ("ForwardX11Trusted", "no"),
-    ("GSSAPIDelegateCredentials", "no"),
+    (_GSSAPI, "no"),
     # Editors run commands of their own.
     ("RemoteCommand", "none"),
     ("RequestTTY", "auto"),
@@ -296,6 +297,21 @@ def _pattern(include: str) -> re.Pattern[bytes]:
 _SSH_TIMEOUT_S = 30
 
 
+def common_options() -> dict[str, str]:
+    """Return the options of every login that the ssh here knows."""
+    return {name: value for name, value in COMMON_OPTIONS if name != _GSSAPI or _knows_tickets()}
+
+
+def _knows_tickets() -> bool:
+    """Whether the ssh here has Kerberos; one without it complains of the option at each login."""
+    answer = _ask(["ssh", "-G", "-F", "none", "-o", f"{_GSSAPI}=no", "--", "boxstrap-looks"])
+    return answer is None or f'Unsupported option "{_GSSAPI.lower()}"' not in answer.stderr
+
+
+def _without_tickets(text: str) -> str:
+    return re.sub(rf"^ *{_GSSAPI} .*\n", "", text, flags=re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class UpdateResult:
     """The outcome of an update."""
@@ -323,6 +339,8 @@ def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
         before = _read(place)
         found = _entries(place, before, afresh=afresh)
         text = found.text() + _blocks_of_newer(before, found)
+        if before == _without_tickets(text) or (text != before and not _knows_tickets()):
+            text = _without_tickets(text)
         if text != before:
             write_private(place.entries, text)
         try:

@@ -151,11 +151,14 @@ class ConfigPlace:
 
     @property
     def include(self) -> str:
-        """Our file as an `Include` names it; relative to `~` if it is in the home folder."""
-        home = account_home()
+        """Our file as an `Include` names it; relative to `~` if it is in the home folder.
+
+        OpenSSH 10 expands `%` and `${…}` there, earlier ones don't: a wildcard is the same to both.
+        """
+        home, name = account_home(), str(self.entries)
         if self.entries.is_relative_to(home):
-            return f'"~/{self.entries.relative_to(home).as_posix()}"'
-        return f'"{self.entries}"'
+            name = f"~/{self.entries.relative_to(home).as_posix()}"
+        return '"' + name.replace("%", "?").replace("${", "?{") + '"'
 
     @property
     def ssh(self) -> list[str]:

@@ -155,7 +155,7 @@ class _Beginning:
         payload, known = self._context.payload, self._context.box.known
         assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
         assert payload.snapshot is not None  # noqa: S101
-        state = LocalState(payload.here, payload.snapshot)
+        state = LocalState(payload.here, payload.snapshot, self._context.request.once.share)
         before = known.of(state.here.key)
         sent, objects = state.packed_on(before.snapshot if before else "")
         while True:

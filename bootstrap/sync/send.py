@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # the login to the box begins before these are imported
     from bootstrap.profile.schema import Profile
     from bootstrap.repo.git import Folders
     from bootstrap.repo.local import LocalRepository
-    from bootstrap.repo.objects import ObjectStream
+    from bootstrap.repo.objects import ObjectStream, SharePack
     from bootstrap.repo.snapshot import Snapshot
 
 _KINDS = {b"A": "new", b"D": "removed"}
@@ -118,7 +118,8 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
         from bootstrap.setup.payload import report_new_files
 
         profile = usable_profile(request, box)
-        state = read_local_state(request, profile)
+        key = ("state", str(profile.git), request.committed_only)
+        state = request.once.get(key, lambda: read_local_state(request, profile))
         report_new_files(state.snapshot, screen)
         values = values_for_box(profile, state, box, request.wait_s)
         sent, objects = state.packed_on(base_of(box, state))
@@ -230,6 +231,8 @@ class LocalState:
 
     here: LocalRepository
     snapshot: Snapshot
+    share: SharePack | None = None
+    """Set if several boxes get it."""
 
     def on(self, base: str) -> SyncState:
         """Return it as sent to a box that has `base`, which is here too."""
@@ -242,7 +245,8 @@ class LocalState:
         from bootstrap.repo.objects import ObjectStream, wanted_ref
 
         ref = wanted_ref(self.snapshot.id)
-        return EarlyObjects(ObjectStream(self.here, snapshot=self.snapshot, ref=ref, have=have))
+        what = ObjectStream(self.here, ref=ref, have=have, snapshot=self.snapshot, share=self.share)
+        return EarlyObjects(what)
 
     def packed_on(self, base: str) -> tuple[SyncState, EarlyObjects]:
         """Return it as sent to a box that has `base`; complete if `base` is no longer here."""
@@ -262,7 +266,7 @@ def read_local_state(request: SetupRequest, profile: Profile) -> LocalState:
     if profile.git.url and here.url != without_user_info(profile.git.url):
         raise _files_come_from("git.url")
     include = "commit" if request.committed_only else profile.git.include
-    return LocalState(here, snapshot_of(here, include, profile))
+    return LocalState(here, snapshot_of(here, include, profile), request.once.share)
 
 
 def usable_profile(request: SetupRequest, box: BoxLogin) -> Profile:

@@ -9,7 +9,17 @@ from itertools import chain
 
 from invoke.collection import Collection
 
-from bootstrap.tasks import boxes, estimate, files, profiles, programs, renting, runs, setup
+from bootstrap.tasks import (
+    boxes,
+    completion,
+    estimate,
+    files,
+    profiles,
+    programs,
+    renting,
+    runs,
+    setup,
+)
 from bootstrap.tasks.program import use_box_program
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
@@ -22,7 +32,7 @@ FAMILIES = {
     "Renting": (estimate.estimate, renting.up, renting.down, boxes.lease, boxes.guard),
     "What is there": (
         *(runs.runs, boxes.boxes, boxes.clean),
-        *(boxes.secrets, setup.doctor, profiles.profiles),
+        *(boxes.secrets, setup.doctor, profiles.profiles, completion.completion),
     ),
     "Without SSH": (profiles.render, profiles.oneliner),
     "For programs and agents": (programs.skill, programs.mcp, programs.schema),

@@ -53,13 +53,14 @@ class NeededMemory(TypedDict):
 
 
 class EstimateDocument(TypedDict):
-    """What a training costs."""
+    """What a training costs; `left_out`: providers of which no price is known here."""
 
     usage: Usage
     rows: list[EstimateRow]
     failed: dict[str, str]
     oldest: str
     past_runs: list[MeasuredRun]
+    left_out: list[str]
     memory: NotRequired[NeededMemory]
     plot: NotRequired[str]
 
@@ -89,13 +90,31 @@ class FoundOffer(TypedDict):
     exceeds: list[str]
 
 
+class GrantDocument(TypedDict):
+    """What a repository's profile asks for, and which key does."""
+
+    key: str
+    takes: str
+
+
+class ConsentDocument(TypedDict):
+    """What the user has yet to agree to, by `--consent DIGEST`."""
+
+    digest: str
+    takes: list[GrantDocument]
+
+
 class OffersDocument(TypedDict):
-    """What `up --dry-run` shows; `left`: how many remain without that key, where none fits."""
+    """What `up --dry-run` shows; `left`: how many remain without that key, where none fits.
+
+    `consent`: what `up` will ask the user for.
+    """
 
     order: RentOrder
     offers: list[FoundOffer]
     nearest: list[FoundOffer]
     left: NotRequired[dict[str, int]]
+    consent: NotRequired[ConsentDocument]
 
 
 class LostThing(TypedDict):
@@ -271,12 +290,23 @@ class CleanedTree(TypedDict):
     holds: list[HeldThing]
 
 
+class CleanedThing(TypedDict):
+    """Results that are at home (of a run, KEY/NAME), or downloads (a folder of `.boxstrap/cache`).
+    `state`: removed, safe (to remove), used."""
+
+    kind: str
+    name: str
+    state: str
+    bytes: int
+
+
 class CleanDocument(TypedDict):
-    """The trees, and the bytes of copies of results that were removed."""
+    """The trees, the bytes of copies of results that were removed, and what else can go."""
 
     box: str
     trees: list[CleanedTree]
     copies_of_results: int
+    things: list[CleanedThing]
 
 
 KnownSecret = TypedDict(

@@ -1,6 +1,6 @@
 """boxes, secrets: the boxes known on this machine, and the secrets that they hold.
 
-clean: remove trees that are no longer needed from a box.
+clean: remove from a box what it can do without.
 
 lease, guard: show or change a box's lease, and end boxes whose lease is over.
 
@@ -234,16 +234,19 @@ def secrets(call: Call) -> None:
     Option(
         "discard", "A tree that goes with all it holds, as in homework@2. Repeatable.", many=True
     ),
+    Option("yes", "Remove what is listed, without a question.", False),
     changes=(),
 )
 def clean(call: Call) -> None:
-    """Remove the trees beside the main one whose runs are over, and that hold nothing of their own.
+    """Remove what a box can do without: trees of runs that are over, results at home, downloads.
 
     Example: boxstrap clean --host my-box
     """
     from bootstrap.runs.upkeep import clean_box
 
-    clean_box(call.options(), call.screen, discard=tuple(call.given["discard"]), look=call.dry)
+    given = call.given
+    discard = tuple(given["discard"])
+    clean_box(call.options(), call.screen, discard=discard, look=call.dry, agreed=given["yes"])
 
 
 @command(

@@ -288,8 +288,11 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
             body(call)
         _close(call, None)
     except BoxstrapError as error:
-        if isinstance(error, WhichBoxError) and error.boxes:
-            error.hint = f"Name the one you mean, as in: {_typed_with_host(error.boxes[0])}"
+        if isinstance(error, WhichBoxError):
+            complete(error)
+        if error.answered_by:
+            error.command = _typed_with(*error.answered_by)
+            error.hint = error.hint.removesuffix(" ".join(error.answered_by)) + error.command
         error.redact(_redacting(call))
         raise _exit(call, error) from None
     except KeyboardInterrupt as error:
@@ -402,13 +405,24 @@ def _exit(call: Call, error: BoxstrapError) -> Exit:
     return Exit(error.text(), code=exit_code(error))
 
 
-def _typed_with_host(host: str) -> str:
-    """Return the command as it was typed, for that box."""
+def complete(error: WhichBoxError) -> None:
+    """Let it say the command that was typed, completed for one of the boxes."""
+    if error.boxes:
+        before = error.hint.partition("Name the one")[0]
+        named = _typed_with("--host", error.boxes[0])
+        error.hint = f"{before}Name the one you mean, as in: {named}"
+
+
+def _typed_with(option: str, value: str) -> str:
+    """Return the command as it was typed, with this value of an option."""
     from bootstrap.tasks.setup_report import program_name
 
     words = sys.argv[1:]
     at = words.index("--") if "--" in words else len(words)
-    typed = [*words[:at], "--host", host, *words[at:]]
+    own = [word for word in words[:at] if not word.startswith(f"{option}=")]
+    if option in own:
+        del own[own.index(option) : own.index(option) + 2]
+    typed = [*own, option, value, *words[at:]]
     return f"{program_name(sys.argv[0])} {shlex.join(typed)}"
 
 

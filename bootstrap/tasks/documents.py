@@ -21,6 +21,7 @@ from bootstrap.tasks.box_documents import (
     DownDocument,
     EstimateDocument,
     ForgottenBox,
+    GrantDocument,
     GuardDocument,
     LeaseDocument,
     LeaseOfABox,
@@ -31,6 +32,7 @@ from bootstrap.tasks.box_documents import (
 from bootstrap.tasks.run_documents import (
     BackDocument,
     Changes,
+    ComparisonDocument,
     DealtSweep,
     ExecDocument,
     LogLine,
@@ -43,6 +45,7 @@ from bootstrap.tasks.run_documents import (
     RentedBoxDocument,
     RentedResumption,
     ReportDocument,
+    ResumedElsewhereDocument,
     ResumedRunDocument,
     RunDocument,
     RunsDocument,
@@ -71,21 +74,18 @@ class Problem(TypedDict):
     message: str
 
 
-class GrantDocument(TypedDict):
-    """What a repository's profile asks for, and which key does."""
-
-    key: str
-    takes: str
-
-
 class ErrorDocument(TypedDict):
-    """Why it did not succeed: what, where, and what to do next; `exit` is the exit code."""
+    """Why it did not succeed: what, where, and what to do next; `exit` is the exit code.
+
+    `command` is the command that goes on, where the user agrees to it.
+    """
 
     error: str
     what: str
     exit: int
     where: NotRequired[str]
     next: NotRequired[str]
+    command: NotRequired[str]
     boxes: NotRequired[list[str]]
     problems: NotRequired[list[Problem]]
     digest: NotRequired[str]
@@ -160,9 +160,12 @@ class BoxStatusDocument(TypedDict):
 
 
 class StatusDocument(TypedDict):
-    """All boxes; of a single one the keys are at the top level, too."""
+    """All boxes: read `boxes`. Of a single one the keys are at the top level too, since the first
+    documents of this version had only these. `why`: why there is none, and what there is instead.
+    """
 
     boxes: list[BoxStatusDocument]
+    why: NotRequired[str]
     box: NotRequired[str]
     price: NotRequired[float | None]
     dollars: NotRequired[float | None]
@@ -396,8 +399,8 @@ class SchemaDocument(TypedDict):
     schema: dict[str, Any]
 
 
-class SkillDocument(TypedDict):
-    """The lines of the skill, or the files it was written to."""
+class ShippedText(TypedDict):
+    """The lines of a text, or the files it was written to."""
 
     text: NotRequired[list[str]]
     written: NotRequired[list[str]]
@@ -408,6 +411,7 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "boxes": (BoxesDocument, AccountsDocument, ForgottenBox),
     "clean": (CleanDocument,),
     "code": (CodeDocument,),
+    "completion": (ShippedText,),
     "demo": (SetupDocument,),
     "doctor": (DoctorDocument,),
     "down": (DownDocument,),
@@ -423,14 +427,20 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "pull": (PulledRun, PulledRuns),
     "push": (PushDocument, PushedData),
     "render": (ScriptDocument, PoolDocument),
-    "report": (ReportDocument, SweepReportDocument),
-    "run": (StartedRunDocument, ResumedRunDocument, DealtSweep, QueuedRuns),
+    "report": (ReportDocument, ComparisonDocument, SweepReportDocument),
+    "run": (
+        StartedRunDocument,
+        ResumedElsewhereDocument,
+        ResumedRunDocument,
+        DealtSweep,
+        QueuedRuns,
+    ),
     "runs": (RunsDocument,),
     "schema": (SchemaList, SchemaDocument),
     "secrets": (SecretsDocument, WipedSecretsDocument),
     "setup": (SetupOfABox, PlanDocument),
     "shell": (WayIn,),
-    "skill": (SkillDocument,),
+    "skill": (ShippedText,),
     "ssh-config": (SshEntries, SshRemoved),
     "status": (StatusDocument,),
     "stop": (StopDocument,),

@@ -34,7 +34,12 @@ CHANGES = Effect("changes")
 EFFECTS: Mapping[str, Effect] = {
     "attach": READS,
     "boxes": Effect("reads", "`--forget` forgets a box, which goes on costing", ("forget",)),
-    "clean": Effect("destroys", "removes trees of ended runs from a box", ("discard",)),
+    "clean": Effect(
+        "destroys",
+        "removes trees of ended runs, results that are at home, and downloads from a box",
+        ("yes", "discard"),
+    ),
+    "completion": CHANGES,
     "code": CHANGES,
     "demo": CHANGES,
     "doctor": READS,
@@ -110,7 +115,7 @@ NEXT = {
     ),
     9: (
         "refused: something would be lost, or a cap on money would be exceeded",
-        "`boxstrap pull`; for a cap a shorter lease or a cheaper offer",
+        "do what `error.next` says; for a cap a shorter lease, or a cheaper offer",
     ),
     10: ("the training ended with an error", "`boxstrap logs`; correct the code, `boxstrap run`"),
     11: (

@@ -84,13 +84,19 @@ def _show(
     from bootstrap.ui.layout import aligned, cut
 
     past = _past_runs(call)
+    left_out = _left_out(rows)
     data: dict[str, object] = {
         "usage": vars(usage),
         "rows": [row.as_dict() for row in rows],
         "failed": dict(found.failed),
         "oldest": oldest(row.price for row in rows).isoformat(),
         "past_runs": [vars(run) for run in past],
+        "left_out": left_out,
     }
+    if left_out:
+        more = "boxstrap up --dry-run shows offers of today"
+        more = more if call.given["live"] else f"--live asks accounts, and {more}"
+        call.screen.note("left out", f"no price here of {', '.join(left_out)}: {more}")
     if memory:
         data["memory"] = {
             "gb": round(memory.total / 1e9, 1),
@@ -147,6 +153,14 @@ def _sources(rows: Sequence[Row]) -> list[str]:
         sources = found.setdefault(row.price.provider, [])
         sources += [] if row.price.source in sources else [row.price.source]
     return ["", *(f"{provider}: {'; '.join(texts)}" for provider, texts in found.items())]
+
+
+def _left_out(rows: Sequence[Row]) -> list[str]:
+    """Return the providers that boxes can be rented from and that have no row."""
+    from bootstrap.providers import NAMES
+
+    priced = {row.price.provider for row in rows}
+    return [name for name in NAMES if {"ec2": "aws"}.get(name, name) not in priced]
 
 
 def _past_runs(call: Call) -> list[MeasuredRun]:

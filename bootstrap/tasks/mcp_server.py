@@ -35,7 +35,7 @@ _NO_TOOLS = frozenset(
     {"attach", "shell", "tunnel", "top", "code", "demo", "guard", "mcp", "skill", "schema"}
 )
 """Commands that need a terminal or a desktop, run until somebody ends them, or are about these."""
-_NO_OPTIONS = frozenset({"json_", "follow", "watch", "events", "output", "install"})
+_NO_OPTIONS = frozenset({"json_", "follow", "watch", "events", "detach", "output", "install"})
 _ASKS = "agree"
 _INPUT_REQUIRED = "2026-07-28"
 """The first version of the protocol in which a question is an answer to the call."""
@@ -114,14 +114,29 @@ def question(name: str, arguments: Mapping[str, Any]) -> str:
     given = {key for key, value in arguments.items() if value}
     if effect.except_with in given:
         return ""
-    asked = [f"--{each.replace('_', '-')}" for each in (*effect.asks, "consent") if each in given]
-    if ALWAYS in effect.asks or asked:
-        words = " ".join(["boxstrap", _command_name(name), *_shown(arguments)])
-        what = effect.does or "takes what a repository's profile asks for"
-        if asked == ["--consent"]:
-            what = "gives the repository's profile what it asks for (secrets, files, keys or money)"
-        return f"{words}\nThis {what}. Do you agree?"
-    return ""
+    what = []
+    if ALWAYS in effect.asks or given & {*effect.asks}:
+        what.append(f"This {effect.does}.")
+    if "consent" in given:
+        taken = _consents.get(arguments["consent"])
+        listed = f":\n{taken}" if taken else " (secrets, files, keys or money)."
+        what.append(f"It gives the repository's profile what it asks for{listed}")
+    if not what:
+        return ""
+    words = " ".join(["boxstrap", _command_name(name), *_shown(arguments)])
+    return "\n".join([words, *what, "Do you agree?"])
+
+
+_consents: dict[str, str] = {}
+"""The lists that commands printed, by digest: who agrees to a digest is shown its list."""
+
+
+def note_consent(document: Mapping[str, Any]) -> None:
+    """Keep the list that a document asks the user's consent for, if it does."""
+    for part in (document.get("error", {}), document.get("consent", {})):
+        if "digest" in part:
+            rows = (f"  {each['key']}: {each['takes']}" for each in part["takes"])
+            _consents[part["digest"]] = "\n".join(rows)
 
 
 def _shown(arguments: Mapping[str, Any]) -> list[str]:
@@ -259,7 +274,9 @@ async def _call_tool(
             return answer
         if not answer:
             return _refusal(text, "the user did not agree")
-    return _result(*document_of(*await run_command(words)))
+    document, log = document_of(*await run_command(words))
+    note_consent(document)
+    return _result(document, log)
 
 
 async def _list_tools(

@@ -25,7 +25,7 @@ from invoke.program import Program
 from invoke.tasks import Task
 
 from bootstrap.tasks.command import BOX, BoxTask, Option
-from bootstrap.tasks.usage import WITH_COMMAND, WrongUsageError, looks_like_a_host
+from bootstrap.tasks.usage import WITH_COMMAND, WrongUsageError, looks_like_a_host, told_as_json
 
 IGNORED = {
     "command-timeout",
@@ -70,8 +70,18 @@ class BoxProgram(Program):
             ],
         )
 
+    def parse_core(self, argv: list[str] | None) -> None:
+        """As Invoke's. Of `inv` this class comes too late for it."""
+        with told_as_json():
+            super().parse_core(argv)
+
     def parse_cleanup(self) -> None:
         """As Invoke's; raises WrongUsageError also for what Invoke ignores or exits with 1 for."""
+        with told_as_json():
+            self._check_core()
+        super().parse_cleanup()
+
+    def _check_core(self) -> None:
         for name in sorted(IGNORED):
             if self.args[name].got_value:
                 raise WrongUsageError(
@@ -88,7 +98,6 @@ class BoxProgram(Program):
         if self.args.complete.value:
             print("\n".join(candidates(self.core.remainder, self.families)))  # noqa: T201
             raise Exit
-        super().parse_cleanup()
 
     def parse_tasks(self) -> None:
         """As Invoke's, with words that stand for options: a task's bare option, help, version."""
@@ -100,7 +109,8 @@ class BoxProgram(Program):
             self.print_version()
             raise Exit
         self.core.unparsed = with_options(words, self.families)
-        super().parse_tasks()
+        with told_as_json():
+            super().parse_tasks()
 
     def print_help(self) -> None:
         """Print the tasks by families, and the program's options that have a meaning here."""
@@ -330,9 +340,9 @@ def _doors() -> Iterable[str]:
 
 
 def _providers() -> Iterable[str]:
-    from bootstrap.providers import NAMES
+    from bootstrap.providers import NAMES, outside
 
-    return NAMES
+    return [*NAMES, *outside()]
 
 
 def _editors() -> Iterable[str]:

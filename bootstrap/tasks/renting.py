@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from bootstrap.errors import ReturnBoxError, UsageError
+from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
 from bootstrap.providers import NAMES
 from bootstrap.tasks.command import BOX, HOSTS, JSON, Call, Option, command, for_each_box
 from bootstrap.tasks.setup import COMMITTED, WAIT
@@ -27,7 +27,7 @@ _OF_A_NEW_BOX = [option for option in BOX if option.name not in ("host", "host_k
 OF_RENTING = (
     Option(
         "provider",
-        f"Whose offers: {', '.join(NAMES)}; default: the profile's, or all.",
+        f"Whose offers: {', '.join(NAMES)}, or another package's; default: the profile's, or all.",
     ),
     Option("max_price", "Dollars an hour that it may cost; then nobody is asked."),
     Option(
@@ -45,6 +45,7 @@ OF_RENTING = (
     Option("resume", "Go on with that run, whose box is gone, by train.resume: RUN or BOX/RUN."),
     Option("count", "So many boxes: the first is set up before the rest is rented.", 1),
     Option("group", "With --count: the group of these boxes; default: the repository's name."),
+    Option("one_network", "With --count: in one private network, as train.nodes needs it.", False),
     Option("dry_run", "Show the offers; rent nothing.", False),
     COMMITTED,
     WAIT,
@@ -67,22 +68,48 @@ def up(call: Call) -> None:
     if call.given["resume"]:
         _resume(call, request)
         return
-    if call.given["count"] != 1 or call.given["group"]:
+    if call.given["count"] != 1 or call.given["group"] or call.given["one_network"]:
         _rent_several(call, request)
         return
-    result = rent_shown(call, request, lambda setup: run_setup(setup, call.screen))
+
+    def set_up(setup: SetupRequest) -> SetupResult:
+        done = run_setup(setup, call.screen)
+        if setup.rented is None:  # it was ready before
+            _warn_of_earlier_runs(call, done)
+        return done
+
+    result = rent_shown(call, request, set_up)
     show_result(result, call.screen)
     result.raise_for_status()
+
+
+def _warn_of_earlier_runs(call: Call, result: SetupResult) -> None:
+    """Say that it is no new box, and which runs it has that this setup did not start."""
+    from bootstrap.protocol.run import qualified, repository_names
+
+    started = result.run.name if result.run and result.first_lines is not None else ""
+    runs = [one for one in result.box_state.runs if one.name != started]
+    if not runs:
+        return
+    names = repository_names({one.repo_key for one in runs})
+    listed = [f"{qualified(one, names)} {one.outcome()}" for one in runs]
+    more = [f"and {len(runs) - _MOST_NAMED} more"] if len(runs) > _MOST_NAMED else []
+    call.screen.warn(
+        f"{result.box} is the box that you had rented before, and no new one was rented. It has "
+        f"{len(runs)} earlier run{'s' if len(runs) > 1 else ''}: "
+        f"{'; '.join([*listed[:_MOST_NAMED], *more])}. For a new box: --another"
+    )
 
 
 def _rent_several(call: Call, request: UpOptions) -> None:
     """Rent so many boxes, and set them up; what can't be had is in the table.
 
     The first one is taken to its first step before another is rented. Boxes that were rented before
-    count, so the same command again gets what is missing. Raises BoxesFailedError.
+    count, so the same command again gets what is missing. A training of several nodes begins once
+    all are there. Raises BoxesFailedError.
     """
     from bootstrap.fleet.fan_out import raise_for_failures
-    from bootstrap.renting.up import rented_before, shared_among
+    from bootstrap.renting.up import place_of, rented_before, shared_among
     from bootstrap.repo.local import read_repository
     from bootstrap.setup.sequence import run_setup
 
@@ -92,6 +119,8 @@ def _rent_several(call: Call, request: UpOptions) -> None:
             f"--count is a number from 1 to {_MOST_BOXES}, without --another.", where="--count"
         )
     group = call.given["group"] or read_repository(request.setup.place).name
+    if call.given["one_network"]:
+        request = _in_one_network(request, count, group)
     request = shared_among(request, count)
     known = rented_before(request)
     name = request.setup.name
@@ -117,6 +146,8 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     box = first.login.known
     known = [box.host_text, *(host for host in rented_before(request) if host != box.host_text)]
     wanted = [*known[:count], *[""] * (count - len(known))]
+    if request.network:
+        request = replace(request, beside=place_of(box.host_text))
 
     def begin(own: Call) -> None:
         at = int(own.among.rpartition(" ")[2]) - 1
@@ -134,9 +165,39 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     call.screen.result({"group": group, "count": count, "came": came}, text)
     first.raise_for_status()
     raise_for_failures(outcomes, exit_code)
+    if request.setup.holds:
+        _begin_on_all(call, group)
+
+
+def _in_one_network(request: UpOptions, count: int, group: str) -> UpOptions:
+    """Return the request for boxes that share a network, and leave a training of all of them to
+    their common start. Raises UsageError for one of another number of nodes."""
+    from bootstrap.renting.up import nodes_of
+    from bootstrap.setup.sequence import alone_error
+
+    nodes = nodes_of(request)
+    if nodes not in (1, count):
+        raise alone_error(nodes, count)
+    return replace(request, setup=replace(request.setup, holds=nodes > 1), network=group)
+
+
+def _begin_on_all(call: Call, group: str) -> None:
+    """Begin the training of several nodes on the group's boxes. Raises BoxesFailedError."""
+    from bootstrap.fleet.fan_out import raise_for_failures
+    from bootstrap.fleet.hosts import choose
+    from bootstrap.fleet.nodes import set_up_node
+    from bootstrap.tasks.setup_report import show_result
+
+    def begin(own: Call) -> None:
+        result = set_up_node(own.request(), own.screen, own.among)
+        show_result(result, own.screen)
+        result.raise_for_status()
+
+    raise_for_failures(for_each_box(call, choose((), group), begin, brief=True), exit_code)
 
 
 _MOST_BOXES = 64
+_MOST_NAMED = 5
 
 
 def _note_group(result: SetupResult, group: str) -> None:
@@ -152,8 +213,8 @@ def _resume(call: Call, request: UpOptions) -> None:
     from bootstrap.renting.resumption import resume_elsewhere
 
     name, show = call.given["resume"], partial(_show_lines, call)
-    done = resume_elsewhere(request, name, call.screen, _confirm, show)
-    call.screen.result({"rented": _rented(done.rental), **done.as_dict()}, f"\n{done.text()}")
+    rented, done = resume_elsewhere(request, name, call.screen, _confirm, show)
+    call.screen.result({"rented": _rented(rented), **done.as_dict()}, f"\n{done.text()}")
     done.started.raise_for_status()
 
 
@@ -190,10 +251,21 @@ def up_request(call: Call, setup: SetupRequest) -> UpOptions:
 
 def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T]) -> _T:
     """Rent a box, show which, and return what `do`, which sets it up, returns."""
+    from bootstrap.renting.rental import of_host
     from bootstrap.renting.up import rent_and
 
+    def tried(setup: SetupRequest) -> _T:
+        try:
+            return do(setup)
+        except ReturnBoxError:
+            raise
+        except BoxstrapError:  # the box goes on, and costs
+            ours = of_host(setup.host or "")
+            call.screen.result({"rented": _rented(ours)} if ours else {})
+            raise
+
     try:
-        box, result = rent_and(do, request, call.screen, _confirm)
+        box, result = rent_and(tried, request, call.screen, _confirm)
     except ReturnBoxError as error:
         error.hint += "\nIt was rented before, so it is not given back automatically: boxstrap down"
         raise
@@ -262,10 +334,13 @@ def _confirm(offer: Offer) -> None:
         asked += f", in {sanitize(offer.region)}"
     prompt = Prompt(print)
     if not prompt.has_terminal():
-        raise UsageError(
+        answer = ("--max-price", f"{offer.price + 0.005:.2f}")
+        error = UsageError(
             f"{asked}: nobody said what it may cost, and there is no terminal to ask.",
-            hint=f"To take such a one: --max-price {offer.price + 0.005:.2f}",
+            hint=f"To take such a one: {' '.join(answer)}",
         )
+        error.answered_by = answer
+        raise error
     if not prompt.confirm(f"{asked}. Rent it?"):
         raise UsageError(
             "nothing was rented.", hint="See what else there is: boxstrap up --dry-run"
@@ -299,10 +374,18 @@ def _show_offers(call: Call, request: UpOptions) -> None:
     }
     if not found.fitting:
         data["left"] = left_by(found.others, order)
+    asks = found.asks
+    if asks and asks.digest != request.setup.consent:
+        data["consent"] = asks.as_dict()
     rows = offer_rows(found.fitting, order)
     shown = "\n".join(sanitize(line) for line in aligned(rows))
     shown += _whole_cost(found)
     more = len(found.fitting) - len(rows)
-    call.screen.result(data, f"{shown}\nand {more} more" if more > 0 else shown)
+    shown += f"\nand {more} more" if more > 0 else ""
+    if "consent" in data and asks:
+        listed = "".join(f"\n  {sanitize(str(each))}" for each in asks.each)
+        shown += f"\nup asks whether this repository's profile may take from you:{listed}"
+        shown += f"\nIf you agree to it, and to nothing else: add --consent {asks.digest}"
+    call.screen.result(data, shown)
     if not found.fitting:
         raise no_offer(found.others, order)

@@ -81,8 +81,9 @@ class RunOnABox(RunDocument):
 
 
 class RunThatEnded(RunOnABox):
-    """A run that was waited for."""
+    """A run that was waited for. `metric`: the last line of its log that has one."""
 
+    metric: str | None
     failure: FailureDocument | None
 
 
@@ -105,11 +106,28 @@ class AtHome(TypedDict):
     results: str
 
 
+class WrittenFile(TypedDict):
+    """A file of a run's tree, below it."""
+
+    path: str
+    bytes: int
+
+
+class LowDiskDocument(TypedDict):
+    """A disk that will soon be full: bytes, and seconds until then if it is filling up."""
+
+    free: int
+    total: int
+    full_in: int | None
+    files: list[WrittenFile]
+
+
 class RunStatus(RunThatEnded):
     """A run, as `status` tells of it."""
 
     gpu_use: list[GpuUse]
-    metric: str | None
+    disk: NotRequired[LowDiskDocument | None]
+    untold: NotRequired[list[str]]
     results: NotRequired[ResultsOnTheBox | None]
     from_home: NotRequired[AtHome]
 
@@ -222,10 +240,10 @@ class QueuedRuns(TypedDict):
     runs: list[StartedRunDocument]
 
 
-class CellResultDocument(TypedDict):
-    """A cell, its newest run, and the metrics of it."""
+class ComparedRunDocument(TypedDict):
+    """A run among others, or a cell and its newest run, and the last value of each metric."""
 
-    cell: str
+    cell: str | None
     command: str
     parameters: dict[str, str]
     box: str | None
@@ -236,16 +254,40 @@ class CellResultDocument(TypedDict):
     metrics: dict[str, float]
 
 
-class SweepReportDocument(TypedDict):
-    """The page about a sweep, and its cells; `best` by the metric."""
+class BestValueDocument(TypedDict):
+    """The best value that any run ever logged of the metric; `axis`: step, epoch or seconds."""
 
-    sweep: str
+    value: float
+    at: float
+    axis: str
+    box: str | None
+    run: str | None
+    seconds: float | None
+    dollars: float | None
+
+
+class ComparedDocument(TypedDict):
+    """The page about several runs, and what is beside it; `best` by the metric, at its end."""
+
     report: str
     csv: str
     lines: str
     metric: str | None
-    best: CellResultDocument | None
-    cells: list[CellResultDocument]
+    best: ComparedRunDocument | None
+    best_value: BestValueDocument | None
+
+
+class SweepReportDocument(ComparedDocument):
+    """The same of a sweep, and its cells."""
+
+    sweep: str
+    cells: list[ComparedRunDocument]
+
+
+class ComparisonDocument(ComparedDocument):
+    """The same of runs that were named."""
+
+    runs: list[ComparedRunDocument]
 
 
 class KnownResults(TypedDict):
@@ -311,10 +353,11 @@ class ReportDocument(TypedDict):
 
 
 class WaitDocument(TypedDict):
-    """The runs that were waited for."""
+    """The runs that were waited for; with --detach `told` are the addresses that the box tells."""
 
     box: str
     runs: list[RunThatEnded]
+    told: NotRequired[list[str]]
 
 
 class WaitLine(TypedDict):
@@ -328,10 +371,14 @@ class WaitLine(TypedDict):
 
 
 class StoppedRun(TypedDict):
-    """A run that was ended."""
+    """A run that was ended, and the state it ended in."""
 
     name: str
     repository: str
+    state: str
+    rc: int | None
+    over: int | None
+    seconds: float | None
 
 
 class StopDocument(TypedDict):
@@ -370,6 +417,7 @@ class TopLine(TypedDict):
     gpus: NotRequired[list[Card]]
     error: NotRequired[int | None]
     run: NotRequired[Newest | None]
+    low: NotRequired[LowDiskDocument | None]
 
 
 class FileLists(TypedDict):

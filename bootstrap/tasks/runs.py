@@ -10,9 +10,10 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import UsageError, WhichBoxError
+from bootstrap.errors import NoSuchRunError, UsageError, WhichBoxError
 from bootstrap.tasks.command import (
     BOXES,
     HOST,
@@ -22,6 +23,7 @@ from bootstrap.tasks.command import (
     Option,
     chosen,
     command,
+    complete,
     is_about_one,
 )
 from bootstrap.tasks.renting import OF_RENTING, rent_shown, up_request
@@ -42,7 +44,11 @@ if TYPE_CHECKING:
     Option("after", "Wait in the box's queue until that run has ended with 0."),
     Option("after_any", "The same, however that run ends."),
     Option("queue", "Wait in the box's queue until no other run has its GPUs.", False),
-    Option("resume", "Instead, resume that run, which ended early, in its tree."),
+    Option(
+        "resume",
+        "Instead, resume that run, which ended early, in its tree; RUN or BOX/RUN of a box that is "
+        "gone goes on here, from what came home.",
+    ),
     Option(
         "each_gpu", "A run for each GPU of each box, with its rank in BOXSTRAP_JOB_RANK.", False
     ),
@@ -90,8 +96,7 @@ def _run_one(call: Call, words: Sequence[str], variables: tuple[tuple[str, str],
     wish = dataclasses.replace(_wish(call, words), variables=variables)
     from bootstrap.sync.new_run import start_run
 
-    def show(lines: Sequence[str]) -> None:
-        call.screen.result({}, "\n".join(f"  {line}" for line in lines))
+    show = partial(_show_lines, call)
 
     def start(request: SetupRequest) -> StartedRun:
         if call.among:
@@ -139,18 +144,43 @@ def _resume(call: Call, words: Sequence[str]) -> None:
     if words or given:
         other = _typed(given[0]) if given else "a command"
         raise UsageError(f"--resume uses the settings of that run: {other} is only for a new run.")
-    resumed = resume_run(
-        call.options(),
-        call.screen,
-        call.given["resume"],
-        call.request().wait_s,
-        overwrite=call.given["overwrite_results"],
-    )
+    name = call.given["resume"]
+    try:
+        resumed = resume_run(
+            call.options(),
+            call.screen,
+            name,
+            call.request().wait_s,
+            overwrite=call.given["overwrite_results"],
+        )
+    except NoSuchRunError as unknown:
+        _resume_of_another_box(call, name, unknown)
+        return
     lines = [f"  {call.screen.safe_text(line)}" for line in resumed.first_lines]
     follow = f"{program_name(sys.argv[0])} logs -f --host {resumed.box} --run {resumed.run.name}"
     text = f"{resumed.run.name} goes on from {resumed.resumes}; to follow it: {follow}"
     call.screen.result(resumed.as_dict(), "\n".join([*lines, text]))
     resumed.raise_for_status()
+
+
+def _resume_of_another_box(call: Call, name: str, unknown: NoSuchRunError) -> None:
+    """Let a run of a box that is gone go on on this one, which has none of that name."""
+    from bootstrap.renting.resumption import find_before, resume_on
+    from bootstrap.tasks.setup_report import after_run
+
+    request = call.request()
+    try:
+        find_before(request, name)
+    except NoSuchRunError:
+        raise unknown from None
+    done = resume_on(request, name, call.screen, partial(_show_lines, call))
+    text = f"\n{done.text()}\n{after_run(done.started)}"
+    call.screen.result(done.as_dict(), text)
+    done.started.raise_for_status()
+
+
+def _show_lines(call: Call, lines: Sequence[str]) -> None:
+    call.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
 
 _QUEUES = {"after": "after:{}", "after_any": "after-any:{}", "queue": "gpus"}
@@ -234,7 +264,15 @@ def status(call: Call) -> None:
     if call.given["run"] and len(hosts) > 1:
         raise UsageError("--run is about one box, and several are named.")
     options = dataclasses.replace(call.options(), host=hosts[0] if len(hosts) == 1 else None)
-    found = find_status(options, call.screen, call.given["run"], hosts if len(hosts) > 1 else ())
+    try:
+        found = find_status(options, call.screen, call.given["run"], hosts[1:] and hosts)
+    except WhichBoxError as none:  # that nothing is there is an answer
+        if hosts or call.given["run"]:
+            raise
+        complete(none)
+        why = none.text().removeprefix("which box? ")
+        call.screen.result({"boxes": [], "why": why}, why)
+        return
     error = failure(found)
     boxes = [
         {**one.document, "error": error_document(one.error)} if one.error else one.document
@@ -295,6 +333,9 @@ def runs(call: Call) -> None:
     Option("live", "Every run that is running.", False),
     Option("follow", "Go on as the log grows, across lost links.", False, short="f"),
     Option("since", "What was written since: 10m ago (s, m, h, d), or since 14:30."),
+    Option("until", "What was written until then."),
+    Option("tail", "The last lines alone, so many; with --grep, of those that match.", 0),
+    Option("grep", "The lines alone that match this regular expression, as grep -E does."),
     Option("step", "The log of a step of the last setup, as in python."),
     changes=(),
     interrupted="To read on: {again}; to end the training: boxstrap stop{host}",
@@ -313,6 +354,9 @@ def logs(call: Call) -> None:
         live=given["live"],
         step=given["step"],
         since=given["since"],
+        until=given["until"],
+        lines=given["tail"] or None,
+        pattern=given["grep"] or "",
         follow=given["follow"],
         among=call.among,
     )
@@ -320,18 +364,19 @@ def logs(call: Call) -> None:
 
 
 @command(
-    HOST,
+    *HOSTS,
     JSON,
     _IDENTITY,
     _REPO,
-    RUN,
+    Option("run", f"{RUN.help} Repeatable: then side by side; BOX/RUN too.", many=True, bare=True),
     Option("out", "Where to write it; default: beside the run's results."),
     Option("sweep", "Instead, all cells of this sweep side by side: its file, or its name."),
-    Option("metric", "With --sweep: the metric by which the cells are compared."),
+    Option("metric", "The metric by which several runs, or the cells of a sweep, are compared."),
     changes=(),
+    takes_all=True,
 )
 def report(call: Call) -> None:
-    """Write a page about a run: its metrics, GPUs, memory, setup, commit, verdict and results.
+    """Write a page about a run, or several side by side: metrics, GPUs, setup, commit, results.
 
     Example: boxstrap report --host my-box --run train-1
     """
@@ -339,15 +384,22 @@ def report(call: Call) -> None:
     if given["sweep"]:
         from bootstrap.fleet.sweep_report import report_sweep
 
-        if given["host"] or given["run"]:
+        if given["host"] or given["hosts"] or given["run"]:
             raise UsageError("--sweep knows its boxes and runs: leave out --host and --run.")
         report_sweep(call.options(), call.screen, given["sweep"], given["metric"], given["out"])
         return
+    hosts, names = chosen(call), [*dict.fromkeys(given["run"] or ())]
+    options = dataclasses.replace(call.options(), host=hosts[0] if len(hosts) == 1 else None)
+    if len(hosts) > 1 or len(names) > 1:
+        from bootstrap.fleet.comparison import compare_runs
+
+        compare_runs(options, call.screen, hosts, names, given["metric"], given["out"])
+        return
     if given["metric"]:
-        raise UsageError("--metric compares the cells of a sweep: add --sweep FILE.")
+        raise UsageError("--metric compares runs: name several, or add --sweep FILE.")
     from bootstrap.runs.report import make_report
 
-    make_report(call.options(), call.screen, call.given["run"], call.given["out"])
+    make_report(options, call.screen, next(iter(names), None), given["out"])
 
 
 @command(
@@ -358,7 +410,8 @@ def report(call: Call) -> None:
     RUN,
     Option("all_", "All runs that live or wait for their turn, of whichever repository.", False),
     Option("events", "With --json: a line for each change of a run, before the document.", False),
-    changes=(),
+    Option("detach", "Don't wait: the box tells the addresses of notify.yaml.", False),
+    changes=("detach",),
     interrupted="To wait on: {again}; to end the training: boxstrap stop{host}",
 )
 def wait(call: Call) -> None:
@@ -376,8 +429,16 @@ def wait(call: Call) -> None:
     given = call.given
     if given["events"] and not call.is_json:
         raise UsageError("--events are lines for programs: add --json.")
-    more = {"tell": tell} if given["events"] else {}
-    wait_for(call.options(), call.screen, run=given["run"], every=given["all_"], **more)
+    if given["events"] and given["detach"]:
+        raise UsageError("--events are of a run that is waited for: leave out --detach.")
+    wait_for(
+        call.options(),
+        call.screen,
+        run=given["run"],
+        every=given["all_"],
+        detach=given["detach"],
+        **({"tell": tell} if given["events"] else {}),
+    )
 
 
 @command(HOST, _WAY_IN, _IDENTITY, _REPO, RUN, _ALL)

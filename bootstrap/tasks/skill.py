@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bootstrap.providers import NAMES
 from bootstrap.tasks.effects import EFFECTS, NEXT
 
 FOLDERS = (".claude/skills", ".agents/skills")
@@ -19,7 +20,8 @@ def skill_text() -> str:
     from bootstrap.paths import shipped
 
     text = (shipped("templates") / "agents/SKILL.md").read_text(encoding="utf-8")
-    for name, part in (("exits", _exits()), ("costs", _costs()), ("reads", _reads())):
+    parts = {"exits": _exits(), "costs": _costs(), "reads": _reads(), "providers": ", ".join(NAMES)}
+    for name, part in parts.items():
         text = text.replace(f"{{{name}}}", part)
     return text
 

@@ -10,9 +10,11 @@ The exit code of each error. The script on the box has its own codes: `exit_of` 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import sys
+from collections.abc import Iterator
 
 from invoke.exceptions import Exit, ParseError
 from invoke.parser import parser
@@ -62,17 +64,35 @@ class WrongUsageError(ParseError, Exit):
 
         quoted = looks_like_unquoted_ssh(sys.argv[1:])
         meant = _meant(text, context)
-        hint = f"Put the ssh command in quotes: {quoted}" if quoted else f"{meant}{_HINT}"
+        task = context.name if context is not None else None
+        takes = f"What it takes: boxstrap {task} --help" if task else _HINT
+        hint = f"Put the ssh command in quotes: {quoted}" if quoted else f"{meant}{takes}"
         text = _ARGUMENT.sub(r"--\1", text)
         ParseError.__init__(self, text, context)
-        self.text = f"{text}\n{hint}"
+        self.error = UsageError(text, hint=hint)
         self.message = None  # Invoke prints the ParseError itself
 
     def __str__(self) -> str:
-        return self.text
+        return self.error.text()
 
 
-_HINT = "See what there is: --list. What a task takes: TASK --help"
+@contextlib.contextmanager
+def told_as_json() -> Iterator[None]:
+    """Print the document of a command line that is wrong, if it asks for one."""
+    try:
+        yield
+    except WrongUsageError as wrong:
+        typed = sys.argv[1:]
+        if "--json" in typed[: typed.index("--") if "--" in typed else None]:
+            from bootstrap.ui.screens import make_screen
+
+            screen = make_screen(json=True)
+            screen.failed(wrong.error, wrong.code)
+            screen.close()
+        raise
+
+
+_HINT = "See what there is: boxstrap --list. What a task takes: boxstrap TASK --help"
 _UNKNOWN = re.compile(r"No idea what (['\"])(.*)\1 is!")
 _ARGUMENT = re.compile(r"<Argument: ([\w-]+)[^>]*>")
 """How Invoke's parser prints one of its options."""
@@ -135,6 +155,18 @@ OTHERS_WORDS = {
     "diff": "plan",
 }
 """What people call it in other tools of this field, and the task here."""
+OTHERS_OPTIONS = {
+    **dict.fromkeys(("--gpu", "--gpu-name", "--gpu-type"), "gpu.name"),
+    **dict.fromkeys(("--gpus", "--gpu-count", "--num-gpus"), "gpu.count"),
+    **dict.fromkeys(("--hours", "--max-hours"), "lease.hours"),
+    **dict.fromkeys(("--idle", "--idle-minutes-to-autostop"), "lease.idle"),
+    **dict.fromkeys(("--disk", "--disk-size"), "box.disk_gb"),
+    "--image": "box.image",
+    "--region": "rent.region",
+    "--spot": "rent.spot",
+    "--env": "env.NAME",
+}
+"""What is an option in other tools, and here a key of the profile."""
 _NEAR = 0.7
 """Least similarity (0 to 1) for which a word is taken for a misspelt name."""
 
@@ -153,7 +185,9 @@ def _meant(text: str, context: ParserContext | None) -> str:
         near = f"{context.name} -- {shlex.join(rest)}" if rest else ""
     elif word.startswith("-"):
         core = ("--list", "--help", "--version", "--dry")
-        near = nearest(word, [*(context.flags if context else ()), *core], _NEAR)
+        flags = context.flags if context else {}
+        key = OTHERS_OPTIONS.get(word.partition("=")[0]) if "--set" in flags else None
+        near = f"--set {key}=…" if key else nearest(word, [*flags, *core], _NEAR)
     elif looks_like_a_host(word):
         near = "" if in_task else f"setup --host {word}"
     elif not in_task and word in OTHERS_WORDS:

@@ -94,6 +94,18 @@ class PulledRecord:
         write_private(self._file, "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
+def recorded_digests(file: Path) -> dict[str, set[str]]:
+    """Return the digests of what pulls put, or were about to put, to each path of their folder."""
+    found: dict[str, set[str]] = {}
+    with contextlib.suppress(OSError):
+        for line in file.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError, TypeError, RecursionError):
+                path, _, sha256, place, _ = json.loads(line)
+                if path == place:
+                    found.setdefault(path, set()).add(sha256)
+    return found
+
+
 VERSION = 1
 
 

@@ -322,6 +322,24 @@ _READY, _ARRIVED = b"\nready\n", b"\narrived\n"
 _WAITS = re.compile(r"^local (\d{1,4}) (/[^\n]+)$", re.MULTILINE)
 
 
+COSTLY = 100 * 1000 * 1000
+"""Bytes, for all boxes together, from which on it is said what is sent."""
+
+
+def upload_of_several(sources: Sequence[tuple[Path, Sequence[str]]], boxes: int) -> str:
+    """Say what is sent from here if each of several boxes gets it all; "" if that is little.
+
+    `sources` are files and folders, with what is left out of each.
+    """
+    each = sum(read_source(*source).bytes for source in sources)
+    if boxes < 2 or each * boxes < COSTLY:
+        return ""
+    return (
+        f"each of {boxes} boxes is sent {size(each)} from here, {size(each * boxes)} in all, less "
+        "what it has; an address in `data:` is fetched by each box itself"
+    )
+
+
 class LocalItem(NamedTuple):
     """A local item: its index in the profile, its path here, and what is not sent."""
 

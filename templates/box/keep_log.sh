@@ -99,5 +99,7 @@
     [ -n "$monitor" ] || [ "$SECONDS" -lt "$((size > 0 ? 5 : 15))" ] || start_monitor
   done
   look
+  # Whoever wants to be told is told of a short run, too.
+  [ -n "$monitor" ] || { [ ! -f "$run/notify" ] && [ ! -f "$run/notify_to" ]; } || start_monitor
   exit
 }

@@ -17,3 +17,25 @@ written_since() {
   _part=$({ tail -c "+$((_at - _back + 1))" "$1/log" | head -c "$_back" && printf x; } | tail -n 1 | wc -c)
   printf '%s\n' "$((_at - _part + 1))"
 }
+
+# written_until RUN SECOND: prints where the line ends that was being written then; the log's size if nothing came later.
+written_until() {
+  _at=$(awk -v until="$2" 'NR > 1 && $1 >= until { print $2; exit }' "$1/times")
+  _size=$(wc -c <"$1/log")
+  if [ -z "$_at" ] || [ "$_at" -ge "$_size" ]; then printf '%s\n' "$_size" && return; fi
+  # From the byte before: a line that was whole by then has no rest.
+  _rest=$(tail -c "+$_at" "$1/log" | head -n 1 | wc -c)
+  printf '%s\n' "$((_at == 0 ? 0 : _at - 1 + _rest))"
+}
+
+# lines_before FILE FROM END COUNT: prints where the last COUNT lines start of what lies between the bytes FROM and END.
+lines_before() {
+  _window=65536
+  while _at=$(($3 - _window)) && [ "$_at" -gt "$2" ] &&
+    [ "$(tail -c "+$((_at + 1))" "$1" | head -c "$_window" | wc -l)" -le "$4" ]; do
+    _window=$((_window * 16))
+  done
+  [ "$_at" -gt "$2" ] || _at=$2
+  _last=$(tail -c "+$((_at + 1))" "$1" | head -c "$(($3 - _at))" | tail -n "$4" | wc -c)
+  printf '%s\n' "$(($3 - _last))"
+}

@@ -62,6 +62,7 @@ new_run() {
   printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full
   [ -z "${RESULTS[*]-}" ] || printf '%s\n' "${RESULTS[@]}" >"$tmp/results" # full
   [ -z "${RESULTS_TO[*]-}" ] || printf '%s\n' "${RESULTS_TO[@]}" >"$tmp/results_to" # full
+  [ -z "${NOTIFY[*]-}" ] || printf '%s\n' "${NOTIFY[@]}" >"$tmp/notify" # full
   take_nodes "$tmp" # full
   printf '%(%s)T\n' -1 >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"

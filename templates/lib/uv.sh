@@ -1,17 +1,21 @@
 # shellcheck shell=bash
 # uv: found on the box, or fetched from the index that the box uses anyway and checked against a known SHA-256.
 
-# find_uv: sets UV to the one to use; 1 if none is new enough.
+# find_uv: sets UV to the one to use, UV_CERTS to what makes it trust the system's certificates; 1 if none is new enough.
 find_uv() {
   local version
+  UV_CERTS=UV_SYSTEM_CERTS
   for UV in "$BOX_HOME/bin/uv" "$(command -v uv || :)" "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv"; do
-    [ -x "$UV" ] && read -r _ version _ <<<"$("$UV" --version 2>/dev/null)" && at_least "$version" "$UV_OLDEST" && return
+    if [ -x "$UV" ] && read -r _ version _ <<<"$("$UV" --version 2>/dev/null)" && at_least "$version" "$UV_OLDEST"; then
+      at_least "$version" 0.11.0 || UV_CERTS=UV_NATIVE_TLS # newer ones warn of it, in each log
+      return
+    fi
   done
   return 1
 }
 
-# known_uv: sets UV to the one that the step `agent` chose; 1 if it is gone.
-known_uv() { { read -r UV <"$BOX_HOME/uv"; } 2>/dev/null && [ -x "$UV" ]; }
+# known_uv: sets UV and UV_CERTS as the step `agent` chose them; 1 if it is gone.
+known_uv() { { { read -r UV && { read -r UV_CERTS || :; }; } <"$BOX_HOME/uv"; } 2>/dev/null && [ -x "$UV" ]; }
 
 # at_least VERSION OLDEST: compares versions of three numbers.
 at_least() {
@@ -129,7 +133,7 @@ read_indexes() {
 }
 
 run_uv() {
-  env UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 UV_NO_PROGRESS=1 UV_CACHE_DIR="$WORKDIR/.boxstrap/cache/uv" \
+  env UV_SYSTEM_CERTS=1 "${UV_CERTS:-UV_NATIVE_TLS}=1" UV_NO_PROGRESS=1 UV_CACHE_DIR="$WORKDIR/.boxstrap/cache/uv" \
     UV_PYTHON_INSTALL_DIR="$BOX_HOME/python" UV_HTTP_TIMEOUT=20 UV_NO_MODIFY_PATH=1 \
     "${UV_SETTINGS[@]}" "$UV" "$@" 3>&- 9>&-
 }

@@ -2,7 +2,7 @@
 # clean: removes each tree beside a main one whose runs are over and that contains only what was placed, an environment
 # of ours and caches; a tree that `discard` names, whatever it contains. With `look` nothing is removed.
 # Prints for each tree what it holds (`holds KIND COUNT NAME...`), then a line that says what became of it;
-# then the bytes of copies of results.
+# then the bytes of copies of results; then what else the box can do without (`thing KIND NAME BECAME BYTES`).
 # library: base repository git trees queries/holds queries/program
 
 CACHES=(__pycache__/ '*.egg-info/' .pytest_cache/ .mypy_cache/ .ruff_cache/)
@@ -114,12 +114,21 @@ clean_kept() {
   done < <("$BOX_HOME/agent/bin/python" -I -S -B "$program" ${module:+"$module"} clean "$BOX_HOME" ${look:+look} 2>/dev/null)
 }
 
+# Removes results that are at home, and downloads, see `disposable.py`.
+clean_disposable() {
+  local kind name bytes became
+  find_program results.disposable || return 0
+  while read -r kind name bytes became; do
+    answer thing "$kind" "$name" "$became" "$bytes"
+  done < <("$BOX_HOME/agent/bin/python" -I -S -B "$program" results.disposable "$BOX_HOME" "${repo_key:--}" ${look:+look} 2>/dev/null)
+}
+
 workdir=$WORKDIR
 find_home
 BOX_HOME=$box_home VENV=.venv
 if [ -d "$BOX_HOME/steps" ]; then
   exec 9>>"$BOX_HOME/lock"
   find_unknown
-  if [ -n "$look" ] || flock -n 9; then clean_all; clean_kept; else answer busy yes; fi
+  if [ -n "$look" ] || flock -n 9; then clean_all; clean_kept; clean_disposable; else answer busy yes; fi
 fi
 answer over yes

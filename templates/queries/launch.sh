@@ -31,8 +31,12 @@ fi
 folder=$box_home/setups/$setup_id
 [ -d "${box_home%/*}" ] || mkdir -p "${box_home%/*}"
 umask 077
-mkdir -p "$folder" || exit 0
-printf %s "$script" >"$folder/setup.sh"
+# preflight saw room for it: what fails now is a disk that filled up since.
+if ! { mkdir -p "$folder" && printf %s "$script" >"$folder/setup.sh"; }; then
+  rm -rf "$folder"
+  printf 'lacks\tdisk-full\t%s filled up before the setup was stored\n' "$box_home"
+  exit 0
+fi
 if [ "$secret_bytes" -gt 0 ]; then
   receive "$secret_bytes" "$folder/secrets" || { rm -f "$folder/secrets" && printf 'short\n' && exit 0; }
 fi

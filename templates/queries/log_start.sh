@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # log_start: prints from which byte on a run's log is kept, or was written since a second. Nothing without `times`.
+# With `lines`: where the last lines start of what is after `start`.
 # library: log_times
 
 find_home
@@ -8,7 +9,9 @@ run=$box_home/runs/$repo_key/$name
 for _ in 1 2 3 4 5 6 7 8 9 10; do
   [ ! -e "$run/log.aside" ] || sleep 0.5
 done
-if [ -z "$since" ]; then
+if [ -n "$lines" ]; then
+  lines_before "$run/log" "$start" "$(wc -c <"$run/log")" "$lines"
+elif [ -z "$since" ]; then
   kept_from "$run"
 elif [ -f "$run/times" ]; then
   written_since "$run" "$since"

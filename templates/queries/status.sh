@@ -96,7 +96,30 @@ show_gpus() {
 
 show_logs() { show_log_ends && show_metrics; }
 
+# Live runs whose disk will soon be full; see `disk_watch.py`.
+show_disks() {
+  for file in "$box_home"/runs/*/*/disk_low; do
+    run=${file%/disk_low}
+    if [ ! -f "$file" ] || ! in_state "$run" running; then continue; fi
+    key=${run%/*}
+    printf '\n%s disk %s\n' "$mark" "${key##*/}/${run##*/}"
+    head -c 4096 "$file"
+  done
+}
+
+# Who could not be told of a run; see `tell.py`.
+show_untold() {
+  for file in "$box_home"/runs/*/*/told; do
+    if [ ! -f "$file" ] || ! grep -q ' failed ' "$file"; then continue; fi
+    run=${file%/told} key=${file%/*/told}
+    printf '\n%s untold %s\n' "$mark" "${key##*/}/${run##*/}"
+    grep ' failed ' "$file" | head -c 2000
+  done
+}
+
 if [ -n "$redact" ]; then show_logs | redacted; else show_logs; fi
 show_results
 show_trees
+show_disks
+show_untold
 show_gpus

@@ -13,7 +13,7 @@ apply_agent() {
   rm -rf -- "$BOX_HOME/agent"
   follow_the_box_alone
   find_uv || fetch_uv
-  write_file "$BOX_HOME/uv" 600 "$UV"$'\n'
+  write_file "$BOX_HOME/uv" 600 "$UV"$'\n'"$UV_CERTS"$'\n'
   read_indexes
   with_retries run_uv venv --quiet --python-preference system --no-project "$BOX_HOME/agent"
   # Into its folder, with the interpreter that it was made from: uv has already queried that one.

@@ -13,6 +13,14 @@ RC_FILES=(
   '.tcshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|file' # full
 )
 
+# What downloads models and packages: the variable that says where to | its folder with us | its usual one. # full
+DOWNLOADS=( # full
+  'HF_HOME|huggingface|.cache/huggingface' # full
+  'TORCH_HOME|torch|.cache/torch' # full
+  'PIP_CACHE_DIR|pip|.cache/pip' # full
+  'UV_CACHE_DIR|uv|.cache/uv' # full
+) # full
+
 inputs_shell() { inputs v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID"; }
 
 check_shell() {
@@ -79,6 +87,7 @@ write_env() {
     rm -f "$secrets" "$secrets.ids"
   if [ "${#SECRET_IDS[@]}" -gt 0 ]; then complete_secrets; sent=; fi # full
   [ ! -f "$sent" ] || write_file "$secrets" 600 <"$sent"
+  find_downloads # full
   # The profile's, then the secrets: NAME=VALUE each.
   for i in "${!ENV_NAMES[@]}"; do PAIRS+=("${ENV_NAMES[i]}=${ENV_VALUES[i]}"); done
   [ ! -f "$secrets" ] || mapfile -t -d '' -O "${#PAIRS[@]}" PAIRS <"$secrets"
@@ -89,6 +98,38 @@ write_env() {
   as_shell csh # full
   write_file "$ENV_FILE.csh" 600 "${QUOTED:-$'\n'}" # full
 }
+
+# find_downloads: sets PAIRS to the folders of DOWNLOADS in the working folder, which outlives a tree and, on a volume, # full
+# the box. Not where somebody chose another, or has downloaded already. # full
+find_downloads() { # full
+  local row name folder named # full
+  if [ -n "$IS_LOCAL" ] || [ "$WORKDIR" = "$HOME" ] || is_set_elsewhere XDG_CACHE_HOME ''; then return; fi # full
+  for row in "${DOWNLOADS[@]}"; do # full
+    name=${row%%|*} row=${row#*|} # full
+    folder=$WORKDIR/.boxstrap/cache/${row%|*} # full
+    if is_set_elsewhere "$name" "$folder" || [ -n "$(ls -A "$HOME/${row#*|}" 2>/dev/null)" ]; then continue; fi # full
+    PAIRS+=("$name=$folder") # full
+    # A token of `hf auth login` stays on the box: a volume outlives it. # full
+    [ "$name" != HF_HOME ] || is_set_elsewhere HF_TOKEN_PATH "$HOME/${row#*|}/token" || # full
+      PAIRS+=("HF_TOKEN_PATH=$HOME/${row#*|}/token") # full
+  done # full
+  for row in "${PAIRS[@]}"; do named+="${named:+, }${row%%=*}"; done # full
+  [ -z "${named-}" ] || is_text "$BOX_HOME/downloads" "$named" || { # full
+    write_file "$BOX_HOME/downloads" 600 "$named" # full
+    emit note code=downloads-kept # full
+  } # full
+} # full
+
+# is_set_elsewhere NAME OURS: whether the profile, the image or one of the user's files sets it to something else. # full
+is_set_elsewhere() { # full
+  local name # full
+  [ "${!1-$2}" = "$2" ] || return 0 # full
+  for name in ${ENV_NAMES[@]+"${ENV_NAMES[@]}"}; do [ "$name" != "$1" ] || return 0; done # full
+  grep -qsz "^$1=" /proc/1/environ && return # full
+  set -- "$1" .bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile # full
+  set -- "$@" /etc/environment /etc/rp_environment /etc/profile /etc/bash.bashrc /etc/profile.d/*.sh # full
+  (cd "$HOME" && grep -qsE "(^|[^A-Z_])$1=" "${@:2}") # full
+} # full
 
 # Joins the secrets that came with this setup and those that the box already has. The ids show later setups which.
 complete_secrets() {

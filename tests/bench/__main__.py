@@ -17,6 +17,7 @@ from tests.bench import (
     fresh,
     init,
     logs,
+    monitor,
     quiet,
     reuse,
     run,
@@ -38,7 +39,7 @@ from tests.bench.tell import load
 from tests.boxes import RigError
 
 _PARTS = ("fresh", "uv", "again", "verify", "logs", "start", "status", "sync", "run", "warm")
-_ALONE = ("init", "reuse", "biglog", "transfer", "several", "64")
+_ALONE = ("init", "reuse", "biglog", "monitor", "transfer", "several", "64")
 """Measured only on request: whole builds, minutes of writing."""
 
 
@@ -90,6 +91,8 @@ def main() -> int:
             rows += reuse.measure(stage, asked.runs, asked.patience)
         if "biglog" in parts:
             rows += biglog.measure(stage)
+        if "monitor" in parts:
+            rows += monitor.measure(stage, min(asked.runs, 3))
         if "transfer" in parts:
             rows += transfer.measure(stage, asked.runs, asked.large_mb)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"

@@ -1,4 +1,4 @@
-"""`logs -f` of a gigabyte of training log: speed and memory, near and 100 ms away."""
+"""A gigabyte of training log: `logs -f`, near and 100 ms away, and parts of it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,25 @@ def measure(stage: Stage, runs: int) -> list[BenchRow]:
                 stage.file("logs.out"),
             )
         found[is_far] = [_whole(follow(call)) for _ in range(runs)]
-    return _rows(found)
+    return [*_rows(found), *(_part(stage, near, asked, runs) for asked in _PARTS)]
+
+
+_PARTS = (
+    ("--tail", "20"),
+    ("--since", "1h", "--tail", "20"),
+    ("--until", "1h"),
+    ("--grep", "loss 2[.]60|NaN", "--tail", "20"),
+    ("--grep", "step 1234567 |NaN"),
+)
+_PART_S = 0.4
+
+
+def _part(stage: Stage, place: StagePlace, asked: tuple[str, ...], runs: int) -> BenchRow:
+    """Time a part of the log. The last one reads all of it: grep's own speed is what it takes."""
+    words = (*asked, "--host", place.host, "--identity", str(place.box.identity))
+    call = stage.boxstrap("logs", *words, state="logs", repository=stage.folder / "longlog")
+    took = [clock.run(call, stage.file("logs.out")) for _ in range(max(runs, 3))]
+    return BenchRow(GROUP, f"logs {' '.join(asked)}", took, "s", Bar(_PART_S))
 
 
 def _call(stage: Stage, place: StagePlace) -> TimedCall:

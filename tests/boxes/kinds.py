@@ -123,6 +123,29 @@ _ROWS = (
         build="chmod +x /usr/local/sbin/shutdown\n",
     ),
     Kind(
+        "gcp",
+        "an instance of Google Cloud that `up` rented: as one of EC2, with a file of its own",
+        extends="lambda",
+        files={
+            "/etc/boxstrap-gcp": "gcp stop 0.706832\n",
+            "/usr/local/sbin/shutdown": '#!/bin/sh\necho "$(id -un) $*" >>/var/log/shutdowns\n',
+        },
+        build="chmod +x /usr/local/sbin/shutdown\n",
+    ),
+    Kind(
+        "azure",
+        "a machine of Azure's: user azureuser with sudo, and Azure's agent",
+        extends="lambda",
+        build="""
+        usermod --login azureuser --home /home/azureuser --move-home ubuntu
+        groupmod --new-name azureuser ubuntu
+        mv /etc/sudoers.d/90-ubuntu /etc/sudoers.d/90-azureuser
+        sed -i s/^ubuntu/azureuser/ /etc/sudoers.d/90-azureuser
+        mkdir -p /var/lib/waagent
+        """,
+        user="azureuser",
+    ),
+    Kind(
         "nosudo",
         "an ordinary account: git and python, no tmux, no rsync, no sudo, no login as root",
         packages=(*_PYTHON, "git", "procps"),

@@ -6,6 +6,8 @@ import atexit
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 
@@ -17,6 +19,7 @@ from tests.boxes.mirror import Mirror
 from tests.boxes.proc import RigError, need
 from tests.boxes.provision import BoxSpec
 from tests.boxes.startup import PATH
+from tests.plain_environment import measuring
 
 _PROGRAMS = ("ip", "nft", "unshare", "nsenter", "apt-get")
 
@@ -83,6 +86,11 @@ class Rig:
         a machine builds that kind's layers, which takes up to a few minutes.
         """
         whole = kinds.whole(kind)
+        more: Mapping[str, str] = {}
+        if measuring():
+            coverage = import_module("tests.coverage")
+            whole = replace(whole, mounts=(*whole.mounts, *coverage.box_mounts()))
+            more = coverage.box_files()
         layers = [*([on] if on else []), *images.layers(whole)]
         with self._lock:
             index = self._next
@@ -102,7 +110,7 @@ class Rig:
                 identity=self.identity,
                 mtu=self._mtu,
                 environ={**variables, **whole.environ, **(environ or {})},
-                files={**self._house_files(), **(files or {})},
+                files={**self._house_files(), **more, **(files or {})},
                 disk=disk or whole.disk,
             )
         )

@@ -17,7 +17,7 @@ from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.values import EXPECTED, REQUIRED, Field
 from bootstrap.render.door_table import COMPACT, DOORS, LEFT_OUT_TEXTS, MINIMAL
 from bootstrap.tasks import namespace
-from tests.docs import profile_schema
+from tests.docs import json_reference, profile_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PART = re.compile(r"<!-- begin: ([a-z-]+)(?: ([a-z-]+))? -->\n(.*?)<!-- end -->", re.DOTALL)
@@ -154,6 +154,11 @@ def left_out(_: str) -> str:
     return _table("script", "without", rows=rows)
 
 
+def of_json(_: str) -> str:
+    """The keys of each document of `--json`."""
+    return json_reference.sections()
+
+
 PARTS: dict[str, Callable[[str], str]] = {
     "profile-keys": profile_keys,
     "options": options,
@@ -162,6 +167,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "checks": checks,
     "doors": doors,
     "left-out": left_out,
+    "documents": of_json,
 }
 
 

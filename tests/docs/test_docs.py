@@ -176,19 +176,21 @@ def test_every_code_is_in_troubleshooting() -> None:
         assert f"| `{code}` |" in text
 
 
-def test_every_exit_code_is_in_the_readme() -> None:
-    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text_of("README.md"), re.MULTILINE)}
+def test_every_exit_code_is_in_troubleshooting() -> None:
+    section = (
+        text_of("docs/troubleshooting.md").partition("\n## How it ends\n")[2].partition("\n## ")[0]
+    )
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
     assert listed == {0, *EXIT_CODES.values()}
 
 
 def test_every_error_of_the_tree_has_an_exit_code() -> None:
     tree = re.findall(r"(\w+Error) ", str(errors.__doc__))
-    assert len(tree) == 15
+    assert len(tree) == 16
     listed = {kind for name, kind in vars(errors).items() if name.endswith("Error")}
     assert sorted(tree) == sorted(kind.__name__ for kind in listed)
-    assert listed - {errors.ProfileError, errors.WhichBoxError} == set(EXIT_CODES) - {
-        KeyboardInterrupt
-    }
+    of_usage = {errors.ProfileError, errors.NoSuchRunError, errors.WhichBoxError}
+    assert listed - of_usage == set(EXIT_CODES) - {KeyboardInterrupt}
 
 
 def test_every_decision_is_listed_and_whole() -> None:

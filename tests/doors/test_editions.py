@@ -39,7 +39,7 @@ git -C homework status --porcelain
 git -C homework remote get-url origin
 (cd homework && find . -name .git -prune -o -name .venv -prune -o -printf '%P %M\n') | sort
 ls homework/.venv/lib/python*/site-packages | grep -v -e '^_' -e '\.pth$' | sort
-cat .boxstrap/env
+grep -v -e '/\.boxstrap/cache/' -e HF_TOKEN_PATH .boxstrap/env
 stat -c '%a' .boxstrap/env ~/.ssh ~/.ssh/authorized_keys
 sort ~/.ssh/authorized_keys
 grep -c boxstrap ~/.bashrc ~/.profile

@@ -121,7 +121,7 @@ def looks(rented: Rented) -> str:
         ("keys' modes too wide", "chmod 644 ~/.ssh/authorized_keys; chmod 755 ~/.ssh", "ssh"),
         ("small environment deleted", "rm -r ~/.boxstrap/agent", "agent"),
         ("small environment robbed", "rm -r ~/.boxstrap/agent/lib/python3*/*/psutil", "agent"),
-        ("uv deleted", "rm $(cat ~/.boxstrap/uv)", "agent"),
+        ("uv deleted", "rm $(head -n 1 ~/.boxstrap/uv)", "agent"),
         ("rc line taken out", "sed -i /boxstrap/d ~/.bashrc", "shell"),
         ("link to our folder deleted", "rm ~/.boxstrap", "shell"),
     ],

@@ -84,6 +84,7 @@ LOG_MAX_MIB=1024
 RESULTS=()
 METRICS=()
 RESULTS_TO=()
+NOTIFY=()
 INDEX='(the index of pip)'
 AGENT_PACKAGES=(
   'nvidia-ml-py>=12.560,<14'
@@ -266,6 +267,8 @@ unpack_box() {
 # (the file onbox/results/__init__.py)
 onbox/results/complete_files.py
 # (the file onbox/results/complete_files.py)
+onbox/results/disposable.py
+# (the file onbox/results/disposable.py)
 onbox/results/keep_results.py
 # (the file onbox/results/keep_results.py)
 onbox/results/run_results.py
@@ -274,12 +277,18 @@ unpack_box() {
 # (the file onbox/retry_after.py)
 onbox/runs/__init__.py
 # (the file onbox/runs/__init__.py)
+onbox/runs/disk_watch.py
+# (the file onbox/runs/disk_watch.py)
 onbox/runs/link_pushed.py
 # (the file onbox/runs/link_pushed.py)
 onbox/runs/monitor.py
 # (the file onbox/runs/monitor.py)
+onbox/runs/news.py
+# (the file onbox/runs/news.py)
 onbox/runs/notice.py
 # (the file onbox/runs/notice.py)
+onbox/runs/tell.py
+# (the file onbox/runs/tell.py)
 onbox/runs/top_stream.py
 # (the file onbox/runs/top_stream.py)
 onbox/smoke/__init__.py
@@ -292,6 +301,8 @@ unpack_box() {
 # (the file onbox/smoke/smoke.py)
 onbox/smoke/stress.py
 # (the file onbox/smoke/stress.py)
+onbox/smoke/together.py
+# (the file onbox/smoke/together.py)
 onbox/verdict/__init__.py
 # (the file onbox/verdict/__init__.py)
 onbox/verdict/box_checks.py

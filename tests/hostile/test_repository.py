@@ -447,7 +447,7 @@ def test_a_commondir_that_leads_nowhere_is_said(user: User, common: str) -> None
     (dot_git / "loop").symlink_to("loop")
     (dot_git / "commondir").write_text(common)
     user.run("render", "--profile", "vast", timeout=120).must(0 if "\0" in common else 2)
-    user.run("status", timeout=120).must(2)
+    user.run("logs", timeout=120).must(2)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     counted = rented.status()["lease"]["limits"]["hours"]["is"]
     rented.box.run("pkill -KILL -f 'runs[.]monitor'")
     rented.box.run(
-        "for i in $(seq 500); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
+        "for i in $(seq 1500); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["limits"]["hours"]["is"] >= counted
     # The provider's start-up hook starts it again; repeated setups add only one line to it.

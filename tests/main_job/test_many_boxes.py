@@ -63,7 +63,7 @@ def test_a_repository_without_a_box_reaches_none(three: Three) -> None:
     for words in (
         ("down", "--discard"), ("down", "--stop-runs"), ("stop",), ("stop", "--all"), ("clean",),
         ("exec", "--", "touch", "was-here"), ("run", "--", "true"), ("push", "train.py"),
-        ("sync",), ("logs",), ("pull",), ("setup",), ("status",),
+        ("sync",), ("logs",), ("pull",), ("setup",),
     ):  # fmt: skip
         refused = three.typed("new", *words).must(2)
         assert "which box? new has none; known here:\n  a  " in refused.err

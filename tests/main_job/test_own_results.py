@@ -6,6 +6,7 @@ The box is this machine. Each test has a user and a box of its own.
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,15 @@ def test_three_runs_in_one_tree_bring_three_results_home(trainer: Trainer) -> No
     size = sum(len(text) for text in (*FIRST.values(), *SECOND.values()))
     would = f"copies of results that are at home: would be removed ({size} B)"
     assert would in trainer.run("--dry", "clean").must(0).out
-    assert trainer.run("clean", "--json").must(0).json()["copies_of_results"] == size
+    refused = trainer.run("clean").must(2)
+    assert "results of train-4, which are at home: would be removed" in refused.err
+    assert "clean --host local --yes" in refused.err
+    assert (trainer.tree / "out/ckpt").exists()
+    cleaned = trainer.run("clean", "--json", "--yes").must(0).json()
+    assert cleaned["copies_of_results"] == size
+    states = {one["name"].rpartition("/")[2]: one["state"] for one in cleaned["things"]}
+    assert states["train-4"] == "removed"
+    assert not list((trainer.tree / "out").iterdir())
     assert not (trainer.folder("train-1") / "results.kept").exists()
     assert trainer.run("--dry", "down").must(0)
     # What came home need not be kept again.
@@ -198,6 +207,28 @@ def test_a_result_changed_by_hand_is_none_any_more(trainer: Trainer) -> None:
     assert rows["out/more"]["after_run"] is True
     assert "after_run" not in rows["out/first"]
     assert "out/ckpt: was changed after" in trainer.run("--dry", "down").must(9).err
+
+
+def test_down_says_how_to_let_go_of_what_no_pull_brings(trainer: Trainer) -> None:
+    (trainer.tree / "out/first").unlink()
+    (trainer.tree / "out/ckpt").write_text("by hand")
+    there = trainer.results()["train-1"]
+    assert (there["where"], there["lost_files"], there["overwritten_by"]) == ("partly", 2, [])
+    error = trainer.run("down", "--json").must(9).json()["error"]
+    let_go = "boxstrap pull --host local --run train-1 --without out/ckpt --without out/first"
+    assert error["next"].splitlines()[0] == (
+        "Nothing more can be pulled of homework/train-1. "
+        f"To let go of them, for down and the lease too: {let_go}"
+    )
+    trainer.user.run(*shlex.split(let_go)[1:]).must(0)
+    assert "nothing on it would be lost" in trainer.run("down").must(0).out
+    # Nothing is lost that is at home, whatever became of it on the box.
+    trainer.train("second")
+    trainer.over("train-2")
+    trainer.run("pull", "--run", "train-2").must(0)
+    (trainer.tree / "out/second").unlink()
+    there = trainer.results()["train-2"]
+    assert (there["where"], there["lost_files"], there["overwritten_by"]) == ("home", 0, [])
 
 
 def test_a_run_without_a_record_has_what_no_other_run_made(trainer: Trainer) -> None:

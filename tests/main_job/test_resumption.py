@@ -65,6 +65,26 @@ while True:
     step += 1
     time.sleep(0.1)
 """
+# Each checkpoint is two files, and their number.
+SAVES = """\
+import sys, time
+from pathlib import Path
+
+out = Path("out")
+out.mkdir(exist_ok=True)
+step = max([int(one.name[5:]) for one in out.glob("step-*")], default=0)
+if "--resume" in sys.argv:
+    assert (out / f"step-{step}/b").read_text() == str(step), "a half one"
+    print("goes on from", step, flush=True)
+while True:
+    step += 1
+    print(f"step {step} loss {1 / step:.3f}", flush=True)
+    (out / f"step-{step}").mkdir()
+    for name in "ab":
+        (out / f"step-{step}" / name).write_text(str(step))
+    (out / "last").write_text(str(step))
+    time.sleep(3)
+"""
 
 
 @pytest.fixture
@@ -254,6 +274,57 @@ def test_results_at_home_and_files_that_are_no_longer_the_runs(
     assert "vast-9001 is stopped, and its disk still costs" in said.out
     assert f"goes on from {saved}\n" in user.run("logs", "--host", "vast-9002").must(0).out
     assert second.box.run("ls /workspace/homework/out").split() == ["last"]
+
+
+def test_a_box_is_destroyed_an_hour_in_and_all_of_its_run_that_counts_is_at_home(
+    rent: Rent, account: SimulatedAccount
+) -> None:
+    boxes = [rent("vast", used=True) for _ in range(3)]
+    user = boxes[0].user
+    user.env |= account.environment()
+    ignored = "out/\nboxstrap-results/\n"
+    user.repository(boxstrap__yaml=AT_HOME, train__py=SAVES, **{".gitignore": ignored})
+    user.agree()
+    account.addresses = [(one.box.address, one.box.port, one.box.user) for one in boxes[:2]]
+    key = ("--identity", str(boxes[0].box.identity))
+    up = ("up", "--max-price", "0.6", *key)
+    user.run(*up).must(0)
+    for record in user.state.glob("rentals/*.json"):
+        document = json.loads(record.read_text())
+        record.write_text(json.dumps({**document, "asked": document["asked"] - 3600}))
+    boxes[0].as_user("cd ~/.boxstrap/runs/*/train-1; echo $(($(<started) - 3600)) >started")
+    pull = boxes[0].begin("pull", "--watch", host="vast-9001")
+    here = user.place / "boxstrap-results/vast-9001/train-1"
+    wait_until(lambda: len(list(here.glob("out/step-*/b"))) > 1, pull.said)
+    boxes[0].box.power_off()
+    pull.kill()
+    pull.end()
+    account.boxes.pop()
+    # A half one, as if this machine had gone too; and what was cut short, or is nobody's.
+    (here / "out/step-90").mkdir()
+    (here / "out/step-90/a").write_text("90")
+    (here / "out/last").write_text("9")
+    last = max(int(one.parent.name[5:]) for one in here.glob("out/step-*/b"))
+    assert "step 1 loss" in user.run("logs", "--host", "vast-9001").must(0).out
+    page = user.run("report", "--host", "vast-9001", "--json").must(0).json()["report"]
+    assert "loss" in Path(page).read_text()
+    # The next box is gone before anything of it came home.
+    done = user.run(*up, "--resume", "train-1", "--json").must(0)
+    assert "not all of it came home whole: out/last, out/step-90/a" in done.text
+    assert done.json()["spent_before"] == pytest.approx(0.4, rel=0.2)
+    assert done.json()["first_lines"][0] == f"goes on from {last}"
+    boxes[1].box.power_off()
+    account.boxes.pop()
+    third = ("--host", boxes[2].box.host_string, *key, "--resume")
+    assert "there is no run train-9" in user.run("run", *third, "train-9").must(2).err
+    again = user.run("run", *third, "train-1", "--json").must(0).json()
+    assert again["resumes"] == {"box": "vast-9002", "run": "train-1"}
+    assert again["first_lines"][0] == f"goes on from {last}"
+    assert sorted(boxes[2].box.folders(f"{boxes[2].tree}/out"))[-1:] != ["step-90"]
+    # The same once more starts nothing.
+    same = user.run("run", *third, "vast-9002/train-1", "--json").must(0).json()
+    assert (same["id"], same["run"]["name"]) == (again["id"], again["run"]["name"])
+    assert boxes[2].runs() == ["train-1"]
 
 
 def _put(buckets: S3Server, name: str, content: bytes) -> None:

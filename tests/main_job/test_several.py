@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -143,6 +144,34 @@ def test_a_run_on_each_and_its_end(boxes: SeveralBoxes) -> None:
     assert done.out.count("sleep-1 running") == 2
     stopped = boxes.run("stop", "--host", "gpu-?", "--run", "sleep-1", "--json").must(0).json()
     assert [one["stopped"] for one in stopped["boxes"]] == [["sleep-1"], ["sleep-1"]]
+
+
+def test_changes_are_packed_once_for_all_boxes(boxes: SeveralBoxes, tmp_path: Path) -> None:
+    """Counted by a git that notes each pack that it makes."""
+    git, packs = tmp_path / "bin/git", tmp_path / "packs"
+    git.parent.mkdir()
+    note = f'case " $* " in *" pack-objects "*) echo >>{packs} ;; esac'
+    git.write_text(f'#!/bin/sh\n{note}\nexec {which("git")} "$@"\n')
+    git.chmod(0o755)
+    boxes.user.env["PATH"] = f"{git.parent}:{boxes.user.env['PATH']}"
+    root = Path(boxes.user.place)
+    (root / "train.py").write_text(TRAIN + "# edited\n" + "x = 1\n" * 9000)
+    boxes.run("run", "--host", "gpu-?", "--session", "edited", "--", "wc -l <train.py").must(0)
+    assert boxes.run("logs", "--host", "gpu-?", "--run", "edited-1").out.count("| 9004") == 2
+    assert packs.read_text() == "\n"
+
+
+def test_the_upload_to_all_is_told_once_before_it_begins(
+    boxes: SeveralBoxes, tmp_path: Path
+) -> None:
+    with (tmp_path / "corpus").open("wb") as corpus:
+        corpus.truncate(51_000_000)
+    done = boxes.run("push", str(tmp_path / "corpus"), "--host", "gpu-?", "--to", "data").must(0)
+    said = "each of 2 boxes is sent 51 MB from here, 102 MB in all"
+    assert (done.out + done.err).count(said) == 1
+    (tmp_path / "corpus").write_bytes(b"small")
+    done = boxes.run("push", str(tmp_path / "corpus"), "--host", "gpu-?", "--to", "data").must(0)
+    assert "boxes is sent" not in done.out + done.err
 
 
 def test_what_is_about_one_box_is_refused_for_several_before_anything_is_done(

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,8 +21,11 @@ from tests.boxes import Rig, RigBox
 from tests.cli import Completed, Running, User
 from tests.main_job.conftest import Card
 from tests.main_job.rented import Rented
+from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
 from tests.nvml import scenarios
+from tests.plain_environment import BIN, HERE
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -117,7 +126,7 @@ def test_each_cell_is_queued_once_and_its_results_stand_side_by_side(fleet: Flee
     assert told["metric"] == "loss"
     assert told["best"]["parameters"]["lr"] == "0.1"
     page = Path(told["report"]).read_text()
-    assert page.count("<polyline") == 4
+    assert page.count("<polyline") == 2 * 4  # for wide and for narrow screens
     assert "4 of 4 cells finished" in page
     rows = [*csv.DictReader(Path(told["csv"]).read_text().splitlines())]
     ends = {(row["lr"], f"{float(row['loss']):.3f}") for row in rows}
@@ -226,3 +235,102 @@ def test_each_gpu_gets_a_worker_of_the_users_optimiser(
         assert box.run("ls -d /workspace/search*/wandb/offline-run-* | wc -l").strip() == "2"
     finally:
         box.stop()
+
+
+OBJECTIVE = """\
+import os
+
+def objective(trial):
+    x = trial.suggest_float("x", -1, 1)
+    trial.set_user_attr("worker", [os.uname().nodename, os.environ["BOXSTRAP_JOB_RANK"]])
+    return x * x
+"""
+TRIALS = """\
+import json, optuna
+study = optuna.load_study(study_name="lr", storage="sqlite:///study.db")
+by = [trial.user_attrs["worker"] for trial in study.trials]
+print(json.dumps([[t.number, t.state.name, t.value, *w] for t, w in zip(study.trials, by)]))
+"""
+LISTENS = "awk '$4 == \"0A\" && /:32C8 / {print $2}' /proc/net/tcp /proc/net/tcp6"  # at 13000
+LOOPBACK = {"0100007F:32C8", f"{'0' * 24}01000000:32C8"}
+PACKAGES = ("optuna", "grpcio", "protobuf")
+
+
+@pytest.fixture
+def settled() -> Iterator[Settled]:
+    made = Settled()
+    made.env["BOXSTRAP_KEEP_OPEN"] = "2m"  # as users have it: their ssh finds an open connection
+    yield made
+    made.leave()
+
+
+def test_the_workers_of_two_boxes_share_a_study_over_tunnels(
+    mirror_rig: Rig,
+    shared_folder: Path,
+    card: Card,
+    settled: Settled,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Types the lines of docs/sweeps.md and runs its two programs, as they stand there."""
+    if not request.config.getoption("every"):
+        pytest.skip("make chaos")
+    text = (HERE / "docs/sweeps.md").read_text().partition("For several boxes")[2]
+    server, worker, lines = re.findall(r"```\n(.+?)```", text, re.DOTALL)[:3]
+    uv = {**os.environ, "UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1"}
+    here = settled.home / "venv"
+    for words in (["venv", "--python", sys.executable, here], ["pip", "install", *PACKAGES]):
+        subprocess.run([BIN / "uv", "-q", *words], env={**uv, "VIRTUAL_ENV": str(here)}, check=True)
+    settled.repository(
+        "search",
+        __gitignore="study.db*\n",
+        storage__py=server,
+        worker__py=worker,
+        train__py=OBJECTIVE,
+        requirements__txt="\n".join(PACKAGES),
+        boxstrap__yaml="version: 1\ngpu: {count: 2, smoke: none}\n",
+    )
+    groups = Path(settled.env["XDG_CONFIG_HOME"]) / "boxstrap/groups.yaml"
+    groups.parent.mkdir(parents=True)
+    groups.write_text("seeds: [gpu-1, gpu-2]\n")
+    boxes = {name: start_used(mirror_rig, "vast", shared_folder) for name in ("gpu-1", "gpu-2")}
+    typing = None
+    try:
+        for name, box in boxes.items():
+            card(Rented(settled, box), f"{scenarios.A100}\ncount = 2")
+            Rented(settled, box).run("setup", "--name", name).must(0)
+        before, kill, after = lines.partition("kill ")
+        waits = "touch worked; until [ -e seen ]; do sleep 0.1; done\n"
+        with (settled.home / "said").open("w") as out:
+            typing = subprocess.Popen(
+                settled.inside("bash", "-ec", before + waits + kill + after),
+                cwd=settled.place,
+                env={**settled.env, "PATH": f"{here}/bin:{settled.env['PATH']}"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        said = (settled.home / "said").read_text
+        going = typing
+        wait_until(lambda: (settled.place / "worked").exists() or going.poll() is not None, said)
+        assert going.poll() is None, said()
+        for box in boxes.values():
+            assert set(box.run(LISTENS).split()) == LOOPBACK, said()
+        (settled.place / "seen").touch()
+        assert going.wait(60) == 0, said()
+        read = [str(here / "bin/python"), "-c", TRIALS]
+        done = subprocess.run(read, cwd=settled.place, capture_output=True, text=True, check=True)
+        trials = json.loads(done.stdout)
+        assert sorted(number for number, *_ in trials) == [*range(80)]
+        assert {state for _, state, *_ in trials} == {"COMPLETE"}
+        by = Counter((box, rank) for *_, box, rank in trials)
+        names = [boxes[name].name for name in ("gpu-1", "gpu-1", "gpu-2", "gpu-2")]
+        assert by == {(name, str(rank)): 20 for rank, name in enumerate(names)}
+        assert str(min(value for _, _, value, *_ in trials)) in said().partition("| number")[2]
+    finally:
+        if typing:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(typing.pid, signal.SIGTERM)
+            typing.wait()
+        for box in boxes.values():
+            box.stop()

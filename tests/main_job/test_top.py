@@ -63,7 +63,7 @@ def test_a_box_is_looked_at_over_one_login(rent: Rent, tmp_path: Path) -> None:
     page = Path(place).read_text()
     for part in (
         "train-1 running",
-        "loss: 0.5 at the end.",
+        "<dt>loss</dt><dd>0.5 at ",
         "1 NVIDIA A100-SXM4-80GB: 0 % busy",
     ):
         assert part in page, part

@@ -6,6 +6,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,9 +27,10 @@ version: 1
 extends: ssh
 box: {workdir: /workspace}
 gpu: {require: false}
-python: {requirements: [], packages: [torch, numpy]}
+python: {requirements: [], packages: [torch, numpy, accelerate]}
 train: {command: torchrun ddp.py, results: [out/], nodes: 1, grace: 2}
 """
+NAMES = ("ddp", "digits", "elastic")
 TOLERANCE = 1e-4
 """Sums of floats of 32 bits in another order, over 40 steps; relative to the value."""
 
@@ -43,7 +46,7 @@ def with_torch(
         pytest.skip("no CPU build of torch")
     folder = tmp_path_factory.mktemp("torch")
     user = User(folder / "home")
-    texts = {f"{name}__py": (HERE / f"{name}.py").read_text() for name in ("ddp", "digits")}
+    texts = {f"{name}__py": (HERE / f"{name}.py").read_text() for name in NAMES}
     repository = user.repository("homework", boxstrap__yaml=PROFILE, **texts)
     images, labels = made_digits()
     (repository.root / "data").mkdir()
@@ -125,3 +128,42 @@ def test_a_worker_that_is_killed_ends_torchrun_on_all_nodes(with_torch: Fleet) -
     assert fleet.await_end(0, 1) < 15
     assert fleet.said("exit") == ["1", "1"]
     assert fleet.said("ended", 0) == ["node 1 1 exit"]
+
+
+def test_accelerate_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) -> None:
+    fleet = Fleet(with_torch.user, with_torch.boxes[:2])
+    docs = (HERE / "../../docs/nodes.md").read_text()
+    line = re.search(r"`(accelerate launch --multi_gpu [^`]*)`", docs)
+    assert line
+    command = " ".join(line[1].split()).replace("train.py", "ddp.py")
+    fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)
+    fleet.await_end(0, 1, within=90)
+    assert fleet.said("exit") == ["0", "0"], fleet.said("log")
+    for rank, log in enumerate(fleet.said("log")):
+        assert f"rank {rank} of 2: the all-reduce is right" in log
+
+
+def await_line(fleet: Fleet, words: str) -> None:
+    """Wait until node 0's log has these words."""
+    until = time.monotonic() + 180
+    while words not in fleet.said("log", 0)[0]:
+        assert time.monotonic() < until, fleet.said("log", 0)
+        assert not fleet.said("exit", 0)[0], fleet.said("log", 0)
+        time.sleep(1)
+
+
+def test_an_elastic_training_goes_on_without_a_node_that_is_lost(with_torch: Fleet) -> None:
+    fleet = Fleet(with_torch.user, with_torch.boxes[:2])
+    docs = (HERE / "../../docs/nodes.md").read_text()
+    line = re.search(r"`(torchrun --nnodes 2:4 [^`]*)`", docs)
+    assert line
+    command = " ".join(line[1].split()).replace("2:4", "1:2").replace("train.py", "elastic.py")
+    fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)
+    await_line(fleet, "world of 2")
+    fleet.boxes[1].box.power_off()
+    try:
+        await_line(fleet, "world of 1")
+        fleet.await_end(0, within=60)
+        assert fleet.said("exit", 0) == ["0"], fleet.said("log", 0)
+    finally:
+        fleet.boxes[1].box.power_on()

@@ -13,19 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.providers.azure import LONGEST_HOLD_S
 from bootstrap.text.sizes import dollars
 from tests.cli import Completed, Running, User
 from tests.main_job.conftest import Card, Rent
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios
 from tests.providers.accounts import (
+    KEY,
     SimulatedAccount,
     SimulatedBox,
     SimulatedClock,
     SimulatedOffer,
     simulated,
 )
-from tests.providers.renting_world import ec2_offers
+from tests.providers.renting_world import azure_offers, ec2_offers, gcp_offers
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 RESULTS = """\
@@ -33,6 +35,7 @@ version: 1
 gpu: {require: false}
 train: {command: python train.py, results: [out/]}
 """
+NODES = RESULTS.replace("train.py", "reduce.py 1").replace("[out/]", "[out/], nodes: 2")
 TRAIN = 'print("0.4", file=open("out/result", "w"))\n'
 _FAULTS = ("429", "500 after", "cut after", "nonsense after", "wrong types after")
 """Faults after which the program does not wait for minutes."""
@@ -78,10 +81,14 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     # The second time it is the same box, with nothing to do.
     again = up("--max-price", "0.6").must(0)
     assert "vast:9001, rented as boxstrap-" in again.err
-    assert "stopped after 24 hours" in again.err
+    held = "vast-9001 is the box that you had rented before, and no new one was rented. It has "
+    assert f"{held}1 earlier run: homework/train-1 finished. For a new box: --another" in again.err
     assert account.rented == ["9001"]
     assert box.run("cat ~/.boxstrap/lease.json") == terms
     assert rented.runs().count("train-1") == 1
+    # Where its setup fails, the document has the box that goes on and costs.
+    broken = up("--max-price", "0.6", "--set", "prepare=[false]", "--json").must(7).json()
+    assert broken["rented"] == done["rented"]
     # What its host asks for is said beside its state, and left out if the account doesn't answer.
     row = {"contract_id": 9001, "new_gpu_costpersec": 0.0002, "old_gpu_costpersec": 0.0001}
     account.increases, account.boxes[0].ends = [row], time.time() + 3.5 * 3600
@@ -221,6 +228,136 @@ def test_at_ec2_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) ->
         assert "Elastic IP" in ended.out
         assert account.destroyed == ["9001"]
     assert (user.place / "boxstrap-results").is_dir()
+
+
+def test_at_google_cloud_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) -> None:
+    rented = rent("gcp", used=True)
+    user, box = rented.user, rented.box
+    with simulated("gcp") as account:
+        account.clock = SimulatedClock(time.time)
+        account.loading_s, account.offers = 0.0, gcp_offers()
+        account.offers[0].fate = "failed bid"  # half made: no room, said after a 200
+        account.address = (box.address, box.port, box.user)
+        user.env |= account.environment()
+        user.repository(boxstrap__yaml=RESULTS, train__py=TRAIN, **{".gitignore": "out/\n"})
+        words = ("--provider", "gcp", "--max-price", "1", "--identity", str(box.identity))
+        done = user.run("up", *words).must(0)
+        half, ours = account.rented
+        assert account.destroyed == [half]
+        assert account.boxes[0].order["kind"] == "g2-standard-8"
+        assert f"gcp:{ours} is stopped after 24 hours" in done.err
+        assert "Else Google Cloud deletes it, with its disk, half an hour later" in done.err
+        assert "which shuts itself down" in done.out
+        (known,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
+        assert (known["known_as"], known["price"]) == (f"gcp-{ours}", 0.853624)
+        assert known["ends"] == pytest.approx(account.boxes[0].since + 24.5 * 3600, abs=1)
+        # Google's own end can't be moved: the lease goes up to it, and no further.
+        refused = user.run("lease", "--host", f"gcp:{ours}", "--extend", "2h").must(2)
+        assert "by its own limit, which nothing moves" in refused.err
+        # What was known of an earlier start is asked for again, and a longer lease is cut to it.
+        (record,) = user.home.rglob("box.json")
+        told = json.loads(record.read_text())
+        told["extra"]["ends"] = time.time() - 3600
+        record.write_text(json.dumps(told))
+        again = user.run("setup", "--host", f"gcp-{ours}", "--set", "lease.hours=40").must(0)
+        assert "all that is on it is lost then: so its lease is 1 d" in again.err
+        assert json.loads(record.read_text())["extra"]["ends"] == pytest.approx(known["ends"])
+        # Nothing of the user's credentials is on the box.
+        for secret in ("BEGIN PRIVATE KEY", KEY):
+            assert box.run(f"grep -rlF -e '{secret}' /home /tmp /root 2>/dev/null || :") == ""
+        user.run("wait", "--host", f"gcp-{ours}").must(0)
+        ended = user.run("down", "--host", f"gcp:{ours}").must(0)
+        assert "destroyed, and no longer listed" in ended.out
+        assert account.destroyed == [half, ours]
+        assert account.google
+        assert account.google.disks == {}
+    assert (user.place / "boxstrap-results").is_dir()
+
+
+def test_at_azure_a_box_is_rented_stopped_by_azure_and_given_back_with_its_group(
+    rent: Rent,
+) -> None:
+    rented = rent("azure", used=True)
+    user, box = rented.user, rented.box
+    with simulated("azure") as account:
+        account.clock = SimulatedClock(time.time)
+        account.tells_time = True
+        account.loading_s, account.offers = 0.0, azure_offers()
+        account.offers[0].fate = "failed bid"  # half made: no room, said by the deployment
+        account.address = (box.address, box.port, box.user)
+        user.env |= account.environment()
+        user.repository(boxstrap__yaml=RESULTS, train__py=TRAIN, **{".gitignore": "out/\n"})
+        words = ("--provider", "azure", "--max-price", "1", "--identity", str(box.identity))
+        done = user.run("up", *words).must(0)
+        half, ours = account.rented
+        assert account.destroyed == [half]
+        assert account.boxes[0].order["kind"] == "Standard_NC8as_T4_v3"
+        assert "Azure gives a box no key to end itself with" in done.err
+        assert (
+            "Else Azure stops it within half an hour of that, after a lease of at most" in done.err
+        )
+        # Its schedule has no room for a day and half an hour: the lease is cut to it.
+        assert "it is stopped then, which keeps its disk: so its lease is 23 h" in done.err
+        assert "nothing on this box holds the lease" in done.out + done.err
+        (known,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
+        assert (known["known_as"], known["price"]) == (f"azure-{ours}", 0.752)
+        assert known["ends"] == pytest.approx(account.boxes[0].made + LONGEST_HOLD_S, abs=90)
+        refused = user.run("lease", "--host", f"azure:{ours}", "--extend", "2h").must(2)
+        assert "by its own limit, which nothing moves" in refused.err
+        # Nothing of the user's login is on the box.
+        assert box.run(f"grep -rlF -e '{KEY}' /home /tmp /root 2>/dev/null || :") == ""
+        user.run("wait", "--host", f"azure-{ours}").must(0)
+        # What shut itself down is paid for: a guard deallocates it.
+        account.boxes[0].state = "off"
+        (record,) = user.home.rglob("box.json")
+        told = json.loads(record.read_text())
+        told["extra"]["lease"]["seconds"] = 1
+        record.write_text(json.dumps(told))
+        guarded = user.run("guard", "--once").must(0)
+        assert "its lease is over (hours): stopped" in guarded.out
+        assert account.boxes[0].state == "stopped"
+        account.boxes[0].state = "running"
+        assert account.azure
+        ended = user.run("down", "--host", f"azure:{ours}").must(0)
+        assert "destroyed, and no longer listed" in ended.out
+        assert account.destroyed == [half, ours]
+        assert account.azure.groups == {}
+    assert (user.place / "boxstrap-results").is_dir()
+
+
+def test_nodes_are_rented_into_one_network_and_begin_once_all_are_there(rent: Rent) -> None:
+    boxes = [rent("ec2", used=True).box for _ in range(2)]
+    user = rent("ec2", used=True).user
+    reduce = Path(__file__).with_name("reduce.py").read_text()
+    user.repository(boxstrap__yaml=NODES, reduce__py=reduce, **{".gitignore": "out/\n"})
+    with simulated("ec2") as account:
+        account.loading_s, account.offers = 0.0, ec2_offers()
+        account.addresses = [(box.address, box.port, box.user) for box in boxes]
+        user.env |= account.environment()
+        words = ("--provider=ec2", "--max-price=1", f"--identity={boxes[0].identity}", "--count=2")
+        # Without one network, and for another number of boxes, nothing is rented.
+        alone = user.run("up", *words).must(2).err
+        assert "to rent them: boxstrap up --count 2 --one-network" in alone
+        three = user.run("up", *words[:3], "--count=3", "--one-network").must(2)
+        assert "train.nodes is 2, and this is about 3 boxes" in three.err
+        user.env["VAST_API_KEY"] = "none"
+        elsewhere = user.run("up", "--provider=vast", *words[1:], "--one-network").must(2)
+        assert "can't be rented into one network at Vast.ai" in elsewhere.err
+        assert account.rented == []
+        # Where the second can't be had, the first is set up, and nothing begins.
+        account.quotas = {"g": 4.0}
+        short = user.run("up", *words, "--one-network", "--group=cluster").must(11)
+        assert "1 of 2 boxes are set up" in short.out
+        assert boxes[0].run("ls /workspace/.boxstrap/runs/*/train-1 2>/dev/null || :") == ""
+        account.quotas.clear()
+        done = user.run("up", *words, "--one-network", "--group=cluster").must(0)
+        assert account.rented == ["9001", "9002"]
+        assert "2 reach each other" in done.err
+        user.run("wait", "--hosts", "cluster").must(0)
+        assert "rank 1 of 2: sum 3.0" in user.run("logs", "--hosts", "cluster").must(0).out
+        user.run("up", *words, "--one-network", "--group=cluster").must(0)  # nothing to do
+        user.run("down", "--hosts", "cluster", f"--identity={boxes[0].identity}").must(0)
+        assert sorted(account.destroyed) == ["9001", "9002"]
 
 
 def test_a_volume_that_is_not_mounted_is_said_before_anything_is_built(

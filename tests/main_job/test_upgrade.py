@@ -243,7 +243,7 @@ def test_programs_of_a_flat_folder_go_on_beside_the_package(
     before(rented, flat, "setup", *LEASE).end().must(0)
     second = ("--queue", "--", "python", "train.py", "second")
     before(rented, flat, "run", *LEASE, *second).end().must(0)
-    monitor = rented.as_user("pgrep -f 'box/[m]onitor.py'")
+    monitor = rented.as_user("pgrep -of 'box/[m]onitor.py'")
     for _ in ("before a setup of this version", "after it"):
         status = rented.status()
         assert {run["name"]: run["state"] for run in status["runs"]} == {
@@ -253,7 +253,7 @@ def test_programs_of_a_flat_folder_go_on_beside_the_package(
         assert status["lease"]["limits"]["hours"]["limit"] == 12 * 3600
         assert sampled(rented)["state"] == "queued"
         assert "train-1: running" in rented.run("setup", *LEASE).must(0).out
-    assert rented.as_user("pgrep -f 'box/[m]onitor.py'") == monitor
+    assert rented.as_user("pgrep -of 'box/[m]onitor.py'") == monitor
     assert rented.as_user(f"ls {rented.folder}/box/onbox/lease/rules.py")
     rented.as_user(f"touch {rented.tree}/../go")
     assert "train-2" in rented.run("wait", "--run", "train-2").must(0).text

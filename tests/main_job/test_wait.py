@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from bootstrap.text.sizes import duration
 from tests.cli import PROFILE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.receivers import web_receiver
 from tests.waiting import wait_until
 
 LOCAL = (
@@ -65,6 +67,37 @@ def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run
     assert "hf_" not in waited.text + shown
 
 
+GOES_ON = """\
+import os, time
+print("step 1 loss 0.5", flush=True)
+while not os.path.exists("go-on"):
+    time.sleep(0.05)
+print("step 2 loss 0.25", flush=True)
+"""
+
+
+def test_what_a_run_ended_with_is_told_as_it_is_then(user: User) -> None:
+    user.repository(boxstrap__yaml=LOCAL.replace("secrets: [TOKEN]\n", ""), train__py=GOES_ON)
+    to_local = ("--host", "local", "--json")
+    user.run("setup", *to_local).must(0)
+    waiting = user.begin("wait", *to_local, "--events")
+    assert json.loads(waiting.line())["state"] == "running"
+    (user.home / "box/homework/go-on").touch()
+    (run,) = json.loads(waiting.end().must(0).out.splitlines()[-1])["runs"]
+    (log,) = user.home.glob("box/.boxstrap/runs/*/train-1/log")
+    assert (run["metric"], run["log_bytes"]) == ("step 2 loss 0.25", log.stat().st_size)
+    assert "step 2 loss 0.25" in user.run("wait", "--host", "local").must(0).out
+    # What `stop` ended is told likewise.
+    user.run("run", *to_local, "--", "sleep", "600").must(0)
+    stopped = user.run("stop", *to_local).must(0).json()
+    (run,) = stopped["runs"]
+    assert (stopped["stopped"], run["state"], run["rc"]) == (["train-2"], "finished", 143)
+    assert run["over"] >= 1
+    user.run("run", *to_local, "--", "sleep", "600").must(0)
+    text = user.run("stop", "--host", "local").must(0).out
+    assert text.startswith("stopped: train-3 of homework (was stopped after ")
+
+
 def test_commands_are_the_persons_own_and_never_a_repositorys(user: User) -> None:
     user.repository(boxstrap__yaml=f"{LOCAL}notify: touch ~/owned\n")
     assert "notify" in user.run("plan", "--host", "local").must(2).err
@@ -102,3 +135,78 @@ def await_waiter(rented: Rented, *, is_there: bool) -> None:
     """Wait until the box's waiter is there or gone; each second it checks if anybody listens."""
     waiter: Callable[[], str] = lambda: rented.box.run("pgrep -fx 'sleep 1' || :")  # noqa: E731
     wait_until(lambda: bool(waiter().strip()) == is_there, pause=0.3)
+
+
+TOLD_LATE = """\
+import os, time
+print("begun", flush=True)
+for file in ("loss", "end"):
+    while not os.path.exists(file):
+        time.sleep(0.05)
+    print("step 7 loss 4.5", flush=True)
+"""
+
+
+def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
+    with web_receiver() as web:
+        notify = user.home / ".config/boxstrap/notify.yaml"
+        notify.parent.mkdir(parents=True)
+        notify.write_text(f'team: {web.url}/a-secret\ntell: echo "$BOXSTRAP_EVENT" >>~/told\n')
+        user.repository(boxstrap__yaml=LOCAL.replace("secrets: [TOKEN]\n", ""), train__py=TOLD_LATE)
+        user.run("setup", "--host", "local").must(0)
+        waiting = user.begin("wait", "--host", "local")
+        waiting.await_said("must stay awake")
+        (user.home / "box/homework/loss").touch()
+        wait_until((user.home / "told").exists)
+        assert (user.home / "told").read_text() == "loss\n"
+        waiting.await_said("first loss: 4.5 at step 7")
+        waiting.interrupt()
+        waiting.end().must(130)
+        assert web.events() == ["loss"]
+
+        left = user.run("wait", "--host", "local", "--detach", "--json").must(0)
+        assert left.json()["told"] == ["team"]
+        assert "a-secret" not in left.text
+        (handed,) = (user.home / "box/.boxstrap/runs").glob("*/*/notify_to")
+        assert handed.stat().st_mode & 0o777 == 0o600
+        (user.home / "box/homework/end").touch()
+        wait_until(lambda: len(web.asked) == 2)
+        end = web.asked[1].document
+        assert (end["event"], end["text"].split(" after ")[0]) == (
+            "end",
+            "local: homework/train-1 finished",
+        )
+        wait_until(lambda: not handed.exists())
+        # Who can't be told is told of.
+        notify.write_text(f"team: {web.url}/a-secret\n")
+        web.codes = [404]
+        user.run("run", "--host", "local", "--", "sleep", "600").must(0)
+        assert (
+            "local tells team of homework/train-2"
+            in user.run("wait", "--host", "local", "--detach").must(0).out
+        )
+        user.run("stop", "--host", "local").must(0)
+        said = "could not tell team (end): HTTP 404"
+        wait_until(lambda: said in user.run("status", "--host", "local").out, pause=1)
+        notify.write_text("desktop: notify-send x\n")
+        user.run("run", "--host", "local", "--", "sleep", "600").must(0)
+        refused = user.run("wait", "--host", "local", "--detach").must(2).err
+        assert "no address that a box could post to" in refused
+        user.run("stop", "--host", "local").must(0)
+
+
+def test_a_profiles_secret_is_told_of_a_run_that_ends_at_once(user: User) -> None:
+    user.repository(boxstrap__yaml="version: 1\n", train__py="raise SystemExit(3)\n")
+    profile = user.home / "elsewhere.yaml"
+    text = LOCAL.replace("TOKEN", "NOTIFY_URL") + "notify: [end]\n"
+    setup = ("setup", "--host", "local", "--profile", str(profile))
+    with web_receiver() as web:
+        address = f"{web.url}/a-secret"
+        profile.write_text(text.replace("secrets: [NOTIFY_URL]\n", ""))
+        assert "NOTIFY_URL must be listed" in user.run(*setup, NOTIFY_URL=address).must(2).err
+        profile.write_text(text)
+        user.run(*setup, NOTIFY_URL=address).must(10)
+        wait_until(lambda: web.asked)
+        (end,) = web.asked
+        assert (end.path, end.document["event"]) == ("/a-secret", "end")
+        assert end.document["says"].startswith("it ended with exit code 3")

@@ -14,9 +14,11 @@ toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / ".ci/requirements.txt"
 DEV_LOCK = ROOT / ".ci/requirements-dev.txt"
+SITE_LOCK = ROOT / ".ci/requirements-site.txt"
 PROJECT = toml.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = PROJECT["project"]["dependencies"]
 DEV = PROJECT["dependency-groups"]["dev"]
+SITE = PROJECT["dependency-groups"]["site"]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 HASHES = re.compile(r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n")
 
@@ -29,7 +31,7 @@ def locked(lock: Path) -> dict[str, list[Requirement]]:
     return found
 
 
-@pytest.mark.parametrize("lock", [LOCK, DEV_LOCK], ids=lambda lock: lock.stem)
+@pytest.mark.parametrize("lock", [LOCK, DEV_LOCK, SITE_LOCK], ids=lambda lock: lock.stem)
 def test_each_version_is_exact_and_has_hashes_and_nothing_else_is_there(lock: Path) -> None:
     for pins in locked(lock).values():
         for pin in pins:
@@ -39,7 +41,9 @@ def test_each_version_is_exact_and_has_hashes_and_nothing_else_is_there(lock: Pa
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize(("lock", "wanted"), [(LOCK, RUNTIME), (DEV_LOCK, RUNTIME + DEV)])
+@pytest.mark.parametrize(
+    ("lock", "wanted"), [(LOCK, RUNTIME), (DEV_LOCK, RUNTIME + DEV), (SITE_LOCK, SITE)]
+)
 def test_what_the_project_requires_is_locked(lock: Path, wanted: list[str], python: str) -> None:
     """If this fails after a change of pyproject.toml, run `make lock`."""
     pins = locked(lock)
@@ -57,8 +61,24 @@ def test_what_the_project_requires_is_locked(lock: Path, wanted: list[str], pyth
         assert requirement.specifier.contains(version), requirement
 
 
-def test_both_locks_agree() -> None:
+def test_what_is_installed_for_development_is_what_runs() -> None:
     dev = locked(DEV_LOCK)
     assert {name: [str(pin) for pin in pins] for name, pins in locked(LOCK).items()} == {
         name: [str(pin) for pin in dev.get(name, [])] for name in locked(LOCK)
     }
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_site_s_packages_agree_with_the_others(python: str) -> None:
+    """`make lock` takes the versions of the others, so that each package is looked at once."""
+    where = {"python_version": python, "python_full_version": f"{python}.0"}
+
+    def versions(lock: Path) -> dict[str, str]:
+        pins = [pin for found in locked(lock).values() for pin in found]
+        here = [pin for pin in pins if pin.marker is None or pin.marker.evaluate(where)]
+        return {pin.name: str(pin.specifier) for pin in here}
+
+    site, dev = versions(SITE_LOCK), versions(DEV_LOCK)
+    both = site.keys() & dev.keys()
+    assert len(both) >= 10
+    assert {name: site[name] for name in both} == {name: dev[name] for name in both}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -57,6 +58,9 @@ class InstalledPlace:
         }
 
     def run(self, *argv: str | Path, rc: int = 0) -> str:
+        return self.ended(*argv, rc=rc).stdout
+
+    def ended(self, *argv: str | Path, rc: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [str(part) for part in argv],
             cwd=self.folder,
@@ -69,7 +73,7 @@ class InstalledPlace:
         )
         assert done.returncode == rc, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stdout + done.stderr
-        return done.stdout
+        return done
 
     def boxstrap(self, *words: str, rc: int = 0) -> str:
         return self.run(self.bin / "boxstrap", *words, rc=rc)
@@ -142,6 +146,25 @@ def test_the_source_archive_holds_what_it_takes_to_work_on_it(built: Path) -> No
     assert _tracked("bootstrap", "templates", "profiles") <= names
 
 
+def test_building_elsewhere_at_another_time_gives_the_same_bytes(
+    place: InstalledPlace, built: Path
+) -> None:
+    copy = place.folder / "copy of it"
+    for name in _tracked("."):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, copy / name)
+        # As a clone under `umask 077` has it.
+        (copy / name).chmod(0o700 if os.access(ROOT / name, os.X_OK) else 0o600)
+    again = place.folder / "again"
+    place.run("bash", "-c", 'umask 077; "$@"', "bash", UV, "build", "-q", "-o", again, copy)
+    for first in sorted(built.glob("boxstrap-*")):
+        assert (again / first.name).read_bytes() == first.read_bytes(), first.name
+    # `built` makes the wheel from the source archive; here it is made from the tree.
+    place.run(UV, "build", "-q", "--wheel", "-o", again / "direct", copy)
+    (direct,), (usual,) = (again / "direct").glob("*.whl"), built.glob("*.whl")
+    assert direct.read_bytes() == usual.read_bytes()
+
+
 def test_the_metadata_is_whole(wheel: Path) -> None:
     opened = zipfile.ZipFile(wheel)
     (name,) = (n for n in opened.namelist() if n.endswith(".dist-info/METADATA"))
@@ -208,9 +231,87 @@ def test_uvx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> N
 def test_pipx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> None:
     if not shutil.which("pipx"):
         pytest.skip("pipx is not installed")
-    # pipx's own pip, as after an earlier use: getting it would take ten seconds.
-    shared = place.folder / "shared"
-    place.run(UV, "venv", "--quiet", "--seed", "--python", "python3", shared)
+    _give_pip(place)
     # pip reads this as `compile = 0`: with 1 it would compile all that it installs.
-    place.env |= {"PIPX_SHARED_LIBS": str(shared), "PIP_NO_COMPILE": "0"}
+    place.env["PIP_NO_COMPILE"] = "0"
     assert __version__ in place.run("pipx", "run", "--spec", wheel, "boxstrap", "--version")
+
+
+def _give_pip(place: InstalledPlace) -> None:
+    """Give pipx its own pip, as after an earlier use: getting it would take ten seconds."""
+    shared = place.folder / "shared"
+    place.run(UV, "venv", "--quiet", "--seed", "--python", "/usr/bin/python3", shared)
+    place.env["PIPX_SHARED_LIBS"] = str(shared)
+
+
+INSTALLS: dict[str, tuple[str, ...]] = {
+    "uv": (UV, "tool", "install", "--quiet", "--python", sys.executable),
+    "pipx": ("pipx", "install", "--python", sys.executable),
+    "pip": ("own venv/bin/pip", "install", "--quiet"),
+}
+
+
+@pytest.fixture
+def without_git(tmp_path: Path) -> InstalledPlace:
+    """A home with spaces in its path, on a machine that has no git."""
+    place = InstalledPlace(tmp_path / "a place of my own")
+    few = place.folder / "programs"
+    few.mkdir()
+    for program in (each for each in Path("/usr/bin").iterdir() if not each.name.startswith("git")):
+        (few / program.name).symlink_to(program)
+    place.env["PATH"] = f"{place.home}/.local/bin:{few}"
+    return place
+
+
+@pytest.mark.sampled  # pip takes a minute
+@pytest.mark.parametrize("how", INSTALLS)
+def test_it_is_installed_as_people_do(built: Path, without_git: InstalledPlace, how: str) -> None:
+    place, words = without_git, [*INSTALLS[how]]
+    if how == "pipx" and not shutil.which("pipx", path=place.env["PATH"]):
+        pytest.skip("pipx is not installed")
+    (archive,) = built.glob("*.tar.gz" if how == "pip" else "*.whl")
+    program = place.home / ".local/bin/boxstrap"
+    if how == "pip":
+        place.run(sys.executable, "-m", "venv", "own venv")
+        program = place.folder / "own venv/bin/boxstrap"
+    if how == "pipx":
+        _give_pip(place)
+    place.env["PIP_NO_COMPILE"] = "0"  # pip reads it as `compile = 0`, which saves ten seconds
+    place.run(*words, archive)
+    assert __version__ in place.run(program, "--version")
+    assert "vast" in place.run(program, "profiles")
+    # Whose own programs are found wherever it lies.
+    assert "git is not installed" in place.ended(program, "demo", rc=2).stderr
+    assert "Install git" in place.ended(program, "doctor", rc=2).stderr
+    place.run(program, "init")
+    assert (place.folder / "boxstrap.yaml").exists()
+    place.run(program, "completion", "--install", "--shell", "bash")
+    assert "boxstrap" in (place.home / ".bashrc").read_text()
+
+
+def _python(version: str) -> str:
+    """Return the Python of that version on this machine: on the PATH, or kept by pyenv; else ""."""
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)  # HOME is the tests' own
+    kept = map(str, home.glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    found = (path for path in (shutil.which(f"python{version}"), *kept) if path)
+    return next(filter(_works, found), "")
+
+
+def _works(python: str) -> bool:
+    """Whether it starts: pyenv has a program for each version, also where another is chosen."""
+    return not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+def test_each_python_of_this_machine_runs_it(
+    place: InstalledPlace, wheel: Path, version: str
+) -> None:
+    if not (python := _python(version)):
+        pytest.skip(f"this machine has no Python {version}")
+    folder = place.folder / f"python {version}"
+    place.run(UV, "venv", "--quiet", "--python", python, folder)
+    place.run(UV, "pip", "install", "--quiet", "--python", folder / "bin/python", wheel)
+    assert __version__ in place.run(folder / "bin/boxstrap", "--version")
+    assert "vast" in place.run(folder / "bin/boxstrap", "profiles")
+    script = place.run(folder / "bin/python", "-c", RENDER, "vast")
+    assert '"vast"' in script.splitlines()[1]

@@ -22,7 +22,9 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.providers.contract import ERRORS, OVERLAYS, Contract
 
 if TYPE_CHECKING:
+    from tests.providers.azure_account import AzureAnswers
     from tests.providers.ec2_account import Ec2Answers
+    from tests.providers.google_account import GoogleAnswers
 
 KEY = "key-of-the-account"
 POD_KEY = "key-of-a-pod"
@@ -156,6 +158,8 @@ class SimulatedAccount:
     retry_after: str = ""
     """What "too many requests" says of when to ask again."""
     clock: SimulatedClock = field(default_factory=SimulatedClock)
+    tells_time: bool = False
+    """Whether its answers have that clock's date; else they have the real one."""
     address: tuple[str, int, str] = ("127.0.0.1", 22, "root")
     addresses: list[tuple[str, int, str]] = field(default_factory=list)
     """Those of the next boxes that are rented, before `address` is."""
@@ -174,6 +178,8 @@ class SimulatedAccount:
     url: str = ""
     next_id: int = 9001
     aws: Ec2Answers | None = None
+    google: GoogleAnswers | None = None
+    azure: AzureAnswers | None = None
     ended: list[SimulatedBox] = field(default_factory=list)
     """Jobs of Hugging Face that are over: it goes on knowing them."""
     link: str = ""
@@ -188,6 +194,14 @@ class SimulatedAccount:
                 **{"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"},
                 **{"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "us-east-1"},
             }
+        if self.google:
+            from tests.providers import google_account
+
+            return google_account.environment(self.url)
+        if self.azure:
+            from tests.providers import azure_account
+
+            return azure_account.environment(self.url)
         return {f"BOXSTRAP_{self.provider.upper()}_API": self.url, key_variable(self.provider): KEY}
 
     def answer(
@@ -203,6 +217,10 @@ class SimulatedAccount:
         query = dict(parse_qsl(parts.query))
         words = [word for word in parts.path.split("/") if word]
         given = json.loads(body) if body and body != b"null" else None
+        if self.google:
+            return self.google.answer(method, words, query, given)
+        if self.azure:
+            return self.azure.answer(method, words, query, given)
         if words == ["graphql"]:
             return graphql_answer(self, given["query"], is_pod=is_pod)
         return ANSWERS[self.provider](self, method, words, query, given)
@@ -226,6 +244,14 @@ class SimulatedAccount:
         """Rent a box of this offer; it gets the account's keys."""
         address, port, user = self.addresses.pop(0) if self.addresses else self.address
         box_id = str(self.next_id)
+        if self.google:
+            from tests.providers.google_account import google_id
+
+            box_id = google_id(self.next_id, offer.region)
+        if self.azure:
+            from tests.providers.azure_account import azure_id
+
+            box_id = azure_id(label)
         self.next_id += 1
         ends = {
             **{"stuck": None, "dies": "offline", "failed bid": "stopped", "never starts": None},
@@ -259,6 +285,8 @@ REFUSED_KEYS: dict[str, tuple[int, object]] = {
     "lambda": (401, {"error": {"code": "global/invalid-api-key", "message": "Invalid key"}}),
     "paperspace": (401, {"message": "Invalid key", "code": "unauthorized"}),
     "hf": (401, {"error": "Invalid username or password."}),
+    "gcp": (401, {"error": {"code": 401, "message": "Invalid Credentials"}}),
+    "azure": (401, {"error": {"code": "InvalidAuthenticationToken", "message": "Invalid"}}),
 }
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 FAULTS: dict[str, tuple[bool, Any]] = {
@@ -309,6 +337,8 @@ class _AccountHandler(BaseHTTPRequestHandler):
 
     def _answered(self, body: bytes) -> tuple[int, bytes]:
         account = self.account
+        if self.path == "/token":  # the server of tokens is no part of the account
+            return self._told(-1, body)
         number = len(account.asked)
         if account.aws:
             self.path = f"/{account.aws.action(self.command, self.headers, body)}"
@@ -326,13 +356,18 @@ class _AccountHandler(BaseHTTPRequestHandler):
         if account.aws:
             return self._told_by_aws(account.aws, number, body)
         is_open = account.provider == "vast" and self.path == "/api/v0/bundles/"
+        is_open |= self.path.startswith("/api/retail/prices?")  # which is another server's
         document: object
+        if number < 0:
+            return 200, _text({"access_token": KEY, "expires_in": 3599, "token_type": "Bearer"})
         agent, key = self.headers.get("User-Agent", ""), self.headers.get("Authorization", "")
         is_pod = account.provider == "runpod" and key == f"Bearer {POD_KEY}"
         if not agent.startswith("boxstrap/"):
             account.violations.append(f"{self.path} was asked for by {agent or 'nobody'}")
         if account.is_edgy or agent.startswith("Python-urllib"):
             return EDGE
+        if key and self.path.startswith("/api/retail/"):
+            account.violations.append(f"{self.path} was asked for with the key")
         if self.path.startswith("/log/"):  # another server, to which the key is no business of
             if key:
                 account.violations.append(f"{self.path} was asked for with the key")
@@ -401,6 +436,11 @@ class _AccountHandler(BaseHTTPRequestHandler):
             self.account.violations += [broken] if broken else []
         return answer
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """An account's answers have its own time, if it tells that."""
+        account = self.account
+        return super().date_time_string(account.clock.now if account.tells_time else timestamp)
+
     def log_message(self, *_: object) -> None:
         """Nothing."""
 
@@ -425,6 +465,14 @@ def simulated(provider: str, *, is_held: bool = True) -> Iterator[SimulatedAccou
         from tests.providers.ec2_account import Ec2Answers
 
         account.aws = Ec2Answers(account)
+    if provider == "gcp":
+        from tests.providers.google_account import GoogleAnswers
+
+        account.google = GoogleAnswers(account)
+    if provider == "azure":
+        from tests.providers.azure_account import AzureAnswers
+
+        account.azure = AzureAnswers(account)
     kept: dict[str, object] = {"account": account, "contract": contract, "lock": threading.Lock()}
     kept |= {f"do_{method}": _AccountHandler.serve for method in _METHODS}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_AccountHandler,), kept))

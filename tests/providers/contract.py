@@ -1,7 +1,9 @@
 """Check requests and answers against a provider's own OpenAPI document.
 
 `documents/` holds the used parts of Vast.ai's, RunPod's (2026-11), Paperspace's and Hugging Face's
-documents (the last two as public clients keep them, 3.1), without prose. An
+documents (the last two as public clients keep them, 3.1), without prose, and what Google's own
+Python client keeps of Compute Engine's (a discovery document, written as OpenAPI), and what the
+models of Azure's Python packages say of theirs. An
 unknown field or query is a violation too, though the documents alone would allow it.
 """
 
@@ -26,6 +28,8 @@ ERRORS = {
     "paperspace": ("application/json", "application/json"),
     "ec2": ("text/xml", "text/xml"),
     "hf": ("application/json", "application/json"),
+    "gcp": ("application/json", "application/json"),
+    "azure": ("application/json", "application/json"),
 }
 """The content types of a good answer and of an error."""
 _ASKED = "paths.{}.{}.requestBody.content.application/json.schema.properties"
@@ -54,6 +58,8 @@ OVERLAYS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
     "runpod": {},
+    "gcp": {},
+    "azure": {},
     "paperspace": {
         f"paths./v1/{what}.get.responses.200.content.application/json.schema.properties": {
             # Its own description: "This is null when there is no next page."

@@ -145,7 +145,9 @@ class Ec2Answers:
         if offer.fate == "failed bid without contract":
             return _refusal(400, "SpotMaxPriceTooLow", "Your Spot request price is too low")
         quota = "g" if kind.startswith("g") else "p"
-        if account.quotas.get(quota, _ANY_QUOTA) < self._vcpus(kind):
+        running = (box.order.get("InstanceType", "") for box in account.boxes)
+        used = sum(self._vcpus(each) for each in running if each.startswith(quota))
+        if account.quotas.get(quota, _ANY_QUOTA) < used + self._vcpus(kind):
             code = "MaxSpotInstanceCountExceeded" if is_spot else "VcpuLimitExceeded"
             return _refusal(400, code, "You have requested more vCPU capacity than your limit")
         order = {**asked, "InstanceType": kind, "is_spot": is_spot}

@@ -26,7 +26,11 @@ from tests.providers.accounts import (
     SimulatedOffer,
     simulated,
 )
+from tests.providers.azure_account import REGION, SUBSCRIPTION
+from tests.providers.google_account import PROJECT, ZONE
 
+_IN_GROUPS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/"
+_INSTANCES = f"/compute/v1/projects/{PROJECT}/zones/{ZONE}/instances"
 CREATES = {
     "vast": "PUT /api/v0/asks/",
     "runpod": "POST /v2/pods",
@@ -34,13 +38,19 @@ CREATES = {
     "paperspace": "POST /v1/machines",
     "ec2": "POST /RunInstances",
     "hf": "POST /api/jobs/me",
+    "gcp": f"POST {_INSTANCES}?",
+    "azure": f"PUT {_IN_GROUPS}",
 }
 STARTS = {
     "vast": "PUT /api/v0/instances/",
     "runpod": "POST /v2/pods/",
     "paperspace": "PATCH /v1/machines/",
     "ec2": "POST /StartInstances",
+    "gcp": f"POST {_INSTANCES}/",
+    "azure": f"POST {_IN_GROUPS}",
 }
+MOST = {"gcp": 1.5, "azure": 1.5}
+"""Dollars an hour that all offers cost at the most, where that is not one."""
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
 FATES = (
     *("runs", "runs", "stuck", "dies", "unknown", "taken", "failed bid", "never starts"),
@@ -87,7 +97,7 @@ class RentingWorld:
 
     def renter(self, **changed: Any) -> Renter:
         """A renter with this order."""
-        order = changed.pop("order", RentOrder(max_price=1.0))
+        order = changed.pop("order", RentOrder(max_price=MOST.get(self.simulation.provider, 1.0)))
         wish = RentOptions(order, PUBLIC, "repo", "homework", **changed)
         account = PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
         clock = RentingClock(lambda: self.simulation.clock.now, self.sleep)
@@ -150,6 +160,23 @@ def ec2_offers(zone: str = "us-east-1a") -> list[SimulatedOffer]:
     ]
 
 
+def gcp_offers(zone: str = ZONE) -> list[SimulatedOffer]:
+    """Offers of types that Google Cloud has, at the prices of the shipped table."""
+    kinds = {"g2-standard-4": 0.706832, "g2-standard-8": 0.853624, "g2-standard-12": 1.000416}
+    kinds["g2-standard-16"] = 1.147208
+    return [
+        SimulatedOffer(kind, price=price, region=zone, gpu="L4") for kind, price in kinds.items()
+    ]
+
+
+def azure_offers(region: str = REGION) -> list[SimulatedOffer]:
+    """Offers of sizes that Azure has, each with a price of its own."""
+    kinds = {"Standard_NC4as_T4_v3": 0.526, "Standard_NC8as_T4_v3": 0.752}
+    kinds |= {"Standard_NC16as_T4_v3": 1.204}
+    found = [SimulatedOffer(kind, price=price, region=region) for kind, price in kinds.items()]
+    return [*found, SimulatedOffer("Standard_NC4as_T4_v3", price=1.3, region="westus2")]
+
+
 def hf_offers() -> list[SimulatedOffer]:
     """Offers of hardware that Hugging Face has."""
     return [
@@ -179,6 +206,10 @@ def renting_world(
             simulation.offers = ec2_offers()
         if provider == "hf":
             simulation.offers = hf_offers()
+        if provider == "gcp":
+            simulation.offers = gcp_offers()
+        if provider == "azure":
+            simulation.offers = azure_offers()
         world = RentingWorld(simulation)
         rent = simulation.rent
 

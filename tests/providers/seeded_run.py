@@ -207,6 +207,11 @@ def seeded_world(
     monkeypatch.setenv("BOXSTRAP_SSH_CONFIG", str(folder / "config"))
     with renting_world(provider, monkeypatch, is_held=False) as rented:
         simulation = rented.simulation
+        if simulation.google:
+            simulation.google.operation_s = 3.0
+        if simulation.azure:
+            simulation.azure.deployment_s = simulation.azure.machine_s = 3.0
+            simulation.azure.delete_s = 9.0
         world = SeededWorld(rented, chance, folder / "on")
         world.folder.mkdir()
         rent, destroy = simulation.rent, simulation.destroy
@@ -313,3 +318,5 @@ def _end(world: SeededWorld) -> None:
         world.check()
     assert world.ours == []
     assert {"71", "72"} <= {box.id for box in simulation.boxes}
+    if simulation.azure:  # groups of boxes that were taken back, and nothing half made
+        assert not [*simulation.azure.half_made()]

@@ -28,6 +28,7 @@ from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.logins import login_to
 from tests.providers.accounts import FAULTS, KEY, SimulatedAccount, SimulatedBox, simulated
+from tests.providers.azure_account import azure_id
 
 
 @pytest.fixture
@@ -348,22 +349,24 @@ def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
     fault: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault at each of the first calls: only this box may go, and no success is false."""
+    marks = ("boxstrap-000000000077", "boxstrap-000000000078")
+    one, other = map(azure_id, marks) if name == "azure" else ("77", "78")
     with simulated(name) as account:
         for variable, value in account.environment().items():
             monkeypatch.setenv(variable, value)
         for at in range(3):
             account.asked.clear()
-            account.boxes = [SimulatedBox("77"), SimulatedBox("78")]
+            account.boxes = [SimulatedBox(one, label=marks[0]), SimulatedBox(other, label=marks[1])]
             account.faults_at = {at: fault}
             client = PROVIDERS[name](ApiKey(KEY, "the test"))
             with contextlib.suppress(UnreachableError):
-                teardown.destroy(client, "77", lambda _: None)
-                assert listed(account) == ["78"], (at, fault)
+                teardown.destroy(client, one, lambda _: None)
+                assert listed(account) == [other], (at, fault)
             assert len(account.asked) > at, "the fault came"
             # Whatever happened, the same command again ends the box.
             account.faults_at = {}
-            teardown.destroy(client, "77", lambda _: None)
-            assert listed(account) == ["78"]
+            teardown.destroy(client, one, lambda _: None)
+            assert listed(account) == [other]
         assert not [change for change in account.changed if "78" in change]
 
 

@@ -265,6 +265,39 @@ def test_its_group_lets_in_the_address_that_one_comes_from(
     assert world.simulation.rented == [box_id]
 
 
+def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld) -> None:
+    first, second, apart = "0123456789ab", "123456789abc", "23456789abcd"
+    order = RentOrder(network="cluster")
+    for mark in (first, second):
+        rent(world, order, mark=f"boxstrap-{mark}")
+    changed = [each for each in world.simulation.changed if "Authorize" in each]
+    assert len(changed) == 2  # this machine's address, and its own members: once
+    rent(world, mark=f"boxstrap-{apart}")
+    assert world.simulation.aws
+    groups = {one.name: one for one in world.simulation.aws._moto.describe_security_groups()}
+    shared = groups["boxstrap-cluster"]
+    (own,) = (rule for rule in shared.ingress_rules if rule.source_group)
+    assert (own.ip_protocol, own.source_group["GroupId"]) == ("-1", shared.id)
+    assert not [rule for rule in groups["boxstrap"].ingress_rules if rule.source_group]
+    asked = {box.label: box.order for box in world.simulation.boxes if box.order}
+    used = {
+        mark: asked[f"boxstrap-{mark}"]["NetworkInterface.1.SecurityGroupId.1"]
+        for mark in (first, second, apart)
+    }
+    assert used == {first: shared.id, second: shared.id, apart: groups["boxstrap"].id}
+    # Another address of this machine is let into the group of its network, too.
+    ours = next(box for box in world.simulation.boxes if box.label == f"boxstrap-{first}")
+    assert not account_at(world).let_in(ours.id)
+
+
+def test_a_second_box_of_a_network_is_as_the_first_and_in_its_zone(world: RentingWorld) -> None:
+    world.simulation.offers += ec2_offers("us-east-1b")
+    order = RentOrder(network="cluster", beside="ec2:g5.xlarge/us-east-1b")
+    fitting, others = offers_of([account_at(world)], order)
+    assert [offer.machine for offer in fitting] == ["g5.xlarge/us-east-1b"]
+    assert "not ec2:g5.xlarge/us-east-1b, as the first box" in others[0].misses(order)
+
+
 def test_a_group_that_nobody_knows_of_is_no_undecided_rental(world: RentingWorld) -> None:
     for change in ("CreateSecurityGroup", "AuthorizeSecurityGroupIngress"):
         world.simulation.fault_on = {f"POST /{change}": "cut"}

@@ -17,11 +17,13 @@ from typing import Any
 
 import pytest
 
+from bootstrap.errors import UnreachableError
 from bootstrap.link.record import KnownBox, read_box, save_box
 from bootstrap.onbox.lease.rules import LeaseState, LeaseTerms
 from bootstrap.protocol.probe import BoxLease
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
+from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import guard as guard_module
 from bootstrap.renting import guard as guarding
 from bootstrap.renting.loss_check import Loss
@@ -476,3 +478,32 @@ def test_dollars_that_nothing_counts_are_said() -> None:
         (LeaseTerms(seconds=7200.0), LeaseState()),
     ):
         assert "not counted" not in guard_module.describe_left(known, told, "")
+
+
+def test_what_it_can_not_end_or_must_not_touch_is_said(
+    user: User, account: SimulatedAccount
+) -> None:
+    set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
+    (known,) = user.home.rglob("boxes/*/box.json")
+    # One that was met by its address: its account's id is unknown, so nothing here may end it.
+    record = json.loads(known.read_text())
+    other = known.parents[1] / "mine/box.json"
+    other.parent.mkdir()
+    other.write_text(json.dumps({**record, "name": "mine", "host_text": "root@203.0.113.7"}))
+    with (known.parent / "end.lock").open("w") as lock:  # `down` is at work on the first
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        said = guard(user)
+        assert [one["says"] for one in said["boxes"]] == ["another command is working on it"]
+        assert said["not_by_id"] == ["mine"]
+    text = user.run("guard", "--once").must(0).out
+    assert "mine: its account's id is unknown, so nothing here ends it" in text
+    assert account.changed == ["PUT /api/v0/instances/1000/"]
+
+
+def test_without_the_time_of_its_account_no_lease_is_counted() -> None:
+    """This machine's clock may be wrong, and would end a box hours too early."""
+    account: Any = SimpleNamespace(name="vast", title="Vast.ai", answered_at=None)
+    rented = RentedBox("vast", "1", "", RentedState.RUNNING)
+    terms = LeaseTerms(seconds=HOUR)
+    with pytest.raises(UnreachableError, match="does not say what time it is"):
+        guarding.count_lease(KnownBox("gpu", "vast:1"), terms, rented, account)

@@ -19,8 +19,7 @@ from bootstrap.providers import accounts, hf_jobs
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey, RefusedError
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.hf_jobs import AFTER_LEASE_S, limit_s
-from bootstrap.providers.offer import RentedState, RentOrder
+from bootstrap.providers.offer import AFTER_LEASE_S, RentedState, RentOrder, limit_s
 from bootstrap.renting import ownership
 from bootstrap.renting.order import accounts_for, offers_of
 from tests.boxes.loopback import LoopbackBox

@@ -19,7 +19,7 @@ from bootstrap import __version__
 from bootstrap.onbox.lease.instance import (
     AGENT,
     APIS,
-    MARKER,
+    MARKERS,
     KeyRefusedError,
     NoAnswerError,
     OwnInstance,
@@ -30,7 +30,7 @@ from bootstrap.onbox.lease.keeper import LeaseKeeper
 from bootstrap.onbox.lease.rules import AccountReading
 from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.protocol.probe import parse_lease
-from bootstrap.providers import ec2
+from bootstrap.providers import ec2, google_cloud
 from tests.box_programs import lay_programs, onbox
 from tests.providers.accounts import (
     KEY,
@@ -451,7 +451,7 @@ def test_a_box_that_ends_by_its_shutdown_does_what_its_rental_set(
         home,
         clock=lambda: now[0],
         since=lambda: 0.0,
-        find=lambda: find_instance((), str(marker)),
+        find=lambda: find_instance((), (str(marker),)),
     )
     for _ in range(60):
         assert keeper.turn([], [])
@@ -494,15 +494,15 @@ def test_a_shutdown_that_may_not_be_is_said(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ec2", "ec2 halt 1.5", "ec2 stop 1.2.3", "gcp stop 1", "ec2 stop -1", "\udcff"]
+    "text", ["", "ec2", "ec2 halt 1.5", "ec2 stop 1.2.3", "azure stop 1", "ec2 stop -1", "\udcff"]
 )
 def test_a_marker_that_says_something_else_ends_no_box(tmp_path: Path, text: str) -> None:
     marker = tmp_path / "marker"
     marker.write_text(text, errors="surrogateescape")
-    assert find_instance((), str(marker)) is None
-    assert find_instance((), str(tmp_path / "none")) is None
+    assert find_instance((), (str(marker),)) is None
+    assert find_instance((), (str(tmp_path / "none"),)) is None
     marker.write_text("ec2 terminate 0.150000\n")
-    found = find_instance((), str(marker))
+    found = find_instance((), (str(marker),))
     assert isinstance(found, ShutdownInstance)
     assert found.way == "terminate"
-    assert MARKER == ec2.MARKER
+    assert (ec2.MARKER, google_cloud.MARKER) == MARKERS

@@ -83,13 +83,13 @@ def test_one_that_never_comes_up_is_given_back_and_the_next_taken(
 ) -> None:
     world.simulation.offers[0].fate = fate
     box, _ = world.up()
-    assert world.simulation.rented == ["9001", "9002"]
-    assert world.simulation.destroyed == ["9001"]
-    assert box.box_id == "9002"
+    first, second = world.simulation.rented
+    assert world.simulation.destroyed == [first]
+    assert box.box_id == second
     (ended,) = [each for each in rental.all_rentals() if each.state is RentalState.ENDED]
     # Paperspace's was never started.
     assert (ended.spent > 0) == (world.simulation.provider != "paperspace")
-    assert any("9001 is given back" in line for line in world.heard.lines)
+    assert any(f"{first} is given back" in line for line in world.heard.lines)
 
 
 def test_after_three_it_is_over_and_each_was_another_machine(world: RentingWorld) -> None:
@@ -287,7 +287,9 @@ def test_one_that_is_stopped_is_said_with_what_it_costs(world: RentingWorld) -> 
     assert world.up()[0].host == box.host
 
 
-@pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
+@pytest.mark.parametrize(
+    "world", [each for each in PROVIDERS_THAT_RENT if each not in {"gcp", "azure"}], indirect=True
+)
 def test_a_box_that_is_dearer_than_agreed_is_given_back_at_once(world: RentingWorld) -> None:
     first, second = world.simulation.offers[:2]
     first.billed, second.billed, second.price = 0.71, 0.55, 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 
@@ -52,6 +53,29 @@ def test_offers_are_shown_cheapest_first_and_nothing_is_rented(
         ["in Iceland, IS, not US"],
     ]
     assert {path.partition(" ")[2] for path in vast.changed} == {"/api/v0/bundles/"}
+
+
+def test_what_is_asked_for_is_a_command_that_goes_on(user: User, vast: SimulatedAccount) -> None:
+    (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+    keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
+    (user.place / "boxstrap.yaml").write_text(f"{PROFILE}extends: vast\nsecrets: [TOKEN]\n")
+    words = ("up", "--json", "--consent", "of-another-list", "--set", "lease.hours=2")
+    looked = user.run(*words, "--dry-run").must(0).json()
+    assert looked["consent"]["takes"] == [
+        {"key": "provider.account", "takes": "vast"},
+        {"key": "secrets", "takes": "TOKEN"},
+    ]
+    assert f"--consent {looked['consent']['digest']}" in user.run("up", "--dry-run").must(0).out
+    asked = user.run(*words, TOKEN="t").must(2).json()["error"]
+    assert (asked["error"], asked["digest"]) == ("Consent", looked["consent"]["digest"])
+    assert asked["next"].endswith(f"and to nothing else: {asked['command']}")
+    assert shlex.split(asked["command"]) == [
+        *("boxstrap", "up", "--json", "--set", "lease.hours=2", "--consent", asked["digest"])
+    ]
+    priced = user.run(*shlex.split(asked["command"])[1:], TOKEN="t").must(2).json()["error"]
+    assert priced["command"] == f"{asked['command']} --max-price 0.42"
+    assert "consent" not in user.run("up", "--dry-run", "--json").must(0).json()
+    assert vast.rented == []
 
 
 def test_without_a_fitting_offer_it_is_11_and_the_nearest_are_told(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ def torch_python() -> Path:
 class Smoked:
     """One run of the smoke test."""
 
+    folder: Path
     code: int
     verdict: dict[str, Any]
     out: str
@@ -56,16 +59,22 @@ class Smoked:
 
 
 def smoke(
-    box: stub.NvmlRig, scenario: str, python: Path, *options: str, order: object = None
+    box: stub.NvmlRig,
+    scenario: str,
+    python: Path,
+    *options: str,
+    order: object = None,
+    env: Mapping[str, str] = MappingProxyType({}),
 ) -> Smoked:
     """Run the NVML verdict and then the smoke test on top of it, as a box does."""
     asked = box.run(scenario, order=order)
     assert asked.code in (0, 6), asked.err
-    env = {
+    given = {
         "PATH": os.environ["PATH"],
         "NVML_SCENARIO": str(box.folder / "scenario"),
         "LD_LIBRARY_PATH": str(box.library.parent),
         "OMP_NUM_THREADS": "1",
+        **env,
     }
     command = [
         box.python,
@@ -80,11 +89,11 @@ def smoke(
     done = subprocess.run(
         [str(word) for word in command],
         cwd=box.folder,
-        env=env,
+        env=given,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     verdict = json.loads((box.folder / "result.json").read_text())
-    return Smoked(done.returncode, verdict, done.stdout, done.stderr)
+    return Smoked(box.folder, done.returncode, verdict, done.stdout, done.stderr)

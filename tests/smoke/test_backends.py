@@ -45,6 +45,37 @@ found["signed zeros differ"] = not engine.same(zero, -abs(zero))
 print(json.dumps(found))
 """
 
+# CuPy's array copies to and from the host by methods; NumPy's has a `device` too, since NumPy 2.
+BUS = """
+import sys
+sys.path[0] = sys.argv[1]
+import numpy
+from onbox.smoke import stress
+from types import SimpleNamespace
+class Card:
+    device = "cuda"
+    def __init__(self, data): self.data = data
+    def set(self, host): self.data[...] = host
+    def get(self, out): out[...] = self.data
+engine = stress.Cupy(numpy)
+engine.xp = SimpleNamespace(ndarray=Card)
+host, card, back = numpy.arange(5), Card(numpy.zeros(5, int)), numpy.zeros(5, int)
+engine.copy(card, host)
+engine.copy(back, card)
+print(hasattr(host, "device"), *back)
+"""
+
+
+def test_cupy_copies_over_the_bus_whatever_numpy_s_arrays_have(torch_python: Path) -> None:
+    done = subprocess.run(
+        [torch_python, "-c", BUS, str(Path(MAIN).parents[1])],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout == "True 0 1 2 3 4\n", done.stderr
+
 
 @pytest.fixture(scope="module", params=["torch", "numpy"])
 def found(request: pytest.FixtureRequest, torch_python: Path) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """How a box ends itself: by requests that its own key allows, or by shutting itself down.
 
 Vast.ai and RunPod give each box a key, to read this box, stop it, destroy it. It is read each time
-from where the provider put it, and stored nowhere. EC2 ends an instance that shuts itself down.
+from where the provider put it, and stored nowhere. EC2 and Google Cloud end an instance that shuts
+itself down.
 Standard library only.
 """
 
@@ -114,11 +115,11 @@ APIS = {
 }
 
 
-HOLD = frozenset({*APIS, "ec2"})
+HOLD = frozenset({*APIS, "ec2", "gcp"})
 """Providers whose boxes can end themselves."""
-MARKER = "/etc/boxstrap-shutdown"
+MARKERS = ("/etc/boxstrap-shutdown", "/etc/boxstrap-gcp")
 """Written when such a box is rented: its provider, what a shutdown does, dollars an hour."""
-_MARKED = re.compile(r"(ec2) (stop|terminate) ([0-9]{1,6}(?:[.][0-9]{1,6})?)\s*")
+_MARKED = re.compile(r"(ec2|gcp) (stop|terminate) ([0-9]{1,6}(?:[.][0-9]{1,6})?)\s*")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -279,7 +280,7 @@ def _document(text: bytes) -> object:
 
 
 def find_instance(
-    environments: tuple[str, ...] = _ENVIRONMENTS, marker: str = MARKER
+    environments: tuple[str, ...] = _ENVIRONMENTS, markers: tuple[str, ...] = MARKERS
 ) -> OwnInstance | ShutdownInstance | None:
     """Return this box, by the id and key that its provider gave it, or as one that ends by its
     shutdown; None if it can't end itself."""
@@ -288,11 +289,14 @@ def find_instance(
             id_, key = variables.get(api.id, ""), variables.get(api.key, "")
             if _ID.fullmatch(id_) and key and key.isascii() and key.isprintable():
                 return OwnInstance(provider, id_, key)
-    try:
-        marked = _MARKED.fullmatch(Path(marker).read_text()[:100])
-    except (OSError, UnicodeDecodeError):
-        return None
-    return ShutdownInstance(marked[1], marked[2], float(marked[3])) if marked else None
+    for marker in markers:
+        try:
+            marked = _MARKED.fullmatch(Path(marker).read_text()[:100])
+        except (OSError, UnicodeDecodeError):
+            continue
+        if marked:
+            return ShutdownInstance(marked[1], marked[2], float(marked[3]))
+    return None
 
 
 def _variables(file: str) -> Mapping[str, str]:

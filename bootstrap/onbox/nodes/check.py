@@ -302,7 +302,11 @@ def environment(wanted: dict[str, Any], interface: str) -> str:
         "MASTER_PORT": port,
         "NODE_RANK": rank,
     }
-    if not wanted["least"]:  # else the user's own flags say how torchrun meets
+    if wanted["least"]:  # the user's own flags say how torchrun meets
+        # Else torchrun goes by the hosts' names, which boxes often can't resolve.
+        values["PET_LOCAL_ADDR"] = ips[rank]
+        values["PET_RDZV_CONF"] = f"is_host={'true' if rank == 0 else 'false'}"
+    else:
         values |= {
             "PET_NNODES": count,
             "PET_NODE_RANK": rank,

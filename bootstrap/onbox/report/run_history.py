@@ -2,9 +2,10 @@
 
 `python -c THIS BOX_HOME REPO_KEY RUN`, by any Python of the box.
 {"events": [line], "verdict": text, "samples": [line], "curves": [{name, axis, points: [[x, value]],
-count, odd}], "read": bytes, "of": bytes, "lines", "changes": [text], "subject",
+count, odd, least, most, last}], "read": bytes, "of": bytes, "lines", "changes": [text], "subject",
 "results": [[path, bytes]]}. `axis` is `step`, `epoch` or `seconds` since the run
-started; `odd` is the position on it of the first value that isn't finite.
+started; `odd` is the position on it of the first value that isn't finite; the other three are
+[x, value] as it was logged, which a point that stands for its neighbours is not.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class CurveReader:
         self._sum: list[float] = []
         self._held = 0
         self._last: dict[str, float] = {}
+        self._marks: dict[str, list[float]] = {}
         self.axes = {"step", "epoch"}
 
     def add(self, seconds: float, found: dict[str, float]) -> None:
@@ -50,15 +52,21 @@ class CurveReader:
         self.count += 1
         for axis in list(self.axes):
             # Values that are missing or restart each epoch make no axis. Ranks may share a step.
-            here, last = found.get(axis, -1.0), self._last.get(axis, -0.5)
-            if here < last or (axis == "epoch" and here == last):
+            at, last = found.get(axis, -1.0), self._last.get(axis, -0.5)
+            if at < last or (axis == "epoch" and at == last):
                 self.axes.discard(axis)
-            self._last[axis] = here
+            self._last[axis] = at
         where = [seconds, found.get("step", 0.0), found.get("epoch", 0.0)]
         if not math.isfinite(value) or abs(value) > 1e299:
             self.odd = self.odd or where
             return
-        self._sum = [a + b for a, b in zip(self._sum or [0.0] * 4, [*where, value])]  # noqa: B905
+        here = [*where, value]
+        if not self._marks or value < self._marks["least"][3]:
+            self._marks["least"] = here
+        if "most" not in self._marks or value > self._marks["most"][3]:
+            self._marks["most"] = here
+        self._marks["last"] = here
+        self._sum = [a + b for a, b in zip(self._sum or [0.0] * 4, here)]  # noqa: B905
         self._held += 1
         if self._held == self._each:
             self.flush()
@@ -82,7 +90,9 @@ class CurveReader:
         step = -(-len(self.points) // MOST_POINTS) or 1
         points = [[each[at], each[3]] for each in self.points[::step]]
         odd = self.odd and self.odd[at]
-        return {"name": self.name, "axis": axis, "points": points, "count": self.count, "odd": odd}
+        marks = {name: [each[at], each[3]] for name, each in self._marks.items()}
+        whole = {"name": self.name, "axis": axis, "points": points, "count": self.count, "odd": odd}
+        return {**whole, **marks}
 
 
 class LogTimes:
@@ -242,6 +252,7 @@ def main() -> None:
         "events": events_of(box_home, started),
         "verdict": text_of(box_home / "gpu.json"),
         "samples": samples_of(run),
+        "disk": text_of(run / "disk_low", 4096),
         "results": results_of(run),
         **curves_of(run),
         **changes_of(box_home, run),

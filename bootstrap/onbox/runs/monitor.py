@@ -1,5 +1,5 @@
-"""The only boxstrap process that stays on a box: it samples live runs, holds the lease, and heeds a
-notice that the box is taken away.
+"""The only boxstrap process that stays on a box: it samples live runs, watches their disks, finds
+what there is to tell of them, holds the lease, and heeds a notice that the box is taken away.
 
 `onbox runs.monitor BOX_HOME` is started with each run, and exits if the box has a monitor. It
 ends a minute after the last run, unless the box has a lease. `samples` of each live run has lines
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ..verdict.gpu_reader import GPU, INIT, ask, load_library
 from . import notice
+from .disk_watch import DiskWatch
+from .news import NewsWatch
 from .top_stream import POWER, host, known, run_state, watts
 
 if TYPE_CHECKING:
@@ -99,6 +101,8 @@ class Monitor:
     def __init__(self, box_home: Path, every: float = EVERY_S) -> None:
         self.runs = box_home / "runs"
         self.gpus = GpuWatch(every)
+        self.disks = DiskWatch()
+        self.news = NewsWatch(box_home)
         self._over: set[Path] = set()
         self._lines: dict[Path, int] = {}
 
@@ -160,8 +164,10 @@ def watch(box_home: Path, every: float, stays: float) -> None:
         live = monitor.live_runs()
         if live:
             monitor.sample(live)
+            monitor.disks.turn(live, began)
         keeper = keeper or lease_keeper(box_home)
         has_lease = keeper is not None and keeper.turn(live, monitor.gpus.rows())
+        monitor.news.turn(live, began)
         if live or has_lease:
             alone_since = began
         elif began - alone_since >= stays:

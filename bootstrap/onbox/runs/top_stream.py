@@ -4,10 +4,10 @@
 {"v": 1, "t", "host": {cpus, cpu, memory_used, memory_total, disk_free, disk_total},
 "gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
 clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory, run}]}],
-"error", "run": {name, repo, state, rc, last, metric}}. Bytes, watts, °C, MHz, percent;
-`throttle` are NVML's bits; null is "not known"; `run` is REPO/NAME of the run that the process
-belongs to. It ends when its output is closed or its standard input ends; with `--within S`, after
-one sample of the GPUs.
+"error", "run": {name, repo, state, rc, last, metric}, "low": the `disk_low` of a live run}. Bytes,
+watts, °C, MHz, percent; `throttle` are NVML's bits; null is "not known"; the `run` of a process is
+REPO/NAME of the run that it belongs to. It ends when its output is closed or its standard input
+ends; with `--within S`, after one sample of the GPUs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from typing import Any
 
 from .. import SHELL_PROGRAMS
 from ..metrics import newest, read_patterns
+from ..runs.disk_watch import NAME
 from ..verdict.expected_hardware import parse_expected
 from ..verdict.gpu_reader import GPU, ask, load_library
 
 VERSION = 1
 TAIL = 32 * 1024  # bytes of a log that are searched for its last lines
 MOST_PROCESSES = 16
+MOST_TOLD = 2048  # characters of what is told of a disk
 
 CLOCK = [("nvmlDeviceGetClockInfo", 1)]  # of the streaming multiprocessors
 CLOCK_MAX = [("nvmlDeviceGetMaxClockInfo", 1)]
@@ -134,6 +136,7 @@ class BoxSampler:
             "gpus": [gpu.sample(self.names) for gpu in self.gpus],
             "error": self.error,
             "run": newest_run(self.runs) if self.runs else None,
+            "low": low_disk(self.runs) if self.runs else "",
         }
 
 
@@ -179,6 +182,15 @@ def newest_run(runs: Path) -> dict[str, Any] | None:
         "last": last_line(end),
         "metric": newest(end, read_patterns(own.read_text() if own.exists() else "")),
     }
+
+
+def low_disk(runs: Path) -> str:
+    """Return what a live run is told of a disk that will soon be full, see `disk_watch.py`."""
+    for file in runs.glob(f"*/*/{NAME}"):
+        with suppress(OSError):
+            if run_state(file.parent) == "running":
+                return file.read_text("utf-8", "replace")[:MOST_TOLD]
+    return ""
 
 
 def run_state(run: Path) -> str:

@@ -17,6 +17,10 @@ from .peaks import GpuPeaks, model_of
 GB, TERA = 1e9, 1e12
 
 RESTART = "Restart the instance once; if the problem remains, return this box."
+NO_P2P = (
+    'Set env: {NCCL_P2P_DISABLE: "1"} in the profile; a training over several GPUs hangs without.'
+)
+NO_TALK = "A small /dev/shm can be the cause (see its check); if it isn't, return this box."
 LOG = "See why: boxstrap logs --step smoke. Trying it again costs seconds: boxstrap verify."
 
 # NVML's clocks event reasons that healthy hardware under load doesn't have.
@@ -195,6 +199,108 @@ def throttling(trial: GpuTrial) -> list[CheckResult]:
         says = f"slows itself down under load: {read}"
         return [CheckResult(name, trial.index, WARN, read, "", says, code, HOST, SLOWER)]
     return [CheckResult(name, trial.index, PASS, f"none; {under}")]
+
+
+@dataclass
+class GroupTrial:
+    """The test of all GPUs together: what `together.py` reported of each, by part."""
+
+    gpus: list[int]
+    """The index of each GPU, by rank."""
+    parts: list[dict[str, Any]]
+    pairs: list[dict[str, Any]] = field(default_factory=list)
+    """If that failed: the copies from each GPU to the later ones."""
+    without: GroupTrial | None = None
+    """If that failed: the same without peer-to-peer access."""
+
+    def tried(self) -> bool:
+        """Return whether the environment's library can do this at all."""
+        return all(parts.get("library") != "" for parts in self.parts)
+
+    def failure(self) -> str:
+        """Return what went wrong first, and where; "" if every sum was right."""
+        suspects = {gpu for pair in self.bad_pairs() for gpu in pair}
+        ranks = list(zip(self.gpus, self.parts))  # noqa: B905 - a box's Python may be old
+        # The others fail because of them, or because they were ended.
+        groups = (
+            [r for r in ranks if r[0] in suspects],
+            [r for r in ranks if r[0] not in suspects],
+        )
+        for part in ("library", "start", "join", "all-reduce", "speed"):
+            for group in groups:
+                if found := failure_of(part, group):
+                    return found
+        return ""
+
+    def bad_pairs(self) -> list[tuple[int, int]]:
+        """Return the pairs of GPUs between which a copy failed, came wrong or hung."""
+        return [
+            (self.gpus[rank], self.gpus[int(part.split()[1])])
+            for rank, parts in enumerate(self.pairs)
+            for part, value in parts.items()
+            if part.startswith("copy") and (value is None or "error" in value or value["wrong"])
+        ]
+
+    def speed(self) -> float:
+        """Return the bus bandwidth of the all-reduce in bytes a second: the slowest GPU's."""
+        return min(float(parts["speed"]["bus"]) for parts in self.parts)
+
+
+def failure_of(part: str, ranks: list[tuple[int, dict[str, Any]]]) -> str:
+    """Return what went wrong in a part with some of the GPUs; "" if nothing did."""
+    late = []
+    for gpu, parts in ranks:
+        value = parts.get(part)
+        if isinstance(value, dict) and "error" in value:
+            return f"{part} failed on GPU {gpu}: {value['error']}"
+        if isinstance(value, dict) and value.get("wrong"):
+            return f"GPU {gpu} got {value['wrong']} wrong sums of {value['words']}"
+        if value is None and parts["ended"] == "crash":
+            return f"{part} crashed on GPU {gpu}"
+        late += [gpu] if value is None else []
+    return f"{part} gave no answer in time on GPU {', '.join(map(str, late))}" if late else ""
+
+
+def judge_group(group: GroupTrial, name: str | None, links: bool) -> list[CheckResult]:
+    """Return the results of all GPUs together; `links`: each has an NVLink that is up."""
+    check, count = "smoke-together", len(group.gpus)
+    if not group.tried():
+        read = "not tried: the environment's library has no NCCL"
+        return [CheckResult(check, None, NA, read)]
+    failure = group.failure()
+    if not failure:
+        reached = sum(len(parts["start"]) for parts in group.parts)
+        peers = f"{reached} of {count * (count - 1)}" if reached else "no"
+        read = f"sums over {count} GPUs right; {peers} direct ways from card to card"
+        return [CheckResult(check, None, PASS, read), together_speed(group, name, links)]
+    if failure.startswith("library"):
+        found = (WARN, "not tried", "", failure, "smoke-undone", LOG, LOG)
+        return [CheckResult(check, None, *found)]
+    if "out of memory" in failure.lower():
+        return [CheckResult(check, None, NA, "too little memory was free")]
+    pairs = ", ".join(f"{one} and {other}" for one, other in group.bad_pairs())
+    where = f" The pairs that can't: {pairs}." if pairs else ""
+    if group.without and not group.without.failure():
+        says = f"the GPUs can't talk directly: {failure}. They can through the machine's memory."
+        found = (WARN, failure, "", says + where, "smoke-p2p", NO_P2P, NO_P2P)
+        return [CheckResult(check, None, *found)]
+    says = f"the GPUs can't talk to each other: {failure}.{where}"
+    found = (RETURN, failure, "", says, "smoke-together", NO_TALK, ADVICE_WARN)
+    return [CheckResult(check, None, *found)]
+
+
+def together_speed(group: GroupTrial, name: str | None, links: bool) -> CheckResult:
+    """Compare the GB/s of an all-reduce with what joins the cards."""
+    model, here = model_of(name), {"": group.speed() / GB}
+    linked = links and model is not None and model.nvlink is not None
+    peaks = {} if model is None else {"": model.nvlink if linked and model.nvlink else model.bus()}
+    least = thresholds.SMOKE["nvlink" if linked else "pcie"]
+    slow = bool(peaks) and here[""] < peaks[""] * least
+    over = "NVLink" if linked else "the bus"
+    trial = GpuTrial(-1, name, "", {})
+    check, code = "smoke-together-speed", "smoke-together-slow"
+    result = compared(trial, check, f"GB/s over {over}", here, peaks, slow, code)
+    return result._replace(gpu=None)
 
 
 def compared(  # noqa: PLR0913, PLR0917 - what makes one result

@@ -1,7 +1,8 @@
 """Test whether each GPU computes correctly, and as fast as its model should. `onbox smoke.smoke …`
 
 Starts `stress.py` in the environment of the training, once for each GPU, all at the same time,
-while `top_stream.py` samples them. `judge.py` judges the results by `peaks.py`. They are added to
+while `top_stream.py` samples them; then `together.py`, if there are several GPUs and each is well.
+`judge.py` judges the results by `peaks.py`. They are added to
 the document that `verify.py` wrote, as checks and reasons whose name starts with "smoke". Standard
 output gets lines for people and for sed, like those of `verify.py`. Exit code: 0 keep or warn, 6
 return, 1 own error.
@@ -13,8 +14,10 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -23,47 +26,66 @@ from typing import Any
 
 from .. import MAIN
 from ..python import torch_compat
-from ..verdict.check import NA, RETURN, WARN
+from ..verdict.check import NA, PASS, RETURN, WARN
 from ..verdict.expected_hardware import parse_expected
 from ..verdict.judge import SMOKE, CheckResult, merged, verdict_of, with_profile_outcome
 from ..verdict.verify import write
-from .judge import GpuTrial, judge_trial
+from .judge import GpuTrial, GroupTrial, judge_group, judge_trial
 
 LIMIT = {"quick": 60.0, "full": 150.0}  # seconds until a worker is given up
+TOGETHER = 20.0  # likewise for GPUs that talk to each other, from when they have their library
+NO_P2P = "NCCL_P2P_DISABLE"
 SAMPLE_EVERY = 0.1  # seconds
 
 
 class Worker(threading.Thread):
-    """`stress.py` on one GPU, in a process of its own, and what it reported."""
+    """A program of one GPU in a process of its own, which sees some GPUs, and what it reported."""
 
-    def __init__(self, gpu: dict[str, Any], command: list[str], limit: float) -> None:
+    def __init__(self, gpu: dict[str, Any], seen: list[dict[str, Any]], command: list[str]) -> None:
         super().__init__(name=f"gpu {gpu['index']}", daemon=True)
         self.gpu = gpu
         self.parts: dict[str, Any] = {}
         self.began, self.over = time.time(), 0.0
         self.ended = ""
+        self.ready = threading.Event()  # it has its library, or has ended
         self._whole = False
-        self._limit = limit
-        shown = {"CUDA_VISIBLE_DEVICES": gpu["uuid"]} if gpu.get("uuid") else {}
+        uuids = [one["uuid"] for one in seen if one.get("uuid")]
+        shown = {"CUDA_VISIBLE_DEVICES": ",".join(uuids)} if uuids else {}
         self._process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONWARNINGS": "ignore", **shown},
             start_new_session=True,
         )
         self.start()
 
+    def go(self, limit: float) -> None:
+        """Let it begin, and kill it after `limit` seconds."""
+        self._limit = limit
+        self._clock = threading.Timer(limit, self._give_up)
+        self._clock.daemon = True
+        self._clock.start()
+        self._tell(b"go\n")
+
+    def drop(self) -> None:
+        """Let it end without having begun."""
+        self._tell(b"")
+
+    def _tell(self, line: bytes) -> None:
+        stdin = self._process.stdin
+        with contextlib.suppress(OSError):  # it has ended
+            if stdin:
+                stdin.write(line)
+                stdin.close()
+
     def run(self) -> None:
-        """Read to the end. A process that hangs is killed, and abandoned if that has no effect."""
-        clock = threading.Timer(self._limit, self._give_up)
-        clock.daemon = True
-        clock.start()
+        """Read to the end."""
         for line in self._process.stdout or ():
             if line.endswith(b"\n"):
                 self._take(line)
-        clock.cancel()
         self.over = time.time()
+        self.ready.set()
         if not self._whole and not self.ended:
             self.ended = "crash"
 
@@ -75,14 +97,17 @@ class Worker(threading.Thread):
         self._whole = part == "end"
         if not self._whole:
             self.parts[part] = value[0] if value else None
+            if part == "library" and value:
+                self.ready.set()
 
     def _give_up(self) -> None:
         self.ended = "hang"
         self._process.kill()
 
     def wait(self) -> None:
-        """Wait until the process has ended or is given up."""
+        """Wait until the process has ended; it is abandoned if being killed has no effect."""
         self.join(self._limit + 1)
+        self._clock.cancel()
         if self.is_alive():
             self.ended, self.over = "hang", time.time()
 
@@ -128,19 +153,80 @@ class SampleStream:
                 yield from (g for g in sample["gpus"] if g.get("index") == worker.gpu["index"])
 
 
-def try_all(gpus: list[dict[str, Any]], options: argparse.Namespace) -> list[GpuTrial]:
-    """Test all GPUs at the same time."""
+class Workers:
+    """The processes of `together.py`, one a GPU, which import their library while others work."""
+
+    def __init__(self, gpus: list[dict[str, Any]], options: argparse.Namespace, *mode: str) -> None:
+        self.meet = tempfile.mkdtemp(prefix="smoke-", dir=Path(options.out).parent)
+        command = [options.python, "-B", MAIN, "smoke.together", "--device", options.device, *mode]
+        command += ["--size", str(len(gpus)), "--meet", self.meet]
+        self._workers = [
+            Worker(gpu, gpus, [*command, "--rank", str(rank)]) for rank, gpu in enumerate(gpus)
+        ]
+
+    def go(self, limit: float) -> list[dict[str, Any]]:
+        """Let them work, for `limit` seconds at most; return what each reported, by part."""
+        until = time.monotonic() + LIMIT["quick"]
+        for worker in self._workers:
+            worker.ready.wait(max(0.0, until - time.monotonic()))
+        for worker in self._workers:
+            worker.go(limit)
+        for worker in self._workers:
+            worker.wait()
+        shutil.rmtree(self.meet, ignore_errors=True)
+        return [{**worker.parts, "ended": worker.ended} for worker in self._workers]
+
+    def drop(self) -> None:
+        """End them unused."""
+        for worker in self._workers:
+            worker.drop()
+        shutil.rmtree(self.meet, ignore_errors=True)
+
+
+def try_all(
+    gpus: list[dict[str, Any]], options: argparse.Namespace
+) -> tuple[list[GpuTrial], GroupTrial | None]:
+    """Test each GPU, all at the same time, and then all together if each is well."""
     stress = [options.python, "-B", MAIN, "smoke.stress", "--mode", options.mode]
     stress += ["--device", options.device, "--lock", f"{options.out}.bus"]
+    # NCCL knows no slices (MIG).
+    several = len(gpus) > 1 and not any("MIG" in gpu["name"] for gpu in gpus)
     with SampleStream() as stream:
-        workers = [Worker(gpu, stress, options.limit or LIMIT[options.mode]) for gpu in gpus]
+        workers = [Worker(gpu, [gpu], stress) for gpu in gpus]
+        together = Workers(gpus, options) if several else None
+        for worker in workers:
+            worker.go(options.limit or LIMIT[options.mode])
         for worker in workers:
             worker.wait()
-    return [worker.trial(options.mode, list(stream.of(worker))) for worker in workers]
+    trials = [worker.trial(options.mode, list(stream.of(worker))) for worker in workers]
+    if together is None:
+        return trials, None
+    if any(trial.ended or not trial.value("start") for trial in trials):
+        together.drop()
+        return trials, None
+    return trials, try_together(together, gpus, options)
+
+
+def try_together(
+    together: Workers, gpus: list[dict[str, Any]], options: argparse.Namespace
+) -> GroupTrial:
+    """Let all GPUs talk; if they fail, find the pair, and try without peer-to-peer access."""
+    group = GroupTrial([gpu["index"] for gpu in gpus], together.go(TOGETHER))
+    if not group.failure() or os.environ.get(NO_P2P) == "1":
+        return group
+    group.pairs = Workers(gpus, options, "--pairs").go(TOGETHER)
+    os.environ[NO_P2P] = "1"
+    group.without = GroupTrial(group.gpus, Workers(gpus, options).go(TOGETHER))
+    del os.environ[NO_P2P]
+    return group
 
 
 def judged(
-    trials: list[GpuTrial], target: torch_compat.CudaTarget, device: str
+    trials: list[GpuTrial],
+    group: GroupTrial | None,
+    target: torch_compat.CudaTarget,
+    device: str,
+    links: bool,
 ) -> list[CheckResult]:
     """Return the results of all GPUs; an environment that doesn't fit them is the only result."""
     if all(trial.parts.get("library") == {} for trial in trials):
@@ -152,6 +238,7 @@ def judged(
         why = (misfit.says, misfit.code, advice, advice)
         return [CheckResult(SMOKE[0], None, WARN, "", "", *why)]
     results = [result for trial in trials for result in judge_trial(trial)]
+    results += judge_group(group, trials[0].name, links) if group else []
     return sorted(results, key=lambda result: SMOKE.index(result.check))
 
 
@@ -170,6 +257,13 @@ def misfit_of(
         if found:
             return found
     return None
+
+
+def has_links(document: dict[str, Any], gpus: list[dict[str, Any]]) -> bool:
+    """Return whether each GPU has an NVLink that is up."""
+    rows = [row for row in document["checks"] if row["check"] == "nvlink"]
+    up = {row["gpu"] for row in rows if row["outcome"] == PASS}
+    return all(gpu["index"] in up for gpu in gpus)
 
 
 def joined(document: dict[str, Any], results: list[CheckResult]) -> dict[str, Any]:
@@ -221,7 +315,8 @@ def main() -> int:
         sys.stderr.write(f"the smoke test can't run: {error}\n")
         return 1
     answering = [gpu for gpu in document["gpus"] if gpu.get("name")]
-    results = judged(try_all(answering, options), target, options.device)
+    links = has_links(document, answering)
+    results = judged(*try_all(answering, options), target, options.device, links)
     results = [with_profile_outcome(result, wanted) for result in results]
     write(joined(document, results), options.out)
     sys.stdout.write(summary(results, time.monotonic() - began))

@@ -223,9 +223,11 @@ class Cupy:
 
     def copy(self, to: Array, source: Array) -> None:
         """Start copying one block over another; one of them may be on the host."""
-        if not self.on_gpu or (hasattr(to, "device") and hasattr(source, "device")):
+        # Not by an attribute: arrays of NumPy 2 have a `device` too.
+        to_gpu, from_gpu = (isinstance(block, self.xp.ndarray) for block in (to, source))
+        if to_gpu and from_gpu:
             to[...] = source
-        elif hasattr(to, "data") and hasattr(to, "device"):
+        elif to_gpu:
             to.set(source)
         else:
             source.get(out=to)

@@ -41,6 +41,7 @@ ALWAYS = ("gpu", "answers")
 SMOKE = (
     *("smoke", "smoke-memory", "smoke-product", "smoke-stable"),
     *("smoke-speed", "smoke-memory-speed", "smoke-bus", "smoke-throttling"),
+    *("smoke-together", "smoke-together-speed"),
 )
 NAMES = (*ALWAYS, *(check.name for check in (*OF_GPUS, *BOX_CHECKS)), *SMOKE)
 

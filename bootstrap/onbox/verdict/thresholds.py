@@ -31,5 +31,7 @@ SMOKE = {
     "scarce_speed": 0.25,  # of cards whose power limit keeps them far below their peak
     "memory_speed": 0.6,
     "bus": 0.45,
+    "nvlink": 0.3,  # of an all-reduce: healthy cards reach 0.6 and more
+    "pcie": 0.1,  # likewise, over the bus: 0.2 through the machine's memory, 0.6 from card to card
     "tried_memory": 0.8,  # of the memory, for the full test
 }

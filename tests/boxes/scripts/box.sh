@@ -40,8 +40,8 @@ shm $3/dev/shm tmpfs mode=1777,nosuid,nodev,size=1g,X-mount.mkdir" >"$from"
   ln -s pts/ptmx "$3/dev/ptmx"
 }
 
-# A mount of a variant: "tmpfs PATH SIZE" (existing files are copied in), "ro PATH".
-mount_variant() { # ROOT KIND PATH [SIZE]
+# A mount of a variant: "tmpfs PATH SIZE" (existing files are copied in), "ro PATH"; of coverage: "bind PATH FROM".
+mount_variant() { # ROOT KIND PATH [SIZE or FROM]
   local aside=$1/mnt
   case $2 in
     tmpfs)
@@ -52,6 +52,10 @@ mount_variant() { # ROOT KIND PATH [SIZE]
     ro)
       mount --bind "$1$3" "$1$3"
       mount -o remount,bind,ro "$1$3"
+      ;;
+    bind)
+      mkdir -p "$1$3"
+      mount --bind "$4" "$1$3"
       ;;
   esac
 }

@@ -171,3 +171,21 @@ def test_with_curl_alone_it_is_the_same(
     assert (done.returncode == 0) == (not says)
     assert done.stderr.startswith(says)
     assert ("SHA-256" in done.stderr) == (other != b"")
+
+
+@pytest.mark.parametrize(
+    ("version", "setting"), [("0.10.12", "UV_NATIVE_TLS"), ("0.11.0", "UV_SYSTEM_CERTS")]
+)
+def test_an_image_s_own_uv_is_not_made_to_warn(folder: Path, version: str, setting: str) -> None:
+    uv = folder / "uv"
+    uv.write_text(f"#!/bin/sh\necho uv {version} of a distribution\n")
+    uv.chmod(0o755)
+    library = shipped("templates") / "lib/uv.sh"
+    found = subprocess.run(
+        ["bash", "-c", '. "$0" && find_uv && echo "$UV $UV_CERTS"', library],
+        env={"BOX_HOME": "/none", "HOME": "/none", "UV_OLDEST": "0.8.0", "PATH": f"{folder}:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == f"{uv} {setting}\n"

@@ -70,6 +70,7 @@ def test_what_a_hostile_box_says_is_text_and_nothing_else() -> None:
         "class",
         "content",
         "name",
+        "data-name",
     } | {"http-equiv"}
     assert seen.text.count("<script>alert(1)</script>") > 8
     assert "{{ 7*7 }}" in seen.text

@@ -20,6 +20,7 @@ from bootstrap.estimate import (
     Usage,
     catalogue_of,
     estimate_rows,
+    machine_prices,
     oldest,
     shipped_prices,
     with_live,
@@ -59,8 +60,19 @@ def test_the_table_was_not_too_old_when_this_was_committed() -> None:
     done = subprocess.run(shown, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("this is no git checkout")
-    age = date.fromisoformat(done.stdout.strip()) - oldest(shipped_prices())
+    machines = date.fromisoformat(machine_prices("gcp").date)
+    age = date.fromisoformat(done.stdout.strip()) - min(oldest(shipped_prices()), machines)
     assert age.days <= OLD_DAYS, "make prices"
+
+
+def test_each_machine_s_price_is_of_a_gpu_and_what_is_around_it() -> None:
+    found = machine_prices("gcp")
+    assert found.source.strip()
+    for region, row in (each for rows in found.families.values() for each in rows.items()):
+        gpu, vcpu, spot_gpu, spot_vcpu = row
+        assert "-" in region
+        assert 0.05 < spot_gpu < gpu < 30
+        assert 0 <= spot_vcpu <= vcpu < 0.1
 
 
 @pytest.mark.parametrize(
@@ -131,7 +143,10 @@ def test_the_table_is_renewed_and_keeps_what_was_not_asked() -> None:
     text = renewed(estimate.TABLE.read_text(encoding="utf-8"), Found([*kept, live]))
     rows = [Price(**row) for row in json.loads(text)["prices"]]
     assert sorted(rows, key=str) == sorted([*kept, dataclasses.replace(live, live=False)], key=str)
-    assert json.loads(text)["rates"] == json.loads(estimate.TABLE.read_text())["rates"]
+    for key in ("rates", "machines"):
+        assert json.loads(text)[key] == json.loads(estimate.TABLE.read_text())[key]
+    again = renewed(text, Found(rows))
+    assert again == text
 
 
 @pytest.mark.filterwarnings("ignore")  # gpuhunt leaves its file open

@@ -208,6 +208,7 @@ def test_its_own_end_is_said_when_it_is_near() -> None:
     assert box.end_words(10_000.0 - 3601) == ""
     assert "it ends in 59 min 59 s by its own limit" in box.end_words(10_000.0 - 3599)
     assert "it ends now" in box.end_words(10_001.0)
+    assert box.end_words(10_601.0) == ""  # it is here: it was started again since
     record.save_box(box)
     (kept,) = record.all_boxes()
     assert kept.ends == 10_000.0

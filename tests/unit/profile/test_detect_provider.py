@@ -25,6 +25,8 @@ from tests.docs import profile_schema
         ([], ["/home/paperspace"], "paperspace"),
         ([], ["/opt/dlami"], "ec2"),
         (["BOXSTRAP_JOB"], [], "hf"),
+        ([], ["/usr/bin/google_guest_agent"], "gcp"),
+        ([], ["/var/lib/waagent"], "azure"),
         (["VAST_CONTAINERLABEL", "VAST_TCP_PORT_22"], ["/etc/rp_environment"], "vast"),
         (["HOME", "PATH"], ["/etc/passwd"], "ssh"),
         ([], [], "ssh"),
@@ -37,7 +39,7 @@ def test_a_provider_shows_itself(env, files, provider):
 
 def test_every_hint_is_asked_for_and_leads_to_its_profile():
     env, files = all_hints()
-    for name in ("vast", "runpod", "lambda", "paperspace", "ec2", "hf"):
+    for name in ("vast", "runpod", "lambda", "paperspace", "ec2", "hf", "gcp", "azure"):
         detect = read_profile(name).profile.provider.detect
         assert set(detect.env) <= env
         assert set(detect.files) <= files
@@ -60,7 +62,18 @@ def test_profiles_are_listed_with_a_line_each(write, config):
     write("# yaml-language-server: $schema=x\n#\n# Ours.\n# More.\nversion: 1", "ours.yaml", config)
     write("version: 1\n# not this", "vast.yaml", config)
     found = {each.name: each for each in listed()}
-    shipped = ["demo", "ec2", "hf", "lambda", "local", "paperspace", "runpod", "ssh"]
+    shipped = [
+        "azure",
+        "demo",
+        "ec2",
+        "gcp",
+        "hf",
+        "lambda",
+        "local",
+        "paperspace",
+        "runpod",
+        "ssh",
+    ]
     assert list(found) == ["ours", "vast", *shipped]
     assert (found["ours"].description, found["ours"].own) == ("Ours.", True)
     assert (found["vast"].description, found["vast"].own) == ("", True)

@@ -167,8 +167,9 @@ ONE_LINERS = [
     # extends
     (
         "extends: vasst",
-        "a.yaml:1: extends: there is no profile 'vasst'. Did you mean vast? There are: demo, "
-        "ec2, hf, lambda, local, paperspace, runpod, ssh, vast; or give a path, as in ./a100.yaml.",
+        "a.yaml:1: extends: there is no profile 'vasst'. Did you mean vast? There are: azure, "
+        "demo, ec2, gcp, hf, lambda, local, paperspace, runpod, ssh, vast; or give a path, as in "
+        "./a100.yaml.",
     ),
     ("extends: ./b.yaml", "a.yaml:1: extends: there is no file b.yaml"),
     ("extends: ./a.yaml", "a.yaml:1: extends: extends itself in a circle"),
@@ -258,8 +259,8 @@ def test_an_unknown_name_lists_those_there_are(write, config):
         read_profile("vats")
     assert caught.value.text() == (
         "there is no profile 'vats'\n"
-        "Did you mean vast? There are: demo, ec2, hf, lambda, local, paperspace, runpod, ssh, "
-        "vast, mine; or give a path, as in ./a100.yaml."
+        "Did you mean vast? There are: azure, demo, ec2, gcp, hf, lambda, local, paperspace, "
+        "runpod, ssh, vast, mine; or give a path, as in ./a100.yaml."
     )
     assert exit_code(caught.value) == 2
 

@@ -13,7 +13,10 @@ from bootstrap.profile.reading import WrongValuesError, make_profile
 from bootstrap.profile.schema import Profile
 from bootstrap.profile.values import WORKDIR, ordinary
 
-SHIPPED = ["demo", "ec2", "hf", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
+SHIPPED = [
+    *("azure", "demo", "ec2", "gcp", "hf", "lambda", "local", "paperspace", "runpod", "ssh"),
+    "vast",
+]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -33,6 +36,8 @@ def test_the_shipped_ones_load(name):
         ("paperspace", "~", "paperspace", True),
         ("ec2", "~", "ubuntu", True),
         ("hf", "~", None, True),
+        ("gcp", "~", "ubuntu", True),
+        ("azure", "~", "azureuser", True),
         ("ssh", "~", None, True),
         ("local", "~/boxstrap", None, False),
         ("demo", "~/boxstrap/demo", None, False),
@@ -45,7 +50,7 @@ def test_what_the_shipped_ones_say(name, workdir, user, require):
 
 def test_only_rented_boxes_have_a_console():
     with_console = [name for name in SHIPPED if read_profile(name).profile.provider.console]
-    assert with_console == ["ec2", "hf", "lambda", "paperspace", "runpod", "vast"]
+    assert with_console == ["azure", "ec2", "gcp", "hf", "lambda", "paperspace", "runpod", "vast"]
 
 
 def test_a_path_then_the_users_own_then_the_shipped(write, config):
@@ -297,7 +302,7 @@ gpu:
   strict: true
   checks: {ecc: warn, pcie: ignore}
 env: {WANDB_PROJECT: homework}
-secrets: [WANDB_API_KEY, HF_TOKEN, RESULTS_KEY]
+secrets: [WANDB_API_KEY, HF_TOKEN, RESULTS_KEY, NOTIFY_URL]
 prepare: [python data/prepare.py]
 train:
   command: python train.py
@@ -315,6 +320,7 @@ train:
 shared: [data/]
 data: [{from: "https://example.org/a.tar.gz", to: data/a, unpack: true}]
 lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h, then: stop}
+notify: [loss, end]
 """
     )
     loaded = read_profile("a.yaml")

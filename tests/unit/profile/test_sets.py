@@ -68,7 +68,8 @@ def test_it_wins_and_the_last_of_two_wins(write):
         (
             ".=x",
             "--set .: there is no such key; there are: version, extends, provider, box, ssh, "
-            "git, python, packages, gpu, rent, env, secrets, prepare, shared, data, train, lease",
+            "git, python, packages, gpu, rent, env, secrets, prepare, shared, data, train, lease, "
+            "notify",
         ),
         (
             "box=x",

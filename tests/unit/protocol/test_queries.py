@@ -28,6 +28,7 @@ SHELLS = {
 }
 LOGINS = ["sh", "bash", "zsh", "fish", "tcsh"]
 RUN: dict[str, Value] = {"repo_key": "homework-1", "name": "train-2"}
+LOG = "runs/homework-1/train-2/log"
 ASKED: dict[str, dict[str, Value]] = {
     "probe": {
         "repo_key": "homework-1",
@@ -40,9 +41,10 @@ ASKED: dict[str, dict[str, Value]] = {
         **{"hint_files": "", "mark": "m" * 32, "most": 8, "bytes": 8, "patience": 5},
         "usual_metrics": LINE,
     },
-    "tail": {"file": "runs/homework-1/train-2/log", "bytes": 5},
+    "tail": {"file": LOG, "bytes": 5},
     "run_end": RUN,
-    "log_start": {**RUN, "since": "5"},
+    "log_start": {**RUN, "since": "5", "lines": "", "start": 0},
+    "log_part": {"file": LOG, "start": 3, "until": "", "lines": 1, "pattern": "."},
     "setup_end": {"setup_id": "20260101-000000-abcdef", "follows": False},
     "first": {**RUN, "seconds": 1, "moment": "0"},
 }

@@ -46,9 +46,10 @@ from bootstrap.repo.objects import parse_report
 from bootstrap.runs import editors
 from bootstrap.runs.editors import EDITORS
 from bootstrap.runs.logs import LogReader
+from bootstrap.runs.notifiers import who_is_told_of
 from bootstrap.runs.pull import goes_on
 from bootstrap.runs.remote_command import RemoteProject
-from bootstrap.runs.run_end import _await_end, what_ended
+from bootstrap.runs.run_end import _await_end, _Listener, what_ended
 from bootstrap.runs.status import metric_lines, run_lines, status_lines
 from bootstrap.runs.top import BoxView, JsonLines, LiveTable, PlainLines
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
@@ -172,7 +173,10 @@ def awaited(wire: Any) -> None:
     assert RUN
     box = login_on(wire)
     box._link = LinkMadeOnce(wire=wire)  # type: ignore[assignment]
-    assert _await_end(box, RUN, JsonScreen(io.StringIO()), lambda *_: None).state in STATES
+    listener = _Listener(box, {}, JsonScreen(io.StringIO()))
+    assert (
+        _await_end(box, RUN, JsonScreen(io.StringIO()), lambda *_: None, listener).state in STATES
+    )
 
 
 def met(wire: Any) -> None:
@@ -294,6 +298,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/tunnel.py": served,
     "runs/status.py": lambda wire: status_lines("box", parse_probe(run_script(wire, "x"))),
     "runs/run_end.py, stop": lambda wire: what_ended(run_script(wire, "x")),
+    "runs/notifiers.py": lambda wire: who_is_told_of(run_script(wire, "x")),
     "runs/top.py": looked,
     "runs/run_end.py": awaited,
     "fleet/nodes.py": met,
@@ -310,7 +315,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     ),  # type: ignore[arg-type]
     "protocol/follow.py: its tail": lambda wire: file_tail(wire, "x", "/w", 100),
     "protocol/follow.py: its end": lambda wire: CompletionPoller._is_over(
-        SimpleNamespace(_wire=wire, _query="x", seen=0)  # type: ignore[arg-type]
+        SimpleNamespace(_wire=wire, _query="x", seen=0, _has_told=True)  # type: ignore[arg-type]
     ),
     "protocol/probe.py": probe,
     "protocol/run_details.py": detailed,

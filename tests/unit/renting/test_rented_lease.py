@@ -128,12 +128,25 @@ def test_a_contract_that_ends_before_the_lease_is_said(
 
 
 def test_what_was_answered_stays_when_it_is_set_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = record.KnownBox("a", "lambda:1", lease={"then": "destroy", "seconds": 1.0})
+    known = record.KnownBox("a", "lambda:1", lease={"then": "destroy"})
     monkeypatch.setattr(up, "all_boxes", lambda: [known])
     assert [*RentedLease(read_profile(None), Heard()).sets("lambda:1")] == [DESTROY, DAY]
     assert [*RentedLease(read_profile(None), Heard()).sets("lambda:2")] == [DAY]
     stop = read_profile(None, sets=("lease.then=stop",))
     assert [*RentedLease(stop, Heard()).sets("lambda:1")] == [DAY]
+
+
+def test_what_was_agreed_on_stays_where_nothing_else_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terms = {"seconds": 21600.0, "dollars": 3.5, "idle": 1800, "then": "stop", "set": 1e9}
+    known = record.KnownBox("a", "vast:1", lease=terms)
+    monkeypatch.setattr(up, "all_boxes", lambda: [known])
+    kept = ["lease.hours=6", "lease.dollars=3.5", "lease.idle=1800s"]
+    assert [*RentedLease(read_profile(None), Heard()).sets("vast:1")] == kept
+    assert read_profile(None, sets=kept).profile.lease
+    named = read_profile(None, sets=("lease.hours=2",))
+    assert [*RentedLease(named, Heard()).sets("vast:1")] == []
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bootstrap.boxes.at_home import RunAtHome
-from bootstrap.errors import NotSafeError
+from bootstrap.errors import NotSafeError, UnreachableError, UsageError
+from bootstrap.link.local import LocalWire
+from bootstrap.link.record import KnownBox
 from bootstrap.protocol.run import Run, Uploaded
-from bootstrap.renting import resumption
+from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.renting import last_results, rental, resumption
+from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.transfer import buckets
+from bootstrap.transfer.destination import MANIFEST
+from bootstrap.transfer.puller import WAITS
 
 RUN = Run("k-1", "train-1", "died", None, 1_700_000_000, "c" * 40, "w", "train", 0, 12, "python x")
 BEFORE = RunAtHome("gpu", 1.0, "vast:1", RUN)
@@ -50,8 +63,8 @@ def test_a_box_names_no_other_place_than_the_profiles_bucket(
     uploaded = Uploaded("going", 1, 1, 0, "", said) if said else None
     before = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, uploaded=uploaded))
     expected = found.replace("…", "s3://mine/results/train-1-20231114-221")
-    assert resumption._in_bucket(before, train) == expected
-    assert resumption._in_bucket(before, SimpleNamespace(results_to=None)) == ""  # type: ignore[arg-type]
+    assert last_results.bucket_of(before, train) == expected
+    assert last_results.bucket_of(before, SimpleNamespace(results_to=None)) == ""  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +79,52 @@ def test_a_box_names_no_other_place_than_the_profiles_bucket(
     ],
 )
 def test_only_results_of_the_profile_reach_the_next_box(path: str, is_one: bool) -> None:
-    assert resumption._is_result({"path": path}, ["out/", "model.pt"]) is is_one
+    assert last_results._is_result({"path": path}, ["out/", "model.pt"]) is is_one
+
+
+OLD, NEW = "old state", "new state"
+FOLDER, SHARDS = ("out/step-9/a", "out/step-9/b"), ("m-00001-of-00002.pt", "m-00002-of-00002.pt")
+
+
+def digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("listed", "missing", "here", "recorded", "whole"),
+    [
+        pytest.param(FOLDER, {}, FOLDER, (), FOLDER, id="all of a checkpoint"),
+        pytest.param((), {}, FOLDER[:1], FOLDER[:1], (), id="killed while it landed"),
+        pytest.param(FOLDER, {}, FOLDER[:1], (), (), id="one was removed here"),
+        pytest.param(FOLDER[:1], {FOLDER[1]: "no room"}, FOLDER[:1], (), (), id="disk full"),
+        pytest.param(SHARDS[:1], {}, SHARDS[:1], (), (), id="a part that never came"),
+        pytest.param(FOLDER, {FOLDER[1]: WAITS["held"]}, FOLDER, (), FOLDER, id="an old state"),
+        pytest.param(FOLDER, {FOLDER[1]: "no room"}, FOLDER, (), (), id="perhaps two states"),
+        pytest.param(("last.pt",), {}, ("last.pt",), (), ("last.pt",), id="a single file"),
+        pytest.param((), {}, ("last.pt",), ("last.pt",), ("last.pt",), id="newer than the list"),
+        pytest.param((), {}, ("mine.txt",), (), (), id="nobody's"),
+    ],
+)
+def test_what_is_whole_at_home(
+    tmp_path: Path,
+    listed: tuple[str, ...],
+    missing: dict[str, str],
+    here: tuple[str, ...],
+    recorded: tuple[str, ...],
+    whole: tuple[str, ...],
+) -> None:
+    for path in here:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(OLD)
+    rows = [{"path": path, "sha256": digest(OLD)} for path in listed]
+    document = {"files": rows, "missing": missing, "live": True}
+    (tmp_path / MANIFEST).write_text(json.dumps(document))
+    pulled = {path: {digest(OLD)} for path in recorded}
+    assert last_results._whole_here(tmp_path, here, pulled) == {*whole}
+    # Of two states no file of a checkpoint is taken; a single one that no pull put there neither.
+    for path in here[:1]:
+        (tmp_path / path).write_text(NEW)
+    assert last_results._whole_here(tmp_path, here, pulled) == set()
 
 
 def test_what_was_spent_is_taken_off_the_leases_dollars() -> None:
@@ -76,3 +134,284 @@ def test_what_was_spent_is_taken_off_the_leases_dollars() -> None:
         resumption._money_left(loaded, 20.0)
     loaded.profile.lease.dollars = None
     assert resumption._money_left(loaded, 7.5) == ()
+
+
+ADDRESS = "s3://mine/results/train-1-x"
+
+
+class FolderBucket:
+    """A bucket whose objects are the files of a folder, at addresses that can be opened."""
+
+    folder = Path()
+    address = ""
+    cut: tuple[str, ...] = ()
+    """Names that are gone once they were listed."""
+
+    def __init__(self, url: str) -> None:
+        assert url == f"{ADDRESS}/"
+
+    def objects(self) -> list[Any]:
+        files = [file for file in sorted(self.folder.rglob("*")) if file.is_file()]
+        return [
+            SimpleNamespace(name=str(file.relative_to(self.folder)), size=file.stat().st_size)
+            for file in files
+        ]
+
+    def sign(self, objects: list[Any]) -> list[str]:
+        for each in objects:
+            if each.name in self.cut:
+                (self.folder / each.name).unlink()
+        return [f"{self.address}/{each.name}?signature=secret" for each in objects]
+
+
+class KeptWarnings:
+    """Keeps what a screen would show as a warning."""
+
+    def __init__(self) -> None:
+        self.warned: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+class SilentFileHandler(SimpleHTTPRequestHandler):
+    """Serves files without a log."""
+
+    def log_message(self, *_: object) -> None:
+        """Tell nobody."""
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    monkeypatch.setattr(buckets, "Bucket", FolderBucket)
+    monkeypatch.setattr(FolderBucket, "folder", folder)
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SilentFileHandler, directory=str(folder))
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(FolderBucket, "address", f"http://127.0.0.1:{server.server_port}")
+        yield folder
+        server.shutdown()
+
+
+def upload(bucket: Path, there: dict[str, str], listed: dict[str, str], *, live: bool) -> None:
+    """Put files there, and a manifest that lists these contents."""
+    for path, content in there.items():
+        (bucket / path).parent.mkdir(parents=True, exist_ok=True)
+        (bucket / path).write_text(content)
+    rows = [{"path": path, "sha256": digest(content)} for path, content in listed.items()]
+    manifest = json.dumps({"files": rows, "live": live})
+    (bucket / "boxstrap-manifest.json").write_text(manifest)
+
+
+def fetch(scratch: Path, said: KeptWarnings) -> str:
+    screen: Any = said
+    return last_results._fetch(ADDRESS, ("out/", *SHARDS, "last.pt"), scratch, screen)
+
+
+def names_in(folder: Path) -> set[str]:
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+def test_from_a_bucket_comes_what_its_manifest_lists_and_the_profile_names(
+    bucket: Path, tmp_path: Path
+) -> None:
+    there = {"last.pt": NEW, "out/a": OLD, "sitecustomize.py": "code", "out/unlisted": "x"}
+    upload(
+        bucket,
+        there,
+        {**dict.fromkeys(("last.pt", "out/a", "out/gone"), OLD)}
+        | {"sitecustomize.py": "code", "../out/b": OLD},
+        live=True,
+    )
+    said = KeptWarnings()
+    came_from = fetch(tmp_path / "scratch", said)
+    assert came_from.startswith(f"{ADDRESS} (2 files, ")
+    assert names_in(tmp_path) & {"out/b"} == set()
+    assert names_in(tmp_path / "scratch") == {"last.pt", "out/a"}
+    # A single file may be newer than the manifest: it was replaced as a whole.
+    assert (tmp_path / "scratch/last.pt").read_text() == NEW
+    assert said.warned == ["last.pt was replaced in the bucket after its manifest was written"]
+
+
+def test_of_two_states_of_a_checkpoint_in_a_bucket_nothing_is_taken(
+    bucket: Path, tmp_path: Path
+) -> None:
+    there = {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}
+    upload(bucket, there, dict.fromkeys(there, OLD), live=False)
+    assert "(1 file, " in fetch(tmp_path / "scratch", KeptWarnings())
+    assert names_in(tmp_path / "scratch") == {"last.pt"}
+    (bucket / "last.pt").unlink()
+    # A part that was to come still, one that the bucket has lost, and one alone that it has lost.
+    for there, listed, live in (
+        (SHARDS[:1], SHARDS[:1], True),
+        (SHARDS[:1], SHARDS, False),
+        ((), ("last.pt",), False),
+    ):
+        upload(bucket, dict.fromkeys(there, OLD), dict.fromkeys(listed, OLD), live=live)
+        with pytest.raises(NotSafeError, match="no whole results"):
+            fetch(tmp_path / "other", KeptWarnings())
+        assert names_in(tmp_path / "other") == set()
+
+
+@pytest.mark.parametrize(
+    ("manifest", "says"),
+    [
+        (None, "no whole results of it yet"),
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ('{"files": {}}', "damaged"),
+        ("[" * 100_000, "damaged"),
+    ],
+)
+def test_a_bucket_without_a_manifest_that_can_be_read_has_no_results(
+    bucket: Path, tmp_path: Path, manifest: str | None, says: str
+) -> None:
+    (bucket / "last.pt").write_text(OLD)
+    if manifest is not None:
+        (bucket / "boxstrap-manifest.json").write_text(manifest)
+    with pytest.raises(NotSafeError, match=says):
+        fetch(tmp_path / "scratch", KeptWarnings())
+
+
+def test_a_bucket_that_does_not_answer_is_said_without_its_signature(
+    bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload(bucket, {"last.pt": OLD}, {"last.pt": OLD}, live=False)
+    monkeypatch.setattr(FolderBucket, "cut", ("last.pt",))
+    with pytest.raises(UnreachableError) as found:
+        fetch(tmp_path / "scratch", KeptWarnings())
+    assert "last.pt" in found.value.text()
+    assert "secret" not in found.value.text()
+
+
+def at_home(place: Path, results: str = "home") -> RunAtHome:
+    return dataclasses.replace(BEFORE, results=results, result_place=str(place))
+
+
+def lay(place: Path, there: dict[str, str], listed: tuple[str, ...]) -> None:
+    for path, content in there.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(content)
+    rows = [{"path": path, "sha256": digest(OLD)} for path in listed]
+    text = json.dumps({"files": rows, "missing": {}, "live": False})
+    (place / MANIFEST).write_text(text)
+
+
+def test_what_is_whole_at_home_goes_on_and_the_rest_is_named(bucket: Path, tmp_path: Path) -> None:
+    place, said = tmp_path / "home", KeptWarnings()
+    lay(place, {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}, (*FOLDER, "last.pt"))
+    (place / "odd.pt").symlink_to(place / "last.pt")
+    train: Any = SimpleNamespace(results=("out/", "last.pt", "odd.pt", "gone"), results_to=None)
+    screen: Any = said
+
+    def find(before: RunAtHome) -> last_results.LastResults:
+        return last_results.find_last_results(before, None, train, tmp_path / "scratch", screen)
+
+    found = find(at_home(place))
+    assert (found.folder, found.came_from) == (place, str(place))
+    assert set(found.half) == {*FOLDER}
+    assert said.warned == [f"not sent, since not all of it came home whole: {', '.join(FOLDER)}"]
+    # What is in no bucket and was never pulled, or only in part of a checkpoint, is nothing.
+    (place / "last.pt").unlink()
+    for before in (at_home(place), at_home(place, "none"), at_home(tmp_path / "nowhere"), BEFORE):
+        with pytest.raises(NotSafeError, match="no whole results of train-1 are at home"):
+            find(before)
+    # The bucket counts first, and where it has nothing whole, what is here.
+    train.results_to = "s3://mine/results"
+    its = Uploaded("going", 1, 1, 0, "", ADDRESS)
+    before = dataclasses.replace(at_home(place), run=dataclasses.replace(RUN, uploaded=its))
+    upload(bucket, {"last.pt": OLD}, {"last.pt": OLD}, live=False)
+    assert find(before).folder == tmp_path / "scratch"
+    (bucket / "boxstrap-manifest.json").unlink()
+    with pytest.raises(NotSafeError, match="at home or in a bucket"):
+        find(before)
+    (place / MANIFEST).write_text("damaged")
+    (place / "last.pt").write_text(OLD)
+    with pytest.raises(NotSafeError, match="at home or in a bucket"):
+        find(before)
+
+
+def test_only_what_is_whole_is_sent_and_no_other_run_s_file_is_replaced(tmp_path: Path) -> None:
+    place, box = tmp_path / "home", tmp_path / "box"
+    lay(place, {"out/a": OLD, "out/[b]*": OLD, "out/b": "whole", "m.pt": OLD, "half.pt": OLD}, ())
+    (place / "link").symlink_to(place / "m.pt")
+    paths = ("out", "m.pt", "half.pt", "link", "gone")
+    found = last_results.LastResults(place, paths, "here", half=("out/[b]*", "half.pt"))
+    wire = LocalWire()
+    there: Any = SimpleNamespace(
+        link=wire, workdir=str(box), label="box", state=SimpleNamespace(repo_dir=str(box / "tree"))
+    )
+    try:
+        found.send(there)
+        assert names_in(box / "tree") == {"out/a", "out/b", "m.pt"}
+        (box / "tree/out/a").write_text("of another run, and longer")
+        with pytest.raises(NotSafeError, match=r"1 file of another run .* as a\."):
+            found.send(there)
+        assert (box / "tree/out/a").read_text() == "of another run, and longer"
+    finally:
+        wire.close()
+
+
+def now_at(monkeypatch: pytest.MonkeyPatch, state: RentedState | None, name: str = "") -> KnownBox:
+    """A box that is known here, and that its account has in this state."""
+    account: Any = SimpleNamespace(
+        box=lambda box_id: state and RentedBox("vast", box_id, name, state)
+    )
+    monkeypatch.setattr(resumption, "account_of", lambda host: (account, host.partition(":")[2]))
+    return KnownBox("gpu", "vast:1")
+
+
+@pytest.mark.parametrize(
+    ("state", "alive", "costs"),
+    [
+        (RentedState.RUNNING, True, None),
+        (RentedState.RUNNING, False, ""),
+        (RentedState.STARTING, True, None),
+        (RentedState.STOPPED, True, "gpu"),
+        (RentedState.STOPPED, False, "gpu"),
+        (RentedState.GONE, True, ""),
+        (None, True, ""),
+    ],
+)
+def test_a_run_goes_on_elsewhere_only_where_it_is_over(
+    monkeypatch: pytest.MonkeyPatch, state: RentedState | None, alive: bool, costs: str | None
+) -> None:
+    """`costs`: the box that is still paid for; None where two would train the same."""
+    before = dataclasses.replace(
+        BEFORE, run=dataclasses.replace(RUN, state="running" if alive else "died")
+    )
+    known = now_at(monkeypatch, state)
+    if costs is None:
+        with pytest.raises(UsageError, match="may still be alive") as found:
+            resumption._check_is_over(before, known)
+        assert "boxstrap stop --host gpu" in found.value.hint
+    else:
+        assert resumption._check_is_over(before, known) == costs
+
+
+def test_without_an_account_a_run_is_over_only_if_it_or_its_box_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, state="running"))
+    mine = KnownBox("gpu", "root@203.0.113.7")
+    with pytest.raises(UsageError, match="may still be alive"):
+        resumption._check_is_over(running, mine)
+    assert resumption._check_is_over(BEFORE, mine) == ""
+    assert resumption._check_is_over(running, None) == ""  # it was forgotten
+    assert resumption._check_is_over(running, dataclasses.replace(mine, ended=5.0)) == ""
+
+
+def test_what_a_run_cost_is_never_counted_too_low() -> None:
+    assert resumption.spent_on(BEFORE, None) == 0.0
+    assert resumption.spent_on(BEFORE, KnownBox("gpu", "vast:1", before=2.0, spent=3.0)) == 5.0
+    ours = Rental(
+        "boxstrap-" + "a" * 12, "vast", RentalState.RENTED, 1_700_000_000.0, "1", price=2.0
+    )
+    rental.save_rental(ours)
+    over = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, over=1_700_003_600))
+    assert resumption.spent_on(over, KnownBox("gpu", "vast:1", before=2.0, spent=1.0)) == 4.0
+    rental.save_rental(dataclasses.replace(ours, spent=7.0))
+    assert resumption.spent_on(over, KnownBox("gpu", "vast:1", before=2.0)) == 9.0

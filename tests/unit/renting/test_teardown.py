@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import BoxstrapError, NotSafeError
+from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UnreachableError
 from bootstrap.link.local import LocalWire
-from bootstrap.link.record import KnownBox
+from bootstrap.link.record import KnownBox, all_boxes, ended_boxes, save_box
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.trees import parse_made
-from bootstrap.renting import teardown
-from bootstrap.renting.loss_check import Loss
-from bootstrap.renting.teardown import TeardownOptions, _refusal
+from bootstrap.providers.api import RefusedKeyError, UndecidedError
+from bootstrap.providers.offer import Leftover, RentedBox, RentedState
+from bootstrap.renting import loss_check, rental, teardown
+from bootstrap.renting.loss_check import Loss, find_unsafe_logs
+from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.renting.teardown import TeardownOptions, TeardownResult, _refusal
 
 
 class _Wire(LocalWire):
@@ -75,3 +79,261 @@ def test_a_run_that_ended_while_this_looked_is_not_safe(monkeypatch: pytest.Monk
     assert found([live], [over]) == ["results"]
     assert found([], [over]) == ["results"]
     assert found([over], [again]) == ["results"]
+
+
+HOST, MARK = "vast:1", "boxstrap-" + "a" * 12
+
+
+class Account:
+    """An account with one box, which is destroyed after so many requests; looks can fail."""
+
+    name, title = "vast", "Vast.ai"
+
+    def __init__(self, *, after: int = 1, fails: Sequence[Exception | None] = ()) -> None:
+        self.asked: list[str] = []
+        self._after, self._fails = after, list(fails)
+        self.left: list[Leftover] | BoxstrapError = []
+
+    def destroy(self, box_id: str) -> None:
+        self.asked.append(box_id)
+        if len(self.asked) == 1 and self._fails and isinstance(self._fails[0], UndecidedError):
+            raise self._fails.pop(0) or AssertionError
+
+    def box(self, box_id: str) -> RentedBox | None:
+        if self._fails and (failure := self._fails.pop(0)):
+            raise failure
+        is_there = len(self.asked) < self._after
+        return RentedBox("vast", box_id, MARK, RentedState.RUNNING, price=2.0) if is_there else None
+
+    def leftovers(self) -> list[Leftover]:
+        if isinstance(self.left, BoxstrapError):
+            raise self.left
+        return self.left
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which passes only where something waits."""
+    now = [0.0]
+    monkeypatch.setattr(
+        teardown,
+        "time",
+        SimpleNamespace(
+            monotonic=lambda: now[0],
+            sleep=lambda wait: now.__setitem__(0, now[0] + wait),
+            time=lambda: 1_700_000_000.0 + now[0],
+        ),
+    )
+    return now
+
+
+UNKNOWN = UndecidedError("no answer came.")
+SILENT = UnreachableError("it does not answer.")
+REFUSED = RefusedKeyError("the key is refused.")
+
+
+@pytest.mark.parametrize(
+    ("account", "asked", "waited"),
+    [
+        (Account(), 1, 0),
+        (Account(fails=[UNKNOWN]), 1, 0),  # it did happen
+        (Account(fails=[SILENT, SILENT]), 1, 3),
+        (Account(after=2), 2, 47),  # the first request was lost: repeated once
+    ],
+    ids=["at once", "no answer", "can't be asked", "a lost request"],
+)
+def test_it_is_destroyed_once_its_account_lists_it_no_more(
+    seconds: list[float], account: Any, asked: int, waited: float
+) -> None:
+    said: list[str] = []
+    teardown.destroy(account, "1", said.append)
+    assert (account.asked, seconds[0]) == (["1"] * asked, waited)
+
+
+@pytest.mark.parametrize(
+    ("account", "asked", "says"),
+    [
+        (Account(after=3), 2, "it is unknown whether vast:1 is destroyed"),
+        (Account(after=3, fails=[UNKNOWN]), 2, r"destroyed \(no answer came"),
+        (Account(fails=[SILENT] * 99), 2, r"destroyed \(it does not answer"),
+        (Account(fails=[REFUSED]), 1, "the key is refused"),
+    ],
+    ids=["stays listed", "unknown", "can't be asked", "no key any more"],
+)
+def test_what_is_perhaps_still_paid_for_is_never_called_destroyed(
+    seconds: list[float], account: Any, asked: int, says: str
+) -> None:
+    with pytest.raises(UnreachableError, match=says):
+        teardown.destroy(account, "1", lambda _: None)
+    assert account.asked == ["1"] * asked  # the id can't mean another box: twice, and no more
+    assert seconds[0] < teardown.PATIENCE_S + 10
+
+
+class Shown:
+    """Keeps what a screen would show."""
+
+    def __init__(self) -> None:
+        self.warned: list[str] = []
+        self.warn = self.warned.append
+
+    def say(self, text: str) -> None:
+        """Nothing is asked here."""
+
+
+def met(**more: Any) -> KnownBox:
+    known = KnownBox("gpu", HOST, created=1.0, **more)
+    save_box(known, is_new=True)
+    return known
+
+
+def end(account: Any, known: KnownBox, lost: Sequence[Loss] = (), **more: Any) -> tuple[Any, Shown]:
+    shown: Any = Shown()
+    rented = RentedBox("vast", "1", MARK, RentedState.RUNNING, **{"price": 2.0, **more})
+    return teardown.end_rental(account, rented, known, shown, lost), shown
+
+
+def rented_here(mark: str = MARK) -> None:
+    asked = 1_700_000_000.0 - 7200
+    rental.save_rental(Rental(mark, "vast", RentalState.RENTED, asked, "1", price=0.5))
+
+
+@pytest.mark.usefixtures("seconds")
+def test_an_id_that_its_account_gave_to_another_rental_is_not_destroyed() -> None:
+    rented_here("boxstrap-" + "b" * 12)
+    account, known = Account(), met()
+    with pytest.raises(NotSafeError, match="has given vast:1 to another rental") as found:
+        end(account, known)
+    assert "boxes --forget gpu" in found.value.hint
+    assert (account.asked, all_boxes()) == ([], [known])
+
+
+@pytest.mark.usefixtures("seconds")
+def test_what_it_cost_and_what_is_left_is_told() -> None:
+    account, known = Account(), met()
+    account.left = [
+        Leftover("vast", "v1", "", "volume", price=0.01),
+        Leftover("vast", "2", "d", "disk"),
+    ]
+    rented_here()
+    lost = [Loss("edits", "homework", "a file")]
+    done, shown = end(account, known, lost)
+    assert shown.warned == ["thrown away: homework: a file"]
+    assert done.text().splitlines() == [
+        "gpu (vast:1): destroyed, and no longer listed; about $1.00 since it was rented",
+        "thrown away with it:",
+        "  homework: a file",
+        "your account still has and pays for:",
+        "  volume v1: $0.01 an hour",
+        "  disk d: price unknown",
+    ]
+    assert all_boxes() == []
+    assert [one.spent for one in ended_boxes()] == [1.0]
+    assert [one.state for one in rental.all_rentals()] == [RentalState.ENDED]
+
+
+@pytest.mark.usefixtures("seconds")
+def test_what_fails_after_a_box_is_gone_is_said_and_hides_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    account, known = Account(), met()
+    account.left = SILENT
+
+    def full(_: KnownBox) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(teardown, "retire", full)
+    done, shown = end(account, known, since=1_700_000_000.0 - 3600)
+    assert (
+        done.text()
+        == "gpu (vast:1): destroyed, and no longer listed; about $2.00 since its last start"
+    )
+    assert len(shown.warned) == 2
+    assert "could not check what else your account pays for: it does not answer." in shown.warned
+    assert "its record is not put aside" in shown.warned[1]
+    (still,) = all_boxes()
+    assert still.ended  # a later command sees that it was to go
+
+
+@pytest.mark.usefixtures("seconds")
+@pytest.mark.parametrize("price", [None, 0.0])
+def test_without_a_price_no_cost_is_made_up(price: float | None) -> None:
+    done, _ = end(Account(), met(), price=price, since=1.0)
+    assert (done.spent, "about" in done.text()) == (None, False)
+
+
+def test_one_command_at_a_time_ends_a_box() -> None:
+    known = met()
+    with teardown.teardown_lock(known) as first, teardown.teardown_lock(known) as second:
+        assert (first, second) == (True, False)
+    with teardown.teardown_lock(known) as again:
+        assert again
+    # Where nobody can write, nobody else holds the lock: a full disk stops no teardown.
+    with teardown.teardown_lock(KnownBox("nowhere", "vast:2")) as alone:
+        assert alone
+
+
+def test_a_box_that_stays_is_said_to_cost() -> None:
+    kept = TeardownResult("gpu", why_not="no account has it", lost=[Loss("run", "a", "running")])
+    assert kept.text().splitlines() == [
+        "gpu: nothing on it would be lost, and it keeps running: no account has it",
+        "still billing: end it where you rented it",
+        "Then, to forget it here: boxstrap boxes --forget gpu",
+        "but for this:",
+        "  a: running",
+    ]
+    kept.console, kept.is_rented = "https://console.example", False
+    assert "billing" not in kept.text()
+    kept.is_rented = True
+    assert "end it at https://console.example" in kept.text()
+
+
+FINISHED = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
+IN_USE = BusyError("another pull is at work in this folder.")
+
+
+def raising(error: BoxstrapError) -> Any:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_what_could_not_be_brought_home_stays_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the reason, else the box would be destroyed with it; a lost link ends it all."""
+    shown: Any = Shown()
+    there: Any = SimpleNamespace(
+        own="k-1", options=None, known=KnownBox("gpu", HOST), state=BoxState(runs=(FINISHED,))
+    )
+    monkeypatch.setattr(loss_check, "results_of_profile", lambda _: ())
+    monkeypatch.setattr(loss_check.BoxResultsCheck, "_problems", lambda *_: ["a: never pulled"])
+
+    def found(error: BoxstrapError) -> list[Loss]:
+        for name in ("pull_run", "bring_home"):
+            monkeypatch.setattr(loss_check, name, raising(error))
+        results = loss_check.BoxResultsCheck(there, shown).find_unsafe(9)
+        return [*results, *find_unsafe_logs(there, shown, 9)]
+
+    assert found(IN_USE) == [
+        Loss("results", "k-1/train-1", "a: never pulled"),
+        Loss("log", "k-1/train-1", IN_USE.what),
+    ]
+    assert shown.warned == [IN_USE.text()]
+    with pytest.raises(UnreachableError):
+        found(SILENT)
+
+
+def test_a_tree_that_git_can_not_read_stays_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = SimpleNamespace(name="homework", beside=False, repo_key="k-1")
+    there: Any = SimpleNamespace(own="k-1")
+    made: Any = SimpleNamespace(trees=[tree])
+    screen: Any = Shown()
+    monkeypatch.setattr(loss_check.BoxTrees, "_here", lambda *_: there)
+    trees = loss_check.BoxTrees(there, made, screen)
+    monkeypatch.setattr(loss_check, "bring_from", raising(BoxstrapError("its index is damaged.")))
+    assert trees.bring_home() == [Loss("unread", "homework", "its index is damaged.")]
+    monkeypatch.setattr(loss_check, "bring_from", raising(SILENT))
+    with pytest.raises(UnreachableError):
+        trees.bring_home()
+    for other in ({"beside": True}, {"repo_key": "k-2"}):  # only its own tree is fetched
+        made.trees = [SimpleNamespace(**{**vars(tree), **other})]
+        assert trees.bring_home() == []

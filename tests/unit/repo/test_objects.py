@@ -14,6 +14,8 @@ import psutil
 import pytest
 
 from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.link.target import Once
+from bootstrap.repo.git import run_git, start_git
 from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.objects import (
     PIECE,
@@ -476,6 +478,73 @@ def test_progress_counts_objects(new: New) -> None:
 
 
 # What both sides have
+
+
+class CountedPackers:
+    """git's packers, counted; `share` as the boxes of one command have it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.packers: list[subprocess.Popen[bytes]] = []
+        self.share = Once(("a", "b")).share
+        monkeypatch.setattr("bootstrap.repo.objects.start_git", self._start)
+
+    def _start(self, *words: object, **options: object) -> subprocess.Popen[bytes]:
+        self.packers.append(start_git(*words, **options))  # type: ignore[arg-type]
+        return self.packers[-1]
+
+    def streams(self, here: LocalRepository, count: int) -> list[ObjectStream]:
+        ref = wanted_ref(here.commit)
+        return [ObjectStream(here, ref=ref, share=self.share) for _ in range(count)]
+
+
+def test_boxes_that_have_the_same_get_one_pack(
+    repo: SampleRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.commit("Big", big=noise(3_000_000).hex())
+    here, counted = read_repository(repo.root), CountedPackers(monkeypatch)
+    stores = [ObjectStore(tmp_path / f"{number}.git") for number in range(4)]
+    streams = counted.streams(here, 5)
+
+    def receive(at: int) -> None:
+        parse_report(*stores[at].receive(streams[at]))
+
+    threads = [threading.Thread(target=receive, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    gone = iter(streams[4])  # a box that is lost while it is sent
+    assert next(gone)
+    assert next(gone)
+    streams[4].close()
+    with pytest.raises(BoxstrapError):
+        list(gone)
+    for thread in threads:
+        thread.join(60)
+    for store, stream in zip(stores, streams, strict=False):
+        assert store.refs() == {f"refs/boxstrap/{here.commit}": here.commit}
+        store.git("fsck", "--strict", "--full")
+        assert stream.objects_done == stream.objects_total == 7
+    assert len(counted.packers) == 1
+    late = ObjectStore(tmp_path / "late.git")
+    parse_report(*late.receive(counted.streams(here, 1)[0]))
+    assert len(counted.packers) == 1
+    # What has other commits already gets less.
+    old = run_git(here.folders, "rev-parse", "HEAD^").decode().strip()
+    less = ObjectStream(here, ref="refs/boxstrap/less", have=[old], share=counted.share)
+    assert sum(map(len, less)) < streams[0].bytes_sent
+    assert len(counted.packers) == 2
+
+
+def test_a_damaged_repository_stops_the_stream_of_each_box(
+    repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, counted = read_repository(repo.root), CountedPackers(monkeypatch)
+    for file in (repo.root / ".git/objects").glob("??/*"):
+        file.chmod(0o600)
+        file.write_bytes(file.read_bytes()[:-3])
+    for stream in counted.streams(here, 3):
+        with pytest.raises(BoxstrapError):
+            list(stream)
+    assert len(counted.packers) == 1
 
 
 def test_have_locally(repo: SampleRepository) -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link.local import LocalWire
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import NO_REDACTION, build_query
 from bootstrap.protocol.run import Run
 from bootstrap.runs.logs import JsonLog, LogReader, NamedLog, together
+from bootstrap.shell import Value, shell_part
 from tests.logins import login_on
 from tests.unit.box.test_runner import make_run, start, was
 from tests.waiting import PATIENCE_S
@@ -161,11 +163,82 @@ def test_since_begins_at_a_line_and_leaves_none_out(
     times: str, since: int, at: int, shell: str, tmp_path: Path
 ) -> None:
     finished(tmp_path, LOG, times)
-    query = build_query(
-        "log_start", workdir=str(tmp_path), repo_key="homework", name="train-1", since=str(since)
-    )
+    about: dict[str, Value] = {"repo_key": "homework", "name": "train-1", "since": str(since)}
+    about |= {"workdir": str(tmp_path), "lines": "", "start": 0}
+    query = build_query("log_start", NO_REDACTION, **about)
     done = subprocess.run([shell, "-c", query], capture_output=True, check=True)
     assert (done.stdout.decode(), done.stderr) == (f"{at}\n", b"")
+
+
+TIMES = "100 0\n102 6\n105 19\n"
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        (LogPart(lines=2), "three four"),
+        (LogPart(lines=9), "one two three four"),
+        (LogPart(pattern="^t|u"), "two three four"),
+        (LogPart(pattern="o", lines=1), "four"),
+        (LogPart(pattern="nothing"), ""),
+        (LogPart(until=100), "one two"),  # the second was half written
+        (LogPart(until=103), "one two three four"),
+        (LogPart(until=100, lines=1), "two"),
+        (LogPart(until=100, pattern="o", lines=1), "two"),
+        (LogPart(until=100, pattern="three"), ""),
+        (LogPart(until=200), "one two three four"),
+    ],
+)
+@pytest.mark.parametrize("start", [0, 4])
+def test_a_part_is_the_same_from_a_box_and_from_home(
+    part: LogPart, shown: str, start: int, tmp_path: Path, reader: MakeReader
+) -> None:
+    run = finished(tmp_path, LOG, TIMES)
+    there = reader(tmp_path)
+    there.at, there.part = start, part
+    wanted = shown.split()
+    if start and "one" in wanted:
+        wanted.remove("one")
+    assert b"".join(there.as_it_is()).decode().split() == wanted
+    assert there.run
+    kept = RunAtHome("box", 0.0, "", there.run, place=str(run), log=((0, len(LOG)),), log_end=19)
+    with (run / "log").open("rb") as file:
+        end = len(LOG) if part.until is None else kept._written_until(part.until, file)
+        file.seek(start)
+        assert b"".join(part.of(file, end)).decode().split() == wanted
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+def test_the_last_lines_of_a_long_log(shell: str, tmp_path: Path) -> None:
+    lines = [f"{number} {'x' * (number % 900)}\n" for number in range(3000)]
+    (tmp_path / "log").write_text("".join(lines))
+    library = shell_part("lib", "log_times")
+    size = len("".join(lines))
+    for begin, end, count in ((0, size, 700), (0, size, 1), (0, size, 9000), (size - 30, size, 5)):
+        ask = f"{library}\nlines_before {tmp_path}/log {begin} {end} {count}"
+        words = ["busybox", "sh"] if shell == "busybox" else [shell]
+        at = int(subprocess.run([*words, "-c", ask], capture_output=True, check=True).stdout)
+        text = "".join(lines)[begin:end]
+        assert text[at - begin :].splitlines() == text.splitlines()[-count:]
+
+
+@pytest.mark.parametrize(("pattern", "count"), [("number 7", 3), ("^first", 3), ("9 x+$", 400)])
+def test_the_last_matches_of_a_long_log(
+    pattern: str, count: int, tmp_path: Path, reader: MakeReader
+) -> None:
+    lines = ["first\n", *(f"number {number} {'x' * 90}\n" for number in range(90_000))]
+    finished(tmp_path, "".join(lines).encode())
+    there = reader(tmp_path)
+    there.part = LogPart(pattern=pattern, lines=count)
+    found = b"".join(there.as_it_is()).decode().splitlines()
+    assert found == [line[:-1] for line in lines if re.search(pattern, line)][-count:]
+
+
+def test_following_begins_with_the_last_lines(tmp_path: Path, reader: MakeReader) -> None:
+    finished(tmp_path, LOG, TIMES)
+    follower = reader(tmp_path)
+    follower.find_last_lines(2)
+    assert b"".join(follower.as_it_grows()) == b"three\nfour\n"
 
 
 def test_without_times_it_says_so(tmp_path: Path, reader: MakeReader) -> None:

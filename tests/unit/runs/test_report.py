@@ -285,7 +285,7 @@ def test_the_gpus_of_the_run_are_shown() -> None:
 )
 def test_whatever_the_points_are_there_is_a_plot(points: list[tuple[float, float]]) -> None:
     for top in (None, 100.0):
-        assert "<svg" in Plot("x", [PlotLine(EVIL, points)], in_seconds=True, top=top).svg(1)
+        assert "<svg" in Plot("x", [PlotLine(EVIL, points)], in_seconds=True, top=top).drawn(1)
 
 
 def hostile() -> RunReport:

@@ -47,6 +47,8 @@ def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_pat
         "gssapidelegatecredentials": "no",
         "requesttty": "auto",
     }
+    if "GSSAPI" not in place.entries.read_text():  # an ssh without Kerberos has no such option
+        del said["gssapidelegatecredentials"]
     assert {name: mine.get(name) for name in said} == said
     assert "remotecommand" not in mine
     assert "proxyjump" not in mine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.sshconfig import userfile
-from bootstrap.sshconfig.entries import remove_block, update
+from bootstrap.sshconfig.entries import common_options, remove_block, update
 from bootstrap.sshconfig.userfile import (
     VARIABLE,
     ConfigPlace,
@@ -169,3 +170,36 @@ def test_where_the_config_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     other = find_place()
     assert other is not None
     assert other.ssh == ["ssh", "-F", str(account_home() / "elsewhere")]
+
+
+WITHOUT_KERBEROS = """\
+#!/bin/sh
+for each; do case $each in
+  GSSAPI*) echo 'command-line line 0: Unsupported option "gssapidelegatecredentials"' >&2 ;;
+esac; done
+exec {} "$@"
+"""
+
+
+def test_an_ssh_without_kerberos_gets_no_option_that_it_complains_of(
+    place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As OpenSSH 10 of Debian's unstable: a line of complaint at each login."""
+    (tmp_path / "bin").mkdir()
+    ssh = tmp_path / "bin/ssh"
+    ssh.write_text(WITHOUT_KERBEROS.format(shutil.which("ssh")))
+    ssh.chmod(0o755)
+    with_it = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{with_it}")
+    make_box("my-box")
+    assert update(place).changed
+    text = place.entries.read_text()
+    assert "GSSAPI" not in text
+    assert "ForwardAgent no" in text
+    assert not update(place).changed
+    assert "GSSAPIDelegateCredentials" not in common_options()
+    monkeypatch.setenv("PATH", with_it)
+    make_box("another")
+    update(place)
+    text = place.entries.read_text()
+    assert ("GSSAPI" in text) is ("GSSAPIDelegateCredentials" in common_options())

@@ -11,6 +11,7 @@ import pytest
 from bootstrap.boxes.at_home import note_seen
 from bootstrap.link import record
 from bootstrap.link.record import KnownBox
+from bootstrap.profile.schema import PROFILE
 from bootstrap.protocol.run import Run
 from bootstrap.tasks import namespace, usage
 from tests.cli import Completed, User
@@ -151,11 +152,19 @@ MEANT = {
     "second task": (["boxes", "plna"], "Did you mean plan?"),
     "option": (["setup", "--hsot", "x"], "Did you mean --host?"),
     "option with its value": (["logs", "--folow=1"], "Did you mean --follow?"),
+    "another tool's option": (["up", "--gpu", "A100"], "Did you mean --set gpu.name=…?"),
+    "one with its value": (["up", "--hours=6"], "Did you mean --set lease.hours=…?"),
     "core option": (["--lits"], "Did you mean --list?"),
     "host": (["setup", "root@203.0.113.7:46769"], "Did you mean --host root@203.0.113.7:46769?"),
     "box": (["status", "my-box"], "Did you mean --host my-box?"),
     "host alone": (["root@203.0.113.7"], "Did you mean setup --host root@203.0.113.7?"),
 }
+
+
+def test_another_tool_s_option_is_a_key_of_the_profile() -> None:
+    keys = {key for key, _ in PROFILE.leaves()}
+    for option, key in usage.OTHERS_OPTIONS.items():
+        assert key in keys or key.partition(".")[0] in keys, option
 
 
 @pytest.mark.parametrize("case", MEANT)

@@ -23,12 +23,17 @@ def test_hours_of_a_gpu_at_each_provider_the_cheapest_first(at: User) -> None:
     head, titles, *rows = done.out.partition("\n\n")[0].splitlines()
     assert head == "10 x 50 = 500 hours:"
     assert titles.split()[:2] == ["PROVIDER", "GPU"]
-    assert [row.split()[0] for row in rows] == ["runpod", "lambda", "aws"]
+    assert [row.split()[0] for row in rows] == ["runpod", "lambda", "gcp", "gcp", "aws"]
     assert "$500.00" in rows[0]
-    assert "8 GPUs are paid for" in rows[2]
+    assert "8 GPUs are paid for" in rows[4]
     found = at.run("estimate", "--gpu", "A100 40GB", "--hours", "500", "--json").must(0).json()
     assert found["rows"][0]["total"] == 500
     assert all(row["date"] and row["source"] and not row["live"] for row in found["rows"])
+    # Whom nothing is known of here is named: a missing row is no word that it can't be rented.
+    assert {"vast", "paperspace"} <= {*found["left_out"]}
+    assert not {"runpod", "lambda", "ec2"} & {*found["left_out"]}
+    assert "no price here of vast, " in found["notes"]["left out"]
+    assert "--live asks accounts" in done.err
 
 
 def test_the_profile_alone_is_enough(at: User) -> None:

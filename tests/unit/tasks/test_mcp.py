@@ -15,7 +15,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from bootstrap.tasks.documents import json_schema
-from bootstrap.tasks.mcp_server import command_line, question, tasks, tool_of
+from bootstrap.tasks.mcp_server import command_line, note_consent, question, tasks, tool_of
 from bootstrap.tasks.skill import skill_text
 from tests.cli import User
 from tests.documents import closed
@@ -102,6 +102,20 @@ def test_what_costs_money_or_destroys_is_asked(
     name: str, arguments: dict[str, Any], is_asked: bool
 ) -> None:
     assert bool(question(name, arguments)) == is_asked
+
+
+def test_who_agrees_to_a_digest_is_shown_its_list_and_what_the_command_does() -> None:
+    up = {"max_price": "0.6", "consent": "0a1b"}
+    blind = question("up", up)
+    assert blind.splitlines()[1].startswith("This rents a box")
+    assert "asks for (secrets, files, keys or money)." in blind
+    takes = [{"key": "secrets", "takes": "TOKEN"}, {"key": "provider.account", "takes": "vast"}]
+    for document in ({"error": {"digest": "0a1b", "takes": takes}}, {"consent": {}}, {}):
+        note_consent(document)
+    assert question("up", up).endswith(
+        "what it asks for:\n  secrets: TOKEN\n  provider.account: vast\nDo you agree?"
+    )
+    assert "This" not in question("setup", {"consent": "0a1b"})
 
 
 def test_arguments_become_the_command_line() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from bootstrap.link import record
 from bootstrap.link.record import KnownBox
+from bootstrap.repo.local import read_repository
 from bootstrap.tasks import namespace
 from bootstrap.tasks.command import _own_error
 from tests.cli import Completed, User
@@ -22,12 +23,13 @@ pytestmark = pytest.mark.slow
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
 HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
-HOSTLESS |= {"estimate", "mcp", "schema", "skill", "up"}
+HOSTLESS |= {"completion", "estimate", "mcp", "schema", "skill", "up"}
 BUILT = [
     "attach",
     "boxes",
     "clean",
     "code",
+    "completion",
     "demo",
     "doctor",
     "down",
@@ -171,7 +173,12 @@ def test_what_was_imported_once_is_compiled_for_the_next_time(
 
 
 JSON_ERRORS = {
-    "no box is known": (["status", "--json"], 2),
+    "no box is known": (["pull", "--json"], 2),
+    "unknown task": (["stauts", "--json"], 2),
+    "unknown option": (["up", "--json", "--max-pric", "1"], 2),
+    "no value for an option": (["stop", "--json", "--host"], 2),
+    "no number": (["logs", "--json", "--tail", "x"], 2),
+    "an option of Invoke": (["status", "--json", "--echo"], 2),
     "odd host": (["status", "--json", "--host", "a;b"], 2),
     "nobody there": (["status", "--json", "--host", "root@127.0.0.1:1"], 3),
     "nobody there either": (
@@ -185,6 +192,35 @@ JSON_ERRORS = {
     "nothing started": (["logs", "--json", "--host", "local"], 2),
     "there already": (["init", "--json"], 2),
 }
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_command_line_that_is_wrong_prints_a_document_if_it_asks_for_one(
+    program: str, at: User
+) -> None:
+    error = at.run("up", "--json", "--max-pric", "1", program=program).must(2).json()["error"]
+    assert error["what"] == "No idea what '--max-pric' is!"
+    assert error["next"].startswith("Did you mean --max-price?\nWhat it takes: boxstrap up --help")
+    assert at.run("run", "--nope", "--", "python", "--json", program=program).must(2).out == ""
+
+
+def test_that_no_box_is_known_is_an_answer_of_status(at: User) -> None:
+    found = at.run("status", "--json").must(0).json()
+    assert found["boxes"] == []
+    assert found["why"].startswith("No box is known yet.\nSay how it is reached")
+    assert "boxstrap up --dry-run" in at.run("status").must(0).out
+    gone = record.KnownBox("old", "vast:1").using(read_repository(at.place).key, workdir="/w")
+    record.save_box(gone)
+    record.retire(gone)
+    found = at.run("status", "--json").must(0).json()
+    home = "No box is known; old was given back.\nWhat came home from there: boxstrap runs\n"
+    assert found["why"].startswith(home)
+    error = at.run("pull", "--json").must(2).json()["error"]
+    assert error["what"] == "which box? No box is known; old was given back."
+    remember(at, "one")
+    error = at.run("pull", "--json").must(2).json()["error"]
+    assert error["next"].startswith("What came home from there: boxstrap runs\nName the one you")
+    assert error["next"].endswith("as in: boxstrap pull --json --host one")
 
 
 @pytest.mark.parametrize("case", JSON_ERRORS)

@@ -8,6 +8,7 @@ from pathlib import Path
 from invoke.parser import Parser
 
 from bootstrap.profile.load import read_profile
+from bootstrap.providers import NAMES
 from bootstrap.tasks import FAMILIES, namespace
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, NEXT
 from bootstrap.tasks.program import with_options
@@ -36,13 +37,30 @@ def test_it_is_short_and_names_only_what_there_is() -> None:
     description = re.search(r"^description: (.*)$", front, re.MULTILINE)
     assert description
     assert len(description[1]) <= 1024
-    assert not re.search(r"\{(exits|costs|reads)\}", text)
+    assert not re.search(r"\{(exits|costs|reads|providers)\}", text)
     commands = [words for words in commands_in(text) if not words[0].startswith(("-", "COMMAND"))]
     assert len(commands) >= 25
     for words in commands:
         parser = Parser(contexts=namespace.to_contexts())
         found = parser.parse_argv(with_options(words, FAMILIES))
         assert [one.name for one in found] == [words[0]], words
+
+
+def test_it_answers_what_agents_asked() -> None:
+    text = " ".join(skill_text().split())
+    for words in (
+        "`up` also needs `--consent DIGEST`",
+        "`consent` of `up --dry-run --json` lists it",
+        "boxstrap up --provider vast --max-price 0.60",
+        f"`--provider` ({', '.join(NAMES)})",
+        "`gpu.name` is a card as shops call it (`RTX 4090`, `A100`, `A100 80GB`, `H100`)",
+        "**A run's results are its own**",
+        "then as above: wait, pull, down",
+        "`boxstrap pull --run RUN --without PATH` lets go of that file alone",
+        "`metric`, the last line of the log that has a number such as a loss",
+        "`error.command` is your whole command with it",
+    ):
+        assert words in text, words
 
 
 def test_its_profile_is_one(tmp_path: Path) -> None:

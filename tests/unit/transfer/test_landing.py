@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BusyError, NotSafeError
+from bootstrap.transfer import destination
 from bootstrap.transfer.destination import (
     PARTS,
     Destination,
@@ -211,3 +213,47 @@ def test_a_link_is_no_file_that_came(landing: Destination, tmp_path: Path) -> No
     (landing.place / "link").symlink_to(tmp_path / "elsewhere")
     assert landing.digest("link") == ""
     assert landing.look("link") is None
+
+
+def test_without_hard_links_a_file_lands_and_replaces_nothing(
+    landing: Destination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on exFAT or some network disks."""
+
+    def none(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", none)
+    assert land(landing, "out/a", "one") == "out/a"
+    assert land(landing, "out/a", "two") == "out/a.from-train-2"
+    assert land(landing, "out/a", "six", ours=digest_of(landing, "out/a")) == "out/a"
+    found = {file.name: file.read_text() for file in (landing.place / "out").iterdir()}
+    assert found == {"a": "six", "a.from-train-2": "two"}
+
+
+def test_where_all_names_are_taken_nothing_is_replaced(
+    landing: Destination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(destination, "_MOST_BESIDE", 3)
+    assert [land(landing, "a", text) for text in "123"] == [
+        "a",
+        "a.from-train-2",
+        "a.from-train-2.2",
+    ]
+    with pytest.raises(NotSafeError, match="other files have its name, and 3 more"):
+        land(landing, "a", "4")
+    assert sorted(file.read_text() for file in landing.place.glob("a*")) == ["1", "2", "3"]
+
+
+def test_a_part_that_is_no_plain_file_of_ours_is_not_gone_on_with(landing: Destination) -> None:
+    partial = landing.partial("a", STATE, 4)
+    partial.write(b"ab")
+    partial.close()
+    assert landing.begun("a", STATE, 4) == 2
+    assert landing.begun("a", STATE, 1) == 0  # longer than the file
+    part = landing.place / PARTS / partial.name
+    os.link(part, landing.place / "other")
+    assert landing.begun("a", STATE, 4) == 0  # somebody else has it too
+    (landing.place / "other").unlink()
+    part.unlink()
+    assert landing.begun("a", STATE, 4) == 0

@@ -541,3 +541,21 @@ def test_a_torn_file_never_has_its_name(box: ResultsHere) -> None:
     finally:
         stop.set()
         writer.join()
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ([], "does not give all"),
+        ([{"i": 0, "sha256": "x"}, {"i": 1, "sha256": "x"}], "gives more"),
+    ],
+)
+def test_a_box_that_gives_less_or_more_than_was_asked_is_refused(
+    box: ResultsHere, answers: list[dict[str, Any]], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.write("out/a", "1")
+    with box.source() as source:
+        files = [*source.look(live=False).files.values()]
+        monkeypatch.setattr(source._transfer, "run", lambda _: ((one, b"") for one in answers))
+        with pytest.raises(NoAnswer, match=says):
+            list(source.digests(files))

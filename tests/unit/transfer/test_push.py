@@ -20,10 +20,18 @@ from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.wire import LinkLost, ReconnectingLink
 from bootstrap.onbox.results.complete_files import CompleteFiles
 from bootstrap.onbox.transfer import serve, take
+from bootstrap.onbox.transfer.frames import BLOCK, LENGTHS, LONGEST_HEADER, BadFrame, read_frame
+from bootstrap.profile.schema import SentItem
 from bootstrap.protocol import transfer
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.transfer import sender
-from bootstrap.transfer.push import Pushed, push_folder
+from bootstrap.transfer.push import (
+    DataSender,
+    LocalItem,
+    Pushed,
+    push_folder,
+    upload_of_several,
+)
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -492,3 +500,168 @@ def test_a_disk_that_fails_here_costs_its_files_alone(
     assert names(target) == ["good"]
     with pytest.raises(BoxstrapError, match="2 files could not be sent"):
         pushed.check("box")
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ([{"problem": "magic"}], "the box refuses it"),
+        (
+            [{"states": "a", "free": 9, "begun": {"0": -5, "x": 1, "7": 1}}, {"problem": "full"}],
+            "full",
+        ),
+        ([{"states": "z"}], "did not report which"),
+        ([{"states": ""}], "did not report which"),
+    ],
+)
+def test_what_a_box_answers_before_a_file_is_sent_is_checked(
+    push: Push,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[dict[str, object]],
+    says: str,
+) -> None:
+    write(source, a="1")
+    monkeypatch.setattr(Transfer, "run", lambda *_: ((answer, b"") for answer in answers))
+    with pytest.raises(BoxstrapError, match=says):
+        push()
+
+
+@pytest.mark.parametrize(
+    ("answers", "failed", "kept"),
+    [
+        ([{"i": 0}, {"i": 0, "problem": "odd"}, {"i": 5}], [], []),  # the first word counts
+        ([{"i": 0, "problem": "odd"}], ["a: refused"], []),
+        ([{"i": 0, "problem": "foreign"}], [], ["a"]),
+        ([], ["a: the box did not report on it"], []),
+    ],
+)
+def test_only_what_a_box_says_of_a_file_that_it_was_sent_counts(
+    push: Push,
+    source: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[dict[str, object]],
+    failed: list[str],
+    kept: list[str],
+) -> None:
+    write(source, a="1")
+    rounds = iter([[{"states": "a", "free": 9}], answers])
+
+    def run(_: Transfer, frames: Any) -> Any:
+        list(frames)
+        yield from ((answer, b"") for answer in next(rounds))
+
+    monkeypatch.setattr(Transfer, "run", run)
+    pushed = push()
+    assert pushed.failed == failed
+    assert (pushed.kept, pushed.files) == (kept, 0 if failed or kept else 1)
+
+
+def test_what_is_no_file_or_folder_and_no_pattern_is_said(source: Path) -> None:
+    os.mkfifo(source / "pipe")
+    for named, patterns, says in (
+        (source / "pipe", (), "only files and folders can be sent"),
+        (source / "gone", (), "it can't be read: no such file"),
+        (source, ("!",), "not a .gitignore pattern"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            sender.read_source(named, patterns)
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (b"", None),
+        (b"\0\0\0", None),
+        (LENGTHS.pack(4, 0) + b"{}", None),
+        (LENGTHS.pack(2, 9) + b"{}body", None),
+        (LENGTHS.pack(LONGEST_HEADER + 1, 0), "an impossible length"),
+        (LENGTHS.pack(0, BLOCK + 1), "an impossible length"),
+        (LENGTHS.pack(1, 0) + b"{", "no JSON"),
+        (LENGTHS.pack(50_000, 0) + b"[" * 50_000, "no JSON"),
+        (LENGTHS.pack(2, 0) + b"[]", "no object"),
+    ],
+)
+def test_half_a_frame_is_an_end_and_a_wrong_one_is_refused(frame: bytes, says: str | None) -> None:
+    """The other side may be hostile: it gets no memory, and nothing of it is guessed."""
+    if says is None:
+        assert read_frame(io.BytesIO(frame).read) is None
+    else:
+        with pytest.raises(BadFrame, match=says):
+            read_frame(io.BytesIO(frame).read)
+
+
+def test_what_is_sent_to_several_boxes_is_told_before_where_it_is_much(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, a="12345", b="no")
+    sent = [(source, ("b",))]
+    assert upload_of_several(sent, 3) == ""
+    monkeypatch.setattr("bootstrap.transfer.push.COSTLY", 15)
+    assert upload_of_several(sent, 3).startswith("each of 3 boxes is sent 5 B from here, 15 B in")
+    assert upload_of_several(sent, 2) == ""
+
+
+def test_a_disk_that_fills_there_ends_the_push_and_says_what_has_arrived(
+    push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, a="1", b="2")
+    rounds = iter([[{"states": "aa", "free": 9}], [{"i": 0}, {"i": 1, "problem": "full"}]])
+    monkeypatch.setattr(Transfer, "run", lambda *_: ((answer, b"") for answer in next(rounds)))
+    with pytest.raises(BoxLacksError, match="its disk is full; 1 files have arrived"):
+        push()
+
+
+def test_a_folder_that_can_not_be_listed_is_left_out_and_told(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+    failures = {"locked": PermissionError(errno.EACCES, "Permission denied"), "gone": None}
+    for name in (*failures, "open"):
+        (source / name).mkdir()
+        write(source / name, a="1")
+
+    def scan(folder: Any) -> Any:
+        if (name := Path(folder).name) in failures:
+            raise failures[name] or FileNotFoundError(errno.ENOENT, "No such file or directory")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    found = sender.read_source(source)
+    assert [file.path for file in found.files] == ["open/a"]
+    assert found.left_out == [f"gone: {sender.GONE}", "locked: permission denied"]
+
+
+def test_data_of_which_a_part_did_not_arrive_is_no_data_that_has_arrived(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The box waits for all of it, and would train on half."""
+    failed: list[str] = []
+    wire: Any = None
+    item = LocalItem(4, source, (), SentItem("tree/data", "x"))
+    data = DataSender(
+        wire, [item], "/w", "1", lambda _: None, lambda one: failed.append(one.text())
+    )
+
+    def sends(pushed: Pushed | BoxstrapError) -> bool:
+        failed.clear()
+
+        def push(*_: object, **__: object) -> Pushed:
+            if isinstance(pushed, BoxstrapError):
+                raise pushed
+            return pushed
+
+        monkeypatch.setattr("bootstrap.transfer.push.push_folder", push)
+        return data._send(item, {4: "/w/tree/data"})
+
+    assert sends(Pushed())
+    assert sends(Pushed(left_out=["pipe: no file"]))
+    assert failed == ["data[4]: not sent: pipe: no file"]
+    assert not sends(Pushed(kept=["a"]))
+    assert "a: the box has another file there" in failed[0]
+    assert not sends(Pushed(failed=["b: it arrived damaged"]))
+    assert failed == ["data[4]: not sent: b: it arrived damaged"]
+    assert not sends(BoxstrapError("no room."))
+    assert failed == ["no room."]
+    with pytest.raises(LinkLost):  # it is sent again once the link is back
+        sends(LinkLost("box"))

@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.link.local import LocalWire
 from bootstrap.runs.bring_home import check_receipt, receipt_file, write_receipt
-from bootstrap.transfer.manifest import Manifest, RunOrigin
+from bootstrap.transfer.manifest import Manifest, RunOrigin, recorded_digests
 from tests.unit.transfer.boxes import KEY, RUN, ResultsHere
 
 ORIGIN = RunOrigin("my-box", KEY, RUN, "c" * 40)
@@ -110,3 +110,13 @@ def test_the_manifest_says_what_came_from_where(made: Made) -> None:
     assert document["files"][1]["here"] == "out/b.from-train-1"
     gone = Manifest(**{**vars(manifest), "on_box": frozenset({"out/a"})})
     assert json.loads(gone.text())["files"][1]["on_box"] is False
+
+
+def test_digests_of_pulls_are_read_past_what_is_damaged(tmp_path: Path) -> None:
+    """They decide which file of a run may go on elsewhere: a row that is half written is none."""
+    file = tmp_path / "record"
+    assert recorded_digests(file) == {}
+    rows = [["a", [1], "x", "a", [1]], ["a", [2], "y", "a", [2]], ["b", [1], "z", "b.from-1", [1]]]
+    damaged = ["{", "[]", "7", "[" * 100_000, '["c",[1],"x"']
+    file.write_text("\n".join([*map(json.dumps, rows), *damaged]))
+    assert recorded_digests(file) == {"a": {"x", "y"}}

@@ -1,0 +1,543 @@
+"""Runs side by side, or a sweep's cells: one page, a table as CSV, and JSON lines.
+
+Boxes that have the runs are asked, each once; what came home counts where a box is gone or can't be
+reached. Plots are SVG without scripts, as in a run's report.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+from bootstrap.boxes.at_home import PullPlace, RunAtHome
+from bootstrap.boxes.login import BoxLogin, redactor_of_all
+from bootstrap.errors import UsageError
+from bootstrap.fleet.fan_out import fan_out
+from bootstrap.link.record import all_boxes, ended_boxes
+from bootstrap.link.target import BoxOptions
+from bootstrap.paths import expanded, write_private
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_history import MetricCurve, ask_history
+from bootstrap.repo.place import repository_root
+from bootstrap.runs.known_runs import list_runs
+from bootstrap.runs.report import Plot, PlotLine, metric_is_less
+from bootstrap.text.sizes import dollars, duration, spent
+from bootstrap.ui.layout import aligned
+from bootstrap.ui.page import check_place, fill
+from bootstrap.ui.screen import Reporter, Screen
+
+TEMPLATE = "comparison.html.j2"
+MOST_LINES = 40
+"""Curves of one metric that are drawn over each other."""
+_EDGE, _TEXT_HEIGHT = 40, 13
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One of several runs, or what became of a sweep's cell: its last run, and its metrics."""
+
+    key: str
+    """Of a cell its digest; "" of a run that was named."""
+    command: str
+    parameters: Mapping[str, str]
+    box: str = ""
+    run: Run | None = None
+    seconds: int | None = None
+    dollars: float | None = None
+    curves: Sequence[MetricCurve] = ()
+    title: str = ""
+    """How a run is called among the others; a cell is called by what it was given."""
+
+    @property
+    def state(self) -> str:
+        """Its state in a few words."""
+        return self.run.outcome() if self.run else "not queued"
+
+    @property
+    def words(self) -> str:
+        """How it is called."""
+        given = " ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return self.title or given or self.command
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """The last value of each metric."""
+        return {curve.name: curve.end[1] for curve in self.curves if curve.end}
+
+    def best(self, metric: str, *, least: bool) -> BestValue | None:
+        """Return the least, or the largest, value of a metric; None if it has none."""
+        for curve in self.curves:
+            if curve.name == metric and (found := curve.best(least=least)):
+                return BestValue(self, curve, *found)
+        return None
+
+    def as_dict(self) -> dict[str, object]:
+        """As a JSON line has it."""
+        return {
+            "cell": self.key or None,
+            "command": self.command,
+            "parameters": dict(self.parameters),
+            "box": self.box or None,
+            "run": self.run.name if self.run else None,
+            "state": self.state,
+            "seconds": self.seconds,
+            "dollars": self.dollars,
+            "metrics": dict(self.metrics),
+        }
+
+
+@dataclass(frozen=True)
+class BestValue:
+    """The best value that a run ever logged of a metric: whose, where and which."""
+
+    of: ComparedRun
+    curve: MetricCurve
+    at: float
+    value: float
+
+    @property
+    def words(self) -> str:
+        """The value and its place, as in `0.38 at step 400`."""
+        return f"{_number(self.value)} {self.curve.place(self.at)}"
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        of = self.of.as_dict()
+        where = {"value": self.value, "at": self.at, "axis": self.curve.axis}
+        return {**where, **{name: of[name] for name in ("box", "run", "seconds", "dollars")}}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The runs in their order, and the metric by which they are compared."""
+
+    name: str
+    results: Sequence[ComparedRun]
+    metric: str
+    least: bool
+    noun: str = "cell"
+
+    @property
+    def ranked(self) -> list[ComparedRun]:
+        """Those that have the metric, the best at its end first."""
+        found = [
+            one for one in self.results if math.isfinite(one.metrics.get(self.metric, math.nan))
+        ]
+        return sorted(found, key=lambda one: one.metrics[self.metric], reverse=not self.least)
+
+    @property
+    def best_value(self) -> BestValue | None:
+        """The best value that any of them ever logged."""
+        every = [one.best(self.metric, least=self.least) for one in self.results]
+        choose = min if self.least else max
+        return choose((one for one in every if one), key=lambda one: one.value, default=None)
+
+    @property
+    def extreme(self) -> str:
+        """`least` or `most`."""
+        return "least" if self.least else "most"
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters, in the order of their first use."""
+        return [*dict.fromkeys(name for one in self.results for name in one.parameters)]
+
+    @property
+    def metric_names(self) -> list[str]:
+        """All metrics, that of the comparison first."""
+        every = dict.fromkeys(name for one in self.results for name in one.metrics)
+        return [*dict.fromkeys([self.metric] if self.metric in every else []) | every]
+
+    @property
+    def total(self) -> float:
+        """Dollars for all of them."""
+        return sum(one.dollars or 0.0 for one in self.results)
+
+
+def compare_by(
+    metric: str | None, results: Sequence[ComparedRun], usual: str = "", *, least: bool = True
+) -> tuple[str, bool]:
+    """Choose the metric, and whether less is better: the one that was asked for, the usual one (of
+    which `least` is known), the first loss, or the first.
+
+    Raises UsageError if no run has the one that was asked for.
+    """
+    every = [*dict.fromkeys(name for one in results for name in one.metrics)]
+    if metric is not None and metric not in every:
+        there = f"There are: {', '.join(every)}" if every else "None was logged yet."
+        raise UsageError(f"no run has a metric {metric!r}.", where="--metric", hint=there)
+    losses = [name for name in every if metric_is_less(name)]
+    chosen = metric or (usual if usual in every else "") or next(iter(losses or every), "")
+    return chosen, least if chosen == usual else metric_is_less(chosen)
+
+
+def compare_runs(  # noqa: PLR0913, PLR0917 - as it was typed
+    options: BoxOptions,
+    screen: Screen,
+    hosts: Sequence[str],
+    names: Sequence[str],
+    metric: str | None,
+    out: str | None,
+) -> None:
+    """Write page, CSV and JSON lines of these runs: without names the newest of each box.
+
+    A name is RUN or BOX/RUN. Without boxes it is looked up in what is known here of this
+    repository's runs. Raises UsageError if a name fits none, or several.
+    """
+    given = expanded(out) if out else None
+    if given:
+        check_place(given, "--out")
+    wanted = {host: [*names] for host in hosts} or _boxes_of(options, names)
+    outcomes = fan_out([*wanted], lambda box: _ask(options, box, wanted[box]))
+    found: list[ComparedRun] = []
+    for outcome in outcomes:
+        if outcome.error:
+            screen.warn(f"{outcome.host} was not asked: {outcome.error.what}")
+            found += _at_home(options, outcome.host, wanted[outcome.host])
+        found += outcome.value or ()
+    for name in names:
+        if not any(_is_called(one.run, one.box, name) for one in found if one.run):
+            raise UsageError(
+                f"there is no run {name}, neither there nor at home.",
+                where="--run",
+                hint="Those that are known here: boxstrap runs",
+            )
+    if not found:
+        raise UsageError("there is no run to compare.", hint="Those that are known: boxstrap runs")
+    found.sort(key=lambda one: _place_of(names, one))
+    several = Counter(one.run.name for one in found if one.run)
+    results = [
+        replace(
+            one, title=f"{one.box}/{one.run.name}" if several[one.run.name] > 1 else one.run.name
+        )
+        for one in found
+        if one.run
+    ]
+    chosen, least = compare_by(metric, results)
+    title = ", ".join(one.title for one in results[:3])
+    title += f" and {len(results) - 3} more" if len(results) > 3 else ""
+    report = Comparison(title, results, chosen, least, "run")
+    file = re.sub(r"[^\w.-]+", "-", "+".join(one.title for one in results)).lstrip(".")[:80]
+    page = given or usual_place(options, "compared", file)
+    screen.result(*write_comparison(options, report, page))
+
+
+def _place_of(names: Sequence[str], one: ComparedRun) -> int:
+    """Return its place among the names that were typed."""
+    places = (at for at, name in enumerate(names) if one.run and _is_called(one.run, one.box, name))
+    return next(places, len(names))
+
+
+def _boxes_of(options: BoxOptions, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return which boxes have these runs of this repository, by what is known here."""
+    listed = [one.kept for one in list_runs(options.place, None, every=False)]
+    wanted: dict[str, list[str]] = {}
+    for name in names:
+        boxes = [*dict.fromkeys(one.box for one in listed if _is_called(one.run, one.box, name))]
+        if not boxes:
+            raise UsageError(
+                f"no run {name} of this repository is known here.",
+                where="--run",
+                hint="Those that are: boxstrap runs. Those of a box: --host BOX",
+            )
+        if len(boxes) > 1:
+            each = "".join(f"\n  --run {box}/{name}" for box in boxes[:_MOST_NAMED])
+            raise UsageError(f"which {name}? Several boxes have one:{each}", where="--run")
+        wanted.setdefault(boxes[0], []).append(name)
+    return wanted
+
+
+def _is_called(run: Run, box: str, name: str) -> bool:
+    return name in (run.name, f"{box}/{run.name}")
+
+
+def _ask(options: BoxOptions, host: str, names: Sequence[str]) -> list[ComparedRun]:
+    """Return this repository's runs of these names on a box; without names its newest."""
+    if host in {box.name for box in ended_boxes()} - {box.name for box in all_boxes()}:
+        raise UsageError("it was given back.", where=host)
+    with BoxLogin.open(replace(options, host=host), Reporter()) as box:
+        own = [run for run in box.state.runs if run.repo_key == box.own]
+        meant = own[:1]
+        if names:
+            newest = (next((run for run in own if _is_called(run, box.name, name)), None)
+                      for name in names)  # fmt: skip
+            meant = [run for run in newest if run]
+        return [
+            compared_run(box.name, run, ask_history(box, run).curves if run.begun else (),
+                         box.state.time, box.known.price)
+            for run in dict.fromkeys(meant)
+        ]  # fmt: skip
+
+
+def _at_home(options: BoxOptions, host: str, names: Sequence[str]) -> list[ComparedRun]:
+    """Return what is here of these runs of a box, or of its newest one."""
+    listed = [one.kept for one in list_runs(options.place, host, every=False)]
+    chosen = [*dict.fromkeys(
+        next((one for one in listed if _is_called(one.run, one.box, name)), None) for name in names
+    )] if names else listed[:1]  # fmt: skip
+    return [run_at_home(one) for one in chosen if one]
+
+
+def run_at_home(one: RunAtHome) -> ComparedRun:
+    """Return what is here of a run: its curves if it came home, or what its box told last."""
+    prices = {box.name: box.price for box in (*ended_boxes(), *all_boxes())}
+    history = one.history() if one.place else None
+    curves = history.curves if history else ()
+    return compared_run(one.box, one.run, curves, one.box_time, prices.get(one.box, 0.0))
+
+
+def compared_run(
+    box: str, run: Run, curves: Sequence[MetricCurve], now: int, price: float
+) -> ComparedRun:
+    """Return a run as it is compared; `now` is on its box's clock, `price` in dollars an hour."""
+    seconds = run.seconds(now)
+    cost = spent(seconds, price)
+    return ComparedRun("", run.typed, {}, box, run, seconds, cost, tuple(curves))
+
+
+def usual_place(options: BoxOptions, folder: str, name: str) -> Path:
+    """Return a file below this repository's results."""
+    root = repository_root(options.place) or options.place
+    place = PullPlace(root.absolute(), ("boxstrap-results", folder))
+    return place.make() / f"{name}.html"
+
+
+def write_comparison(
+    options: BoxOptions, report: Comparison, page: Path
+) -> tuple[dict[str, object], str]:
+    """Write page, CSV and JSON lines; return what is said of it, for programs and for people.
+
+    Raises UsageError if one can't be written.
+    """
+    redact = redactor_of_all(options).text
+    csv_file, lines_file = page.with_suffix(".csv"), page.with_suffix(".jsonl")
+    files = {
+        page: comparison_page(report, redact),
+        csv_file: redact(as_csv(report)),
+        lines_file: redact(as_lines(report)),
+    }
+    for file, content in files.items():
+        try:
+            write_private(file, content)
+        except OSError as error:
+            raise UsageError(f"{file} can't be written: {error.strerror}", where="--out") from error
+    best, value = report.ranked[:1], report.best_value
+    data: dict[str, object] = {
+        "report": str(page),
+        "csv": str(csv_file),
+        "lines": str(lines_file),
+        "metric": report.metric or None,
+        "best": best[0].as_dict() if best else None,
+        "best_value": value.as_dict() if value else None,
+        f"{report.noun}s": [one.as_dict() for one in report.results],
+    }
+    return data, "\n".join([*_table(report), "", f"report: {page}"])
+
+
+def _rows(report: Comparison) -> list[tuple[str, ...]]:
+    """Return the table, the best first, then those without the metric."""
+    ranked = report.ranked
+    rest = [one for one in report.results if one not in ranked]
+    metrics = report.metric_names
+    given = ["run"] if report.noun == "run" else report.names or ["command"]
+    extreme = [f"{report.extreme} {report.metric}"] if metrics else []
+    ends = ["state", "time", "cost", "box", "command" if report.noun == "run" else "run"]
+    rows = [(*given, *metrics, *extreme, *ends)]
+    for one in [*ranked, *rest]:
+        value = one.best(report.metric, least=report.least)
+        run = one.run.name if one.run else ""
+        first = {"command": one.command, "run": one.title, **one.parameters}
+        rows.append(
+            (*(first.get(name, "") for name in given),
+             *(_number(one.metrics.get(name)) for name in metrics),
+             *([value.words if value else ""] if metrics else []),
+             one.state,
+             duration(one.seconds) if one.seconds is not None else "",
+             dollars(one.dollars) if one.dollars else "",
+             one.box,
+             one.command if report.noun == "run" else run)
+        )  # fmt: skip
+    return rows
+
+
+def _summary(report: Comparison) -> list[str]:
+    """Say which is the best, and which value."""
+    best, value = report.ranked[:1], report.best_value
+    lines = []
+    if best:
+        end = _number(best[0].metrics[report.metric])
+        lines.append(
+            f"best by {report.metric}, {report.extreme} at the end: {end} of {best[0].words}"
+        )
+    if value:
+        one = value.of
+        took = duration(one.seconds) if one.seconds is not None else ""
+        which = ", ".join(filter(None, [took, dollars(one.dollars) if one.dollars else ""]))
+        lines.append(f"{report.extreme} {report.metric} of all: {value.words} of {one.words}"
+                     + (f" ({which})" if which else ""))  # fmt: skip
+    if report.total:
+        lines.append(f"all {report.noun}s: {dollars(report.total)}")
+    return lines
+
+
+def _table(report: Comparison) -> list[str]:
+    summary = _summary(report)
+    return [*aligned(_rows(report)), *(["", *summary] if summary else [])]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def as_csv(report: Comparison) -> str:
+    """Return a row a run, in their order."""
+    text = io.StringIO()
+    names, metrics = report.names, report.metric_names
+    rows = csv.writer(text)
+    best = [f"{report.extreme} {report.metric}", f"{report.extreme} at"] if metrics else []
+    rows.writerow(
+        ["cell", "command", *names, *metrics, *best, "state", "seconds", "dollars", "box", "run"]
+    )
+    for one in report.results:
+        value = one.best(report.metric, least=report.least)
+        rows.writerow(
+            [one.key, one.command, *(one.parameters.get(name, "") for name in names),
+             *(one.metrics.get(name, "") for name in metrics),
+             *(([value.value, value.at] if value else ["", ""]) if metrics else []),
+             one.state, one.seconds, one.dollars, one.box, one.run.name if one.run else ""]
+        )  # fmt: skip
+    return text.getvalue()
+
+
+def as_lines(report: Comparison) -> str:
+    """Return a JSON object a run, in their order."""
+    return "".join(f"{json.dumps({'v': 1, **one.as_dict()})}\n" for one in report.results)
+
+
+def comparison_page(report: Comparison, redact: Callable[[str], str]) -> str:
+    """Return the page as HTML; deterministic."""
+    numbers = count(1)
+    plots = []
+    for name in report.metric_names:
+        with_it = [
+            (one, curve)
+            for one in report.ranked or report.results
+            for curve in one.curves
+            if curve.name == name and len(curve.points) > 1
+        ]
+        for axis in dict.fromkeys(curve.axis for _, curve in with_it):
+            those = [(one, curve) for one, curve in with_it if curve.axis == axis]
+            drawn = those[:MOST_LINES]
+            left = len(those) - len(drawn)
+            plot = Plot(
+                redact(f"{name} by {'time' if axis == 'seconds' else axis}"),
+                [PlotLine(redact(one.words), curve.points) for one, curve in drawn],
+                in_seconds=axis == "seconds",
+                note=f"The best {len(drawn)}; {left} more are not drawn." if left else "",
+            )
+            plots.append((plot, plot.drawn(next(numbers))))
+    head, *rows = _rows(report)
+    finished = sum(1 for one in report.results if one.run and one.state == "finished")
+    return fill(
+        TEMPLATE,
+        redact,
+        report=report,
+        heading=f"{finished} of {len(report.results)} {report.noun}s finished",
+        all_finished=finished == len(report.results),
+        summary=[f"{line[:1].upper()}{line[1:]}" for line in _summary(report)],
+        head=head,
+        rows=rows,
+        has_best=bool(report.ranked),
+        plots=plots,
+        parallel=parallel_coordinates(report, redact) if report.names and report.ranked else "",
+    )
+
+
+def parallel_coordinates(report: Comparison, redact: Callable[[str], str]) -> Markup:
+    """Return the ranked cells as lines over an axis for each parameter that varies, and the metric;
+    the better a cell, the darker its line. For wide and for narrow screens."""
+    ranked = report.ranked
+    columns: list[tuple[str, list[str]]] = [
+        (name, [one.parameters.get(name, "") for one in ranked]) for name in report.names
+    ]
+    columns = [(redact(name), values) for name, values in columns if len({*values}) > 1]
+    columns.append((redact(report.metric), [repr(one.metrics[report.metric]) for one in ranked]))
+    wide, narrow = (_coordinates(columns, *size, redact) for size in ((880, 320), (360, 260)))
+    return Markup(  # noqa: S704 - each text in it is escaped
+        f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+    )
+
+
+def _coordinates(
+    columns: Sequence[tuple[str, list[str]]], width: int, height: int, redact: Callable[[str], str]
+) -> str:
+    count = len(columns[0][1])
+    step = (width - 2 * _EDGE) / max(1, len(columns) - 1)
+    letters = max(4, int(step / 7))
+    heights, parts = [], []
+    for at, (name, values) in enumerate(columns):
+        x = _EDGE + step * at if len(columns) > 1 else width / 2
+        places, ticks = _scale(values, height)
+        heights.append([(x, y) for y in places])
+        parts.append(
+            f'<line x1="{x:.1f}" y1="30" x2="{x:.1f}" y2="{height - 20}" stroke="#b6bac2"/>'
+        )
+        parts.append(f'<text x="{x:.1f}" y="18" text-anchor="middle" font-weight="600">'
+                     f"{escape(name[:letters])}</text>")  # fmt: skip
+        is_last = at and at == len(columns) - 1  # beyond it there is no room
+        beside, anchor = (x - 5, "end") if is_last else (x + 5, "start")
+        parts += [f'<text x="{beside:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}">'
+                  f"{escape(redact(text)[:letters])}</text>" for y, text in ticks]  # fmt: skip
+    lines = []
+    for at in reversed(range(count)):  # the best on top
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (column[at] for column in heights))
+        share = at / max(1, count - 1)
+        colour = "#c4502e" if at == 0 else "#2563ab"
+        thick = 2.6 if at == 0 else 1.2
+        stroke = f'stroke="{colour}" stroke-opacity="{1 - 0.8 * share:.2f}" stroke-width="{thick}"'
+        lines.append(f'<polyline points="{points}" fill="none" {stroke}/>')
+    view = f'viewBox="0 0 {width} {height}" font-size="11" role="img"'
+    return f"<svg {view}>{''.join([*lines, *parts])}</svg>"
+
+
+def _scale(values: Sequence[str], height: int) -> tuple[list[float], list[tuple[float, str]]]:
+    """Return where each value is on an axis, and its labels: numbers by size, else in order."""
+    top, bottom = 30.0, float(height - 20)
+    numbers = [_as_number(value) for value in values]
+    if all(number is not None for number in numbers):
+        found = [float(number or 0.0) for number in numbers]
+        low, high = min(found), max(found)
+        is_log = low > 0 and high / low >= 100
+        scaled = [math.log(each) for each in found] if is_log else found
+        low, span = min(scaled), (max(scaled) - min(scaled)) or 1.0
+        places = [bottom - (each - low) / span * (bottom - top) for each in scaled]
+        labels = dict(zip(places, (f"{each:.4g}" for each in found), strict=True))
+        shown, ordered = list[float](), sorted(labels)
+        for place in (ordered[0], ordered[-1], *ordered):  # the ends before what is between
+            if all(abs(place - other) >= _TEXT_HEIGHT for other in shown):
+                shown.append(place)
+        return places, [(place, labels[place]) for place in shown]
+    order = [*dict.fromkeys(values)]
+    gap = (bottom - top) / max(1, len(order) - 1)
+    where = {value: bottom - gap * at for at, value in enumerate(order)}
+    return [where[value] for value in values], [(y, value[:24]) for value, y in where.items()]
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

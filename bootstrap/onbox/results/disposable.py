@@ -1,0 +1,145 @@
+"""Remove from a box what it can do without: results that are at home, and downloads.
+
+`onbox results.disposable HOME [KEY] [look]` prints a line for each thing: `results KEY/NAME BYTES
+BECAME` or `cache NAME BYTES BECAME`; BECAME is removed, safe (it could be) or used. With `look`
+nothing is removed; `-` as KEY means runs of all repositories.
+
+Results go if their run ended with 0, a verified pull brought all that it made, and nobody has
+changed them since; not while a run lives, waits, or may be resumed where they are. Downloads are
+those in boxstrap's own cache folder, which are fetched again; they stay while a run lives or waits.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+from .complete_files import state_of
+from .run_results import RunFolder, is_same, lines_of, names_in
+
+CACHES = ("huggingface/hub", "huggingface/xet", "torch/hub", "pip", "uv")
+"""Below `cache/`. What else is there, such as prepared datasets, was computed."""
+
+
+def tell(kind: str, name: str, size: int, became: str) -> None:
+    """Print what became of something."""
+    sys.stdout.write(f"{kind} {name} {size} {became}\n")
+
+
+def all_runs(home: str) -> Iterator[RunFolder]:
+    """Yield the runs of a box, also those that have not begun."""
+    for key in names_in(f"{home}/runs"):
+        for name in names_in(f"{home}/runs/{key}"):
+            if not name.startswith("."):
+                yield RunFolder(f"{home}/runs/{key}/{name}")
+
+
+def goes_on(run: RunFolder) -> bool:
+    """Return whether it lives, or waits for its turn."""
+    return not (run.begun and run.is_over) and not os.path.exists(f"{run.path}/exit")
+
+
+def is_finished(run: RunFolder) -> bool:
+    """Return whether it ended with 0."""
+    return lines_of(f"{run.path}/exit")[:1] == ["0"]
+
+
+class Uses:
+    """The runs that may still need what lies somewhere."""
+
+    def __init__(self, home: str) -> None:
+        runs = list(all_runs(home))
+        self.any = any(map(goes_on, runs))
+        needy = [
+            run
+            for run in runs
+            if goes_on(run) or (not is_finished(run) and os.path.exists(f"{run.path}/resume"))
+        ]
+        self._trees = {os.path.realpath(run.tree) for run in needy}
+        self._places = {place for run in needy for place in run.places}
+
+    def has(self, run: RunFolder) -> bool:
+        """Return whether one of them works where this run's results are."""
+        return os.path.realpath(run.tree) in self._trees or not self._places.isdisjoint(run.places)
+
+
+def files_of(run: RunFolder) -> dict[str, int]:
+    """Return the results that are still as the run made them, at their place: path and bytes."""
+    found = {}
+    for path, state in run.wanted(run.made() or {}).items():
+        place = os.path.join(run.tree, path)
+        with suppress(OSError):
+            now = os.lstat(place)
+            if stat.S_ISREG(now.st_mode) and is_same(state, state_of(now)):
+                found[place] = now.st_blocks * 512
+    return found
+
+
+def remove_files(run: RunFolder, places: dict[str, int]) -> None:
+    """Remove results, and the folders below the profile's own paths that are empty then."""
+    for place in places:
+        os.unlink(place)
+    roots = {os.path.join(run.tree, one) for one in run.paths}
+    for place in sorted(places, key=len, reverse=True):
+        folder = os.path.dirname(place)
+        with suppress(OSError):  # not empty
+            while any(folder.startswith(f"{one}/") for one in roots):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
+
+
+def clean_results(home: str, key: str, uses: Uses, *, look: bool) -> None:
+    """Remove results that are at home."""
+    for run in all_runs(home):
+        if key not in ("-", run.key) or not is_finished(run) or not run.is_home():
+            continue
+        files = files_of(run)
+        if not files:
+            continue
+        became = "used" if uses.has(run) else "safe"
+        if became == "safe" and not look:
+            remove_files(run, files)
+            became = "removed"
+        tell("results", f"{run.key}/{run.name}", sum(files.values()), became)
+
+
+def size_of(folder: str) -> int:
+    """Return the bytes that are free when it is removed: others may have links to its files."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with suppress(OSError):
+                found = os.lstat(f"{place}/{name}")
+                total += found.st_blocks * 512 if found.st_nlink == 1 else 0
+    return total
+
+
+def clean_caches(home: str, uses: Uses, *, look: bool) -> None:
+    """Remove downloads; not uv's where environments are links into them."""
+    links = any("UV_LINK_MODE" in line and "symlink" in line for line in lines_of(f"{home}/env"))
+    for name in CACHES:
+        folder = f"{home}/cache/{name}"
+        if os.path.islink(folder) or not names_in(folder):
+            continue
+        size = size_of(folder)
+        became = "used" if uses.any or (links and name == "uv") else "safe"
+        if became == "safe" and not look:
+            # Out of sight in one step: what is half removed would be taken for whole.
+            aside = f"{home}/cache/.gone-{os.getpid()}-{name.replace('/', '-')}"
+            os.rename(folder, aside)
+            shutil.rmtree(aside, ignore_errors=True)
+            became = "removed"
+        tell("cache", name, size, became)
+
+
+def main() -> int:
+    """Do what is asked for."""
+    home, key, *more = sys.argv[1:]
+    uses, look = Uses(home), "look" in more
+    clean_results(home, key, uses, look=look)
+    clean_caches(home, uses, look=look)
+    return 0

@@ -1,0 +1,346 @@
+"""Google Cloud by REST (the extra `boxstrap[gcp]`): credentials, projects, requests, operations.
+
+google-auth reads the user's credentials and makes tokens of them, which last an hour: each request
+is sent with one that is valid. What Google refuses it words its own way, also after a 200: in the
+operation that a change became.
+"""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import json
+import os
+import re
+import threading
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import urllib3
+
+from bootstrap.errors import UnreachableError, UsageError
+from bootstrap.paths import expanded
+from bootstrap.providers.api import (
+    MOST_PAGES,
+    Api,
+    ApiKey,
+    CamelModel,
+    KeyPlaces,
+    RefusedError,
+    RefusedKeyError,
+    UndecidedError,
+    segment,
+    too_many,
+)
+
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_LOGIN = "gcloud auth application-default login"
+_PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_TOKEN_S = 30
+_SLOW_DOWN = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"})
+"""Reasons of a 403 after which nothing was done, and that pass: as a 429 elsewhere."""
+_LOOKS_S = (1.0, 2.0, 4.0, 5.0)
+"""Seconds between two looks at an operation; the last one repeats."""
+_LONGEST_OPERATION_S = 240.0
+GONE = ("notFound",)
+"""The reason of a 404 that speaks of the thing itself."""
+NO_PROJECT = "noProject"
+"""The reason of one that speaks of what the thing would be in."""
+_THING = re.compile(r"/(?:instances|disks|firewalls|operations)/[^/']+'")
+_ALL_GPUS = "GPUS_ALL_REGIONS"
+
+
+def config_folder() -> Path:
+    """Return where gcloud keeps its settings."""
+    return Path(os.environ.get("CLOUDSDK_CONFIG") or expanded("~/.config/gcloud"))
+
+
+class GoogleKeys(KeyPlaces):
+    """Where Google's tools leave credentials for programs; google-auth reads them."""
+
+    @property
+    def missing(self) -> str:
+        """As `KeyPlaces.missing`."""
+        is_there = find_spec("google") and find_spec("google.auth")
+        return "" if is_there else "pip install 'boxstrap[gcp]'"
+
+    def find(self) -> ApiKey | None:
+        """Return a key without a value if google-auth is there, and a file for it."""
+        if self.missing:
+            return None
+        source = self.variable if os.environ.get(self.variable) else self.files[0]
+        return ApiKey("", source) if credentials_file().is_file() else None
+
+    def __str__(self) -> str:
+        needs = f" (needs: {self.missing})" if self.missing else ""
+        return f"{super().__str__()}, written by: {_LOGIN}{needs}"
+
+
+def credentials_file() -> Path:
+    """Return the file of the user's credentials for programs, which need not exist."""
+    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
+    own = config_folder() / "application_default_credentials.json"
+    return expanded(named) if named else own
+
+
+def projects() -> list[str]:
+    """Return the projects that the user's settings name: first the one that is used."""
+    named = [os.environ.get(name, "") for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")]
+    own = _document(credentials_file())
+    named += [str(own.get("project_id") or "")]
+    folder = config_folder()
+    active = os.environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or _read(folder / "active_config")
+    every = sorted((folder / "configurations").glob("config_*"))
+    every.sort(key=lambda file: file.name != f"config_{active.strip() or 'default'}")
+    for file in every:
+        settings = configparser.ConfigParser(interpolation=None)
+        try:
+            settings.read_string(_read(file))
+        except configparser.Error:
+            continue
+        named.append(settings.get("core", "project", fallback=""))
+    named.append(str(own.get("quota_project_id") or ""))
+    return [each for each in dict.fromkeys(named) if _PROJECT.fullmatch(each)]
+
+
+def _document(file: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(_read(file))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def project_digest(project: str) -> str:
+    """Return the few letters by which a box's id names its project, which may be long."""
+    return hashlib.sha256(project.encode()).hexdigest()[:6]
+
+
+def request_id(*of: str) -> str:
+    """Return the id of a request: what is asked for twice with it is done once."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(("boxstrap", *of))))
+
+
+class _ErrorOfOperation(CamelModel):
+    code: str = ""
+    message: str = ""
+
+
+class _ErrorsOfOperation(CamelModel):
+    errors: Sequence[_ErrorOfOperation] = ()
+
+
+class GooglePage(CamelModel):
+    """A page of a list."""
+
+    next_page_token: str | None = None
+    unreachables: Sequence[str] = ()
+
+
+_PageModel = TypeVar("_PageModel", bound=GooglePage)
+
+
+class GoogleOperation(CamelModel):
+    """What a change became."""
+
+    name: str
+    status: str
+    target_id: str | None = None
+    """The number of what it makes."""
+    error: _ErrorsOfOperation | None = None
+    http_error_message: str | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is over, well or not."""
+        return self.status == "DONE"
+
+    def refusal(self, provider: str) -> RefusedError | None:
+        """Return why it failed; None if it didn't."""
+        if not self.is_done or self.error is None:
+            return None
+        first = next(iter(self.error.errors), _ErrorOfOperation())
+        said = first.message or self.http_error_message or "no reason given"
+        refused = RefusedError(f"it refuses: {first.code}: {said[:300]}", where=provider)
+        refused.code = _ALL_GPUS if _ALL_GPUS in said else first.code
+        return refused
+
+
+class GoogleApi(Api):
+    """Requests with a token of the user's credentials. They raise as those of `Api`."""
+
+    def __init__(self, provider: str, address: str, source: str) -> None:
+        super().__init__(provider, address, None)
+        self._source = source
+        self._renewing = threading.Lock()
+        self._credentials: Any = None
+
+    @property
+    def has_key(self) -> bool:
+        """As `Api.has_key`."""
+        return bool(self._source)
+
+    @cached_property
+    def project(self) -> str:
+        """Return the project in which boxes are rented. Raises UsageError if none is named."""
+        found = projects()
+        if not found:
+            raise UsageError(
+                "nothing says in which of your projects at Google Cloud.",
+                where=self.provider,
+                hint="Name it: gcloud config set project PROJECT (or GOOGLE_CLOUD_PROJECT).",
+            )
+        return found[0]
+
+    def project_of(self, digest: str) -> str:
+        """Return the project that a box's id names; without one, the user's.
+
+        Raises UnreachableError if no setting names it: the box is elsewhere, and not gone.
+        """
+        if not digest:
+            return self.project
+        found = next((each for each in projects() if project_digest(each) == digest), "")
+        if not found:
+            raise UnreachableError(
+                "that box is in another project than those that your settings name.",
+                where=self.provider,
+                hint="Name the one in which it was rented: export GOOGLE_CLOUD_PROJECT=PROJECT",
+            )
+        return found
+
+    def path(self, zone: str = "", project: str = "") -> str:
+        """Return the path of a project, or of one of its zones."""
+        place = f"/zones/{segment(zone)}" if zone else ""
+        return f"/compute/v1/projects/{segment(project or self.project)}{place}"
+
+    def pages(self, what: str, model: type[_PageModel], **query: str) -> Iterator[_PageModel]:
+        """Yield the pages of a list. Raises UnreachableError for one that is not whole."""
+        place = f"{self.path()}/{what}"
+        for _ in range(MOST_PAGES):
+            page = self.get(place, model, maxResults="500", **query)
+            if page.unreachables:
+                raise self._failed(
+                    f"its list leaves out {', '.join(page.unreachables)[:200]}, which is down"
+                )
+            yield page
+            if not page.next_page_token:
+                return
+            query["pageToken"] = page.next_page_token
+        raise too_many(self.provider)
+
+    def settled(self, path: str, operation: GoogleOperation) -> GoogleOperation:
+        """Return an operation once it is over. `path`: that of its zone or project.
+
+        Raises UndecidedError if nobody knows, or it takes too long.
+        """
+        waited, looks = 0.0, 0
+        while not operation.is_done:
+            pause = _LOOKS_S[min(looks, len(_LOOKS_S) - 1)]
+            if waited + pause > _LONGEST_OPERATION_S:
+                raise self._undecided(f"its operation goes on after {waited / 60:.0f} minutes")
+            self.pause(pause)
+            waited, looks = waited + pause, looks + 1
+            try:
+                place = f"{path}/operations/{operation.name}"
+                operation = self.get(place, GoogleOperation)
+            except UnreachableError as error:
+                raise UndecidedError(
+                    f"it is unknown whether this was done: {error.what}", where=self.provider
+                ) from None
+        return operation
+
+    def _send(
+        self, method: str, path: str, body: object, retries: urllib3.Retry
+    ) -> tuple[int, object, float | None]:
+        self._key = ApiKey(self._token(), self._source)
+        status, answer, pause = super()._send(method, path, body, retries)
+        reasons = [*_reasons(answer)]
+        if status == 403 and _SLOW_DOWN.intersection(reasons):
+            status = 429
+        return status, _in_one_word(answer, reasons), pause
+
+    def _token(self) -> str:
+        """Return a token that is valid now. Raises RefusedKeyError, UnreachableError."""
+        from google.auth import exceptions
+        from google.auth.transport.urllib3 import Request
+
+        with self._renewing:
+            try:
+                if self._credentials is None:
+                    self._credentials = _loaded(str(credentials_file()))
+                if not self._credentials.valid:
+                    pool = urllib3.PoolManager(timeout=_TOKEN_S, retries=2)
+                    self._credentials.refresh(Request(pool))  # type: ignore[no-untyped-call]
+            except exceptions.TransportError as error:
+                raise self._failed(f"no token can be got for it ({type(error).__name__})") from None
+            except exceptions.GoogleAuthError as error:
+                if getattr(error, "retryable", False):
+                    raise self._failed("no token can be got for it now") from None
+                raise self._no_key(str(error.args[0] if error.args else error)) from None
+            except (ValueError, OSError) as error:  # a file that is none
+                raise self._no_key(f"{type(error).__name__}") from None
+            return str(self._credentials.token)
+
+    def _no_key(self, said: str) -> RefusedKeyError:
+        return RefusedKeyError(
+            f"it refuses the key of {self._source or 'nowhere'}: {said[:300]}.",
+            where=self.provider,
+            hint=f"Log in again: {_LOGIN}. Which permissions it needs: docs/providers.md",
+        )
+
+    def _key_refused(self, answer: object) -> RefusedKeyError:
+        error = super()._key_refused(answer)
+        return self._no_key(error.what.partition(": ")[2].rstrip(".") or "no reason given")
+
+    def _refused(self, status: int, answer: object) -> RefusedError:
+        refused = super()._refused(status, answer)
+        if _ALL_GPUS in refused.what:
+            refused.code = _ALL_GPUS
+        return refused
+
+
+def _loaded(file: str) -> Any:  # noqa: ANN401 - of many kinds
+    import google.auth
+
+    with warnings.catch_warnings():
+        # It warns of files that come from elsewhere: this one is the user's own.
+        warnings.simplefilter("ignore")
+        found, _ = google.auth.load_credentials_from_file(  # type: ignore[no-untyped-call]
+            file, scopes=[_SCOPE]
+        )
+    return found
+
+
+def _reasons(answer: object) -> Iterator[str]:
+    """Yield Google's words for why it refuses: the exact ones first."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if not isinstance(error, dict):
+        return
+    for key in ("details", "errors"):
+        rows = error.get(key)
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, dict) and isinstance(row.get("reason"), str):
+                yield row["reason"]
+
+
+def _in_one_word(answer: object, reasons: Sequence[str]) -> object:
+    """Return an answer whose error has the reason for its code, where Google has the status."""
+    if not reasons or not isinstance(answer, dict):
+        return answer
+    error: Mapping[str, Any] = answer["error"]
+    word = reasons[0]
+    if "notFound" in reasons:  # also of a project or a zone: that says nothing of what is in it
+        word = GONE[0] if _THING.search(str(error.get("message"))) else NO_PROJECT
+    return {**answer, "error": {**error, "code": word}}

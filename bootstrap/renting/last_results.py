@@ -1,0 +1,277 @@
+"""The results with which a run goes on on another box: the last whole ones, and how they travel.
+
+They come from the bucket of `train.results_to`, or from where pulls put them on this machine. A
+file is whole if it is as it was pulled; one of a checkpoint of several files, if all of these came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import posixpath
+import re
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from bootstrap.boxes.at_home import PullPlace, RunAtHome
+from bootstrap.boxes.login import BoxLogin
+from bootstrap.errors import NotSafeError, UnreachableError, UsageError
+from bootstrap.link.record import KnownBox
+from bootstrap.onbox.results.complete_files import checkpoints
+from bootstrap.repo.names import shown
+from bootstrap.text.sizes import size
+from bootstrap.transfer.destination import MANIFEST, LocalFolder, why_refused
+from bootstrap.transfer.manifest import recorded_digests
+from bootstrap.transfer.puller import WAITS
+from bootstrap.transfer.push import file_count, push_folder
+from bootstrap.transfer.sender import read_source
+from bootstrap.ui.screen import Screen
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Train
+    from bootstrap.transfer.buckets import Bucket
+
+_BUCKET_MANIFEST = "boxstrap-manifest.json"
+_ANSWER_S = 60.0
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class LastResults:
+    """The results that a run goes on from."""
+
+    folder: Path
+    """Where they are here."""
+    paths: Sequence[str]
+    """Files and folders in it."""
+    came_from: str
+    half: Collection[str] = ()
+    """Files below `paths` that are not whole, or no results."""
+
+    def send(self, box: BoxLogin) -> None:
+        """Send what is whole, and nothing else that came from a box: it may be code.
+
+        Raises NotSafeError if the box has other files there, and as `push_folder`.
+        """
+        for path in self.paths:
+            source, target = self.folder / path, posixpath.join(box.state.repo_dir, path)
+            if source.is_symlink() or not source.exists() or path in self.half:
+                continue
+            target = target if source.is_dir() else posixpath.dirname(target)
+            inside = (one[len(path) :] for one in self.half if one.startswith(f"{path}/"))
+            exclude = [_GLOB.sub(r"\\\g<0>", one) for one in inside]
+            pushed = push_folder(box.link, source, target, workdir=box.workdir, exclude=exclude)
+            if pushed.kept:
+                raise NotSafeError(
+                    f"{file_count(len(pushed.kept))} of another run are where its results go, as "
+                    f"{pushed.kept[0]}.",
+                    where=f"{box.label}: {target}",
+                    hint="Name a box that has no results of this repository, or bring those home "
+                    "(boxstrap pull --all) and remove them there.",
+                )
+            pushed.check(box.label)
+
+
+_GLOB = re.compile(r"[\\*?\[\]!# ]")
+
+
+def find_last_results(
+    before: RunAtHome, known: KnownBox | None, train: Train, scratch: Path, screen: Screen
+) -> LastResults:
+    """Return the results that are whole, from the bucket if they are there: it has them within
+    seconds, so they are at least as new. Raises NotSafeError if there are none."""
+    paths = [one.strip("/") for one in train.results]
+    if address := bucket_of(before, train):
+        with contextlib.suppress(NotSafeError):
+            return LastResults(scratch, paths, _fetch(address, train.results, scratch, screen))
+    place = Path(before.result_place) if before.result_place else None
+    if place and before.results in ("home", "partly") and (place / MANIFEST).is_file():
+        found = [one for path in paths for one in _files_below(place, path)]
+        whole = _whole_here(place, found, _digests_of_pulls(before, known, place))
+        half = {*found} - whole
+        if half:
+            names = ", ".join(map(shown, sorted(half)[:_MOST_NAMED]))
+            screen.warn(f"not sent, since not all of it came home whole: {names}")
+        if whole:
+            return LastResults(place, paths, str(place), half)
+    raise NotSafeError(
+        f"no whole results of {before.run.name} are at home or in a bucket.",
+        where=before.box,
+        hint="From its beginning: boxstrap up. Next time: boxstrap pull --watch, or "
+        "train.results_to",
+    )
+
+
+_MOST_NAMED = 5
+
+
+def _files_below(place: Path, path: str) -> Iterable[str]:
+    """Yield the files at or below a path of a folder here, relative to that."""
+    source = place / path
+    if source.is_symlink() or not source.exists():
+        return ()
+    if not source.is_dir():
+        return (path,)
+    return (f"{path}/{file.path}" for file in read_source(source).files)
+
+
+def _digests_of_pulls(
+    before: RunAtHome, known: KnownBox | None, place: Path
+) -> Mapping[str, Collection[str]]:
+    """Return the digests of what pulls put there: a file may be newer than the manifest."""
+    if known is None:
+        return {}
+    return recorded_digests(PullPlace.again(place).record(known.folder, before.run))
+
+
+def _whole_here(
+    place: Path, found: Sequence[str], recorded: Mapping[str, Collection[str]]
+) -> set[str]:
+    """Return those of the files found that are whole: as they were pulled, and not part of a
+    checkpoint of several files that did not come home as one."""
+    try:
+        document = json.loads((place / MANIFEST).read_bytes())
+        rows = {row["path"]: row["sha256"] for row in document["files"] if "here" not in row}
+        missing, is_live = dict(document["missing"]), document["live"] is True
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return set()
+    with LocalFolder(place) as folder:
+        here = {path: folder.digest(path) for path in found}
+    # Of what merely waited, an earlier state may be here as a whole.
+    waited = {path for path, why in missing.items() if path in rows and why in WAITS.values()}
+    together = checkpoints({*rows, *missing, *found}, live=is_live)
+    half = {
+        checkpoint
+        for path, (checkpoint, has_all) in together.items()
+        if not has_all or path in missing.keys() - waited or here.get(path) != rows.get(path)
+    }
+    return {
+        path
+        for path, digest in here.items()
+        if (
+            together[path][0] not in half
+            if path in together
+            else digest in {rows.get(path), *recorded.get(path, ())}
+        )
+    }
+
+
+def bucket_of(before: RunAtHome, train: Train) -> str:
+    """Return the folder of the profile's bucket with its results; "" if there is none.
+
+    A box that names another place is not believed: it would be read with the user's own key.
+    """
+    from bootstrap.transfer.buckets import Bucket
+
+    if not train.results_to:
+        return ""
+    said = before.run.uploaded.address if before.run.uploaded else ""
+    if posixpath.dirname(said) == train.results_to.rstrip("/"):
+        return said
+    # The name that `upload_results.py` gives it.
+    began = time.strftime("%Y%m%d-%H%M%S", time.gmtime(before.run.started))
+    wanted = f"{before.run.name}-{began}-"
+    try:
+        found = Bucket(f"{train.results_to.rstrip('/')}/").objects()
+    except UsageError:
+        return ""
+    names = sorted({one.name.partition("/")[0] for one in found})
+    mine = [name for name in names if name.startswith(wanted)]
+    return f"{train.results_to.rstrip('/')}/{mine[-1]}" if mine else ""
+
+
+def _fetch(address: str, results: Sequence[str], scratch: Path, screen: Screen) -> str:
+    """Fetch what the manifest in the bucket lists, and return where it was.
+
+    An upload replaces a file as a whole. One that is newer than the manifest was the last before
+    the box was gone, and is taken with a warning, unless it is part of a checkpoint of several
+    files, which is left out. Raises NotSafeError, UnreachableError.
+    """
+    newer = set[str]()
+    listed, bucket = bucket_manifest(address)
+    objects = {one.name: one for one in bucket.objects()}
+    wanted: list[dict[str, Any]] = [row for row in listed["files"] if _is_result(row, results)]
+    rows = [row for row in wanted if row["path"] in objects]
+    absent = {row["path"] for row in wanted} - objects.keys()
+    addresses = bucket.sign([objects[row["path"]] for row in rows])
+    for row, signed in zip(rows, addresses, strict=True):
+        place = scratch / row["path"]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256()
+        with place.open("wb") as file:
+            for piece in _pieces(signed):
+                file.write(piece)
+                digest.update(piece)
+        if digest.hexdigest() != row["sha256"]:
+            screen.warn(f"{row['path']} was replaced in the bucket after its manifest was written")
+            newer.add(row["path"])
+    rows = _without_half(rows, newer, absent, scratch, live=bool(listed.get("live")))
+    bytes_ = sum(objects[row["path"]].size for row in rows)
+    return f"{address} ({file_count(len(rows))}, {size(bytes_)})"
+
+
+def _without_half(
+    rows: Sequence[dict[str, Any]],
+    newer: Collection[str],
+    absent: Collection[str],
+    scratch: Path,
+    *,
+    live: bool,
+) -> list[dict[str, Any]]:
+    """Remove checkpoints of several files of which some are newer, or absent; return the others.
+    Raises NotSafeError if nothing is left."""
+    together = checkpoints([*(row["path"] for row in rows), *absent], live=live)
+    other = {*newer, *absent}
+    half = {one for path, (one, has_all) in together.items() if path in other or not has_all}
+    gone = {path for path, (one, _) in together.items() if one in half}
+    for path in gone - {*absent}:
+        (scratch / path).unlink()
+    left = [row for row in rows if row["path"] not in gone]
+    if not left:
+        raise NotSafeError("the bucket has no whole results of it.", where=str(scratch))
+    return left
+
+
+def _is_result(row: dict[str, Any], results: Sequence[str]) -> bool:
+    path = str(row["path"])
+    inside = any(f"{path}/".startswith(f"{one.strip('/')}/") for one in results)
+    return inside and not why_refused(path)
+
+
+def bucket_manifest(address: str) -> tuple[dict[str, Any], Bucket]:
+    """Return what the box wrote about the results there. Raises NotSafeError, UnreachableError."""
+    from bootstrap.transfer.buckets import Bucket
+
+    bucket = Bucket(f"{address}/")
+    found = [one for one in bucket.objects() if one.name == _BUCKET_MANIFEST]
+    if not found:
+        raise NotSafeError("the bucket has no whole results of it yet.", where=address)
+    try:
+        document = json.loads(b"".join(_pieces(bucket.sign(found)[0])))
+        if isinstance(document["files"], list):
+            return document, bucket
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass
+    raise NotSafeError("the manifest in the bucket is damaged.", where=address)
+
+
+def _pieces(signed: str) -> Iterator[bytes]:
+    try:
+        with urlopen(signed, timeout=_ANSWER_S) as answer:  # noqa: S310 - signed by `Bucket`
+            while piece := answer.read(_PIECE):
+                yield piece
+    except (OSError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # its connection is open still
+        raise UnreachableError(
+            f"a file can't be fetched from the bucket: {error}",
+            where=signed.partition("?")[0],
+            hint="Run the same command again.",
+        ) from None

@@ -1,0 +1,74 @@
+"""docs/systems.md has a row for everything that code or guides name, and its tests are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bootstrap.fleet.export import EXPORTS
+from bootstrap.providers import CLASSES
+from bootstrap.render.door_table import DOORS
+from tests.docs.generate import ROOT
+
+PAGE = (ROOT / "docs/systems.md").read_text(encoding="utf-8")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in PAGE.splitlines()
+    if line.startswith("| **")
+]
+GUIDES = (  # the names in guides for those who rent a GPU for the first time
+    *("Vast.ai", "RunPod", "RunPod serverless", "Lambda", "Paperspace", "Gradient", "CoreWeave"),
+    *("EC2", "SageMaker", "SageMaker Notebooks", "AWS Batch", "Fargate", "Hugging Face Jobs"),
+    *("Google Cloud", "Google Colab", "Vertex AI", "Azure", "Azure ML Notebooks", "Azure Batch"),
+    *("Azure Machine Learning", "Oracle", "IBM", "Kubernetes", "Docker", "Slurm", "local"),
+    *("university", "Mac", "WSL", "spot"),
+)
+
+
+def test_each_row_has_its_four_cells() -> None:
+    assert len(ROWS) >= 25
+    assert [row for row in ROWS if len(row) != 4 or not all(row)] == []
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_each_name_of_the_guides_has_a_row(name: str) -> None:
+    assert any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", row[0]) for row in ROWS), name
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_account_has_a_row_with_a_test(name: str) -> None:
+    served = [row for row in ROWS if f"account `--provider {name}`" in row[1]]
+    assert len(served) == 1, name
+    assert "::test_" in served[0][3], name
+
+
+@pytest.mark.parametrize("name", [*DOORS, *EXPORTS, "oneliner"])
+def test_each_door_has_a_row(name: str) -> None:
+    assert any(re.search(rf"doors? [^,]*`{name}`|`, `{name}`", row[1]) for row in ROWS), name
+
+
+def test_every_door_and_account_that_a_row_names_is_there() -> None:
+    doors = {*DOORS, *EXPORTS, "oneliner"}
+    for row in ROWS:
+        accounts = set(re.findall(r"`--provider ([a-z0-9-]+)`", row[1]))
+        assert accounts <= set(CLASSES), row[0]
+        named = set(re.findall(r"`([a-z0-9-]+)`", row[1]))
+        assert named <= doors, row[0]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_each_claim_has_its_test_or_says_that_it_has_none(row: list[str]) -> None:
+    shown = row[3]
+    named = re.findall(r"`(\w[\w/]*\.py)(?:::(test_\w+))?`", shown)
+    for file, test in named:
+        text = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert not test or re.search(rf"^(?:async )?def {test}\(", text, re.MULTILINE), test
+    assert named or "never tried" in shown or "checks" in shown, row[0]
+
+
+def test_the_checks_run_on_a_mac() -> None:
+    """The one row whose proof is no test."""
+    assert "macos-latest" in (ROOT / ".github/workflows/checks.yml").read_text(encoding="utf-8")
+    assert Path(ROOT / "docs/support.md").is_file()

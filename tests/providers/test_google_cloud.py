@@ -1,0 +1,586 @@
+"""What Google Cloud does otherwise than other providers: operations, quotas, zones, projects."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import NoOfferError, UnreachableError, UsageError
+from bootstrap.link.registry import ask_account
+from bootstrap.link.target import parse_host
+from bootstrap.profile.load import read_profile
+from bootstrap.providers import google_api, google_cloud
+from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
+from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError
+from bootstrap.providers.google_api import project_digest
+from bootstrap.providers.google_cloud import MARKER, RULE, GoogleCloud, network_tag
+from bootstrap.providers.offer import AFTER_LEASE_S, RentedState, RentOrder
+from bootstrap.renting import rental
+from bootstrap.renting.order import accounts_for, no_offer, offers_of
+from tests.cli import User
+from tests.providers.accounts import (
+    FAULTS,
+    KEY,
+    LOADING_S,
+    SimulatedBox,
+    SimulatedOffer,
+    simulated,
+)
+from tests.providers.google_account import (
+    PROJECT,
+    RATE_LIMIT,
+    STOCK_OUT,
+    ZONE,
+    GoogleAnswers,
+    google_id,
+)
+from tests.providers.renting_world import CREATES, PUBLIC, RentingWorld, gcp_offers, renting_world
+
+MARK = "boxstrap-0123456789ab"
+OTHER = "boxstrap-ba9876543210"
+SPOT = RentOrder(spot=True, max_price=1.5)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
+    with renting_world("gcp", monkeypatch) as made:
+        google_of(made).operation_s = 3.0
+        yield made
+        assert {"71", "72"} <= {box.id for box in made.simulation.boxes}
+
+
+def google_of(world: RentingWorld) -> GoogleAnswers:
+    assert world.simulation.google
+    return world.simulation.google
+
+
+def account_at(world: RentingWorld) -> GoogleCloud:
+    account = PROVIDERS["gcp"](ApiKey("", "a test"))
+    assert isinstance(account, GoogleCloud)
+    return account
+
+
+def rent(world: RentingWorld, order: RentOrder = RentOrder(), mark: str = MARK) -> str:  # noqa: B008
+    account = account_at(world)
+    return account.rent(offers_of([account], order)[0][0], order, mark, PUBLIC)
+
+
+def creates(world: RentingWorld) -> list[str]:
+    return [each for each in world.simulation.changed if "/instances?requestId=" in each]
+
+
+def test_what_is_asked_for_ends_by_itself_and_has_no_key_of_the_project(
+    world: RentingWorld,
+) -> None:
+    box_id = rent(world, RentOrder(disk_gb=80, lease_hours=10))
+    asked = world.simulation.one(box_id).order  # type: ignore[union-attr]
+    assert (asked["name"], asked["labels"]) == (MARK, {"boxstrap": MARK})
+    assert "serviceAccounts" not in asked
+    assert asked["scheduling"] == {
+        **{"provisioningModel": "STANDARD", "onHostMaintenance": "TERMINATE"},
+        **{"automaticRestart": False, "instanceTerminationAction": "DELETE"},
+        "maxRunDuration": {"seconds": str(10 * 3600 + AFTER_LEASE_S)},
+    }
+    (disk,) = asked["disks"]
+    assert (disk["boot"], disk["autoDelete"]) == (True, True)
+    assert disk["initializeParams"]["diskSizeGb"] == "80"
+    assert disk["initializeParams"]["labels"] == {"boxstrap": MARK}
+    told = {each["key"]: each["value"] for each in asked["metadata"]["items"]}
+    assert told["ssh-keys"] == f"ubuntu:{PUBLIC}"
+    assert (told["block-project-ssh-keys"], told["enable-oslogin"]) == ("TRUE", "FALSE")
+    assert f"echo 'gcp stop 0.706832' >{MARKER}" in told["startup-script"]
+    assert KEY not in json.dumps(asked)
+    seen = account_at(world).box(box_id)
+    assert seen
+    assert (seen.state, seen.name, seen.is_spot) == (RentedState.STARTING, MARK, False)
+    assert (seen.price, seen.ends) == (0.706832, None)
+
+
+def test_a_request_makes_one_box_however_often_it_comes(world: RentingWorld) -> None:
+    account = account_at(world)
+    first = offers_of([account], RentOrder())[0][0]
+    box_id = account.rent(first, RentOrder(), MARK, PUBLIC)
+    assert account.rent(first, RentOrder(), MARK, PUBLIC) == box_id
+    assert world.simulation.rented == [box_id]
+    # A box of that name that another request made: it is looked for, and nothing is rented.
+    google_of(world).requests.clear()
+    with pytest.raises(UndecidedError, match="already exists"):
+        account.rent(first, RentOrder(), MARK, PUBLIC)
+    assert [box.id for box in account.find_mark(MARK)] == [box_id]
+
+
+def test_a_stock_out_that_only_the_operation_says_leads_to_the_next_zone(
+    world: RentingWorld,
+) -> None:
+    zones = ("us-central1-a", "us-central1-b", "us-central1-c")
+    world.simulation.offers = [
+        SimulatedOffer("g2-standard-4", price=0.706832, region=zone, fate=fate)
+        for zone, fate in zip(zones, ("none left", "failed bid", "runs"), strict=True)
+    ]
+    box, _ = world.up()
+    assert box.machine == "g2-standard-4/us-central1-c"
+    assert len(creates(world)) == 3  # each was answered with 200
+    # What the second left is gone, too: an instance that was half made, and its disk.
+    assert [one.id for one in world.ours] == [box.box_id]
+    assert [*google_of(world).disks] == [box.mark]
+    assert [each.state.value for each in rental.all_rentals()] == ["rented"]
+    world.down(box)
+    assert google_of(world).disks == {}
+    for offer in world.simulation.offers:
+        offer.fate = "none left"
+    with pytest.raises(NoOfferError, match=STOCK_OUT) as refused:
+        world.up()
+    assert not refused.value.is_final
+    assert world.ours == []
+
+
+@pytest.mark.parametrize("fault", ["500", "cut after"])
+def test_half_a_box_that_can_t_be_deleted_is_looked_for_and_given_back(
+    world: RentingWorld, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.simulation.offers[0].fate = "failed bid"
+    world.simulation.fault_on = {"DELETE /": fault}  # tried again, that is seen to be gone
+    box, _ = world.up()
+    assert [one.id for one in world.ours] == [box.box_id]
+    assert [*google_of(world).disks] == [box.mark]
+    world.down(box)
+    # It can't be deleted for now: its mark finds it, and it is given back as any other box.
+    account = account_at(world)
+    monkeypatch.setattr(google_cloud, "_CLEARS_S", (None,))
+    world.simulation.fault_on = {"DELETE /": "500"}
+    offer = offers_of([account], RentOrder())[0][0]
+    with pytest.raises(UndecidedError, match="perhaps left parts of one"):
+        account.rent(offer, RentOrder(), MARK, PUBLIC)
+    account.destroy(world.simulation.rented[-1])
+    world.simulation.fault_on = {"DELETE /": "500"}
+    box, _ = world.up()
+    assert [one.id for one in world.ours] == [box.box_id]
+    assert [*google_of(world).disks] == [box.mark]
+
+
+def test_a_disk_that_a_failed_rental_left_alone_is_deleted(world: RentingWorld) -> None:
+    google = google_of(world)
+    world.simulation.offers[0].fate = "none left"
+    account = account_at(world)
+    offer = offers_of([account], RentOrder())[0][0]
+    # Nobody else's of that name is.
+    for labels, is_gone in (({"boxstrap": MARK}, True), ({"boxstrap": OTHER}, False), ({}, False)):
+        google.requests.clear()
+        google.disks = {MARK: {"id": "5", "name": MARK, "sizeGb": "50", "labels": labels}}
+        with pytest.raises(NoOfferError, match=STOCK_OUT):
+            account.rent(offer, RentOrder(), MARK, PUBLIC)
+        assert (MARK not in google.disks) == is_gone
+    world.simulation.boxes.append(SimulatedBox("74", label=MARK, order={"labels": {}}))
+    google.requests.clear()
+    with pytest.raises(UndecidedError, match="already exists"):
+        account.rent(offer, RentOrder(), MARK, PUBLIC)
+    account._delete_parts(place_of(ZONE), MARK)
+    assert world.simulation.one("74")
+
+
+def test_an_operation_that_goes_on_is_no_reason_to_rent_another(world: RentingWorld) -> None:
+    google_of(world).operation_s = 600.0
+    box, _ = world.up()
+    assert world.simulation.rented == [box.box_id]
+    world.down(box)
+    # Nor is one that can't be read: its answer named the box.
+    google_of(world).operation_s = 3.0
+    account = account_at(world)
+    offer = offers_of([account], RentOrder())[0][0]
+    world.simulation.fault_on = {f"GET {place_of(ZONE)}/operations": "wrong types after"}
+    assert account.rent(offer, RentOrder(), MARK, PUBLIC) == world.simulation.rented[-1]
+
+
+def place_of(zone: str) -> str:
+    return f"/compute/v1/projects/{PROJECT}/zones/{zone}"
+
+
+def test_the_cheapest_zone_of_spot_is_first_and_ends_by_itself(world: RentingWorld) -> None:
+    world.simulation.offers = [
+        SimulatedOffer("g2-standard-4", price=0.423956, region="us-central1-a"),
+        SimulatedOffer("g2-standard-4", price=0.34166, region="us-east4-a"),
+        SimulatedOffer("a3-highgpu-1g", price=6.6, region="us-central1-a"),
+    ]
+    assert len(offers_of([account_at(world)], RentOrder())[0]) == 2  # a part of 8 H100 is only spot
+    assert len(offers_of([account_at(world)], RentOrder(spot=True))[0]) == 3
+    box, _ = world.up(order=SPOT)
+    assert (box.machine, box.spot) == ("g2-standard-4/us-east4-a", True)
+    scheduling = world.ours[0].order["scheduling"]
+    assert scheduling["provisioningModel"] == "SPOT"
+    assert scheduling["automaticRestart"] is False
+    seen = account_at(world).box(box.box_id)
+    assert seen
+    assert (seen.is_spot, seen.price) == (True, 0.34166)
+    world.simulation.boxes.remove(world.ours[0])  # Google takes it back
+    assert account_at(world).box(box.box_id) is None
+
+
+@pytest.mark.parametrize(
+    ("quota", "order", "said"),
+    [
+        ("GPUS_ALL_REGIONS", RentOrder(), "0 are left of GPUS_ALL_REGIONS"),
+        ("GPUS_ALL_REGIONS", SPOT, "0 are left of GPUS_ALL_REGIONS"),
+        ("NVIDIA_L4_GPUS", RentOrder(lease_hours=200), "left of NVIDIA_L4_GPUS, us-central1"),
+        ("NVIDIA_L4_GPUS", RentOrder(lease_hours=20), ""),  # the preemptible ones' serves, too
+        ("NVIDIA_L4_GPUS", RentOrder(spot=True, lease_hours=200), ""),
+    ],
+)
+def test_a_quota_is_read_before_anything_is_offered(
+    world: RentingWorld, quota: str, order: RentOrder, said: str
+) -> None:
+    world.simulation.quotas = {quota: 0}
+    fitting, others = offers_of([account_at(world)], order)
+    if not said:
+        assert len(fitting) == 4
+        return
+    assert fitting == []
+    hint = no_offer(others, order).hint
+    assert said in hint
+    assert "iam-admin/quotas" in hint
+    assert creates(world) == []
+
+
+@pytest.mark.parametrize(
+    ("quota", "is_final"), [("GPUS_ALL_REGIONS", True), ("NVIDIA_L4_GPUS", False)]
+)
+def test_a_quota_of_zero_in_the_operation_is_said_with_what_to_do(
+    world: RentingWorld, quota: str, is_final: bool
+) -> None:
+    account = account_at(world)
+    offer = offers_of([account], RentOrder())[0][0]
+    world.simulation.quotas = {quota: 0}
+    with pytest.raises(NoOfferError, match=f"Quota '{quota}' exceeded") as refused:
+        account.rent(offer, RentOrder(), MARK, PUBLIC)
+    assert "iam-admin/quotas" in refused.value.what
+    assert refused.value.is_final == is_final  # with none at all no other offer would do
+    assert world.simulation.rented == []
+
+
+def test_quotas_that_nobody_may_read_hide_no_offer(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbidden = (False, (403, {"error": {"code": 403, "message": "compute.projects.get"}}))
+    monkeypatch.setitem(FAULTS, "forbidden", forbidden)
+    world.simulation.quotas = {"GPUS_ALL_REGIONS": 0}
+    world.simulation.faults_at = {1: "forbidden"}
+    assert len(offers_of([account_at(world)], RentOrder())[0]) == 4
+
+
+def test_google_s_own_end_is_known_and_moves_with_a_new_start(world: RentingWorld) -> None:
+    box, _ = world.up(order=RentOrder(lease_hours=5, max_price=1.5))
+    limit = 5 * 3600 + AFTER_LEASE_S
+    rented = find_rented(box.host)
+    assert rented.ends == pytest.approx(world.ours[0].since + limit)
+    assert ask_account(parse_host(box.host)).ends == rented.ends
+    account = account_at(world)
+    account.stop(box.box_id)
+    stopped = account.box(box.box_id)
+    assert stopped
+    assert (stopped.state, stopped.ends) == (RentedState.STOPPED, None)
+    assert stopped.stopped_price == pytest.approx(50 * 0.10 / 730, abs=1e-6)
+    world.simulation.clock.sleep(9999)
+    account.start(box.box_id)
+    world.simulation.clock.sleep(LOADING_S)
+    assert find_rented(box.host).ends == pytest.approx(world.ours[0].since + limit)
+
+
+def test_a_start_without_capacity_is_a_refusal_though_it_was_answered_with_200(
+    world: RentingWorld,
+) -> None:
+    box, _ = world.up()
+    world.ours[0].state, world.ours[0].wakes = "stopped", "refused"
+    with pytest.raises(UnreachableError, match=STOCK_OUT):
+        account_at(world).start(box.box_id)
+    with pytest.raises(UnreachableError, match="was not started"):
+        world.up()
+    assert world.simulation.destroyed == []
+
+
+def test_a_rule_of_the_firewall_is_made_once_unless_one_lets_ssh_in(world: RentingWorld) -> None:
+    google = google_of(world)
+    rent(world)
+    rent(world, mark=OTHER)
+    (rule,) = google.firewalls
+    assert (rule["name"], rule["targetTags"]) == (RULE, ["boxstrap"])
+    assert rule["allowed"] == [{"IPProtocol": "tcp", "ports": ["22"]}]
+    anywhere: dict[str, Any] = {"name": "x", "network": rule["network"], "direction": "INGRESS"}
+    anywhere |= {"sourceRanges": ["0.0.0.0/0"], "allowed": [{"IPProtocol": "tcp"}]}
+    enough = [anywhere, {**anywhere, "allowed": [{"IPProtocol": "tcp", "ports": ["20-30"]}]}]
+    for at, own in enumerate(enough):
+        google.firewalls = [own]
+        rent(world, mark=f"boxstrap-00000000000{at}")
+        assert google.firewalls == [own]
+    less: list[dict[str, Any]] = [
+        *({"sourceRanges": ["10.0.0.0/8"]}, {"disabled": True}, {"direction": "EGRESS"}),
+        *({"targetTags": ["web"]}, {"allowed": [{"IPProtocol": "tcp", "ports": ["443"]}]}),
+        {"network": rule["network"].replace("default", "other")},
+        {"targetServiceAccounts": ["x@y.iam.gserviceaccount.com"]},
+    ]
+    for at, change in enumerate(less):
+        google.firewalls = [{**anywhere, **change}]
+        rent(world, mark=f"boxstrap-10000000000{at}")
+        assert [each["name"] for each in google.firewalls] == ["x", RULE], change
+
+
+def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld) -> None:
+    google = google_of(world)
+    order = RentOrder(network="My_cluster.2")
+    for mark in (MARK, OTHER):
+        rent(world, order, mark=mark)
+    rent(world, mark="boxstrap-23456789abcd")
+    own = "boxstrap-my-cluster-2"
+    _, rule = google.firewalls  # SSH, and among themselves: once
+    assert (rule["name"], rule["allowed"]) == (own, [{"IPProtocol": "all"}])
+    assert (rule["sourceTags"], rule["targetTags"]) == ([own], [own])
+    assert "sourceRanges" not in rule
+    tags = [box.order["tags"]["items"] for box in world.simulation.boxes if box.order]
+    assert tags == [["boxstrap", own], ["boxstrap", own], ["boxstrap"]]
+    assert network_tag("x" * 100) == f"boxstrap-{'x' * 54}"
+
+
+def test_without_a_way_among_themselves_nothing_is_rented(world: RentingWorld) -> None:
+    rent(world)
+    google_of(world).may_not = "firewalls.create"
+    with pytest.raises(NoOfferError, match="among themselves") as refused:
+        rent(world, RentOrder(network="nodes"), mark=OTHER)
+    assert refused.value.is_final
+    tag = "boxstrap-nodes"
+    assert f"--allow all --source-tags {tag} --target-tags {tag}" in refused.value.hint
+    assert len(creates(world)) == 1
+
+
+def test_without_a_way_in_nothing_is_rented(world: RentingWorld) -> None:
+    google_of(world).may_not = "firewalls.create"
+    with pytest.raises(NoOfferError, match=r"firewalls\.create") as refused:
+        world.up()
+    assert refused.value.is_final
+    assert "gcloud compute firewall-rules create boxstrap-ssh" in refused.value.hint
+    google_of(world).may_not = ""
+    place = f"/compute/v1/projects/{PROJECT}/global/firewalls"
+    world.simulation.fault_on = {f"POST {place}": "cut"}
+    with pytest.raises(UnreachableError, match="Nothing was rented") as error:
+        world.up()
+    assert not isinstance(error.value, UndecidedError)
+    assert rental.all_rentals() == []
+    assert creates(world) == []
+
+
+def test_a_box_of_another_project_is_not_taken_for_gone(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    box_id = rent(world)
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "another-project")
+    # The key's own file still names the first one.
+    seen = account_at(world)._box(box_id)
+    assert seen
+    assert seen.id == box_id
+    elsewhere = box_id[:-6] + "0" * 6
+    for ask in (account_at(world).box, account_at(world).destroy):
+        with pytest.raises(UnreachableError, match="another project"):
+            ask(elsewhere)
+    # One that is not found itself says nothing of what is in it.
+    with pytest.raises(UnreachableError, match="another-project' was not found"):
+        account_at(world).boxes()
+    with pytest.raises(UnreachableError, match="another-project' was not found"):
+        account_at(world).destroy(f"9001_{ZONE}_{project_digest('another-project')}")
+    assert world.simulation.destroyed == []
+    account_at(world).destroy(box_id)
+    assert world.simulation.destroyed == [box_id]
+
+
+def test_projects_are_those_of_gcloud_s_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    assert google_api.projects() == []
+    api = google_api.GoogleApi("gcp", "https://127.0.0.1", "a test")
+    with pytest.raises(UsageError, match="which of your projects") as error:
+        api.path()
+    assert "gcloud config set project" in error.value.hint
+    (tmp_path / "configurations").mkdir()
+    for name, text in {
+        "default": "[core]\nproject = first-project\n",
+        "work": "[core]\nproject = work-project\n",
+        "broken": "project = none\n",
+        "empty": "[compute]\nregion = x\n",
+    }.items():
+        (tmp_path / f"configurations/config_{name}").write_text(text)
+    own = tmp_path / "application_default_credentials.json"
+    own.write_text('{"type": "authorized_user", "quota_project_id": "quota-project"}')
+    assert google_api.projects() == ["first-project", "work-project", "quota-project"]
+    (tmp_path / "active_config").write_text("work")
+    assert google_api.projects()[0] == "work-project"
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "named-project")
+    assert google_api.projects()[0] == "named-project"
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "../../etc")
+    assert google_api.projects()[0] == "work-project"
+
+
+def test_only_what_has_our_label_is_listed_and_any_number_is_found(world: RentingWorld) -> None:
+    account, simulation = account_at(world), world.simulation
+    assert account.boxes() == []  # 71 and 72 are a company's
+    theirs = account.box("71")
+    assert theirs
+    assert (theirs.id, theirs.price) == ("71", None)
+    for none in ("999", "x", "71_us-east4-a_000000x"):
+        assert account.box(none) is None
+    box_id = rent(world)
+    simulation.boxes.append(SimulatedBox(google_id(73), label=OTHER, state="stopped"))
+    assert {box.id for box in account.boxes()} == {box_id, google_id(73)}
+    assert account.find_mark(f"{OTHER}0") == []
+
+
+def test_a_list_that_leaves_out_a_zone_is_none(world: RentingWorld) -> None:
+    google_of(world).is_down = "zones/us-central1-a"
+    for ask in (account_at(world).boxes, lambda: account_at(world).find_mark(MARK)):
+        with pytest.raises(UnreachableError, match="leaves out zones/us-central1-a"):
+            ask()
+
+
+def test_what_is_left_is_named(world: RentingWorld) -> None:
+    box, _ = world.up()
+    account = account_at(world)
+    assert account.leftovers() == []
+    google_of(world).disks[box.mark]["users"] = []
+    (left,) = account.leftovers()
+    assert (left.kind, left.size_gb) == ("disk", 50)
+    assert left.price == pytest.approx(50 * 0.10 / 730)
+    assert box.mark in left.name
+    world.simulation.log = "one\ntwo\n"
+    assert account.log(box.box_id) == ["one", "two"]
+
+
+def test_only_whole_gpus_with_a_price_are_offered(world: RentingWorld) -> None:
+    kinds = ("g2-standard-48", "g4-standard-48", "g4-standard-24", "a2-highgpu-2g", "n1-standard-4")
+    world.simulation.offers = [
+        *(SimulatedOffer(kind, region=ZONE) for kind in (*kinds, "a2-ultragpu-1g")),
+        SimulatedOffer("g2-standard-4", region="africa-south1-a"),
+    ]
+    account, found = account_at(world), {}
+    for count in (1, 2, 4):
+        for offer in offers_of([account], RentOrder(gpu_count=count))[0]:
+            found[offer.id.partition("/")[0]] = (offer.gpu_count, offer.gpu, offer.price)
+    assert found == {
+        "g2-standard-48": (4, "L4", 4.001664),
+        "g4-standard-48": (1, "RTX PRO 6000", 4.49993),
+        "a2-highgpu-2g": (2, "A100 40GB", 7.34677),
+        "a2-ultragpu-1g": (1, "A100 80GB", 5.068798),
+    }
+    a100 = offers_of([account], RentOrder(gpu_names=("A100 80GB",)))[0]
+    assert [offer.gpu for offer in a100] == ["A100 80GB"]
+    assert offers_of([account], RentOrder(region="europe-west4"))[0] == []
+    with pytest.raises(UsageError, match="no image of Google Cloud"):
+        offers_of([account], RentOrder(image="pytorch/pytorch"))
+    own = "projects/my-images/global/images/family/torch"
+    assert offers_of([account], RentOrder(image=own, min_cuda="13.1"))[0]
+    assert offers_of([account], RentOrder(min_cuda="13.1"))[0] == []
+
+
+@pytest.mark.parametrize(
+    ("fate", "said"), [("no money", "no billing account"), ("forbidden", "lack this permission")]
+)
+def test_what_no_offer_can_change_is_the_last(world: RentingWorld, fate: str, said: str) -> None:
+    world.simulation.offers[0].fate = fate
+    google_of(world).firewalls = []
+    if fate == "forbidden":
+        google_of(world).may_not = "instances.create"
+        google_of(world).firewalls = [{"name": RULE}]
+        world.simulation.fault_on = {}
+    if fate == "forbidden":
+        rule = {"network": "x/global/networks/default", "sourceRanges": ["0.0.0.0/0"]}
+        google_of(world).firewalls = [
+            {"name": RULE, "direction": "INGRESS", **rule, "allowed": [{"IPProtocol": "all"}]}
+        ]
+    with pytest.raises(NoOfferError, match=said) as refused:
+        world.up()
+    assert refused.value.is_final
+    assert len(creates(world)) == 1
+
+
+def test_too_many_requests_come_as_403_and_are_made_again(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FAULTS, "rate", (False, RATE_LIMIT))
+    world.simulation.fault_on = {CREATES["gcp"]: "rate"}
+    box, _ = world.up()
+    assert world.simulation.rented == [box.box_id]
+    assert len(creates(world)) == 2
+    world.simulation.faults_at = {len(world.simulation.asked): "rate"}
+    assert [one.id for one in account_at(world).boxes()] == [box.box_id]
+
+
+def test_a_token_is_renewed_once_it_is_over(world: RentingWorld) -> None:
+    account = account_at(world)
+    account.boxes()
+    google = account._google
+    first = google._credentials
+    first.expiry = datetime.now(timezone.utc).replace(tzinfo=None) - timedelta(hours=1)
+    first.token = "over"
+    assert account.boxes() == []
+    assert first.token == KEY
+
+
+def test_credentials_that_are_none_are_refused_with_what_to_do(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "key.json"
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    assert find_account("gcp") is None
+    for text in ("", "{}", '{"type": "service_account"}', "\0"):
+        file.write_text(text)
+        with pytest.raises(RefusedKeyError, match="refuses the key of GOOGLE") as error:
+            PROVIDERS["gcp"](GoogleCloud.keys.find()).boxes()
+        assert "gcloud auth application-default login" in error.value.hint
+    assert world.simulation.asked == []
+
+
+def test_without_the_extra_one_line_says_how_to_install_it(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert find_account("gcp")
+    monkeypatch.setattr(google_api, "find_spec", lambda _: None)
+    assert find_account("gcp") is None
+    for ask in (
+        lambda: find_rented("gcp:12"),
+        lambda: accounts_for("gcp", read_profile("ssh")),
+    ):
+        with pytest.raises(UsageError) as error:
+            ask()
+        assert error.value.hint == "Install it: pip install 'boxstrap[gcp]'"
+
+
+def test_whoever_rents_elsewhere_imports_nothing_of_google(user: User) -> None:
+    asked = (
+        "import sys; from bootstrap.providers.accounts import PROVIDERS, find_account;"
+        "assert find_account('gcp'); assert 'google.auth' not in sys.modules"
+    )
+    with simulated("gcp") as account:
+        env = {**user.env, **account.environment()}
+        subprocess.run([sys.executable, "-c", asked], env=env, check=True)
+
+
+def test_credentials_for_other_purposes_are_no_wish_to_rent_there(
+    world: RentingWorld, user: User
+) -> None:
+    user.env |= world.simulation.environment()
+    user.repository(**{"train.py": "print(1)\n", "boxstrap.yaml": "version: 1\n"})
+    assert "no key of an account was found" in user.run("up", "--max-price", "1").must(2).err
+    assert world.simulation.asked == []
+    named = user.run("up", "--provider", "gcp", "--dry-run", "--max-price", "1").must(0)
+    assert "L4" in named.out
+
+
+def test_the_shipped_prices_are_those_of_whole_machines(world: RentingWorld) -> None:
+    """As the source lists them: sums of their parts."""
+    world.simulation.offers = gcp_offers()
+    prices = {offer.id: offer.price for offer in offers_of([account_at(world)], RentOrder())[0]}
+    assert prices["g2-standard-4/us-central1-a"] == pytest.approx(0.706832255, abs=2e-6)

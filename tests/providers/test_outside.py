@@ -1,0 +1,144 @@
+"""A provider that another package brings: installed, held to what every provider must do, used."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli import User
+from tests.main_job.conftest import *  # noqa: F403 - boxes
+from tests.main_job.conftest import Rent
+from tests.plain_environment import BIN, HERE
+
+ACME = Path(__file__).with_name("acme")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the package is installed, as pip does it."""
+    folder = tmp_path_factory.mktemp("acme")
+    shutil.copytree(ACME, folder / "source")
+    uv = [str(BIN / "uv"), "pip", "install", "-q", "--no-deps", "--target", str(folder / "site")]
+    subprocess.run([*uv, str(folder / "source")], check=True)
+    return folder / "site"
+
+
+def account(user: User, site: Path, **changed: object) -> Path:
+    """Give the user that package, and an account at it; return the account's file."""
+    file = user.home / "acme.json"
+    offers = {"cheap": 0.2, "dear": 0.9}
+    file.write_text(json.dumps({"offers": offers, "boxes": {}, "at": [], **changed}))
+    user.env |= {"PYTHONPATH": f"{HERE}:{site}", "ACME_ACCOUNT": str(file)}
+    return file
+
+
+def test_it_is_held_to_what_every_provider_must_do(site: Path) -> None:
+    words = ["-q", "-p", "no:cacheprovider", "--provider", "acme"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, "tests/providers/test_any_provider.py"],
+        cwd=HERE,
+        env={**os.environ, "PYTHONPATH": f"{HERE}:{site}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "6 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.boxes
+def test_a_box_of_it_is_rented_set_up_listed_and_given_back(rent: Rent, site: Path) -> None:
+    rented = rent("lambda", used=True)
+    user, box = rented.user, rented.box
+    file = account(user, site, at=[box.address, box.port, box.user])
+    user.repository()
+    words = ("--provider", "acme", f"--identity={box.identity}")
+    offers = user.run("up", *words[:2], "--dry-run", "--json").must(0).json()["offers"]
+    assert [offer["id"] for offer in offers] == ["cheap", "dear"]
+    sets = ("--set", "gpu.require=false", "--set", "lease.then=destroy")
+    done = user.run("up", *words, "--max-price=0.5", *sets, "--json").must(0).json()
+    assert done["rented"]["host"] == "acme:box-1"
+    (kept,) = json.loads(file.read_text())["boxes"].values()
+    assert kept["mark"] == done["rented"]["mark"]
+    (listed,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
+    assert (listed["host"], listed["known_as"]) == ("acme:box-1", "acme-box-1")
+    user.run("wait", "--host", "acme:box-1").must(0)
+    assert "destroyed, and no longer listed" in user.run("down", "--host", "acme:box-1").must(0).out
+    assert json.loads(file.read_text())["boxes"] == {}
+
+
+BROKEN = {
+    "it raises": ("raise RuntimeError('no luck')\n", "RuntimeError: no luck"),
+    "it is no class": ("Acme = 'acme'\n", "no whole subclass of CloudAccount"),
+    "another name": (
+        "from acme_cloud_of_before import Acme\nAcme.name = 'other'\n",
+        "calls itself 'other'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_one_that_is_broken_is_told_of_and_breaks_nothing_else(
+    case: str, user: User, site: Path, tmp_path: Path
+) -> None:
+    text, said = BROKEN[case]
+    shutil.copytree(site, tmp_path / "site")
+    place = tmp_path / "site/acme_cloud.py"
+    place.rename(place.with_name("acme_cloud_of_before.py"))
+    place.write_text(text)
+    account(user, tmp_path / "site")
+    user.repository()
+    refused = user.run("up", "--provider", "acme", "--dry-run").must(2)
+    assert said in refused.err
+    assert "acme-cloud-for-boxstrap" in refused.err
+    assert "Looked at:" in user.run("boxes", "--all").must(2).err  # no other has a key here
+    user.run("estimate", "--gpu", "A100", "--hours", "1").must(0)
+
+
+def test_one_that_fails_is_named_and_hides_no_other(user: User, site: Path) -> None:
+    file = account(user, site)
+    file.write_text("{}")
+    user.repository()
+    failed = user.run("boxes", "--all").must(3)
+    dry = ("up", "--provider", "acme", "--dry-run")
+    assert "the package of Acme Cloud failed: KeyError" in failed.text
+    assert "the package of Acme Cloud failed" in user.run(*dry).must(3).err
+
+
+def test_a_profile_may_name_it_only_where_it_is_installed(user: User, site: Path) -> None:
+    user.repository(boxstrap__yaml="version: 1\nrent: {provider: acme}\n")
+    (profile,) = user.place.glob("boxstrap.yaml")
+    words = ("profiles", "--validate", str(profile))
+    assert "there is no provider 'acme'" in user.run(*words).must(2).err
+    account(user, site)
+    user.run(*words).must(0)
+
+
+def test_commands_that_need_no_provider_look_for_none(user: User) -> None:
+    """Looking for other packages' takes a tenth of a second."""
+    user.repository()
+    code = (
+        "import sys; sys.argv[0] = 'boxstrap'\n"
+        "from bootstrap import cli, providers\n"
+        "providers.outside = lambda: print('looked', file=sys.stderr) or {}\n"
+        "cli.main()\n"
+    )
+    for words in (["plan", "--host", "local"], ["profiles"], ["status", "--host", "box:2222"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            cwd=user.place,
+            env={**user.env, "PYTHONPATH": str(HERE)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout or done.stderr, words
+        assert "looked" not in done.stderr, (words, done.stderr)
+    argv = [sys.executable, "-c", code, "up", "--provider", "acme"]
+    asked = subprocess.run(argv, cwd=user.place, env=user.env, stderr=subprocess.PIPE, check=False)
+    assert b"looked" in asked.stderr

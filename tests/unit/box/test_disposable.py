@@ -1,0 +1,147 @@
+"""What a box can do without: results that are at home and unchanged, and downloads, unless a run
+may still need them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.onbox.results import disposable
+from bootstrap.onbox.results.complete_files import state_of
+from bootstrap.onbox.results.run_results import HOME, MADE, digest_of, write_files
+
+NAMES = ("out/last.pt", "out/step-1/a.pt")
+
+
+class DisposableBox:
+    """A box with one finished run, whose results are at home, and with downloads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.tree = folder / ".boxstrap", folder / "homework"
+        self.run = self.add_run("train-1", exit="0\n")
+        for name in NAMES:
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.tree / name).write_bytes(os.urandom(9000))
+        files = {name: state_of((self.tree / name).stat()) for name in NAMES}
+        write_files(str(self.run / MADE), files)
+        (self.run / HOME).write_text(f"{digest_of(files)}\n")
+        for name in ("uv/wheel", "huggingface/hub/model", "huggingface/token", "own/file"):
+            (self.home / "cache" / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.home / "cache" / name).write_bytes(os.urandom(5000))
+
+    def add_run(self, name: str, tree: str = "homework", **notes: str) -> Path:
+        run = self.home / "runs/k" / name
+        run.mkdir(parents=True)
+        words = {"dir": f"{self.tree.with_name(tree)}\n", "results": "out/\n", "pid": "1 1 x\n"}
+        for word, text in {**words, **notes}.items():
+            if text:
+                (run / word).write_text(text)
+        return run
+
+    def clean(self, *words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.argv", ["disposable", str(self.home), *(words or ("-",))])
+            assert disposable.main() == 0
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert all(int(size) >= 5000 for _, _, size, _ in rows)
+        return {name: became for _, name, _, became in rows}
+
+    def results(self) -> list[str]:
+        return [name for name in NAMES if (self.tree / name).exists()]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> DisposableBox:
+    return DisposableBox(tmp_path)
+
+
+def test_what_is_at_home_or_can_be_fetched_goes(
+    box: DisposableBox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    safe = {"k/train-1": "safe", "huggingface/hub": "safe", "uv": "safe"}
+    assert box.clean("-", "look", capsys=capsys) == safe
+    assert box.results() == [*NAMES]
+    assert "k/train-1" not in box.clean("another", "look", capsys=capsys)
+    assert box.clean("k", capsys=capsys) == dict.fromkeys(safe, "removed")
+    assert (box.results(), list((box.tree / "out").iterdir())) == ([], [])
+    left = sorted(str(one.relative_to(box.home)) for one in box.home.glob("cache/**/*"))
+    assert left == ["cache/huggingface", "cache/huggingface/token", "cache/own", "cache/own/file"]
+    assert box.clean(capsys=capsys) == {}
+
+
+def never_pulled(box: DisposableBox) -> None:
+    (box.run / HOME).unlink()
+
+
+def pulled_before_its_end(box: DisposableBox) -> None:
+    (box.run / HOME).write_text("of other files\n")
+
+
+def failed(box: DisposableBox) -> None:
+    (box.run / "exit").write_text("1\n")
+
+
+def changed(box: DisposableBox) -> None:
+    for name in NAMES:
+        (box.tree / name).write_bytes(b"mine" * 3000)
+
+
+@pytest.mark.parametrize("make", [never_pulled, pulled_before_its_end, failed, changed])
+def test_other_results_are_not_touched(
+    box: DisposableBox, make: Callable[[DisposableBox], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(box)
+    assert "k/train-1" not in box.clean(capsys=capsys)
+    assert box.results() == [*NAMES]
+
+
+def live(box: DisposableBox) -> None:
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    box.add_run("train-2", pid=f"{os.getpid()} {stat[19]} {boot}\n")
+
+
+def waiting(box: DisposableBox) -> None:
+    box.add_run("train-2", pid="", queue="after train-1\n")
+
+
+def to_be_resumed(box: DisposableBox) -> None:
+    box.add_run("train-2", exit="143\n", resume="python train.py --resume\n")
+
+
+def elsewhere(box: DisposableBox) -> None:
+    box.add_run("train-2", "homework@2", pid="", queue="gpus\n")
+
+
+@pytest.mark.parametrize(
+    ("make", "results", "cache"),
+    [
+        (live, "used", "used"),
+        (waiting, "used", "used"),
+        (to_be_resumed, "used", "removed"),
+        (elsewhere, "removed", "used"),
+    ],
+)
+def test_what_a_run_may_need_stays(
+    box: DisposableBox,
+    make: Callable[[DisposableBox], None],
+    results: str,
+    cache: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make(box)
+    said = box.clean(capsys=capsys)
+    assert (said["k/train-1"], said["uv"]) == (results, cache)
+    assert bool(box.results()) == (results == "used")
+    assert (box.home / "cache/uv/wheel").exists() == (cache == "used")
+
+
+def test_links_into_uvs_cache_keep_it(
+    box: DisposableBox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (box.home / "env").write_text("export UV_LINK_MODE=symlink\n")
+    said = box.clean(capsys=capsys)
+    assert (said["uv"], said["huggingface/hub"]) == ("used", "removed")

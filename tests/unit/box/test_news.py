@@ -1,0 +1,295 @@
+"""News of a run: each kind is found and told once, and no receiver hurts anybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.onbox.runs import news, tell
+from bootstrap.onbox.runs.news import NewsWatch
+from bootstrap.onbox.runs.tell import News, is_address, post, tell_all
+from bootstrap.profile.load import read_commands
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_details import parse_details
+from bootstrap.runs.notifiers import notify
+from tests.plain_environment import HERE
+from tests.receivers import WebReceiver, mail_receiver, web_receiver
+
+RUN = Run("homework-1", "train-1", "finished", 1, 1000, "", "", "train", 0, 9, "python t.py")
+A_NEWS = News("end", 1000, "it ended with exit code 1", "train-1", "gpu")
+
+
+class WatchedRun:
+    """A box with one live run, looked at every ten seconds."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.run, self.now = home, home / "runs/homework-1/train-1", 0.0
+        self.run.mkdir(parents=True)
+        self.tree = home / "homework"
+        (self.tree / "out").mkdir(parents=True)
+        self.write(dir=f"{self.tree}\n", log="start\n", results="out/\n", pid="1 1 x\n")
+        self.watch = NewsWatch(home)
+        self.watch._tell = lambda: None  # type: ignore[method-assign] # told below, by tell_all
+
+    def write(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.run / name).write_text(text)
+
+    def after(self, seconds: float = 10, *, live: bool = True) -> list[str]:
+        """Let time pass; return what was found until then."""
+        for _ in range(round(seconds / 10)):
+            self.now += 10
+            self.watch.turn([self.run] if live else [], self.now)
+        rows = (line.split(" ", 2) for line in news.lines_of(self.run / "news"))
+        return [f"{row[0]}: {row[2]}" for row in rows]
+
+    def told(self) -> list[str]:
+        """Return what is noted of telling, without times."""
+        lines = (line.split(" ") for line in news.lines_of(self.run / "told"))
+        return [" ".join([row[0], row[1], *row[3:]]) for row in lines]
+
+    def status(self) -> tuple[str, ...]:
+        """Return what `status` says of it."""
+        failed = [line for line in news.lines_of(self.run / "told") if " failed " in line]
+        part = "\n".join(["untold homework-1/train-1", *failed]).encode()
+        return parse_details([part]).untold["homework-1/train-1"]
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> WatchedRun:
+    return WatchedRun(tmp_path)
+
+
+@pytest.fixture
+def web() -> Iterator[WebReceiver]:
+    with web_receiver() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tell, "PAUSES_S", (0.01, 0.01))
+    monkeypatch.setattr(tell.post, "__defaults__", ((0.01, 0.01),))
+
+
+def test_the_first_loss_is_found_once_wherever_it_is_in_the_log(there: WatchedRun) -> None:
+    assert there.after() == []
+    there.write(log="start\nlr 0.1\nstep 3 acc 0.5 loss 4.21\nstep 4 loss 4.2\nstep 5 lo")
+    assert there.after(20) == ["loss: first loss: 4.21 at step 3"]
+    # Another monitor knows what the one before found.
+    there.watch = NewsWatch(there.home)
+    assert there.after() == ["loss: first loss: 4.21 at step 3"]
+
+
+def test_a_log_that_is_a_flood_costs_a_piece_each_turn(there: WatchedRun) -> None:
+    there.write(log="x" * 300 + "\n")
+    there.after()
+    with (there.run / "log").open("a") as log:
+        log.write("no number\n" * 100_000 + "loss 1\n")
+    assert there.after() == ["loss: first loss: 1"]
+
+
+def test_silence_is_a_stall_unless_results_grow(there: WatchedRun) -> None:
+    there.after()
+    assert there.after(news.STALL_S - 30) == []
+    checkpoint = there.tree / "out/step-1.pt"
+    checkpoint.write_text("x")
+    assert there.after(news.LOOK_S * 2) == []
+    os.utime(checkpoint, (1, 1))
+    found = there.after(news.LOOK_S * 2)
+    assert len(found) == 1
+    assert found[0].startswith(
+        "stall: it is silent: neither its log nor its results grew for 40 min"
+    )
+    assert there.after(7200) == found
+
+
+def test_a_low_disk_and_a_lease_about_to_end_are_told_of(there: WatchedRun) -> None:
+    there.write(disk_low="19000000000 215000000000 700\n1 out/a\n")
+    limits = {"hours": [3600.0 * 4, 3600.0 * 5], "dollars": [9.0, 10.0], "idle": [0.0, 600.0]}
+    lease = there.home / "lease.state"
+    lease.write_text(json.dumps({"limits": limits, "price": 0.5}))
+    low = "disk: low disk: 19 of 215 GB free, full in about 11 min"
+    assert there.after() == [low]
+    limits["dollars"][0] = 9.9  # 12 minutes at 50 cents an hour
+    lease.write_text(json.dumps({"limits": limits, "price": 0.5}))
+    there.run.joinpath("disk_low").unlink()
+    there.after()
+    there.write(disk_low="19000000000 215000000000 -\n")
+    assert there.after() == [low, "lease: the box's lease ends in about 12 min (dollars)"]
+    for damaged in ("", "[]", '{"limits": 3}', '{"limits": {"hours": ["x"]}}'):
+        lease.write_text(damaged)
+        assert news.lease_ends(there.home) == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"exit": "0\n", "ended": "exit 0\n"}, "it finished after 3 min"),
+        ({"exit": "1\n", "ended": "pipeline 1 0\n"}, "it ended with exit code 1 after 3 min"),
+        ({"exit": "0\n", "ended": "stop\n"}, "it was stopped after 3 min"),
+        ({"exit": "143\n", "ended": "interrupted EC2\n"}, "it was interrupted after 3 min"),
+    ],
+)
+def test_how_it_ended_is_told(there: WatchedRun, files: dict[str, str], words: str) -> None:
+    there.after()
+    there.write(**files)
+    os.utime(there.run / "pid", (1000, 1000))
+    os.utime(there.run / "exit", (1190, 1190))
+    assert there.after(20, live=False) == [f"end: {words}"]
+
+
+def test_each_kind_is_told_once_and_then_the_address_is_gone(
+    there: WatchedRun, web: WebReceiver
+) -> None:
+    address = f"{web.url}/services/a-secret"
+    there.write(notify_to=f"- team gpu {address}\n- phone gpu ntfy+{web.url}/topic\n")
+    there.write(log="loss 4\n")
+    there.after()
+    tell_all(there.home)
+    tell_all(there.home)
+    hook, phone = web.asked
+    assert hook.path == "/services/a-secret"
+    assert (
+        hook.document["text"] == hook.document["content"] == "gpu: homework/train-1: first loss: 4"
+    )
+    assert (hook.document["event"], hook.document["box"]) == ("loss", "gpu")
+    assert (phone.path, phone.body) == ("/topic", b"gpu: homework/train-1: first loss: 4")
+    assert phone.headers["Title"] == "boxstrap: homework/train-1"
+    there.write(exit="1\n", ended="exit 1\n")
+    there.after(live=False)
+    tell_all(there.home)
+    assert [one.path for one in web.asked[2:]] == ["/services/a-secret", "/topic"]
+    assert web.asked[3].headers["Priority"] == "high"
+    assert not (there.run / "notify_to").exists()
+    kept = " ".join(file.read_text() for file in there.run.iterdir())
+    assert "a-secret" not in kept
+    # A process that died while it told may have told.
+    there.write(notify_to=f"- team gpu {address}\n", told="loss team 5 trying\n")
+    tell_all(there.home)
+    assert [one.document["event"] for one in web.asked[4:]] == ["end"]
+
+
+def test_what_was_before_the_hand_over_is_not_told(there: WatchedRun, web: WebReceiver) -> None:
+    there.write(log="loss 4\n", notify_to=f"loss,disk team gpu {web.url}\n", exit="0\n")
+    there.after()
+    there.after(live=False)
+    tell_all(there.home)
+    assert web.events() == ["end"]
+
+
+def test_a_profile_has_its_kinds_told_to_the_secret(there: WatchedRun, web: WebReceiver) -> None:
+    (there.home / "secrets").write_text(f"TOKEN=x y\0NOTIFY_URL={web.url}/secret\0")
+    there.write(log="loss 4\n", notify="stall\nend\n")
+    there.after()
+    there.write(exit="0\n")
+    there.after(live=False)
+    tell_all(there.home)
+    assert web.events() == ["end"]
+    assert there.told() == ["end NOTIFY_URL trying", "end NOTIFY_URL told"]
+    assert not (there.run / "notify").exists()
+
+
+def test_a_receiver_that_fails_is_tried_three_times_and_told_of(
+    there: WatchedRun, web: WebReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.codes = [500, 503, 500]
+    there.write(log="loss 4\n", notify_to=f"- team gpu {web.url}/a-secret\n")
+    there.after()
+    tell_all(there.home)
+    tell_all(there.home)
+    assert len(web.asked) == 3
+    assert there.status() == ("could not tell team (loss): HTTP 500",)
+    # What won't change is not tried again; nobody else is asked than who was chosen.
+    for code in (404, 301, 302, 307):
+        web.asked, web.codes = [], [code] * 3
+        assert post(web.url, A_NEWS) == f"HTTP {code}"
+        assert [one.path for one in web.asked] == ["/"]
+    web.asked, web.codes = [], [429]
+    assert post(web.url, A_NEWS) == ""
+    monkeypatch.setattr(tell, "ANSWER_S", 0.2)
+    web.slow_s = 0.5
+    assert post(web.url, A_NEWS) == "no answer within 0 s"
+    assert post("http://127.0.0.1:9/a-secret", A_NEWS) == "connection refused"
+    assert "a-secret" not in post("http://[a-secret/", A_NEWS)
+
+
+def test_what_an_address_is() -> None:
+    for text in ("https://a/b", " http://a ", "ntfy+https://ntfy.sh/x"):
+        assert is_address(text), text
+    for text in ("curl https://a", "ftp://a", "https://", "https://a b", "ntfy+ntfy+https://a", ""):
+        assert not is_address(text), text
+
+
+def recipes() -> str:
+    """Return the recipes of docs/runs.md."""
+    text = (HERE / "docs/runs.md").read_text()
+    (block,) = re.findall(r"```\n(# ~/.config/boxstrap/notify.yaml\n.*?)```", text, re.DOTALL)
+    return str(block)
+
+
+Try = Callable[..., None]
+
+
+@pytest.fixture
+def try_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
+    """Let a recipe of the docs tell of an end, with other places in it; it must not fail."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def work(name: str, kind: str = "end", **instead: str) -> None:
+        text = recipes()
+        for before, after in instead.items():
+            text, count = re.subn(rf"(https|smtps)://{before.replace('__', '.')}", after, text)
+            assert count == 1
+        file = tmp_path / "notify.yaml"
+        file.write_text(text)
+        file.chmod(0o600)
+        wrong: list[str] = []
+        found = read_commands(file, "")[name]
+        notify({name: found}, RUN, "gpu", kind, "it ended with exit code 1", wrong.append)
+        assert wrong == []
+
+    return work
+
+
+def test_the_recipes_for_webhooks_and_a_phone(try_recipe: Try, web: WebReceiver) -> None:
+    try_recipe("team", hooks__slack__com=web.url)
+    try_recipe("discord", discord__com=web.url)
+    try_recipe("phone", ntfy__sh=web.url)
+    team, discord, phone = web.asked
+    said = "gpu: train-1 ended with exit code 1"
+    assert (team.path, team.document["text"]) == ("/services/T000/B000/XXXX", said)
+    assert (discord.path, discord.document["content"]) == ("/api/webhooks/000/XXXX", said)
+    assert (phone.path, phone.body.decode()) == ("/your-topic", said)
+
+
+def test_the_recipe_for_mail(try_recipe: Try, tmp_path: Path) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password word\n")
+    with mail_receiver() as server:
+        try_recipe("mail", smtp__example__com=f"smtp://127.0.0.1:{server.port}")
+        (mail,) = server.mails
+    assert mail.startswith("Subject: gpu: train-1 ended with exit code 1\n\nend")
+    said = b64encode(b"\0me\0word").decode()
+    assert any(line.endswith(said) for line in server.commands)
+    assert "MAIL FROM:<me@example.com>" in " ".join(server.commands)
+    assert "RCPT TO:<me@example.com>" in server.commands
+
+
+def test_the_recipes_for_a_desktop(
+    try_recipe: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, shown = tmp_path / "bin/notify-send", tmp_path / "shown"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$*" >>{shown}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    try_recipe("desktop")
+    try_recipe("only-the-end", "loss")
+    try_recipe("only-the-end")
+    assert shown.read_text() == "boxstrap gpu: train-1 ended with exit code 1\n" * 2
