@@ -10,6 +10,7 @@ An account's API key, from the environment or the provider's own file; never sto
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -449,6 +451,23 @@ def too_many(provider: str) -> UnreachableError:
 
 NOTHING = ApiModel
 """The model of an answer from which nothing is read."""
+
+
+def digest_of(owner: str) -> str:
+    """Return the few letters by which a box's id names what it is in: a project, a subscription."""
+    return hashlib.sha256(owner.encode()).hexdigest()[:6]
+
+
+def time_of(stamp: str | None) -> float | None:
+    """Return the seconds since 1970 of a time by RFC 3339, in whole seconds; None for none.
+
+    Python 3.10 reads neither `Z` nor seven digits of a second, as Azure writes them.
+    """
+    plain = re.sub(r"\.[0-9]+", "", stamp or "").replace("Z", "+00:00")
+    with contextlib.suppress(ValueError):
+        found = datetime.fromisoformat(plain)
+        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    return None
 
 
 def segment(text: str) -> str:

@@ -14,7 +14,6 @@ import contextlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any, ClassVar
 
 from bootstrap.errors import UnreachableError
@@ -25,6 +24,8 @@ from bootstrap.providers.api import (
     CamelModel,
     RefusedError,
     UndecidedError,
+    digest_of,
+    time_of,
     too_many,
 )
 from bootstrap.providers.azure_api import (
@@ -33,7 +34,6 @@ from bootstrap.providers.azure_api import (
     NO_THING,
     AzureApi,
     AzureLogin,
-    digest_of,
     reason_of,
 )
 from bootstrap.providers.azure_market import COMPUTE, MORE, NAME, AzureMarket
@@ -74,8 +74,6 @@ _DISK_GB_HOUR = 0.15 / 730
 _ADDRESS_HOUR = 0.005
 _MARK = re.compile(r"boxstrap-([0-9a-f]{12})")
 _BOX_ID = re.compile(r"([0-9a-f]{12})_([0-9a-f]{6})")
-_CLEARS_S = (2.0, 4.0, None)
-"""Seconds before it is tried again to delete what a failed rental left; None: it is not."""
 _OFF_LOOKS, _OFF_S = 12, 5.0
 _LOOKS_S = (2.0, 4.0, 5.0)
 """Seconds between two looks at a deployment; the last one repeats."""
@@ -368,10 +366,10 @@ class Azure(CloudAccount):
         except UndecidedError:
             raise
         except UnreachableError:  # it was never sent, or with a login that is over
-            self._clear(subscription, mark)
+            self._clear_group(subscription, mark)
             raise
         if failed:
-            self._clear(subscription, mark)
+            self._clear_group(subscription, mark)
             raise _with_quota(failed)
         return f"{mark.rpartition('-')[2]}_{digest_of(subscription)}"
 
@@ -398,24 +396,16 @@ class Azure(CloudAccount):
         refused.code = code
         return refused
 
-    def _clear(self, subscription: str, mark: str) -> None:
+    def _clear_group(self, subscription: str, mark: str) -> None:
         """Delete the group of a rental that failed, and wait until its machine is gone: it counts
         against the quota until then. Raises UndecidedError if it may cost."""
-        for pause in _CLEARS_S:
-            try:
-                self._delete(subscription, mark)
-                if self._is_off(subscription, mark):
-                    return
-                left = "its machine is still being deleted."
-            except UnreachableError as error:
-                left = error.what
-            if pause is not None:
-                self._azure.pause(pause)
-        raise UndecidedError(
-            f"it could not make a box, and perhaps left parts of one: {left}",
-            where=self.name,
-            hint=f"Look for the resource group {mark}, on the provider's own page.",
-        )
+
+        def clear() -> None:
+            self._delete(subscription, mark)
+            if not self._is_off(subscription, mark):
+                raise UnreachableError("its machine is still being deleted.", where=self.name)
+
+        self._clear(clear, f"the resource group {mark}")
 
     def _is_off(self, subscription: str, mark: str) -> bool:
         """Whether a group that is being deleted has no machine any more, within a minute."""
@@ -453,14 +443,8 @@ class Azure(CloudAccount):
         if group and hold:
             wanted = schedule_of(place, group.location, self._azure.now + hold)
             path = f"{place}/Microsoft.DevTestLab/schedules/{SCHEDULE}?{TIMES}"
-            try:
+            with self._before_rental("its schedule", "It was not started."):
                 self._azure.put(path, wanted, _Schedule)
-            except UndecidedError as error:  # of no start
-                raise UnreachableError(
-                    f"its schedule could not be set: {error.what} It was not started.",
-                    where=self.name,
-                    hint="Run the same command again.",
-                ) from None
         self._azure.post(f"{vm_path(place)}/start?{COMPUTE}", None, NOTHING)
 
     def leftovers(self) -> Sequence[Leftover]:
@@ -514,17 +498,8 @@ def _state_of(vm: _Vm) -> tuple[RentedState, str]:
 def _since(vm: _Vm) -> float | None:
     """Return when it was last started, as far as Azure says: when it was last changed."""
     times = [one.time for one in vm.properties.instance_view.statuses if one.time]
-    seconds = [found for each in (*times, vm.properties.time_created) if (found := _seconds(each))]
+    seconds = [found for each in (*times, vm.properties.time_created) if (found := time_of(each))]
     return max(seconds, default=None)
-
-
-def _seconds(stamp: str | None) -> float | None:
-    """Return the seconds since 1970 of a time as Azure writes it, with seven digits of a second."""
-    plain = re.sub(r"\.[0-9]+|Z$", "", stamp or "")
-    with contextlib.suppress(ValueError):
-        found = datetime.fromisoformat(plain)
-        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
-    return None
 
 
 def _number(text: str) -> float | None:

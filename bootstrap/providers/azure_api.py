@@ -6,7 +6,6 @@ it. Azure wraps its reasons: a deployment's error has the resource's in its deta
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -22,7 +21,7 @@ import urllib3
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.paths import expanded
-from bootstrap.providers.api import Api, ApiKey, KeyPlaces, RefusedKeyError
+from bootstrap.providers.api import Api, ApiKey, KeyPlaces, RefusedKeyError, digest_of
 
 _LOGIN = "az login"
 _INSTALL = "https://learn.microsoft.com/cli/azure/install-azure-cli"
@@ -99,11 +98,6 @@ def subscriptions() -> list[Subscription]:
     ]
     found = [one for one in found if _ID.fullmatch(one.id)]
     return sorted(found, key=lambda one: (one.id != named, not one.is_default))
-
-
-def digest_of(subscription: str) -> str:
-    """Return the few letters by which a box's id names its subscription."""
-    return hashlib.sha256(subscription.encode()).hexdigest()[:6]
 
 
 class AzureApi(Api):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from bootstrap.errors import BoxstrapError, NoOfferError, UsageError
-from bootstrap.providers.api import Api, ApiKey, KeyPlaces, RefusedError
+from bootstrap.errors import BoxstrapError, NoOfferError, UnreachableError, UsageError
+from bootstrap.providers.api import Api, ApiKey, KeyPlaces, RefusedError, UndecidedError
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
 from bootstrap.text.sizes import dollars
+
+_CLEARS_S = (2.0, 4.0, None)
+"""Seconds before it is tried again to delete what a failed rental left; None: it is not."""
 
 
 class CloudAccount(ABC):
@@ -159,6 +162,34 @@ class CloudAccount(ABC):
     @abstractmethod
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
         """Rent it once; return its id. Raises RefusedError, UndecidedError."""
+
+    @contextlib.contextmanager
+    def _before_rental(self, what: str, then: str = "Nothing was rented.") -> Iterator[None]:
+        """Set up `what` a box needs: an unknown answer to that is of no rental, and no doubt."""
+        try:
+            yield
+        except UndecidedError as error:
+            raise UnreachableError(
+                f"{what} could not be set up: {error.what} {then}",
+                where=self.name,
+                hint="Run the same command again.",
+            ) from None
+
+    def _clear(self, delete: Callable[[], None], left: str) -> None:
+        """Delete what a rental that failed `left`. Raises UndecidedError if it may cost."""
+        for pause in _CLEARS_S:
+            try:
+                delete()
+            except UnreachableError as error:
+                if pause is None:
+                    raise UndecidedError(
+                        f"it could not make a box, and perhaps left parts of one: {error.what}",
+                        where=self.name,
+                        hint=f"Look for {left}, on the provider's own page.",
+                    ) from None
+                self._api.pause(pause)
+            else:
+                return
 
     @abstractmethod
     def destroy(self, box_id: str) -> None:

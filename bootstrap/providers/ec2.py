@@ -294,7 +294,7 @@ class Ec2(CloudAccount):
         name = f"{TAG}-{network}" if network else TAG
         wanted = aws_filters({"group-name": [name], "vpc-id": [vpc]})
         found = self._aws.ask("describe_security_groups", region, Filters=wanted)["SecurityGroups"]
-        try:
+        with self._before_rental("its security group"):
             if not found:
                 about = "boxstrap: SSH, from the addresses that rented a box"
                 asked = {"GroupName": name, "Description": about, "VpcId": vpc}
@@ -305,12 +305,6 @@ class Ec2(CloudAccount):
             self._admit(found[0], region)
             if network:
                 self._admit_members(found[0], region)
-        except UndecidedError as error:  # of no rental
-            raise UnreachableError(
-                f"its security group could not be set up: {error.what} Nothing was rented.",
-                where=self.name,
-                hint="Run the same command again.",
-            ) from None
         return str(found[0]["GroupId"])
 
     def _admit(self, group: Mapping[str, Any], region: str) -> bool:

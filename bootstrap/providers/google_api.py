@@ -8,7 +8,6 @@ operation that a change became.
 from __future__ import annotations
 
 import configparser
-import hashlib
 import json
 import os
 import re
@@ -34,6 +33,7 @@ from bootstrap.providers.api import (
     RefusedError,
     RefusedKeyError,
     UndecidedError,
+    digest_of,
     segment,
     too_many,
 )
@@ -123,11 +123,6 @@ def _read(file: Path) -> str:
         return ""
 
 
-def project_digest(project: str) -> str:
-    """Return the few letters by which a box's id names its project, which may be long."""
-    return hashlib.sha256(project.encode()).hexdigest()[:6]
-
-
 def request_id(*of: str) -> str:
     """Return the id of a request: what is asked for twice with it is done once."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(("boxstrap", *of))))
@@ -211,7 +206,7 @@ class GoogleApi(Api):
         """
         if not digest:
             return self.project
-        found = next((each for each in projects() if project_digest(each) == digest), "")
+        found = next((each for each in projects() if digest_of(each) == digest), "")
         if not found:
             raise UnreachableError(
                 "that box is in another project than those that your settings name.",

@@ -11,17 +11,18 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import ClassVar
 
 from pydantic import Field
 
-from bootstrap.errors import NoOfferError, UnreachableError, UsageError
+from bootstrap.errors import NoOfferError, UsageError
 from bootstrap.providers.api import (
     ApiKey,
     CamelModel,
     RefusedError,
     UndecidedError,
+    digest_of,
+    time_of,
 )
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.google_api import (
@@ -30,7 +31,6 @@ from bootstrap.providers.google_api import (
     GoogleKeys,
     GoogleOperation,
     GooglePage,
-    project_digest,
     request_id,
 )
 from bootstrap.providers.google_market import MORE, NAME, GoogleMarket, kind_of
@@ -72,8 +72,6 @@ _STATES = {
 }
 _BOX_ID = re.compile(r"([0-9]{1,20})(?:_([a-z0-9-]+)_([0-9a-f]{6}))?")
 _MADE_BEFORE = "alreadyExists"
-_CLEARS_S = (2.0, 4.0, None)
-"""Seconds before it is tried again to delete the parts of a box; None: it is not."""
 _LACKS_RIGHT = ("forbidden", "IAM_PERMISSION_DENIED", "insufficientPermissions")
 _IS_OFF = ("SERVICE_DISABLED", "accessNotConfigured")
 
@@ -267,7 +265,7 @@ class GoogleCloud(CloudAccount):
         size = sum(int(disk.disk_size_gb) for disk in one.disks)
         planned = one.resource_status and one.resource_status.scheduling
         # One that was named by its number alone goes on being called that.
-        own = project_digest(self._google.project) if digest is None else digest
+        own = digest_of(self._google.project) if digest is None else digest
         return RentedBox(
             provider=self.name,
             id=f"{one.id}_{zone}_{own}" if own else one.id,
@@ -279,8 +277,8 @@ class GoogleCloud(CloudAccount):
             user=USER,
             price=kind.price(zone, is_spot=is_spot) if kind else None,
             stopped_price=round(size * _DISK_GB_HOUR, 6),
-            since=_seconds(one.last_start_timestamp) or _seconds(one.creation_timestamp),
-            ends=_seconds(planned.termination_timestamp) if planned and is_running else None,
+            since=time_of(one.last_start_timestamp) or time_of(one.creation_timestamp),
+            ends=time_of(planned.termination_timestamp) if planned and is_running else None,
             said=one.status_message or "",
             is_spot=is_spot,
         )
@@ -309,7 +307,8 @@ class GoogleCloud(CloudAccount):
 
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
         zone = offer.id.partition("/")[2]
-        self._make_rules(order.network)
+        with self._before_rental("its firewall"):
+            self._make_rules(order.network)
         wanted = {**_instance(offer, order, public_key), "name": mark}
         wanted |= {"labels": {LABEL: mark}, "disks": [_boot_disk(offer, order, mark)]}
         path = self._google.path(zone)
@@ -328,29 +327,15 @@ class GoogleCloud(CloudAccount):
         with contextlib.suppress(UndecidedError):  # it has a number: that says what became of it
             made = self._google.settled(path, made)
         if failed := made.refusal(self.name):
-            self._clear(zone, mark)
+            path = self._google.path(zone)
+            self._clear(lambda: self._delete_parts(path, mark), f"{mark} in {zone}")
             raise self._with_quota(failed)
-        return f"{made.target_id}_{zone}_{project_digest(self._google.project)}"
+        return f"{made.target_id}_{zone}_{digest_of(self._google.project)}"
 
     def _with_quota(self, refused: RefusedError) -> RefusedError:
         if refused.code.lower().replace("_", "") == "quotaexceeded":
             refused.what += f" To have more, {MORE}."
         return refused
-
-    def _clear(self, zone: str, mark: str) -> None:
-        """Delete what a rental that failed left behind. Raises UndecidedError if it may cost."""
-        for pause in _CLEARS_S:
-            try:
-                self._delete_parts(self._google.path(zone), mark)
-                return
-            except UnreachableError as error:
-                if pause is None:
-                    raise UndecidedError(
-                        f"it could not make a box, and perhaps left parts of one: {error.what}",
-                        where=self.name,
-                        hint=f"Look for {mark} in {zone}, on the provider's own page.",
-                    ) from None
-            self._google.pause(pause)
 
     def _delete_parts(self, path: str, mark: str) -> None:
         """Delete an instance of this name and its disk, if they are ours. Raises as `GoogleApi`."""
@@ -369,11 +354,8 @@ class GoogleCloud(CloudAccount):
         One lets SSH in; one of their own lets the boxes of a `network` reach each other.
         Raises NoOfferError, which is final, and UnreachableError; nothing is rented then.
         """
-        try:
-            pages = self._google.pages("global/firewalls", _RulePage)
-            rules = [rule for page in pages for rule in page.items]
-        except UndecidedError as error:  # of no rental
-            raise _no_rules(self.name, error) from None
+        pages = self._google.pages("global/firewalls", _RulePage)
+        rules = [rule for page in pages for rule in page.items]
         if not any(rule.lets_in for rule in rules):
             self._make_rule(
                 RULE,
@@ -408,8 +390,6 @@ class GoogleCloud(CloudAccount):
             )
             refused.is_final = True
             raise refused from None
-        except UndecidedError as error:  # of no rental
-            raise _no_rules(self.name, error) from None
 
     def destroy(self, box_id: str) -> None:
         """As `CloudAccount.destroy`: with its disk."""
@@ -448,14 +428,6 @@ def network_tag(network: str) -> str:
     Google takes lowercase letters, digits and hyphens, 63 at most.
     """
     return f"{LABEL}-{re.sub('[^a-z0-9]+', '-', network.lower())}"[:63].rstrip("-")
-
-
-def _no_rules(where: str, error: UndecidedError) -> UnreachableError:
-    return UnreachableError(
-        f"its firewall could not be set up: {error.what} Nothing was rented.",
-        where=where,
-        hint="Run the same command again.",
-    )
 
 
 def _instance(offer: Offer, order: RentOrder, public_key: str) -> dict[str, object]:
@@ -512,11 +484,3 @@ def _digest_of(box_id: str) -> str:
 def _last(link: str) -> str:
     """Return the last word of what Google names by an address."""
     return link.rpartition("/")[2]
-
-
-def _seconds(stamp: str | None) -> float | None:
-    """Return the seconds since 1970 of a time as Google writes it."""
-    with contextlib.suppress(ValueError):
-        # Python 3.10 reads three or six digits of a second.
-        return datetime.fromisoformat(re.sub(r"Z$", "+00:00", stamp)).timestamp() if stamp else None
-    return None

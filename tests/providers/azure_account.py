@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.providers.azure_api import digest_of
+from bootstrap.providers.api import digest_of
 
 if TYPE_CHECKING:
     from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer

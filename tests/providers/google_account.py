@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bootstrap.providers.google_api import project_digest
+from bootstrap.providers.api import digest_of
 
 if TYPE_CHECKING:
     from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer
@@ -31,7 +31,7 @@ PROJECT = "boxes-of-tests"
 ZONE = "us-central1-a"
 TOKEN = "/token"
 """Where the credentials are exchanged for the account's key."""
-_SUFFIX = f"_{ZONE}_{project_digest(PROJECT)}"
+_SUFFIX = f"_{ZONE}_{digest_of(PROJECT)}"
 _HOST = f"https://www.googleapis.com/compute/v1/projects/{PROJECT}"
 _STATES = {
     **{"starting": "STAGING", "scheduling": "STAGING", "running": "RUNNING"},
@@ -44,7 +44,7 @@ Answer = tuple[int, object]
 
 def google_id(number: int, zone: str = ZONE) -> str:
     """What the program calls an instance."""
-    return f"{number}_{zone}_{project_digest(PROJECT)}"
+    return f"{number}_{zone}_{digest_of(PROJECT)}"
 
 
 @cache

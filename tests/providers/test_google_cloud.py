@@ -16,10 +16,9 @@ from bootstrap.errors import NoOfferError, UnreachableError, UsageError
 from bootstrap.link.registry import ask_account
 from bootstrap.link.target import parse_host
 from bootstrap.profile.load import read_profile
-from bootstrap.providers import google_api, google_cloud
+from bootstrap.providers import cloud_account, google_api
 from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
-from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError
-from bootstrap.providers.google_api import project_digest
+from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError, digest_of
 from bootstrap.providers.google_cloud import MARKER, RULE, GoogleCloud, network_tag
 from bootstrap.providers.offer import AFTER_LEASE_S, RentedState, RentOrder
 from bootstrap.renting import rental
@@ -153,7 +152,7 @@ def test_half_a_box_that_can_t_be_deleted_is_looked_for_and_given_back(
     world.down(box)
     # It can't be deleted for now: its mark finds it, and it is given back as any other box.
     account = account_at(world)
-    monkeypatch.setattr(google_cloud, "_CLEARS_S", (None,))
+    monkeypatch.setattr(cloud_account, "_CLEARS_S", (None,))
     world.simulation.fault_on = {"DELETE /": "500"}
     offer = offers_of([account], RentOrder())[0][0]
     with pytest.raises(UndecidedError, match="perhaps left parts of one"):
@@ -389,7 +388,7 @@ def test_a_box_of_another_project_is_not_taken_for_gone(
     with pytest.raises(UnreachableError, match="another-project' was not found"):
         account_at(world).boxes()
     with pytest.raises(UnreachableError, match="another-project' was not found"):
-        account_at(world).destroy(f"9001_{ZONE}_{project_digest('another-project')}")
+        account_at(world).destroy(f"9001_{ZONE}_{digest_of('another-project')}")
     assert world.simulation.destroyed == []
     account_at(world).destroy(box_id)
     assert world.simulation.destroyed == [box_id]
