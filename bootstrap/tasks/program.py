@@ -103,6 +103,7 @@ class BoxProgram(Program):
         """As Invoke's, with words that stand for options: a task's bare option, help, version."""
         words = self.core.unparsed
         if words[:1] == ["help"]:
+            self._print_topic(words[1:])
             self.args.help.set_value(words[1] if len(words) > 1 else True, cast=False)
             words = words[1:2]
         elif words == ["version"]:
@@ -111,6 +112,21 @@ class BoxProgram(Program):
         self.core.unparsed = with_options(words, self.families)
         with told_as_json():
             super().parse_tasks()
+
+    def _print_topic(self, words: list[str]) -> None:
+        """Print the help of a topic and exit, unless it is a command that help is wanted of."""
+        from bootstrap.tasks.topics import find_topic, near
+
+        commands = [_name(task) for task in chain(*self.families.values())]
+        if not words or words[0] in commands:
+            return
+        title, rows = find_topic(words[0])
+        if rows:
+            print("\n".join([*([title, ""] if title else []), *columns(rows)]))  # noqa: T201
+            raise Exit
+        meant = near(words[0], commands)
+        hint = f"Did you mean {meant}?" if meant else "The topics: boxstrap help"
+        raise WrongUsageError(f"there is no help on {words[0]!r}. {hint}")
 
     def print_help(self) -> None:
         """Print the tasks by families, and the program's options that have a meaning here."""
@@ -217,9 +233,14 @@ def width() -> int:
 
 def program_help(binary: str, families: Families, core: Iterable[tuple[str, str | None]]) -> str:
     """Return the help of the program; `core` has its own options with their texts."""
+    from bootstrap.tasks.topics import TOPICS
+
     usage = [f"Usage: {binary} COMMAND [OPTIONS]", f"       {binary} COMMAND --help"]
     own = ["Options of the program, before COMMAND:", *columns(core)]
-    return "\n\n".join(["\n".join(usage), family_list(families), "\n".join(own)])
+    more = ["More, by help TOPIC (or a profile's key):"]
+    more += columns((name, title) for name, (title, _) in TOPICS.items())
+    parts = ["\n".join(usage), family_list(families), "\n".join(more), "\n".join(own)]
+    return "\n\n".join(parts)
 
 
 def family_list(families: Families) -> str:
@@ -391,6 +412,10 @@ def candidates(line: str, families: Mapping[str, Sequence[Task[Any]]]) -> list[s
     name = next((word for word in words if word in tasks), "")
     task = tasks.get(name)
     options = task.options if isinstance(task, BoxTask) else ()
+    if words[:1] == ["help"]:
+        from bootstrap.tasks.topics import TOPICS
+
+        return [*tasks, *TOPICS] if len(words) < 3 else []
     if not name:
         return [*tasks, "help"]
     behind = words[words.index(name) + 1 :]

@@ -1,0 +1,60 @@
+"""`boxstrap help TOPIC`: from the tables of the code, for people who look something up."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from bootstrap.codes import CODES
+from bootstrap.profile.schema import PROFILE
+from bootstrap.tasks import FAMILIES
+from bootstrap.tasks.effects import NEXT
+from bootstrap.tasks.program import candidates
+from bootstrap.tasks.topics import TOPICS, find_topic
+from tests.cli import User
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_each_topic_lists_what_its_table_has() -> None:
+    assert [name for name, _ in find_topic("exit-codes")[1]] == [str(code) for code in NEXT]
+    assert [name for name, _ in find_topic("profile")[1]] == [key for key, _ in PROFILE.leaves()]
+    assert [name for name in TOPICS if len(find_topic(name)[1]) < 5] == []
+    commands = {str(task.name).replace("_", "-") for task in itertools.chain(*FAMILIES.values())}
+    assert not commands & set(TOPICS)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("gpu.name", "A part of the GPU's name"),
+        ("rent", "Dollars an hour"),
+        ("disk-full", "rent a larger disk"),
+        ("driver", "driver"),
+        ("gp", ""),
+    ],
+)
+def test_one_thing_is_found_by_its_name(name: str, says: str) -> None:
+    rows = find_topic(name)[1]
+    assert bool(rows) == bool(says)
+    assert any(says in text for _, text in rows) == bool(says)
+
+
+def test_a_variable_that_is_listed_is_one_of_the_program_s() -> None:
+    files = [*(ROOT / "bootstrap").rglob("*.py"), *(ROOT / "templates").rglob("*.*")]
+    own = ROOT / "bootstrap/tasks/topics.py"
+    used = "".join(file.read_text(errors="replace") for file in files if file != own)
+    names = [name for name, _ in find_topic("variables")[1]]
+    assert len(names) > 8
+    assert [name for name in names if name.removeprefix("BOXSTRAP_") not in used] == []
+
+
+def test_what_there_is_no_help_on_is_told_with_the_nearest(user: User) -> None:
+    assert "rent a larger disk" in user.run("help", "disk-full").must(0).out
+    assert "Usage: boxstrap setup" in user.run("help", "setup").must(0).out
+    assert "exit-codes" in user.run("help").must(0).out
+    assert "Did you mean gpu.name" in user.run("help", "gpu.nam").must(2).err
+    assert {"exit-codes", "setup"} <= set(candidates("boxstrap help ", FAMILIES))
+    assert len(CODES) > 50
