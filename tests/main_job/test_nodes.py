@@ -48,9 +48,9 @@ class Fleet:
         """This file of the newest run of each box, or of one; "" where there is none."""
         found = []
         for each in self.boxes if at is None else [self.boxes[at]]:
-            runs = f"{each.folder}/runs/*/"
-            newest = f"$(ls -td {runs}*/ | head -n 1)"
-            found.append(each.box.run(f"cat {newest}{name} 2>/dev/null || :").strip())
+            # By a file that is written once: a run that ended goes on changing its folder.
+            newest = f"$(dirname $(ls -t {each.folder}/runs/*/*/commit | head -n 1))"
+            found.append(each.box.run(f"cat {newest}/{name} 2>/dev/null || :").strip())
         return found
 
     def await_end(self, *ranks: int, within: float = 10) -> float:

@@ -19,7 +19,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.test_nodes import Fleet
 from tests.smoke.torch_env import cpu_wheel
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 HERE = Path(__file__).parent
 PROFILE = """\
@@ -85,6 +85,16 @@ def steps(fleet: Fleet) -> list[list[float]]:
     return found
 
 
+def test_a_worker_that_is_killed_ends_torchrun_on_all_nodes(with_torch: Fleet) -> None:
+    fleet = Fleet(with_torch.user, with_torch.boxes[:2])
+    long = "torchrun --no-python sh -c 'echo up; exec sleep 600'"
+    fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", long).must(0)
+    fleet.boxes[1].box.run("pkill -KILL -f '^sleep 600'")
+    assert fleet.await_end(0, 1) < 15
+    assert fleet.said("exit") == ["1", "1"]
+    assert fleet.said("ended", 0) == ["node 1 1 exit"]
+
+
 @pytest.mark.parametrize("count", [2, 4])
 def test_it_computes_what_one_process_does_step_by_step(with_torch: Fleet, count: int) -> None:
     alone = Fleet(with_torch.user, with_torch.boxes[:1])
@@ -118,16 +128,6 @@ def test_digits_are_learned_on_two_nodes(with_torch: Fleet) -> None:
     assert first.splitlines()[-1] == second.splitlines()[-1]
     assert fleet.boxes[0].box.exists(f"{fleet.boxes[0].tree}/out/digits.pt")
     assert not fleet.boxes[1].box.exists(f"{fleet.boxes[1].tree}/out/digits.pt")
-
-
-def test_a_worker_that_is_killed_ends_torchrun_on_all_nodes(with_torch: Fleet) -> None:
-    fleet = Fleet(with_torch.user, with_torch.boxes[:2])
-    long = "torchrun --no-python sleep 600"
-    fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", long).must(0)
-    fleet.boxes[1].box.run("pkill -KILL -f '^sleep 600'")
-    assert fleet.await_end(0, 1) < 15
-    assert fleet.said("exit") == ["1", "1"]
-    assert fleet.said("ended", 0) == ["node 1 1 exit"]
 
 
 def test_accelerate_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) -> None:

@@ -237,8 +237,15 @@ def reach(rank: int, peers: list[list[list[Any]]], token: str) -> list[dict[str,
     links: dict[int, list[Link]] = {other: [] for other in range(len(peers)) if other != rank}
 
     def dial(other: int, address: str, port: int) -> None:
-        with suppress(OSError):
-            links[other].append(Link(other, address, port, token))
+        until = time.monotonic() + CONNECT_S
+        while True:
+            try:
+                links[other].append(Link(other, address, port, token))
+                return
+            except OSError:  # for a second after a cable is back, a neighbour has no address yet
+                if time.monotonic() > until:
+                    return
+                time.sleep(0.2)
 
     dials = [
         threading.Thread(target=dial, args=(other, str(address), int(port)), daemon=True)
