@@ -123,6 +123,8 @@ class LoopbackBox:
         program = shutil.which("sshd", path=f"{_PATH}:/usr/sbin:/sbin")
         if program is None:
             raise RigError("this machine lacks sshd")
+        if os.geteuid() == 0:  # what starts sshd at boot makes it: here nothing may have
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self._sshd = subprocess.Popen(
             [program, "-D", "-f", str(self._folder / "config"), "-E", str(self._folder / "log")],
             stdin=subprocess.DEVNULL,

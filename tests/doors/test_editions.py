@@ -118,7 +118,6 @@ def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: 
     return Doors(user, box, folder)
 
 
-@pytest.mark.sampled
 def test_every_edition_leaves_the_same_and_no_training_begins_twice(
     doors: Doors, request: pytest.FixtureRequest
 ) -> None:
@@ -254,7 +253,6 @@ def test_a_profile_for_pip_is_built_with_pip_and_trains_once(
     assert doors.state()[0] == ("train-2", "finished", 0)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("words", [(), ("--small",)], ids=["compact", "minimal"])
 def test_a_paste_takes_uv_from_an_index_of_plain_static_pages(
     words: tuple[str, ...],

@@ -81,7 +81,7 @@ def test_a_file_that_does_not_fit(user: User, faults: Faults, what: str) -> None
     """One sentence, and no partial file that a later command would take for complete."""
     typed, code, name = WRITES[what]
     user.repository()
-    with mounted(user.home / "full", "-o", "size=512k") as full:
+    with mounted(user.home / "full", "-o", "size=2m") as full:
         fill(full)
         file, words = full / name, [word.format(full=full) for word in typed]
         with faults.attempt("disk here full", what) as attempt:
@@ -115,7 +115,7 @@ def test_consent_that_can_not_be_kept(user: User, faults: Faults) -> None:
 def test_a_mirror_that_does_not_fit(hosted: Host, user: User, faults: Faults) -> None:
     there = hosted()
     words = ("render", "--profile", str(there.profile))
-    with mounted(user.state, "-o", "size=512k,mode=0700") as state:
+    with mounted(user.state, "-o", "size=2m,mode=0700") as state:
         fill(state)
         with faults.attempt("disk here full", "mirror of git.url") as attempt:
             refused = user.run(*words).must(1)

@@ -16,7 +16,7 @@ from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, slow
 from tests.unit.link.sshd import keygen
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 FAULT = "somebody in between"
 TOKEN = "hf_" + "k" * 34

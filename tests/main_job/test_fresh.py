@@ -186,6 +186,9 @@ def test_again_there_is_nothing_to_do_and_nothing_changes(fresh: Fresh) -> None:
 
 @pytest.mark.sampled
 def test_nothing_writes_where_it_only_looks(fresh: Fresh) -> None:
+    # The last thing that a run writes, once it is over.
+    made = f"{fresh.folder}/runs/*/lesson-1/results.made"
+    fresh.box.run(f"timeout 30 sh -c 'until ls {made}; do sleep 0.2; done'")
     before = fresh.listing()
     planned = fresh.run("plan", "--json").must(0).json()
     assert {step["step"]: step["runs"] for step in planned["steps"]} == dict.fromkeys(

@@ -14,7 +14,7 @@ from tests.main_job.rented import Rented
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, simulated
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 PROFILE = """\
 version: 1
 gpu: {require: false}
@@ -35,7 +35,9 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     hook = "/root/onstart.sh"
     rented.box.run(f"printf '%s\\n' '#!/bin/bash' 'env >>/etc/environment' 'exec true' >{hook}")
     made = rented.run("setup", *LEASE).must(0)
-    assert "nothing on this box holds the lease yet: the account does not answer it" in made.err
+    assert (
+        "nothing on this box holds the lease yet: the account has not answered the box" in made.err
+    )
     assert re.search("lease: (5 h 00|4 h 5[0-9]) min left", made.out)
     again = rented.run("setup", *LEASE).must(0)
     assert "nothing to do" in again.out

@@ -24,7 +24,7 @@ from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
 from tests.providers.renting_world import ec2_offers
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.boxes
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 PROFILE = """\
 version: 1

@@ -149,7 +149,7 @@ def test_the_lines_of_a_run_that_fails_at_once_are_shown_once(here: Runner) -> N
 
 def test_runs_shows_the_end_that_wait_and_stop_saw(here: Runner) -> None:
     for ends, seconds in {"wait": "1.5", "stop": "60"}.items():
-        name = here.run("--", "sleep", seconds)["run"]["name"]
+        name = here.run("--", f"echo up; sleep {seconds}")["run"]["name"]
         here.user.run(ends, *TO_LOCAL, "--run", name).must(0)
         rows = here.user.run("runs", "--json").must(0).json()["runs"]
         (state,) = (row["state"] for row in rows if row["name"] == name)

@@ -24,7 +24,7 @@ UV = str(Path(sys.executable).parent / "uv")
 PASSED_ON = ("PATH", "LANG", "SSL_", "PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
 # All tests on one worker, so that the wheel is built once.
-pytestmark = pytest.mark.xdist_group("wheel")
+pytestmark = [pytest.mark.xdist_group("wheel"), pytest.mark.sampled(of="module")]
 
 RENDER = """
 from bootstrap.plan import steps_for

@@ -10,8 +10,9 @@ import pytest
 from tests.boxes import Rig
 from tests.providers import demo
 
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
-@pytest.mark.boxes
+
 def test_the_demo_rents_trains_and_gives_back(
     mirror_rig: Rig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -32,7 +33,6 @@ def test_the_demo_rents_trains_and_gives_back(
     assert "nothing is rented" in told["left"]
 
 
-@pytest.mark.boxes
 def test_a_run_rents_its_box_only_where_the_repository_has_none(
     mirror_rig: Rig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,11 +143,12 @@ def dearest_day(rentals: Iterable[Rental]) -> float:
     """The most that any 24 hours cost, if each lease is used to its end."""
     spans = [(one.asked, one.ended or one.asked + one.hours * HOUR, one.price) for one in rentals]
     ends = [end for _, end, _ in spans]
-    return max(
+    days = (
         sum(price * max(0.0, min(end, to) - max(begin, to - 86_400)) for begin, end, price in spans)
         / HOUR
         for to in [*ends, *(begin + 86_400 for begin, _, _ in spans)]
     )
+    return max(days, default=0.0)
 
 
 def test_no_day_costs_more_than_the_cap_however_boxes_come_and_go(seeded: random.Random) -> None:
