@@ -134,7 +134,7 @@ lease-until-restart | the box holds the lease until it is restarted; after that 
 lease-no-key | nothing on this box holds the lease: its provider gave it no key of its own | let a machine of yours watch it: boxstrap guard --once
 lease-wipes | nothing on this box holds the lease: a stop would wipe what lies outside its volume, or all of a spot box, so the box keeps running | let the box be destroyed at the end instead: boxstrap setup --set lease.then=destroy; or put box.workdir on the volume
 lease-refused | nothing on this box holds the lease: the account refuses the box's own key | let a machine of yours watch it: boxstrap guard --once
-lease-no-answer | nothing on this box holds the lease yet: the account does not answer it | it is asked again; see: boxstrap status
+lease-no-answer | nothing on this box holds the lease yet: the account has not answered the box | the box asks again, and nothing but you ends it before that; to see: boxstrap lease
 lease-later | nothing on this box holds the lease yet: an earlier version's monitor, which knows no lease, is running until the run ends | see: boxstrap status
 
 # gpu

@@ -27,7 +27,9 @@ from bootstrap.text.sizes import dollars, duration
 _HELD = {
     "yes": "held by the box",
     "trying": "nothing on this box holds it yet",
-    "no-answer": "nothing on this box holds it: its account does not answer, and is asked again",
+    "no-answer": (
+        "nothing on this box holds it yet: the account has not answered the box, which asks again"
+    ),
     "no-boot": "held by the box until it is restarted",
     "no-key": "nothing on this box holds it: the box has no key of its own for its account",
     "refused": "nothing on this box holds it: its account refuses the box's own key",
@@ -116,7 +118,7 @@ class BoxLease:
             return f"the box is asked to be {self._end()}{error}"
         if self.over:
             return f"it keeps running and costing money: {self._why_not()}"
-        end = f", then {self._end()}" if self.destroys else ""
+        end = f", then {self._end()}" if self.destroys and self.is_held else ""
         way = _BY_OLDER if self.is_by_older and self.is_held else ""
         way = _BY_SHUTDOWN if self.shutdown and self.is_held else way
         return f"{self._why_not()}{way}{end}{error}{self._uncounted()}"
@@ -129,7 +131,8 @@ class BoxLease:
         return _HELD.get(self.held, _HELD["trying"])
 
     def _uncounted(self) -> str:
-        return UNPRICED if self.is_unpriced else ""
+        # An account that does not answer says no price either.
+        return UNPRICED if self.is_unpriced and self.held != "no-answer" else ""
 
     def _end(self) -> str:
         if self.destroys and self.shutdown == "stop":

@@ -516,11 +516,28 @@ class Renter:
                 )
             leaving = dataclasses.replace(box, state=RentalState.LEAVING, ended=self._clock.now())
             rental.save_rental(leaving)
-        self._reporter.warn(f"{box.host} is given back: {error.what}")
+        self._reporter.warn(f"{box.host} is to be given back: {error.what}")
         self._failed.append(f"{box.host} ({box.gpu}): {error.what}")
         self._bad.add((box.provider, box.machine))
-        self._end(box)
-        self._spent += box.cost(self._clock.now())
+        try:
+            self._end(box)
+        except UnreachableError as unknown:
+            self._reporter.note("rented", f"{box.host}: perhaps not given back, it may cost money")
+            unknown.where = box.host
+            unknown.what = (
+                f"it was to be given back ({error.what}), and it is unknown whether it is gone: "
+                f"{unknown.what}"
+            )
+            first = f"{unknown.hint}\n" if isinstance(unknown, RefusedKeyError) else ""
+            unknown.hint = (
+                f"{first}It may still cost {dollars(box.price)} an hour. Once its account answers: "
+                f"boxstrap down --host {box.host}; it is gone if `boxstrap boxes --all` ends with "
+                "exit 0 and doesn't list it."
+            )
+            raise
+        cost = box.cost(self._clock.now())
+        self._reporter.note("rented", f"{box.host}: given back, it cost about {dollars(cost)}")
+        self._spent += cost
 
     def _end(self, box: Rental) -> None:
         """Destroy it, and make sure it is gone. Raises UnreachableError if that is unknown."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bootstrap import paths
 from bootstrap.providers.offer import RentedBox
-from bootstrap.text.sizes import duration
+from bootstrap.text.sizes import dollars, duration
 
 VERSION = 1
 UNDECIDED_S = 120.0
@@ -78,6 +78,11 @@ class Rental:
     def is_dearer(self, price: float) -> bool:
         """Whether this price is more than was agreed to."""
         return 0.0 < self.agreed < price - SAME_PRICE
+
+    @property
+    def is_leaving_unused(self) -> bool:
+        """Whether it was to be destroyed before a setup of it ever succeeded."""
+        return self.state is RentalState.LEAVING and not self.ready
 
     @property
     def host(self) -> str:
@@ -204,28 +209,41 @@ def _read(file: Path) -> Rental:
 _NUMBERS = ("asked", "price", "ended", "spent", "began", "agreed", "hours")
 
 
-_SAID = {
-    RentalState.RENTED: "rented by boxstrap up: run it again to go on",
-    RentalState.LEAVING: "to be destroyed, and still there: boxstrap up tries again",
-}
+def _said(rental: Rental) -> str:
+    if rental.state is RentalState.LEAVING:
+        return "to be destroyed, and still there: boxstrap up tries again"
+    if rental.ready:
+        return "rented by boxstrap up: run it again to go on"
+    return (
+        "rented by boxstrap up, which is setting it up or was cut off: run it again to go on; "
+        "its lease begins with the setup"
+    )
 
 
 @dataclass(frozen=True)
 class RentedHere:
-    """The hosts that were rented from here, and the rentals with an unknown outcome."""
+    """The hosts that were rented from here, and the rentals of which it is unknown whether they
+    are there: the answer to the order was lost, or their account doesn't answer now."""
 
     hosts: Mapping[str, str]
     unknown: Sequence[Rental]
     now: float
 
     def lines(self) -> list[str]:
-        """Return a line for each rental with an unknown outcome."""
-        return [
-            f"{each.provider or 'somewhere'}  {each.mark}  perhaps rented, "
-            f"{duration(max(0.0, self.now - each.asked))} ago: its account doesn't list it. "
-            "Nothing else is rented until that is known: boxstrap up"
-            for each in self.unknown
-        ]
+        """Return a line for each rental of which that is unknown."""
+        return [f"{each.provider or 'somewhere'}  {self._unknown(each)}" for each in self.unknown]
+
+    def _unknown(self, rental: Rental) -> str:
+        ago = f"{duration(max(0.0, self.now - rental.asked))} ago"
+        if rental.state is RentalState.ASKED:
+            return (
+                f"{rental.mark}  perhaps rented, {ago}: its account doesn't list it. "
+                "Nothing else is rented until that is known: boxstrap up"
+            )
+        return (
+            f"{rental.host}  rented {ago}, at {dollars(rental.price)} an hour: its account can't "
+            "be asked whether it is still there"
+        )
 
 
 def rented_here(answers: Iterable[tuple[str, Sequence[RentedBox]]], now: float) -> RentedHere:
@@ -240,9 +258,24 @@ def rented_here(answers: Iterable[tuple[str, Sequence[RentedBox]]], now: float) 
                     forget_rental(each)
             elif known != each:
                 save_rental(known)
-    rentals = all_rentals()
+    rentals = [each for each in all_rentals() if each.state is not RentalState.ENDED]
     return RentedHere(
-        {each.host: _SAID[each.state] for each in rentals if each.state in _SAID},
-        [each for each in rentals if each.state is RentalState.ASKED],
+        {each.host: _said(each) for each in rentals if each.state is not RentalState.ASKED},
+        [
+            each
+            for each in rentals
+            if each.state is RentalState.ASKED or each.provider not in by_provider
+        ],
         now,
     )
+
+
+def unfinished(now: float) -> list[str]:
+    """Return a sentence for each rental of which no setup ended yet: `up` may be at work on it."""
+    return [
+        f"{each.host or f'{each.mark}, at {each.provider},'} was ordered "
+        f"{duration(max(0.0, now - each.asked))} ago by `boxstrap up`, which is at work on it or "
+        "was cut off: boxstrap boxes --all shows it, and boxstrap up goes on with it"
+        for each in all_rentals()
+        if each.state in (RentalState.ASKED, RentalState.RENTED) and not each.ready
+    ]

@@ -408,14 +408,17 @@ def _end_unseen(
     if rented is None or rented.id != box_id or not isinstance(error, UnreachableError):
         raise error
     # Destroying it was requested recently, when nothing was unsafe or that was given up, and nobody
-    # logged in since.
+    # logged in since; or `up` was giving it back, before it ever held work.
+    ours = rental.of_host(known.host_text)
+    is_unused = ours is not None and ours.is_leaving_unused and known.seen <= ours.ended
     is_leaving = known.seen < known.ended and time.time() - known.ended < rental.LEAVES_S
+    is_leaving = is_leaving or is_unused
     if not (wish.discard or is_leaving) or wish.only_look:
         again = f"boxstrap down --host {known.name} --discard"
         error.hint += f"\nTo destroy it unseen, with all that is on it: {again}"
         raise error
     unseen = Loss("unseen", known.name, f"whatever is on it: nobody could look ({error.what})")
-    if not has_record(known):
+    if not has_record(known) and not is_unused:
         _confirm_unmet(rented, unseen, screen)
     done = end_rental(account, rented, known, screen, [] if is_leaving else [unseen])
     screen.result(done.as_dict(), done.text())

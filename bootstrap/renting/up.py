@@ -151,13 +151,13 @@ class RentedLease:
                 f"{stops.costs} until you give it back: boxstrap down --host {host}{deleted}"
             )
         elif destroys:
-            unsafe = "stopped" if stops else "lost"
+            instead = "it is stopped instead" if stops else "that is lost"
             anyway = (
                 ", and by its own limit half an hour later" if provider.name in ONLY_END else ""
             )
             self._reporter.say(
-                f"{host} is destroyed {when}{why}{guarded}{anyway}; what is not safe at home then "
-                f"is {unsafe}{deleted if stops_itself else ''}"
+                f"{host} is destroyed {when}{why}{guarded}{anyway}; if something on it is not safe "
+                f"at home then, {instead}{deleted if stops_itself else ''}"
             )
         elif loses:
             self._reporter.warn(

@@ -87,6 +87,7 @@ class RentedBoxes:
                     "spot": box.is_spot,
                     "spent": self._spent(box),
                     "known_as": self._known_as(box),
+                    "rented_here": self.rented_here.get(box.host, ""),
                 }
                 for account in self.accounts
                 for box in account.boxes

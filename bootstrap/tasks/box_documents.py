@@ -15,7 +15,7 @@ from bootstrap.runs.known_runs import MeasuredRun
 from bootstrap.tasks.run_documents import ResumedElsewhereDocument
 
 LeaseLimit = TypedDict("LeaseLimit", {"is": float, "limit": float})
-"""How much of a limit is used."""
+"""How much of a limit is used, from the order of the box on: seconds, and of `dollars` dollars."""
 
 
 class LeaseDocument(TypedDict):
@@ -216,7 +216,8 @@ class AccountDocument(TypedDict):
 
 
 class BilledBox(TypedDict):
-    """A box that an account is billed for; `known_as`: its name here."""
+    """A box that an account is billed for; `known_as`: its name here; `rented_here`: what `up`
+    did with it, "" for one that was not rented from here."""
 
     host: str
     name: str
@@ -232,10 +233,11 @@ class BilledBox(TypedDict):
     spot: bool | None
     spent: float | None
     known_as: str | None
+    rented_here: str
 
 
 class RentalDocument(TypedDict):
-    """A box that was perhaps rented: its account did not answer."""
+    """A box that was rented, or perhaps was (`state`: asked); its account doesn't tell now."""
 
     mark: str
     provider: str

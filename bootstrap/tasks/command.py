@@ -91,6 +91,9 @@ HOSTS = (
     Option("hosts", "The boxes of this group, of groups.yaml or of `up --count`."),
 )
 SET = Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", many=True)
+EVENTS = Option(
+    "events", "With --json: a line for each thing that happens, before the document.", False
+)
 CONSENT = Option("consent", "The digest of the list that this repository's profile may take.")
 BOX = (
     HOST,
@@ -129,7 +132,10 @@ class Call:
         if self._screen is None:
             from bootstrap.ui.screens import make_screen
 
-            self._screen = make_screen(bool(self.given.get("json_")))
+            events = bool(self.given.get("events"))
+            if events and not self.is_json:
+                raise UsageError("--events are lines for programs: add --json.")
+            self._screen = make_screen(self.is_json, events=events)
         return self._screen
 
     @property
@@ -406,11 +412,15 @@ def _exit(call: Call, error: BoxstrapError) -> Exit:
 
 
 def complete(error: WhichBoxError) -> None:
-    """Let it say the command that was typed, completed for one of the boxes."""
+    """Let it say the command that was typed, completed for one of the boxes, and which boxes are
+    being rented."""
+    from bootstrap.renting.rental import unfinished
+
     if error.boxes:
         before = error.hint.partition("Name the one")[0]
         named = _typed_with("--host", error.boxes[0])
         error.hint = f"{before}Name the one you mean, as in: {named}"
+    error.hint = "\n".join([*unfinished(time.time()), error.hint])
 
 
 def _typed_with(option: str, value: str) -> str:

@@ -34,6 +34,7 @@ from bootstrap.tasks.run_documents import (
     Changes,
     ComparisonDocument,
     DealtSweep,
+    EventLine,
     ExecDocument,
     LogLine,
     LogsDocument,
@@ -457,7 +458,9 @@ LINES: Mapping[str, Any] = {
     "sync": SyncLine,
     "top": TopLine,
     "tunnel": TunnelLine,
-    "wait": WaitLine,
+    "setup": EventLine,
+    "up": EventLine,
+    "wait": WaitLine | EventLine,
 }
 """What a command that streams prints a line of, before its document."""
 

@@ -94,9 +94,9 @@ NEXT = {
         "do what `error.next` says; for consent or a price ask the user",
     ),
     3: (
-        "the box can't be reached",
+        "the box, or an account, can't be reached",
         "try once more; `boxstrap doctor --host HOST`; `boxstrap boxes --all` tells whether it is "
-        "still there",
+        "still there, once that ends with 0",
     ),
     4: (
         "the host key changed, or is not the one expected",

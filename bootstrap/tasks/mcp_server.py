@@ -8,6 +8,7 @@ destroys is agreed to by a person first, by elicitation; a client that can't ask
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -28,7 +29,7 @@ from bootstrap import __version__
 from bootstrap.tasks.command import BoxTask, Option
 from bootstrap.tasks.documents import json_schema
 from bootstrap.tasks.effects import ALWAYS, EFFECTS
-from bootstrap.tasks.skill import skill_text
+from bootstrap.tasks.skill import over_mcp, skill_text
 from bootstrap.tasks.usage import WITH_COMMAND
 
 _NO_TOOLS = frozenset(
@@ -116,7 +117,7 @@ def question(name: str, arguments: Mapping[str, Any]) -> str:
         return ""
     what = []
     if ALWAYS in effect.asks or given & {*effect.asks}:
-        what.append(f"This {effect.does}.")
+        what.append(f"This {effect.does}{_which(name, arguments)}.")
     if "consent" in given:
         taken = _consents.get(arguments["consent"])
         listed = f":\n{taken}" if taken else " (secrets, files, keys or money)."
@@ -125,6 +126,24 @@ def question(name: str, arguments: Mapping[str, Any]) -> str:
         return ""
     words = " ".join(["boxstrap", _command_name(name), *_shown(arguments)])
     return "\n".join([words, *what, "Do you agree?"])
+
+
+def _which(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return which box a call is about, or what it may cost, for the question; "" if unknown."""
+    if name == "up":
+        price = arguments.get("max_price")
+        return f", at {price} dollars an hour at the most" if price else ""
+    from bootstrap.errors import BoxstrapError
+    from bootstrap.link.registry import boxes_to_show
+    from bootstrap.repo.local import read_repository
+
+    hosts = arguments.get("host") or ()
+    named = [hosts] if isinstance(hosts, str) else [*hosts]
+    if not named and not arguments.get("hosts"):
+        with contextlib.suppress(BoxstrapError):
+            place = Path(arguments.get("repo") or ".").expanduser()
+            named = [box.name for box in boxes_to_show(read_repository(place).key)]
+    return f": {', '.join(map(str, named))}" if named else ""
 
 
 _consents: dict[str, str] = {}
@@ -242,8 +261,11 @@ def _can_ask(context: _Context) -> bool:
 
 def _refusal(text: str, why: str) -> types.CallToolResult:
     command = text.partition("\n")[0]
-    said = f"{why}: nothing was done. Ask the user to run it in their terminal: {command}"
-    error = {"error": "Usage", "what": said, "exit": 2}
+    then = (
+        "Ask the user. If they agree: call it again, and let them accept the question; or they run "
+        f"it in their terminal: {command}"
+    )
+    error = {"error": "Usage", "what": f"{why}: nothing was done", "next": then, "exit": 2}
     return _result({"v": 1, "exit": 2, "error": error}, "")
 
 
@@ -338,7 +360,7 @@ async def _read_resource(
 ) -> types.ReadResourceResult:
     kind, *place = params.uri.removeprefix(_SCHEME).split("/")
     if params.uri == f"{_SCHEME}skill":
-        return _resource(params.uri, "text/markdown", skill_text())
+        return _resource(params.uri, "text/markdown", f"{skill_text()}\n{over_mcp()}")
     if kind not in _KINDS or len(place) != 2:
         raise MCPError(types.INVALID_PARAMS, f"there is no resource {params.uri!r}")
     box, run = map(unquote, place)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
 from bootstrap.providers import NAMES
-from bootstrap.tasks.command import BOX, HOSTS, JSON, Call, Option, command, for_each_box
+from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, Call, Option, command, for_each_box
 from bootstrap.tasks.setup import COMMITTED, WAIT
 from bootstrap.tasks.usage import exit_code
 
@@ -47,6 +47,7 @@ OF_RENTING = (
     Option("group", "With --count: the group of these boxes; default: the repository's name."),
     Option("one_network", "With --count: in one private network, as train.nodes needs it.", False),
     Option("dry_run", "Show the offers; rent nothing.", False),
+    EVENTS,
     COMMITTED,
     WAIT,
     changes=(),
@@ -231,7 +232,7 @@ def _show_lines(call: Call, lines: Sequence[str]) -> None:
 
 
 def _rented(box: Rental) -> dict[str, object]:
-    return {"host": box.host, "mark": box.mark, "price": box.price, "gpu": box.gpu}
+    return {"host": box.host, "mark": box.mark, "price": round(box.price, 6), "gpu": box.gpu}
 
 
 def up_request(call: Call, setup: SetupRequest) -> UpOptions:

@@ -5,6 +5,8 @@ Times are seconds since 1970 or a duration, prices dollars an hour.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from typing_extensions import NotRequired, TypedDict
 
 from bootstrap.protocol.run_history import Card, Machine, Newest
@@ -360,10 +362,22 @@ class WaitDocument(TypedDict):
     told: NotRequired[list[str]]
 
 
+class EventLine(TypedDict):
+    """What happens (`--events`): a fact with its `label`, a sentence, a warning, a step's state."""
+
+    v: int
+    event: Literal["note", "said", "warning", "step"]
+    label: NotRequired[str]
+    text: NotRequired[str]
+    step: NotRequired[str]
+    state: NotRequired[str]
+
+
 class WaitLine(TypedDict):
     """What has become of a run that is waited for, now and at each change."""
 
     v: int
+    event: Literal["run"]
     box: str
     run: str
     state: str

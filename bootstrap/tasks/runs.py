@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import NoSuchRunError, UsageError, WhichBoxError
 from bootstrap.tasks.command import (
     BOXES,
+    EVENTS,
     HOST,
     HOSTS,
     JSON,
@@ -409,7 +410,7 @@ def report(call: Call) -> None:
     _REPO,
     RUN,
     Option("all_", "All runs that live or wait for their turn, of whichever repository.", False),
-    Option("events", "With --json: a line for each change of a run, before the document.", False),
+    EVENTS,
     Option("detach", "Don't wait: the box tells the addresses of notify.yaml.", False),
     changes=("detach",),
     interrupted="To wait on: {again}; to end the training: boxstrap stop{host}",
@@ -423,12 +424,10 @@ def wait(call: Call) -> None:
 
     def tell(box: str, run: Run) -> None:
         state = {"run": run.name, "state": run.state, "rc": run.rc}
-        sys.stdout.write(json.dumps({"v": 1, "box": box, **state}) + "\n")
+        sys.stdout.write(json.dumps({"v": 1, "event": "run", "box": box, **state}) + "\n")
         sys.stdout.flush()
 
     given = call.given
-    if given["events"] and not call.is_json:
-        raise UsageError("--events are lines for programs: add --json.")
     if given["events"] and given["detach"]:
         raise UsageError("--events are of a run that is waited for: leave out --detach.")
     wait_for(

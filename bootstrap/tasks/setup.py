@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
-from bootstrap.tasks.command import BOXES, HOST, JSON, Call, Option, command
+from bootstrap.tasks.command import BOXES, EVENTS, HOST, JSON, Call, Option, command
 
 if TYPE_CHECKING:
     from bootstrap.protocol.verdict import Verdict
@@ -42,7 +42,7 @@ _AGAIN = "To follow it: {again}; to cancel it: boxstrap stop --setup{host}"
 
 
 @command(
-    *(*BOXES, COMMITTED, _RESTART, OVERWRITE, _REDO, _ADOPT, _STRICT, WAIT),
+    *(*BOXES, EVENTS, COMMITTED, _RESTART, OVERWRITE, _REDO, _ADOPT, _STRICT, WAIT),
     changes=(),
     interrupted=_AGAIN,
     brief=True,

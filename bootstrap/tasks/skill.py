@@ -26,6 +26,13 @@ def skill_text() -> str:
     return text
 
 
+def over_mcp() -> str:
+    """Return what the skill lacks for one who calls the commands as tools of the MCP server."""
+    from bootstrap.paths import shipped
+
+    return (shipped("templates") / "agents/over_mcp.md").read_text(encoding="utf-8")
+
+
 def install_skill(base: Path) -> list[Path]:
     """Write it below `base`, wherever an agent looks; return the files. Raises BoxstrapError."""
     from bootstrap.errors import write_error

@@ -37,6 +37,7 @@ def make_screen(  # noqa: PLR0913 - all but the first have one sensible value
     redact: Redact = str,
     price: float | None = None,
     env: Mapping[str, str] | None = None,
+    events: bool = False,
 ) -> Screen:
     """Make the screen that fits: JSON if asked for, live on a terminal, otherwise plain lines.
 
@@ -46,16 +47,12 @@ def make_screen(  # noqa: PLR0913 - all but the first have one sensible value
     """
     stream, out = stream or sys.stderr, out or sys.stdout
     env = os.environ if env is None else env
-    screen = _choose(json, stream, out, redact, env)
+    screen = JsonScreen(out, redact, events) if json else _choose(stream, out, redact, env)
     screen.price = price
     return screen
 
 
-def _choose(
-    json: bool, stream: TextIO, out: TextIO, redact: Redact, env: Mapping[str, str]
-) -> Screen:
-    if json:
-        return JsonScreen(out, redact)
+def _choose(stream: TextIO, out: TextIO, redact: Redact, env: Mapping[str, str]) -> Screen:
     if layout.is_live(stream, env):
         from bootstrap.ui.timeline import TimelineScreen
 
@@ -191,13 +188,15 @@ MOST_ENTRIES = 200  # of sentences, notes, warnings and logs each; more are drop
 class JsonScreen(Screen):
     """Prints nothing until `close`, then one JSON object on `out`, also after an error.
 
+    With `events` a line is printed before it for each thing that happens, as a JSON object, too.
+
     It always has `v` and `exit`; `steps`, `said`, `notes`, `warnings`, `logs`
     and `error` if they are not empty; and the result's own keys.
     """
 
-    def __init__(self, out: TextIO, redact: Redact = str) -> None:
+    def __init__(self, out: TextIO, redact: Redact = str, events: bool = False) -> None:
         super().__init__(redact)
-        self._out = out
+        self._out, self._has_events = out, events
         self._steps = Steps()
         self._parts: dict[str, object] = {}
         self._said: list[str] = []
@@ -205,28 +204,43 @@ class JsonScreen(Screen):
         self._warnings: list[str] = []
         self._logs: dict[str, list[str]] = {}
         self._error: dict[str, object] | None = None
-        self._exit = 0
+        self._exit = self._told = 0
         self._is_closed = False
 
     def plan(self, steps: Sequence[str]) -> None:
         self._steps.plan(steps)
 
     def event(self, event: Event) -> None:
-        if self._steps.take(event) and event.event == "warn":
-            row = self._steps.rows.get(event.step, self._steps.setup)
+        if not self._steps.take(event):
+            return
+        row = self._steps.rows.get(event.step, self._steps.setup)
+        if event.event == "warn":
             self.warn(f"{row.step}: {row.said}")
+        elif event.event not in {"progress", "note", "wait"}:
+            self._tell("step", {"step": row.step, "state": row.state})
 
     def say(self, text: str) -> None:
+        self._tell("said", {"text": text})
         if len(self._said) < MOST_ENTRIES:
             self._said.append(self.safe_text(text))
 
     def note(self, label: str, text: str) -> None:
+        self._tell("note", {"label": label, "text": text})
         if len(self._notes) < MOST_ENTRIES:
             self._notes[self.safe_text(label)] = self.safe_text(text)
 
     def warn(self, text: str) -> None:
+        self._tell("warning", {"text": text})
         if len(self._warnings) < MOST_ENTRIES:
             self._warnings.append(self.safe_text(text))
+
+    def _tell(self, kind: str, fields: Mapping[str, object]) -> None:
+        """Print the line of an event, as many as the document may hold."""
+        self._told += 1
+        if self._has_events and self._told <= MOST_ENTRIES:
+            line = {"v": VERSION, "event": kind, **fields}
+            self._out.write(json.dumps(self._safe_value(line)) + "\n")
+            self._out.flush()
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
         if len(self._logs) < MOST_ENTRIES:

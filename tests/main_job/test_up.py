@@ -106,7 +106,8 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert "is not given back automatically" in refused.err
     assert account.destroyed == []
     ended = up("--max-price", "0.6", "--set", "gpu.require=true", "--another").must(11)
-    assert "vast:9002 is given back" in ended.err
+    assert "vast:9002 is to be given back" in ended.err
+    assert "vast:9002: given back, it cost about $0." in ended.err
     assert account.destroyed == ["9002"]
     assert [each.id for each in account.boxes] == ["9001"]
     known = user.run("boxes", "--json").must(0).json()["boxes"]
@@ -184,7 +185,7 @@ def test_the_ten_experiments_of_the_documents_from_renting_to_one_page_with_its_
     _, begun, _, again, _, told, ended = said
     assert f"ten: {2 * seeds} cells: {2 * seeds} queued now" in begun.out
     assert "nothing to queue" in again.out
-    assert "best by loss: 0.0333333 of lr=0.1 seed=0" in told.out
+    assert "best by loss, least at the end: 0.0333333 of lr=0.1 seed=0" in told.out
     page = (user.place / "boxstrap-results/sweeps/ten.html").read_text()
     assert f"{2 * seeds} of {2 * seeds} cells finished" in page
     rows = csv.DictReader((user.place / "boxstrap-results/sweeps/ten.csv").read_text().splitlines())

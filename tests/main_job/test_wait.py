@@ -67,6 +67,8 @@ def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run
     assert "hf_" not in waited.text + shown
 
 
+LASTS = "echo begun; sleep 600"
+"""A command without a line of output is looked at for half a minute before `run` returns."""
 GOES_ON = """\
 import os, time
 print("step 1 loss 0.5", flush=True)
@@ -81,19 +83,21 @@ def test_what_a_run_ended_with_is_told_as_it_is_then(user: User) -> None:
     to_local = ("--host", "local", "--json")
     user.run("setup", *to_local).must(0)
     waiting = user.begin("wait", *to_local, "--events")
-    assert json.loads(waiting.line())["state"] == "running"
+    while (told := json.loads(waiting.line()))["event"] != "run":
+        pass
+    assert told["state"] == "running"
     (user.home / "box/homework/go-on").touch()
     (run,) = json.loads(waiting.end().must(0).out.splitlines()[-1])["runs"]
     (log,) = user.home.glob("box/.boxstrap/runs/*/train-1/log")
     assert (run["metric"], run["log_bytes"]) == ("step 2 loss 0.25", log.stat().st_size)
     assert "step 2 loss 0.25" in user.run("wait", "--host", "local").must(0).out
     # What `stop` ended is told likewise.
-    user.run("run", *to_local, "--", "sleep", "600").must(0)
+    user.run("run", *to_local, "--", LASTS).must(0)
     stopped = user.run("stop", *to_local).must(0).json()
     (run,) = stopped["runs"]
     assert (stopped["stopped"], run["state"], run["rc"]) == (["train-2"], "finished", 143)
     assert run["over"] >= 1
-    user.run("run", *to_local, "--", "sleep", "600").must(0)
+    user.run("run", *to_local, "--", LASTS).must(0)
     text = user.run("stop", "--host", "local").must(0).out
     assert text.startswith("stopped: train-3 of homework (was stopped after ")
 
@@ -180,7 +184,7 @@ def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
         # Who can't be told is told of.
         notify.write_text(f"team: {web.url}/a-secret\n")
         web.codes = [404]
-        user.run("run", "--host", "local", "--", "sleep", "600").must(0)
+        user.run("run", "--host", "local", "--", LASTS).must(0)
         assert (
             "local tells team of homework/train-2"
             in user.run("wait", "--host", "local", "--detach").must(0).out
@@ -189,7 +193,7 @@ def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
         said = "could not tell team (end): HTTP 404"
         wait_until(lambda: said in user.run("status", "--host", "local").out, pause=1)
         notify.write_text("desktop: notify-send x\n")
-        user.run("run", "--host", "local", "--", "sleep", "600").must(0)
+        user.run("run", "--host", "local", "--", LASTS).must(0)
         refused = user.run("wait", "--host", "local", "--detach").must(2).err
         assert "no address that a box could post to" in refused
         user.run("stop", "--host", "local").must(0)

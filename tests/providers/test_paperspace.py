@@ -102,7 +102,7 @@ def test_a_start_that_is_refused_is_tried_once_more(world: RentingWorld) -> None
     assert (simulation.destroyed, box.box_id) == (["9001"], "9002")
     starts = [asked for asked in simulation.changed if asked.endswith("9001/start")]
     assert len(starts) == 2
-    (given,) = [line for line in world.heard.lines if "is given back" in line]
+    (given,) = [line for line in world.heard.lines if "is to be given back" in line]
     assert "it was not started: it refuses (409): no capacity" in given
     assert "Its log ends: create: no capacity in NY2" in given
 

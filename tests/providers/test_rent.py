@@ -18,17 +18,20 @@ from bootstrap.errors import (
 )
 from bootstrap.link import record
 from bootstrap.link.record import KnownBox
+from bootstrap.link.target import BoxOptions
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
 from bootstrap.providers.offer import RentOrder
-from bootstrap.renting import rental
+from bootstrap.renting import rental, teardown
 from bootstrap.renting.rent import decide
 from bootstrap.renting.rental import RentalState
 from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer, simulated
 from tests.providers.renting_world import CREATES, RentingWorld, renting_world
+from tests.providers.seeded_run import HeardScreen
 from tests.waiting import PATIENCE_S
 
 PROVIDERS_THAT_RENT = tuple(CREATES)
+pytestmark = pytest.mark.sampled
 
 
 @pytest.fixture
@@ -89,7 +92,7 @@ def test_one_that_never_comes_up_is_given_back_and_the_next_taken(
     (ended,) = [each for each in rental.all_rentals() if each.state is RentalState.ENDED]
     # Paperspace's was never started.
     assert (ended.spent > 0) == (world.simulation.provider != "paperspace")
-    assert any(f"{first} is given back" in line for line in world.heard.lines)
+    assert any(f"{first} is to be given back" in line for line in world.heard.lines)
 
 
 def test_after_three_it_is_over_and_each_was_another_machine(world: RentingWorld) -> None:
@@ -116,6 +119,34 @@ def test_one_to_return_is_given_back_only_where_it_was_rented_just_now(
         world.up()
     assert world.simulation.destroyed == ["9001"]
     assert [one.id for one in world.ours] == [box.box_id]
+
+
+def test_one_that_may_be_there_still_is_told_listed_and_ended_by_down(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(teardown, "PATIENCE_S", 0.2)
+    world.simulation.address = ("127.0.0.1", 1, "root")
+
+    def refuse(host: str) -> str:
+        (told,) = rental.unfinished(STARTED + 600)
+        assert told.startswith(f"{host} was ordered ")
+        world.simulation.is_edgy = True
+        raise ReturnBoxError("it has no GPU")
+
+    with pytest.raises(UnreachableError, match="it has no GPU") as error:
+        world.renter().run(refuse)
+    assert error.value.what.startswith("it was to be given back (it has no GPU), and it is unknown")
+    assert "Once its account answers: boxstrap down --host vast:9001;" in error.value.hint
+    assert world.heard.lines[-1] == "rented: vast:9001: perhaps not given back, it may cost money"
+    here = rental.rented_here([], STARTED + 600)  # the account doesn't answer
+    assert [each.host for each in here.unknown] == ["vast:9001"]
+    assert "its account can't be asked whether it is still there" in here.lines()[0]
+    world.simulation.is_edgy = False
+    assert not rental.rented_here([("vast", [])], STARTED + 600).unknown
+    # Nobody can log in to it, and it never held anything: no --discard is needed.
+    teardown.tear_down(BoxOptions(host="vast:9001"), HeardScreen(), teardown.TeardownOptions(1))
+    assert world.simulation.destroyed == ["9001"]
+    assert [each.state for each in rental.all_rentals()] == [RentalState.ENDED]
 
 
 def test_a_box_that_was_logged_in_to_is_never_given_back_by_itself(world: RentingWorld) -> None:

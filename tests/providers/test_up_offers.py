@@ -190,7 +190,7 @@ def test_what_was_perhaps_rented_is_listed_until_it_is_known(
     assert marks == ["a", "d"]
     text = user.run("boxes", "--all").must(0).out
     assert "boxstrap-00000000000a  perhaps rented" in text
-    assert "rented by boxstrap up: run it again" in text
+    assert "rented by boxstrap up, which is setting it up or was cut off: run it again" in text
     assert "to be destroyed, and still there" in text
     (file,) = user.state.glob("rentals/*c.json")
     assert (json.loads(file.read_text())["state"], len(vast.changed)) == ("rented", 0)

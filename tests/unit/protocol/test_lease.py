@@ -38,6 +38,8 @@ def test_what_is_left_and_who_holds_it() -> None:
         "; held by the box, then stopped, not destroyed (train-1: never pulled, and 1 more)"
     )
     assert lines(then="destroy", unsafe=[]).endswith("; held by the box, then destroyed")
+    silent = lines(held="no-answer", then="destroy", unsafe=[], unpriced=True)
+    assert silent.endswith("the account has not answered the box, which asks again")
     assert lines(then="destroy", over="idle").endswith("; the box is asked to be destroyed")
     assert (
         "keeps running and costing money: nothing on this box holds it: a stop would wipe"

@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from bootstrap.tasks.documents import json_schema
 from bootstrap.tasks.mcp_server import command_line, note_consent, question, tasks, tool_of
-from bootstrap.tasks.skill import skill_text
+from bootstrap.tasks.skill import over_mcp, skill_text
 from tests.cli import User
 from tests.documents import closed
 from tests.plain_environment import HERE
@@ -116,6 +116,8 @@ def test_who_agrees_to_a_digest_is_shown_its_list_and_what_the_command_does() ->
         "what it asks for:\n  secrets: TOKEN\n  provider.account: vast\nDo you agree?"
     )
     assert "This" not in question("setup", {"consent": "0a1b"})
+    assert "down` or its lease ends it, at 0.6 dollars an hour at the most." in question("up", up)
+    assert "what it has: gpu, cpu.\n" in question("down", {"host": ["gpu", "cpu"]})
 
 
 def test_arguments_become_the_command_line() -> None:
@@ -152,7 +154,8 @@ def test_a_client_lists_calls_and_reads(user: User) -> None:
         listed = {str(one.uri) for one in (await client.list_resources()).resources}
         log = "boxstrap://logs/local/homework%2Ftrain-1"
         assert {"boxstrap://skill", log} <= listed
-        assert (await client.read_resource("boxstrap://skill")).contents[0].text == skill_text()
+        skill = (await client.read_resource("boxstrap://skill")).contents[0].text
+        assert skill == f"{skill_text()}\n{over_mcp()}"
         assert (await client.read_resource(log)).contents[0].text == "hello"
         report = await client.read_resource(log.replace("logs", "reports"))
         assert report.contents[0].text.startswith("<!DOCTYPE html>")
@@ -174,13 +177,13 @@ def test_a_person_is_asked_and_no_is_no(user: User, mode: str) -> None:
 
     for action in ("decline", "cancel"):
         error = talk(user, up, mode=mode, answer=answers(action))["error"]
-        assert error["what"].startswith("the user did not agree: nothing was done.")
+        assert error["what"] == "the user did not agree: nothing was done"
     assert questions[0].startswith("boxstrap up --max-price 0.60 --provider vast\nThis rents a box")
     agreed = talk(user, up, mode=mode, answer=answers("accept"))["error"]
     assert "no ssh key" in agreed["what"] or "VAST_API_KEY" in f"{agreed['what']}{agreed['next']}"
-    alone = talk(user, up, mode=mode)["error"]["what"]
-    assert "this client can't ask one" in alone
-    assert "boxstrap up --max-price 0.60" in alone
+    alone = talk(user, up, mode=mode)["error"]
+    assert "this client can't ask one" in alone["what"]
+    assert "boxstrap up --max-price 0.60" in alone["next"]
 
 
 @pytest.mark.slow

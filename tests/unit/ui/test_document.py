@@ -114,3 +114,24 @@ def test_memory_is_bounded():
         screen.warn(f"{t}")
         screen.note(f"{t}", "x")
     assert len(screen._said) == len(screen._warnings) == len(screen._notes) == MOST_ENTRIES
+
+
+def test_with_events_each_is_a_line_before_the_document():
+    out = paper()
+    screen = JsonScreen(out, lambda text: text.replace("hunter22", "*"), events=True)
+    screen.note("rented", "vast:9001")
+    screen.say("waiting for hunter22")
+    screen.event(ev(1, "repo", "start"))
+    screen.event(ev(2, "repo", "ok"))
+    assert [json.loads(line) for line in written(out).splitlines()] == [
+        {"v": 1, "event": "note", "label": "rented", "text": "vast:9001"},
+        {"v": 1, "event": "said", "text": "waiting for *"},
+        {"v": 1, "event": "step", "step": "repo", "state": "running"},
+        {"v": 1, "event": "step", "step": "repo", "state": "ok"},
+    ]
+    for t in range(5000):
+        screen.say(f"{t}")
+    screen.close()
+    lines = written(out).splitlines()
+    assert len(lines) == MOST_ENTRIES + 1
+    assert json.loads(lines[-1])["exit"] == 0
