@@ -17,7 +17,7 @@ from tests.plain_environment import HERE
 
 pytestmark = pytest.mark.boxes
 
-NOT_RELEASED = "cf11dc35"
+NOT_RELEASED = "0c8b50c4"
 """The commit that stands for the last version until one is released."""
 LIVE = PROFILE.replace("train:", 'env: {LINGER: "600"}\ntrain:').replace(
     "{command: python train.py}",
