@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import random
@@ -231,16 +232,28 @@ def test_at_ec2_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) ->
     assert (user.place / "boxstrap-results").is_dir()
 
 
+@contextlib.contextmanager
+def account_half_made(
+    provider: str, offers: list[SimulatedOffer], rented: Rented
+) -> Iterator[SimulatedAccount]:
+    """An account whose first offer is only made by half; the next one is this box, for a
+    repository of its user."""
+    with simulated(provider) as account:
+        account.clock = SimulatedClock(time.time)
+        account.loading_s, account.offers = 0.0, offers
+        account.offers[0].fate = "failed bid"
+        account.address = (rented.box.address, rented.box.port, rented.box.user)
+        rented.user.env |= account.environment()
+        files = {".gitignore": "out/\n"}
+        rented.user.repository(boxstrap__yaml=RESULTS, train__py=TRAIN, **files)
+        yield account
+
+
 def test_at_google_cloud_a_box_is_rented_holds_its_lease_and_is_given_back(rent: Rent) -> None:
     rented = rent("gcp", used=True)
     user, box = rented.user, rented.box
-    with simulated("gcp") as account:
-        account.clock = SimulatedClock(time.time)
-        account.loading_s, account.offers = 0.0, gcp_offers()
-        account.offers[0].fate = "failed bid"  # half made: no room, said after a 200
-        account.address = (box.address, box.port, box.user)
-        user.env |= account.environment()
-        user.repository(boxstrap__yaml=RESULTS, train__py=TRAIN, **{".gitignore": "out/\n"})
+    # The first is half made: there is no room, said after a 200.
+    with account_half_made("gcp", gcp_offers(), rented) as account:
         words = ("--provider", "gcp", "--max-price", "1", "--identity", str(box.identity))
         done = user.run("up", *words).must(0)
         half, ours = account.rented
@@ -280,14 +293,9 @@ def test_at_azure_a_box_is_rented_stopped_by_azure_and_given_back_with_its_group
 ) -> None:
     rented = rent("azure", used=True)
     user, box = rented.user, rented.box
-    with simulated("azure") as account:
-        account.clock = SimulatedClock(time.time)
+    # The first is half made: there is no room, said by the deployment.
+    with account_half_made("azure", azure_offers(), rented) as account:
         account.tells_time = True
-        account.loading_s, account.offers = 0.0, azure_offers()
-        account.offers[0].fate = "failed bid"  # half made: no room, said by the deployment
-        account.address = (box.address, box.port, box.user)
-        user.env |= account.environment()
-        user.repository(boxstrap__yaml=RESULTS, train__py=TRAIN, **{".gitignore": "out/\n"})
         words = ("--provider", "azure", "--max-price", "1", "--identity", str(box.identity))
         done = user.run("up", *words).must(0)
         half, ours = account.rented

@@ -15,6 +15,7 @@ from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import Api, ApiKey
 from bootstrap.providers.offer import Offer, RentOrder
 from bootstrap.renting import rental, teardown
+from bootstrap.renting.order import offers_of
 from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.start import Arrival, RentingClock
@@ -49,6 +50,7 @@ STARTS = {
     "gcp": f"POST {_INSTANCES}/",
     "azure": f"POST {_IN_GROUPS}",
 }
+MARK = "boxstrap-0123456789ab"
 MOST = {"gcp": 1.5, "azure": 1.5}
 """Dollars an hour that all offers cost at the most, where that is not one."""
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
@@ -138,6 +140,12 @@ class RentingWorld:
         assert self.most_at_once <= 1, "rented twice"
         assert self.most_unknown <= 1, "rented again while nobody knew"
         assert {"71", "72"} <= {box.id for box in self.simulation.boxes}, "not ours, and gone"
+
+
+def rent(world: RentingWorld, order: RentOrder = RentOrder(), mark: str = MARK) -> str:  # noqa: B008
+    """Rent the cheapest offer without anything around it; return the box's id."""
+    account = PROVIDERS[world.simulation.provider](ApiKey("", "a test"))
+    return account.rent(offers_of([account], order)[0][0], order, mark, PUBLIC)
 
 
 def paperspace_offers() -> list[SimulatedOffer]:

@@ -46,14 +46,15 @@ from tests.providers.azure_account import (
 )
 from tests.providers.renting_world import (
     CREATES,
+    MARK,
     PUBLIC,
     STARTS,
     RentingWorld,
     azure_offers,
+    rent,
     renting_world,
 )
 
-MARK = "boxstrap-0123456789ab"
 ANOTHER = "boxstrap-ba9876543210"
 SPOT = RentOrder(spot=True, max_price=1.5)
 GROUPS = f"/subscriptions/{SUBSCRIPTION}/resourcegroups/"
@@ -78,11 +79,6 @@ def account_at(world: RentingWorld) -> Azure:
     account = PROVIDERS["azure"](ApiKey("", "a test"))
     assert isinstance(account, Azure)
     return account
-
-
-def rent(world: RentingWorld, order: RentOrder = RentOrder(), mark: str = MARK) -> str:  # noqa: B008
-    account = account_at(world)
-    return account.rent(offers_of([account], order)[0][0], order, mark, PUBLIC)
 
 
 def seen(world: RentingWorld, box_id: str) -> RentedBox:

@@ -23,9 +23,15 @@ from bootstrap.runs.rented import ask_accounts
 from tests.cli import User
 from tests.providers import ec2_account
 from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer, simulated
-from tests.providers.renting_world import PUBLIC, RentingWorld, ec2_offers, renting_world
+from tests.providers.renting_world import (
+    MARK,
+    PUBLIC,
+    RentingWorld,
+    ec2_offers,
+    rent,
+    renting_world,
+)
 
-MARK = "boxstrap-0123456789ab"
 SPOT = RentOrder(spot=True, max_price=1.0)
 
 
@@ -40,11 +46,6 @@ def account_at(world: RentingWorld) -> Ec2:
     account = PROVIDERS["ec2"](ApiKey("", "a test"))
     assert isinstance(account, Ec2)
     return account
-
-
-def rent(world: RentingWorld, order: RentOrder = RentOrder(), mark: str = MARK) -> str:  # noqa: B008
-    account = account_at(world)
-    return account.rent(offers_of([account], order)[0][0], order, mark, PUBLIC)
 
 
 def test_a_launch_asks_for_one_box_that_its_mark_and_token_name(world: RentingWorld) -> None:

@@ -40,9 +40,16 @@ from tests.providers.google_account import (
     GoogleAnswers,
     google_id,
 )
-from tests.providers.renting_world import CREATES, PUBLIC, RentingWorld, gcp_offers, renting_world
+from tests.providers.renting_world import (
+    CREATES,
+    MARK,
+    PUBLIC,
+    RentingWorld,
+    gcp_offers,
+    rent,
+    renting_world,
+)
 
-MARK = "boxstrap-0123456789ab"
 OTHER = "boxstrap-ba9876543210"
 SPOT = RentOrder(spot=True, max_price=1.5)
 
@@ -64,11 +71,6 @@ def account_at(world: RentingWorld) -> GoogleCloud:
     account = PROVIDERS["gcp"](ApiKey("", "a test"))
     assert isinstance(account, GoogleCloud)
     return account
-
-
-def rent(world: RentingWorld, order: RentOrder = RentOrder(), mark: str = MARK) -> str:  # noqa: B008
-    account = account_at(world)
-    return account.rent(offers_of([account], order)[0][0], order, mark, PUBLIC)
 
 
 def creates(world: RentingWorld) -> list[str]:
