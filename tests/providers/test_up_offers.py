@@ -194,3 +194,9 @@ def test_what_was_perhaps_rented_is_listed_until_it_is_known(
     assert "to be destroyed, and still there" in text
     (file,) = user.state.glob("rentals/*c.json")
     assert (json.loads(file.read_text())["state"], len(vast.changed)) == ("rented", 0)
+    # No command can reach it yet; each says that it is on its way.
+    why = user.run("status", "--json").must(0).json()["why"]
+    assert "vast:7 was ordered " in why
+    assert "boxstrap-00000000000a, at vast, was ordered " in why
+    assert "vast:9" not in why
+    assert "vast:7 was ordered " in user.run("logs").must(2).err
