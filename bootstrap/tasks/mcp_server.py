@@ -117,7 +117,7 @@ def question(name: str, arguments: Mapping[str, Any]) -> str:
         return ""
     what = []
     if ALWAYS in effect.asks or given & {*effect.asks}:
-        what.append(f"This {effect.does}{_which(name, arguments)}.")
+        what.append(f"This {effect.does}{_subject(name, arguments)}.")
     if "consent" in given:
         taken = _consents.get(arguments["consent"])
         listed = f":\n{taken}" if taken else " (secrets, files, keys or money)."
@@ -128,9 +128,9 @@ def question(name: str, arguments: Mapping[str, Any]) -> str:
     return "\n".join([words, *what, "Do you agree?"])
 
 
-def _which(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return which box a call is about, or what it may cost, for the question; "" if unknown."""
-    if name == "up":
+def _subject(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return the boxes that a call is about, or the price of one to rent; "" if unknown."""
+    if name == "up" or arguments.get("up"):
         price = arguments.get("max_price")
         return f", at {price} dollars an hour at the most" if price else ""
     from bootstrap.errors import BoxstrapError

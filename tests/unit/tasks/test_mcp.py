@@ -118,6 +118,8 @@ def test_who_agrees_to_a_digest_is_shown_its_list_and_what_the_command_does() ->
     assert "This" not in question("setup", {"consent": "0a1b"})
     assert "down` or its lease ends it, at 0.6 dollars an hour at the most." in question("up", up)
     assert "what it has: gpu, cpu.\n" in question("down", {"host": ["gpu", "cpu"]})
+    rents = question("run", {"up": True, "max_price": "0.6", "argv": ["python"]})
+    assert rents.splitlines()[1].endswith("at 0.6 dollars an hour at the most.")
 
 
 def test_arguments_become_the_command_line() -> None:
