@@ -66,7 +66,9 @@ show_trees() {
     for run in "$box_home"/runs/*/*/; do
       where=''
       { read -r where <"$run/dir"; } 2>/dev/null
-      if [ "$where" = "$tree" ] && { [ -z "$last" ] || [ "$run" -nt "$last" ]; }; then last=${run%/}; fi
+      [ "$where" = "$tree" ] || continue
+      # Not the folder's own time: it changes when a run ends.
+      if [ -z "$last" ] || [ "$run/command" -nt "$last/command" ]; then last=${run%/}; fi
     done
     note=${note%/beside/*}
     fact tree "${note##*/}	${tree##*/}	${last##*/}"
