@@ -185,16 +185,17 @@ class _NodeStart:
         return executor, setup
 
     def _refuse_provider(self) -> None:
-        from bootstrap.providers.accounts import PROVIDERS
+        from bootstrap.providers.accounts import PROVIDERS, find_rented
 
-        name = self._context.payload.profile.provider.account
+        box, name = self._context.box, self._context.payload.profile.provider.account
         why = PROVIDERS[name].no_private_network if name else ""
-        if why:
-            raise UsageError(
-                f"train.nodes can't be on a box of {name}: {why}.",
-                where=self._context.box.name,
-                hint="Several boxes can still each train alone: --set train.nodes=1",
-            )
+        if not why or (box.target.is_rented and find_rented(box.target.text).cluster):
+            return
+        raise UsageError(
+            f"train.nodes can't be on a box of {name}: {why}.",
+            where=box.name,
+            hint="Several boxes can still each train alone: --set train.nodes=1",
+        )
 
     def has_begun(self, *, restart: bool) -> bool:
         """Whether this work was begun on all of them before. Raises BusyError if other work is

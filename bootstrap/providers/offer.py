@@ -277,6 +277,9 @@ class RentedBox:
     """Whether this machine's address was let in just now, and wasn't before."""
     other_ways: tuple[tuple[str, int], ...] = ()
     """Further addresses and ports at which its SSH is reached."""
+    cluster: str = ""
+    """The cluster whose boxes share a private network with it, and end together with it; "" for
+    none."""
 
     def ways(self) -> tuple[tuple[str, int], ...]:
         """Return every address and port at which its SSH is reached now."""

@@ -75,6 +75,10 @@ class _Mounts(CamelModel):
     persistent: _Persistent | None = None
 
 
+class _Cluster(CamelModel):
+    id: str
+
+
 class _Pod(CamelModel):
     id: str
     name: str | None = None
@@ -87,6 +91,7 @@ class _Pod(CamelModel):
     cost: float | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
+    cluster: _Cluster | None = None
 
 
 class _Pods(CamelModel):
@@ -303,6 +308,7 @@ def _rented(pod: _Pod) -> RentedBox:
         price=pod.cost if state is not RentedState.STOPPED else None,
         stopped_price=_stopped_price(pod),
         since=began.timestamp() if began else None,
+        cluster=pod.cluster.id if pod.cluster else "",
         said="it has no address of its own yet, or no public IP"
         if state is RentedState.RUNNING and not direct
         else "",

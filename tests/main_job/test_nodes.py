@@ -13,6 +13,7 @@ from tests.boxes import Rig
 from tests.cli import Completed, User
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
+from tests.providers.accounts import SimulatedBox, simulated
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -106,6 +107,24 @@ def test_one_training_on_both_with_results_of_node_0(fleet: Fleet, tmp_path: Pat
     assert all(
         any(line.endswith(f"| {said}") for line in logs.splitlines()) for said in fleet.said("log")
     )
+
+
+def test_pods_train_together_in_a_cluster_alone(fleet: Fleet) -> None:
+    words = ["--identity", str(fleet.boxes[0].box.identity), "--set", "provider.account=runpod"]
+    with simulated("runpod") as account:
+        account.boxes = [
+            SimulatedBox(f"pod-{at}", address=one.box.address, port=one.box.port, user=one.box.user)
+            for at, one in enumerate(fleet.boxes)
+        ]
+        fleet.user.env |= account.environment()
+        words += [word for one in account.boxes for word in ("--host", f"runpod:{one.id}")]
+        refused = fleet.user.run("run", *words).must(2)
+        assert "train.nodes can't be on a box of runpod: a pod's ports are mapped" in refused.out
+        for one in account.boxes:
+            one.in_cluster = True
+        fleet.user.run("run", *words).must(0)
+        fleet.await_end(0, 1)
+        assert fleet.said("log") == ["rank 0 of 2: sum 3.0", "rank 1 of 2: sum 3.0"]
 
 
 def test_one_that_fails_ends_the_other_and_is_named(fleet: Fleet) -> None:

@@ -201,6 +201,9 @@ def _runpod_answer(
                 return 400, {"title": "Bad Request", "status": 400, "detail": "no capacity"}
             return gone
         case "DELETE", ["pods", box_id]:
+            one = account.one(box_id)
+            if one and one.in_cluster:
+                return 409, {"title": "Conflict", "status": 409, "detail": "pod is of a cluster"}
             return (204, b"") if account.destroy(box_id) else gone
         case "GET", ["pods", box_id]:
             one = account.one(box_id)

@@ -88,6 +88,19 @@ def test_it_is_destroyed_and_its_record_stays_with_what_it_cost(
     assert pods.destroyed == ["pod-a"]
 
 
+def test_a_pod_of_a_cluster_stays_since_others_would_end_with_it(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    pods = accounts["runpod"]
+    pods.boxes = [pod(there)]
+    pods.boxes[0].in_cluster = True
+    words = ("down", "--host", "runpod:pod-a", "--identity", str(there.identity), "--discard")
+    said = user.run(*words).must(0).out
+    assert "it is of the cluster c1, and RunPod ends a cluster's boxes together" in said
+    assert "still billing" in said
+    assert (pods.destroyed, listed(pods)) == ([], ["pod-a"])
+
+
 def test_one_that_boxstrap_never_set_up_is_refused(
     user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
 ) -> None:
