@@ -27,10 +27,10 @@ version: 1
 extends: ssh
 box: {workdir: /workspace}
 gpu: {require: false}
-python: {requirements: [], packages: [torch, numpy, accelerate]}
+python: {requirements: [], packages: [torch, numpy, accelerate, deepspeed]}
 train: {command: torchrun ddp.py, results: [out/], nodes: 1, grace: 2}
 """
-NAMES = ("ddp", "digits", "elastic")
+NAMES = ("ddp", "digits", "elastic", "zero")
 TOLERANCE = 1e-4
 """Sums of floats of 32 bits in another order, over 40 steps; relative to the value."""
 
@@ -141,6 +141,21 @@ def test_accelerate_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) ->
     assert fleet.said("exit") == ["0", "0"], fleet.said("log")
     for rank, log in enumerate(fleet.said("log")):
         assert f"rank {rank} of 2: the all-reduce is right" in log
+
+
+def test_deepspeed_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) -> None:
+    fleet = Fleet(with_torch.user, with_torch.boxes[:2])
+    docs = (HERE / "../../docs/nodes.md").read_text()
+    line = re.search(r"`(accelerate launch --use_deepspeed [^`]*)`", docs)
+    assert line
+    command = " ".join(line[1].split()).replace("train.py", "zero.py")
+    fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)
+    fleet.await_end(0, 1, within=120)
+    assert fleet.said("exit") == ["0", "0"], "\n".join(fleet.said("log"))
+    found = [re.search(r"ZeRO (\d of 2): .* weights (\S+)", log) for log in fleet.said("log")]
+    assert all(found), fleet.said("log")
+    assert [each[1] for each in found if each] == ["0 of 2", "1 of 2"]
+    assert len({each[2] for each in found if each}) == 1
 
 
 def await_line(fleet: Fleet, words: str) -> None:
