@@ -13,6 +13,9 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := $(shell expr 4 \* $(CORES))
 # Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
 SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' tests --include='test_*.py')
+# Which cases of these run is no matter of chance where coverage is measured: they destroy and pay.
+PAYS = tests/unit/renting tests/main_job/test_resumption.py tests/main_job/test_up.py
+COVERED = $(BIN)/coverage run --data-file=$(CURDIR)/.coverage/data -m pytest -q -n $(WORKERS) --timeout 1200
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url
 # uv and pip both take the certificates of the system.
@@ -42,8 +45,8 @@ test: $(VENV)/dev  ## every test that this machine can run; what is left out is 
 
 coverage: $(VENV)/dev  ## which lines and branches the tests run, by package, and whether enough of what destroys, sends or pays; needs root and half an hour
 	@rm -rf .coverage && mkdir .coverage
-	@$(BIN)/coverage run --data-file=$(CURDIR)/.coverage/data -m pytest -q -n $(WORKERS) --timeout 1200 $(TESTS)
-	@$(BIN)/python -m tests.coverage
+	@$(COVERED) $(TESTS); first=$$?; $(COVERED) --every $(PAYS); second=$$?; \
+	  $(BIN)/python -m tests.coverage && exit $$((first + second))
 
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faults; what needs root is left out without
 	@$(PYTEST) -m "boxes or faults" -n $(WORKERS)

@@ -40,15 +40,16 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: 
     assert "train ok" in boot(box, hook.must(0).out)
     assert runs(box) == ["train-1"]
     assert box.run(f"stat -c %U {HOME}/.boxstrap/runs/*/train-1").strip() == "ubuntu"
-    # Python writes bytecode while it imports, and so does the compiler in the background.
-    log = f"{HOME}/.boxstrap/runs/*/train-1/log"
-    begun = f"grep -q step {log} && ! pgrep -f 'python[.]bytecode'"
+    # Python writes bytecode while it imports, and so does the compiler in the background; the
+    # monitor begins a moment after the run.
+    run = f"{HOME}/.boxstrap/runs/*/train-1"
+    begun = f"grep -q step {run}/log && test -e {run}/samples && ! pgrep -f 'python[.]bytecode'"
     box.run(f"until {begun}; do sleep 0.1; done", timeout=120)
     before = box.listing(PLACES)
     assert "nothing to do" in boot(box, hook.out)
     changed = set(box.listing(PLACES).splitlines()) ^ set(before.splitlines())
-    # The run itself writes its log, and the times at which that grew.
-    own = ("/train-1/log", "/train-1/times")
+    # The run goes on: its log and the times at which that grew, and a sample every ten seconds.
+    own = ("/train-1/log", "/train-1/times", "/train-1/samples")
     assert [line for line in changed if not any(name in line for name in own)] == []
     other = user.run(*words, "--set", "train.command=python train.py --other").must(0).out
     box.write("/var/tmp/other", other)

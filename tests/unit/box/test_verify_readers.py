@@ -74,7 +74,7 @@ def test_all_work_at_the_same_time() -> None:
 def test_a_hang_is_left_behind_and_takes_nobody_along(started: Started) -> None:
     began = time.monotonic()
     hang, cut, well = readers.run(
-        [Reader("hang", (), 1.7), Reader("cut", (), 1.5), Reader("well", (), 60)]
+        [Reader("hang", (), 4), Reader("cut", (), 3.5), Reader("well", (), 60)]
     )
     assert time.monotonic() - began < 60
     assert (well.whole, well.facts["b"]) == (True, 2)
@@ -108,8 +108,8 @@ def test_who_has_much_to_tell_waits_for_nobody() -> None:
 
 
 def test_a_signal_is_told_and_a_fault_of_ours_is_raised(started: Started) -> None:
-    (crash,) = readers.run([Reader("crash", (), 5)])
+    (crash,) = readers.run([Reader("crash", (), 60)])
     assert (crash.whole, crash.last, crash.late) == (False, "b", False)
     assert exit_code(started[0]) == -11
     with pytest.raises(OwnError, match=r"the reader ours failed: ValueError: no such thing"):
-        readers.run([Reader("ours", (), 5)])
+        readers.run([Reader("ours", (), 60)])

@@ -398,7 +398,7 @@ def test_a_program_that_stands_still_is_left_and_the_push_goes_on(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its link stays alive all the time."""
-    monkeypatch.setattr(transfer, "SILENT_S", 1)
+    monkeypatch.setattr(transfer, "SILENT_S", 3)
     monkeypatch.setattr(transfer, "_TICK_S", 0.2)
     write(source, large=os.urandom(4 * MIB))
     lost: list[float] = []
