@@ -253,7 +253,7 @@ def _box_of(
         first_contact=ssh.first_contact,
         cancel=cancel,
     )
-    box.begin()
+    box.begin(asks=request.run is None)  # a run sends its files first, and asks then if it has to
     return box
 
 

@@ -67,6 +67,20 @@ def test_changes_travel_and_committing_them_is_the_same_work(rented: Rented) -> 
     assert not rented.box.exists(f"{rented.tree}/new.py")
 
 
+@pytest.mark.boxes
+def test_a_run_beside_a_live_one_sends_its_files_once(rented: Rented) -> None:
+    train = rented.user.place / "train.py"
+    train.write_text("import time\nprint('one', flush=True)\ntime.sleep(600)\n")
+    rented.run("setup").must(0)
+    train.write_text("print('two')\n")
+    # The box isn't named: this repository's.
+    done = rented.user.run("run").must(0)
+    assert "two" in done.out
+    assert "warning" not in done.err
+    assert rented.runs() == ["train-1", "train-2"]
+    assert rented.trainings() == 1
+
+
 def test_one_state_after_another_is_placed_as_it_stands(
     user: User,
     request: pytest.FixtureRequest,
