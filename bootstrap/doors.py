@@ -118,6 +118,9 @@ def render_paste(
         text, edition = _paste(profile, source, small=small)
         _note_left_out(edition, reporter)
     reporter.note("paste", f"{len(text):,} characters, the {edition} script")
+    reporter.note(
+        "use", "copy all of it into the terminal of the box, its last line too, and Enter"
+    )
     return CarriedScript(text, {"edition": IN_JSON[edition]})
 
 
@@ -217,7 +220,8 @@ def _check_nothing_left_behind(here: LocalRepository, snapshot: Snapshot) -> Non
 
     lines = []
     if snapshot.changes and not snapshot.only_profile:
-        lines.append(f"your changes ({snapshot.changes})")
+        named = [shown(path) for path in snapshot.new[:_MOST_LISTED]]
+        lines.append(f"your changes ({snapshot.changes})" + (f": {', '.join(named)}" * bool(named)))
     commit = take_snapshot(here, "commit")
     if commit.tree != here.tree:
         lines.append("the files of its submodules")

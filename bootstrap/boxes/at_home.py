@@ -405,7 +405,8 @@ def note_seen(  # noqa: PLR0913 - one value for each thing that is noted
         now = new if every else {**rows, **new}
         if (rows, before.get("keys")) == (json.loads(json.dumps(now)), known):
             return
-        document = {"v": VERSION, "box_time": box_time or int(time.time())}
+        here = time.time()
+        document = {"v": VERSION, "box_time": box_time or int(here), "noted": here}
         text = json.dumps({**document, "keys": known, "runs": now}) + "\n"
         write_private(file, text, make_folder=False)
 
@@ -421,6 +422,8 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
     mine = {own: key for key, own in keys.items()} if isinstance(keys, dict) else {}
     found = []
     rows = document.get("runs", {})
+    # Where nothing changed it is not written again, and the last contact was later.
+    since = box.seen - _like(document.get("noted"), box.seen)
     for row in rows.values() if isinstance(rows, dict) else ():
         run = run_of(row)
         if run is None:
@@ -433,7 +436,7 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
                 run,
                 key=mine.get(run.repo_key, ""),
                 seen=box.seen,
-                box_time=_like(document.get("box_time"), 0),
+                box_time=_like(document.get("box_time"), 0) + max(0, int(since)),
                 price=box.price,
                 results_there=_like(row.get(_THERE), ""),
             )

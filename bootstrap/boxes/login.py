@@ -296,7 +296,7 @@ class BoxLogin:
             self.state.runs,
             self.redactor.text,
             keys={self.here[0]: self.own} if self.own else {},
-            box_time=self.state.time,
+            box_time=self.state.now,
             every=True,
             results={name: there.where for name, there in self.details.results.items()},
         )

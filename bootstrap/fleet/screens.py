@@ -74,7 +74,8 @@ class _Told:
         """Note the run that a result is about."""
         run = data.get("run")
         if isinstance(run, Mapping):
-            self._run = f"{run['name']} {run['state']}"
+            how = f"ended with exit code {run['rc']}" if run.get("rc") else run["state"]
+            self._run = f"{run['name']} {'stopped' if run.get('ended') == 'stop' else how}"
 
     @property
     def summary(self) -> str:

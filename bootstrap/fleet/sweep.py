@@ -354,6 +354,8 @@ class Dealt:
     """Cells of boxes that can't be reached, which keep them."""
     taken_out: tuple[CellRun, ...] = ()
     """Queued runs whose cells are queued anew, which wakes the rest of their box's queue."""
+    failed: int = 0
+    """Of those in `given`, the cells that have failed before."""
 
     def as_dict(self, sweep: Sweep) -> dict[str, object]:
         """As `--json` prints it."""
@@ -412,4 +414,5 @@ def deal(
             live.remove(cell)
             given.append((cell, there[0]))
             taken_out.append(run)
-    return Dealt(tuple(given), tuple(done), tuple(live), tuple(held), tuple(taken_out))
+    failed = sum(any(run.state == "failed" for run in of_cell.get(c.key, ())) for c, _ in given)
+    return Dealt(tuple(given), tuple(done), tuple(live), tuple(held), tuple(taken_out), failed)

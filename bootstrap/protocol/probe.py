@@ -9,8 +9,9 @@ import json
 import math
 import posixpath
 import re
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bootstrap.errors import BoxLacksError
@@ -63,6 +64,8 @@ class BoxLease:
     """The limit that was reached."""
     soon: str = ""
     extended: float = 0.0
+    kept: float = 0.0
+    """Seconds for which, since it was extended, idle and stall don't end the box."""
     has_error: bool = False
     """Whether the last request to the account failed."""
     destroys: bool = False
@@ -105,7 +108,10 @@ class BoxLease:
         """Describe what is left of each limit."""
         if self.over:
             return f"over ({self.over})"
-        parts = [_LEFT[name](is_, most) for name, (is_, most) in self.limits.items()]
+        kept = [name for name in ("idle", "stall") if self.kept and name in self.limits]
+        parts = [_LEFT[n](*pair) for n, pair in self.limits.items() if n not in kept]
+        if kept:
+            parts.append(f"{' and '.join(kept)} paused for {duration(self.kept)} by the extension")
         return ", ".join(parts) or "nothing is counted yet"
 
     def _holder(self) -> str:
@@ -166,13 +172,16 @@ def parse_lease(said: str) -> BoxLease | None:
     if not isinstance(state, dict):
         return BoxLease(LOST if word == LOST else "trying")
     held = str(state.get("held"))
-    counted, limits = state.get("counted"), _limits(state.get("limits"))
+    limits, counted = _limits(state.get("limits")), state.get("counted")
+    counted = counted if isinstance(counted, dict) else {}
+    kept = _number(counted.get("kept_until")) - _number(counted.get("elapsed"))
     return BoxLease(
         held=LOST if word == LOST else held if held in _HELD else "trying",
         limits=limits,
         over=_limit(state.get("over")),
         soon=_limit(state.get("soon")),
-        extended=_number(counted.get("extended")) if isinstance(counted, dict) else 0.0,
+        extended=_number(counted.get("extended")),
+        kept=max(0.0, kept),
         has_error=bool(state.get("error")),
         destroys=state.get("then") == "destroy",
         unsafe=_unsafe(state.get("unsafe")),
@@ -253,6 +262,8 @@ class BoxState:
     script: str = ""
     plan: dict[str, str] = field(default_factory=dict)
     """Why each step would run; empty unless the box has the script that was asked about."""
+    told: float = field(default=0.0, compare=False)
+    """When it told this, on this machine's clock."""
 
     @property
     def repo_key(self) -> str:
@@ -319,6 +330,11 @@ class BoxState:
         return answer_number(self.facts.get("time", "")) or 0
 
     @property
+    def now(self) -> int:
+        """The time on its clock now, however long ago it told; 0 if it did not tell."""
+        return self.time and int(self.time + max(0.0, time.time() - self.told))
+
+    @property
     def can_redact(self) -> bool:
         """Whether the box can redact its secrets itself."""
         return "redacts" in self.facts
@@ -382,7 +398,7 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
 
 def read_probe(answer: bytes, label: str) -> BoxState:
     """Parse a box's answer and check it. Raises BoxLacksError as `probe`."""
-    box_state = parse_probe(answer)
+    box_state = replace(parse_probe(answer), told=time.time())
     _check_system(box_state, label)
     _check_bash(box_state, label)
     return box_state

@@ -38,6 +38,7 @@ _WORDS = {
     "staged": "staged ({count}): {names}",
     "commits": "commits that are only there ({count}): {names}",
     "files": "files created there ({count}): {names}",
+    "ignored": "files created there that git ignores ({count}): {names}",
     "repositories": "submodules with commits of their own, perhaps ({count}): {names}",
 }
 

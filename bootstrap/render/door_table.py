@@ -37,6 +37,7 @@ LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
         "the extra indexes of the box's pip where the profile has python.index",
         "folders for what a training downloads, beyond its tree",
         "looking for free inodes; saying that another repository has the folder of this name",
+        "keeping results of an earlier run where the next one writes over them",
         "noting which part of a pipeline ended the training, and what it left running",
         "the queue of runs, and train.at_boot: resume",
         "a limit for the log, its times, train.grace, and notices that the box is taken away",

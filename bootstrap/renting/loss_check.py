@@ -31,7 +31,7 @@ from bootstrap.transfer.puller import NOTHING, REASONS, lost_words
 from bootstrap.ui.screen import Screen
 
 _NAMED = 5
-_KNOWN_ONLY_THERE = ("staged", "unread", "repositories")
+_KNOWN_ONLY_THERE = ("staged", "unread", "repositories", "ignored")
 """Kinds that only the box itself can find, even after its edits were fetched."""
 
 
@@ -40,8 +40,8 @@ class Loss:
     """Something that would be lost with the box."""
 
     kind: str
-    """run, queued, processes, setup; results, log; edits, staged, files, commits, repositories,
-    unread; unknown, unseen."""
+    """run, queued, processes, setup; results, log; edits, staged, files, ignored, commits,
+    repositories, unread; unknown, unseen."""
     where: str
     """The run, or the tree."""
     what: str
@@ -214,7 +214,9 @@ class BoxResultsCheck:
             named = _few([*dict.fromkeys(self._without_results)])
             self._screen.warn(
                 f"no results are known of {named}: what was written into files that git ignores "
-                "goes with the box. Name their folder in train.results, or take it by scp"
+                "goes with the box. Name their folder in train.results"
+                + (", with train.results_of: all," if any(run.node for run in self._runs) else "")
+                + " or take it by scp"
             )
         return found
 

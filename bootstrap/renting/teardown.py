@@ -479,6 +479,7 @@ _HINTS = {
     "log": _PULL,
     "results": f"{_PULL}\nTo let go of a result: {_PULL_ALONE} --without PATH",
     "commits": _BRANCH,
+    "ignored": "Take them by scp or rsync; those of runs come by pull if train.results names them.",
     "repositories": "Push from there what is to stay, and remove its .git; or take it by rsync.",
     **dict.fromkeys(("edits", "files", "staged", "unread"), _BACK),
 }

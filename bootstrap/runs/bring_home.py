@@ -105,7 +105,9 @@ def bring_home(
 
 def note_results(box: BoxLogin, run: Run, results: Manifest, place: Path) -> None:
     """Note which results of the run are in `place`; if that is not possible, nothing is noted."""
-    word = "partly" if results.missing or results.live else "home"
+    word = "home" if results.files else "none"
+    if results.missing or results.live:
+        word = "partly"
     with contextlib.suppress(OSError):
         dataclasses.replace(
             _known_of(box, run),
@@ -167,7 +169,7 @@ class _Bringing:
                 log_end=end,
                 metric=" ".join(self._text(record.metric).split())[:_LINE],
                 seen=time.time(),
-                box_time=self._box.state.time,
+                box_time=self._box.state.now,
                 profile=kept.profile or _profile(record.notes),
                 results=kept.results or _declared(record.notes),
             )

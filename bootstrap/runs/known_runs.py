@@ -26,7 +26,7 @@ from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.run import repository_names
 from bootstrap.repo.local import known_key
-from bootstrap.text.sizes import duration
+from bootstrap.text.sizes import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.layout import laid_out
 from bootstrap.ui.screen import Screen
@@ -64,6 +64,7 @@ class ListedRun:
             "box_gone": self.is_gone,
             "seen": kept.seen,
             "seconds": kept.run.seconds(kept.box_time),
+            "dollars": spent(kept.run.seconds(kept.box_time), kept.price),
             "metric": kept.metric or None,
             "results": {
                 "where": self.results,
@@ -159,7 +160,7 @@ def run_rows(
     for one in listed[:_SHOWN]:
         kept, run = one.kept, one.kept.run
         name = f"{names[kept.repository]}/{run.name}" if every else run.name
-        commit = run.commit[:12] + ("+" if run.with_changes else "")
+        commit = run.commit[:12] + (f"+{run.snapshot[:7]}" if run.with_changes else "")
         gone = " (gone)" if one.is_gone else ""
         where = f"{_RESULTS[one.results]}, {_LOG[one.log]}"
         when, outcome = _when(kept, now), _outcome(kept, now)
@@ -181,7 +182,7 @@ def _outcome(kept: RunAtHome, now: float) -> str:
     took = run.seconds(kept.box_time)
     if run.goes_on:
         return f"{run.outcome().partition(':')[0]}, as of {duration(now - kept.seen)} ago"
-    ran = f", ran {duration(took)}" if took is not None else ""
+    ran = f", ran {took_in_words(took, kept.price)}" if took is not None else ""
     return f"{run.outcome()}{ran}"
 
 

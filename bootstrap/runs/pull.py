@@ -259,8 +259,7 @@ class _Brought:
         return {**own, "record": record}
 
     def lines(self) -> list[str]:
-        none = [f"{self.run.name} has no results: its profile names none"]
-        lines = self.pulled.lines() if self.pulled else none
+        lines = self.pulled.lines() if self.pulled else [_no_results("", self.run).what]
         return [*lines, *(self.kept.lines() if self.kept else [])]
 
     def check(self) -> None:
@@ -568,10 +567,16 @@ def results_of_profile(options: BoxOptions) -> list[str]:
 
 
 class NoResultsError(UsageError):
-    """The run has no results: its profile names none."""
+    """The run has no results: its profile names none, or another node has them."""
 
 
 def _no_results(label: str, run: Run) -> NoResultsError:
+    if run.node and run.node.rank:
+        return NoResultsError(
+            f"{run.name} has no results here: those of {run.node.called(0)} are its results.",
+            where=label,
+            hint="To have those of every node from the next run on: train: {results_of: all}",
+        )
     return NoResultsError(
         f"{run.name} has no results: its profile names none.",
         where=label,

@@ -93,7 +93,8 @@ def wait_for(  # noqa: PLR0913 - as it was typed
     failed = [one for one in over if one.failed]
     if failed:
         raise TrainingFailedError(
-            "; ".join(map(_sentence, failed)), hint=f"The log: boxstrap logs --run {failed[0].name}"
+            "; ".join(map(_sentence, failed)),
+            hint=f"The log: boxstrap logs --host {box.name} --run {failed[0].name}",
         )
 
 
@@ -243,8 +244,9 @@ def _lines(ended: _Ended, price: float) -> Iterator[str]:
         failure = failures.get(run)
         if failure:
             yield from (f"  | {line}" for line in failure.lines)
-            if failure.what not in failure.lines:
-                yield f"  {failure.what}. {failure.hint}".rstrip()
+            what = f"{failure.what}. " if failure.what else ""
+            if (what or failure.hint) and failure.what not in failure.lines:
+                yield f"  {what}{failure.hint}".rstrip()
 
 
 def _sentence(run: Run, price: float = 0.0) -> str:

@@ -73,7 +73,10 @@ def show_lease(
         return
     lines = lease.lines() if lease else []
     if added:
-        lines = [f"extended by {duration(added)}", *lines]
+        money = (
+            ", and its dollars by what that costs" if lease and "dollars" in lease.limits else ""
+        )
+        lines = [f"extended by {duration(added)}{money}", *lines]
     if box.known.ends:
         lines.append(f"it ends {_until(box.known.ends)} by its own limit, which nothing moves")
     screen.result(

@@ -39,6 +39,8 @@ class FetchedWork:
     changed: FileChanges
     """The files changed by edits on the box."""
     left: tuple[str, ...]
+    within: frozenset[str] = frozenset()
+    """Those of `refs` that the edits build on: merging the edits merges them too."""
 
     @property
     def commands(self) -> list[str]:
@@ -47,8 +49,7 @@ class FetchedWork:
         for ref in self.refs:
             edits = ref.endswith("/edits")
             found.append(f"git diff {ref}^ {ref}" if edits else f"git diff HEAD...{ref}")
-            found.append(f"git merge {ref}")
-        return found
+        return [*found, *(f"git merge {ref}" for ref in self.refs if ref not in self.within)]
 
     def as_dict(self) -> dict[str, object]:
         """As `--json` prints it."""
@@ -74,7 +75,12 @@ class FetchedWork:
                 what = f"edits made on the box: {self.changed}"
             said.append(f"{ref}  {what}{'' if ref in self.new else ' (here already)'}")
         typed = [f"  {command}" for command in self.commands]
-        return [*said, *self._left(), "To see it, and to take it:", *typed]
+        return [
+            *said,
+            *self._left(),
+            "To see it, and to take it once your own changes are committed:",
+            *typed,
+        ]
 
     def _left(self) -> list[str]:
         if not self.left:
@@ -172,20 +178,17 @@ def _take(
         if new:
             quarantine.keep(new)
     edits = own.get(_ref(name, "edits"), "")
+    # The parents of the edits are what was placed and, if there are any, the box's commits.
+    parents = run_git(here.folders, "rev-parse", f"{edits}^@").decode().split() if edits else []
     return FetchedWork(
         box=name,
         refs=own,
         new=frozenset(new),
         commits={ref: count for ref, count in counts.items() if ref != _ref(name, "edits")},
-        changed=_edited(here, edits) if edits else FileChanges(),
+        changed=file_changes(here.folders, parents, edits) if edits else FileChanges(),
         left=work.left,
+        within=frozenset(ref for ref, commit in own.items() if commit in parents),
     )
-
-
-def _edited(here: LocalRepository, edits: str) -> FileChanges:
-    """The parents of `edits` are what was placed and, if there are any, the box's commits."""
-    parents = run_git(here.folders, "rev-parse", f"{edits}^@").decode().split()
-    return file_changes(here.folders, parents, edits)
 
 
 def _check_format(here: LocalRepository, work: BoxWork, label: str) -> None:

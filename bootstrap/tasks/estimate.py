@@ -143,7 +143,7 @@ def _title(usage: Usage) -> str:
     times = f"{usage.experiments} x {usage.hours:g} = " if usage.experiments > 1 else ""
     gpus = "" if usage.gpus == 1 else f", {usage.gpus} GPUs"
     disk = f", {usage.disk_gb:g} GB of disk" if usage.disk_gb else ""
-    return f"{times}{usage.all_hours:g} hours{gpus}{disk}"
+    return f"{times}{usage.all_hours:g} hour{'' if usage.all_hours == 1 else 's'}{gpus}{disk}"
 
 
 def _sources(rows: Sequence[Row]) -> list[str]:

@@ -104,7 +104,11 @@ def init(call: Call) -> None:
     except OSError as error:
         raise write_error(file, error) from None
     remarks = [*notes(facts), *lacking]
-    lines = [f"written: {file}", *remarks, "Read it through, then: boxstrap setup --host …"]
+    lines = [
+        f"written: {file}",
+        *remarks,
+        "Read it through, then: boxstrap setup --host …, or boxstrap up",
+    ]
     call.screen.result({"written": str(file), "notes": remarks}, "\n".join(lines))
 
 

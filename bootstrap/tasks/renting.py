@@ -385,8 +385,8 @@ def _show_offers(call: Call, request: UpOptions) -> None:
     shown += f"\nand {more} more" if more > 0 else ""
     if "consent" in data and asks:
         listed = "".join(f"\n  {sanitize(str(each))}" for each in asks.each)
-        shown += f"\nup asks whether this repository's profile may take from you:{listed}"
-        shown += f"\nIf you agree to it, and to nothing else: add --consent {asks.digest}"
+        shown += f"\nup will ask whether this repository's profile may take from you:{listed}"
+        shown += f"\nWhere nobody can answer: --consent {asks.digest}"
     call.screen.result(data, shown)
     if not found.fitting:
         raise no_offer(found.others, order)

@@ -319,6 +319,7 @@ class KnownRun(RunDocument):
     box_gone: bool
     seen: float
     seconds: float | None
+    dollars: float | None
     metric: str | None
     results: KnownResults
     log: KnownLog
@@ -503,7 +504,7 @@ class RecordAtHome(TypedDict):
 
 
 class PulledRun(TypedDict):
-    """The results of a run; only `run`, `files` and `record` if its profile names none."""
+    """The results of a run; only `run`, `files` and `record` if it has none."""
 
     run: str
     files: int

@@ -143,7 +143,7 @@ def _summary(sweep: Sweep, dealt: Dealt, view: SweepView) -> list[str]:
     counts = {
         "finished": len(dealt.done),
         "running or queued before": len(dealt.live),
-        "queued now": len(dealt.given),
+        "queued now" + f" ({dealt.failed} had failed)" * bool(dealt.failed): len(dealt.given),
     }
     said = [f"{count} {what}" for what, count in counts.items() if count]
     total = len(sweep.cells)

@@ -76,14 +76,11 @@ run_step() {
 }
 
 closing_words() {
-  local dir waited=0
+  local dir
   [ -n "$TRAIN_COMMAND" ] || return 0
   find_work
   find_run_of "$WORK" || :
   dir=${ALIVE_RUN:-$RUN_OF}
-  until [ -s "$dir/log" ] || [ -f "$dir/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
-  head -n 5 "$dir/log" 2>/dev/null || :
-  printf '%s: %s\nits log: tail -F %s\nfrom your own machine: boxstrap status --host HOST; logs, stop\n' \
-    "${dir##*/}" "$(run_state "$dir")" "$dir/log"
+  show_beginning "$dir"
   is_of_this_work "$dir" || not_started
 }

@@ -22,7 +22,7 @@ main() {
   # An image, or a machine that is only prepared, must contain no secret.
   case $WORDS in *without=train*) ;; *) gather ;; esac
   start_setup
-  wait_for_training
+  look_after_training
 }
 
 # Ends here, with nothing written, if there is nothing to do or the box can't be set up.
@@ -36,7 +36,7 @@ look() {
   if ! grep -E $'^plan\t' <<<"$plan" | grep -qvE $'\t(done|alive|died)$'; then
     ! grep -qxF $'plan\ttrain\talive' <<<"$plan" || not_started
     printf 'boxstrap: nothing to do, the box is as the profile says\n'
-    wait_for_training
+    look_after_training
     exit 0
   fi
 }
@@ -85,17 +85,30 @@ heed_stop() {
   exit 143
 }
 
-# If the machine ends with this command (`wait`), the command lasts as long as the training.
-wait_for_training() {
-  local dir rc newest=''
-  [ -n "$WAIT" ] || return 0
+# If the machine ends with this command (`wait`), the command lasts as long as the training; a person sees it begin.
+look_after_training() {
+  if [ -n "$WAIT" ]; then
+    wait_for_training
+  elif [ -t 1 ] && find_newest; then
+    show_beginning "$newest"
+  fi
+}
+
+# Sets newest to the folder of the run that started last: that of an older one may have been written to later.
+find_newest() {
+  local dir
+  newest=''
   find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
-  # By their start: the folder of an older run may have been written to later.
   for dir in "$BOX_HOME/runs/$repo_key"/*/; do
-    [ -n "$newest" ] && [ ! "$dir/started" -nt "$newest/started" ] || newest=$dir
+    [ -n "$newest" ] && [ ! "$dir/started" -nt "$newest/started" ] || newest=${dir%/}
   done
+  [ -d "$newest" ]
+}
+
+wait_for_training() {
+  local dir rc
+  find_newest || return 0
   dir=$newest
-  [ -d "$dir" ] || return 0
   until [ -f "$dir/log" ]; do sleep 0.1; done
   tail -n +1 -s 0.2 -f "$dir/log" &
   while in_state "$dir" running; do sleep 0.5; done

@@ -46,6 +46,15 @@ hand_over_secrets() {
   cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME/steps/shell.ok" "$BOX_HOME/secrets.ids"
 }
 
+# show_beginning RUN: prints its first lines once there are some, what became of it, and where to look.
+show_beginning() {
+  local waited=0
+  until [ -s "$1/log" ] || [ -f "$1/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
+  head -n 5 "$1/log" 2>/dev/null || :
+  printf '%s: %s\nits log: tail -F %s\nits terminal: tmux -L boxstrap attach\nover SSH, from your own machine: boxstrap status --host HOST\n' \
+    "${1##*/}" "$(run_state "$1")" "$1/log"
+}
+
 refuse() {
   printf 'boxstrap: %s.\n' "$*" >&2
   [ -n "$SETUP_DIR" ] || printf 'Nothing was changed.\n' >&2

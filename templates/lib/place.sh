@@ -209,7 +209,7 @@ in_the_way() {
 }
 
 box_edits() {
-  fail box-edits "files in $REPO_DIR were edited on the box, and the new commit changes them (listed above)" \
+  fail box-edits "files in $REPO_DIR were edited on the box, and what is to be placed changes them (listed above)" \
     "on the box: commit or stash them, or discard them with \`git checkout HEAD -- FILE\`; then set up again"
 }
 
@@ -234,7 +234,8 @@ switch_files() {
 }
 
 # Files in the way that are as the snapshot has them, or as HEAD does, are known: edits that were brought home and came
-# back, or were discarded here. They count as placed; 1 if there are none.
+# back, or were discarded here; or as a commit of its history has them: edits that were brought home, merged, and
+# changed again. They count as placed; 1 if there are none.
 take_known() {
   local tree taken=1
   for tree in "$REPO_SNAPSHOT" "$(work_git rev-parse -q --verify HEAD)"; do
@@ -246,9 +247,24 @@ take_known() {
     [ -z "$(known_git ls-files)" ] || taken=0
     known_git ls-files -s -z | placed_git update-index -z --index-info
   done
+  ! take_merged || taken=0
   rm -f -- "$PLACED/index.known"
   [ "$taken" -ne 0 ] || placed_as_index
   return "$taken"
+}
+# 1 if no edited file is, as it stands here, in a commit that came after what was placed.
+take_merged() {
+  local file blob mode placed rows=()
+  placed=$(work_git rev-parse -q --verify refs/boxstrap/placed) || return
+  while IFS= read -r -d '' file; do
+    if [ ! -f "$REPO_DIR/$file" ] || [ -L "$REPO_DIR/$file" ]; then continue; fi
+    blob=$(placed_git hash-object --no-filters -- "$REPO_DIR/$file")
+    [ -n "$(placed_git log -1 --format=%H --find-object="$blob" "$REPO_SNAPSHOT" "^$placed" -- "$file" 2>/dev/null)" ] || continue
+    mode=100644
+    [ ! -x "$REPO_DIR/$file" ] || mode=100755
+    rows+=("$mode $blob"$'\t'"$file")
+  done < <(placed_git diff-files --name-only -z)
+  [ "${#rows[@]}" -gt 0 ] && printf '%s\0' "${rows[@]}" | placed_git update-index -z --index-info
 }
 known_git() { GIT_INDEX_FILE=$PLACED/index.known placed_git "$@"; }
 

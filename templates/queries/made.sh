@@ -62,11 +62,35 @@ unignored_new_files() {
   placed_git ls-files --others -z --exclude-per-directory=.gitignore "${left_out[@]}"
 }
 
+# Where somebody works by hand, and nothing was ever run, results may be among files that git ignores: prints those that
+# were written since the first setup, but for the environment and what programs make beside what they read; 1 if git
+# can't tell.
+own_ignored() {
+  local file venv=.venv files found=()
+  local -A fetched=()
+  ! was_run_in "$REPO_DIR" || return 0
+  { read -r venv <"$BOX_HOME/steps/$REPO_KEY/python.venv"; } 2>/dev/null || :
+  mapfile -d '' -t files < <(ignored_files --exclude-per-directory=.gitignore && printf '/\0')
+  # The profile's data was fetched, and is ignored there.
+  while IFS= read -r -d '' file; do fetched[$file]=yes; done < <(ignored_files --exclude-from="$REPO_DIR/.git/info/exclude")
+  for file in "${files[@]}"; do
+    [ -z "${fetched[$file]-}" ] || continue
+    case /$file in
+      "/${venv#"$REPO_DIR/"}"/* | */__pycache__/* | */.ipynb_checkpoints/* | */.*_cache/*) continue ;;
+      /?*) [ "$REPO_DIR/$file" -nt "$BOX_HOME/steps/$REPO_KEY/repo.root" ] || continue ;;
+    esac
+    found+=("$file")
+  done
+  holds_if_whole ignored "${found[@]}"
+}
+
+ignored_files() { placed_git ls-files --others --ignored -z "$1" 2>/dev/null; }
+
 look_at() {
   local said
   [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ] || return 0
   if said=$(own_refs); then [ -z "$said" ] || printf '%s\n' "$said"; else holds unread 1 refs; fi
-  if said=$(own_files); then [ -z "$said" ] || printf '%s\n' "$said"; else holds unread 1 files; fi
+  if said=$(own_files && own_ignored); then [ -z "$said" ] || printf '%s\n' "$said"; else holds unread 1 files; fi
   answer tree "$REPO_KEY" "${REPO_DIR##*/}" "$TREE_NUMBER" "$(cat "$BOX_HOME/steps/$REPO_KEY/repo.root" 2>/dev/null)"
 }
 

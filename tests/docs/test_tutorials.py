@@ -98,11 +98,12 @@ def test_the_fine_tuning_is_done_with_nothing_committed(mirror_rig: Rig, tmp_pat
     with demo.rentable(mirror_rig, tmp_path / "home", TRAIN) as (user, account):
         without_commits(user)
         page = Tutorial("fine-tune", user)
-        page.profile()
-        page.do({})
+        page.profile(takes=False)
+        agreed = user.run("up", "--json").must(2).json()["error"]["digest"]
+        page.do({"boxstrap up\n": f"boxstrap up --consent {agreed}\n"})
         assert account.rented == account.destroyed == ["9001"]
         assert "Sweden, SE" in page.said["up --dry-run"]
-        assert "4 new" in page.said["up --provider vast"]
+        assert "4 new" in page.said[f"up --consent {agreed}"]
         assert "train-2" in page.said["run"]
         assert "train-2 finished" in page.said["wait --all"]
         assert "nothing is rented" in page.said["boxes --all"]

@@ -129,6 +129,13 @@ def test_a_paste_by_address_runs_what_was_meant_and_nothing_else(
     assert "FAILED" in box.run(f"{paste.strip()} 2>&1", check=False)
     assert box.listing(["/root", "/workspace"]) == before
     file.write_text(whole)
-    assert "train ok" in box.run(paste)
+    quiet = box.run(paste)
+    assert "train ok" in quiet
+    assert "step 1" not in quiet  # a hook's output, which nobody waits for
+    shown = box.run(["script", "-qec", paste.strip(), "/dev/null"])
+    assert "nothing to do" in shown
+    assert "step 1" in shown
+    assert "train-1: finished 0" in shown
+    assert "its terminal: tmux -L boxstrap attach" in shown
     server.shutdown()
     server.server_close()

@@ -109,6 +109,18 @@ def test_one_training_on_both_with_results_of_node_0(fleet: Fleet, tmp_path: Pat
     )
 
 
+def test_node_1_has_no_results_though_it_wrote_some(fleet: Fleet) -> None:
+    first, second = fleet.names()
+    pulled = fleet.run("pull", "--run", "train-1").must(0).out
+    assert f"train-1 has no results here: those of {first} (node 0) are its results" in pulled
+    results = fleet.user.place / "boxstrap-results"
+    assert (results / f"{first}/train-1/out/sum.txt").read_text() == "3.0\n"
+    assert not (results / second).exists() or not [*(results / second).rglob("sum.txt")]
+    rows = fleet.user.run("runs", "--json").must(0).json()["runs"]
+    where = {row["box"]: row["results"]["where"] for row in rows if row["name"] == "train-1"}
+    assert where == {first: "home", second: "none"}
+
+
 def test_pods_train_together_in_a_cluster_alone(fleet: Fleet) -> None:
     words = ["--identity", str(fleet.boxes[0].box.identity), "--set", "provider.account=runpod"]
     with simulated("runpod") as account:

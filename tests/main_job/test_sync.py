@@ -156,6 +156,8 @@ def test_commits_made_on_the_box_stop_it_and_come_home(twin: Twin) -> None:
     (twin.tree / "keep.txt").write_text("edited there\n")
     done = twin.user.run("sync", "--back", *TO_LOCAL).must(0)
     assert "edits made on the box: 1 updated (keep.txt)" in done.out
+    merges = [line for line in done.out.splitlines() if "git merge" in line]
+    assert merges == ["  git merge refs/boxstrap/local/edits"]  # with the commit below them
     subprocess.run([*there, "checkout", "-q", "HEAD", "--", "keep.txt"], check=True)
     subprocess.run([*there, "checkout", "-q", "main"], check=True)
     twin.sync()

@@ -361,6 +361,25 @@ def test_a_box_without_a_key_says_so_and_its_run_goes_on(
     assert not keeper.turn([], [])
 
 
+def test_idle_and_stall_are_paused_as_long_as_the_user_added(tmp_path: Path) -> None:
+    terms = {"seconds": 9000, "dollars": 5.0, "price": 1.0, "idle": 100, "then": "stop"}
+    (tmp_path / "lease.json").write_text(json.dumps(terms))
+    now = [1000.0]
+    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: None)
+    said = []
+    for at, file in ((1000, ""), (1060, "3600\n"), (1360, "3600\n")):
+        now[0] = at
+        (tmp_path / "lease.extended").write_text(file)
+        assert keeper.turn([], [])
+        lease = parse_lease(f"kept\t{(tmp_path / 'lease.state').read_text()}")
+        assert lease
+        said.append((lease.left(), lease.over))
+    assert said[0][0].endswith("of $5.00, idle for 0.0 s of 1 min 40 s")
+    assert "of $6.00, idle paused for 1 h 00 min by the extension" in said[1][0]
+    assert "idle paused for 55 min 00 s by the extension" in said[2][0]
+    assert [over for _, over in said] == ["", "", ""]
+
+
 def test_a_pod_s_key_that_is_refused_holds_the_lease_by_the_older_api(
     tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:

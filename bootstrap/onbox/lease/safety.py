@@ -45,6 +45,7 @@ _MADE = {
     "edits": "edited here",
     "staged": "staged here",
     "files": "new here",
+    "ignored": "new here, and ignored by git",
     "repositories": "submodules with commits of their own, perhaps",
     "unread": "git can't tell",
 }

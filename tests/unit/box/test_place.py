@@ -131,6 +131,28 @@ def test_a_folder_that_became_a_link_on_the_box_stays_one(placed: Placed) -> Non
     assert (elsewhere / "x").read_text() == "1\n"
 
 
+def test_an_edit_that_was_merged_is_not_in_the_way(placed: Placed) -> None:
+    first = placed.state(a="1\n", b="1\n")
+    placed.place(first)
+    (placed.tree / "a").write_text("the box's\n")
+    git = placed.repo.git
+    git("checkout", "-q", "-b", "box")
+    edits = placed.state(a="the box's\n")
+    git("checkout", "-q", "main")
+    placed.commit = placed.state(a="mine\n")
+    assert placed.place(placed.commit) == (1, "box-edits")
+    git("merge", "-q", "-s", "ours", "-m", "Merge what was edited on the box", edits)
+    placed.commit = placed.state(a="mine, and the box's\n")
+    (placed.tree / "b").write_text("another edit\n")
+    assert placed.place(placed.commit) == (0, ""), placed.said
+    assert placed.files() == {"a": "mine, and the box's\n", "b": "another edit\n"}
+    # It is not known what else is made there, nor what it was long before.
+    for text in ("of now\n", "1\n"):
+        (placed.tree / "a").write_text(text)
+        placed.commit = placed.state(a=f"mine, after {text}")
+        assert placed.place(placed.commit) == (1, "box-edits"), placed.said
+
+
 def test_a_link_of_the_repository_may_become_a_folder(placed: Placed) -> None:
     (placed.repo.root / "data").symlink_to("elsewhere")
     first = placed.state(a="1\n")

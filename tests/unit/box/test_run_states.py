@@ -182,7 +182,7 @@ def test_the_minimal_script_starts_nothing_beside_it(name: str, workdir: Path) -
 def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
     """The carrier's function, on a box with this folder."""
     parts = [shell_part("lib", "process"), shell_part("lib", "run_state")]
-    parts += [functions("doors", "carrier", ("wait_for_training",))]
+    parts += [functions("doors", "carrier", ("find_newest", "wait_for_training"))]
     script = f"BOX_HOME={workdir}/.boxstrap WAIT=yes\nfind_repository() {{ repo_key=homework; }}\n"
     command = ["bash", "-c", f"{script}{''.join(parts)}\nwait_for_training"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)

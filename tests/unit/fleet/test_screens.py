@@ -78,6 +78,25 @@ def test_the_document_has_each_boxs_own(capsys: pytest.CaptureFixture[str]) -> N
     assert boxes[1]["error"]["what"] == "no answer."
 
 
+@pytest.mark.parametrize(
+    ("rc", "ended_by", "said"),
+    [
+        (0, "exit 0", "train-3 finished"),
+        (1, "exit 1", "train-3 ended with exit code 1"),
+        (1, "stop", "train-3 stopped"),
+    ],
+)
+def test_the_table_says_how_a_run_ended(
+    rc: int, ended_by: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
+    run = {"name": "train-3", "state": "finished", "rc": rc, "ended": ended_by}
+    screens.of("gpu-1").result({"run": run}, "")
+    ended(screens)
+    screens.close()
+    assert f"s  {said}\n" in capsys.readouterr().out
+
+
 def test_on_a_terminal_each_box_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     err, out = WideTerminal(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", err)

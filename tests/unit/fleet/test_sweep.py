@@ -105,6 +105,7 @@ def test_only_cells_without_a_finished_run_are_queued_again(tmp_path: Path) -> N
     assert [cell.key for cell, _ in dealt.given] == [
         cell.key for cell in (sweep.cells[1], *sweep.cells[3:])
     ]
+    assert dealt.failed == 1
 
 
 def test_a_box_that_cant_be_asked_keeps_its_cells(tmp_path: Path) -> None:

@@ -399,6 +399,28 @@ def test_what_no_profile_names_is_said_to_go_with_the_box(user: User) -> None:
     assert "no results are known of homework/train-1: what was written into files" in said
 
 
+def test_what_work_by_hand_wrote_into_ignored_files_is_not_safe(user: User) -> None:
+    """In an editor on the box, say: nothing was ever run, so no results are known."""
+    repository = user.repository(
+        boxstrap__yaml=PROFILE.replace("train:", "# "), __gitignore="out/\n.venv/\n*.log\n"
+    )
+    user.run("setup", *LOCAL).must(0)
+    tree = user.home / "work" / repository.root.name
+    (tree / "lib/__pycache__").mkdir(parents=True)
+    for old in ("lib/__pycache__/a.pyc", "pushed.log"):
+        (tree / old).write_text("of no worth")
+    os.utime(tree / "pushed.log", (1, 1))  # a transfer keeps times
+    (tree / "fetched.log").write_text("data of the profile")
+    (tree / ".git/info").mkdir(exist_ok=True)
+    (tree / ".git/info/exclude").write_text("/fetched.log\n")
+    assert user.run("--dry", "down", *LOCAL).must(0)
+    (tree / "out").mkdir()
+    (tree / "out/model.pt").write_text("trained by hand")
+    said = user.run("--dry", "down", *LOCAL).must(9).err
+    assert "files created there that git ignores (1): out/model.pt" in said
+    assert "Take them by scp or rsync" in said
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_of_being_unsafe_is_refused_with_the_list(way: str, world: World) -> None:
     made, expected = WAYS[way]
