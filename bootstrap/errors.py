@@ -17,7 +17,8 @@
     └── CommandFailedError    a command of the user's ended with another code than 0
         └── BoxesFailedError  of several boxes, some failed
 
-The exit code of each is chosen in `tasks/usage.py`.
+The exit code of each is in the table at the end. The script on the box has its own codes: `exit_of`
+in `templates/lib/engine.sh`; `setup/result.py` turns those into errors.
 """
 
 from __future__ import annotations
@@ -167,3 +168,34 @@ class BoxesFailedError(CommandFailedError):
     """Of several boxes some failed. `code` is what their exit codes have in common, or MIXED."""
 
     MIXED = 7
+
+
+INTERRUPTED = 130
+EXIT_CODES: dict[type[BaseException], int] = {
+    BoxstrapError: 1,
+    UsageError: 2,
+    UnreachableError: 3,
+    HostKeyError: 4,
+    BoxLacksError: 5,
+    ReturnBoxError: 6,
+    StepFailedError: 7,
+    BusyError: 8,
+    NotSafeError: 9,
+    TrainingFailedError: 10,
+    NoOfferError: 11,
+    CommandFailedError: 7,
+    BoxesFailedError: BoxesFailedError.MIXED,
+    KeyboardInterrupt: INTERRUPTED,
+}
+
+
+def exit_code(error: BaseException) -> int:
+    """Return its own code, else that of its class or its nearest base class; 1 if none has one."""
+    if isinstance(error, CommandFailedError):
+        return error.code
+    return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), 1)
+
+
+def error_document(error: BoxstrapError) -> dict[str, object]:
+    """Return the error for a JSON document."""
+    return {**error.as_dict(), "exit": exit_code(error)}

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeGuard
 
-from bootstrap.codes import CODES
+from bootstrap.event_codes import CODES
 from bootstrap.plan import NAMES
 
 VERSION = 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from bootstrap.errors import BoxesFailedError, BoxstrapError
+from bootstrap.errors import BoxesFailedError, BoxstrapError, exit_code
 
 _T = TypeVar("_T")
 
@@ -84,14 +84,12 @@ def fan_out(
     return [found[at] for at in range(len(hosts))]
 
 
-def raise_for_failures(
-    outcomes: Sequence[Outcome[_T]], code_of: Callable[[BoxstrapError], int]
-) -> None:
+def raise_for_failures(outcomes: Sequence[Outcome[_T]]) -> None:
     """Raise BoxesFailedError if any failed: with the code that all failures share, else with 7."""
     failed = [each for each in outcomes if each.error]
     if not failed:
         return
-    codes = {code_of(each.error) for each in failed if each.error}
+    codes = {exit_code(each.error) for each in failed if each.error}
     names = [each.host for each in failed[:_MOST_NAMED]]
     names += [f"and {len(failed) - _MOST_NAMED} more"] if len(failed) > _MOST_NAMED else []
     raise BoxesFailedError(

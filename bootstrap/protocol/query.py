@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from bootstrap.codes import explain
 from bootstrap.errors import BoxLacksError, BoxstrapError
+from bootstrap.event_codes import explain
 from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.shell import Value, assignments, named_library, shell_part

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from bootstrap.boxes.at_home import LOG, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
-from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
+from bootstrap.event_codes import explain
 from bootstrap.events import Event, parse_event
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bootstrap.codes import Code, explain
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError, UsageError
+from bootstrap.event_codes import Code, explain
 from bootstrap.events import Event
 from bootstrap.link.wire import LinkLost
 from bootstrap.plan import closure

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bootstrap.codes import Code, named_in
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -17,6 +16,7 @@ from bootstrap.errors import (
     StepFailedError,
     TrainingFailedError,
 )
+from bootstrap.event_codes import Code, named_in
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.text.sanitize import sanitize

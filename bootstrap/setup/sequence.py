@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
-from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
+from bootstrap.event_codes import explain
 from bootstrap.link.exchange import run_script
 from bootstrap.link.registry import box_by_name
 from bootstrap.plan import PlanRow, plan_rows

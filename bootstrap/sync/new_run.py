@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
-from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, NotSafeError, StepFailedError, UnreachableError
+from bootstrap.event_codes import explain
 from bootstrap.link.exchange import BASH, answer_number, answer_rows, stream_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer

@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
+from bootstrap.event_codes import explain
 from bootstrap.link.exchange import BASH, answer_rows, stream_script
 from bootstrap.link.record import LOCAL
 from bootstrap.link.wire import PIECE, Backoff, LinkLost, NoAnswer, Wire

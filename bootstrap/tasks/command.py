@@ -27,9 +27,17 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError, write_error
+from bootstrap.errors import (
+    INTERRUPTED,
+    BoxstrapError,
+    UnreachableError,
+    UsageError,
+    WhichBoxError,
+    exit_code,
+    write_error,
+)
 from bootstrap.paths import expanded
-from bootstrap.tasks.usage import INTERRUPTED, WrongUsageError, exit_code
+from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
     from bootstrap.fleet.fan_out import Outcome
@@ -344,7 +352,7 @@ def _on_several(body: Callable[[Call], None], brief: bool, call: Call) -> None:
     from bootstrap.fleet.hosts import choose
 
     hosts = choose(call.given["host"], call.given["hosts"])
-    raise_for_failures(for_each_box(call, hosts, body, brief=brief), exit_code)
+    raise_for_failures(for_each_box(call, hosts, body, brief=brief))
 
 
 def for_each_box(

@@ -11,7 +11,6 @@ from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
 from bootstrap.providers import NAMES
 from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, Call, Option, command, for_each_box
 from bootstrap.tasks.setup import COMMITTED, WAIT
-from bootstrap.tasks.usage import exit_code
 
 if TYPE_CHECKING:
     from bootstrap.providers.offer import Offer
@@ -165,7 +164,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     text = f"\n{came} of {count} boxes are set up: --hosts {group}"
     call.screen.result({"group": group, "count": count, "came": came}, text)
     first.raise_for_status()
-    raise_for_failures(outcomes, exit_code)
+    raise_for_failures(outcomes)
     if request.setup.holds:
         _begin_on_all(call, group)
 
@@ -194,7 +193,7 @@ def _begin_on_all(call: Call, group: str) -> None:
         show_result(result, own.screen)
         result.raise_for_status()
 
-    raise_for_failures(for_each_box(call, choose((), group), begin, brief=True), exit_code)
+    raise_for_failures(for_each_box(call, choose((), group), begin, brief=True))
 
 
 _MOST_BOXES = 64

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import NoSuchRunError, UsageError, WhichBoxError
+from bootstrap.errors import NoSuchRunError, UsageError, WhichBoxError, error_document
 from bootstrap.tasks.command import (
     BOXES,
     EVENTS,
@@ -29,7 +29,6 @@ from bootstrap.tasks.command import (
 )
 from bootstrap.tasks.renting import OF_RENTING, rent_shown, up_request
 from bootstrap.tasks.setup import COMMITTED, OVERWRITE, WAIT
-from bootstrap.tasks.usage import error_document, exit_code
 
 if TYPE_CHECKING:
     from bootstrap.profile.values import Rule
@@ -291,7 +290,7 @@ def status(call: Call) -> None:
         ended = [
             Outcome[None](host, error=one.error) for host, one in zip(hosts, found, strict=True)
         ]
-        raise_for_failures(ended, exit_code)
+        raise_for_failures(ended)
     if error:
         raise error
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.tasks.command import Call, for_each_box
-from bootstrap.tasks.usage import exit_code
 
 if TYPE_CHECKING:
     from bootstrap.fleet.fan_out import Outcome
@@ -40,7 +39,7 @@ def run_jobs(
     else:
         of = {host: job_variables(rank, len(hosts)) for rank, host in enumerate(hosts)}
         outcomes = for_each_box(call, hosts, lambda own: begin(own, of[own.among]), brief=True)
-    raise_for_failures(outcomes, exit_code)
+    raise_for_failures(outcomes)
 
 
 def _run_on_each_gpu(call: Call, hosts: Sequence[str], wish: RunOptions) -> list[Outcome[None]]:
@@ -113,7 +112,7 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
 
         outcomes = for_each_box(call, hosts, begin, brief=True, once=once)
     call.screen.result({"sweep": dealt.as_dict(sweep)}, "\n".join(_summary(sweep, dealt, view)))
-    raise_for_failures(outcomes, exit_code)
+    raise_for_failures(outcomes)
 
 
 _NOT_FOR_A_SWEEP = ("session", "gpus", "after", "after_any", "queue", "resume", "beside", "up")

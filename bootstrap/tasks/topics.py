@@ -56,7 +56,7 @@ def _providers() -> Rows:
 
 
 def _codes() -> Rows:
-    from bootstrap.codes import CODES
+    from bootstrap.event_codes import CODES
 
     return ((name, f"{code.what}; {code.hint}") for name, code in CODES.items())
 

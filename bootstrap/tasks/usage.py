@@ -3,9 +3,6 @@
 Both programs run Invoke's `Program`, which exits with 1 on a ParseError, and with
 an `Exit`'s own code on an `Exit`. So the parser gets a ParseError that is also an Exit
 (docs/adr/0003-invoke.md).
-
-The exit code of each error. The script on the box has its own codes: `exit_of` in
-`templates/lib/engine.sh`; `setup/result.py` turns those into errors.
 """
 
 from __future__ import annotations
@@ -20,38 +17,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.parser import parser
 from invoke.parser.context import ParserContext
 
-from bootstrap import errors
-from bootstrap.errors import UsageError
-
-INTERRUPTED = 130
-EXIT_CODES: dict[type[BaseException], int] = {
-    errors.BoxstrapError: 1,
-    errors.UsageError: 2,
-    errors.UnreachableError: 3,
-    errors.HostKeyError: 4,
-    errors.BoxLacksError: 5,
-    errors.ReturnBoxError: 6,
-    errors.StepFailedError: 7,
-    errors.BusyError: 8,
-    errors.NotSafeError: 9,
-    errors.TrainingFailedError: 10,
-    errors.NoOfferError: 11,
-    errors.CommandFailedError: 7,
-    errors.BoxesFailedError: errors.BoxesFailedError.MIXED,
-    KeyboardInterrupt: INTERRUPTED,
-}
-
-
-def exit_code(error: BaseException) -> int:
-    """Return its own code, else that of its class or its nearest base class; 1 if none has one."""
-    if isinstance(error, errors.CommandFailedError):
-        return error.code
-    return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), 1)
-
-
-def error_document(error: errors.BoxstrapError) -> dict[str, object]:
-    """Return the error for a JSON document."""
-    return {**error.as_dict(), "exit": exit_code(error)}
+from bootstrap.errors import EXIT_CODES, UsageError
 
 
 class WrongUsageError(ParseError, Exit):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from bootstrap.codes import explain
+from bootstrap.event_codes import explain
 from bootstrap.events import WHY, Event
 from bootstrap.plan import DOING
 from bootstrap.text import sizes

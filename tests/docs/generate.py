@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bootstrap.codes import CODES
+from bootstrap.event_codes import CODES
 from bootstrap.onbox.verdict.check import Check
 from bootstrap.onbox.verdict.judge import BOX_CHECKS, OF_GPUS
 from bootstrap.plan import STEPS

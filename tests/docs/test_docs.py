@@ -10,7 +10,8 @@ import pytest
 from invoke.parser import Parser
 
 from bootstrap import errors
-from bootstrap.codes import CODES
+from bootstrap.errors import EXIT_CODES
+from bootstrap.event_codes import CODES
 from bootstrap.link.target import parse_host
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import PROFILE
@@ -18,7 +19,6 @@ from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.tasks import FAMILIES, namespace
 from bootstrap.tasks.program import with_options
-from bootstrap.tasks.usage import EXIT_CODES
 from tests.docs.generate import PART, ROOT, documents, renewed
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

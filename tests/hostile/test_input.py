@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import UsageError, exit_code
 from bootstrap.setup.context import get_context
 from bootstrap.setup.request import SetupRequest
-from bootstrap.tasks.usage import exit_code
 from bootstrap.ui.screens import make_screen
 from tests.cli import User
 from tests.doors.terminal import terminal

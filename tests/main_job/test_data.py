@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.codes import CODES
+from bootstrap.event_codes import CODES
 from tests.boxes import Rig
 from tests.data_server import DataServer
 from tests.main_job.conftest import Rent

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from bootstrap.codes import CODES
+from bootstrap.event_codes import CODES
 from bootstrap.uv_release import VERSION, WHEELS
 from tests.boxes import Rig
 from tests.cli import PROFILE, UserRepository

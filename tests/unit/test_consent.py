@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import ProfileError
+from bootstrap.errors import ProfileError, exit_code
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import config_dir, state_dir
 from bootstrap.profile.consent import (
@@ -24,7 +24,6 @@ from bootstrap.profile.consent import (
 )
 from bootstrap.profile.schema import PROFILE, Profile, taking_keys
 from bootstrap.profile.values import Field, Permission, Section, field
-from bootstrap.tasks.usage import exit_code
 from tests.cli import User, UserRepository
 from tests.plain_environment import HERE
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bootstrap.codes import explain, field_names
+from bootstrap.event_codes import explain, field_names
 from bootstrap.events import (
     CODES,
     EVENTS,

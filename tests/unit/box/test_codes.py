@@ -1,6 +1,6 @@
 """Every code that the box can send is known on this machine."""
 
-from bootstrap.codes import CODES
+from bootstrap.event_codes import CODES
 from bootstrap.onbox.verdict import gpu_errors, judge
 
 PROBLEMS = [

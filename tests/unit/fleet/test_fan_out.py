@@ -6,9 +6,14 @@ import threading
 
 import pytest
 
-from bootstrap.errors import BoxesFailedError, BoxstrapError, UnreachableError, UsageError
+from bootstrap.errors import (
+    BoxesFailedError,
+    BoxstrapError,
+    UnreachableError,
+    UsageError,
+    exit_code,
+)
 from bootstrap.fleet.fan_out import Outcome, fan_out, raise_for_failures
-from bootstrap.tasks.usage import exit_code
 
 HOSTS = ["a", "b", "c", "d"]
 
@@ -72,9 +77,9 @@ def test_the_exit_code_is_the_one_that_all_failures_share(
         Outcome[None](host, error=error) for host, error in zip("abc", errors, strict=False)
     ]
     with pytest.raises(BoxesFailedError) as failed:
-        raise_for_failures(outcomes, exit_code)
+        raise_for_failures(outcomes)
     assert exit_code(failed.value) == code
 
 
 def test_without_a_failure_nothing_is_raised() -> None:
-    raise_for_failures([Outcome[None]("a")], exit_code)
+    raise_for_failures([Outcome[None]("a")])

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
+from bootstrap.errors import exit_code
 from bootstrap.link import ssh
 from bootstrap.link.exchange import run_script
 from bootstrap.link.ssh import SshWire
 from bootstrap.link.wire import LinkLost
-from bootstrap.tasks.usage import exit_code
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd
 from tests.waiting import slowness, wait_until

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import HostKeyError, UnreachableError, UsageError
+from bootstrap.errors import HostKeyError, UnreachableError, UsageError, exit_code
 from bootstrap.link import registry
 from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
 from bootstrap.link.registry import check_fingerprint
 from bootstrap.runs.remote_command import ssh_command
-from bootstrap.tasks.usage import exit_code
 from tests.logins import login_to
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd, fingerprint, keygen

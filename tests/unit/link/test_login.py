@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import UnreachableError
+from bootstrap.errors import UnreachableError, exit_code
 from bootstrap.link import keys
 from bootstrap.link.dial import HeardSocket
 from bootstrap.link.exchange import run_script
 from bootstrap.link.transport import BoxTransport, KeyAuth
-from bootstrap.tasks.usage import exit_code
 from tests.boxes.ports import free_port
 from tests.listener import Listener
 from tests.unit.link.conftest import SshUser

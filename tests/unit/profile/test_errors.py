@@ -6,10 +6,9 @@ import os
 
 import pytest
 
-from bootstrap.errors import ProfileError
+from bootstrap.errors import ProfileError, error_document, exit_code
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.yaml_source import WrongProfileError
-from bootstrap.tasks.usage import error_document, exit_code
 
 # (profile, its error message); one problem each
 ONE_LINERS = [

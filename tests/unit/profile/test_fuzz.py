@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.errors import ProfileError
+from bootstrap.errors import ProfileError, exit_code
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import PROFILE
-from bootstrap.tasks.usage import exit_code
 from tests.unit.profile.hostile import yaml_text
 
 pytestmark = pytest.mark.slow

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import bootstrap
 from bootstrap.cancel import CancelToken
-from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError
+from bootstrap.event_codes import explain
 from bootstrap.events import Event
 from bootstrap.fleet.jobs import count_gpus
 from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer

@@ -19,7 +19,7 @@ import yaml
 
 from bootstrap import shell
 from bootstrap.doors import PASTE_LIMIT, door_url, render_door
-from bootstrap.errors import UsageError
+from bootstrap.errors import UsageError, exit_code
 from bootstrap.profile.schema import Profile
 from bootstrap.render.door_table import DOORS, FULL, MINIMAL_LIMIT
 from bootstrap.render.editions import (
@@ -42,7 +42,6 @@ from bootstrap.shell import (
     paste,
     without_spaces,
 )
-from bootstrap.tasks.usage import exit_code
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
 from tests.unit.render.test_lint import shellcheck

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.errors import BoxstrapError, UsageError, exit_code
 from bootstrap.repo.local import is_boxstrap_checkout, read_repository
 from bootstrap.repo.snapshot import take_snapshot
-from bootstrap.tasks.usage import exit_code
 from tests.unit.repo.repositories import SampleRepository
 
 New = Callable[..., SampleRepository]
@@ -157,7 +156,7 @@ import sys
 from pathlib import Path
 from bootstrap.errors import UsageError
 from bootstrap.repo.local import read_repository
-from bootstrap.tasks.usage import exit_code
+from bootstrap.errors import exit_code
 try:
     read_repository(Path(sys.argv[1]))
 except UsageError as error:

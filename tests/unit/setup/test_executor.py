@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from bootstrap.cancel import CancelledError, CancelToken
-from bootstrap.codes import CODES
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
+from bootstrap.event_codes import CODES
 from bootstrap.events import Event
 from bootstrap.link import wire
 from bootstrap.link.exchange import run_script

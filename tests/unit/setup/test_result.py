@@ -10,15 +10,14 @@ from dataclasses import replace
 import pytest
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.codes import CODES, explain, named_in
-from bootstrap.errors import BoxstrapError
+from bootstrap.errors import BoxstrapError, exit_code
+from bootstrap.event_codes import CODES, explain, named_in
 from bootstrap.events import Event
 from bootstrap.link.local import LocalWire
 from bootstrap.profile.schema import Advice
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
 from bootstrap.setup.result import SetupEnd, raise_for, run_of_work
-from bootstrap.tasks.usage import exit_code
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from invoke.parser import Parser
 
+from bootstrap.errors import EXIT_CODES
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES
 from bootstrap.tasks import FAMILIES, namespace
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, NEXT
 from bootstrap.tasks.program import with_options
 from bootstrap.tasks.skill import FOLDERS, skill_text
-from bootstrap.tasks.usage import EXIT_CODES
 from tests.cli import User
 from tests.docs.test_docs import commands_in
 

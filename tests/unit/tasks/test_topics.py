@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.codes import CODES
+from bootstrap.event_codes import CODES
 from bootstrap.profile.schema import PROFILE
 from bootstrap.tasks import FAMILIES
 from bootstrap.tasks.effects import NEXT

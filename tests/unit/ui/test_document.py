@@ -3,8 +3,7 @@ import json
 import pytest
 from telling import STEPS, ev, paper, run_events, written
 
-from bootstrap.errors import StepFailedError
-from bootstrap.tasks.usage import exit_code
+from bootstrap.errors import StepFailedError, exit_code
 from bootstrap.ui.screens import MOST_ENTRIES, JsonScreen, make_screen
 
 
