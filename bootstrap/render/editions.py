@@ -101,6 +101,7 @@ def render_carrier(
         ("REPO_URL", (source.url or "") if "repo" not in leave else ""),
         ("SECRETS", profile.secrets),
         ("WORDS", AT_BOOT[at_boot]),
+        ("TRAINS", profile.train is not None),
         ("WAIT", False),
     ]
     parts = [

@@ -40,7 +40,7 @@ from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import rental
 from bootstrap.renting.loss_check import Loss
-from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
+from bootstrap.renting.ownership import OwnBox, account_of, find_own, of_cluster, rented_host
 from bootstrap.renting.teardown import TeardownOptions, end_rental, secure, teardown_lock
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.run_end import end_runs
@@ -100,7 +100,8 @@ def describe_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> 
     found = {name: pair for name, pair in limits(terms, state).items() if name in _HELD_HERE}
     if isinstance(use, BoxLease):
         found |= {name: pair for name, pair in use.limits.items() if name in BY_ITS_WORD}
-    left = BoxLease("yes", found).left()
+    kept = use.kept if isinstance(use, BoxLease) else 0.0
+    left = BoxLease("yes", found, kept=kept).left()
     price = f" at {dollars(state.price)} an hour" if state.price else ""
     unknown = f"; how idle it is can't be said: {use}" if isinstance(use, str) and use else ""
     is_unpriced = "dollars" in found and state.price is None and terms.price is None
@@ -270,6 +271,10 @@ def _how_it_holds(
 def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen) -> GuardedBox:
     """End the box as its lease says, if that is allowed."""
     account = own.account
+    if own.box.cluster:
+        says = f"its lease is over ({over}), and it keeps running and costing: "
+        says += of_cluster(account, own.box)
+        return GuardedBox(box.name, box.host_text, says, over)
     if box.lease.get("then") == DESTROY:
         return _destroy_or_stop(box, own, over, state, screen)
     # Only the box's monitor knows what runs wrote outside the volume since the setup.

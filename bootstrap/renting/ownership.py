@@ -77,12 +77,17 @@ def find_own(box: BoxLogin) -> OwnBox | str:
 
 def _alone(account: CloudAccount, rented: RentedBox) -> OwnBox | str:
     """Return the box, unless others would end with it, which nobody has looked at."""
-    if rented.cluster:
-        return (
-            f"it is of the cluster {rented.cluster}, and {account.title} ends a cluster's boxes "
-            "together: see to all of them, then delete the cluster there"
-        )
-    return OwnBox(account, rented)
+    return of_cluster(account, rented) or OwnBox(account, rented)
+
+
+def of_cluster(account: CloudAccount, rented: RentedBox) -> str:
+    """Return the sentence about a box that can't be ended alone; "" if it can."""
+    if not rented.cluster:
+        return ""
+    return (
+        f"it is of the cluster {rented.cluster}, and {account.title} ends a cluster's boxes "
+        "together: see to all of them, then delete the cluster there"
+    )
 
 
 def rented_host(known: KnownBox) -> bool:

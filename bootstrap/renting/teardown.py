@@ -38,7 +38,7 @@ from bootstrap.renting.loss_check import (
     find_live_processes,
     find_unsafe_logs,
 )
-from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
+from bootstrap.renting.ownership import OwnBox, account_of, find_own, of_cluster, rented_host
 from bootstrap.runs.pull import LET_GO
 from bootstrap.runs.run_end import end_runs
 from bootstrap.sshconfig.alias import drop_alias
@@ -186,7 +186,7 @@ def end_rental(
     """Destroy the box, and keep a record of what it was and cost.
 
     Raises UnreachableError if it is unknown whether the box is gone; NotSafeError if its id now
-    belongs to another rental.
+    belongs to another rental, or others would end with it.
     """
     if rental.is_another(rented):
         raise NotSafeError(
@@ -194,6 +194,8 @@ def end_rental(
             where=known.name,
             hint=f"Nothing was destroyed. To forget this one: boxstrap boxes --forget {known.name}",
         )
+    if why := of_cluster(account, rented):
+        raise NotSafeError(f"{why}.", where=known.name)
     for one in lost:
         screen.warn(f"thrown away: {one}")
     now = time.time()
@@ -479,7 +481,7 @@ _HINTS = {
     "log": _PULL,
     "results": f"{_PULL}\nTo let go of a result: {_PULL_ALONE} --without PATH",
     "commits": _BRANCH,
-    "ignored": "Take them by scp or rsync; those of runs come by pull if train.results names them.",
+    "ignored": "Take them by scp or rsync, then remove them; of runs pull brings train.results.",
     "repositories": "Push from there what is to stay, and remove its .git; or take it by rsync.",
     **dict.fromkeys(("edits", "files", "staged", "unread"), _BACK),
 }

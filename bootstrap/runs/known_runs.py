@@ -113,8 +113,13 @@ def _merged(boxes: Sequence[KnownBox]) -> dict[str, RunAtHome]:
             if kept is None:
                 found[seen.id] = seen
             elif kept.run.goes_on or not kept.seen:
-                kept = dataclasses.replace(kept, run=seen.run, seen=seen.seen)
-                found[seen.id] = dataclasses.replace(kept, results_there=seen.results_there)
+                found[seen.id] = dataclasses.replace(
+                    kept,
+                    run=seen.run,
+                    seen=seen.seen,
+                    box_time=seen.box_time,
+                    results_there=seen.results_there,
+                )
     return found
 
 

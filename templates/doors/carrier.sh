@@ -89,7 +89,7 @@ heed_stop() {
 look_after_training() {
   if [ -n "$WAIT" ]; then
     wait_for_training
-  elif [ -t 1 ] && find_newest; then
+  elif [ -n "$TRAINS" ] && [ -t 1 ] && find_newest; then
     show_beginning "$newest"
   fi
 }

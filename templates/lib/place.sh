@@ -259,7 +259,9 @@ take_merged() {
   while IFS= read -r -d '' file; do
     if [ ! -f "$REPO_DIR/$file" ] || [ -L "$REPO_DIR/$file" ]; then continue; fi
     blob=$(placed_git hash-object --no-filters -- "$REPO_DIR/$file")
-    [ -n "$(placed_git log -1 --format=%H --find-object="$blob" "$REPO_SNAPSHOT" "^$placed" -- "$file" 2>/dev/null)" ] || continue
+    # git also finds the commit that replaced what was placed.
+    [ "$blob" != "$(placed_git rev-parse -q --verify ":$file")" ] || continue
+    [ -n "$(placed_git log -m -1 --format=%H --find-object="$blob" "$REPO_SNAPSHOT" "^$placed" -- "$file" 2>/dev/null)" ] || continue
     mode=100644
     [ ! -x "$REPO_DIR/$file" ] || mode=100755
     rows+=("$mode $blob"$'\t'"$file")

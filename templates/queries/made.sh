@@ -63,25 +63,36 @@ unignored_new_files() {
 }
 
 # Where somebody works by hand, and nothing was ever run, results may be among files that git ignores: prints those that
-# were written since the first setup, but for the environment and what programs make beside what they read; 1 if git
-# can't tell.
+# were written since the setup, but for the environment, what installers and programs make beside what they read, and
+# what came from home; of a tree that was there before, all. 1 if git can't tell.
 own_ignored() {
-  local file venv=.venv files found=()
+  local file notes=$BOX_HOME/steps/$REPO_KEY venv=.venv files found=()
   local -A fetched=()
   ! was_run_in "$REPO_DIR" || return 0
-  { read -r venv <"$BOX_HOME/steps/$REPO_KEY/python.venv"; } 2>/dev/null || :
+  { read -r venv <"$notes/python.venv"; } 2>/dev/null || :
   mapfile -d '' -t files < <(ignored_files --exclude-per-directory=.gitignore && printf '/\0')
-  # The profile's data was fetched, and is ignored there.
-  while IFS= read -r -d '' file; do fetched[$file]=yes; done < <(ignored_files --exclude-from="$REPO_DIR/.git/info/exclude")
+  while IFS= read -r -d '' file; do fetched[$file]=yes; done < <(from_home)
   for file in "${files[@]}"; do
-    [ -z "${fetched[$file]-}" ] || continue
-    case /$file in
-      "/${venv#"$REPO_DIR/"}"/* | */__pycache__/* | */.ipynb_checkpoints/* | */.*_cache/*) continue ;;
-      /?*) [ "$REPO_DIR/$file" -nt "$BOX_HOME/steps/$REPO_KEY/repo.root" ] || continue ;;
-    esac
+    if [ "$file" != / ]; then
+      [ -z "${fetched[$file]-}" ] || continue
+      case /$file in
+        "/${venv#"$REPO_DIR/"}"/* | */__pycache__/* | */.ipynb_checkpoints/* | *.egg-info/* | /build/*) continue ;;
+      esac
+      if [[ /$file =~ /\.[^/]*_cache/ ]]; then continue; fi
+      if [ ! -e "$notes/repo.adopted" ] && is_of_the_setup "$REPO_DIR/$file"; then continue; fi
+    fi
     found+=("$file")
   done
   holds_if_whole ignored "${found[@]}"
+}
+
+# is_of_the_setup FILE: whether it was there before the first setup, or the commands of `prepare` made it.
+is_of_the_setup() { [ ! "$1" -nt "$notes/repo.root" ] || { [ -e "$notes/prepare.ok" ] && [ ! "$1" -nt "$notes/prepare.ok" ]; }; }
+
+# Prints what was fetched or pushed: the profile's data is ignored by name, and of each push there is a record.
+from_home() {
+  [ -e "$notes/repo.adopted" ] || ignored_files --exclude-from="$REPO_DIR/.git/info/exclude"
+  "$BOX_HOME/agent/bin/python" -I -S -B "$BOX_HOME/box/onbox/__main__.py" runs.link_pushed list "$BOX_HOME/data" "$REPO_DIR" 2>/dev/null
 }
 
 ignored_files() { placed_git ls-files --others --ignored -z "$1" 2>/dev/null; }

@@ -95,6 +95,10 @@ def test_a_pod_of_a_cluster_stays_since_others_would_end_with_it(
     pods.boxes = [pod(there)]
     pods.boxes[0].in_cluster = True
     words = ("down", "--host", "runpod:pod-a", "--identity", str(there.identity), "--discard")
+    pods.boxes[0].port = 1  # nor is it destroyed unseen
+    assert "it is of the cluster c1" in user.run(*words).must(9).err
+    assert (pods.destroyed, listed(pods)) == ([], ["pod-a"])
+    pods.boxes[0].port = there.port
     said = user.run(*words).must(0).out
     assert "it is of the cluster c1, and RunPod ends a cluster's boxes together" in said
     assert "still billing" in said

@@ -307,13 +307,24 @@ def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
     account: Any = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
     monkeypatch.setattr(account, "stop", stopped.append)
     monkeypatch.setattr(guarding, "_end_runs", lambda *_: None)
-    own: Any = SimpleNamespace(account=account, box=SimpleNamespace(id="a", is_spot=None))
+    own: Any = SimpleNamespace(account=account, box=SimpleNamespace(id="a", is_spot=None, cluster=""))
     for said in (BoxLease("wipes", {}), BoxLease("no-boot", {}), "nobody can log in"):
         monkeypatch.setattr(guarding, "_ask_box", lambda *_, said=said: said)
         before = len(stopped)
         ended = guarding._end(box, own, "hours", LeaseState(), screen)
         is_wiped = isinstance(said, BoxLease) and said.held == "wipes"
         assert (ended.stopped, len(stopped) - before) == (not is_wiped, not is_wiped)
+
+
+@pytest.mark.parametrize("then", ["stop", "destroy"])
+def test_a_box_that_others_would_end_with_is_left_and_said(then: str) -> None:
+    account: Any = SimpleNamespace(title="RunPod")  # it may be asked nothing
+    rented = RentedBox("runpod", "a", "", RentedState.RUNNING, cluster="c1")
+    box, nothing = KnownBox("box", "runpod:a", lease={"then": then}), LeaseState()
+    silent: Any = None
+    ended = guarding._end(box, OwnBox(account, rented), "hours", nothing, silent)
+    assert (ended.stopped, ended.destroyed) == (False, False)
+    assert "keeps running and costing: it is of the cluster c1" in ended.says
 
 
 def test_a_guard_whose_disk_is_full_ends_what_is_over(

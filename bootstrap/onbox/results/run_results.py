@@ -72,12 +72,12 @@ class RunFolder:
     """The folder of one run, and its notes."""
 
     def __init__(self, path: str, tree: str = "", paths: Iterable[str] = ()) -> None:
-        """`tree` and `paths` are used if the run noted none; one of several nodes noted all."""
+        """`tree` and `paths` are used if the run noted none; a node after the first noted all."""
         self.path, self.name = path, os.path.basename(path)
         self.key = os.path.basename(os.path.dirname(path))
         self.tree = "".join(lines_of(f"{path}/dir")[:1]) or tree
-        is_node = os.path.isdir(f"{path}/nodes")
-        self.results = lines_of(f"{path}/results") or ([] if is_node else list(paths))
+        is_other = lines_of(f"{path}/nodes/rank")[:1] not in ([], ["0"])
+        self.results = lines_of(f"{path}/results") or ([] if is_other else list(paths))
         """As the profile has them."""
         self.paths = [one.rstrip("/") for one in self.results]
         self.places = {os.path.realpath(os.path.join(self.tree, one)): one for one in self.paths}

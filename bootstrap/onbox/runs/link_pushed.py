@@ -1,9 +1,10 @@
 """Link files that were pushed into a repository's main tree into a tree beside it.
 
 usage: onbox runs.link_pushed link|check RECORDS MAIN TREE
+       onbox runs.link_pushed list RECORDS MAIN
 RECORDS is the folder with the records of pushes. Each file gets a link of its own, so that what a
 run writes next to them stays in its tree. What is in the tree already stays. `check` only looks,
-and ends with 1 if a link is missing.
+and ends with 1 if a link is missing. `list` prints the files that are as they were pushed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def pushed_files(records: Path, main: Path) -> Iterator[Path]:
+def pushed_files(records: Path, main: Path, *, unchanged: bool = False) -> Iterator[Path]:
     """Yield the pushed files below `main` that are there, relative to it."""
     seen = set()
     for record in sorted(records.glob("*.jsonl")):
@@ -32,9 +33,12 @@ def pushed_files(records: Path, main: Path) -> Iterator[Path]:
                         break
                 elif folder is not None and row:
                     file = folder / str(row[0])
-                    if file not in seen and file.is_file():
-                        seen.add(file)
-                        yield file.relative_to(main)
+                    if file in seen or not file.is_file():
+                        continue
+                    if unchanged and [file.stat().st_size, file.stat().st_mtime_ns] != row[1:3]:
+                        continue  # a later line may know it
+                    seen.add(file)
+                    yield file.relative_to(main)
 
 
 def missing_links(records: Path, main: Path, tree: Path) -> Iterator[tuple[Path, Path]]:
@@ -53,6 +57,10 @@ def missing_links(records: Path, main: Path, tree: Path) -> Iterator[tuple[Path,
 def main() -> int:
     """Run the command line."""
     word, records, *folders = sys.argv[1:]
+    if word == "list":
+        for name in pushed_files(Path(records), Path(folders[0]), unchanged=True):
+            sys.stdout.buffer.write(os.fsencode(name) + b"\0")
+        return 0
     main_tree, tree = (Path(folder).resolve() for folder in folders)
     missing = missing_links(Path(records), main_tree, tree)
     if word == "check":

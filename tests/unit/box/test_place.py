@@ -146,6 +146,22 @@ def test_an_edit_that_was_merged_is_not_in_the_way(placed: Placed) -> None:
     (placed.tree / "b").write_text("another edit\n")
     assert placed.place(placed.commit) == (0, ""), placed.said
     assert placed.files() == {"a": "mine, and the box's\n", "b": "another edit\n"}
+    # Resolved in the merge itself, of edits on top of commits of the box's own.
+    (placed.tree / "b").write_text("1\n")
+    (placed.tree / "a").write_text("again the box's\n")
+    git("checkout", "-q", "-b", "second", "main")
+    git("merge", "-q", "-s", "ours", "-m", "The box's own", "box")
+    edits = placed.state(a="again the box's\n")
+    git("checkout", "-q", "main")
+    git("merge", "-q", "-s", "ours", "--no-commit", "--no-ff", edits)
+    placed.commit = placed.state(a="of both\n")
+    assert placed.place(placed.commit) == (0, ""), placed.said
+    # A mode of the box's own is an edit, though the content is what was placed.
+    (placed.tree / "a").chmod(0o755)
+    placed.commit = placed.state(a="of both, and more\n")
+    assert placed.place(placed.commit) == (1, "box-edits"), placed.said
+    (placed.tree / "a").chmod(0o644)
+    assert placed.place(placed.commit) == (0, ""), placed.said
     # It is not known what else is made there, nor what it was long before.
     for text in ("of now\n", "1\n"):
         (placed.tree / "a").write_text(text)

@@ -402,18 +402,26 @@ def test_what_no_profile_names_is_said_to_go_with_the_box(user: User) -> None:
 def test_what_work_by_hand_wrote_into_ignored_files_is_not_safe(user: User) -> None:
     """In an editor on the box, say: nothing was ever run, so no results are known."""
     repository = user.repository(
-        boxstrap__yaml=PROFILE.replace("train:", "# "), __gitignore="out/\n.venv/\n*.log\n"
+        boxstrap__yaml=PROFILE.replace("train:", "# "), __gitignore="out/\ndata/\n*.log\n*info/\n"
     )
     user.run("setup", *LOCAL).must(0)
     tree = user.home / "work" / repository.root.name
-    (tree / "lib/__pycache__").mkdir(parents=True)
-    for old in ("lib/__pycache__/a.pyc", "pushed.log"):
-        (tree / old).write_text("of no worth")
-    os.utime(tree / "pushed.log", (1, 1))  # a transfer keeps times
-    (tree / "fetched.log").write_text("data of the profile")
-    (tree / ".git/info").mkdir(exist_ok=True)
-    (tree / ".git/info/exclude").write_text("/fetched.log\n")
+    os.utime(tree, (1, 1))
     assert user.run("--dry", "down", *LOCAL).must(0)
+    for folder in ("lib/__pycache__", "mine.egg-info", ".git/info"):
+        (tree / folder).mkdir(parents=True, exist_ok=True)
+    for made in ("lib/__pycache__/a.log", "mine.egg-info/a", "old.log", "fetched.log"):
+        (tree / made).write_text("of no worth")
+    os.utime(tree / "old.log", (1, 1))
+    (tree / ".git/info/exclude").write_text("/fetched.log\n")
+    (repository.root / "data").mkdir()
+    (repository.root / "data/pushed").write_text("from home, and newer than the setup")
+    user.run("push", "data/", *LOCAL).must(0)
+    assert (tree / "data/pushed").exists()
+    assert user.run("--dry", "down", *LOCAL).must(0)
+    (tree / "data/pushed").write_text("another")
+    assert "(1): data/pushed" in user.run("--dry", "down", *LOCAL).must(9).err
+    (tree / "data/pushed").unlink()
     (tree / "out").mkdir()
     (tree / "out/model.pt").write_text("trained by hand")
     said = user.run("--dry", "down", *LOCAL).must(9).err
