@@ -48,7 +48,7 @@ LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
         "of the GPU check: everything but count, name, memory, memory in use and ECC errors",
         "package managers other than apt, the git hosts' known keys, pip's extra indexes",
         "python.installer: pip; skipping steps that are already right",
-        "the commands of prepare",
+        "the commands of prepare; a terminal for a run, if an earlier one's is still there",
     ),
 }
 """What the shorter editions do not do, in sentences for the user."""

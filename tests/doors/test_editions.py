@@ -161,9 +161,7 @@ def test_what_is_other_work_is_begun_by_each(
         assert len(doors.runs()) == runs, edition
         for change in changes if every else (changes[number],):
             for each in (edition, *EDITIONS):
-                said = doors.go(each, *words, "--set", change)
-                assert said.returncode == 0
-                assert "duplicate session" not in said.stdout + said.stderr
+                assert doors.go(each, *words, "--set", change).returncode == 0
             runs += 1
             assert len(doors.runs()) == runs, f"{edition}: {change}"
 

@@ -307,7 +307,8 @@ def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
     account: Any = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
     monkeypatch.setattr(account, "stop", stopped.append)
     monkeypatch.setattr(guarding, "_end_runs", lambda *_: None)
-    own: Any = SimpleNamespace(account=account, box=SimpleNamespace(id="a", is_spot=None, cluster=""))
+    rented = SimpleNamespace(id="a", is_spot=None, cluster="")
+    own: Any = SimpleNamespace(account=account, box=rented)
     for said in (BoxLease("wipes", {}), BoxLease("no-boot", {}), "nobody can log in"):
         monkeypatch.setattr(guarding, "_ask_box", lambda *_, said=said: said)
         before = len(stopped)
