@@ -141,10 +141,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _sample(items: list[pytest.Item], seed: int, *, whole: bool) -> list[pytest.Item]:
-    """Keep the first case of each sampled test and a fifth of the others, equal in all workers.
+    """Keep the first case of each sampled test and a twelfth of the others, equal in all workers.
 
-    `sampled(of="module")` takes the module's tests as the cases of one, and a twelfth of them,
-    unless files were named.
+    `sampled(of="module")` takes the module's tests as the cases of one, unless files were named.
     """
     seen = Counter[tuple[object, ...]]()
     kept = []
@@ -157,7 +156,7 @@ def _sample(items: list[pytest.Item], seed: int, *, whole: bool) -> list[pytest.
         test = (item.path, name)
         seen[test] += 1
         # A different part for each test, so that each seed leaves out about as many cases.
-        left_out = (seen[test] + seed + zlib.crc32(name.encode())) % (12 if of_module else 5)
+        left_out = (seen[test] + seed + zlib.crc32(name.encode())) % 12
         if mark is None or seen[test] == 1 or not left_out:
             kept.append(item)
     return kept
