@@ -332,7 +332,8 @@ class BoxState:
     @property
     def now(self) -> int:
         """The time on its clock now, however long ago it told; 0 if it did not tell."""
-        return self.time and int(self.time + max(0.0, time.time() - self.told))
+        since = max(0.0, time.time() - self.told) if self.told else 0.0
+        return self.time and int(self.time + since)
 
     @property
     def can_redact(self) -> bool:

@@ -271,9 +271,8 @@ def _how_it_holds(
 def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen) -> GuardedBox:
     """End the box as its lease says, if that is allowed."""
     account = own.account
-    if own.box.cluster:
-        says = f"its lease is over ({over}), and it keeps running and costing: "
-        says += of_cluster(account, own.box)
+    if why := of_cluster(account, own.box):
+        says = f"its lease is over ({over}), and it keeps running and costing: {why}"
         return GuardedBox(box.name, box.host_text, says, over)
     if box.lease.get("then") == DESTROY:
         return _destroy_or_stop(box, own, over, state, screen)

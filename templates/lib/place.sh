@@ -252,6 +252,8 @@ take_known() {
   [ "$taken" -ne 0 ] || placed_as_index
   return "$taken"
 }
+known_git() { GIT_INDEX_FILE=$PLACED/index.known placed_git "$@"; }
+
 # 1 if no edited file is, as it stands here, in a commit that came after what was placed.
 take_merged() {
   local file blob mode placed rows=()
@@ -268,7 +270,6 @@ take_merged() {
   done < <(placed_git diff-files --name-only -z)
   [ "${#rows[@]}" -gt 0 ] && printf '%s\0' "${rows[@]}" | placed_git update-index -z --index-info
 }
-known_git() { GIT_INDEX_FILE=$PLACED/index.known placed_git "$@"; }
 
 # changed_in TREE: prints its entries that differ from what was placed, if the file exists, as update-index reads them.
 changed_in() {

@@ -85,6 +85,14 @@ def steps(fleet: Fleet) -> list[list[float]]:
     return found
 
 
+def line_of_the_docs(start: str, program: str) -> str:
+    """Return the command of docs/nodes.md that starts so, for this program."""
+    docs = (HERE / "../../docs/nodes.md").read_text()
+    line = re.search(rf"`({start} [^`]*)`", docs)
+    assert line, start
+    return " ".join(line[1].split()).replace("train.py", program)
+
+
 def test_a_worker_that_is_killed_ends_torchrun_on_all_nodes(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
     long = "torchrun --no-python sh -c 'echo up; exec sleep 600'"
@@ -132,10 +140,7 @@ def test_digits_are_learned_on_two_nodes(with_torch: Fleet) -> None:
 
 def test_accelerate_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
-    docs = (HERE / "../../docs/nodes.md").read_text()
-    line = re.search(r"`(accelerate launch --multi_gpu [^`]*)`", docs)
-    assert line
-    command = " ".join(line[1].split()).replace("train.py", "ddp.py")
+    command = line_of_the_docs("accelerate launch --multi_gpu", "ddp.py")
     fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)
     fleet.await_end(0, 1, within=90)
     assert fleet.said("exit") == ["0", "0"], fleet.said("log")
@@ -145,10 +150,7 @@ def test_accelerate_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) ->
 
 def test_deepspeed_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
-    docs = (HERE / "../../docs/nodes.md").read_text()
-    line = re.search(r"`(accelerate launch --use_deepspeed [^`]*)`", docs)
-    assert line
-    command = " ".join(line[1].split()).replace("train.py", "zero.py")
+    command = line_of_the_docs("accelerate launch --use_deepspeed", "zero.py")
     fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)
     fleet.await_end(0, 1, within=120)
     assert fleet.said("exit") == ["0", "0"], "\n".join(fleet.said("log"))
@@ -169,10 +171,7 @@ def await_line(fleet: Fleet, words: str) -> None:
 
 def test_an_elastic_training_goes_on_without_a_node_that_is_lost(with_torch: Fleet) -> None:
     fleet = Fleet(with_torch.user, with_torch.boxes[:2])
-    docs = (HERE / "../../docs/nodes.md").read_text()
-    line = re.search(r"`(torchrun --nnodes 2:4 [^`]*)`", docs)
-    assert line
-    command = " ".join(line[1].split()).replace("2:4", "1:2").replace("train.py", "elastic.py")
+    command = line_of_the_docs("torchrun --nnodes 2:4", "elastic.py").replace("2:4", "1:2")
     fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", "--", command).must(0)
     await_line(fleet, "world of 2")
     fleet.boxes[1].box.power_off()

@@ -47,6 +47,7 @@ def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run
     (user.home / "box/homework/go-on").touch()
     waited = waiting.end().must(10)
     assert "train-1 ended with exit code 1" in waited.err
+    assert "The log: boxstrap logs --host local --run train-1" in waited.err
     assert "| ValueError: bad token [TOKEN hidden]" in waited.out
     told = (user.home / "told").read_text()
     assert told.startswith("local: train-1 ended with exit code 1 after ")

@@ -76,8 +76,8 @@ class RunFolder:
         self.path, self.name = path, os.path.basename(path)
         self.key = os.path.basename(os.path.dirname(path))
         self.tree = "".join(lines_of(f"{path}/dir")[:1]) or tree
-        is_other = lines_of(f"{path}/nodes/rank")[:1] not in ([], ["0"])
-        self.results = lines_of(f"{path}/results") or ([] if is_other else list(paths))
+        is_later_node = lines_of(f"{path}/nodes/rank")[:1] not in ([], ["0"])
+        self.results = lines_of(f"{path}/results") or ([] if is_later_node else list(paths))
         """As the profile has them."""
         self.paths = [one.rstrip("/") for one in self.results]
         self.places = {os.path.realpath(os.path.join(self.tree, one)): one for one in self.paths}

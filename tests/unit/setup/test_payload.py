@@ -134,7 +134,7 @@ def test_a_door_says_what_it_cannot_carry(user: User) -> None:
     for words in (("oneliner",), ("render", "--for", "ec2")):
         refused = user.run(*words).must(2)
         assert "a door can't carry this" in refused.err
-        assert "  your changes (1 modified, 1 new)" in refused.err
+        assert "  your changes (1 modified, 1 new): new.py" in refused.err
         assert "--committed-only" in refused.err
         assert not refused.out
     # The repository's profile is read on this machine and need not be carried.
