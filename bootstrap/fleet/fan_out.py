@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bootstrap.errors import BoxesFailedError, BoxstrapError, exit_code
+from bootstrap.link.target import AT_ONCE
 
 _T = TypeVar("_T")
 
-AT_ONCE = 64
-"""Boxes that are worked on at a time. What follows a run holds its thread until that ends."""
 _SOON_S = 0.2
 """Seconds for which a Ctrl-C may wait at the most."""
 _MOST_NAMED = 5

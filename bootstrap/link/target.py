@@ -60,6 +60,10 @@ KeyAndRoot = tuple[str, str]
 """Key and first commit of a repository; both "" for none."""
 
 
+AT_ONCE = 64
+"""Boxes that a command works on at a time. What follows a run holds its thread until that ends."""
+
+
 class Once:
     """What is made once for all boxes of a command, by whichever thread needs it first."""
 

@@ -50,6 +50,9 @@ class CloudAccount(ABC):
     shares_network: ClassVar[bool] = False
     """Whether boxes of one machine type and place can be rented into one network
     (`RentOrder.network`)."""
+    rents_clusters: ClassVar[bool] = False
+    """Whether such a network is a cluster: its boxes are made by one request (`RentOrder.boxes`),
+    can't be stopped, and are only destroyed together."""
     loading_minutes: ClassVar[int] = 15
     """How long a box there may take until it can be reached."""
     final_refusals: ClassVar[Mapping[object, str]] = {402: "your balance doesn't cover it"}
@@ -195,6 +198,11 @@ class CloudAccount(ABC):
     def destroy(self, box_id: str) -> None:
         """Destroy this box; one that is already gone is no error."""
 
+    def destroy_cluster(self, cluster: str) -> None:
+        """Destroy a cluster with all its boxes; only if `rents_clusters`. One that is already gone
+        is no error."""
+        raise NotImplementedError(f"{self.title} has no clusters")
+
     def stop(self, box_id: str) -> None:
         """Stop this box; only if `stops` is set."""
         raise NotImplementedError(f"{self.title} stops no box")
@@ -204,9 +212,9 @@ class CloudAccount(ABC):
         raise NotImplementedError(f"{self.title} starts no box")
 
     @classmethod
-    def stop_rule(cls, *, is_spot: bool | None) -> StopRule | None:
+    def stop_rule(cls, *, is_spot: bool | None, in_cluster: bool) -> StopRule | None:
         """Return what stopping such a box means; None if it can't be stopped."""
-        return None if is_spot and not cls.stops_spot else cls.stops
+        return None if in_cluster or (is_spot and not cls.stops_spot) else cls.stops
 
     def let_in(self, box_id: str) -> bool:  # noqa: ARG002 - most boxes let in whoever has the key
         """Let this machine's address in, where others are kept out; return whether it wasn't."""

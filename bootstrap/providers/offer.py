@@ -64,6 +64,8 @@ class RentOrder:
     """The private network that it shares with the other boxes of this group."""
     beside: str = ""
     """The provider and machine (`Offer.machine`) of a box of that network: it is as that one."""
+    boxes: int = 1
+    """How many boxes that network has, for a provider that makes all by one request."""
 
     def loosened(self) -> RentOrder:
         """Return an order for whatever there is of that many GPUs."""
@@ -74,6 +76,7 @@ class RentOrder:
             spot=self.spot,
             lease_hours=self.lease_hours,
             lease_dollars=self.lease_dollars,
+            boxes=self.boxes,
         )
 
 
@@ -118,6 +121,8 @@ class Offer:
     """How long it is for rent: until its host's contract ends."""
     lacks: str = ""
     """What the account's quota lacks for it."""
+    boxes: int = 1
+    """How many such boxes are rented at once, each at `price`: a cluster."""
 
     def misses(self, order: RentOrder) -> list[str]:
         """Return what the order asks for and this offer lacks."""
@@ -280,6 +285,11 @@ class RentedBox:
     cluster: str = ""
     """The cluster whose boxes share a private network with it, and end together with it; "" for
     none."""
+
+    @property
+    def is_unfilled(self) -> bool:
+        """Whether it is a cluster by itself, none of whose boxes is there yet."""
+        return bool(self.cluster) and self.id == self.cluster
 
     def ways(self) -> tuple[tuple[str, int], ...]:
         """Return every address and port at which its SSH is reached now."""

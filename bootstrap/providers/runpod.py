@@ -11,11 +11,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import ClassVar
 
+from bootstrap.errors import UnreachableError
 from bootstrap.providers.api import (
     NOTHING,
     CamelModel,
     KeyPlaces,
     RefusedError,
+    RefusedKeyError,
     UndecidedError,
     segment,
 )
@@ -98,6 +100,15 @@ class _Pods(CamelModel):
     pods: Sequence[_Pod]
 
 
+class _NamedCluster(_Cluster):
+    name: str
+    created_at: datetime | None = None
+
+
+class _Clusters(CamelModel):
+    clusters: Sequence[_NamedCluster]
+
+
 class _CloudPrices(CamelModel):
     secure: float
     community: float
@@ -148,6 +159,8 @@ class RunPod(CloudAccount):
     )
     address = "https://api.runpod.io"
     is_container = True
+    shares_network = True
+    rents_clusters = True
     no_private_network = "a pod's ports are mapped, and its global network has 100 Mbit/s"
     loading_minutes = 20
     final_refusals: ClassVar[Mapping[object, str]] = {
@@ -162,12 +175,25 @@ class RunPod(CloudAccount):
 
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
-        answer = self._api.get("/v2/pods", _Pods, includeClusterPods="true")
-        return [_rented(pod) for pod in answer.pods]
+        pods = self._api.get("/v2/pods", _Pods, includeClusterPods="true").pods
+        clusters = self._clusters()
+        names = {cluster.id: cluster.name for cluster in clusters}
+        filled = {pod.cluster.id for pod in pods if pod.cluster}
+        empty = [_unfilled(cluster) for cluster in clusters if cluster.id not in filled]
+        return [*(_rented(pod, names) for pod in pods), *empty]
+
+    def _clusters(self) -> Sequence[_NamedCluster]:
+        """Return the account's clusters; none for a key that may not see them, nor make any."""
+        with suppress(RefusedKeyError):
+            return self._api.get("/v2/clusters", _Clusters).clusters
+        return ()
 
     def _box(self, box_id: str) -> RentedBox | None:
         pod = self._api.find(f"/v2/pods/{segment(box_id)}", _Pod)
-        return _rented(pod) if pod else None
+        if pod is None or pod.cluster is None:
+            return _rented(pod, {}) if pod else None
+        found = self._api.find(f"/v2/clusters/{segment(pod.cluster.id)}", _NamedCluster)
+        return _rented(pod, {found.id: found.name} if found else {})
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
         """Return an offer for each GPU type, and data center of the secure cloud: single machines
@@ -180,8 +206,11 @@ class RunPod(CloudAccount):
                 raise no_volume(self.name, order.volume)
             near = found_volume.data_center
         found = list[Offer]()
-        for cloud in _CLOUDS[:1] if near is not None or order.secure_only else _CLOUDS:
-            asked = {"include": "AVAILABILITY", "product": "POD", "cloud": cloud}
+        is_cluster = order.boxes > 1
+        is_secure = is_cluster or near is not None or order.secure_only
+        for cloud in _CLOUDS[:1] if is_secure else _CLOUDS:
+            product = "CLUSTER" if is_cluster else "POD"
+            asked = {"include": "AVAILABILITY", "product": product, "cloud": cloud}
             asked["count"] = str(order.gpu_count)
             if cuda := _min_cuda(order):
                 asked["minCudaVersion"] = cuda
@@ -190,21 +219,17 @@ class RunPod(CloudAccount):
         return [offer for offer in found if near is None or offer.region == near]
 
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
+        """As `CloudAccount._rent`; of a cluster any pod's id, once one is there."""
         kind, cloud, center = offer.id.rsplit("/", 2)
         mount: dict[str, object] = {
             "persistent": {"size": max(10, order.disk_gb), "path": order.volume_at}
         }
         if order.volume:
             mount = {"network": [{"volumeId": order.volume, "path": order.volume_at}]}
-        gpu: dict[str, object] = {"id": kind, "count": order.gpu_count}
-        if cuda := _min_cuda(order):
-            gpu["minCudaVersion"] = cuda
         wanted = {
             "name": mark,
             "image": order.image or _IMAGE,
             "disk": _CONTAINER_DISK,
-            "cloud": cloud,
-            "gpu": gpu,
             "mounts": mount,
             "ports": ["22/tcp"],
             "startSsh": True,
@@ -213,15 +238,40 @@ class RunPod(CloudAccount):
             **({"dataCenterIds": [center]} if center else {}),
         }
         try:
+            if offer.boxes > 1:
+                shape = {"gpuTypeId": kind, "gpuCountPerPod": order.gpu_count}
+                shape["podCount"] = offer.boxes
+                wanted |= {"type": "TRAINING", "compute": shape}
+                return self._first_pod(self._api.post("/v2/clusters", wanted, _Cluster).id)
+            gpu: dict[str, object] = {"id": kind, "count": order.gpu_count}
+            if cuda := _min_cuda(order):
+                gpu["minCudaVersion"] = cuda
+            wanted |= {"cloud": cloud, "gpu": gpu}
             return self._api.post("/v2/pods", wanted, _Pod).id
         except UndecidedError as error:
             if _NONE_LEFT not in error.what.lower():
                 raise
             raise RefusedError(f"it has none left: {error.what}", where=self.name) from None
 
+    def _first_pod(self, cluster: str) -> str:
+        """Return the id of one of its pods. Raises UndecidedError while it has none: like a box
+        whose answer was lost, it is found by its name."""
+        said = f"the cluster {cluster} has no pods yet."
+        try:
+            pods = self._api.get(f"/v2/clusters/{segment(cluster)}/pods", _Pods).pods
+        except UnreachableError as error:
+            pods, said = (), f"the pods of the cluster {cluster} are unknown: {error.what}"
+        if not pods:
+            raise UndecidedError(said, where=self.name)
+        return min(pods, key=lambda pod: pod.id).id
+
     def destroy(self, box_id: str) -> None:
-        """As `CloudAccount.destroy`."""
+        """As `CloudAccount.destroy`. One of a cluster is refused."""
         self._api.delete(f"/v2/pods/{segment(box_id)}", NOTHING)
+
+    def destroy_cluster(self, cluster: str) -> None:
+        """As `CloudAccount.destroy_cluster`."""
+        self._api.delete(f"/v2/clusters/{segment(cluster)}", NOTHING)
 
     def stop(self, box_id: str) -> None:
         """As `CloudAccount.stop`."""
@@ -266,6 +316,7 @@ def _offered(kind: _GpuType, cloud: str, order: RentOrder) -> Sequence[Offer]:
             region=center,
             machine=f"{kind.id}/{cloud}/{center}",
             is_secure=is_secure,
+            boxes=order.boxes,
         )
         for center in centers or [""]
     ]
@@ -291,14 +342,28 @@ def _gpu_count(pod: _Pod) -> int | None:
     return None if pod.cpu is not None else 0
 
 
-def _rented(pod: _Pod) -> RentedBox:
+def _unfilled(cluster: _NamedCluster) -> RentedBox:
+    """Return a cluster that has no pods yet as a box, by its own id: it may cost money."""
+    return RentedBox(
+        provider=RunPod.name,
+        id=cluster.id,
+        name=cluster.name,
+        state=RentedState.STARTING,
+        since=cluster.created_at.timestamp() if cluster.created_at else None,
+        cluster=cluster.id,
+        said="a cluster whose pods are not there yet",
+    )
+
+
+def _rented(pod: _Pod, clusters: Mapping[str, str]) -> RentedBox:
+    """Return a pod as a box. Its mark is its cluster's name, if it is of one: `clusters` by id."""
     state = _STATES.get(pod.status, RentedState.UNKNOWN)
     direct = pod.ssh.direct if pod.ssh and state is RentedState.RUNNING else None
     began = pod.started_at or pod.created_at
     return RentedBox(
         provider=RunPod.name,
         id=pod.id,
-        name=pod.name or "",
+        name=(clusters.get(pod.cluster.id) if pod.cluster else pod.name) or "",
         state=state,
         gpu=f"{pod.gpu.count} x {pod.gpu.id}" if pod.gpu else "",
         gpu_count=_gpu_count(pod) if state is RentedState.RUNNING else None,

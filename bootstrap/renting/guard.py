@@ -14,13 +14,13 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
 from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
-from bootstrap.link.target import BoxOptions
+from bootstrap.link.target import BoxOptions, Once
 from bootstrap.onbox.lease.instance import APIS
 from bootstrap.onbox.lease.rules import (
     CAN_END,
@@ -38,9 +38,9 @@ from bootstrap.paths import write_private
 from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
-from bootstrap.renting import rental
+from bootstrap.renting import cluster, rental
 from bootstrap.renting.loss_check import Loss
-from bootstrap.renting.ownership import OwnBox, account_of, find_own, of_cluster, rented_host
+from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.renting.teardown import TeardownOptions, end_rental, secure, teardown_lock
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.run_end import end_runs
@@ -141,6 +141,8 @@ class GuardedBox:
     unsafe: Sequence[Loss] = ()
     """What existed only on the box when its lease was over, if that mattered."""
     error: BoxstrapError | None = None
+    own: OwnBox | None = None
+    """The box in its account, if it is to be destroyed together with its cluster."""
 
     def as_dict(self) -> dict[str, object]:
         """Return what `--json` prints."""
@@ -167,7 +169,7 @@ def guard_once(screen: Screen) -> None:
     hosts = {box.host_text for box in boxes}
     rented = [one.host for one in rental.all_rentals() if one.state is rental.RentalState.RENTED]
     unheld = [host for host in rented if host not in hosts]
-    found = [_guarded(box, screen) for box in boxes]
+    found = _end_clusters(boxes, [_guarded(box, screen) for box in boxes], screen)
     lines = [f"{one.name} ({one.host}): {one.says}" for one in found]
     lines += [f"{name}: its account's id is unknown, so nothing here ends it" for name in others]
     lines += [
@@ -271,13 +273,10 @@ def _how_it_holds(
 def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen) -> GuardedBox:
     """End the box as its lease says, if that is allowed."""
     account = own.account
-    if why := of_cluster(account, own.box):
-        says = f"its lease is over ({over}), and it keeps running and costing: {why}"
-        return GuardedBox(box.name, box.host_text, says, over)
     if box.lease.get("then") == DESTROY:
         return _destroy_or_stop(box, own, over, state, screen)
     # Only the box's monitor knows what runs wrote outside the volume since the setup.
-    stops = account.stop_rule(is_spot=own.box.is_spot)
+    stops = account.stop_rule(is_spot=own.box.is_spot, in_cluster=bool(own.box.cluster))
     said = _ask_box(box, screen) if stops and stops.only_volume else ""
     would_wipe = isinstance(said, BoxLease) and said.held == WIPES
     if stops is None or would_wipe or _wipes(box, account):
@@ -312,7 +311,8 @@ def _destroy_or_stop(
         return GuardedBox(box.name, box.host_text, _LET_GO)
     account, ends = own.account, f"its lease is over ({over})"
     named = "".join(f"\n  {one}" for one in lost)
-    if lost and account.stop_rule(is_spot=own.box.is_spot):
+    stops = account.stop_rule(is_spot=own.box.is_spot, in_cluster=bool(own.box.cluster))
+    if lost and stops:
         account.stop(own.box.id)
         says = f"{ends}: stopped, since this is not safe:{named}"
         return GuardedBox(box.name, box.host_text, says, over, stopped=True, unsafe=lost)
@@ -320,9 +320,38 @@ def _destroy_or_stop(
         says = f"{ends}, and it can't be reached:{named}\n"
         says += "It is tried again; later the box is destroyed"
         return GuardedBox(box.name, box.host_text, says, over, unsafe=lost)
-    done = end_rental(account, own.box, box, screen, lost)
+    if own.box.cluster:
+        says = f"{ends}. It keeps running and costing until that holds of its whole cluster, "
+        says += f"{own.box.cluster}: its boxes are destroyed together"
+        return GuardedBox(box.name, box.host_text, says, over, unsafe=lost, own=own)
+    done = end_rental(own, box, screen, lost)
     says = f"{ends}: {done.text()}"
     return GuardedBox(box.name, box.host_text, says, over, destroyed=True, unsafe=lost)
+
+
+def _end_clusters(
+    boxes: Sequence[KnownBox], found: Sequence[GuardedBox], screen: Screen
+) -> list[GuardedBox]:
+    """Destroy each cluster of whose boxes every lease is over; return what became of the boxes."""
+    pairs = [*zip(boxes, found, strict=True)]
+    leaving = {one.host for box, one in pairs if one.own and not _is_let_go(box)}
+    once = Once()
+
+    def ended(box: KnownBox, one: GuardedBox) -> GuardedBox:
+        if one.own is None or one.host not in leaving:
+            return one
+        try:
+            others = cluster.others_of(one.own.account, one.own.box)
+            if any(each.host not in leaving for each in others):
+                return one
+            done = end_rental(one.own, box, screen, one.unsafe, once)
+        except BoxstrapError as error:
+            says = f"its cluster was not destroyed: {error.what} It is tried again."
+            return replace(one, says=says, error=error)
+        says = f"its lease is over ({one.over}): {done.text()}"
+        return replace(one, says=says, destroyed=True)
+
+    return [ended(box, one) for box, one in pairs]
 
 
 def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Loss], bool]:

@@ -18,6 +18,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bootstrap.errors import NotSafeError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes
@@ -126,14 +127,23 @@ def lease_hours(order: RentOrder, price: float) -> float:
     return min((each for each in (order.lease_hours, by_dollars) if each), default=LEASE_HOURS)
 
 
+class RentalTerms(NamedTuple):
+    """What is to be rented: its dollars an hour, and hours of its lease, for each of the boxes."""
+
+    price: float
+    hours: float
+    boxes: int = 1
+
+
 def check_caps(
-    caps: MoneyCaps, price: float, hours: float, now: float, *, instead_of: Rental | None = None
+    caps: MoneyCaps, asks: RentalTerms, now: float, *, instead_of: Rental | None = None
 ) -> None:
-    """Raise OverCapError if a box at that price (dollars an hour), for so long, exceeds a cap.
+    """Raise OverCapError if that exceeds a cap.
 
     `instead_of`: the box that is there already, if it is that one. Call it while no other command
     can rent (`rental.one_at_a_time`), and save the rental before letting go.
     """
+    price, hours, boxes = asks
     if caps.max_price is not None and price > caps.max_price + _ROUNDING:
         raise too_dear(caps, price)
     alone, most = price * hours, caps.max_box_dollars
@@ -155,16 +165,17 @@ def check_caps(
     ]
     before = sum(cost for _, cost in rows)
     asked = now if instead_of is None else instead_of.asked
-    own = price * _counted(asked, asked + hours * 3600, now)
+    own = boxes * price * _counted(asked, asked + hours * 3600, now)
     if before + own > caps.max_dollars + _ROUNDING:
         left = max(0.0, caps.max_dollars - before)
         raise OverCapError(
-            f"{dollars(own)} for this box ({dollars(price)} an hour, {hours:g} hours of lease)"
+            f"{dollars(own)} for {'this box' if boxes == 1 else f'these {boxes} boxes'} "
+            f"({dollars(price)} an hour, {hours:g} hours of lease)"
             f"{_named(rows)} is {dollars(before + own)} in a day; max_dollars allows "
             f"{dollars(caps.max_dollars)}. Nothing was rented.",
             total=before + own,
             cap=caps.max_dollars,
-            hint=_shorter(left / price) if left else _WAIT,
+            hint=_shorter(left / (boxes * price)) if left else _WAIT,
         )
 
 
@@ -194,7 +205,7 @@ def check_longer_lease(box: KnownBox, added_s: float, now: float) -> None:
             "or in the environment.",
         )
     hours = (_until(ours, box) - ours.asked + added_s) / 3600
-    check_caps(caps, ours.price, hours, now, instead_of=ours)
+    check_caps(caps, RentalTerms(ours.price, hours), now, instead_of=ours)
 
 
 def _in_a_day(rental: Rental, box: KnownBox | None, now: float) -> float:

@@ -31,14 +31,7 @@ _SHOWN = 20
 _NEAREST = 5
 
 
-def order_of(
-    profile: Profile,
-    max_price: float | None,
-    root: Path | None = None,
-    *,
-    network: str = "",
-    beside: str = "",
-) -> RentOrder:
+def order_of(profile: Profile, max_price: float | None, root: Path | None = None) -> RentOrder:
     """Return what the profile orders; `max_price` overrides the profile's.
 
     `root`: the repository, whose lock says which CUDA its torch needs.
@@ -64,8 +57,6 @@ def order_of(
         min_hours=rent.min_hours,
         lease_hours=profile.lease.hours if profile.lease else None,
         lease_dollars=profile.lease.dollars if profile.lease else None,
-        network=network,
-        beside=beside,
     )
 
 

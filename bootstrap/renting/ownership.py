@@ -57,7 +57,7 @@ def find_own(box: BoxLogin) -> OwnBox | str:
         return "this machine was not rented"
     if rented_host(box.known):
         account, box_id = account_of(box.known.host_text)
-        return _alone(account, _checked(account, box_id, box))
+        return OwnBox(account, _checked(account, box_id, box))
     name, variables = _provider_of(box.options, box.known)
     if name is None:
         return "no account that boxstrap can ask has it"
@@ -70,24 +70,9 @@ def find_own(box: BoxLogin) -> OwnBox | str:
         why = "another machine leads to it, so that its address proves nothing"
     elif box_id:
         if found.box(box_id):
-            return _alone(found, _checked(found, box_id, box))
+            return OwnBox(found, _checked(found, box_id, box))
         why = f"your account at {title} has no box {box_id}, as it calls itself"
     return why
-
-
-def _alone(account: CloudAccount, rented: RentedBox) -> OwnBox | str:
-    """Return the box, unless others would end with it, which nobody has looked at."""
-    return of_cluster(account, rented) or OwnBox(account, rented)
-
-
-def of_cluster(account: CloudAccount, rented: RentedBox) -> str:
-    """Return the sentence about a box that can't be ended alone; "" if it can."""
-    if not rented.cluster:
-        return ""
-    return (
-        f"it is of the cluster {rented.cluster}, and {account.title} ends a cluster's boxes "
-        "together: see to all of them, then delete the cluster there"
-    )
 
 
 def rented_host(known: KnownBox) -> bool:

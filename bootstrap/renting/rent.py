@@ -23,15 +23,21 @@ from bootstrap.errors import (
     UnreachableError,
     UsageError,
 )
-from bootstrap.link.record import all_boxes
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import LEASE_HOURS, Offer, RentedState, RentOrder
-from bootstrap.renting import rental, start, teardown
-from bootstrap.renting.money import NO_CAPS, MoneyCaps, check_caps, lease_hours, too_dear
+from bootstrap.renting import cluster, rental, start, teardown
+from bootstrap.renting.money import (
+    NO_CAPS,
+    MoneyCaps,
+    RentalTerms,
+    check_caps,
+    lease_hours,
+    too_dear,
+)
 from bootstrap.renting.order import low_balance, no_offer, offered_gpus, offers_of
-from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.renting.rental import Rental, RentalState, may_be_used_since, may_hold
 from bootstrap.renting.start import (
     LOOK_S,
     SETTLES_S,
@@ -57,7 +63,7 @@ def look_for(
             found, error, until = (), refused, clock.now()  # it would be refused again
         except UnreachableError:
             found = ()
-        if found:
+        if found and not found[0].is_unfilled:
             return found[0].id
         if clock.now() >= until:
             raise _unknown(
@@ -78,7 +84,7 @@ def decide(
     if known is None:
         rental.forget_rental(asked)
     elif known.state is RentalState.ASKED:
-        minutes = (rental.NEVER_S - (now - asked.asked)) / 60 + 1
+        minutes = max(0.0, rental.NEVER_S - (now - asked.asked)) / 60 + 1
         raise _unknown(
             f"a box was perhaps rented as {asked.mark}, and its account doesn't list it: "
             "no other is rented until that is known.",
@@ -154,18 +160,6 @@ def is_still_rented(box: Rental) -> bool:
     """Whether no other command has given it back, or is doing so."""
     rented = (each for each in rental.all_rentals() if each.state is RentalState.RENTED)
     return any(each.host == box.host for each in rented)
-
-
-def may_be_used_since(box: Rental, now: float) -> bool:
-    """Whether someone may have used the box after it was to be given back: someone logged in, or
-    it was in use before and an hour has passed."""
-    is_old = may_hold(box) and now - box.ended > rental.LEAVES_S
-    return is_old or any(one.host_text == box.host and one.seen > box.ended for one in all_boxes())
-
-
-def may_hold(box: Rental) -> bool:
-    """Whether the box may hold work: a setup succeeded, or any command has logged in."""
-    return box.ready or any(one.host_text == box.host and one.seen for one in all_boxes())
 
 
 def left_alone(box: Rental, why: str) -> UnreachableError:
@@ -263,7 +257,7 @@ class Renter:
                 if not (is_new and wish.caps):  # its own price was counted, and no more
                     box = dataclasses.replace(box, agreed=max(box.agreed, self._agreed or 0.0))
                 seen = self._arrival.wait(account, box, self._longest(box), self._reporter.say)
-                box = self._at_its_price(box, seen.price)
+                box = cluster.note_members(self._at_its_price(box, seen.price), account, seen)
                 result = self._set_up(box, set_up)
             except RefusedKeyError:
                 self._tell_it_goes_on(box)
@@ -320,7 +314,7 @@ class Renter:
         if (
             named and wish.caps and hours > (live.hours or LEASE_HOURS)
         ):  # it would cost more than was counted
-            check_caps(wish.caps, live.price, hours, now, instead_of=live)
+            check_caps(wish.caps, RentalTerms(live.price, hours), now, instead_of=live)
             live = dataclasses.replace(live, hours=hours)
             rental.save_rental(live)
         self._reporter.note("box", f"{live.host}, rented as {live.mark}")
@@ -344,7 +338,10 @@ class Renter:
         for each in rental.all_rentals():
             if each.state is RentalState.ASKED:
                 decide(each, self._accounts, self._clock.now(), self._reporter.say)
-            elif each.state is RentalState.LEAVING and may_be_used_since(each, self._clock.now()):
+            elif each.state is RentalState.LEAVING and (
+                may_be_used_since(each, self._clock.now())
+                or cluster.kept_by(each, self._clock.now())
+            ):
                 rental.save_rental(dataclasses.replace(each, state=RentalState.RENTED, ready=True))
                 self._reporter.warn(
                     f"{each.host} was to be given back, and somebody may have come since: it goes "
@@ -415,8 +412,9 @@ class Renter:
         wish, account = self._wish, self._accounts[offer.provider]
         hours = lease_hours(wish.order, offer.price)
         if wish.caps:
-            check_caps(wish.caps, offer.price, hours, self._clock.now())
-        if said := low_balance(account, offer.price):
+            asks = RentalTerms(offer.price, hours, offer.boxes)
+            check_caps(wish.caps, asks, self._clock.now())
+        if said := low_balance(account, offer.price * offer.boxes):
             self._reporter.warn(said)
         try:
             account.add_key(wish.public_key)
@@ -455,8 +453,9 @@ class Renter:
             raise
         rented = asked.as_rented(box_id, self._clock.now(), account.answered_at)
         rental.save_rental(rented)
+        first = f"the first of {offer.boxes} boxes, each " if offer.boxes > 1 else ""
         self._reporter.note(
-            "rented", f"{rented.host}: {rented.gpu} at {dollars(offer.price)} an hour"
+            "rented", f"{rented.host}: {first}{rented.gpu} at {dollars(offer.price)} an hour"
         )
         return rented
 
@@ -507,6 +506,13 @@ class Renter:
             )
 
     def _give_back(self, box: Rental, error: BoxstrapError) -> None:
+        if kept := cluster.kept_by(box, self._clock.now()):
+            raise UnreachableError(
+                f"{error.what}. It is not given back, as its whole cluster would be.",
+                where=box.host,
+                hint="It costs as long as the others do. To give back all of them: boxstrap down "
+                f"--host {' --host '.join([box.host, *kept])}",
+            )
         with rental.one_at_a_time():
             if not is_still_rented(box):
                 raise UnreachableError(
@@ -543,11 +549,15 @@ class Renter:
         """Destroy it, and make sure it is gone. Raises UnreachableError if that is unknown."""
         account = account_for(box, self._accounts)
         there = account.box(box.box_id)
+        others = cluster.others_of(account, there) if there else []
         if there is None or not rental.is_another(there):
-            teardown.destroy(account, box.box_id, self._reporter.say)
-        over = box.over(self._clock.now())
-        rental.save_rental(over)
-        put_aside(over, self._reporter)
+            of_cluster = there.cluster if there else ""
+            teardown.destroy(account, box.box_id, self._reporter.say, of_cluster=of_cluster)
+        members = (rental.of_host(each.host) for each in others)
+        for each in (box, *filter(None, members)):
+            over = each.over(self._clock.now())
+            rental.save_rental(over)
+            put_aside(over, self._reporter)
 
     def _none_good(self) -> NoOfferError:
         told = "\n".join(f"  {each}" for each in self._failed)

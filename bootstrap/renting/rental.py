@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import paths
+from bootstrap.link.record import all_boxes
 from bootstrap.providers.offer import RentedBox
 from bootstrap.text.sizes import dollars, duration
 
@@ -74,6 +75,8 @@ class Rental:
     """Whether the provider may take it back when others pay more."""
     hours: float = 0.0
     """How long its lease lets it live, from when it was asked for; 0 if unknown."""
+    cluster: str = ""
+    """The cluster with which it ends, as `RentedBox.cluster`; "" for none, or not known yet."""
 
     def is_dearer(self, price: float) -> bool:
         """Whether this price is more than was agreed to."""
@@ -136,12 +139,26 @@ def of_host(host: str) -> Rental | None:
     return next((one for one in all_rentals() if one.host == host), None)
 
 
+def may_be_used_since(box: Rental, now: float) -> bool:
+    """Whether someone may have used the box after it was to be given back: someone logged in, or
+    it was in use before and an hour has passed."""
+    is_old = may_hold(box) and now - box.ended > LEAVES_S
+    return is_old or any(one.host_text == box.host and one.seen > box.ended for one in all_boxes())
+
+
+def may_hold(box: Rental) -> bool:
+    """Whether the box may hold work: a setup succeeded, or any command has logged in."""
+    return box.ready or any(one.host_text == box.host and one.seen for one in all_boxes())
+
+
 def settled(rental: Rental, boxes: Sequence[RentedBox], now: float) -> Rental | None:
     """Decide a rental that was asked for, given the boxes that its account lists.
 
     None if it was never rented; unchanged if its account may just not list it yet.
     """
     found = next((box for box in boxes if box.name == rental.mark), None)
+    if found is not None and found.is_unfilled:
+        return rental
     if found is not None:
         return dataclasses.replace(
             rental, state=RentalState.RENTED, box_id=found.id, provider=found.provider
@@ -151,7 +168,7 @@ def settled(rental: Rental, boxes: Sequence[RentedBox], now: float) -> Rental | 
 
 def is_another(box: RentedBox) -> bool:
     """Whether the id of a box that was rented from here now belongs to another rental."""
-    ours = of_host(box.host)
+    ours = None if box.cluster else of_host(box.host)  # a cluster's boxes have one mark
     return ours is not None and bool(_MARK.fullmatch(box.name)) and box.name != ours.mark
 
 
@@ -191,6 +208,7 @@ def _read(file: Path) -> Rental:
             "agreed": 0.0,
             "spot": False,
             "hours": 0.0,
+            "cluster": "",
             **json.loads(file.read_text(encoding="utf-8")),
         }
         known = {field.name: record[field.name] for field in dataclasses.fields(Rental)}

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, UsageError, write_error
@@ -23,13 +24,13 @@ from bootstrap.link import shared
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
 from bootstrap.link.registry import find_known, lookup
-from bootstrap.link.target import BoxOptions
+from bootstrap.link.target import BoxOptions, EachTime, Once
 from bootstrap.protocol.run import repository_names
 from bootstrap.protocol.trees import read_content
 from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
-from bootstrap.renting import rental
+from bootstrap.renting import cluster, rental
 from bootstrap.renting.loss_check import (
     BoxResultsCheck,
     BoxTrees,
@@ -38,7 +39,7 @@ from bootstrap.renting.loss_check import (
     find_live_processes,
     find_unsafe_logs,
 )
-from bootstrap.renting.ownership import OwnBox, account_of, find_own, of_cluster, rented_host
+from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.runs.pull import LET_GO
 from bootstrap.runs.run_end import end_runs
 from bootstrap.sshconfig.alias import drop_alias
@@ -119,10 +120,13 @@ _AGAIN_S = 45.0
 """Seconds until the request is repeated once, which is safe: the id can't mean another box."""
 
 
-def destroy(account: CloudAccount, box_id: str, say: Callable[[str], None]) -> None:
+def destroy(
+    account: CloudAccount, box_id: str, say: Callable[[str], None], *, of_cluster: str = ""
+) -> None:
     """Destroy the box with exactly this id, and wait until the account no longer lists it.
 
-    Raises UnreachableError if it is unknown whether the box is gone, or if that is refused.
+    `of_cluster`: destroy that whole cluster, which it is of. Raises UnreachableError if it is
+    unknown whether the box is gone, or if that is refused.
     """
     began, asked, looked = time.monotonic(), 0, 0
     trouble: BoxstrapError | None = None
@@ -130,12 +134,15 @@ def destroy(account: CloudAccount, box_id: str, say: Callable[[str], None]) -> N
         try:
             if not asked or (asked == 1 and since > _AGAIN_S):
                 asked += 1
-                account.destroy(box_id)
+                if of_cluster:
+                    account.destroy_cluster(of_cluster)
+                else:
+                    account.destroy(box_id)
         except UndecidedError as error:
             trouble = error
             say(f"{account.name}:{box_id}: {error.what} Looking what the account has.")
         try:
-            if is_gone(account, box_id):
+            if is_gone(account, box_id) and not _lists(account, of_cluster):
                 return
         except RefusedKeyError:
             raise
@@ -149,6 +156,14 @@ def destroy(account: CloudAccount, box_id: str, say: Callable[[str], None]) -> N
         where=account.name,
         hint="It may still cost money. Run this again: it destroys exactly this box and no "
         "other; or end it on the provider's page.",
+    )
+
+
+def _lists(account: CloudAccount, of_cluster: str) -> bool:
+    """Whether the account still has a box of this cluster."""
+    return bool(of_cluster) and any(
+        each.cluster == of_cluster and each.state is not RentedState.GONE
+        for each in account.boxes()
     )
 
 
@@ -177,25 +192,21 @@ def teardown_lock(box: KnownBox) -> Iterator[bool]:
 
 
 def end_rental(
-    account: CloudAccount,
-    rented: RentedBox,
-    known: KnownBox,
-    screen: Screen,
-    lost: Sequence[Loss],
+    own: OwnBox, known: KnownBox, screen: Screen, lost: Sequence[Loss], once: Once | None = None
 ) -> TeardownResult:
     """Destroy the box, and keep a record of what it was and cost.
 
-    Raises UnreachableError if it is unknown whether the box is gone; NotSafeError if its id now
-    belongs to another rental, or others would end with it.
+    Its whole cluster, if it is of one: once for all of its boxes that are ended with the same
+    `once`. Raises UnreachableError if it is unknown whether the box is gone; NotSafeError if its id
+    now belongs to another rental.
     """
+    account, rented = own.account, own.box
     if rental.is_another(rented):
         raise NotSafeError(
             f"its account has given {rented.host} to another rental: {sanitize(rented.name)}.",
             where=known.name,
             hint=f"Nothing was destroyed. To forget this one: boxstrap boxes --forget {known.name}",
         )
-    if why := of_cluster(account, rented):
-        raise NotSafeError(f"{why}.", where=known.name)
     for one in lost:
         screen.warn(f"thrown away: {one}")
     now = time.time()
@@ -204,7 +215,9 @@ def end_rental(
         if has_record(known):
             known = dataclasses.replace(known, ended=now)
             save_box(known, is_new=False)
-    destroy(account, rented.id, screen.say)
+    what = (account.name, rented.cluster or rented.id)
+    end = partial(destroy, account, rented.id, screen.say, of_cluster=rented.cluster)
+    (once or EachTime()).get(what, end)
     done = TeardownResult(known.name, rented.host, lost=lost)
     finish_teardown(account, rented, known, screen, done)
     return done
@@ -280,18 +293,30 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> Non
     Raises NotSafeError with a list if something would be lost; UnreachableError if it is unknown
     whether the box is gone; UsageError, HostKeyError.
     """
+    with _given_back(options.once).attended():
+        _tear_down(options, screen, wish)
+
+
+def _given_back(once: Once) -> cluster.GivenBack:
+    return once.get("given back", lambda: cluster.GivenBack(max(1, len(once.hosts))))
+
+
+def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> None:
     known = _known(options)
     if known and rented_host(known):
         account_of(known.host_text)  # check first that its key is here: nothing works without it
     try:
         box = BoxLogin.open(options, screen, shares=False)
     except BoxstrapError as error:
-        _end_unseen(known, screen, wish, error)
+        _end_unseen(options, known, screen, wish, error)
         return
     # A guard stays away while this holds the lock; the user is not kept waiting for a guard.
     with box, teardown_lock(box.known):
         name = box.name
         own = find_own(box)
+        others = _others(own)
+        if isinstance(own, OwnBox) and not (options.once.is_shared or wish.only_look):
+            cluster.refuse_alone(own.box, others)
         screen.note("holds", name_repositories(box))
         unsafe = secure(box, screen, wish)
         if isinstance(own, OwnBox) and _is_fresh(own.box.host):
@@ -300,14 +325,15 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> Non
             screen.result({"box": name, "destroyed": False, "unsafe": _rows(unsafe)})
             raise _refusal(name, unsafe)
         if wish.only_look:
-            _say_safe(screen, name, own, unsafe)
+            _say_safe(screen, name, own, unsafe, others)
             return
     if isinstance(own, str):
         done = TeardownResult(name, why_not=own, console=box.known.console, lost=unsafe)
         done.is_rented = not box.is_local
         screen.result(done.as_dict(), done.text())
         return
-    done = end_rental(own.account, own.box, box.known, screen, unsafe)
+    _given_back(options.once).await_others(own.box, others)
+    done = end_rental(own, box.known, screen, unsafe, options.once)
     screen.result(done.as_dict(), done.text())
 
 
@@ -388,8 +414,17 @@ def _look_again(box: BoxLogin) -> None:
     box.refresh()
 
 
+def _others(own: OwnBox | str) -> list[RentedBox]:
+    """Return the boxes that are destroyed with it."""
+    return cluster.others_of(own.account, own.box) if isinstance(own, OwnBox) else []
+
+
 def _end_unseen(
-    known: KnownBox | None, screen: Screen, wish: TeardownOptions, error: BoxstrapError
+    options: BoxOptions,
+    known: KnownBox | None,
+    screen: Screen,
+    wish: TeardownOptions,
+    error: BoxstrapError,
 ) -> None:
     """End a box that can't be logged in to: it is gone already, or is destroyed unseen if asked."""
     if known is None or not rented_host(known):
@@ -422,7 +457,9 @@ def _end_unseen(
     unseen = Loss("unseen", known.name, f"whatever is on it: nobody could look ({error.what})")
     if not has_record(known) and not is_unused:
         _confirm_unmet(rented, unseen, screen)
-    done = end_rental(account, rented, known, screen, [] if is_leaving else [unseen])
+    own, lost = OwnBox(account, rented), [] if is_leaving else [unseen]
+    _given_back(options.once).await_others(rented, _others(own))
+    done = end_rental(own, known, screen, lost, options.once)
     screen.result(done.as_dict(), done.text())
 
 
@@ -487,8 +524,16 @@ _HINTS = {
 }
 
 
-def _say_safe(screen: Screen, name: str, own: OwnBox | str, lost: Sequence[Loss]) -> None:
+def _say_safe(
+    screen: Screen,
+    name: str,
+    own: OwnBox | str,
+    lost: Sequence[Loss],
+    others: Sequence[RentedBox],
+) -> None:
     what = f"not be destroyed: {own}" if isinstance(own, str) else f"be destroyed: {own.box.host}"
+    if others:
+        what += f", together with {', '.join(each.host for each in others)}"
     listed = "".join(f"\n  {one}" for one in lost)
     text = f"{name} would {what}" + (f"; this would be thrown away:{listed}" if lost else "")
     screen.result({"box": name, "destroyed": False, "unsafe": _rows(lost)}, text)

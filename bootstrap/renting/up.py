@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import NoOfferError, UsageError
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import all_boxes
 from bootstrap.onbox.lease.instance import HOLD
@@ -52,11 +52,13 @@ class RentedLease:
         self._then: dict[str, str] = {}
         self._told = set[str]()
         """Providers whose volume was warned about."""
+        self._in_cluster = False
 
     def ask(self, offer: Offer) -> None:
         """Ask whether to give up results or money at the end, if a stop would lose something."""
         provider = PROVIDERS[offer.provider]
         lease = self._loaded.profile.lease
+        self._in_cluster = offer.boxes > 1
         if offer.provider in ONLY_END:
             if lease and lease.then == "stop" and "lease.then" in self._loaded.origins:
                 raise never_stops(provider.name)
@@ -101,11 +103,15 @@ class RentedLease:
             )
 
     def _stops(self, provider: type[CloudAccount]) -> StopRule | None:
-        return provider.stop_rule(is_spot=self._loaded.profile.rent.spot)
+        return provider.stop_rule(
+            is_spot=self._loaded.profile.rent.spot, in_cluster=self._in_cluster
+        )
 
     def _loses(self, provider: type[CloudAccount]) -> str:
         """Return why a stop at this provider loses something; "" if it doesn't."""
         stops = self._stops(provider)
+        if stops is None and self._in_cluster:
+            return "can't stop a box of a cluster, nor destroy it without the others"
         if stops is None:
             return "can't stop a spot box" if provider.stops else "can't stop a box"
         volume = order_of(self._loaded.profile, None).volume_at
@@ -117,6 +123,8 @@ class RentedLease:
     def sets(self, host: str) -> Sequence[str]:
         """Return the settings for a setup of this box, and report them; later setups keep them."""
         name, lease = host.partition(":")[0], self._loaded.profile.lease
+        ours = rental.of_host(host)
+        self._in_cluster = ours is not None and bool(ours.cluster)
         known = next((one for one in all_boxes() if one.host_text == host and one.lease), None)
         sets = []
         if "lease.then" not in self._loaded.origins:
@@ -138,7 +146,8 @@ class RentedLease:
     def _tell(self, host: str, when: str, why: str, *, destroys: bool) -> None:
         provider = PROVIDERS[host.partition(":")[0]]
         loses, stops = self._loses(provider), self._stops(provider)
-        guarded = "" if provider.name in HOLD else f", if a machine of yours guards it: {_GUARD}"
+        holds = provider.name in HOLD and not self._in_cluster
+        guarded = "" if holds else f", if a machine of yours guards it: {_GUARD}"
         deleted = ""
         stops_itself = provider.name in STOPPED_END
         if stops_itself:
@@ -220,6 +229,8 @@ class UpOptions:
     """Hosts of rented boxes that are not to be used."""
     network: str = ""
     """The group whose boxes share a private network."""
+    boxes: int = 1
+    """How many boxes that network is to have."""
     beside: str = ""
     """A box of that network, as `RentOrder.beside`."""
 
@@ -262,6 +273,26 @@ def place_of(host: str) -> str:
     """Return the provider and machine of a rented box, as `RentOrder.beside`; "" if unknown."""
     ours = rental.of_host(host)
     return f"{ours.provider}:{ours.machine}" if ours else ""
+
+
+def refuse_incomplete(host: str, missing: int) -> None:
+    """Raise NoOfferError if so many boxes are missing in the network of this one, and none can be
+    rented into it: a cluster is rented as a whole."""
+    ours = rental.of_host(host)
+    if not missing or not PROVIDERS[host.partition(":")[0]].rents_clusters:
+        return
+    if ours is None or not ours.cluster:
+        raise NoOfferError(
+            f"{host} was rented alone, and no box can be rented into a network with it.",
+            where=host,
+            hint=f"Give it back, and run the same command again: boxstrap down --host {host}",
+        )
+    raise NoOfferError(
+        f"{missing} more are not there yet of the cluster {ours.cluster}, and none can be added.",
+        where=host,
+        hint="Run the same command again in a minute. If they never come, give back what is there: "
+        f"boxstrap down --host {host}",
+    )
 
 
 @dataclass(frozen=True)
@@ -350,12 +381,11 @@ def _wish(request: UpOptions, loaded: LoadedProfile, lease: RentedLease) -> Rent
             hint="Make one with `ssh-keygen -t ed25519`, or name one with --identity.",
         )
     here = read_repository(setup.place)
-    order = order_of(
-        profile,
-        request.max_price,
-        here.root,
+    order = dataclasses.replace(
+        order_of(profile, request.max_price, here.root),
         network=request.network,
         beside=request.beside,
+        boxes=request.boxes,
     )
     if request.wait_s and order.max_price is None:
         raise UsageError(

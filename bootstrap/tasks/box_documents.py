@@ -257,6 +257,7 @@ class RentalDocument(TypedDict):
     agreed: float
     spot: bool
     hours: float
+    cluster: str
 
 
 class AccountsDocument(TypedDict):

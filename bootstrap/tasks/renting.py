@@ -109,7 +109,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     all are there. Raises BoxesFailedError.
     """
     from bootstrap.fleet.fan_out import raise_for_failures
-    from bootstrap.renting.up import place_of, rented_before, shared_among
+    from bootstrap.renting.up import place_of, refuse_incomplete, rented_before, shared_among
     from bootstrap.repo.local import read_repository
     from bootstrap.setup.sequence import run_setup
 
@@ -148,6 +148,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     wanted = [*known[:count], *[""] * (count - len(known))]
     if request.network:
         request = replace(request, beside=place_of(box.host_text))
+        refuse_incomplete(box.host_text, wanted.count(""))
 
     def begin(own: Call) -> None:
         at = int(own.among.rpartition(" ")[2]) - 1
@@ -178,7 +179,8 @@ def _in_one_network(request: UpOptions, count: int, group: str) -> UpOptions:
     nodes = nodes_of(request)
     if nodes not in (1, count):
         raise alone_error(nodes, count)
-    return replace(request, setup=replace(request.setup, holds=nodes > 1), network=group)
+    setup = replace(request.setup, holds=nodes > 1)
+    return replace(request, setup=setup, network=group, boxes=count)
 
 
 def _begin_on_all(call: Call, group: str) -> None:
@@ -329,7 +331,9 @@ def _confirm(offer: Offer) -> None:
     from bootstrap.text.sanitize import sanitize
     from bootstrap.text.sizes import dollars
 
-    asked = f"{offer.provider}: {sanitize(offered_gpus(offer))} at {dollars(offer.price)} an hour"
+    each = f"a cluster of {offer.boxes} boxes, each " if offer.boxes > 1 else ""
+    asked = f"{offer.provider}: {each}{sanitize(offered_gpus(offer))} "
+    asked += f"at {dollars(offer.price)} an hour"
     if offer.region:
         asked += f", in {sanitize(offer.region)}"
     prompt = Prompt(print)

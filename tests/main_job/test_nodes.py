@@ -133,7 +133,7 @@ def test_pods_train_together_in_a_cluster_alone(fleet: Fleet) -> None:
         refused = fleet.user.run("run", *words).must(2)
         assert "train.nodes can't be on a box of runpod: a pod's ports are mapped" in refused.out
         for one in account.boxes:
-            one.in_cluster = True
+            one.cluster = "c1"
         fleet.user.run("run", *words).must(0)
         fleet.await_end(0, 1)
         assert fleet.said("log") == ["rank 0 of 2: sum 3.0", "rank 1 of 2: sum 3.0"]

@@ -369,6 +369,50 @@ def test_nodes_are_rented_into_one_network_and_begin_once_all_are_there(rent: Re
         assert sorted(account.destroyed) == ["9001", "9002"]
 
 
+def test_a_cluster_is_rented_trained_on_and_given_back_as_one(rent: Rent) -> None:
+    boxes = [rent("runpod", used=True).box for _ in range(2)]
+    for rank, box in enumerate(boxes):
+        # What RunPod sets in the pods of a cluster, and in no other.
+        box.run(
+            f"echo 'export HOST_NODE_ADDR=10.65.0.2:29400 NODE_RANK={rank}' >>/etc/rp_environment"
+        )
+    user = rent("runpod", used=True).user
+    reduce = Path(__file__).with_name("reduce.py").read_text()
+    user.repository(boxstrap__yaml=NODES, reduce__py=reduce, **{".gitignore": "out/\n"})
+    with simulated("runpod") as account:
+        account.loading_s = 0.0
+        account.offers = [SimulatedOffer("RTX 4090", price=0.3, region="us-1")]
+        account.addresses = [(box.address, box.port, box.user) for box in boxes]
+        user.env |= account.environment()
+        words = ("up", "--provider=runpod", "--max-price=1", f"--identity={boxes[0].identity}")
+        words = (*words, "--count=2", "--one-network", "--group=pods")
+        done = user.run(*words).must(0)
+        assert account.changed == ["POST /v2/clusters"]
+        assert "2 of 2 boxes are set up: --hosts pods" in done.out
+        assert "2 reach each other" in done.err
+        assert "nothing but you ends runpod:9001" in done.err
+        assert (
+            "nothing on this box holds the lease: its provider gave it no key of its own"
+            in done.err
+        )
+        user.run("wait", "--hosts", "pods").must(0)
+        assert "rank 1 of 2: sum 3.0" in user.run("logs", "--hosts", "pods").must(0).out
+        user.run(*words).must(0)  # nothing to do
+        alone = user.run("down", "--host", "runpod:9001").must(9).err
+        assert "whose boxes are destroyed together, and runpod:9002 may not be yet" in alone
+        assert account.changed == ["POST /v2/clusters"]
+        user.run("down", "--hosts", "pods").must(0)
+        assert account.changed == ["POST /v2/clusters", "DELETE /v2/clusters/c9001"]
+        assert sorted(account.destroyed) == ["9001", "9002"]
+    assert (user.place / "boxstrap-results").is_dir()
+    states = {each["state"] for each in map(json.loads, _rentals(user))}
+    assert states == {"ended"}
+
+
+def _rentals(user: User) -> list[str]:
+    return [file.read_text() for file in user.state.glob("rentals/boxstrap-*.json")]
+
+
 def test_a_volume_that_is_not_mounted_is_said_before_anything_is_built(
     rent: Rent, account: SimulatedAccount
 ) -> None:

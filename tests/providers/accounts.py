@@ -76,7 +76,8 @@ class SimulatedOffer:
     """Until its host's contract ends."""
     fate: str = "runs"
     """runs | stuck | dies | unknown | taken | failed bid | failed bid without contract | no money |
-    never starts | none left (answered with 500)"""
+    never starts | none left (answered with 500) | late (a cluster whose pods come a minute later) |
+    short (one whose last pod never comes)"""
     wakes: str = "runs"
     """What the first start of a box leads to that is rented without being started."""
 
@@ -99,7 +100,8 @@ class SimulatedBox:
     """What its provider says of its state."""
     ends: float | None = None
     """When its host's contract ends."""
-    in_cluster: bool = False
+    cluster: str = ""
+    """The id of the cluster that it is of."""
     gpus: int = 1
     wakes: str = "runs"
     """What a start leads to: runs | no gpus | queued (its GPU is another's) | refused | dearer |
@@ -114,6 +116,18 @@ class SimulatedBox:
 def key_variable(provider: str) -> str:
     """The environment variable with the key of this provider."""
     return {"hf": "HF_TOKEN"}.get(provider, f"{provider.upper()}_API_KEY")
+
+
+@dataclass
+class SimulatedCluster:
+    """A cluster of an account; its boxes name it."""
+
+    id: str
+    name: str = "made by hand"
+    shape: dict[str, Any] = field(default_factory=dict)
+    """The GPU's type, the GPUs of each pod, and the pods that were ordered."""
+    filled: float = 0.0
+    """When its pods are there."""
 
 
 class CutError(Exception):
@@ -155,6 +169,7 @@ class SimulatedAccount:
     launch_every_s: float = 0.0
     """Seconds that must pass between two launches."""
     launched: float = -1e9
+    clusters: list[SimulatedCluster] = field(default_factory=list)
     retry_after: str = ""
     """What "too many requests" says of when to ask again."""
     clock: SimulatedClock = field(default_factory=SimulatedClock)
@@ -267,6 +282,13 @@ class SimulatedAccount:
         self.boxes.append(box)
         self.rented.append(box_id)
         return box
+
+    def cluster(self, cluster_id: str) -> SimulatedCluster | None:
+        """The cluster with this id; one that a test made exists as long as a box names it."""
+        by_hand = SimulatedCluster(cluster_id)
+        known = next((each for each in self.clusters if each.id == cluster_id), None)
+        is_named = any(box.cluster == cluster_id for box in self.boxes)
+        return known or (by_hand if is_named else None)
 
     def destroy(self, box_id: str) -> bool:
         """Destroy this box; return whether it existed."""

@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer
+from tests.providers.accounts import (
+    SimulatedAccount,
+    SimulatedBox,
+    SimulatedCluster,
+    SimulatedOffer,
+)
 
 Answer = tuple[int, object]
 OWN_TEMPLATE = "tmine77"
@@ -189,11 +194,15 @@ def _runpod_answer(
             return (200, found) if found else gone
         case "GET", ["pods"]:
             shows_all = query.get("includeClusterPods") == "true"
-            shown = [box for box in account.boxes if shows_all or not box.in_cluster]
-            return 200, {"pods": [_runpod(box) for box in shown]}
+            shown = [box for box in account.boxes if shows_all or not box.cluster]
+            return 200, {"pods": [_runpod(box) for box in shown if _is_there(account, box)]}
         case "POST", ["pods"]:
             return _runpod_create(account, body)
+        case method_, ["clusters", *rest]:
+            return _runpod_clusters(account, method_, rest, body)
         case "POST", ["pods", box_id, "action"]:
+            if (one := account.one(box_id)) and one.cluster:
+                return _OF_CLUSTER
             if box_ := account.one(box_id):
                 state = {"stop": "stopped", "start": "running"}[body["action"]]
                 if _set_state(account, box_, state):
@@ -202,13 +211,81 @@ def _runpod_answer(
             return gone
         case "DELETE", ["pods", box_id]:
             one = account.one(box_id)
-            if one and one.in_cluster:
-                return 409, {"title": "Conflict", "status": 409, "detail": "pod is of a cluster"}
+            if one and one.cluster:
+                return _OF_CLUSTER
             return (204, b"") if account.destroy(box_id) else gone
         case "GET", ["pods", box_id]:
             one = account.one(box_id)
             return (200, _runpod(one)) if one else gone
     raise AssertionError(f"{method} {words}")
+
+
+_OF_CLUSTER = 409, {"title": "Conflict", "status": 409, "detail": "pod is of a cluster"}
+
+
+def _is_there(account: SimulatedAccount, box: SimulatedBox) -> bool:
+    made = account.cluster(box.cluster) if box.cluster else None
+    return made is None or account.clock.now >= made.filled
+
+
+def _runpod_clusters(account: SimulatedAccount, method: str, words: list[str], body: Any) -> Answer:
+    gone = 404, {"title": "Not Found", "status": 404, "detail": "no such cluster"}
+    match method, words:
+        case "GET", []:
+            ids = [each.id for each in account.clusters] + [box.cluster for box in account.boxes]
+            made = [account.cluster(each) for each in dict.fromkeys(ids) if each]
+            return 200, {"clusters": [_runpod_cluster(account, each) for each in made if each]}
+        case "POST", []:
+            return _runpod_create_cluster(account, body)
+        case _, [cluster_id, *rest]:
+            found = account.cluster(cluster_id)
+            if found is None:
+                return gone
+            pods = [box for box in account.boxes if box.cluster == cluster_id]
+            if method == "DELETE":
+                for box in pods:
+                    account.destroy(box.id)
+                account.clusters = [each for each in account.clusters if each is not found]
+                return 204, b""
+            if rest:
+                return 200, {"pods": [_runpod(box) for box in pods if _is_there(account, box)]}
+            return 200, _runpod_cluster(account, found)
+    raise AssertionError(f"{method} {words}")
+
+
+def _runpod_create_cluster(account: SimulatedAccount, body: dict[str, Any]) -> Answer:
+    shape = body["compute"]
+    offer = next(
+        (
+            one
+            for one in account.offers
+            if (one.id, one.cloud) == (shape["gpuTypeId"], "SECURE")
+            and one.region in (body.get("dataCenterIds") or [one.region])
+            and one.fate != "taken"
+        ),
+        None,
+    )
+    if offer is None:
+        return 400, {"title": "Bad Request", "status": 400, "detail": "no capacity"}
+    late = 60.0 if offer.fate == "late" else 0.0
+    made = SimulatedCluster(f"c{account.next_id}", body["name"], shape, account.clock.now + late)
+    account.clusters.append(made)
+    for rank in range(shape["podCount"] - (offer.fate == "short")):
+        # What its pods are called is not documented.
+        box = account.rent(offer, f"{body['name']}-{rank}", body)
+        box.cluster, box.gpus = made.id, shape["gpuCountPerPod"]
+        box.keys.append(body["env"]["PUBLIC_KEY"])
+    return 201, _runpod_cluster(account, made)
+
+
+def _runpod_cluster(account: SimulatedAccount, made: SimulatedCluster) -> dict[str, Any]:
+    pods = [box for box in account.boxes if box.cluster == made.id and _is_there(account, box)]
+    shape = {"gpuTypeId": "NVIDIA RTX 4090", "gpuCountPerPod": 1, "podCount": max(2, len(pods))}
+    return {
+        **{"id": made.id, "name": made.name, "type": "TRAINING", "compute": made.shape or shape},
+        "pods": {"total": len(pods), "byStatus": {}},
+        "createdAt": "2026-07-01T12:00:00Z",
+    }
 
 
 def _runpod_create(account: SimulatedAccount, body: dict[str, Any]) -> Answer:
@@ -615,7 +692,7 @@ def _runpod(box: SimulatedBox) -> dict[str, Any]:
         "createdAt": stamp,
         "startedAt": stamp if box.state == "running" else None,
         "globalNetworking": {"enabled": False},
-        **({"cluster": {"id": "c1", "rank": 0}} if box.in_cluster else {}),
+        **({"cluster": {"id": box.cluster, "rank": None}} if box.cluster else {}),
     }
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +17,13 @@ import pytest
 
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
-from bootstrap.link.target import Endpoint
+from bootstrap.link.target import BoxOptions, Endpoint
 from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import ownership, teardown
+from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental
 from bootstrap.renting.teardown import TeardownOptions
 from tests.boxes.loopback import LoopbackBox
@@ -88,21 +90,83 @@ def test_it_is_destroyed_and_its_record_stays_with_what_it_cost(
     assert pods.destroyed == ["pod-a"]
 
 
-def test_a_pod_of_a_cluster_stays_since_others_would_end_with_it(
-    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
-) -> None:
+@dataclass
+class Pair:
+    """RunPod with a cluster of two boxes, pod-a and pod-b, and a pod by itself."""
+
+    user: User
+    pods: SimulatedAccount
+    boxes: dict[str, LoopbackBox]
+
+    def down(self, box_id: str, *more: str, rc: int = 0) -> str:
+        """Give one back; return what is said."""
+        key = str(self.boxes["pod-a"].identity)
+        words = ("down", "--host", f"runpod:{box_id}", "--identity", key, *more)
+        return self.user.run(*words).must(rc).text
+
+    def down_all(self, *more: str, rc: int = 0) -> str:
+        """Give both back by one command; return what is said."""
+        hosts = [word for box_id in self.boxes for word in ("--host", f"runpod:{box_id}")]
+        key = str(self.boxes["pod-a"].identity)
+        return self.user.run("down", *hosts, "--identity", key, *more).must(rc).text
+
+
+@pytest.fixture
+def pair(user: User, there: LoopbackBox, accounts: dict[str, SimulatedAccount]) -> Iterator[Pair]:
+    other = LoopbackBox()
+    Path(other.home, ".boxstrap").mkdir()
+    shutil.copy(f"{there.home}/.ssh/authorized_keys", f"{other.home}/.ssh/authorized_keys")
     pods = accounts["runpod"]
-    pods.boxes = [pod(there)]
-    pods.boxes[0].in_cluster = True
-    words = ("down", "--host", "runpod:pod-a", "--identity", str(there.identity), "--discard")
-    pods.boxes[0].port = 1  # nor is it destroyed unseen
-    assert "it is of the cluster c1" in user.run(*words).must(9).err
-    assert (pods.destroyed, listed(pods)) == ([], ["pod-a"])
-    pods.boxes[0].port = there.port
-    said = user.run(*words).must(0).out
-    assert "it is of the cluster c1, and RunPod ends a cluster's boxes together" in said
-    assert "still billing" in said
-    assert (pods.destroyed, listed(pods)) == ([], ["pod-a"])
+    pods.boxes = [pod(there), pod(other, "pod-b"), SimulatedBox("pod-c")]
+    pods.boxes[0].cluster = pods.boxes[1].cluster = "c1"
+    yield Pair(user, pods, {"pod-a": there, "pod-b": other})
+    other.stop()
+
+
+def test_a_clusters_boxes_are_destroyed_together_by_one_command(pair: Pair) -> None:
+    look = pair.down("pod-a", "--dry")
+    assert "would be destroyed: runpod:pod-a, together with runpod:pod-b" in look
+    alone = pair.down("pod-a", rc=9)
+    assert "whose boxes are destroyed together, and runpod:pod-b may not be yet" in alone
+    assert "boxstrap down --host runpod-pod-a --host runpod:pod-b" in alone
+    assert "holds" not in alone  # before anything on it is looked at
+    pair.down("pod-a", "--discard", rc=9)
+    assert (pair.pods.destroyed, pair.pods.changed) == ([], [])
+    said = pair.down_all()
+    for each in ("pod-a", "pod-b"):
+        assert f"runpod-{each} (runpod:{each}): destroyed, and no longer listed; about $" in said
+    assert sorted(pair.pods.destroyed) == ["pod-a", "pod-b"]
+    assert pair.pods.changed == ["DELETE /v2/clusters/c1"]
+    known = pair.user.run("boxes", "--json").must(0).json()
+    assert known["boxes"] == []
+    assert {one["name"] for one in known["ended"]} == {"runpod-pod-a", "runpod-pod-b"}
+    assert [*pair.user.state.rglob("boxes/*/known_hosts")] == []
+
+
+def test_one_with_something_to_lose_keeps_its_cluster(pair: Pair) -> None:
+    Path(pair.boxes["pod-b"].home, ".boxstrap").rmdir()
+    said = pair.down_all(rc=9)
+    assert "it was not destroyed; this would be lost with it" in said
+    assert "whose boxes are destroyed together, and runpod:pod-b may not be yet" in said
+    assert pair.pods.changed == []
+    pair.down_all("--discard")
+    assert pair.pods.changed == ["DELETE /v2/clusters/c1"]
+
+
+def test_one_that_is_not_reached_keeps_its_cluster_unless_it_is_given_up(pair: Pair) -> None:
+    pair.down("pod-a", rc=9)
+    pair.boxes["pod-a"].kill_sshd()
+    assert "may not be yet" in pair.down_all(rc=7)
+    pair.down("pod-a", "--discard", rc=9)
+    assert pair.pods.changed == []
+    assert "whatever is on it: nobody could look" in pair.down_all("--discard")
+    assert pair.pods.changed == ["DELETE /v2/clusters/c1"]
+
+
+def test_a_cluster_of_which_one_box_is_left_ends_with_it(pair: Pair) -> None:
+    del pair.pods.boxes[1]
+    pair.down("pod-a")
+    assert (pair.pods.destroyed, pair.pods.changed) == (["pod-a"], ["DELETE /v2/clusters/c1"])
 
 
 def test_one_that_boxstrap_never_set_up_is_refused(
@@ -270,19 +334,19 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
             assert box
             client = PROVIDERS["runpod"](ApiKey(KEY, "x"))
             with pytest.raises(UnreachableError, match="it is unknown whether"):
-                teardown.end_rental(client, box, known, screen, [])
+                teardown.end_rental(OwnBox(client, box), known, screen, [])
         (leaving,) = all_boxes()
         # If somebody logged in since, or it is long ago, it is looked at again.
         for other in (replace(leaving, seen=time.time() + 1), replace(leaving, ended=9.0)):
             with pytest.raises(UnreachableError, match="nothing answers"):
-                teardown._end_unseen(other, screen, wish, unreachable)
+                teardown._end_unseen(BoxOptions(), other, screen, wish, unreachable)
         assert listed(account) == ["pod-a"]
-        teardown._end_unseen(leaving, screen, wish, unreachable)
+        teardown._end_unseen(BoxOptions(), leaving, screen, wish, unreachable)
         assert account.destroyed == ["pod-a"]
         # Another command read its record right before it was put aside.
         account.boxes = [SimulatedBox("pod-a")]
         monkeypatch.setattr(teardown, "has_record", lambda _: True)
-        teardown.end_rental(client, box, leaving, screen, [])
+        teardown.end_rental(OwnBox(client, box), leaving, screen, [])
     assert (said[-1]["destroyed"], said[-1]["discarded"]) == (True, [])
     assert retire(leaving) is None  # already put aside, as if by another command
     assert not [*tmp_path.rglob("boxes/*")]
@@ -418,7 +482,7 @@ def test_one_that_its_account_lists_is_not_taken_for_gone(
     there.kill_sshd()
     none = {"title": "Not Found", "status": 404, "detail": "no such pod"}
     monkeypatch.setitem(FAULTS, "404", (False, (404, none)))
-    pods.faults_at = {len(pods.asked) + at: "404" for at in (0, 2, 4, 6)}  # its list has it
+    pods.faults_at = {len(pods.asked) + at: "404" for at in (0, 3, 6, 9)}  # its list has it
     assert "--discard" in user.run("down", "--host", "runpod:pod-a", *key).must(3).err
     assert [*user.state.glob("boxes/*")]
     assert listed(pods) == ["pod-a"]

@@ -26,6 +26,7 @@ from bootstrap.providers.api import ApiKey
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import guard as guard_module
 from bootstrap.renting import guard as guarding
+from bootstrap.renting import teardown
 from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental
@@ -317,15 +318,46 @@ def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
         assert (ended.stopped, len(stopped) - before) == (not is_wiped, not is_wiped)
 
 
-@pytest.mark.parametrize("then", ["stop", "destroy"])
-def test_a_box_that_others_would_end_with_is_left_and_said(then: str) -> None:
-    account: Any = SimpleNamespace(title="RunPod")  # it may be asked nothing
+def test_a_box_of_a_cluster_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    account: Any = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
+    monkeypatch.setattr(account, "stop", pytest.fail)
     rented = RentedBox("runpod", "a", "", RentedState.RUNNING, cluster="c1")
-    box, nothing = KnownBox("box", "runpod:a", lease={"then": then}), LeaseState()
-    silent: Any = None
-    ended = guarding._end(box, OwnBox(account, rented), "hours", nothing, silent)
+    box, silent = KnownBox("box", "runpod:a", workdir="/workspace", lease={"then": "stop"}), None
+    own = OwnBox(account, rented)
+    ended = guarding._end(box, own, "hours", LeaseState(), silent)  # type: ignore[arg-type]
     assert (ended.stopped, ended.destroyed) == (False, False)
-    assert "keeps running and costing: it is of the cluster c1" in ended.says
+    assert "RunPod stops no such box: it keeps running and costing" in ended.says
+
+
+def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    screen: Any = SimpleNamespace(say=print, warn=print, note=print, result=lambda *_: None)
+    monkeypatch.setattr(guarding, "_bring_home", lambda *_: ([], True))
+    monkeypatch.setattr(teardown, "drop_alias", lambda _: None)
+    with simulated("runpod") as pods:
+        for name, value in pods.environment().items():
+            monkeypatch.setenv(name, value)
+        pods.boxes = [SimulatedBox(each, cluster="c1") for each in ("a", "b")]
+        found: list[dict[str, Any]] = []
+        screen.result = lambda data, _: found.extend(data["boxes"])
+        for each, hours in (("a", HOUR), ("b", 9 * HOUR)):
+            lease = {"set": time.time() - 3 * HOUR, "seconds": hours, "then": "destroy"}
+            known = KnownBox(f"box-{each}", f"runpod:{each}", created=5.0, lease=lease)
+            save_box(known)
+        guarding.guard_once(screen)
+        assert [one["destroyed"] for one in found] == [False, False]
+        says = {one["box"]: one["says"] for one in found}
+        assert "until that holds of its whole cluster, c1" in says["box-a"]
+        assert "6 h 00 min left" in says["box-b"]
+        assert pods.changed == []
+        save_box(dataclasses.replace(known, lease={**known.lease, "seconds": HOUR}))
+        found.clear()
+        guarding.guard_once(screen)
+        assert [one["destroyed"] for one in found] == [True, True]
+        assert pods.changed == ["DELETE /v2/clusters/c1"]
+        assert not [*tmp_path.rglob("boxes/*/box.json")]
 
 
 def test_a_guard_whose_disk_is_full_ends_what_is_over(

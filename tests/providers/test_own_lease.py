@@ -525,3 +525,23 @@ def test_a_marker_that_says_something_else_ends_no_box(tmp_path: Path, text: str
     assert isinstance(found, ShutdownInstance)
     assert found.way == "terminate"
     assert (ec2.MARKER, google_cloud.MARKER) == MARKERS
+
+
+def test_a_pod_of_a_cluster_holds_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can't be ended without the others, and nobody has looked at those."""
+    variables = tmp_path / "environ"
+    alone = "RUNPOD_POD_ID=pod-a\0RUNPOD_API_KEY=k\0"
+    variables.write_text(f"{alone}HOST_NODE_ADDR=10.65.0.2:29400\0")
+    assert find_instance((str(variables),), ()) is None
+    variables.write_text(alone)
+    assert isinstance(find_instance((str(variables),), ()), OwnInstance)
+    (tmp_path / "rp_environment").write_text('export HOST_NODE_ADDR="10.65.0.2:29400"\n')
+    assert find_instance((str(variables), str(tmp_path / "rp_environment")), ()) is None
+    # By its account's word, where its environment doesn't say.
+    with simulated("runpod") as pods:
+        pods.boxes = [SimulatedBox("pod-a")]
+        pod = own(pods, monkeypatch, KEY)
+        pod.ask()
+        pods.boxes[0].cluster = "c1"
+        with pytest.raises(KeyRefusedError, match="with its whole cluster"):
+            pod.ask()

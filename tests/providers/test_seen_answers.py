@@ -364,7 +364,7 @@ def test_no_pod_left_is_a_refusal_though_it_comes_with_a_500(world: RentingWorld
 
 
 def test_a_pod_of_a_cluster_is_listed_too(world: RentingWorld) -> None:
-    world.simulation.boxes[0].in_cluster = True
+    world.simulation.boxes[0].cluster = "c1"
     assert {box.id for box in account_at(world).boxes()} == {"71", "72"}
 
 

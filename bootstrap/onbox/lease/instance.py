@@ -60,6 +60,8 @@ class InstanceApi(NamedTuple):
     """Where the only volume that survives a stop is mounted; "" if everything survives."""
     older: dict[str, str] = {}  # noqa: RUF012 - never changed
     """GraphQL for read, stop and destroy, if the box's key may do these only in an older API."""
+    of_cluster: str = ""
+    """The environment variable of a box in a cluster, which can't be ended without the others."""
 
 
 def _vast(answer: dict[str, Any], now: float) -> tuple[float | None, float | None]:
@@ -111,6 +113,7 @@ APIS = {
             "stop": 'mutation { podStop(input: {podId: "ID"}) { id desiredStatus } }',
             "destroy": 'mutation { podTerminate(input: {podId: "ID"}) }',
         },
+        of_cluster="HOST_NODE_ADDR",
     ),
 }
 
@@ -142,6 +145,8 @@ class OwnInstance:
     def ask(self) -> AccountReading:
         """Ask the account about this box. Raises KeyRefusedError, NoAnswerError."""
         answer, date = self._do("read", self._api.read)
+        if answer.get("cluster"):
+            raise KeyRefusedError("its account ends it with its whole cluster alone")
         try:
             now = parsedate_to_datetime(date or "").timestamp()
         except (TypeError, ValueError, OverflowError):
@@ -284,8 +289,14 @@ def find_instance(
 ) -> OwnInstance | ShutdownInstance | None:
     """Return this box, by the id and key that its provider gave it, or as one that ends by its
     shutdown; None if it can't end itself."""
-    for variables in (*map(_variables, environments), os.environ):
-        for provider, api in APIS.items():
+    every = (*map(_variables, environments), os.environ)
+    alone = {
+        provider: api
+        for provider, api in APIS.items()
+        if not any(api.of_cluster and each.get(api.of_cluster) for each in every)
+    }
+    for variables in every:
+        for provider, api in alone.items():
             id_, key = variables.get(api.id, ""), variables.get(api.key, "")
             if _ID.fullmatch(id_) and key and key.isascii() and key.isprintable():
                 return OwnInstance(provider, id_, key)

@@ -13,7 +13,14 @@ from bootstrap.errors import NotSafeError, UsageError
 from bootstrap.link.record import KnownBox
 from bootstrap.providers.offer import RentOrder
 from bootstrap.renting import money, rental
-from bootstrap.renting.money import MoneyCaps, OverCapError, check_caps, lease_hours, read_caps
+from bootstrap.renting.money import (
+    MoneyCaps,
+    OverCapError,
+    RentalTerms,
+    check_caps,
+    lease_hours,
+    read_caps,
+)
 from bootstrap.renting.rental import Rental, RentalState
 
 HOUR = 3600.0
@@ -103,19 +110,19 @@ def test_a_day_back_and_a_day_ahead_are_counted(
 ) -> None:
     over = {"state": RentalState.ENDED, "ended": NOW + (ended or 0) * HOUR} if ended else {}
     rented(1, 1.0, began, hours, **over)
-    check_caps(MoneyCaps(max_dollars=left + 2.0), 1.0, 2, NOW)
+    check_caps(MoneyCaps(max_dollars=left + 2.0), RentalTerms(1.0, 2), NOW)
     with pytest.raises(OverCapError) as found:
-        check_caps(MoneyCaps(max_dollars=left + 1.9), 1.0, 2, NOW)
+        check_caps(MoneyCaps(max_dollars=left + 1.9), RentalTerms(1.0, 2), NOW)
     assert found.value.as_dict()["sum"] == pytest.approx(left + 2)
     assert "max_dollars allows" in found.value.what
 
 
 def test_price_and_cost_of_one_box_have_caps_of_their_own() -> None:
-    check_caps(MoneyCaps(max_price=0.5, max_box_dollars=12), 0.5, 24, NOW)
+    check_caps(MoneyCaps(max_price=0.5, max_box_dollars=12), RentalTerms(0.5, 24), NOW)
     with pytest.raises(OverCapError, match=r"\$0.51 an hour is more than max_price"):
-        check_caps(MoneyCaps(max_price=0.5), 0.51, 1, NOW)
+        check_caps(MoneyCaps(max_price=0.5), RentalTerms(0.51, 1), NOW)
     with pytest.raises(OverCapError) as found:
-        check_caps(MoneyCaps(max_box_dollars=12), 0.5, 25, NOW)
+        check_caps(MoneyCaps(max_box_dollars=12), RentalTerms(0.5, 25), NOW)
     assert found.value.hint == "A shorter lease fits: --set lease.hours=24"
 
 
@@ -136,7 +143,7 @@ def test_a_lease_is_not_made_longer_beyond_a_cap(monkeypatch: pytest.MonkeyPatch
     # One whose lease was released before there was a cap counts for the whole day.
     monkeypatch.setattr(money, "all_boxes", lambda: [KnownBox("gpu", "vast:1")])
     with pytest.raises(OverCapError, match=r"\$25.00 for vast:1"):
-        check_caps(MoneyCaps(max_dollars=25), 1.0, 1, NOW)
+        check_caps(MoneyCaps(max_dollars=25), RentalTerms(1.0, 1), NOW)
 
 
 def dearest_day(rentals: Iterable[Rental]) -> float:
@@ -169,7 +176,7 @@ def test_no_day_costs_more_than_the_cap_however_boxes_come_and_go(seeded: random
                 continue
             price, hours = seeded.uniform(0.2, 4), seeded.uniform(0.5, 40)
             try:
-                check_caps(caps, price, hours, now)
+                check_caps(caps, RentalTerms(price, hours), now)
                 rented(mark, price, (now - NOW) / HOUR, hours)
             except OverCapError:
                 refused += 1

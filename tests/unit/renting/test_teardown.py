@@ -20,6 +20,7 @@ from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
 from bootstrap.renting import loss_check, rental, teardown
 from bootstrap.renting.loss_check import Loss, find_unsafe_logs
+from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.teardown import TeardownOptions, TeardownResult, _refusal
 
@@ -189,7 +190,7 @@ def met(**more: Any) -> KnownBox:
 def end(account: Any, known: KnownBox, lost: Sequence[Loss] = (), **more: Any) -> tuple[Any, Shown]:
     shown: Any = Shown()
     rented = RentedBox("vast", "1", MARK, RentedState.RUNNING, **{"price": 2.0, **more})
-    return teardown.end_rental(account, rented, known, shown, lost), shown
+    return teardown.end_rental(OwnBox(account, rented), known, shown, lost), shown
 
 
 def rented_here(mark: str = MARK) -> None:
