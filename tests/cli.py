@@ -104,6 +104,10 @@ class Completed:
         return self
 
 
+_KILLED_S = 10.0
+"""Seconds for a killed program's output to end."""
+
+
 class Running:
     """A program that is still running."""
 
@@ -153,7 +157,7 @@ class Running:
             out, _ = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            out, _ = self.process.communicate()
+            out = self._rest()
             raise AssertionError(f"not over after {timeout} s:\n{out}\n{self.said()}") from None
         seconds = time.monotonic() - self._began
         with self._err:
@@ -166,8 +170,18 @@ class Running:
         """Kill it if it still runs, so that a failed test leaves nothing running."""
         if self.process.poll() is None:
             self.kill()
-        self.process.communicate()
+        self._rest()
         self._err.close()
+
+    def _rest(self) -> str:
+        """Return the rest of its output once it is killed. What it started, and still lives, may
+        hold its output open: nobody waits for that, as no time limit would end it."""
+        try:
+            return self.process.communicate(timeout=_KILLED_S)[0]
+        except subprocess.TimeoutExpired:
+            if self.process.stdout:
+                self.process.stdout.close()
+            return "(what it started still holds its output open)"
 
     def said(self) -> str:
         """Return its standard error so far."""
