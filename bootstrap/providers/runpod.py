@@ -176,17 +176,20 @@ class RunPod(CloudAccount):
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
         pods = self._api.get("/v2/pods", _Pods, includeClusterPods="true").pods
-        clusters = self._clusters()
+        clusters = self._clusters(may_be_refused=not any(pod.cluster for pod in pods))
         names = {cluster.id: cluster.name for cluster in clusters}
         filled = {pod.cluster.id for pod in pods if pod.cluster}
         empty = [_unfilled(cluster) for cluster in clusters if cluster.id not in filled]
         return [*(_rented(pod, names) for pod in pods), *empty]
 
-    def _clusters(self) -> Sequence[_NamedCluster]:
-        """Return the account's clusters; none for a key that may not see them, nor make any."""
-        with suppress(RefusedKeyError):
+    def _clusters(self, *, may_be_refused: bool) -> Sequence[_NamedCluster]:
+        """Return the account's clusters; none for a key that may not see any, where that may be."""
+        try:
             return self._api.get("/v2/clusters", _Clusters).clusters
-        return ()
+        except RefusedKeyError:
+            if may_be_refused:
+                return ()
+            raise
 
     def _box(self, box_id: str) -> RentedBox | None:
         pod = self._api.find(f"/v2/pods/{segment(box_id)}", _Pod)

@@ -1,7 +1,7 @@
 """Clusters: boxes that one request made, and that their provider only destroys together.
 
-So nothing of a cluster is destroyed unless each of its boxes may be: one command found of all that
-nothing would be lost, or the leases of all are over, or none was ever used.
+So nothing of a cluster is destroyed while one of its boxes may hold work, unless one command found
+of that box that nothing would be lost, or its lease is over.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from bootstrap.errors import NotSafeError
 from bootstrap.link.record import all_boxes
@@ -17,11 +17,11 @@ from bootstrap.link.target import AT_ONCE
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import rental
-from bootstrap.renting.rental import Rental, RentalState, may_be_used_since, may_hold
+from bootstrap.renting.rental import Rental, RentalState, may_be_used_since
 
 
 def others_of(account: CloudAccount, box: RentedBox) -> list[RentedBox]:
-    """Return the other boxes of its cluster that are still there; none if it is of no cluster.
+    """Return the other boxes of its cluster that are there now; none if it is of no cluster.
 
     Raises as `CloudAccount.boxes`.
     """
@@ -36,20 +36,50 @@ def others_of(account: CloudAccount, box: RentedBox) -> list[RentedBox]:
     ]
 
 
-def kept_by(box: Rental, now: float) -> list[str]:
-    """Return the hosts of the other boxes of a cluster that was rented from here which may hold
-    work: each that was ever used, if it isn't being destroyed."""
+def holding(
+    others: Sequence[RentedBox], now: float, named: Collection[str] = ()
+) -> list[RentedBox]:
+    """Return those that may hold work: all but what was rented from here and never logged in to,
+    and what is being destroyed; and those in `named`, by their names or hosts."""
+    rentals = {each.host: each for each in rental.all_rentals()}
+    marks = {each.mark for each in rentals.values() if each.state is not RentalState.ENDED}
+    names = {box.host_text: box.name for box in all_boxes()}
+
+    def may_go(box: RentedBox) -> bool:
+        ours = rentals.get(box.host)
+        if ours is not None and ours.state is RentalState.LEAVING:
+            return not may_be_used_since(ours, now)
+        is_ours = not ours.ready if ours is not None else box.name in marks
+        return is_ours and box.host not in names
+
     return [
-        each.host
-        for each in rental.all_rentals()
-        if box.cluster == each.cluster != "" and each.mark != box.mark and not _may_go(each, now)
+        each for each in others if {each.host, names.get(each.host)} & {*named} or not may_go(each)
     ]
 
 
-def _may_go(box: Rental, now: float) -> bool:
-    if box.state is RentalState.LEAVING:
-        return not may_be_used_since(box, now)
-    return box.state is RentalState.ENDED or not may_hold(box)
+def refuse_holding(box: RentedBox, held: Sequence[RentedBox], but: Collection[str] = ()) -> None:
+    """Raise NotSafeError if any of those that may hold work is not in `but`: names or hosts."""
+    names = {each.host_text: each.name for each in all_boxes()}
+    missing = [one.host for one in held if not {one.host, names.get(one.host)} & {*but}]
+    if not missing:
+        return
+    every = " ".join(f"--host {names.get(each.host, each.host)}" for each in (box, *held))
+    raise NotSafeError(
+        f"it was not destroyed: it is of the cluster {box.cluster}, whose boxes are destroyed "
+        f"together, and this command has not found that nothing would be lost on "
+        f"{', '.join(missing)}.",
+        where=names.get(box.host, box.host),
+        hint=f"It keeps running and costing. To give back all of them: boxstrap down {every}",
+    )
+
+
+def still_there(box: Rental, account: CloudAccount) -> RentedBox | None:
+    """Return its box; if that is gone, another one that the same order made and that has no record
+    of its own. Raises as `CloudAccount.box`."""
+    found = account.box(box.box_id)
+    if found is not None and found.state is not RentedState.GONE:
+        return found
+    return next(iter(account.find_mark(box.mark)), None) if box.boxes > 1 else None
 
 
 def note_members(ours: Rental, account: CloudAccount, box: RentedBox) -> Rental:
@@ -57,14 +87,17 @@ def note_members(ours: Rental, account: CloudAccount, box: RentedBox) -> Rental:
     cluster. Raises as `CloudAccount.boxes`."""
     if not box.cluster:
         return ours
-    ours = dataclasses.replace(ours, cluster=box.cluster)
-    rental.save_rental(ours)
-    known = {each.host for each in rental.all_rentals()}
-    new = [each for each in others_of(account, box) if each.host not in known]
-    for at, each in enumerate(sorted(new, key=lambda one: one.id), start=1):
-        member = dataclasses.replace(ours, mark=rental.new_mark(), box_id=each.id, ready=False)
-        # Later by a moment, so that the first one stays the first.
-        rental.save_rental(dataclasses.replace(member, asked=ours.asked + at / 1000))
+    others = sorted(others_of(account, box), key=lambda each: each.id)
+    with rental.one_at_a_time():
+        known = {each.host: each for each in rental.all_rentals()}
+        if known[ours.host].state is not RentalState.RENTED:  # another command ends it
+            return ours
+        ours = dataclasses.replace(ours, cluster=box.cluster, boxes=1)
+        rental.save_rental(ours)
+        for at, each in enumerate((one for one in others if one.host not in known), start=1):
+            member = dataclasses.replace(ours, mark=rental.new_mark(), box_id=each.id, ready=False)
+            # Later by a moment, so that the first one stays the first.
+            rental.save_rental(dataclasses.replace(member, asked=ours.asked + at / 1000))
     return ours
 
 
@@ -74,8 +107,9 @@ class GivenBack:
 
     def __init__(self, boxes: int) -> None:
         self._left = boxes
-        self._waiting = 0
-        self._safe = set[str]()
+        self._waits = list[tuple[set[str], set[str]]]()
+        """What each thread that waits wants to be safe, and what is."""
+        self._safe = (set[str](), set[str]())
         self._changed = threading.Condition()
 
     @contextlib.contextmanager
@@ -88,35 +122,36 @@ class GivenBack:
                 self._left -= 1
                 self._changed.notify_all()
 
-    def await_others(self, box: RentedBox, others: Sequence[RentedBox]) -> None:
-        """Return once nothing would be lost on any box of its cluster. Raises NotSafeError if that
-        is not found of each by this command."""
-        wanted = {each.host for each in others}
+    def await_others(
+        self, box: RentedBox, held: Sequence[RentedBox], look_again: Callable[[], object]
+    ) -> None:
+        """Return once nothing would be lost on any box of its cluster.
+
+        `held`: the others that may hold work. `look_again` is called once all were looked at, which
+        may have taken hours, and raises if something would be lost now. Raises NotSafeError if that
+        of any other one isn't found by this command.
+        """
+        self._meet(box, held, self._safe[0])
+        look_again()
+        self._meet(box, held, self._safe[1])
+
+    @property
+    def agreed(self) -> set[str]:
+        """Hosts on which nothing would be lost, or that may go all the same."""
+        return self._safe[1]
+
+    def _meet(self, box: RentedBox, held: Sequence[RentedBox], safe: set[str]) -> None:
+        wait = {each.host for each in held}, safe
         with self._changed:
-            self._safe.add(box.host)
-            self._waiting += 1
+            safe.add(box.host)
+            self._waits.append(wait)
             self._changed.notify_all()
-            while not wanted <= self._safe and self._waiting < min(self._left, AT_ONCE):
+            while not wait[0] <= safe and self._stuck() < min(self._left, AT_ONCE):
                 self._changed.wait()
-            self._waiting -= 1
-            missing = sorted(wanted - self._safe)
-        if missing:
-            raise _together(box, others, missing)
+            self._waits.remove(wait)
+            agreed = {*safe}
+        refuse_holding(box, held, agreed)
 
-
-def refuse_alone(box: RentedBox, others: Sequence[RentedBox]) -> None:
-    """Raise NotSafeError if there are others in its cluster, as a command is about it alone."""
-    if others:
-        raise _together(box, others, [each.host for each in others])
-
-
-def _together(box: RentedBox, others: Sequence[RentedBox], missing: Sequence[str]) -> NotSafeError:
-    names = {each.host_text: each.name for each in all_boxes()}
-    hosts = [box.host, *(each.host for each in others)]
-    named = " ".join(f"--host {names.get(each, each)}" for each in hosts)
-    return NotSafeError(
-        f"it was not destroyed: it is of the cluster {box.cluster}, whose boxes are destroyed "
-        f"together, and {', '.join(missing)} may not be yet.",
-        where=names.get(box.host, box.host),
-        hint=f"It keeps running and costing. To give back all of them: boxstrap down {named}",
-    )
+    def _stuck(self) -> int:
+        """Return how many wait for another one: not those that are about to go on."""
+        return sum(not wanted <= safe for wanted, safe in self._waits)

@@ -38,10 +38,16 @@ from bootstrap.paths import write_private
 from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
-from bootstrap.renting import cluster, rental
+from bootstrap.renting import rental
 from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
-from bootstrap.renting.teardown import TeardownOptions, end_rental, secure, teardown_lock
+from bootstrap.renting.teardown import (
+    TeardownOptions,
+    end_rental,
+    given_back,
+    secure,
+    teardown_lock,
+)
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.run_end import end_runs
 from bootstrap.text.sizes import dollars
@@ -334,24 +340,29 @@ def _end_clusters(
 ) -> list[GuardedBox]:
     """Destroy each cluster of whose boxes every lease is over; return what became of the boxes."""
     pairs = [*zip(boxes, found, strict=True)]
-    leaving = {one.host for box, one in pairs if one.own and not _is_let_go(box)}
     once = Once()
+    with contextlib.ExitStack() as locks:
+        for box, one in pairs:
+            # While its cluster's other boxes were looked at, a user may have changed their mind.
+            if one.own and locks.enter_context(teardown_lock(box)) and not _is_let_go(box):
+                given_back(once).agreed.add(one.host)
+        return [_ended(box, one, screen, once) if one.own else one for box, one in pairs]
 
-    def ended(box: KnownBox, one: GuardedBox) -> GuardedBox:
-        if one.own is None or one.host not in leaving:
-            return one
-        try:
-            others = cluster.others_of(one.own.account, one.own.box)
-            if any(each.host not in leaving for each in others):
-                return one
-            done = end_rental(one.own, box, screen, one.unsafe, once)
-        except BoxstrapError as error:
-            says = f"its cluster was not destroyed: {error.what} It is tried again."
-            return replace(one, says=says, error=error)
-        says = f"its lease is over ({one.over}): {done.text()}"
-        return replace(one, says=says, destroyed=True)
 
-    return [ended(box, one) for box, one in pairs]
+def _ended(box: KnownBox, one: GuardedBox, screen: Screen, once: Once) -> GuardedBox:
+    """Destroy the cluster of a box whose lease is over, if that may be."""
+    assert one.own is not None  # noqa: S101 - the caller has looked
+    if one.host not in given_back(once).agreed:
+        return one
+    try:
+        done = end_rental(one.own, box, screen, one.unsafe, once)
+    except NotSafeError:
+        return one
+    except BoxstrapError as error:
+        says = f"its cluster was not destroyed: {error.what} It is tried again."
+        return replace(one, says=says, error=error)
+    says = f"its lease is over ({one.over}): {done.text()}"
+    return replace(one, says=says, destroyed=True)
 
 
 def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Loss], bool]:

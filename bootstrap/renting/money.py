@@ -212,7 +212,8 @@ def _in_a_day(rental: Rental, box: KnownBox | None, now: float) -> float:
     """Return what it cost in the last 24 hours, and may still cost in the next."""
     over = rental.state is RentalState.ENDED
     until = rental.ended if over and rental.ended else _until(rental, box)
-    return rental.price * _counted(rental.asked, min(until, now) if over else until, now)
+    hours = _counted(rental.asked, min(until, now) if over else until, now)
+    return rental.boxes * rental.price * hours
 
 
 def _until(rental: Rental, box: KnownBox | None) -> float:

@@ -19,6 +19,7 @@ from typing import TypeVar
 from bootstrap.errors import (
     BoxstrapError,
     NoOfferError,
+    NotSafeError,
     ReturnBoxError,
     UnreachableError,
     UsageError,
@@ -26,7 +27,7 @@ from bootstrap.errors import (
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.api import RefusedKeyError, UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import LEASE_HOURS, Offer, RentedState, RentOrder
+from bootstrap.providers.offer import LEASE_HOURS, Offer, RentedBox, RentedState, RentOrder
 from bootstrap.renting import cluster, rental, start, teardown
 from bootstrap.renting.money import (
     NO_CAPS,
@@ -80,7 +81,16 @@ def decide(
 ) -> None:
     """Find out now whether it was rented. Raises a final NoOfferError if that stays unknown."""
     asks = [account_for(asked, accounts)] if asked.provider else _all_accounts(accounts)
-    known = rental.settled(asked, [box for each in asks for box in each.find_mark(asked.mark)], now)
+    found = [box for each in asks for box in each.find_mark(asked.mark)]
+    known = rental.settled(asked, found, now)
+    if unfilled := next((box for box in found if box.is_unfilled), None):
+        raise _unknown(
+            f"{unfilled.host} was ordered as {asked.mark}, and is there without pods: it may cost "
+            "money, and nothing else is rented until that is over.",
+            asked.provider,
+            f"Run the same command again in a minute; to end it: boxstrap down --host "
+            f"{unfilled.host} --discard",
+        )
     if known is None:
         rental.forget_rental(asked)
     elif known.state is RentalState.ASKED:
@@ -135,13 +145,24 @@ def find_live_rental(
     Raises a final NoOfferError if there is no key for its account; UsageError if its account is
     not among `accounts`.
     """
-    for each in rental.all_rentals():
-        is_own = (each.repo_key, each.profile) == own and each.host not in instead_of
-        if each.state is not RentalState.RENTED or not is_own:
-            continue
+    rented = [
+        each
+        for each in rental.all_rentals()
+        if (each.repo_key, each.profile) == own
+        and each.host not in instead_of
+        and each.state is RentalState.RENTED
+    ]
+    in_use = {each.cluster for each in rented if each.ready}
+    for each in rented:
+        if each.cluster and each.cluster in in_use and not each.ready:
+            continue  # another box of its cluster is good
         account = account_for(each, accounts)
         is_settled = each.ready or now - each.asked > SETTLES_S
         if is_settled and teardown.is_gone(account, each.box_id):
+            if other := cluster.still_there(each, account):
+                each = dataclasses.replace(each, box_id=other.id)  # noqa: PLW2901
+                rental.save_rental(each)
+                return each
             # When it ended, and what it cost, is unknown here.
             rental.save_rental(dataclasses.replace(each, state=RentalState.ENDED))
             continue
@@ -338,17 +359,23 @@ class Renter:
         for each in rental.all_rentals():
             if each.state is RentalState.ASKED:
                 decide(each, self._accounts, self._clock.now(), self._reporter.say)
-            elif each.state is RentalState.LEAVING and (
-                may_be_used_since(each, self._clock.now())
-                or cluster.kept_by(each, self._clock.now())
-            ):
-                rental.save_rental(dataclasses.replace(each, state=RentalState.RENTED, ready=True))
-                self._reporter.warn(
-                    f"{each.host} was to be given back, and somebody may have come since: it goes "
-                    f"on and costs {dollars(each.price)} an hour. boxstrap down --host {each.host}"
-                )
             elif each.state is RentalState.LEAVING:
-                self._end(each)
+                self._end_leaving(each)
+
+    def _end_leaving(self, box: Rental) -> None:
+        """End a box that was to be given back before, unless somebody may have come since."""
+        if not may_be_used_since(box, self._clock.now()):
+            try:
+                self._end(box)
+            except NotSafeError:  # to one of its cluster
+                pass
+            else:
+                return
+        rental.save_rental(dataclasses.replace(box, state=RentalState.RENTED, ready=True))
+        self._reporter.warn(
+            f"{box.host} was to be given back, and somebody may have come since: it goes "
+            f"on and costs {dollars(box.price)} an hour. boxstrap down --host {box.host}"
+        )
 
     def _rent_next(self) -> Rental:
         """Rent the best offer that wasn't tried yet. Raises NoOfferError."""
@@ -441,6 +468,7 @@ class Renter:
             profile=wish.profile,
             spot=offer.bid is not None,
             hours=hours,
+            boxes=offer.boxes,
         )
         rental.save_rental(asked)  # before the call: whatever its outcome, the mark finds the box
         try:
@@ -506,13 +534,8 @@ class Renter:
             )
 
     def _give_back(self, box: Rental, error: BoxstrapError) -> None:
-        if kept := cluster.kept_by(box, self._clock.now()):
-            raise UnreachableError(
-                f"{error.what}. It is not given back, as its whole cluster would be.",
-                where=box.host,
-                hint="It costs as long as the others do. To give back all of them: boxstrap down "
-                f"--host {' --host '.join([box.host, *kept])}",
-            )
+        if box.boxes > 1 or box.cluster:
+            self._refuse_with_others(box, error)
         with rental.one_at_a_time():
             if not is_still_rented(box):
                 raise UnreachableError(
@@ -541,19 +564,43 @@ class Renter:
                 "exit 0 and doesn't list it."
             )
             raise
-        cost = box.cost(self._clock.now())
-        self._reporter.note("rented", f"{box.host}: given back, it cost about {dollars(cost)}")
-        self._spent += cost
+        boxes = max(box.boxes, self._wish.order.boxes if box.cluster else 1)
+        cost = box.price * max(0.0, self._clock.now() - box.asked) / 3600
+        self._reporter.note(
+            "rented", f"{box.host}: given back, it cost about {dollars(cost * boxes)}"
+        )
+        self._spent += cost  # what several may cost was divided among them
+
+    def _refuse_with_others(self, box: Rental, error: BoxstrapError) -> None:
+        """Raise UnreachableError if the box is of a cluster of which another one may hold work."""
+        account = account_for(box, self._accounts)
+        try:
+            self._others_to_end(account, cluster.still_there(box, account))
+        except NotSafeError as kept:
+            raise UnreachableError(
+                f"{error.what}; {kept.what}", where=box.host, hint=kept.hint
+            ) from None
+        except UnreachableError:
+            return  # its end says that its account can't be asked
+
+    def _others_to_end(self, account: CloudAccount, there: RentedBox | None) -> Sequence[RentedBox]:
+        """Return the boxes that end with it. Raises NotSafeError if one of them may hold work."""
+        if there is None:
+            return ()
+        others = cluster.others_of(account, there)
+        cluster.refuse_holding(there, cluster.holding(others, self._clock.now()))
+        return others
 
     def _end(self, box: Rental) -> None:
-        """Destroy it, and make sure it is gone. Raises UnreachableError if that is unknown."""
+        """Destroy it, and make sure it is gone. Raises UnreachableError if that is unknown;
+        NotSafeError if another box of its cluster may hold work."""
         account = account_for(box, self._accounts)
-        there = account.box(box.box_id)
-        others = cluster.others_of(account, there) if there else []
+        there = cluster.still_there(box, account)
+        others = self._others_to_end(account, there)
         if there is None or not rental.is_another(there):
             of_cluster = there.cluster if there else ""
             teardown.destroy(account, box.box_id, self._reporter.say, of_cluster=of_cluster)
-        members = (rental.of_host(each.host) for each in others)
+        members = (rental.of_host(each.host) for each in others if each.host != box.host)
         for each in (box, *filter(None, members)):
             over = each.over(self._clock.now())
             rental.save_rental(over)

@@ -77,6 +77,8 @@ class Rental:
     """How long its lease lets it live, from when it was asked for; 0 if unknown."""
     cluster: str = ""
     """The cluster with which it ends, as `RentedBox.cluster`; "" for none, or not known yet."""
+    boxes: int = 1
+    """How many boxes its order made that have no record of their own yet, itself included."""
 
     def is_dearer(self, price: float) -> bool:
         """Whether this price is more than was agreed to."""
@@ -94,7 +96,7 @@ class Rental:
 
     def cost(self, now: float) -> float:
         """Return the cost in dollars from the request until now."""
-        return self.price * max(0.0, now - self.asked) / 3600
+        return self.boxes * self.price * max(0.0, now - self.asked) / 3600
 
     def as_dict(self) -> dict[str, object]:
         """Return what `--json` prints."""
@@ -209,6 +211,7 @@ def _read(file: Path) -> Rental:
             "spot": False,
             "hours": 0.0,
             "cluster": "",
+            "boxes": 1,
             **json.loads(file.read_text(encoding="utf-8")),
         }
         known = {field.name: record[field.name] for field in dataclasses.fields(Rental)}

@@ -10,12 +10,11 @@ End a known box: destroy it, put its record aside, and report what it cost.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bootstrap.boxes.login import BoxLogin
@@ -200,27 +199,41 @@ def end_rental(
     `once`. Raises UnreachableError if it is unknown whether the box is gone; NotSafeError if its id
     now belongs to another rental.
     """
-    account, rented = own.account, own.box
+    account, rented, once = own.account, own.box, once or EachTime()
     if rental.is_another(rented):
         raise NotSafeError(
             f"its account has given {rented.host} to another rental: {sanitize(rented.name)}.",
             where=known.name,
             hint=f"Nothing was destroyed. To forget this one: boxstrap boxes --forget {known.name}",
         )
+    what = (account.name, rented.cluster or rented.id)
+    unused = once.get(("unused", *what), lambda: _unused_others(own, given_back(once).agreed))
     for one in lost:
         screen.warn(f"thrown away: {one}")
     now = time.time()
     with suppress(OSError, UsageError):  # tell later commands that this box is to be destroyed
         rental.note_leaving(rented.host, now)
         if has_record(known):
-            known = dataclasses.replace(known, ended=now)
+            known = replace(known, ended=now)
             save_box(known, is_new=False)
-    what = (account.name, rented.cluster or rented.id)
     end = partial(destroy, account, rented.id, screen.say, of_cluster=rented.cluster)
-    (once or EachTime()).get(what, end)
+    once.get(what, end)
     done = TeardownResult(known.name, rented.host, lost=lost)
     finish_teardown(account, rented, known, screen, done)
+    for each in unused:
+        with suppress(OSError):
+            rental.note_end(each.host, now)
     return done
+
+
+def _unused_others(own: OwnBox, agreed: Collection[str]) -> list[RentedBox]:
+    """Return the boxes that go with it though no command is about them, as they are listed now.
+
+    Raises NotSafeError if one that isn't in `agreed` may hold work.
+    """
+    others = cluster.others_of(own.account, own.box)
+    cluster.refuse_holding(own.box, cluster.holding(others, time.time()), agreed)
+    return [each for each in others if each.host not in agreed]
 
 
 def finish_teardown(
@@ -241,7 +254,7 @@ def finish_teardown(
         screen.warn(f"could not check what else your account pays for: {error.what}")
     try:
         if has_record(known):
-            retire(dataclasses.replace(known, ended=now, spent=done.spent or 0.0))
+            retire(replace(known, ended=now, spent=done.spent or 0.0))
         rental.note_end(done.host, now)
     except OSError as error:
         screen.warn(f"its record is not put aside: {write_error(known.folder, error).what}")
@@ -254,7 +267,7 @@ def put_aside(over: rental.Rental, reporter: Reporter) -> None:
         if known.host_text == over.host:
             shared.close(known)
             with suppress(OSError, UsageError):
-                retire(dataclasses.replace(known, ended=over.ended, spent=over.spent))
+                retire(replace(known, ended=over.ended, spent=over.spent))
             drop_alias(reporter)
 
 
@@ -293,11 +306,12 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> Non
     Raises NotSafeError with a list if something would be lost; UnreachableError if it is unknown
     whether the box is gone; UsageError, HostKeyError.
     """
-    with _given_back(options.once).attended():
+    with given_back(options.once).attended():
         _tear_down(options, screen, wish)
 
 
-def _given_back(once: Once) -> cluster.GivenBack:
+def given_back(once: Once) -> cluster.GivenBack:
+    """Return what the boxes of one command share."""
     return once.get("given back", lambda: cluster.GivenBack(max(1, len(once.hosts))))
 
 
@@ -314,27 +328,38 @@ def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> No
     with box, teardown_lock(box.known):
         name = box.name
         own = find_own(box)
-        others = _others(own)
-        if isinstance(own, OwnBox) and not (options.once.is_shared or wish.only_look):
-            cluster.refuse_alone(own.box, others)
+        held = _held(own, options.once)
+        if isinstance(own, OwnBox) and not wish.only_look:
+            cluster.refuse_holding(own.box, held, options.once.hosts)
         screen.note("holds", name_repositories(box))
-        unsafe = secure(box, screen, wish)
-        if isinstance(own, OwnBox) and _is_fresh(own.box.host):
-            unsafe = [one for one in unsafe if one.kind != "unknown"]
-        if unsafe and not wish.discard:
-            screen.result({"box": name, "destroyed": False, "unsafe": _rows(unsafe)})
-            raise _refusal(name, unsafe)
+        unsafe = _refuse_unsafe(box, own, screen, wish)
         if wish.only_look:
-            _say_safe(screen, name, own, unsafe, others)
+            _say_safe(screen, name, own, unsafe, held)
             return
+        if isinstance(own, OwnBox) and own.box.cluster:
+            again = partial(_refuse_unsafe, box, own, screen, replace(wish, only_look=True))
+            given_back(options.once).await_others(own.box, held, again)
     if isinstance(own, str):
         done = TeardownResult(name, why_not=own, console=box.known.console, lost=unsafe)
         done.is_rented = not box.is_local
         screen.result(done.as_dict(), done.text())
         return
-    _given_back(options.once).await_others(own.box, others)
     done = end_rental(own, box.known, screen, unsafe, options.once)
     screen.result(done.as_dict(), done.text())
+
+
+def _refuse_unsafe(
+    box: BoxLogin, own: OwnBox | str, screen: Screen, wish: TeardownOptions
+) -> list[Loss]:
+    """Return what would be lost with the box, as the user agreed to. Raises NotSafeError if they
+    didn't."""
+    unsafe = secure(box, screen, wish)
+    if isinstance(own, OwnBox) and _is_fresh(own.box.host):
+        unsafe = [one for one in unsafe if one.kind != "unknown"]
+    if unsafe and not wish.discard:
+        screen.result({"box": box.name, "destroyed": False, "unsafe": _rows(unsafe)})
+        raise _refusal(box.name, unsafe)
+    return unsafe
 
 
 def _known(options: BoxOptions) -> KnownBox | None:
@@ -414,9 +439,11 @@ def _look_again(box: BoxLogin) -> None:
     box.refresh()
 
 
-def _others(own: OwnBox | str) -> list[RentedBox]:
-    """Return the boxes that are destroyed with it."""
-    return cluster.others_of(own.account, own.box) if isinstance(own, OwnBox) else []
+def _held(own: OwnBox | str, once: Once) -> list[RentedBox]:
+    """Return the boxes that would be destroyed with it, and may hold work or are to go as well."""
+    if isinstance(own, str):
+        return []
+    return cluster.holding(cluster.others_of(own.account, own.box), time.time(), once.hosts)
 
 
 def _end_unseen(
@@ -458,7 +485,9 @@ def _end_unseen(
     if not has_record(known) and not is_unused:
         _confirm_unmet(rented, unseen, screen)
     own, lost = OwnBox(account, rented), [] if is_leaving else [unseen]
-    _given_back(options.once).await_others(rented, _others(own))
+    held = _held(own, options.once)
+    cluster.refuse_holding(rented, held, options.once.hosts)
+    given_back(options.once).await_others(rented, held, lambda: None)
     done = end_rental(own, known, screen, lost, options.once)
     screen.result(done.as_dict(), done.text())
 
@@ -529,11 +558,11 @@ def _say_safe(
     name: str,
     own: OwnBox | str,
     lost: Sequence[Loss],
-    others: Sequence[RentedBox],
+    held: Sequence[RentedBox],
 ) -> None:
     what = f"not be destroyed: {own}" if isinstance(own, str) else f"be destroyed: {own.box.host}"
-    if others:
-        what += f", together with {', '.join(each.host for each in others)}"
+    if held:
+        what += f", together with {', '.join(each.host for each in held)}"
     listed = "".join(f"\n  {one}" for one in lost)
     text = f"{name} would {what}" + (f"; this would be thrown away:{listed}" if lost else "")
     screen.result({"box": name, "destroyed": False, "unsafe": _rows(lost)}, text)

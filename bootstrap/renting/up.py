@@ -275,23 +275,43 @@ def place_of(host: str) -> str:
     return f"{ours.provider}:{ours.machine}" if ours else ""
 
 
-def refuse_incomplete(host: str, missing: int) -> None:
-    """Raise NoOfferError if so many boxes are missing in the network of this one, and none can be
-    rented into it: a cluster is rented as a whole."""
-    ours = rental.of_host(host)
-    if not missing or not PROVIDERS[host.partition(":")[0]].rents_clusters:
+def in_one_network(hosts: Sequence[str]) -> list[str]:
+    """Return those of rented boxes that can share a network: where that is a cluster, those of the
+    first one alone."""
+    ours = {each.host: each for each in rental.all_rentals()}
+
+    def cluster_of(host: str) -> str:
+        """Return what its cluster is known by: until its boxes are recorded, its mark."""
+        box = ours[host]
+        return box.cluster or (box.mark if box.boxes > 1 else "")
+
+    first = next(filter(None, map(cluster_of, hosts)), "")
+    clusters = {name for name, provider in PROVIDERS.items() if provider.rents_clusters}
+    return [
+        host
+        for host in hosts
+        if ours[host].provider not in clusters or cluster_of(host) == first != ""
+    ]
+
+
+def refuse_incomplete(hosts: Sequence[str], count: int, reporter: Reporter) -> None:
+    """Raise NoOfferError if these are fewer boxes than wanted, and of a cluster, to which none can
+    be added; warn if they are more."""
+    ours = rental.of_host(hosts[0])
+    if ours is None or not ours.cluster or len(hosts) == count:
         return
-    if ours is None or not ours.cluster:
-        raise NoOfferError(
-            f"{host} was rented alone, and no box can be rented into a network with it.",
-            where=host,
-            hint=f"Give it back, and run the same command again: boxstrap down --host {host}",
+    every = " ".join(f"--host {host}" for host in hosts)
+    said = f"the cluster {ours.cluster} has {len(hosts)} boxes, not {count}"
+    if len(hosts) > count:
+        reporter.warn(
+            f"{said}: each of them costs, until all are given back: boxstrap down {every}"
         )
+        return
     raise NoOfferError(
-        f"{missing} more are not there yet of the cluster {ours.cluster}, and none can be added.",
-        where=host,
-        hint="Run the same command again in a minute. If they never come, give back what is there: "
-        f"boxstrap down --host {host}",
+        f"{said}, and none can be added to it.",
+        where=hosts[0],
+        hint="If it was rented just now, run the same command again in a minute. To give it back: "
+        f"boxstrap down {every}",
     )
 
 
@@ -313,8 +333,12 @@ def find_offers(request: UpOptions) -> FoundOffers:
     loaded = load_profile(request.setup, kinds=())  # only looks: that takes nothing
     asks = not_agreed(loaded, request.setup, EVERYTHING if request.provider else TO_RENT)
     root = read_repository(request.setup.place).root
-    order = order_of(loaded.profile, request.max_price, root)
-    accounts = accounts_for(request.provider, loaded, only_look=True)
+    order = dataclasses.replace(
+        order_of(loaded.profile, request.max_price, root),
+        network=request.network,
+        boxes=request.boxes,
+    )
+    accounts = accounts_for(request.provider, loaded, only_look=True, network=request.network)
     lease = loaded.profile.lease
     hours = (lease.hours if lease else None) or LEASE_HOURS
     return FoundOffers(order, *offers_of(accounts, order), hours=hours, asks=asks)

@@ -258,6 +258,7 @@ class RentalDocument(TypedDict):
     spot: bool
     hours: float
     cluster: str
+    boxes: int
 
 
 class AccountsDocument(TypedDict):

@@ -63,6 +63,8 @@ def up(call: Call) -> None:
 
     request = up_request(call, call.request())
     if call.dry or call.given["dry_run"]:
+        if call.given["one_network"]:
+            request = replace(request, network="any", boxes=call.given["count"])
         _show_offers(call, request)
         return
     if call.given["resume"]:
@@ -109,7 +111,13 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     all are there. Raises BoxesFailedError.
     """
     from bootstrap.fleet.fan_out import raise_for_failures
-    from bootstrap.renting.up import place_of, refuse_incomplete, rented_before, shared_among
+    from bootstrap.renting.up import (
+        in_one_network,
+        place_of,
+        refuse_incomplete,
+        rented_before,
+        shared_among,
+    )
     from bootstrap.repo.local import read_repository
     from bootstrap.setup.sequence import run_setup
 
@@ -122,7 +130,8 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     if call.given["one_network"]:
         request = _in_one_network(request, count, group)
     request = shared_among(request, count)
-    known = rented_before(request)
+    every = rented_before(request)
+    known = in_one_network(every) if request.network else every
     name = request.setup.name
 
     def one(at: int, host: str, price: float | None, *, another: bool) -> UpOptions:
@@ -133,7 +142,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
             setup=replace(request.setup, host=None, name=own),
             max_price=request.max_price or price,
             another=another,
-            instead_of=frozenset(each for each in known if each != host),
+            instead_of=frozenset(each for each in every if each != host),
         )
 
     def set_up(setup: SetupRequest) -> SetupResult:
@@ -144,11 +153,13 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     _note_group(first, group)
     call.screen.result({"first": first.as_dict()}, f"{first.box} is set up")
     box = first.login.known
-    known = [box.host_text, *(host for host in rented_before(request) if host != box.host_text)]
+    every = rented_before(request)
+    known = in_one_network(every) if request.network else every
+    known = [box.host_text, *(host for host in known if host != box.host_text)]
     wanted = [*known[:count], *[""] * (count - len(known))]
     if request.network:
         request = replace(request, beside=place_of(box.host_text))
-        refuse_incomplete(box.host_text, wanted.count(""))
+        refuse_incomplete(known, count, call.screen)
 
     def begin(own: Call) -> None:
         at = int(own.among.rpartition(" ")[2]) - 1
@@ -358,7 +369,8 @@ def _whole_cost(found: FoundOffers) -> str:
 
     if not found.fitting:
         return ""
-    total = cost_of(Usage(found.hours), found.fitting[0].price).total
+    first = found.fitting[0]
+    total = cost_of(Usage(found.hours), first.price * first.boxes).total
     return f"\nthe cheapest, for the {found.hours:g} hours of its lease: {dollars(total)}"
 
 

@@ -386,6 +386,8 @@ def test_a_cluster_is_rented_trained_on_and_given_back_as_one(rent: Rent) -> Non
         user.env |= account.environment()
         words = ("up", "--provider=runpod", "--max-price=1", f"--identity={boxes[0].identity}")
         words = (*words, "--count=2", "--one-network", "--group=pods")
+        asked = user.run(*(word for word in words if "price" not in word)).must(2).err
+        assert "runpod: a cluster of 2 boxes, each 1 x RTX 4090 24 GiB at $0.30 an hour" in asked
         done = user.run(*words).must(0)
         assert account.changed == ["POST /v2/clusters"]
         assert "2 of 2 boxes are set up: --hosts pods" in done.out
@@ -399,7 +401,7 @@ def test_a_cluster_is_rented_trained_on_and_given_back_as_one(rent: Rent) -> Non
         assert "rank 1 of 2: sum 3.0" in user.run("logs", "--hosts", "pods").must(0).out
         user.run(*words).must(0)  # nothing to do
         alone = user.run("down", "--host", "runpod:9001").must(9).err
-        assert "whose boxes are destroyed together, and runpod:9002 may not be yet" in alone
+        assert "has not found that nothing would be lost on runpod:9002" in alone
         assert account.changed == ["POST /v2/clusters"]
         user.run("down", "--hosts", "pods").must(0)
         assert account.changed == ["POST /v2/clusters", "DELETE /v2/clusters/c9001"]

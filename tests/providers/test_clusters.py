@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,15 +19,17 @@ from bootstrap.errors import (
     ReturnBoxError,
     UnreachableError,
 )
+from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link.record import KnownBox, save_box
+from bootstrap.link.target import AT_ONCE
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
 from bootstrap.providers.offer import RentedBox, RentedState, RentOrder
 from bootstrap.renting import cluster, rental
 from bootstrap.renting.money import MoneyCaps, OverCapError
 from bootstrap.renting.rental import Rental, RentalState
-from bootstrap.renting.up import refuse_incomplete
-from tests.providers.accounts import FAULTS, KEY
+from bootstrap.renting.up import in_one_network, refuse_incomplete
+from tests.providers.accounts import FAULTS, KEY, REFUSED_KEYS
 from tests.providers.renting_world import RentingWorld, renting_world
 from tests.waiting import PATIENCE_S
 
@@ -153,16 +156,148 @@ def test_one_whose_pods_come_late_is_waited_for_listed_and_never_made_again(
     assert (orders(world), len(states())) == (1, 2)
 
 
-def test_a_cluster_that_lacks_boxes_is_said_and_not_filled_by_another(world: RentingWorld) -> None:
+def test_a_cluster_of_another_number_is_said_and_not_filled_by_another(
+    world: RentingWorld,
+) -> None:
     world.simulation.offers[0].fate = "short"
-    box, host = world.up(order=ORDER)
-    with pytest.raises(NoOfferError, match="1 more are not there yet of the cluster c9001"):
-        refuse_incomplete(host, 1)
-    rental.save_rental(dataclasses.replace(box, cluster=""))
-    with pytest.raises(NoOfferError, match="was rented alone"):
-        refuse_incomplete(host, 1)
-    refuse_incomplete(host, 0)
-    refuse_incomplete("ec2:i-1", 1)
+    _, host = world.up(order=ORDER)
+    with pytest.raises(NoOfferError, match="the cluster c9001 has 1 boxes, not 2") as refused:
+        refuse_incomplete([host], 2, world.heard)
+    assert f"boxstrap down --host {host}" in refused.value.hint
+    refuse_incomplete([host], 1, world.heard)
+    refuse_incomplete(["ec2:i-1"], 2, world.heard)
+    world.heard.lines.clear()
+    refuse_incomplete([host, "runpod:9002"], 1, world.heard)
+    assert world.heard.lines[0].endswith(f"down --host {host} --host runpod:9002")
+
+
+def test_boxes_of_one_cluster_alone_share_a_network(world: RentingWorld) -> None:
+    alone, _ = world.up()
+    world.up(order=ORDER, another=True)
+    rental.save_rental(Rental("boxstrap-0123456789ab", "ec2", RentalState.RENTED, box_id="i-1"))
+    every = [each.host for each in rental.all_rentals()]
+    assert set(in_one_network(every)) == {"runpod:9002", "runpod:9003", "ec2:i-1"}
+    # One whose boxes aren't recorded yet is one, too.
+    noted = rental.of_host("runpod:9002")
+    assert noted
+    rental.save_rental(dataclasses.replace(noted, cluster="", boxes=2))
+    assert in_one_network([alone.host, "runpod:9002"]) == ["runpod:9002"]
+    assert in_one_network([alone.host]) == []
+
+
+def interrupted(world: RentingWorld, **changed: Any) -> None:
+    """Rent one, and be interrupted before its boxes are recorded."""
+    world.interrupt_at = world.simulation.clock.now + 10
+    with pytest.raises(KeyboardInterrupt):
+        world.up(**{"order": ORDER, **changed})
+    (only,) = [each for each in rental.all_rentals() if each.state is RentalState.RENTED]
+    assert (only.box_id, only.boxes, only.cluster) == ("9001", 2, "")
+
+
+def test_a_box_that_was_used_by_hand_does_not_go_with_the_first(world: RentingWorld) -> None:
+    world.simulation.offers[0].fate = "stuck"
+    interrupted(world)
+    world.simulation.boxes[-1].state = "running"
+    used("runpod:9002", seen=time.time())
+    with pytest.raises(UnreachableError, match="nothing would be lost on runpod:9002"):
+        world.up(order=ORDER)
+    assert world.simulation.destroyed == []
+
+
+def test_where_the_first_is_gone_the_others_are_not_forgotten(world: RentingWorld) -> None:
+    interrupted(world)
+    del world.simulation.boxes[-2]
+    world.sleep(600)
+    box, _ = world.up(order=ORDER)
+    assert (box.box_id, orders(world)) == ("9002", 1)
+    # Nor where it goes while it is waited for.
+    rental.save_rental(box.over(world.simulation.clock.now))
+    world.simulation.boxes = world.simulation.boxes[:2]
+    interrupted_at = world.simulation.clock.now + 10
+
+    def goes(number: int, *, is_done: bool) -> None:
+        if world.simulation.clock.now > interrupted_at:
+            world.simulation.boxes = [each for each in world.simulation.boxes if each.id != "9003"]
+
+    world.simulation.on_call = goes
+    box, _ = world.up(order=ORDER)
+    here = {each.id for each in world.simulation.boxes if each.cluster}
+    assert here == {each.box_id for each in rental.all_rentals() if each.state.value == "rented"}
+
+
+def test_a_key_that_may_not_see_clusters_orders_no_second_one(world: RentingWorld) -> None:
+    world.simulation.fault_on = {f"POST {CLUSTERS}": "cut after"}
+    answer = world.simulation.answer
+
+    def refusing(method: str, target: str, body: bytes, **more: Any) -> tuple[int, object]:
+        if method == "GET" and target.startswith(CLUSTERS):
+            return REFUSED_KEYS["runpod"]
+        return answer(method, target, body, **more)
+
+    world.simulation.answer = refusing  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(BoxstrapError):
+            world.up(order=ORDER)
+        world.sleep(rental.NEVER_S + 1)
+    assert orders(world) == 1
+    # Where there is none, its refusal is nobody's business.
+    world.simulation.boxes = world.simulation.boxes[:2]
+    assert len(account_of(world).boxes()) == 2
+
+
+def test_all_count_against_a_cap_before_they_are_recorded(world: RentingWorld) -> None:
+    hours = dataclasses.replace(ORDER, lease_hours=10)
+    caps = MoneyCaps(max_dollars=7.0)
+    interrupted(world, order=hours, caps=caps)
+    alone = RentOrder(max_price=1.0, lease_hours=10)
+    with pytest.raises(OverCapError, match=r"\$6.00 for runpod:9001"):
+        world.up(order=alone, caps=caps, another=True)
+
+
+def test_what_was_spent_on_all_of_them_is_told(world: RentingWorld) -> None:
+    world.simulation.offers[0].fate = "stuck"
+    world.up(order=ORDER)
+    (over,) = [each for each in rental.all_rentals() if each.state is RentalState.ENDED]
+    minutes = (over.ended - over.asked) / 60
+    assert over.spent == pytest.approx(2 * 0.3 * minutes / 60, abs=0.001)
+    assert any(f"it cost about ${over.spent:.2f}" in line for line in world.heard.lines)
+
+
+def test_one_whose_pods_never_come_is_named_with_its_end(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.simulation.offers[0].fate = "late"
+    monkeypatch.setattr(rental, "UNDECIDED_S", 20.0)
+    with pytest.raises(NoOfferError):
+        world.up(order=ORDER)
+    world.simulation.clusters[0].filled = 1e12
+    world.sleep(3 * rental.NEVER_S)
+    with pytest.raises(NoOfferError, match=r"runpod:c9001 was ordered as .* without pods") as error:
+        world.up(order=ORDER)
+    assert "boxstrap down --host runpod:c9001 --discard" in error.value.hint
+
+
+def test_without_a_count_a_good_box_of_it_is_taken(world: RentingWorld) -> None:
+    _, host = world.up(order=ORDER)
+    world.simulation.boxes[-1].becomes = None
+    world.simulation.boxes[-1].state = "starting"
+    assert world.up()[0].host == host
+
+
+def test_what_was_given_back_meanwhile_is_not_recorded_again(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.up(order=ORDER)
+    note = cluster.note_members
+
+    def late(ours: Rental, *given: Any) -> Rental:
+        for each in rental.all_rentals():
+            rental.note_end(each.host, world.simulation.clock.now)
+        return note(ours, *given)
+
+    monkeypatch.setattr(cluster, "note_members", late)
+    world.up(order=ORDER)
+    assert {each.state for each in rental.all_rentals()} == {RentalState.ENDED}
 
 
 def test_a_box_that_never_comes_up_does_not_take_one_in_use_with_it(world: RentingWorld) -> None:
@@ -170,9 +305,9 @@ def test_a_box_that_never_comes_up_does_not_take_one_in_use_with_it(world: Renti
     used(host, seen=time.time())
     world.simulation.boxes[-1].becomes = None
     world.simulation.boxes[-1].state = "starting"
-    with pytest.raises(UnreachableError, match="its whole cluster would be") as kept:
+    with pytest.raises(UnreachableError, match="whose boxes are destroyed together") as kept:
         world.up(order=ORDER, instead_of=frozenset({box.host}), loading_s=60.0)
-    assert f"boxstrap down --host runpod:9002 --host {host}" in kept.value.hint
+    assert "boxstrap down --host runpod:9002 --host runpod-9001" in kept.value.hint
     assert (world.simulation.destroyed, set(states().values())) == ([], {RentalState.RENTED})
 
 
@@ -230,15 +365,21 @@ def test_what_may_go_with_its_cluster(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     now = time.time()
     mark = "boxstrap-0123456789ab"
-    ours = Rental(mark, "runpod", RentalState.RENTED, box_id="a", cluster="c1")
-    other = Rental(f"{mark[:-1]}0", "runpod", state, box_id="b", ready=ready, cluster="c1")
-    alone = dataclasses.replace(other, mark=f"{mark[:-1]}1", box_id="c", cluster="", ready=True)
-    for each in (ours, alone, dataclasses.replace(other, ended=now - 30)):
-        rental.save_rental(each)
+    ours = Rental(mark, "runpod", RentalState.RENTED, box_id="a", boxes=2)
+    other = Rental(f"{mark[:-1]}0", "runpod", state, box_id="b", ready=ready, ended=now - 30)
+    rental.save_rental(ours)
+    rental.save_rental(other)
     if seen:
         used("runpod:b", seen=now + seen)
-    assert cluster.kept_by(ours, now) == ([] if may_go else ["runpod:b"])
-    assert cluster.kept_by(alone, now) == []
+    there = RentedBox("runpod", "b", mark, RentedState.RUNNING, cluster="c1")
+    assert cluster.holding([there], now) == ([] if may_go else [there])
+    # Whatever it is, it is waited for where the same command is about it.
+    assert cluster.holding([there], now, ["runpod:b"]) == [there]
+    # One without a record is of the same order by its name, and of somebody else's by another.
+    late = dataclasses.replace(there, id="c")
+    assert cluster.holding([late, dataclasses.replace(late, name="other")], now) == [
+        dataclasses.replace(late, name="other")
+    ]
 
 
 def test_threads_wait_for_the_others_of_their_cluster_alone() -> None:
@@ -247,6 +388,7 @@ def test_threads_wait_for_the_others_of_their_cluster_alone() -> None:
         for each in ("a1", "a2", "b1", "b2", "b3")
     }
     given_back, ended = cluster.GivenBack(len(boxes)), dict[str, str]()
+    looked = list[str]()
     b3 = threading.Event()
 
     def give_back(each: str) -> None:
@@ -257,7 +399,7 @@ def test_threads_wait_for_the_others_of_their_cluster_alone() -> None:
                 b3.wait(PATIENCE_S)
                 raise KeyError
             ended[each] = "kept"
-            given_back.await_others(own, others)
+            given_back.await_others(own, others, lambda: looked.append(each))
             ended[each] = "gone"
 
     threads = [threading.Thread(target=give_back, args=(each,), daemon=True) for each in boxes]
@@ -271,3 +413,44 @@ def test_threads_wait_for_the_others_of_their_cluster_alone() -> None:
         each.join(PATIENCE_S)
     assert not any(each.is_alive() for each in threads)
     assert (ended["b1"], ended["b2"]) == ("kept", "kept")
+    assert sorted(looked) == ["a1", "a2"]
+
+
+def give_back_at_once(boxes: Sequence[tuple[RentedBox, list[RentedBox]]]) -> dict[str, bool]:
+    """Whether each goes on to its cluster's end, where each is found safe."""
+    given_back, goes = cluster.GivenBack(len(boxes)), dict[str, bool]()
+
+    def work(at: str) -> None:
+        own, others = boxes[int(at)]
+        with given_back.attended():
+            goes[own.id] = False
+            given_back.await_others(own, others, lambda: None)
+            goes[own.id] = True
+
+    fan_out([str(at) for at in range(len(boxes))], work)
+    return goes
+
+
+def test_nobody_gives_up_while_another_one_is_about_to_go_on() -> None:
+    a, b, c = (RentedBox("runpod", each, "", RentedState.RUNNING, cluster="k") for each in "abc")
+    for _ in range(100):
+        goes = give_back_at_once([(a, [b, c]), (b, [a, c]), (c, [a, b])])
+        assert goes == {"a": True, "b": True, "c": True}
+
+
+def test_those_that_see_different_others_do_not_end_a_cluster() -> None:
+    a, b, c = (RentedBox("runpod", each, "", RentedState.RUNNING, cluster="k") for each in "abc")
+    assert give_back_at_once([(a, [b]), (b, [a, c])])["b"] is False
+
+
+def test_more_boxes_than_are_worked_on_at_once_end_all_of_a_cluster_or_none() -> None:
+    every = [
+        RentedBox("runpod", f"{name}{at}", "", RentedState.RUNNING, cluster=name)
+        for at in range(AT_ONCE)
+        for name in "ab"
+    ]
+    goes = give_back_at_once(
+        [(own, [o for o in every if o.cluster == own.cluster and o is not own]) for own in every]
+    )
+    for name in "ab":
+        assert len({goes[own.id] for own in every if own.cluster == name}) == 1

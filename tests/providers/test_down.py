@@ -24,12 +24,19 @@ from bootstrap.providers.api import ApiKey
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import ownership, teardown
 from bootstrap.renting.ownership import OwnBox
-from bootstrap.renting.rental import Rental
+from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.teardown import TeardownOptions
 from tests.boxes.loopback import LoopbackBox
-from tests.cli import User
+from tests.cli import Running, User
 from tests.logins import login_to
-from tests.providers.accounts import FAULTS, KEY, SimulatedAccount, SimulatedBox, simulated
+from tests.providers.accounts import (
+    FAULTS,
+    KEY,
+    SimulatedAccount,
+    SimulatedBox,
+    SimulatedCluster,
+    simulated,
+)
 from tests.providers.azure_account import azure_id
 
 
@@ -106,9 +113,13 @@ class Pair:
 
     def down_all(self, *more: str, rc: int = 0) -> str:
         """Give both back by one command; return what is said."""
+        return self.begin_down_all(*more).end().must(rc).text
+
+    def begin_down_all(self, *more: str) -> Running:
+        """Begin to."""
         hosts = [word for box_id in self.boxes for word in ("--host", f"runpod:{box_id}")]
         key = str(self.boxes["pod-a"].identity)
-        return self.user.run("down", *hosts, "--identity", key, *more).must(rc).text
+        return self.user.begin("down", *hosts, "--identity", key, *more)
 
 
 @pytest.fixture
@@ -127,7 +138,7 @@ def test_a_clusters_boxes_are_destroyed_together_by_one_command(pair: Pair) -> N
     look = pair.down("pod-a", "--dry")
     assert "would be destroyed: runpod:pod-a, together with runpod:pod-b" in look
     alone = pair.down("pod-a", rc=9)
-    assert "whose boxes are destroyed together, and runpod:pod-b may not be yet" in alone
+    assert "has not found that nothing would be lost on runpod:pod-b" in alone
     assert "boxstrap down --host runpod-pod-a --host runpod:pod-b" in alone
     assert "holds" not in alone  # before anything on it is looked at
     pair.down("pod-a", "--discard", rc=9)
@@ -147,7 +158,7 @@ def test_one_with_something_to_lose_keeps_its_cluster(pair: Pair) -> None:
     Path(pair.boxes["pod-b"].home, ".boxstrap").rmdir()
     said = pair.down_all(rc=9)
     assert "it was not destroyed; this would be lost with it" in said
-    assert "whose boxes are destroyed together, and runpod:pod-b may not be yet" in said
+    assert "has not found that nothing would be lost on runpod:pod-b" in said
     assert pair.pods.changed == []
     pair.down_all("--discard")
     assert pair.pods.changed == ["DELETE /v2/clusters/c1"]
@@ -156,11 +167,78 @@ def test_one_with_something_to_lose_keeps_its_cluster(pair: Pair) -> None:
 def test_one_that_is_not_reached_keeps_its_cluster_unless_it_is_given_up(pair: Pair) -> None:
     pair.down("pod-a", rc=9)
     pair.boxes["pod-a"].kill_sshd()
-    assert "may not be yet" in pair.down_all(rc=7)
+    assert "has not found that nothing would be lost on" in pair.down_all(rc=7)
     pair.down("pod-a", "--discard", rc=9)
     assert pair.pods.changed == []
+    # Where that of another one is not even taken for it, the first one stays, too.
+    pair.boxes["pod-b"].new_host_key()
+    pair.down_all("--discard", rc=7)
+    assert pair.pods.changed == []
+    pair.boxes["pod-b"].kill_sshd()
     assert "whatever is on it: nobody could look" in pair.down_all("--discard")
     assert pair.pods.changed == ["DELETE /v2/clusters/c1"]
+
+
+def test_what_came_while_others_were_looked_at_keeps_a_cluster(pair: Pair) -> None:
+    """Its first box is looked at once more: fetching what the others have may take hours."""
+    slow = pair.boxes["pod-b"]
+    Path(slow.home, ".ssh/rc").write_text(
+        f"until [ -e {slow.home}/go ]; do sleep 0.1; done\n", encoding="utf-8"
+    )
+    going = pair.begin_down_all()
+    with contextlib.closing(going):
+        going.await_said("no repository's work")  # on pod-a
+        Path(pair.boxes["pod-a"].home, ".boxstrap").rmdir()
+        Path(slow.home, "go").touch()
+        said = going.end().must(9).text
+    assert "runpod-pod-a: boxstrap has no folder there" in said
+    assert pair.pods.changed == []
+
+
+def test_a_pod_that_came_late_keeps_its_cluster(pair: Pair) -> None:
+    late = pair.pods.boxes.pop(1)
+    answer = pair.pods.answer
+
+    def answering(method: str, target: str, body: bytes, **more: Any) -> tuple[int, object]:
+        found = answer(method, target, body, **more)
+        if target.startswith("/v2/pods?") and late not in pair.pods.boxes:
+            pair.pods.boxes.append(late)
+        return found
+
+    pair.pods.answer = answering  # type: ignore[method-assign]
+    assert "nothing would be lost on runpod:pod-b" in pair.down("pod-a", rc=9)
+    assert pair.pods.changed == []
+
+
+def test_beside_a_box_of_another_kind_a_cluster_is_not_looked_at(pair: Pair) -> None:
+    hosts = ("--host", "runpod:pod-a", "--host", "vast:1")
+    key = str(pair.boxes["pod-a"].identity)
+    said = pair.user.run("down", *hosts, "--stop-runs", "--identity", key)
+    assert said.rc != 0
+    assert "holds" not in said.text
+    assert pair.pods.changed == []
+
+
+def test_one_of_a_cluster_that_was_never_used_goes_with_the_others(pair: Pair) -> None:
+    mark = "boxstrap-0123456789ab"
+    never = Rental(mark, "runpod", RentalState.RENTED, box_id="pod-b", price=0.5, cluster="c1")
+    record = {**never.as_dict(), "v": 1}
+    (pair.user.state / "rentals").mkdir(parents=True)
+    (pair.user.state / f"rentals/{mark}.json").write_text(json.dumps(record))
+    pair.down("pod-a")
+    assert sorted(pair.pods.destroyed) == ["pod-a", "pod-b"]
+    kept = json.loads((pair.user.state / f"rentals/{mark}.json").read_text())
+    assert kept["state"] == "ended"
+
+
+def test_a_cluster_without_pods_is_ended_by_its_own_id(pair: Pair) -> None:
+    pair.pods.boxes = pair.pods.boxes[2:]
+    pair.pods.clusters = [SimulatedCluster("c7", "boxstrap-0123456789ab")]
+    listed_too = pair.user.run("boxes", "--all").must(0).out
+    assert "runpod:c7" in listed_too
+    words = ("down", "--host", "runpod:c7", "--discard", "--identity")
+    pair.user.run(*words, str(pair.boxes["pod-a"].identity)).must(0)
+    assert pair.pods.changed == ["DELETE /v2/clusters/c7"]
 
 
 def test_a_cluster_of_which_one_box_is_left_ends_with_it(pair: Pair) -> None:

@@ -26,7 +26,7 @@ from bootstrap.providers.api import ApiKey
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import guard as guard_module
 from bootstrap.renting import guard as guarding
-from bootstrap.renting import teardown
+from bootstrap.renting import rental, teardown
 from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental
@@ -339,7 +339,9 @@ def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
     with simulated("runpod") as pods:
         for name, value in pods.environment().items():
             monkeypatch.setenv(name, value)
-        pods.boxes = [SimulatedBox(each, cluster="c1") for each in ("a", "b")]
+        pods.boxes = [SimulatedBox(each, cluster="c1") for each in ("a", "b", "c")]
+        never_used = Rental("boxstrap-0123456789ab", "runpod", box_id="c", cluster="c1")
+        rental.save_rental(dataclasses.replace(never_used, state=rental.RentalState.RENTED))
         found: list[dict[str, Any]] = []
         screen.result = lambda data, _: found.extend(data["boxes"])
         for each, hours in (("a", HOUR), ("b", 9 * HOUR)):
@@ -353,9 +355,27 @@ def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
         assert "6 h 00 min left" in says["box-b"]
         assert pods.changed == []
         save_box(dataclasses.replace(known, lease={**known.lease, "seconds": HOUR}))
-        found.clear()
-        guarding.guard_once(screen)
-        assert [one["destroyed"] for one in found] == [True, True]
+        # One is extended while the other one is looked at.
+        for changed in ({"extended": 1.0}, {}):
+            save_box(dataclasses.replace(known, lease={**known.lease, "seconds": HOUR}))
+
+            looked = list[KnownBox]()
+
+            def brings(
+                box: KnownBox,
+                _: object,
+                more: dict[str, object] = changed,
+                before: list[KnownBox] = looked,
+            ) -> Any:
+                for each in before if more else ():
+                    save_box(dataclasses.replace(each, lease={**each.lease, **more}))
+                before.append(box)
+                return [], True
+
+            monkeypatch.setattr(guarding, "_bring_home", brings)
+            found.clear()
+            guarding.guard_once(screen)
+            assert {one["destroyed"] for one in found} == {not changed}
         assert pods.changed == ["DELETE /v2/clusters/c1"]
         assert not [*tmp_path.rglob("boxes/*/box.json")]
 
