@@ -212,7 +212,7 @@ class CloudAccount(ABC):
         raise NotImplementedError(f"{self.title} starts no box")
 
     @classmethod
-    def stop_rule(cls, *, is_spot: bool | None, in_cluster: bool) -> StopRule | None:
+    def stop_rule(cls, *, is_spot: bool | None, in_cluster: bool = False) -> StopRule | None:
         """Return what stopping such a box means; None if it can't be stopped."""
         return None if in_cluster or (is_spot and not cls.stops_spot) else cls.stops
 

@@ -86,6 +86,7 @@ class FoundOffer(TypedDict):
     disk_gb: float | None
     hours: float | None
     lacks: str
+    boxes: int
     misses: list[str]
     exceeds: list[str]
 

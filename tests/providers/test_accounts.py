@@ -134,7 +134,10 @@ def test_one_account_that_fails_hides_no_other(
     assert "Lambda: it refuses the key of LAMBDA_API_KEY" in ended.out
     assert "\x1b" not in ended.text
     assert KEY not in ended.text
-    assert len(accounts["runpod"].asked) == 3
+    assert [path.partition("?")[0] for path in accounts["runpod"].asked] == [
+        *("/v2/pods",) * 3,
+        "/v2/clusters",
+    ]
 
 
 def test_a_list_that_is_not_found_is_not_an_empty_one(
