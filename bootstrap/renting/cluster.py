@@ -90,7 +90,8 @@ def note_members(ours: Rental, account: CloudAccount, box: RentedBox) -> Rental:
     others = sorted(others_of(account, box), key=lambda each: each.id)
     with rental.one_at_a_time():
         known = {each.host: each for each in rental.all_rentals()}
-        if known[ours.host].state is not RentalState.RENTED:  # another command ends it
+        now = known.get(ours.host)
+        if now is None or now.state is not RentalState.RENTED:  # another command ends it
             return ours
         ours = dataclasses.replace(ours, cluster=box.cluster, boxes=1)
         rental.save_rental(ours)

@@ -327,7 +327,7 @@ def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> No
     # A guard stays away while this holds the lock; the user is not kept waiting for a guard.
     with box, teardown_lock(box.known):
         name = box.name
-        own = find_own(box)
+        own = _find_own(box)
         held = _held(own, options.once)
         if isinstance(own, OwnBox) and not wish.only_look:
             cluster.refuse_holding(own.box, held, options.once.hosts)
@@ -346,6 +346,17 @@ def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> No
         return
     done = end_rental(own, box.known, screen, unsafe, options.once)
     screen.result(done.as_dict(), done.text())
+
+
+def _find_own(box: BoxLogin) -> OwnBox | str:
+    """As `find_own`; UsageError if another command has given it back since the login."""
+    try:
+        return find_own(box)
+    except NotSafeError:
+        if box.is_local or has_record(box.known):
+            raise
+        what = "another command has given it back meanwhile."
+        raise UsageError(what, where=box.name) from None
 
 
 def _refuse_unsafe(

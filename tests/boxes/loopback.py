@@ -44,6 +44,7 @@ class LoopbackBox:
         self._host_key = self._folder / "host_key"
         self._variables = ""
         self._sshd: subprocess.Popen[bytes] | None = None
+        self._port_kept = contextlib.ExitStack()
         _keygen(self._host_key)
         self._configure()
         self.start_sshd()
@@ -117,6 +118,10 @@ class LoopbackBox:
                 login.kill()
         self._sshd.wait()
         self._sshd = None
+        # Else another test's server may take the port, and answer where nothing should.
+        kept = self._port_kept.enter_context(socket.socket())
+        with contextlib.suppress(OSError):
+            kept.bind((self.address, self.port))
 
     def start_sshd(self) -> None:
         """Start the listener; returns when it answers."""
@@ -125,6 +130,7 @@ class LoopbackBox:
             raise RigError("this machine lacks sshd")
         if os.geteuid() == 0:  # what starts sshd at boot makes it: here nothing may have
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        self._port_kept.close()
         self._sshd = subprocess.Popen(
             [program, "-D", "-f", str(self._folder / "config"), "-E", str(self._folder / "log")],
             stdin=subprocess.DEVNULL,
@@ -145,6 +151,7 @@ class LoopbackBox:
     def stop(self) -> None:
         """Stop it and kill every process whose HOME is its home."""
         self.kill_sshd()
+        self._port_kept.close()
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 if process.environ().get("HOME") == self.home:

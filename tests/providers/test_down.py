@@ -388,6 +388,26 @@ def test_two_at_once_end_it_once_and_keep_one_record(
     assert not [*user.state.glob("boxes/*")]
 
 
+def test_one_that_was_given_back_since_the_login_is_no_other_box(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may answer for some seconds after its account has destroyed it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    known = KnownBox("pod", "runpod:pod-a", created=5.0)
+    box: Any = SimpleNamespace(is_local=False, known=known, name="pod")
+
+    def gone(_: object) -> None:
+        raise NotSafeError("your account has no box pod-a, and something answers where it was.")
+
+    monkeypatch.setattr(teardown, "find_own", gone)
+    save_box(known)
+    with pytest.raises(NotSafeError, match="something answers"):
+        teardown._find_own(box)
+    retire(known)
+    with pytest.raises(UsageError, match="another command has given it back"):
+        teardown._find_own(box)
+
+
 @pytest.mark.usefixtures("hurried")
 def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
