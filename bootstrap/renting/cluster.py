@@ -73,6 +73,20 @@ def refuse_holding(box: RentedBox, held: Sequence[RentedBox], but: Collection[st
     )
 
 
+def others_to_end(
+    account: CloudAccount, box: RentedBox | None, now: float, agreed: Collection[str] = ()
+) -> list[RentedBox]:
+    """Return the other boxes that are destroyed with it, as they are listed now.
+
+    Raises NotSafeError if one that isn't in `agreed` may hold work; as `CloudAccount.boxes`.
+    """
+    if box is None:
+        return []
+    others = others_of(account, box)
+    refuse_holding(box, holding(others, now), agreed)
+    return others
+
+
 def still_there(box: Rental, account: CloudAccount) -> RentedBox | None:
     """Return its box; if that is gone, another one that the same order made and that has no record
     of its own. Raises as `CloudAccount.box`."""

@@ -147,7 +147,7 @@ class GuardedBox:
     unsafe: Sequence[Loss] = ()
     """What existed only on the box when its lease was over, if that mattered."""
     error: BoxstrapError | None = None
-    own: OwnBox | None = None
+    ends_with_cluster: OwnBox | None = None
     """The box in its account, if it is to be destroyed together with its cluster."""
 
     def as_dict(self) -> dict[str, object]:
@@ -329,7 +329,7 @@ def _destroy_or_stop(
     if own.box.cluster:
         says = f"{ends}. It keeps running and costing until that holds of its whole cluster, "
         says += f"{own.box.cluster}: its boxes are destroyed together"
-        return GuardedBox(box.name, box.host_text, says, over, unsafe=lost, own=own)
+        return GuardedBox(box.name, box.host_text, says, over, unsafe=lost, ends_with_cluster=own)
     done = end_rental(own, box, screen, lost)
     says = f"{ends}: {done.text()}"
     return GuardedBox(box.name, box.host_text, says, over, destroyed=True, unsafe=lost)
@@ -344,18 +344,24 @@ def _end_clusters(
     with contextlib.ExitStack() as locks:
         for box, one in pairs:
             # While its cluster's other boxes were looked at, a user may have changed their mind.
-            if one.own and locks.enter_context(teardown_lock(box)) and not _is_let_go(box):
+            if (
+                one.ends_with_cluster
+                and locks.enter_context(teardown_lock(box))
+                and not _is_let_go(box)
+            ):
                 given_back(once).agreed.add(one.host)
-        return [_ended(box, one, screen, once) if one.own else one for box, one in pairs]
+        return [
+            _ended(box, one, screen, once) if one.ends_with_cluster else one for box, one in pairs
+        ]
 
 
 def _ended(box: KnownBox, one: GuardedBox, screen: Screen, once: Once) -> GuardedBox:
     """Destroy the cluster of a box whose lease is over, if that may be."""
-    assert one.own is not None  # noqa: S101 - the caller has looked
+    assert one.ends_with_cluster is not None  # noqa: S101 - the caller has looked
     if one.host not in given_back(once).agreed:
         return one
     try:
-        done = end_rental(one.own, box, screen, one.unsafe, once)
+        done = end_rental(one.ends_with_cluster, box, screen, one.unsafe, once)
     except NotSafeError:
         return one
     except BoxstrapError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -207,10 +207,12 @@ def end_rental(
             hint=f"Nothing was destroyed. To forget this one: boxstrap boxes --forget {known.name}",
         )
     what = (account.name, rented.cluster or rented.id)
-    unused = once.get(("unused", *what), lambda: _unused_others(own, given_back(once).agreed))
+    now, agreed = time.time(), given_back(once).agreed
+    others = once.get(
+        ("others", *what), lambda: cluster.others_to_end(account, rented, now, agreed)
+    )
     for one in lost:
         screen.warn(f"thrown away: {one}")
-    now = time.time()
     with suppress(OSError, UsageError):  # tell later commands that this box is to be destroyed
         rental.note_leaving(rented.host, now)
         if has_record(known):
@@ -220,20 +222,11 @@ def end_rental(
     once.get(what, end)
     done = TeardownResult(known.name, rented.host, lost=lost)
     finish_teardown(account, rented, known, screen, done)
-    for each in unused:
-        with suppress(OSError):
-            rental.note_end(each.host, now)
+    for each in others:
+        if each.host not in agreed:  # no command is about it
+            with suppress(OSError):
+                rental.note_end(each.host, now)
     return done
-
-
-def _unused_others(own: OwnBox, agreed: Collection[str]) -> list[RentedBox]:
-    """Return the boxes that go with it though no command is about them, as they are listed now.
-
-    Raises NotSafeError if one that isn't in `agreed` may hold work.
-    """
-    others = cluster.others_of(own.account, own.box)
-    cluster.refuse_holding(own.box, cluster.holding(others, time.time()), agreed)
-    return [each for each in others if each.host not in agreed]
 
 
 def finish_teardown(

@@ -251,8 +251,9 @@ def _cents(amount: float) -> float:
     return math.floor(amount * 100 + 1e-6) / 100
 
 
-def rented_before(request: UpOptions) -> list[str]:
-    """Return the hosts of this repository's and profile's rentals, the first one first."""
+def rented_before(request: UpOptions) -> tuple[list[str], list[str]]:
+    """Return the hosts of this repository's and profile's rentals, the first one first, and those
+    of them that the request can use."""
     loaded = load_profile(request.setup, kinds=EVERYTHING if request.provider else TO_RENT)
     own = (read_repository(request.setup.place).key, request.setup.profile or loaded.profile.name)
     found = [
@@ -260,7 +261,8 @@ def rented_before(request: UpOptions) -> list[str]:
         for each in rental.all_rentals()
         if (each.repo_key, each.profile) == own and each.state is rental.RentalState.RENTED
     ]
-    return found[::-1]
+    found.reverse()
+    return found, in_one_network(found) if request.network else found
 
 
 def nodes_of(request: UpOptions) -> int:

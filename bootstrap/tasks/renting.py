@@ -111,13 +111,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     all are there. Raises BoxesFailedError.
     """
     from bootstrap.fleet.fan_out import raise_for_failures
-    from bootstrap.renting.up import (
-        in_one_network,
-        place_of,
-        refuse_incomplete,
-        rented_before,
-        shared_among,
-    )
+    from bootstrap.renting.up import place_of, refuse_incomplete, rented_before, shared_among
     from bootstrap.repo.local import read_repository
     from bootstrap.setup.sequence import run_setup
 
@@ -130,8 +124,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     if call.given["one_network"]:
         request = _in_one_network(request, count, group)
     request = shared_among(request, count)
-    every = rented_before(request)
-    known = in_one_network(every) if request.network else every
+    every, known = rented_before(request)
     name = request.setup.name
 
     def one(at: int, host: str, price: float | None, *, another: bool) -> UpOptions:
@@ -153,8 +146,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     _note_group(first, group)
     call.screen.result({"first": first.as_dict()}, f"{first.box} is set up")
     box = first.login.known
-    every = rented_before(request)
-    known = in_one_network(every) if request.network else every
+    every, known = rented_before(request)
     known = [box.host_text, *(host for host in known if host != box.host_text)]
     wanted = [*known[:count], *[""] * (count - len(known))]
     if request.network:

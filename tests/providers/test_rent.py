@@ -23,8 +23,8 @@ from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
 from bootstrap.providers.offer import RentOrder
 from bootstrap.renting import rental, teardown
-from bootstrap.renting.rent import decide
 from bootstrap.renting.rental import RentalState
+from bootstrap.renting.rental_check import decide
 from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer, simulated
 from tests.providers.renting_world import CREATES, RentingWorld, renting_world
 from tests.providers.seeded_run import HeardScreen
