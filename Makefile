@@ -15,7 +15,7 @@ WORKERS := $(shell expr 4 \* $(CORES))
 SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' tests --include='test_*.py')
 # Which cases of these run is no matter of chance where coverage is measured: they destroy and pay.
 PAYS = tests/unit/renting tests/main_job/test_resumption.py tests/main_job/test_up.py
-COVERED = $(BIN)/coverage run --data-file=$(CURDIR)/.coverage/data -m pytest -q -n $(WORKERS) --timeout 1200
+COVERED = $(BIN)/coverage run --data-file=$(CURDIR)/.coverage/data -m pytest -q -n $(WORKERS) --hang-after 1200
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url
 # uv and pip both take the certificates of the system.
@@ -38,10 +38,10 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
-	@$(PYTEST) -q -n $$(expr 3 \* $(CORES)) --timeout 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
+	@$(PYTEST) -q -n $$(expr 3 \* $(CORES)) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
-	@$(PYTEST) -n $(WORKERS) --timeout 600
+	@$(PYTEST) -n $(WORKERS)
 
 coverage: $(VENV)/dev  ## which lines and branches the tests run, by package, and whether enough of what destroys, sends or pays; needs root and half an hour
 	@rm -rf .coverage && mkdir .coverage

@@ -22,8 +22,8 @@ from tests.cli import User, close_shared
 from tests.forked import SHARED, start_server
 from tests.plain_environment import forget_settings, measuring, plain_environment
 
-# The table of faults, and `--seed`.
-pytest_plugins = ["tests.faults.plugin"]
+# The table of faults, and `--seed`; what ends a test that hangs.
+pytest_plugins = ["tests.faults.plugin", "tests.hangs"]
 
 # Before any of our programs starts, including what a session shares. (PYTHONDONTWRITEBYTECODE is
 # removed too: uncompiled modules make each start of a program take three times as long.)
@@ -118,6 +118,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             shared = next(filter(None, (pattern.match(nodeid) for pattern in _SHARING)), None)
             return "".join(part or "" for part in shared.groups()) if shared else nodeid
+
+        def _reschedule(self, node: Any) -> None:
+            # xdist gives work to what replaces a crashed worker before it knows its tests.
+            if node in self.registered_collections:
+                super()._reschedule(node)
+
+        def remove_node(self, node: Any) -> Any:
+            # xdist would run what crashed a worker again, on the next one.
+            units = self.assigned_work[node]
+            undone = ((unit, name) for unit in units.values() for name in unit if not unit[name])
+            if crashed := next(undone, None):
+                unit, name = crashed
+                del unit[name]
+            super().remove_node(node)
+            return name if crashed else None
 
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
             super().mark_test_complete(node, item_index, duration)
