@@ -540,11 +540,17 @@ class LogFile:
         return sum(self.parts[-1]) if self.parts else 0
 
     def begin_at(self, at: int, most: int) -> None:
-        """What comes next is from byte `at` on; `most` bytes of the log may be here."""
-        if at < self.at or self.size > most:  # it was emptied on the box, or is too long
-            self.parts = []
-            os.ftruncate(self._file, 0)
-            os.lseek(self._file, 0, os.SEEK_SET)
+        """What comes next is from byte `at` on; `most` bytes of the log may be here.
+
+        What is here from that byte on was written anew on the box: it is dropped.
+        """
+        kept = [(start, min(size, at - start)) for start, size in self.parts if start < at]
+        if self.size > most:
+            kept = []
+        if kept != self.parts:
+            self.parts = kept
+            os.ftruncate(self._file, self.size)
+            os.lseek(self._file, 0, os.SEEK_END)
         if at != self.at or not self.parts:
             self.parts.append((at, 0))
 

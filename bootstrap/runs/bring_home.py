@@ -51,6 +51,7 @@ from bootstrap.protocol.transfer import LostResult
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.logs import HOLE, has_hole
 from bootstrap.secrets import machine_key
+from bootstrap.shell import Value
 from bootstrap.text.redact import Redactor
 from bootstrap.transfer.destination import LocalFolder, why_refused
 from bootstrap.transfer.manifest import Manifest
@@ -236,15 +237,16 @@ class _Bringing:
             if has_hole(piece) and (hole := at + piece.find(HOLE)) != self._looked_at:
                 log.write(stream.feed(piece[: hole - at]) + stream.flush())
                 self._looked_at = hole
-                return max(hole, self._kept_from(run))
+                return max(hole, self._goes_on_at(run, hole))
             log.write(stream.feed(piece))
             at += len(piece)
         log.write(stream.flush())
         return at
 
-    def _kept_from(self, run: Run) -> int:
-        """Ask from which byte the log is kept now."""
-        asked = {"repo_key": run.repo_key, "name": run.name, "since": "", "lines": ""}
+    def _goes_on_at(self, run: Run, hole: int) -> int:
+        """Ask where the log goes on that has a hole there."""
+        asked: dict[str, Value] = {"repo_key": run.repo_key, "name": run.name}
+        asked |= {"since": "", "lines": "", "start": hole}
         answer = self._box.query("log_start", timeout=ANSWER_S, **asked)
         return answer_number(answer[:_LONGEST].strip()) or 0
 

@@ -140,9 +140,10 @@ class LogReader:
                 stream.close()
                 if before > self.at:
                     yield piece[: before - self.at]
-                kept = max(before, self._start(wire, "") or 0)
-                self.skipped += kept - before
-                self.at = self._looked_at = kept
+                self.at = before
+                found = self._start(wire, "")
+                self.at = self._looked_at = before if found is None else found
+                self.skipped += max(0, self.at - before)
                 return
             self.at += len(piece)
             end.seen = self.at

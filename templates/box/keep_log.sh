@@ -64,6 +64,8 @@
       from=$now now=$(stat -c %s "$log")
       [ "$now" -gt "$from" ] || break
     done
+    # A reader that is further has to come back: goes_on_at.
+    printf '%s\n' "$from" >"$run/log_again"
     : >"$log"
     truncate -s "$from" "$log"
     dd if="$aside" of="$log" bs=65536 seek="$block" conv=notrunc 2>/dev/null

@@ -8,6 +8,19 @@ kept_from() {
   printf '%s\n' "${_first:-0}"
 }
 
+# goes_on_at RUN BYTE: prints where a reader goes on that found zeros at this byte of its log, or before it.
+goes_on_at() {
+  _on=$2 _size=$(wc -c <"$1/log")
+  # Without holes, what was written while the kept part was put back is lost, and its place is written again.
+  if [ "$_on" -gt "$_size" ]; then
+    { read -r _on <"$1/log_again"; } 2>/dev/null || _on=$_size
+    [ "$_on" -le "$_size" ] || _on=0 # it was emptied later
+  fi
+  _kept=$(kept_from "$1")
+  [ "$_kept" -le "$_on" ] || _on=$_kept
+  printf '%s\n' "$_on"
+}
+
 # written_since RUN SECOND: prints where the line starts that was being written then; all later output comes after it.
 written_since() {
   _at=$(awk -v since="$2" 'NR > 1 && $1 >= since { exit } { at = $2 } END { print at }' "$1/times")

@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# log_start: prints from which byte on a run's log is kept, or was written since a second. Nothing without `times`.
+# log_start: prints where a reader goes on that found zeros at `start` of a run's log, or where it was written since a
+# second. Nothing without `times`.
 # With `lines`: where the last lines start of what is after `start`.
 # library: log_times
 
@@ -12,7 +13,7 @@ done
 if [ -n "$lines" ]; then
   lines_before "$run/log" "$start" "$(wc -c <"$run/log")" "$lines"
 elif [ -z "$since" ]; then
-  kept_from "$run"
+  goes_on_at "$run" "$start"
 elif [ -f "$run/times" ]; then
   written_since "$run" "$since"
 fi

@@ -17,8 +17,11 @@ part metric
 (newest_metrics "$run")
 size=$(stat -c %s "$run/log" 2>/dev/null) || size=0
 begin=$(kept_from "$run")
-# A log that is shorter than what was read of it was emptied: from its start.
-[ "$at" -le "$begin" ] || [ "$at" -gt "$size" ] || begin=$at
+if [ "$at" -le "$size" ]; then
+  [ "$at" -le "$begin" ] || begin=$at
+elif [ -f "$run/log_again" ]; then
+  begin=$(goes_on_at "$run" "$at")
+fi # else it was emptied: from its start
 [ "$((size - begin))" -le "$most" ] || begin=$((size - most))
 [ "$begin" -le "$size" ] || begin=$size
 part "log $begin $((size - begin))"

@@ -110,8 +110,10 @@ def make_there(user: User, box: LoopbackBox, host: str) -> There:
 @pytest.fixture
 def there(user: User) -> Iterator[There]:
     box = LoopbackBox()
-    yield make_there(user, box, box.host_string)
-    box.stop()
+    try:
+        yield make_there(user, box, box.host_string)
+    finally:
+        box.stop()
 
 
 def test_it_goes_on_where_the_last_pull_ended_and_no_secret_is_cut_in_two(there: There) -> None:
@@ -198,6 +200,19 @@ def test_a_log_that_was_emptied_begins_again(there: There) -> None:
     assert there.log == b"again\n"
 
 
+def test_what_a_box_without_holes_wrote_again_comes_again_and_the_rest_stays(there: There) -> None:
+    live = {"pid": f"{identity(os.getpid())}\n", "exit": None, "ended": None}
+    there.write(b"first\n" * 1000, **live)
+    there.pull()
+    there.write(b"first\n" * 1000 + b"second\n" * 10 + b"lost\n" * 10)
+    there.pull()
+    kept = bytes(5400) + b"first\n" * 100
+    there.write(kept + b"2nd\n", **ENDED, times="1 5400\n", log_again="6000\n")
+    there.pull()
+    assert there.log == b"first\n" * 1000 + b"2nd\n"
+    assert there.document["log"] == [[0, 6004]]
+
+
 def test_what_an_interrupted_pull_left_is_not_doubled(there: There) -> None:
     there.write(b"one\n", pid=f"{identity(os.getpid())}\n", exit=None, ended=None)
     there.pull()
@@ -274,7 +289,7 @@ def test_a_log_that_has_another_hole_at_each_look_ends(
         return BoxRecord({}, b"", at, 20_000, stream, b"x" + bytes(8192), stream)
 
     monkeypatch.setattr(bring_home, "ask_record", ever_more)
-    monkeypatch.setattr(bring_home._Bringing, "_kept_from", lambda *_: 0)
+    monkeypatch.setattr(bring_home._Bringing, "_goes_on_at", lambda *_: 0)
     run = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
     bringing = bring_home._Bringing(login_on(LocalWire()), 1 << 20)
     file = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
