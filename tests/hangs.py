@@ -7,12 +7,13 @@ thread or a process waits on, and to Hypothesis it is one more failing example.
 from __future__ import annotations
 
 import faulthandler
+import functools
 import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
-from functools import partial
+from math import inf
 from pathlib import Path
 
 import psutil
@@ -45,20 +46,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if not hasattr(item.config, "workerinput"):
         return (yield)
     path = Path(os.environ[_FOLDER], item.config.workerinput["workerid"])
-    limit = item.config.option.hang_after
-    processes = threading.Timer(limit, _write_processes, [path.with_suffix(".processes")])
-    processes.daemon = True
+    limit, watch = item.config.option.hang_after, _watch(path.with_suffix(".processes"))
     with path.open("w") as stacks:
         # In C, since a test may keep Python's lock.
-        begin = item.stash[_BEGIN] = partial(
+        begin = item.stash[_BEGIN] = functools.partial(
             faulthandler.dump_traceback_later, limit + 1, exit=True, file=stacks
         )
         begin()
-        processes.start()
+        watch.limit = time.monotonic() + limit
         try:
             return (yield)
         finally:
-            processes.cancel()
+            watch.limit = inf
             faulthandler.cancel_dump_traceback_later()
 
 
@@ -67,6 +66,24 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
     """Begin again: pytest switches it off, and what ends the test may hang too."""
     if _BEGIN in node.stash:
         node.stash[_BEGIN]()
+
+
+class _Watch(threading.Thread):
+    """Writes once, when a test is at its limit, what its processes do."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(name="hangs", daemon=True)
+        self.limit = inf
+        self._path = path
+        self.start()
+
+    def run(self) -> None:
+        while time.monotonic() < self.limit:
+            time.sleep(0.5)
+        _write_processes(self._path)
+
+
+_watch = functools.cache(_Watch)
 
 
 def _write_processes(path: Path) -> None:
