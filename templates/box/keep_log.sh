@@ -31,7 +31,7 @@
     local now grown
     now=$(exec stat -c %s "$log" 2>/dev/null) && [ "$now" -ne "$size" ] || return
     # The log was emptied: start again.
-    [ "$now" -gt "$size" ] || { size=0 kept=0 lines=0 && : >"$times"; }
+    [ "$now" -gt "$size" ] || { size=0 kept=0 lines=0 && : >"$times" && note; }
     grown=$((now - size)) size=$now
     note
     # Below the limit: making room takes time, and the log grows in the meantime.

@@ -140,6 +140,26 @@ def test_a_log_is_bounded_and_read_to_its_last_line(
         assert not late or since - gap - 2 < float(late.split()[0])
 
 
+EMPTIES = """\
+import os, sys, time
+print("first " * 100, flush=True)
+time.sleep(2)
+os.truncate(sys.argv[1], 0)
+print("again", flush=True)
+time.sleep(2)
+"""
+
+
+def test_a_log_that_its_command_empties_is_kept_from_its_start(tmp_path: Path) -> None:
+    (tmp_path / "empties.py").write_text(EMPTIES)
+    log = tmp_path / ".boxstrap/runs/homework/train-1/log"
+    run, env = make_run(tmp_path, f"{sys.executable} empties.py {log}")
+    start("full", run, env).wait(PATIENCE_S)
+    assert (run / "log").read_text() == "again\n"
+    times = [int(line.split()[1]) for line in was(run, "times").splitlines()]
+    assert times == [0, 6]
+
+
 @pytest.mark.parametrize("again", ["98304\n", None, "900000\n"])
 def test_a_reader_that_is_further_than_what_was_put_back_comes_back(
     again: str | None, tmp_path: Path, reader: MakeReader
