@@ -20,7 +20,8 @@ begin=$(kept_from "$run")
 if [ "$at" -le "$size" ]; then
   [ "$at" -le "$begin" ] || begin=$at
 elif [ -f "$run/log_again" ]; then
-  begin=$(goes_on_at "$run" "$at")
+  # A line that was cut there comes whole: a secret may lie in it.
+  begin=$(lines_before "$run/log" "$begin" "$(goes_on_at "$run" "$at")" 1)
 fi # else it was emptied: from its start
 [ "$((size - begin))" -le "$most" ] || begin=$((size - most))
 [ "$begin" -le "$size" ] || begin=$size

@@ -206,11 +206,18 @@ def test_what_a_box_without_holes_wrote_again_comes_again_and_the_rest_stays(the
     there.pull()
     there.write(b"first\n" * 1000 + b"second\n" * 10 + b"lost\n" * 10)
     there.pull()
-    kept = bytes(5400) + b"first\n" * 100
-    there.write(kept + b"2nd\n", **ENDED, times="1 5400\n", log_again="6000\n")
+    there.give_secret()
+    half = len(TOKEN) // 2
+    kept = bytes(5400) + b"first\n" * 99 + TOKEN[:half].encode()
+    new = kept + TOKEN[half:].encode() + b"2nd\n"
+    there.write(new, **ENDED, times="1 5400\n", log_again=f"{len(kept)}\n")
     there.pull()
-    assert there.log == b"first\n" * 1000 + b"2nd\n"
-    assert there.document["log"] == [[0, 6004]]
+    first = b"first\n" * 999
+    assert there.log.startswith(first)
+    assert there.log.endswith(b"2nd\n")
+    assert len(there.log) == len(new)
+    for part in (TOKEN[:half], TOKEN[half:]):
+        assert part.encode() not in there.log
 
 
 def test_what_an_interrupted_pull_left_is_not_doubled(there: There) -> None:
