@@ -15,9 +15,25 @@ from pathlib import Path
 
 from tests.boxes.ports import free_port
 from tests.listener import Listener
+from tests.waiting import wait_until
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 USER = getpass.getuser()
+
+
+def start_agent(path: Path, **more: str) -> subprocess.Popen[bytes]:
+    """Start a real ssh-agent with these variables; returns when it answers."""
+    agent = subprocess.Popen(
+        ["ssh-agent", "-D", "-a", str(path)], env={**os.environ, **more}, stdout=subprocess.DEVNULL
+    )
+    ask, own = ["ssh-add", "-l"], {**os.environ, "SSH_AUTH_SOCK": str(path)}
+
+    def answers() -> bool:
+        no_keys = 1
+        return subprocess.run(ask, env=own, capture_output=True, check=False).returncode == no_keys
+
+    wait_until(answers)
+    return agent
 
 
 def keygen(path: Path, *options: str, passphrase: str = "") -> Path:

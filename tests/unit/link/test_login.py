@@ -7,7 +7,6 @@ import getpass
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from bootstrap.link.transport import BoxTransport, KeyAuth
 from tests.boxes.ports import free_port
 from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import USER, Sshd, fingerprint, keygen
+from tests.unit.link.sshd import USER, Sshd, fingerprint, keygen, start_agent
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -36,9 +35,7 @@ def _forget_decrypted_keys() -> None:
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A real ssh-agent; call it to add keys."""
     path = tmp_path / "agent"
-    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
-    while not path.exists():
-        time.sleep(0.01)
+    process = start_agent(path)
     monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
 
     def add(*options: str | Path) -> None:

@@ -22,7 +22,7 @@ from bootstrap.link.target import BoxOptions, Endpoint
 from bootstrap.link.wire import LinkLost
 from tests.logins import login_to
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import Relay, Sshd, keygen
+from tests.unit.link.sshd import Relay, Sshd, keygen, start_agent
 from tests.waiting import slowness
 
 pytestmark = pytest.mark.slow
@@ -200,11 +200,8 @@ def test_a_key_of_an_agent_that_asks_nobody_is_used_again(
     ask.write_text("#!/bin/sh\nsleep 0.5\n")  # a person who presses Enter
     ask.chmod(0o700)
     asks = {"SSH_ASKPASS": str(ask), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":9"}
-    agent = subprocess.Popen(
-        ["ssh-agent", "-D", "-a", str(sock)], env={**os.environ, **asks}, stdout=subprocess.DEVNULL
-    )
+    agent = start_agent(sock, **asks)
     try:
-        await_that(sock.exists)
         monkeypatch.setenv("SSH_AUTH_SOCK", str(sock))
         subprocess.run(["ssh-add", "-q", "-c", str(keeping.user.key)], check=True)
         with keeping.login() as box:

@@ -163,6 +163,46 @@ def test_what_invoke_has_not_imported_is_there_where_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", use], cwd=HERE, check=True)
 
 
+DATACLASSES = """\
+import sys, bootstrap.cli
+from dataclasses import FrozenInstanceError, dataclass, field, replace
+
+@dataclass(frozen=True, order=True)
+class Base:
+    a: int
+    b: list = field(default_factory=list, compare=False)
+
+@dataclass(frozen=True, slots=True)
+class Derived(Base):
+    c: str = "c"
+
+class Own(Derived):
+    def __init__(self, *given):
+        super().__init__(*given)
+
+def refusal(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+
+late = Derived.__init__.__code__.co_filename.endswith("cli.py")
+assert late == (sys.version_info < (3, 13))
+one = Derived(1)
+assert Derived.__init__.__code__.co_filename == "<string>"
+assert (one, {one}) == (Derived(1, [2]), {Derived(1)}) and one != Derived(2) and Base(1) < Base(2)
+assert repr(Own(1, [], "x")) == "Own(a=1, b=[], c='x')", repr(Own(1, [], "x"))
+assert replace(one, a=3) == Derived(3)
+assert isinstance(refusal(lambda: setattr(one, "a", 2)), FrozenInstanceError)
+assert isinstance(refusal(lambda: delattr(one, "a")), FrozenInstanceError)
+assert "Derived.__init__() missing 1 required" in str(refusal(Derived))
+"""
+
+
+def test_dataclasses_are_as_ever_though_their_methods_are_compiled_late() -> None:
+    subprocess.run([sys.executable, "-c", DATACLASSES], cwd=HERE, check=True)
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_was_imported_once_is_compiled_for_the_next_time(
     program: str, tmp_path: Path, at: User
