@@ -1,21 +1,21 @@
 """Recognise a box's provider by the names of its variables and its files.
 
-The hints are in the shipped profiles (`provider.detect`). They are read here
-as plain YAML, without the schema, to keep a first contact fast.
+The hints are in the shipped profiles (`provider.detect`). They are read here without a YAML
+library: importing one would take as long as a connected box takes to answer.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import lru_cache
 from typing import NamedTuple
 
-import yaml
-
 from bootstrap import paths
 
 FALLBACK = "ssh"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_COMMENT = re.compile(r" #.*")
+_WORD = re.compile(r"[\w/][\w./-]*")
 
 
 class Hints(NamedTuple):
@@ -58,12 +58,18 @@ def all_hints() -> Hints:
 
 @lru_cache(maxsize=1)
 def _hints() -> dict[str, Hints]:
-    found = {}
-    for path in sorted(paths.shipped("profiles").glob("*.yaml")):
-        profile = yaml.load(path.read_bytes(), Loader=_LOADER)  # noqa: S506  (a safe loader)
-        detect = profile.get("provider", {}).get("detect", {})
-        if detect:
-            found[path.stem] = Hints(
-                frozenset(detect.get("env", ())), frozenset(detect.get("files", ()))
-            )
-    return found
+    profiles = sorted(paths.shipped("profiles").glob("*.yaml"))
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in profiles}
+    found = {
+        name: Hints(_listed(text, "env"), _listed(text, "files")) for name, text in texts.items()
+    }
+    return {name: hints for name, hints in found.items() if hints.env or hints.files}
+
+
+def _listed(profile: str, kind: str) -> frozenset[str]:
+    """Return the names or paths in this list of `provider.detect`, as our own profiles have it."""
+    detect = re.search(r"^  detect:\n((?:    .*\n)+)", profile, re.MULTILINE)
+    listed = re.search(
+        rf"^    {kind}:(.*\n(?:      .*\n)*)", detect[1] if detect else "", re.MULTILINE
+    )
+    return frozenset(_WORD.findall(_COMMENT.sub("", listed[1]) if listed else ""))

@@ -6,8 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from bootstrap import paths
+from bootstrap.profile import detect_provider
 from bootstrap.profile.detect_provider import Hints, all_hints, other_than, recognise
 from bootstrap.profile.load import listed, read_profile
 from bootstrap.profile.schema import PROFILE
@@ -37,6 +39,18 @@ def test_a_provider_shows_itself(env, files, provider):
     assert not read_profile(provider).needs_provider
 
 
+def test_what_is_read_of_a_profile_is_what_yaml_reads():
+    read = detect_provider._hints()
+    assert len(read) > 5
+    for path in paths.shipped("profiles").glob("*.yaml"):
+        detect = yaml.safe_load(path.read_text()).get("provider", {}).get("detect", {})
+        hints = read.get(path.stem, Hints(frozenset(), frozenset()))
+        assert (hints.env, hints.files) == (
+            set(detect.get("env", ())),
+            set(detect.get("files", ())),
+        )
+
+
 def test_every_hint_is_asked_for_and_leads_to_its_profile():
     env, files = all_hints()
     for name in ("vast", "runpod", "lambda", "paperspace", "ec2", "hf", "gcp", "azure"):
@@ -49,10 +63,10 @@ def test_every_hint_is_asked_for_and_leads_to_its_profile():
             assert recognise([], [hint]) == name
 
 
-def test_recognising_costs_no_models():
+def test_recognising_imports_neither_models_nor_yaml():
     code = (
         "import sys; from bootstrap.profile.detect_provider import recognise; recognise([], []);"
-        "sys.exit('pydantic' in sys.modules)"
+        "sys.exit(not sys.modules.keys().isdisjoint({'pydantic', 'yaml'}))"
     )
     root = str(paths.shipped("profiles").parent)
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=120)
