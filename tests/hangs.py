@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--hang-after",
         type=float,
-        default=300.0,
+        default=420.0,
         metavar="SECONDS",
         help="with -n: end a test, its fixtures included, that lasts longer",
     )
