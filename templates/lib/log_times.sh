@@ -10,7 +10,7 @@ kept_from() {
 
 # goes_on_at RUN BYTE: prints where a reader goes on that found zeros at this byte of its log, or before it.
 goes_on_at() {
-  _on=$2 _size=$(wc -c <"$1/log")
+  _on=$2 _size=$({ wc -c <"$1/log"; } 2>/dev/null) || _size=0
   # Without holes, what was written while the kept part was put back is lost, and its place is written again.
   if [ "$_on" -gt "$_size" ]; then
     { read -r _on <"$1/log_again"; } 2>/dev/null || _on=$_size
