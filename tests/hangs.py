@@ -9,12 +9,13 @@ from __future__ import annotations
 import faulthandler
 import functools
 import os
+import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Generator
 from math import inf
 from pathlib import Path
+from time import monotonic, sleep, time  # tests put clocks of their own into the module
 
 import psutil
 import pytest
@@ -41,6 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[_FOLDER] = tempfile.mkdtemp(prefix="boxstrap-hangs-")
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ[_FOLDER])
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     if not hasattr(item.config, "workerinput"):
@@ -49,11 +55,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     limit, watch = item.config.option.hang_after, _watch(path.with_suffix(".processes"))
     with path.open("w") as stacks:
         # In C, since a test may keep Python's lock.
-        begin = item.stash[_BEGIN] = functools.partial(
+        begin: Callable[[], None] = functools.partial(
             faulthandler.dump_traceback_later, limit + 1, exit=True, file=stacks
         )
+        item.stash[_BEGIN] = begin
         begin()
-        watch.limit = time.monotonic() + limit
+        watch.limit = monotonic() + limit
         try:
             return (yield)
         finally:
@@ -78,8 +85,8 @@ class _Watch(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        while time.monotonic() < self.limit:
-            time.sleep(0.5)
+        while monotonic() < self.limit:
+            sleep(0.5)
         _write_processes(self._path)
 
 
@@ -91,7 +98,7 @@ def _write_processes(path: Path) -> None:
     lines = []
     for each in psutil.Process().children(recursive=True):
         try:
-            age, words = time.time() - each.create_time(), " ".join(each.cmdline())
+            age, words = time() - each.create_time(), " ".join(each.cmdline())
             lines.append(f"process {each.pid} {each.status()} {age:.0f} s: {words[:150]!r}")
         except psutil.Error:
             continue
@@ -101,7 +108,7 @@ def _write_processes(path: Path) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
     """Say at once which test hung and where: what runs us may soon be ended too."""
-    path = Path(os.environ[_FOLDER], report.node.gateway.id)  # type: ignore[attr-defined]
+    path = Path(os.environ[_FOLDER], report.node.gateway.id)
     stacks = path.read_text() if path.exists() else ""
     processes = path.with_suffix(".processes")
     lines = [f"{report.longrepr}", *_ours(stacks)]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.plain_environment import plain_environment
+from tests.waiting import PATIENCE_S
 
 HANGING = """
 import subprocess, time
@@ -36,7 +37,7 @@ def test_what_hangs_ends_and_is_not_tried_again(tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -45,4 +46,4 @@ def test_what_hangs_ends_and_is_not_tried_again(tmp_path: Path) -> None:
     for name in ("test_waits_for_a_process", "test_fails_and_hangs_then"):
         # At once, among the failures, and in the summary.
         assert told.count(f"crashed while running 'tests/test_hanging.py::{name}'") == 2, told
-    assert "sleeping 1 s: 'sleep 20'" in told
+    assert "s: 'sleep 20'" in told
