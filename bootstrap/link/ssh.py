@@ -297,7 +297,13 @@ class SshStream:
     def read(self, n: int) -> bytes:
         """Read up to `n` bytes of output; `b""` at the end. Raises LinkLost."""
         if not self._piece:
-            data = self._channel.recv(max(n, _GULP))
+            try:
+                data = self._channel.recv(max(n, _GULP))
+            except (OSError, EOFError, paramiko.SSHException):
+                # The link was lost while the box was told how much was read.
+                if self._closed:
+                    return b""
+                raise self._wire.lost() from None
             if not data:
                 self._check_end()
             self._piece = memoryview(data)

@@ -296,6 +296,25 @@ def test_giving_up_on_a_link_that_is_gone_is_no_error(
     assert not loud
 
 
+def test_a_link_that_is_lost_while_the_box_is_told_what_was_read_is_lost(
+    rude, ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, channels = rude()
+    wire = ssh_user.login(host(port))
+    stream = wire.start("true")
+    wait_until(lambda: channels)
+    channels[0].send(b"x" * 1000)
+
+    def gone(*_: object) -> int:
+        raise EOFError
+
+    monkeypatch.setattr(paramiko.Channel, "_check_add_window", gone)
+    with pytest.raises(LinkLost):
+        stream.read(1000)
+    stream.close()
+    assert stream.read(1000) == b""
+
+
 @pytest.mark.parametrize("kind", ["send", "send_stderr", "both"])
 def test_more_than_the_window_ends_the_link(
     kind: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
