@@ -21,7 +21,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, UsageError, write_error
 from bootstrap.link import shared
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.record import KnownBox, all_boxes, retire, save_box
+from bootstrap.link.record import KnownBox, all_boxes, read_box, retire, save_box
 from bootstrap.link.registry import find_known, lookup
 from bootstrap.link.target import BoxOptions, EachTime, Once
 from bootstrap.protocol.run import repository_names
@@ -342,11 +342,12 @@ def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> No
 
 
 def _find_own(box: BoxLogin) -> OwnBox | str:
-    """As `find_own`; UsageError if another command has given it back since the login."""
+    """As `find_own`; UsageError if another command has given it back since the login, or does."""
     try:
         return find_own(box)
     except NotSafeError:
-        if box.is_local or has_record(box.known):
+        now = read_box(box.known.folder) or box.known
+        if box.is_local or (has_record(box.known) and now.ended == box.known.ended):
             raise
         what = "another command has given it back meanwhile."
         raise UsageError(what, where=box.name) from None

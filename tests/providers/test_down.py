@@ -403,6 +403,10 @@ def test_one_that_was_given_back_since_the_login_is_no_other_box(
     save_box(known)
     with pytest.raises(NotSafeError, match="something answers"):
         teardown._find_own(box)
+    # Another command has asked for its end, and then forgets it.
+    save_box(replace(known, ended=9.0), is_new=False)
+    with pytest.raises(UsageError, match="another command has given it back"):
+        teardown._find_own(box)
     retire(known)
     with pytest.raises(UsageError, match="another command has given it back"):
         teardown._find_own(box)
