@@ -342,14 +342,14 @@ def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> No
 
 
 def _find_own(box: BoxLogin) -> OwnBox | str:
-    """As `find_own`; UsageError if another command has given it back since the login, or does."""
+    """As `find_own`; UsageError if another command has given it back meanwhile, or is doing so."""
     try:
         return find_own(box)
     except NotSafeError:
         now = read_box(box.known.folder) or box.known
         if box.is_local or (has_record(box.known) and now.ended == box.known.ended):
             raise
-        what = "another command has given it back meanwhile."
+        what = "another command has given it back meanwhile, or is doing so."
         raise UsageError(what, where=box.name) from None
 
 

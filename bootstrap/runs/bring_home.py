@@ -49,7 +49,7 @@ from bootstrap.protocol.run_history import (
 )
 from bootstrap.protocol.transfer import LostResult
 from bootstrap.repo.local import known_folder
-from bootstrap.runs.logs import HOLE, has_hole
+from bootstrap.runs.log_reader import HOLE, has_hole
 from bootstrap.secrets import machine_key
 from bootstrap.shell import Value
 from bootstrap.text.redact import Redactor

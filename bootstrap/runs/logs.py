@@ -1,7 +1,5 @@
 """`logs`: select the logs of runs or of a step, and show them.
 
-Read a log on a box, as it is or as it grows: from any byte, each once, across lost links.
-
 Write a log to standard output: unchanged, with the run's name before each line, or as JSON.
 
 Parse `--since` and `--until`: `10m`, `14:30`, `2026-11-22 14:30`. Pure.
@@ -10,251 +8,29 @@ Parse `--since` and `--until`: `10m`, `14:30`, `2026-11-22 14:30`. Pure.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
-import queue
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import BinaryIO
 
-from bootstrap.boxes.at_home import WHOLE, LogPart, RunAtHome
+from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import TrainingFailedError, UsageError
-from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, Wire
 from bootstrap.plan import NAMES
 from bootstrap.protocol.disk import LowDisk
-from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
-from bootstrap.protocol.query import NO_REDACTION, BoxRedaction, build_query
-from bootstrap.protocol.run import Run, as_it_ended, qualified, repository_names
+from bootstrap.protocol.run import Run, qualified, repository_names
 from bootstrap.runs.known_runs import as_of, box_or_home
-from bootstrap.shell import Value
+from bootstrap.runs.log_reader import AnyReader, KeptLogReader, LogReader, together
 from bootstrap.text.redact import Redactor, RedactStream
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import seconds_of, size, spent, took_in_words
 from bootstrap.ui.screen import Screen
-
-_PIECE = 1024 * 1024
-HOLE = bytes(4096)
-"""Zeros that no program writes: parts of a log that the box dropped read as these."""
-_LONGEST = 40
-_WAITING = 4
-"""Pieces that may wait to be shown, if several logs are read."""
-
-
-@dataclass
-class LogReader:
-    """The log of a run, or of a step (`run` is None); several readers may share a login."""
-
-    box: BoxLogin
-    file: str
-    run: Run | None = None
-    at: int = 0
-    """The position of the next byte."""
-    skipped: int = 0
-    """Bytes that the box dropped before they were read."""
-    turn: threading.Lock = field(default_factory=threading.Lock)
-    """Shared by the readers of one login, so that only one of them reconnects."""
-    _looked_at: int = -1
-    """Where the log was kept from when zeros were last found."""
-    _has_told: bool = False
-    over: Run | None = None
-    """The run as it ended; None while it is live, or if its end is not asked for."""
-    tell_low: Callable[[LowDisk], None] = lambda _: None
-    """Called if the disk of a run that is followed will soon be full."""
-    part: LogPart = WHOLE
-    """What is read of it as it is; as it grows, the last lines alone are a part."""
-
-    def find_start(self, since: int) -> bool:
-        """Start at what was written since that second of the box's clock; whether the box knows it.
-
-        Raises LinkLost, NoAnswer.
-        """
-        found = self._start(self.box.wire, str(since))
-        self.at = self.at if found is None else found
-        return found is not None
-
-    def as_it_is(self) -> Iterator[bytes]:
-        """Yield the log as it is now. Raises LinkLost, NoAnswer."""
-        there = BoxRedaction(self.box.redacted_there)
-        if self.part.is_all:
-            asked: dict[str, Value] = {"bytes": f"+{self.at + 1}"}
-        else:
-            until, lines = self.part.until, self.part.lines
-            asked = {"start": self.at, "pattern": self.part.pattern}
-            asked["until"] = "" if until is None else until
-            asked["lines"] = "" if lines is None else lines
-        name = "tail" if self.part.is_all else "log_part"
-        query = build_query(name, there, workdir=self.box.workdir, file=self.file, **asked)
-        yield from _pieces(stream_script(self.box.wire, query))
-
-    def find_last_lines(self, count: int) -> None:
-        """Start at the last lines of what is there now. Raises LinkLost, NoAnswer."""
-        self.at = self._start(self.box.wire, "", lines=count) or self.at
-
-    def as_it_grows(self) -> Iterator[bytes]:
-        """Yield the log until its run ends; a step's log never ends. Raises as `reconnect`."""
-        backoff = Backoff()
-        while not self.over:
-            wire = self.box.wire
-            try:
-                yield from self._over(wire)
-                # The abandoned stream is in a reference cycle that keeps its 10 MiB window alive.
-                gc.collect()
-            except LinkLost as lost:
-                backoff.lost(lost, news=self.at)
-                with self.turn:
-                    if self.box.wire is wire:
-                        self.box.reconnect(lost)
-
-    def _over(self, wire: Wire) -> Iterator[bytes]:
-        """Yield what arrives over this wire, until the run is over or a hole starts."""
-        stream = follow_file(
-            wire, self.file, workdir=self.box.workdir, start=self.at, redact=self.box.redacted_there
-        )
-        if not self.run:
-            for piece in _pieces(stream):
-                self.at += len(piece)
-                yield piece
-            raise LinkLost(self.box.label)
-        end = CompletionPoller(wire, stream, self._about_run("run_end"), self.at, self._low)
-        try:
-            yield from self._until_hole(wire, stream, end)
-        finally:
-            end.stop()
-
-    def _until_hole(
-        self, wire: Wire, stream: AnswerStream, end: CompletionPoller
-    ) -> Iterator[bytes]:
-        for piece in _pieces(stream):
-            # Zeros at a place that was already asked about were written by the program.
-            before = self.at + piece.find(HOLE) if has_hole(piece) else self._looked_at
-            if before != self._looked_at:
-                stream.close()
-                if before > self.at:
-                    yield piece[: before - self.at]
-                self.at = before
-                found = self._start(wire, "")
-                self.at = self._looked_at = before if found is None else found
-                self.skipped += max(0, self.at - before)
-                return
-            self.at += len(piece)
-            end.seen = self.at
-            yield piece
-        if self.run and end.reached:
-            over = as_it_ended(self.run, end.state)
-            if not over:
-                raise NoAnswer("its answers make no sense.", where=self.box.label)
-            self.over = replace(over, over=end.ended or 0, begun=end.begun or 0)
-            return
-        if not end.is_stuck:
-            raise end.trouble or LinkLost(self.box.label)
-
-    def _low(self, low: LowDisk) -> None:
-        if not self._has_told:  # once, over all links
-            self._has_told = True
-            self.tell_low(low)
-
-    def _start(self, wire: Wire, since: str, lines: int | None = None) -> int | None:
-        """Ask from which byte the log is kept, or was written since; None if the box can't tell."""
-        last: Value = "" if lines is None else lines
-        query = self._about_run("log_start", since=since, lines=last, start=self.at)
-        return answer_number(run_script(wire, query, timeout=ANSWER_S)[:_LONGEST].strip())
-
-    def _about_run(self, query: str, **values: Value) -> str:
-        key, name = (self.run.repo_key, self.run.name) if self.run else ("", "")
-        about = {"workdir": self.box.workdir, "repo_key": key, "name": name}
-        return build_query(query, NO_REDACTION, **about, **values)
-
-
-class KeptLogReader:
-    """The log of a run that is at home, read as a box's."""
-
-    def __init__(self, kept: RunAtHome) -> None:
-        self._kept = kept
-        self.run: Run | None = kept.run
-        self.skipped = kept.dropped
-        self.over: Run | None = None
-        self._since: int | None = None
-        self.part = WHOLE
-
-    def find_start(self, since: int) -> bool:
-        """As `LogReader.find_start`."""
-        self._since = since
-        return self._kept.has_times()
-
-    def as_it_is(self) -> Iterator[bytes]:
-        """Yield the log, as far as it came home. Raises UsageError if it is gone from here."""
-        yield from self._kept.pieces(self._since, self.part)
-
-    def find_last_lines(self, count: int) -> None:
-        """As `LogReader.find_last_lines`."""
-        self.part = replace(self.part, lines=count)
-
-    def as_it_grows(self) -> Iterator[bytes]:
-        """Yield the log; here it grows no more."""
-        yield from self.as_it_is()
-        self.over = None if self._kept.run.goes_on else self._kept.run
-
-
-AnyReader = LogReader | KeptLogReader
-
-
-def together(readers: Sequence[AnyReader], *, follow: bool) -> Iterator[tuple[int, bytes]]:
-    """Yield pieces of each log with its index in `readers`; b"" at its end.
-
-    With `follow` several are read at the same time, else one after the other. Raises what
-    reading raises.
-    """
-    if len(readers) == 1 or not follow:
-        for at, reader in enumerate(readers):
-            for piece in reader.as_it_grows() if follow else reader.as_it_is():
-                yield at, piece
-            yield at, b""
-        return
-    pieces: queue.Queue[tuple[int, bytes | BaseException]] = queue.Queue(_WAITING)
-    for at, reader in enumerate(readers):
-        threading.Thread(target=_read_into, args=(pieces, at, reader), daemon=True).start()
-    left = len(readers)
-    while left:
-        at, read = pieces.get()
-        if isinstance(read, BaseException):
-            raise read
-        left -= not read
-        yield at, read
-
-
-def _read_into(
-    pieces: queue.Queue[tuple[int, bytes | BaseException]],
-    at: int,
-    reader: AnyReader,
-) -> None:
-    try:
-        for piece in reader.as_it_grows():
-            if piece:
-                pieces.put((at, piece))
-        pieces.put((at, b""))
-    except BaseException as error:
-        pieces.put((at, error))
-
-
-def has_hole(piece: bytes) -> bool:
-    """Whether a piece of a log has zeros that no program writes."""
-    # The first test is much faster.
-    return b"\0" in piece and HOLE in piece
-
-
-def _pieces(stream: AnswerStream) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE):
-        yield piece
-
 
 _LONGEST_LINE = 1024 * 1024
 """Bytes of a line in one JSON object, or after one name; a longer line is split."""

@@ -44,6 +44,6 @@ def test_what_hangs_ends_and_is_not_tried_again(tmp_path: Path) -> None:
     told = ended.stdout
     assert "3 failed, 2 passed" in told, told + ended.stderr
     for name in ("test_waits_for_a_process", "test_fails_and_hangs_then"):
-        # At once, among the failures, and in the summary.
+        # At once and among the failures; the summary cuts the line.
         assert told.count(f"crashed while running 'tests/test_hanging.py::{name}'") == 2, told
     assert "s: 'sleep 20'" in told

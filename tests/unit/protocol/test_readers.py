@@ -45,7 +45,7 @@ from bootstrap.renting.ownership import read_box_id
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs import editors
 from bootstrap.runs.editors import EDITORS
-from bootstrap.runs.logs import LogReader
+from bootstrap.runs.log_reader import LogReader
 from bootstrap.runs.notifiers import who_is_told_of
 from bootstrap.runs.pull import goes_on
 from bootstrap.runs.remote_command import RemoteProject
@@ -291,8 +291,8 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/bring_home.py": lambda wire: answer_number(run_script(wire, "x")[:100].strip()),
     "runs/upkeep.py, secrets": lambda wire: what_was_wiped(run_script(wire, "x"), "box"),
     "runs/upkeep.py, lease": leased,
-    "runs/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
-    "runs/logs.py, where it is kept": read_log,
+    "runs/log_reader.py": lambda wire: SanitizeStream().feed(all_of(wire)),
+    "runs/log_reader.py, where it is kept": read_log,
     "runs/pull.py": lambda wire: goes_on(login_on(wire), RUN),  # type: ignore[arg-type]
     "sync/new_run.py": resumed,
     "runs/tunnel.py": served,

@@ -18,7 +18,8 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.link.local import LocalWire
 from bootstrap.protocol.query import NO_REDACTION, build_query
 from bootstrap.protocol.run import Run
-from bootstrap.runs.logs import JsonLog, LogReader, NamedLog, together
+from bootstrap.runs.log_reader import LogReader, together
+from bootstrap.runs.logs import JsonLog, NamedLog
 from bootstrap.shell import Value, shell_part
 from tests.logins import login_on
 from tests.unit.box.test_runner import make_run, start, was
