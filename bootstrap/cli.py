@@ -74,7 +74,7 @@ _postpone_methods_of_dataclasses()
 _import_invoke()
 
 from bootstrap import __version__  # noqa: E402
-from bootstrap.errors import write_error  # noqa: E402
+from bootstrap.errors import UNREAD, write_error  # noqa: E402
 from bootstrap.tasks import namespace  # noqa: E402
 from bootstrap.tasks.program import BoxProgram  # noqa: E402
 
@@ -91,8 +91,9 @@ def main() -> None:
             code = end.code
         sys.stdout.flush()
         sys.stderr.flush()
-    except BrokenPipeError:
-        pass  # the reader of the output is gone (`| head`)
+    except BrokenPipeError as error:  # the reader of the output is gone (`| head`)
+        untold = getattr(error.__context__, "code", None)  # of the Exit that was being printed
+        code = code or untold or UNREAD
     except OSError as error:  # such as a full disk
         if not code:
             code = 1

@@ -171,6 +171,8 @@ class BoxesFailedError(CommandFailedError):
 
 
 INTERRUPTED = 130
+UNREAD = 141
+"""Nobody reads the output any more (`| head`), and the command had no other end: as by SIGPIPE."""
 EXIT_CODES: dict[type[BaseException], int] = {
     BoxstrapError: 1,
     UsageError: 2,

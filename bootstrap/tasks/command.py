@@ -11,6 +11,7 @@ import errno
 import functools
 import inspect
 import os
+import select
 import shlex
 import signal
 import sys
@@ -29,6 +30,7 @@ from invoke.tasks import Task
 
 from bootstrap.errors import (
     INTERRUPTED,
+    UNREAD,
     BoxstrapError,
     UnreachableError,
     UsageError,
@@ -294,6 +296,30 @@ def _signature(options: Sequence[Option]) -> inspect.Signature:
 def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
     """Run the task; turn whatever ends it into the documented exit code and one clear message."""
     try:
+        _end(body, call, interrupted)
+    except BrokenPipeError as error:
+        if not leave_unread():  # of another program, or of a socket
+            raise _exit(call, _own_error(error, _redacting(call))) from None
+        told = error.__context__
+        known = isinstance(told, BoxstrapError | KeyboardInterrupt)
+        code = exit_code(told) if known and told else UNREAD
+        raise Exit(str(told) if code != UNREAD else None, code=code) from None
+
+
+def leave_unread() -> bool:
+    """Drop what is printed from now on where nobody reads it; return whether there is any such."""
+    watched = select.poll()
+    for stream in (1, 2):
+        watched.register(stream, 0)
+    gone = watched.poll(0)
+    for stream, _ in gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    return bool(gone)
+
+
+def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
+    """Run the task. Raises Exit, and BrokenPipeError where the reader of the output is gone."""
+    try:
         try:
             body(call)
         except UnreachableError as error:
@@ -314,9 +340,7 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         words = interrupted.format(again=_typed_again(), host=_same_host(call))
         raise Exit(f"{_INTERRUPTED_WORDS}\n{words}".rstrip(), code=INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of the output is gone (`| head`): there is nobody to report this to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise Exit(code=0) from None
+        raise
     except Exception as error:
         raise _exit(call, _own_error(error, _redacting(call))) from None
 

@@ -9,6 +9,7 @@ values that this machine knows.
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
 import shutil
 import sys
@@ -24,7 +25,8 @@ from invoke.parser.context import ParserContext
 from invoke.program import Program
 from invoke.tasks import Task
 
-from bootstrap.tasks.command import BOX, BoxTask, Option
+from bootstrap.errors import UNREAD
+from bootstrap.tasks.command import BOX, BoxTask, Option, leave_unread
 from bootstrap.tasks.usage import WITH_COMMAND, WrongUsageError, looks_like_a_host, told_as_json
 
 IGNORED = {
@@ -79,7 +81,10 @@ class BoxProgram(Program):
         """As Invoke's; raises WrongUsageError also for what Invoke ignores or exits with 1 for."""
         with told_as_json():
             self._check_core()
-        super().parse_cleanup()
+        try:
+            super().parse_cleanup()
+        except Exit as end:
+            raise _told(end) from None
 
     def _check_core(self) -> None:
         for name in sorted(IGNORED):
@@ -112,6 +117,13 @@ class BoxProgram(Program):
         self.core.unparsed = with_options(words, self.families)
         with told_as_json():
             super().parse_tasks()
+
+    def execute(self) -> None:
+        """As Invoke's; an error that nobody reads any more keeps its exit code."""
+        try:
+            super().execute()
+        except Exit as end:
+            raise _told(end) from None
 
     def _print_topic(self, words: list[str]) -> None:
         """Print the help of a topic and exit, unless it is a command that help is wanted of."""
@@ -146,6 +158,20 @@ class BoxProgram(Program):
         print(family_list(self.families))  # noqa: T201
 
 
+def _told(end: Exit) -> Exit:
+    """Print what a command ends with; return its end, without a message."""
+    code = end.code
+    try:
+        if end.message:
+            print(end.message, file=sys.stderr, flush=True)  # noqa: T201
+        elif not code:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        leave_unread()
+        code = code or UNREAD
+    return Exit(code=code)
+
+
 def with_options(words: list[str], families: Mapping[str, Sequence[Task[Any]]]) -> list[str]:
     """Return a task and its words, with the task's bare option added to words without one."""
     tasks = chain(*families.values())
@@ -172,9 +198,31 @@ def _is_a_box(word: str) -> bool:
     return looks_like_a_host(word) or (is_name and (boxes_folder() / word).is_dir())
 
 
+def open_streams() -> None:
+    """Open the standard streams that this program was started without (`>&-`).
+
+    Else the next file that is opened gets such a number, and what is printed. Of a closed standard
+    output the reader is gone; what would be said on a closed standard error is dropped.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            reading, writing = os.pipe()
+            opened = os.open(os.devnull, os.O_RDWR) if number != 1 else writing
+            if opened != number:
+                os.dup2(opened, number)
+            for each in {reading, writing, opened} - {number}:
+                os.close(each)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def use_box_program(families: Mapping[str, Sequence[Task[Any]]]) -> None:
     """Make the running Program, of `inv` or of `boxstrap`, a BoxProgram with these families."""
     BoxProgram.families = families
+    open_streams()
     running = sys.modules.get("invoke.main")
     if running is not None:
         running.program.__class__ = BoxProgram

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -235,7 +236,7 @@ JSON_ERRORS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_command_line_that_is_wrong_prints_a_document_if_it_asks_for_one(
+def test_a_command_shell_linethat_is_wrong_prints_a_document_if_it_asks_for_one(
     program: str, at: User
 ) -> None:
     error = at.run("up", "--json", "--max-pric", "1", program=program).must(2).json()["error"]
@@ -455,6 +456,53 @@ def test_an_output_that_is_full_is_one_sentence(arguments: list[str], at: User) 
     assert done.returncode == 1
     assert done.stderr.count("can't be used: no space left on device.") == 1
     assert len(done.stderr.splitlines()) == 2
+
+
+UNREAD = {
+    "boxes >&3": 141,
+    "boxes --json >&3": 141,
+    "--list >&3": 141,
+    "boxes >&-": 141,
+    "boxes 2>&- <&-": 0,
+    "boxes --forget x >&3 2>&3": 2,
+    "boxes --forget x --json >&3": 2,
+    "boxes --forget x >&- 2>&-": 2,
+    "setup --committed-only --host root@127.0.0.1:1 2>&1 | head -n 1": 3,
+    "setup --json --committed-only --host root@127.0.0.1:1 >&3 2>&3": 3,
+}
+"""Command lines whose 3 is a pipe that nobody reads any more, and their exit codes."""
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("line", UNREAD)
+def test_what_nobody_reads_ends_as_by_sigpipe_or_with_its_own_code(
+    line: str, program: str, at: User
+) -> None:
+    reading, unread = os.pipe()
+    os.close(reading)
+    shell_line = line.replace("&3", f"&{unread}")
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{BIN / program} {shell_line}"],
+        cwd=at.place,
+        env=at.env,
+        capture_output=True,
+        text=True,
+        pass_fds=[unread],
+        check=False,
+    )
+    os.close(unread)
+    found = (done.returncode, "Traceback" in done.stdout + done.stderr)
+    assert found == (UNREAD[line], False)
+
+
+def test_a_pipe_that_breaks_elsewhere_is_an_error_of_our_own(at: User) -> None:
+    (at.home / "sitecustomize.py").write_text(
+        "import bootstrap.doctor\n"
+        "def broken(*_):\n    raise BrokenPipeError(32, 'of a socket')\n"
+        "bootstrap.doctor.examine = broken\n"
+    )
+    done = at.run("doctor", PYTHONPATH=f"{at.home}:{HERE}").must(1)
+    assert "of a socket" in done.err
 
 
 def test_an_error_of_our_own_is_told_where_no_report_can_be_kept(
