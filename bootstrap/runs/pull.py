@@ -227,7 +227,7 @@ def pull_all(options: BoxOptions, screen: Screen, wish: PullOptions) -> None:
         ]
     screen.result(
         {"runs": [one.as_dict() for one in brought]},
-        "\n".join(line for one in brought for line in one.lines()) or "no run has begun here",
+        "\n".join(_lines_of_all(brought)) or "no run has begun here",
     )
     refused = list[BoxstrapError]()
     for one in brought:
@@ -267,6 +267,19 @@ class _Brought:
             self.pulled.check()
         if self.failed:
             raise self.failed
+
+
+def _lines_of_all(brought: Sequence[_Brought]) -> Iterator[str]:
+    """Yield a line for each run, with what there is to say of it, and one for where they are."""
+    for one in brought:
+        head, *more = one.pulled.lines()[:-1] if one.pulled else [_no_results("", one.run).what]
+        record = one.kept.lines() if one.kept else []
+        yield "; ".join([head, *(line.strip().partition(" in ")[0] for line in record)])
+        yield from more
+    folders = {(one.run.name, Path(one.kept.place).parent) for one in brought if one.kept}
+    folders |= {(one.run.name, one.pulled.place) for one in brought if one.pulled}
+    for place in sorted({place.parent if place.name == run else place for run, place in folders}):
+        yield f"  in {place}"
 
 
 def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> _Brought:

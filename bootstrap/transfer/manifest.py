@@ -187,7 +187,7 @@ class Manifest:
             "sha256": one.sha256,
             **({"here": one.place} if one.place != path else {}),
             **({} if path in self.on_box else {"on_box": False}),
-            **({"after_run": True} if path in self.on_box - self.made else {}),
+            **({"after_run": True} if path in self.on_box and path not in self.made else {}),
         }
 
     def present(self) -> dict[str, tuple[int, str]]:
@@ -200,7 +200,8 @@ class Manifest:
 
     def proven(self) -> dict[str, PulledFile]:
         """Return each file that is on the box, or that the run made and the box has no more."""
-        return {path: one for path, one in self.files.items() if path in self.on_box | self.made}
+        proven = self.on_box | self.made
+        return {path: one for path, one in self.files.items() if path in proven}
 
     def home_note(self) -> str:
         """Return the digest of all that the run made, by which the box knows that it is here."""

@@ -1,8 +1,9 @@
 """Find out which result files of a box are complete, by repeated looks; for Python 3.8.
 
 A file is complete when no process has it open for writing, and it has been unchanged for `STOOD_S`
-seconds on the monotonic clock. A checkpoint of several files is complete when all of them are and,
-while its run lives, none of them is still to come.
+seconds on the monotonic clock, or since the record that was made when its run ended. A checkpoint
+of several files is complete when all of them are and, while its run lives, none of them is still
+to come.
 
 Find out which files any process of this machine has open for writing; for Python 3.8.
 """
@@ -14,7 +15,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 
@@ -243,6 +244,8 @@ class CompleteFiles:
         """Returns those of the files found that count."""
         self.skips: Callable[[str], bool] = lambda _: False
         """Whether nobody is to look at a path."""
+        self.stood: Mapping[str, FileState] = {}
+        """Files that a record shows to be unchanged for long enough, without another look."""
         self._since: dict[str, tuple[FileState, float]] = {}
         self._settled: dict[str, FileState] = {}
         """Files found to be complete on their own; they still are if they are opened again."""
@@ -278,7 +281,7 @@ class CompleteFiles:
         for path, state in files.items():
             if self._settled.get(path) == state:
                 why[path] = ""
-            elif now - self._since[path][1] >= self._stood_s:
+            elif now - self._since[path][1] >= self._stood_s or self.stood.get(path) == state:
                 asked[path] = state
             else:
                 why[path] = "young"
@@ -349,7 +352,7 @@ def _checkpoint_of(path: str, folders: Container[str]) -> str:
 def absent_parts(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Map the first part that a checkpoint lacks to how many of its parts are there, and to how
     many it should have."""
-    paths = list(paths)
+    paths = set(paths)
     found: dict[str, tuple[int, int]] = {}
     for (stem, of, ending), parts in _shards(paths).items():
         first = 0 if "00000" in parts else 1

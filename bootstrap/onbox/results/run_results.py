@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -37,6 +38,14 @@ LET_GO = "results.without"
 VERSION = 1
 Files = Mapping[str, FileState]
 """By path in the tree."""
+
+
+class Record(NamedTuple):
+    """A record of files, and when it was made: see `_clock`."""
+
+    files: Files
+    boot: str
+    at: float
 
 
 class LostFile(NamedTuple):
@@ -82,7 +91,7 @@ class RunFolder:
         self.paths = [one.rstrip("/") for one in self.results]
         self.places = {os.path.realpath(os.path.join(self.tree, one)): one for one in self.paths}
         """Where these really are: a shared folder is a link."""
-        self._read: dict[str, tuple[object, Files | None]] = {}
+        self._read: dict[str, tuple[object, Record | None]] = {}
         self.let_go = read_let_go(f"{path}/{LET_GO}")
         """Paths and patterns of results that the user lets go of."""
         self.met: set[str] = set()
@@ -106,13 +115,22 @@ class RunFolder:
 
     def before(self) -> Files | None:
         """Return what was there when it began; None if that is unknown."""
-        return self._files(BEFORE)
+        record = self._record(BEFORE)
+        return record.files if record else None
 
     def made(self) -> Files | None:
         """Return what it made; None if that was not recorded yet."""
-        return self._files(MADE)
+        record = self._record(MADE)
+        return record.files if record else None
 
-    def _files(self, name: str) -> Files | None:
+    def made_since(self) -> float:
+        """Return for how many seconds that is recorded, by a clock that nobody sets; 0 if the box
+        was started since."""
+        record = self._record(MADE)
+        boot, now = _clock()
+        return now - record.at if record and record.boot == boot else 0.0
+
+    def _record(self, name: str) -> Record | None:
         file = f"{self.path}/{name}"
         try:
             found = os.stat(file)
@@ -120,7 +138,7 @@ class RunFolder:
             return None
         state = (found.st_ino, found.st_size, found.st_mtime_ns)
         if self._read.get(name, (None, None))[0] != state:
-            self._read[name] = state, read_files(file)
+            self._read[name] = state, read_record(file)
         return self._read[name][1]
 
     def is_home(self) -> bool:
@@ -213,6 +231,7 @@ class Neighbours:
         home = os.path.dirname(os.path.dirname(os.path.dirname(run.path)))
         others = (one for one in runs_of(home) if one.path != run.path)
         self.runs = sorted((one for one in others if run.overlaps(one)), key=lambda one: -one.begun)
+        self._records: list[tuple[RunFolder, Files | None, Files | None]] = []
 
     def later(self) -> list[RunFolder]:
         """Return those that began after the run, the newest first."""
@@ -221,8 +240,9 @@ class Neighbours:
 
     def owner(self, place: str, state: FileState) -> RunFolder | None:
         """Return which of them has the file that is now at a place; None if none has."""
-        for one in self.runs:
-            rows, before = one.made(), one.before()
+        if not self._records:  # once for all files
+            self._records = [(one, one.made(), one.before()) for one in self.runs]
+        for one, rows, before in self._records:
             path = _path_in(one, place)
             if path is None:
                 continue
@@ -238,7 +258,7 @@ class OwnResults:
     """Looks at one run's results repeatedly: which are there, complete, kept, lost."""
 
     def __init__(self, run: RunFolder, stood_s: float) -> None:
-        self.run = run
+        self.run, self._stood_s = run, stood_s
         self._rows: Files = {}
         self._kinds: dict[str, str] = {}
         self._lost: list[LostFile] = []
@@ -275,6 +295,7 @@ class OwnResults:
         self._covered = lambda path: any(one.covers(run.place_of(path)) for one in later)
         self._rows = rows = run.wanted(made_by(run, files, near, live=self._live))
         self._kinds, self._lost = {}, []
+        self.looking.stood = rows if run.made_since() >= self._stood_s else {}
         for path, state in rows.items():
             if run.has_kept(path, state):
                 self._kinds[path] = "kept"
@@ -355,12 +376,15 @@ def digest_of(files: Files) -> str:
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
-def read_files(file: str) -> Files | None:
+def read_record(file: str) -> Record | None:
     """Read a record; None if there is none, or it is damaged."""
     try:
         with open(file, encoding="ascii") as text:
-            rows = json.load(text)["files"]
-        return {str(path): FileState(*map(int, state)) for path, state in rows.items()}
+            document = json.load(text)
+        boot, at = document.get("at", ("", 0))  # earlier versions noted none
+        rows = document["files"].items()
+        files = {str(path): FileState(*map(int, state)) for path, state in rows}
+        return Record(files, str(boot), float(at))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -392,22 +416,28 @@ def write_files(file: str, files: Files) -> bool:
     new = f"{file}.{os.getpid()}"
     try:
         with open(new, "w", encoding="ascii") as out:
-            json.dump({"v": VERSION, "files": files}, out, separators=(",", ":"))
-        if read_files(file) is None:
+            document = {"v": VERSION, "at": _clock(), "files": files}
+            json.dump(document, out, separators=(",", ":"))
+        if read_record(file) is None:
             os.replace(new, file)
         else:
             os.unlink(new)
     except OSError:
         with suppress(OSError):
             os.unlink(new)
-    return read_files(file) is not None
+    return read_record(file) is not None
+
+
+def _clock() -> tuple[str, float]:
+    """Return which boot of this machine it is, and the seconds since, as every process has them."""
+    return "".join(lines_of("/proc/sys/kernel/random/boot_id")[:1]) or "none", time.monotonic()
 
 
 def is_alive(process: str) -> bool:
     """Return whether a process is alive, noted as number, start and boot: see `process.sh`."""
     number, start, boot = [*process.split(), "", "", ""][:3]
     stat = "".join(lines_of(f"/proc/{number}/stat")).rpartition(") ")[2].split()
-    here = "".join(lines_of("/proc/sys/kernel/random/boot_id")[:1]) or "none"
+    here = _clock()[0]
     return len(stat) > 19 and stat[0] != "Z" and (stat[19], here) == (start, boot)
 
 

@@ -1,12 +1,14 @@
-"""Whose word counts for what a run's results are: its own note, or the profile of who asks."""
+"""What a run's results are: whose word counts for that, and what its record of them proves."""
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
-from bootstrap.onbox.results.run_results import RunFolder
+from bootstrap.onbox.results.run_results import MADE, OwnResults, RunFolder, write_files
 
 
 @pytest.mark.parametrize(
@@ -29,3 +31,30 @@ def test_a_later_node_without_a_note_has_none(
         if text:
             (run / name).write_text(text)
     assert RunFolder(str(run), str(tmp_path), ["asked/"]).results == results
+
+
+@pytest.mark.parametrize(
+    ("boot", "ago", "why"),
+    [("", 3, ""), ("", 1, "young"), ("other", 3, "young"), (None, 0, "young")],
+)
+def test_what_is_as_it_was_recorded_at_the_runs_end_is_not_waited_for(
+    tmp_path: Path, boot: str | None, ago: float, why: str
+) -> None:
+    """Each of many small runs would cost two seconds, though nothing has changed for days."""
+    result, run = tmp_path / "out/a", RunFolder(str(tmp_path / "k/train-1"), str(tmp_path), ["out"])
+    result.parent.mkdir()
+    result.write_text("x")
+    os.utime(result, ns=(0, 0))
+    (tmp_path / "k/train-1").mkdir(parents=True)
+    (tmp_path / "k/train-1/exit").write_text("0\\n")
+    made = tmp_path / "k/train-1" / MADE
+    assert write_files(str(made), run.find())
+    document = json.loads(made.read_text())
+    here, at = document.pop("at")
+    if boot is not None:  # earlier versions noted none
+        document["at"] = (boot or here, at - ago)
+    made.write_text(json.dumps(document))
+    (file, _), *_ = OwnResults(run, 2.0).look(live=False).files
+    assert (file.path, file.why.replace("closed", "young")) == ("out/a", why)
+    result.write_text("y")
+    assert not [one for one in OwnResults(run, 2.0).look(live=False).files if not one.file.why]
