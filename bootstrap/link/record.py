@@ -172,6 +172,8 @@ class BoxRepository:
     """The id of its last setup's script."""
     snapshot: str = ""
     """The snapshot placed last in its tree on the box, as far as known here."""
+    sent: tuple[str, ...] = ()
+    """The snapshots that went there from here, the last one first."""
     used: float = 0.0
     """When work of it was last sent from here, seconds since 1970; 0 if that it is there is only
     what the box says."""
@@ -183,6 +185,7 @@ class BoxRepository:
 
 
 NO_REPOSITORY = BoxRepository("")
+_MOST_SENT = 300
 
 
 @dataclass(frozen=True)
@@ -266,7 +269,8 @@ class KnownBox:
         """Return the box with the repository as the one used last, and what is now known of it."""
         before = next((each for each in self.repositories if each.key == key), BoxRepository(key))
         used = max(time.time(), self.last.used + 0.001)  # also if the clock was wrong once
-        now = dataclasses.replace(before, used=used, **known)
+        ids = dict.fromkeys(filter(None, (known.get("snapshot", ""), *before.sent)))
+        now = dataclasses.replace(before, used=used, sent=(*ids,)[:_MOST_SENT], **known)
         others = (each for each in self.repositories if each.key != key)
         return dataclasses.replace(self, repositories=(now, *others))
 

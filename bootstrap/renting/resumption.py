@@ -46,6 +46,7 @@ from bootstrap.renting.up import UpOptions, rent_and
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.setup.request import RunOptions, SetupRequest
+from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Screen
 
@@ -139,7 +140,7 @@ def _made_ready(
             hint="As in: resume: python train.py --resume",
         )
     spent = spent_on(before, known)
-    setup = _of_its_files(setup, loaded, before)
+    setup = _of_its_files(setup, loaded, before, known)
     setup = dataclasses.replace(
         setup,
         sets=(*setup.sets, *_money_left(loaded, spent)),
@@ -204,7 +205,8 @@ def _taken_away(box: KnownBox, screen: Screen) -> tuple[SetupRequest, RunAtHome]
         return None
     if any(one.resumes == before.id for one in [*all_boxes(), *ended_boxes()]):
         return None
-    folder = next((f for f in (known_folder(r.key, r.root) for r in box.repositories) if f), None)
+    ours = (known_folder(each.key, each.root) for each in box.repositories if each.used)
+    folder = next((found for found in ours if found), None)
     if folder is None:
         return None
     place = folder.parent if folder.name == ".git" else folder
@@ -236,12 +238,22 @@ def _was_alive(before: RunAtHome, train: Train) -> bool:
 
 
 def find_before(setup: SetupRequest, name: str) -> RunAtHome:
-    """Return the newest run of this name, `RUN` or `BOX/RUN`. Raises UsageError."""
+    """Return the newest run of this name, `RUN` or `BOX/RUN`. Raises UsageError.
+
+    A box orders its own runs alone: of several boxes' the one counts that went on as the others.
+    """
     found = [one.kept for one in list_runs(setup.place, None, every=False)]
     chosen = [one for one in found if name in (one.run.name, f"{one.box}/{one.run.name}")]
     if not chosen:
         raise NoSuchRunError(
             f"no run {name} of this repository is known here.", hint="Those that are: boxstrap runs"
+        )
+    went_on = {known.resumes for one in chosen if (known := _box_of(one))}
+    chosen = [one for one in chosen if one.id not in went_on] or chosen
+    if len({(one.box, one.created) for one in chosen}) > 1:
+        listed = "".join(f"\n  --resume {one.box}/{one.run.name}" for one in chosen)
+        raise UsageError(
+            f"which run? Several boxes have one of this name:{listed}", hint="Name one of them."
         )
     run = chosen[0].run
     if run.state == "finished" and not run.failed and not run.stopped:
@@ -313,21 +325,30 @@ def spent_on(before: RunAtHome, known: KnownBox | None) -> float:
     return known.before + max(known.spent, own, read_count(known).spent)
 
 
-def _of_its_files(setup: SetupRequest, loaded: LoadedProfile, before: RunAtHome) -> SetupRequest:
-    """Return the request for the files that the run had. Raises NotSafeError if they are gone."""
+def _of_its_files(
+    setup: SetupRequest, loaded: LoadedProfile, before: RunAtHome, known: KnownBox | None
+) -> SetupRequest:
+    """Return the request for the files that the run had. Raises NotSafeError if they are gone.
+
+    Which ones these were is what its box says: a commit that was never sent there from here could
+    be any, as one that nobody but the user has seen.
+    """
     from bootstrap.setup.payload import build_payload
 
     run = before.run
-    if not run.with_changes:
+    repository = known and known.of(before.key or before.repository)
+    if repository and run.commit in repository.sent and not run.with_changes:
         sets = (*setup.sets, f"git.ref={run.commit}")
         return dataclasses.replace(setup, sets=sets, committed_only=True)
     source = build_payload(loaded.for_provider(FALLBACK), setup, local=False).source
-    if source.snapshot != run.snapshot:
+    if source.snapshot != (run.snapshot or run.commit):
+        with_them = "changes to " if run.with_changes else ""
         raise NotSafeError(
-            f"{run.name} ran with changes to {run.commit[:12]} that are not those of this folder.",
+            f"{run.name} ran with {with_them}{sanitize(run.commit)[:12]}, says {before.box}: that "
+            "is not what stands in this folder, and no commit alone that was sent there from here.",
             where=str(setup.place),
-            hint="Restore them and run the same command again; or begin a run of the files that "
-            "are here, and send it what it needs: boxstrap up, boxstrap push",
+            hint="Restore it (git checkout) and run the same command again; or begin a run of the "
+            "files that are here, and send it what it needs: boxstrap up, boxstrap push",
         )
     return setup
 

@@ -415,3 +415,68 @@ def test_what_a_run_cost_is_never_counted_too_low() -> None:
     assert resumption.spent_on(over, KnownBox("gpu", "vast:1", before=2.0, spent=1.0)) == 4.0
     rental.save_rental(dataclasses.replace(ours, spent=7.0))
     assert resumption.spent_on(over, KnownBox("gpu", "vast:1", before=2.0)) == 9.0
+
+
+HEAD, SENT, PRIVATE = "a" * 40, "b" * 40, "d" * 40
+
+
+@pytest.mark.parametrize(
+    ("commit", "snapshot", "goes"),
+    [
+        (SENT, SENT, "git.ref"),
+        (HEAD, HEAD, "as it stands"),  # the user stands on it
+        (HEAD, "", "as it stands"),
+        (SENT, HEAD, "as it stands"),  # with the changes that are here
+        (PRIVATE, PRIVATE, ""),
+        ("refs/stash", "refs/stash", ""),
+        ("notes", "", ""),
+        (SENT, PRIVATE, ""),
+    ],
+)
+def test_a_box_never_chooses_which_commit_goes_to_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, commit: str, snapshot: str, goes: str
+) -> None:
+    from bootstrap.setup import payload
+    from bootstrap.setup.request import SetupRequest
+
+    source = SimpleNamespace(source=SimpleNamespace(snapshot=HEAD))
+    monkeypatch.setattr(payload, "build_payload", lambda *_, **__: source)
+    known = KnownBox("gpu", "vast:1").using("mine-1", snapshot=SENT).using("mine-1", snapshot="e")
+    run = dataclasses.replace(RUN, commit=commit, snapshot=snapshot)
+    before = dataclasses.replace(BEFORE, run=run, key="mine-1")
+    loaded: Any = SimpleNamespace(for_provider=lambda _: None)
+    request = SetupRequest(repo=Path.cwd())
+    if not goes:
+        with pytest.raises(NotSafeError, match="says gpu: that is not what stands in this folder"):
+            resumption._of_its_files(request, loaded, before, known)
+        return
+    found = resumption._of_its_files(request, loaded, before, known)
+    assert found.sets == ((f"git.ref={commit}",) if goes == "git.ref" else ())
+    # What another box was sent, or what is known of no box, proves nothing.
+    if goes == "git.ref":
+        for other in (None, KnownBox("gpu", "vast:1").found_on("mine-1")):
+            with pytest.raises(NotSafeError):
+                resumption._of_its_files(request, loaded, before, other)
+
+
+def test_of_several_boxes_none_says_that_its_run_is_the_newest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from bootstrap.setup.request import SetupRequest
+
+    kept = [
+        dataclasses.replace(BEFORE, box=box, run=dataclasses.replace(RUN, started=started))
+        for box, started in (("liar", 10**12), ("gpu", 5))
+    ]
+    boxes = [KnownBox(name, "vast:1", created=1.0) for name in ("liar", "gpu")]
+    monkeypatch.setattr(
+        resumption, "list_runs", lambda *_, **__: [SimpleNamespace(kept=one) for one in kept]
+    )
+    monkeypatch.setattr(resumption, "all_boxes", lambda: boxes)
+    monkeypatch.setattr(resumption, "ended_boxes", list)
+    request = SetupRequest(repo=Path.cwd())
+    with pytest.raises(UsageError, match="--resume liar/train-1\n  --resume gpu/train-1"):
+        resumption.find_before(request, "train-1")
+    assert resumption.find_before(request, "gpu/train-1") is kept[1]
+    boxes[1] = dataclasses.replace(boxes[1], resumes=kept[0].id)  # it went on as that, from here
+    assert resumption.find_before(request, "train-1") is kept[1]
