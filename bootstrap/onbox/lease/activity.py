@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,8 +43,8 @@ class _Seen(NamedTuple):
     """Bytes that each process moved."""
     transfers: frozenset[tuple[int, int]]
     """Editors' servers and transfers."""
-    entered: bool
-    """Whether an `exec` or `shell` is open."""
+    entered: dict[tuple[int, int], int | None]
+    """Bytes that each login with an open `exec` or `shell` moved; None if nobody may read that."""
     network: int
     typed: dict[str, int]
     grown: int
@@ -74,7 +74,12 @@ class ActivityReader:
         transfers = any(moved[one] > 0 for one in seen.transfers)
         transfers |= sum(count for count in moved.values() if count > 0) / over >= IO
         transfers |= (seen.network - before.network) / over >= NETWORK
-        transfers |= seen.entered
+        # The connections of boxstrap send a sign of life more often than this looks: one that
+        # moves nothing has lost its other end, and TCP may take hours to notice.
+        transfers |= any(
+            moved is None or moved != before.entered.get(one, -1)
+            for one, moved in seen.entered.items()
+        )
         types = any(before.typed.get(name, at) != at for name, at in seen.typed.items())
         used = computes or grew or transfers or types or is_set_up(self._box_home)
         return UseReading(over, used, computes, grew)
@@ -115,7 +120,8 @@ def _stat(pid: str) -> list[str] | None:
 def _see(now: float, runs: Sequence[Path]) -> _Seen:
     cpu: dict[tuple[int, int], float] = {}
     io: dict[tuple[int, int], int] = {}
-    transfers, logins, entered = set[tuple[int, int]](), set[str](), set[str]()
+    transfers, entered = set[tuple[int, int]](), set[str]()
+    logins: dict[str, tuple[int, int]] = {}
     parents: dict[str, str] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - names alone
         stat = _stat(name) if name.isdigit() else None
@@ -128,10 +134,10 @@ def _see(now: float, runs: Sequence[Path]) -> _Seen:
         if is_transfer:
             transfers.add(one)
         if is_transfer or b"/.boxstrap/box/" not in words:  # to look is no use
-            io[one] = _moved(name)
+            io[one] = _moved(name) or 0
         parents[name] = stat[1]
-        if words.startswith(b"sshd"):
-            logins.add(name)
+        if words.startswith((b"sshd: ", b"sshd-session: ")) and b" [listener] " not in words:
+            logins[name] = one
         elif _is_entered(name):
             entered.add(name)
     return _Seen(
@@ -139,7 +145,10 @@ def _see(now: float, runs: Sequence[Path]) -> _Seen:
         cpu,
         io,
         frozenset(transfers),
-        any(_descends(name, logins, parents) for name in entered),
+        {
+            logins[login]: _moved(login)
+            for login in {_login_of(name, logins, parents) for name in entered} - {""}
+        },
         _network(),
         dict(_terminals()),
         hash(tuple(_sizes(runs))),
@@ -162,13 +171,13 @@ def _is_entered(pid: str) -> bool:
         return False
 
 
-def _descends(pid: str, above: set[str], parents: dict[str, str]) -> bool:
-    """Return whether a process belongs to one of these: what was detached from a login doesn't."""
+def _login_of(pid: str, logins: Collection[str], parents: dict[str, str]) -> str:
+    """Return the login that a process belongs to; "" for one that was detached from its own."""
     for _ in range(len(parents)):
-        if pid in above:
-            return True
+        if pid in logins:
+            return pid
         pid = parents.get(pid, "")
-    return False
+    return ""
 
 
 def _network() -> int:
@@ -181,12 +190,12 @@ def _network() -> int:
     return sum(int(row[1]) + int(row[9]) for row in rows if row[0] != "lo")
 
 
-def _moved(pid: str) -> int:
-    """Return the bytes that a process read and wrote; 0 if that may not be read."""
+def _moved(pid: str) -> int | None:
+    """Return the bytes that a process read and wrote; None if that may not be read."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
-        return 0
+        return None
     return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
 
 

@@ -162,7 +162,17 @@ def test_a_program_that_reads_or_writes_is_use(run: Path, monkeypatch: pytest.Mo
         moving.kill()
 
 
-@pytest.mark.parametrize(("parent", "is_used"), [("sshd: me@notty", True), ("init", False)])
+@pytest.mark.parametrize(
+    ("parent", "is_used"),
+    [
+        ("sshd: me@notty", True),
+        ("sshd-session: me@pts/0", True),
+        ("init", False),
+        # Where sshd is process 1, it is the parent of whatever was detached.
+        ("sshd: /usr/sbin/sshd -D [listener] 0 of 10-100 startups", False),
+        ("/usr/sbin/sshd -D", False),
+    ],
+)
 def test_an_open_exec_is_use_and_what_it_left_detached_is_none(
     run: Path, other: int, monkeypatch: pytest.MonkeyPatch, parent: str, is_used: bool
 ) -> None:
@@ -173,5 +183,11 @@ def test_an_open_exec_is_use_and_what_it_left_detached_is_none(
         SEEN[str(login.pid)] = stat(0)
         SEEN[str(inside.pid)] = ["S", str(login.pid), *stat(0)[2:]]
         assert second_look(run).used == is_used
+        # A login that moves nothing any more has lost its other end.
+        assert not second_look(run).used
+        if is_used:
+            for moved, counts in ((1, True), (1, False), (None, True)):
+                monkeypatch.setattr(activity, "_moved", lambda _, moved=moved: moved)
+                assert second_look(run).used == counts
         inside.kill()
         login.kill()
