@@ -35,6 +35,7 @@ class WebReceiver:
     asked: list[Asked] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
     slow_s: float = 0.0
+    retry_after: str = ""
 
     @property
     def url(self) -> str:
@@ -56,6 +57,8 @@ def web_receiver() -> Iterator[WebReceiver]:
             about.asked.append(Asked(self.path, dict(self.headers), body))
             time.sleep(about.slow_s)
             self.send_response(about.codes.pop(0) if about.codes else 200)
+            if about.retry_after:
+                self.send_header("Retry-After", about.retry_after)
             self.send_header("Location", f"{about.url}/elsewhere")
             self.send_header("Content-Length", "0")
             self.end_headers()

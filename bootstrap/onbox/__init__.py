@@ -12,3 +12,5 @@ import os
 MAIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 """Starts a program of this package, in any Python: `python MAIN runs.monitor ARGUMENT…`."""
 SHELL_PROGRAMS = os.path.dirname(os.path.dirname(MAIN))
+AGENT = {"User-Agent": "boxstrap/0.1.0"}
+"""What every request says it is from: usual front ends turn away the default of urllib."""

@@ -18,12 +18,13 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link.record import KnownBox
+from bootstrap.onbox import AGENT
 from bootstrap.onbox.results.complete_files import checkpoints
 from bootstrap.repo.names import shown
 from bootstrap.text.sizes import size
@@ -264,7 +265,8 @@ def bucket_manifest(address: str) -> tuple[dict[str, Any], Bucket]:
 
 def _pieces(signed: str) -> Iterator[bytes]:
     try:
-        with urlopen(signed, timeout=_ANSWER_S) as answer:  # noqa: S310 - signed by `Bucket`
+        asked = Request(signed, headers=AGENT)  # noqa: S310 - signed by `Bucket`
+        with urlopen(asked, timeout=_ANSWER_S) as answer:  # noqa: S310
             while piece := answer.read(_PIECE):
                 yield piece
     except (OSError, HTTPException) as error:

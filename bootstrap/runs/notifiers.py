@@ -24,6 +24,8 @@ from bootstrap.protocol.run import Run
 
 _COMMAND_S = 30
 """How long a command, or a request, may take, in seconds."""
+_ASKED_S = 10
+"""For how many of them a receiver may ask between two tries."""
 
 
 def notify_file() -> Path:
@@ -79,7 +81,7 @@ def _posted(address: str, news: News) -> str:
     said = [f"it did not finish within {_COMMAND_S} s"]
 
     def work() -> None:
-        said.insert(0, post(address, news))
+        said.insert(0, post(address, news, asked_s=_ASKED_S))
 
     thread = threading.Thread(target=work, name="post", daemon=True)
     thread.start()

@@ -420,7 +420,7 @@ def test_what_stands_before_the_account_refuses_no_key(
     now[0] += 61.0
     keeper.turn([], [])
     assert json.loads((tmp_path / "lease.state").read_text())["held"] in {"no-boot", "wipes"}
-    assert f"boxstrap/{__version__}" == AGENT  # the box has no package to ask
+    assert {"User-Agent": f"boxstrap/{__version__}"} == AGENT  # the box has no package to ask
 
 
 def test_the_time_while_the_box_was_stopped_is_not_paid_for(

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
 
+from .. import AGENT
 from ..pip_indexes import pip_setting
 
 TIMEOUT_S = 60
@@ -137,13 +138,13 @@ class S3Client:
         credential = f"Credential={self._key.id}/{scope}, SignedHeaders={names}"
         headers["authorization"] = f"{_ALGORITHM} {credential}, Signature={signature}"
         # Without a content type urllib adds that of a form, which some servers refuse.
-        return {**headers, "content-type": "application/octet-stream"}
+        return {**headers, **AGENT, "content-type": "application/octet-stream"}
 
 
 def region_of(bucket: str) -> str:
     """Return the region of a bucket at Amazon, which is public; "" if it can't be found out."""
     address = "https://s3.amazonaws.com/" + quote(bucket, safe="")
-    request = urllib.request.Request(address, method="HEAD")
+    request = urllib.request.Request(address, headers=AGENT, method="HEAD")
     try:
         with _opener().open(request, timeout=REGION_S) as answer:
             return answer.headers.get("x-amz-bucket-region") or ""

@@ -30,6 +30,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
+from .. import AGENT
 from ..pip_indexes import pip_setting
 from ..retry_after import LONGEST_S, asked_pause
 
@@ -193,7 +194,7 @@ class Https:
         if urllib.parse.urlsplit(url).scheme not in self.schemes:
             raise DataError("data-refused", f"{plain(url)} is not https")
         request = urllib.request.Request(  # noqa: S310 - https alone
-            url, data=body, headers={"Accept-Encoding": "identity", **headers}
+            url, data=body, headers={"Accept-Encoding": "identity", **AGENT, **headers}
         )
         if token:
             request.add_header("Authorization", "Bearer " + token)

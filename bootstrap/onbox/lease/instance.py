@@ -22,10 +22,9 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .. import AGENT
 from .rules import AccountReading
 
-AGENT = "boxstrap/0.1.0"
-"""What a request says it is from: RunPod turns away Python's own word for itself."""
 TIMEOUT_S = 15
 _MOST = 1 << 20
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
@@ -204,7 +203,7 @@ class OwnInstance:
             headers={
                 "Authorization": f"Bearer {self._key}",
                 "Content-Type": "application/json",
-                "User-Agent": AGENT,
+                **AGENT,
             },
         )
         try:

@@ -20,6 +20,7 @@ import zipfile
 import zlib
 from typing import IO, Iterator  # noqa: UP035 - for Python 3.6  # full
 
+from .. import AGENT
 from ..pip_indexes import box_index, pip_setting
 from ..retry_after import LONGEST_S, asked_pause  # full
 
@@ -32,9 +33,8 @@ WITHOUT_SIZES = 8  # full
 
 def get(url: str) -> bytes:
     """Return the body of `url`, decompressed."""
-    request = urllib.request.Request(
-        url, headers={"Accept": "text/html, */*;q=0.1", "Accept-Encoding": "gzip"}
-    )
+    headers = {"Accept": "text/html, */*;q=0.1", "Accept-Encoding": "gzip"}
+    request = urllib.request.Request(url, headers=dict(AGENT, **headers))
     context = ssl.create_default_context(cafile=pip_setting("cert") or None)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
         body: bytes = answer.read()
@@ -82,8 +82,9 @@ def streamed(url: str, sha: str, destination: str) -> bool:
     """Digest and unpack the wheel while it arrives; return False if its layout is unexpected."""
     new = "%s.new.%d" % (destination, os.getpid())
     context = ssl.create_default_context(cafile=pip_setting("cert") or None)
+    request = urllib.request.Request(url, headers=AGENT)
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
             wheel = Digested(answer)
             size = find_member(wheel)
             if not size or answer.headers.get("Content-Encoding"):

@@ -28,6 +28,8 @@ KINDS = ("loss", "stall", "disk", "lease", "end")
 OF_PROFILE, HANDED_OVER = "notify", "notify_to"
 """Of a run, if it has receivers: the kinds that its profile wants told, and what `wait --detach`
 handed over."""
+CALM_ENDS = ("it finished", "it was stopped")
+"""How the texts of ends begin that need nobody: all others are urgent."""
 STALL_S = 1800.0
 LEASE_S = 900.0
 """Seconds before a lease ends, or the last fifth of a shorter one."""

@@ -25,7 +25,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from .news import HANDED_OVER, KINDS, NAME, OF_PROFILE, lines_of
+from .. import AGENT
+from ..retry_after import asked_pause
+from .news import CALM_ENDS, HANDED_OVER, KINDS, NAME, OF_PROFILE, lines_of
 
 TOLD = "told"
 SECRET = "NOTIFY_URL"  # noqa: S105 - its name
@@ -33,7 +35,9 @@ ANSWER_S = 10.0
 LONGEST_S = 900
 """Seconds that telling all may take."""
 PAUSES_S = (1.0, 5.0)
-"""Seconds between two tries."""
+"""Seconds between two tries, unless the answer asks for more."""
+ASKED_S = 120
+"""Most seconds between two tries: a receiver that asks for more isn't tried again."""
 _NTFY = "ntfy+"
 
 
@@ -71,19 +75,24 @@ def is_address(text: str) -> bool:
     )  # fmt: skip
 
 
-def post(address: str, news: News, pauses: tuple[float, ...] = PAUSES_S) -> str:
+def post(
+    address: str, news: News, pauses: tuple[float, ...] = PAUSES_S, asked_s: float = ASKED_S
+) -> str:
     """Send it; return "" or, after the last try, why it could not be sent: without the address."""
     why = ""
     for pause in (*pauses, None):
-        why, is_final = _try(address, news)
-        if not why or is_final or pause is None:
+        why, asked = _try(address, news)
+        if not why or asked is None or pause is None:
             break
-        time.sleep(pause)
+        if asked > asked_s:
+            return f"{why}; it asks to wait {asked} s"
+        time.sleep(max(pause, asked))
     return why
 
 
-def _try(address: str, news: News) -> tuple[str, bool]:
-    """Send it once; return why that failed, and whether it would fail again."""
+def _try(address: str, news: News) -> tuple[str, int | None]:
+    """Send it once; return why that failed, and the seconds that it asks to wait until it is tried
+    again; None if it would fail again."""
     from http.client import HTTPException
     from urllib.error import HTTPError
     from urllib.request import HTTPRedirectHandler, build_opener
@@ -96,16 +105,17 @@ def _try(address: str, news: News) -> tuple[str, bool]:
         with build_opener(Stay).open(_request(address, news), timeout=ANSWER_S) as answer:
             answer.read(4096)
     except HTTPError as error:
-        return f"HTTP {error.code}", error.code < 500 and error.code not in (408, 425, 429)
+        may_pass = error.code >= 500 or error.code in (408, 425, 429)
+        return f"HTTP {error.code}", (asked_pause(error) or 0) if may_pass else None
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, (TimeoutError, socket.timeout)):
-            return f"no answer within {ANSWER_S:.0f} s", False
+            return f"no answer within {ANSWER_S:.0f} s", 0
         words = getattr(reason, "strerror", None)
-        return (words.lower() if isinstance(words, str) else type(reason).__name__), False
+        return (words.lower() if isinstance(words, str) else type(reason).__name__), 0
     except ValueError:
-        return "the address can't be used", True
-    return "", True
+        return "the address can't be used", None
+    return "", None
 
 
 def _request(address: str, news: News):  # type: ignore[no-untyped-def] # noqa: ANN202
@@ -113,13 +123,13 @@ def _request(address: str, news: News):  # type: ignore[no-untyped-def] # noqa: 
 
     text = news.message
     if address.startswith(_NTFY):
-        is_urgent = news.kind in ("stall", "disk", "lease") or "exit code" in news.text
+        is_urgent = news.kind != "loss" and not news.text.startswith(CALM_ENDS)
         title = f"boxstrap: {news.run}".encode("ascii", "replace").decode()
-        headers = {"Title": title, "Priority": "high" if is_urgent else "default"}
+        headers = {"Title": title, "Priority": "high" if is_urgent else "default", **AGENT}
         return Request(address[len(_NTFY) :], text.encode(), headers)  # noqa: S310 - is_address
     said = {"v": 1, "text": text, "content": text, "event": news.kind, "time": news.at,
             "run": news.run, "box": news.box, "says": news.text}  # fmt: skip
-    headers = {"Content-Type": "application/json", "User-Agent": "boxstrap"}
+    headers = {"Content-Type": "application/json", **AGENT}
     return Request(address, json.dumps(said).encode(), headers)  # noqa: S310 - is_address
 
 

@@ -29,6 +29,7 @@ from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
+from .. import AGENT
 from ..pip_indexes import box_index, pip_setting
 from .readers import Reading, emit
 
@@ -39,7 +40,6 @@ MOST = 16 * 1024**2  # bytes of a file that are read at most
 LEAST = 256 * 1024  # bytes, below which no speed is measured
 PIECE = 64 * 1024
 PORTS = {"ssh": 22, "git+ssh": 22, "git": 9418}
-AGENT = {"User-Agent": "boxstrap"}
 
 
 class Taken(NamedTuple):

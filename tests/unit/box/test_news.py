@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from bootstrap.onbox import AGENT
 from bootstrap.onbox.runs import news, tell
 from bootstrap.onbox.runs.news import NewsWatch
 from bootstrap.onbox.runs.tell import News, is_address, post, tell_all
@@ -75,7 +78,7 @@ def web() -> Iterator[WebReceiver]:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tell, "PAUSES_S", (0.01, 0.01))
-    monkeypatch.setattr(tell.post, "__defaults__", ((0.01, 0.01),))
+    monkeypatch.setattr(tell.post, "__defaults__", ((0.01, 0.01), tell.ASKED_S))
 
 
 def test_the_first_loss_is_found_once_wherever_it_is_in_the_log(there: WatchedRun) -> None:
@@ -162,6 +165,7 @@ def test_each_kind_is_told_once_and_then_the_address_is_gone(
     assert (hook.document["event"], hook.document["box"]) == ("loss", "gpu")
     assert (phone.path, phone.body) == ("/topic", b"gpu: homework/train-1: first loss: 4")
     assert phone.headers["Title"] == "boxstrap: homework/train-1"
+    assert {one.headers["User-Agent"] for one in web.asked} == {AGENT["User-Agent"]}
     there.write(exit="1\n", ended="exit 1\n")
     there.after(live=False)
     tell_all(there.home)
@@ -174,6 +178,25 @@ def test_each_kind_is_told_once_and_then_the_address_is_gone(
     there.write(notify_to=f"- team gpu {address}\n", told="loss team 5 trying\n")
     tell_all(there.home)
     assert [one.document["event"] for one in web.asked[4:]] == ["end"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "priority"),
+    [
+        ("loss", "first loss: 4", "default"),
+        ("end", "it finished after 2 min", "default"),
+        ("end", "it was stopped after 2 min", "default"),
+        ("end", "it ended with exit code 1 after 2 min", "high"),
+        ("end", "it died, with its box or its runner", "high"),
+        ("end", "it was interrupted after 2 min", "high"),
+        ("stall", "it is silent", "high"),
+    ],
+)
+def test_a_phone_rings_for_what_needs_somebody(
+    web: WebReceiver, kind: str, text: str, priority: str
+) -> None:
+    assert post(f"ntfy+{web.url}/topic", News(kind, 1000, text, "train-1", "gpu")) == ""
+    assert web.asked[0].headers["Priority"] == priority
 
 
 def test_what_was_before_the_hand_over_is_not_told(there: WatchedRun, web: WebReceiver) -> None:
@@ -218,6 +241,19 @@ def test_a_receiver_that_fails_is_tried_three_times_and_told_of(
     assert post(web.url, A_NEWS) == "no answer within 0 s"
     assert post("http://127.0.0.1:9/a-secret", A_NEWS) == "connection refused"
     assert "a-secret" not in post("http://[a-secret/", A_NEWS)
+
+
+def test_a_receiver_that_asks_to_wait_is_tried_again_after_that_time(
+    web: WebReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = list[float]()
+    clock = SimpleNamespace(sleep=pauses.append, time=time.time)
+    monkeypatch.setattr(tell, "time", clock)
+    web.codes, web.retry_after = [429, 503, 429], "7"
+    assert post(web.url, A_NEWS) == "HTTP 429"
+    web.codes, web.retry_after = [429], "3600"
+    assert post(web.url, A_NEWS) == "HTTP 429; it asks to wait 3600 s"
+    assert pauses == [7, 7]
 
 
 def test_what_an_address_is() -> None:
