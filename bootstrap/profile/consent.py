@@ -279,7 +279,7 @@ def find_grants(
             found += [
                 Grant(key, what)
                 for what in values_of(loaded.profile, key)
-                if kind not in _PATHS or not _is_part_of(root, Path(what))
+                if kind not in _PATHS or not is_part_of(root, Path(what))
             ]
     if Permission.REPOSITORY in kinds:
         found += [Grant("git.url", each) for root_ in roots for each in _others(root_)]
@@ -289,7 +289,7 @@ def find_grants(
 _PATHS = (Permission.FILE, Permission.DATA)
 
 
-def _is_part_of(root: Path, path: Path) -> bool:
+def is_part_of(root: Path, path: Path) -> bool:
     """Whether this real path belongs to the repository, so that its author may name it freely.
 
     Not what is the user's own even in there: a repository of theirs with git's settings, and what

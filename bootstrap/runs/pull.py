@@ -156,15 +156,22 @@ def let_go_words(patterns: Sequence[str]) -> str:
     return f"{named} and {grouped_number(more)} more" if more > 0 else named
 
 
+_MOST_WORDS = 2
+"""Words of a name that is shown as it is."""
+
+
 def _quoted(name: str) -> str:
-    """Return a name as a word for a shell, in characters that are safe to show."""
-    if shown(name) == name:
+    """Return a name as a word for a shell, in characters that are safe to show.
+
+    A box chose it, and it stands in what is said to be done next: it must not read as a sentence.
+    """
+    if shown(name) == name and len(name.split()) <= _MOST_WORDS:
         return shlex.quote(name)
     return f"$'{''.join(map(_escaped, name))}'"
 
 
 def _escaped(one: str) -> str:
-    if shown(one) == one and one not in "'\\":
+    if shown(one) == one and one not in "'\\ ":
         return one
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(one))
 

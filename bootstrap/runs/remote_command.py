@@ -32,7 +32,7 @@ from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import repository_names
 from bootstrap.shell import quote, shell_part
 from bootstrap.sshconfig.entries import common_options, quoted
-from bootstrap.ui.screen import Screen
+from bootstrap.ui.screen import TEXT_LENGTH, Screen
 
 
 def attach_to(
@@ -222,6 +222,11 @@ def run_there(options: BoxOptions, screen: Screen, command: Sequence[str]) -> No
         script = f"exec 2>&1\nbash --norc -c {quote(_script(box, command))}"
         answer = run_script_checked(box.wire, script)
     text = answer.output.decode(errors="replace")
+    if len(text) > TEXT_LENGTH:
+        screen.warn(
+            f"of its {len(text):,} characters these are the first {TEXT_LENGTH:,}; write them to a "
+            "file on the box, or leave out --json and ask one box"
+        )
     screen.result({"box": box.name, "output": text, "code": answer.code}, text.rstrip("\n"))
     if answer.code:
         raise CommandFailedError(f"it ended with {answer.code}.", code=answer.code)

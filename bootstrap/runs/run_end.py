@@ -74,10 +74,20 @@ def wait_for(  # noqa: PLR0913 - as it was typed
                 f"waiting for {names}. This machine must stay awake and connected; "
                 "the box needs neither, and goes on after Ctrl-C."
             )
+        seen = dict[str, Run]()
+
+        def note(name: str, one: Run) -> None:
+            seen[f"{one.repo_key}/{one.name}"] = one
+            tell(name, one)
+
         for one in awaited:
-            tell(box.name, one)
-        over = [_await_end(box, one, screen, tell, _Listener(box, notifiers, screen))
-                for one in awaited]  # fmt: skip
+            note(box.name, one)
+        try:
+            over = [_await_end(box, one, screen, note, _Listener(box, notifiers, screen))
+                    for one in awaited]  # fmt: skip
+        except KeyboardInterrupt:
+            screen.result({"box": box.name, "runs": _plain_rows(box, [*seen.values()])})
+            raise
         ended = _as_they_ended(box, over)
         over = [*ended.runs]
         lines = _lines(ended, box.known.price)
@@ -108,8 +118,12 @@ def _detach(box: BoxLogin, runs: Sequence[Run], screen: Screen) -> None:
         if told
         else "they ended meanwhile: nobody is told."
     )
-    rows = [{**_row(box, one), "metric": None, "failure": None} for one in runs]
+    rows = _plain_rows(box, runs)
     screen.result({"box": box.name, "runs": rows, "told": addresses if told else []}, text)
+
+
+def _plain_rows(box: BoxLogin, runs: Sequence[Run]) -> list[dict[str, object]]:
+    return [{**_row(box, one), "metric": None, "failure": None} for one in runs]
 
 
 class _Listener:

@@ -215,6 +215,8 @@ class BoxTask(Task[Callable[..., None]]):
 
     options: Sequence[Option] = ()
     shorts: Mapping[str, str] = {}
+    interrupted: str = ""
+    """What a user is told after Ctrl-C; "" where it is over soon."""
     bare: str = ""
     """The option that takes words without an option, such as `--port`; "" for none."""
 
@@ -277,7 +279,7 @@ def command(
             auto_shortflags=False,
             help={option.name: option.help for option in options},
         )
-        task.options = options
+        task.options, task.interrupted = options, interrupted
         task.shorts = {option.name: option.short for option in options if option.short}
         task.bare = next((f"--{option.name}" for option in options if option.bare), "")
         return task
@@ -335,9 +337,9 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
             error.hint = error.hint.removesuffix(" ".join(error.answered_by)) + error.command
         error.redact(_redacting(call))
         raise _exit(call, error) from None
-    except KeyboardInterrupt as error:
-        _close(call, error)
+    except KeyboardInterrupt:
         words = interrupted.format(again=_typed_again(), host=_same_host(call))
+        _close(call, KeyboardInterrupt(words))
         raise Exit(f"{_INTERRUPTED_WORDS}\n{words}".rstrip(), code=INTERRUPTED) from None
     except BrokenPipeError:
         raise

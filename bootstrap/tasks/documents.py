@@ -107,7 +107,7 @@ class StepState(TypedDict):
 
 
 class AnyDocument(TypedDict):
-    """What every document has."""
+    """What every document has. `cut`: the keys of which a part was dropped, as too long."""
 
     v: int
     exit: int
@@ -116,6 +116,7 @@ class AnyDocument(TypedDict):
     notes: NotRequired[dict[str, str]]
     warnings: NotRequired[list[str]]
     logs: NotRequired[dict[str, list[str]]]
+    cut: NotRequired[list[str]]
     error: NotRequired[ErrorDocument]
 
 

@@ -1,8 +1,9 @@
 """`mcp`: the commands as tools of an MCP server, by the official SDK.
 
 A tool is a command: its options are the input, its `--json` the output, with the schema that
-`boxstrap schema` prints. Each call is a process of its own, without a terminal. What costs money or
-destroys is agreed to by a person first, by elicitation; a client that can't ask one is refused.
+the tool `schema` prints. Each call is a process of its own, without a terminal. What `agreement.py`
+says is agreed to by a person first, by elicitation; a client that can't ask one is refused. Files
+are written only below the folder that `boxstrap mcp --write` names, and only new ones.
 """
 
 from __future__ import annotations
@@ -10,30 +11,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import mcp_types as types
+from jsonschema import Draft202012Validator
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from bootstrap import __version__
+from bootstrap.errors import INTERRUPTED
+from bootstrap.tasks.agreement import note_consent, question
 from bootstrap.tasks.command import BoxTask, Option
-from bootstrap.tasks.documents import json_schema
-from bootstrap.tasks.effects import ALWAYS, EFFECTS
+from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED
 from bootstrap.tasks.skill import over_mcp, skill_text
 from bootstrap.tasks.usage import WITH_COMMAND
 
 _NO_TOOLS = frozenset(
-    {"attach", "shell", "tunnel", "top", "code", "demo", "guard", "mcp", "skill", "schema"}
+    {"attach", "shell", "tunnel", "top", "code", "demo", "guard", "mcp", "skill", "completion"}
 )
 """Commands that need a terminal or a desktop, run until somebody ends them, or are about these."""
 _NO_OPTIONS = frozenset({"json_", "follow", "watch", "events", "detach", "output", "install"})
@@ -42,6 +48,15 @@ _INPUT_REQUIRED = "2026-07-28"
 """The first version of the protocol in which a question is an answer to the call."""
 _LONGEST_LOG = 200_000
 """Characters of a log that a resource has at most: its end."""
+_LONGEST_ARGUMENT = 100_000
+"""Characters of a word of a command line; Linux takes 131,071 bytes."""
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+_LONGEST_LINE = 2**28
+_LONGEST_NOTE = 200
+_LEAST_TIMEOUT_S = 5
+"""Seconds in which a command has begun."""
+_EVERY_S = 10.0
+"""Seconds between two notices of progress at the most."""
 _MOST_RUNS = 100
 _SCHEME = "boxstrap://"
 _INSTRUCTIONS = (
@@ -58,16 +73,16 @@ def tasks() -> dict[str, BoxTask]:
     return {name: task for name, task in named.items() if name not in _NO_TOOLS}
 
 
-def tool_of(name: str, task: BoxTask) -> types.Tool:
-    """Return the tool of a command."""
+def tool_of(name: str, task: BoxTask, into: Path | None = None) -> types.Tool:
+    """Return the tool of a command; it may write files below `into`."""
     effect = EFFECTS[_command_name(name)]
-    is_read = effect.kind == "reads" and not effect.asks
+    writes = bool(effect.writes and into)
+    is_read = effect.kind == "reads" and not effect.asks and not writes
     about = (task.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     return types.Tool(
         name=name,
         description=f"{about} {effect.sentence}".rstrip(),
-        input_schema=input_schema(name, task),
-        output_schema=json_schema(_command_name(name), lines=False),
+        input_schema=input_schema(name, task, into),
         annotations=types.ToolAnnotations(
             read_only_hint=is_read,
             destructive_hint=None if is_read else effect.kind == "destroys",
@@ -77,102 +92,91 @@ def tool_of(name: str, task: BoxTask) -> types.Tool:
     )
 
 
-def input_schema(name: str, task: BoxTask) -> dict[str, Any]:
+def input_schema(name: str, task: BoxTask, into: Path | None = None) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments: the command's options."""
-    properties = {_key(option): _property(option) for option in _options(task)}
+    properties = {_key(option): _property(option) for option in _options(name, task, into)}
     if _command_name(name) in WITH_COMMAND:
         properties["argv"] = {
             "type": "array",
             "items": {"type": "string"},
             "description": "The command and its arguments, as after `--`.",
         }
+    if task.interrupted:
+        properties["timeout"] = {
+            "type": "integer",
+            "minimum": _LEAST_TIMEOUT_S,
+            "description": "Seconds after which this call returns how far it is (exit 130); "
+            "what is on the box goes on.",
+        }
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def command_line(name: str, task: BoxTask, arguments: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command. Raises ValueError for an argument that it doesn't have."""
-    options = {_key(option): option for option in _options(task)}
-    words = [_command_name(name), "--json"]
+def check_arguments(name: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError, with the name, for an argument that is not as the tool's schema has it."""
+    if unknown := arguments.keys() - schema["properties"].keys():
+        has = ", ".join(schema["properties"])
+        raise ValueError(f"{name} has no {min(unknown)!r}; it has: {has}")
+    for error in Draft202012Validator(schema).iter_errors(arguments):
+        raise ValueError(f"{name}: {error.json_path.removeprefix('$.')}: {error.message[:300]}")
     for key, value in arguments.items():
-        option = options.get(key)
-        if key == "argv" and _command_name(name) in WITH_COMMAND:
-            continue
-        if option is None:
-            raise ValueError(f"{name} has no {key!r}; it has: {', '.join(options)}")
+        for word in map(str, value if isinstance(value, list) else [value]):
+            if _UNWRITABLE.search(word):
+                raise ValueError(f"{name}: {key}: it has a character that no command line can hold")
+            if len(word.encode()) > _LONGEST_ARGUMENT:
+                raise ValueError(f"{name}: {key}: it is too long")
+
+
+def command_line(
+    name: str, task: BoxTask, arguments: Mapping[str, Any], into: Path | None = None
+) -> list[str]:
+    """Return the words of the command. Raises ValueError as `check_arguments`."""
+    check_arguments(name, input_schema(name, task, into), arguments)
+    options = {_key(option): option for option in _options(name, task, into)}
+    words = [_command_name(name), "--json"]
+    for key, option in options.items():
+        value = arguments.get(key)
         flag = f"--{key.replace('_', '-')}"
         if option.default is False:
             words += [flag] if value else []
         elif option.many:
-            words += [f"{flag}={each}" for each in ([value] if isinstance(value, str) else value)]
+            words += [f"{flag}={each}" for each in value or ()]
         elif value is not None:
             words.append(f"{flag}={value}")
     return [*words, "--", *arguments["argv"]] if arguments.get("argv") else words
 
 
-def question(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return what a person must agree to before this call; "" for nothing."""
-    effect = EFFECTS[_command_name(name)]
-    given = {key for key, value in arguments.items() if value}
-    if effect.except_with in given:
-        return ""
-    what = []
-    if ALWAYS in effect.asks or given & {*effect.asks}:
-        what.append(f"This {effect.does}{_subject(name, arguments)}.")
-    if "consent" in given:
-        taken = _consents.get(arguments["consent"])
-        listed = f":\n{taken}" if taken else " (secrets, files, keys or money)."
-        what.append(f"It gives the repository's profile what it asks for{listed}")
-    if not what:
-        return ""
-    words = " ".join(["boxstrap", _command_name(name), *_shown(arguments)])
-    return "\n".join([words, *what, "Do you agree?"])
+def _claim(name: str, arguments: Mapping[str, Any], into: Path | None) -> Path | None:
+    """Make the file or folder that the command is to write, so that it is a new one; return it.
+
+    Raises ValueError for one that is not below `into`, or there already.
+    """
+    option = EFFECTS[_command_name(name)].writes
+    if not into or option not in arguments:
+        return None
+    place = into / str(arguments[option])
+    try:
+        if not place.parent.resolve(strict=True).is_relative_to(into):
+            raise ValueError(f"{name}: {option}: it is not below {into}")
+        if name == "pull":
+            place.mkdir()
+        else:
+            place.touch(exist_ok=False)
+    except OSError as error:
+        raise ValueError(f"{name}: {option}: {place}: {(error.strerror or '').lower()}") from None
+    return place
 
 
-def _subject(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return the boxes that a call is about, or the price of one to rent; "" if unknown."""
-    if name == "up" or arguments.get("up"):
-        price = arguments.get("max_price")
-        return f", at {price} dollars an hour at the most" if price else ""
-    from bootstrap.errors import BoxstrapError
-    from bootstrap.link.registry import boxes_to_show
-    from bootstrap.repo.local import read_repository
-
-    hosts = arguments.get("host") or ()
-    named = [hosts] if isinstance(hosts, str) else [*hosts]
-    if not named and not arguments.get("hosts"):
-        with contextlib.suppress(BoxstrapError):
-            place = Path(arguments.get("repo") or ".").expanduser()
-            named = [box.name for box in boxes_to_show(read_repository(place).key)]
-    return f": {', '.join(map(str, named))}" if named else ""
+def _drop_empty(place: Path) -> None:
+    with contextlib.suppress(OSError):
+        if place.is_dir():
+            place.rmdir()
+        elif not place.stat().st_size:
+            place.unlink()
 
 
-_consents: dict[str, str] = {}
-"""The lists that commands printed, by digest: who agrees to a digest is shown its list."""
-
-
-def note_consent(document: Mapping[str, Any]) -> None:
-    """Keep the list that a document asks the user's consent for, if it does."""
-    for part in (document.get("error", {}), document.get("consent", {})):
-        if "digest" in part:
-            rows = (f"  {each['key']}: {each['takes']}" for each in part["takes"])
-            _consents[part["digest"]] = "\n".join(rows)
-
-
-def _shown(arguments: Mapping[str, Any]) -> list[str]:
-    found = []
-    for key, value in arguments.items():
-        flag = f"--{key.replace('_', '-')}"
-        if key == "argv":
-            found += ["--", *map(str, value)]
-        elif value is True:
-            found.append(flag)
-        elif value not in (False, None):
-            found += [f"{flag} {each}" for each in (value if isinstance(value, list) else [value])]
-    return found
-
-
-def _options(task: BoxTask) -> Sequence[Option]:
-    return [option for option in task.options if option.name not in _NO_OPTIONS]
+def _options(name: str, task: BoxTask, into: Path | None) -> Sequence[Option]:
+    writes = "" if into else EFFECTS[_command_name(name)].writes
+    return [option for option in task.options if option.name not in {*_NO_OPTIONS, writes}]
 
 
 def _key(option: Option) -> str:
@@ -193,24 +197,65 @@ def _property(option: Option) -> dict[str, Any]:
     return {"type": "string", "description": option.help}
 
 
-async def run_command(words: Sequence[str]) -> tuple[int, str, str]:
+Tell = Callable[[float, str], Awaitable[None]]
+"""Takes the seconds so far, and a note of what happens."""
+
+
+async def _tell_nobody(_seconds: float, _note: str) -> None:
+    pass
+
+
+async def run_command(
+    words: Sequence[str], limit_s: float | None = None, tell: Tell = _tell_nobody
+) -> tuple[int, str, str]:
     """Run a command of boxstrap; return its exit code, its output and its errors.
 
-    A call that is cancelled interrupts it, as Ctrl-C does: what is on a box goes on.
+    A call that is cancelled, or not over after `limit_s`, interrupts it, as Ctrl-C does: what is
+    on a box goes on.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bootstrap", *words),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        limit=_LONGEST_LINE,
         start_new_session=True,  # without the terminal of whoever started the server
     )
+    began, note, out = time.monotonic(), "", list[str]()
+
+    async def read_lines() -> None:
+        nonlocal note
+        assert process.stdout is not None  # noqa: S101 - a pipe
+        async for line in process.stdout:
+            out.append(line.decode(errors="replace"))
+            if said := note_of(out[-1]):
+                note = said
+                await tell(time.monotonic() - began, note)
+
+    assert process.stderr is not None  # noqa: S101 - a pipe
+    work = asyncio.gather(process.stderr.read(), read_lines(), process.wait())
     try:
-        out, err = await process.communicate()
+        while not work.done():
+            left = limit_s - (time.monotonic() - began) if limit_s else _EVERY_S
+            await asyncio.wait([work], timeout=min(_EVERY_S, max(0.0, left)))
+            if not work.done() and left <= _EVERY_S and limit_s:
+                process.send_signal(signal.SIGINT)
+                limit_s = None
+            await tell(time.monotonic() - began, note)
+        err = work.result()[0].decode(errors="replace")
     except asyncio.CancelledError:
         process.send_signal(signal.SIGINT)
         raise
-    return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
+    return process.returncode or 0, "".join(out), err
+
+
+def note_of(line: str) -> str:
+    """Return what a line of `--events` tells, on one line; "" for a line that is none."""
+    if not line.startswith('{"v": 1, "event":'):
+        return ""
+    told = json.loads(line)
+    words = (told.get(key) for key in ("label", "text", "step", "run", "state"))
+    return " ".join(" ".join(filter(None, words)).split())[:_LONGEST_NOTE]
 
 
 def document_of(code: int, out: str, err: str) -> tuple[dict[str, Any], str]:
@@ -220,7 +265,7 @@ def document_of(code: int, out: str, err: str) -> tuple[dict[str, Any], str]:
         line = json.loads(text)
         if "line" in line:
             lines.append(line["line"])
-        else:
+        elif "exit" in line:
             found = line
     if not found:  # such as an option that the parser doesn't know
         error = {"error": "Usage", "what": err.strip(), "exit": code}
@@ -270,41 +315,55 @@ def _refusal(text: str, why: str) -> types.CallToolResult:
 
 
 def _result(document: dict[str, Any], log: str) -> types.CallToolResult:
-    text = "\n".join(filter(None, [log, json.dumps(document)]))
+    texts = filter(None, [NOT_OBEYED, log, json.dumps(document)])
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
+        content=[types.TextContent(type="text", text=text) for text in texts],
         structured_content=document,
-        is_error=document["exit"] != 0,
+        is_error=document["exit"] not in (0, INTERRUPTED),
     )
 
 
 async def _call_tool(
-    context: _Context, params: types.CallToolRequestParams
+    into: Path | None, context: _Context, params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
-    task, arguments = tasks().get(params.name), params.arguments or {}
+    name, arguments = params.name, params.arguments or {}
+    task = tasks().get(name)
     if task is None:
-        raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
+        raise MCPError(types.INVALID_PARAMS, f"there is no tool {name!r}")
     try:
-        words = command_line(params.name, task, arguments)
+        command_line(name, task, arguments, into)
+        if text := question(_command_name(name), arguments):
+            if not _can_ask(context):
+                return _refusal(text, "a person must agree to this, and this client can't ask one")
+            answer = await _agreed(context, params, text)
+            if isinstance(answer, types.InputRequiredResult):
+                return answer
+            if not answer:
+                return _refusal(text, "the user did not agree")
+        place = _claim(name, arguments, into)
     except ValueError as error:
         raise MCPError(types.INVALID_PARAMS, str(error)) from None
-    if text := question(params.name, arguments):
-        if not _can_ask(context):
-            return _refusal(text, "a person must agree to this, and this client can't ask one")
-        answer = await _agreed(context, params, text)
-        if isinstance(answer, types.InputRequiredResult):
-            return answer
-        if not answer:
-            return _refusal(text, "the user did not agree")
-    document, log = document_of(*await run_command(words))
+    written = {EFFECTS[_command_name(name)].writes: str(place)} if place else {}
+    words = command_line(name, task, {**arguments, **written}, into)
+    if any(option.name == "events" for option in task.options):
+        words.insert(2, "--events")
+
+    async def tell(seconds: float, note: str) -> None:
+        await context.session.report_progress(seconds, None, note or None)
+
+    document, log = document_of(*await run_command(words, arguments.get("timeout"), tell))
     note_consent(document)
+    if place and document["exit"]:
+        _drop_empty(place)
     return _result(document, log)
 
 
 async def _list_tools(
-    _: _Context, __: types.PaginatedRequestParams | None
+    into: Path | None, _: _Context, __: types.PaginatedRequestParams | None
 ) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=[tool_of(name, task) for name, task in tasks().items()])
+    return types.ListToolsResult(
+        tools=[tool_of(name, task, into) for name, task in tasks().items()]
+    )
 
 
 _KINDS = {"logs": ("text/plain", "the log"), "reports": ("text/html", "the report")}
@@ -380,29 +439,34 @@ async def _read_resource(
 
 
 def _resource(uri: str, mime: str, text: str) -> types.ReadResourceResult:
-    content = types.TextResourceContents(uri=uri, mime_type=mime, text=text)
-    return types.ReadResourceResult(contents=[content])
+    mark = [] if uri == f"{_SCHEME}skill" else [("text/plain", NOT_OBEYED)]
+    return types.ReadResourceResult(
+        contents=[
+            types.TextResourceContents(uri=uri, mime_type=kind, text=each)
+            for kind, each in [*mark, (mime, text)]
+        ]
+    )
 
 
-def make_server() -> Server[Any]:
-    """Return the server, without a transport."""
+def make_server(into: Path | None = None) -> Server[Any]:
+    """Return the server, without a transport; its commands may write new files below `into`."""
     return Server(
         "boxstrap",
         version=__version__,
         instructions=_INSTRUCTIONS,
-        on_list_tools=_list_tools,
-        on_call_tool=_call_tool,
+        on_list_tools=partial(_list_tools, into),
+        on_call_tool=partial(_call_tool, into),
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
     )
 
 
-def serve() -> None:
-    """Serve on standard input and output, until the client closes them."""
+def serve(into: Path | None) -> None:
+    """Serve on standard input and output, until the client closes them; see `make_server`."""
 
     async def run() -> None:
-        server = make_server()
+        server = make_server(into)
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 

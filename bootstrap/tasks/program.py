@@ -27,6 +27,7 @@ from invoke.tasks import Task
 
 from bootstrap.errors import UNREAD
 from bootstrap.tasks.command import BOX, BoxTask, Option, leave_unread
+from bootstrap.tasks.effects import EFFECTS
 from bootstrap.tasks.usage import WITH_COMMAND, WrongUsageError, looks_like_a_host, told_as_json
 
 IGNORED = {
@@ -246,6 +247,7 @@ _VALUES = {
     "output": "FILE",
     "report": "FILE",
     "to": "FOLDER",
+    "write": "FOLDER",
     "path": "PATH",
     "exclude": "PATTERN",
     "max_size": "SIZE",
@@ -308,6 +310,8 @@ def task_help(binary: str, task: Task[Any]) -> str:
     box = [option for option in options if option.name in _BOX]
     text = textwrap.indent(inspect.getdoc(task) or "", "  ").splitlines()
     folded = [line for each in text for line in _fold(each)]
+    effect = EFFECTS[_name(task)].sentence if _name(task) in EFFECTS else ""
+    folded += [line for each in filter(None, [effect]) for line in _fold(f"  {each}")]
     parts = [_usage(binary, task, options), "\n".join(folded)]
     for title, group in (("Options", own), ("The box, its profile, the output", box)):
         if group:

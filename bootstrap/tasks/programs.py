@@ -78,8 +78,15 @@ def skill(call: Call) -> None:
         sys.stdout.write(skill_text())
 
 
-@command(changes=())
-def mcp(call: Call) -> None:  # noqa: ARG001 - it has no options
+@command(
+    Option(
+        "write",
+        "A folder below which tools may write new files: reports, pictures, results; without it "
+        "they write none but a pull's, in the repository.",
+    ),
+    changes=(),
+)
+def mcp(call: Call) -> None:
     """Serve the commands as tools of an MCP server, on standard input and output.
 
     Your agent starts it itself, once it knows it: `claude mcp add boxstrap -- boxstrap mcp`.
@@ -87,6 +94,7 @@ def mcp(call: Call) -> None:  # noqa: ARG001 - it has no options
     Example: boxstrap mcp
     """
     from bootstrap.errors import UsageError
+    from bootstrap.paths import expanded
 
     try:
         from bootstrap.tasks.mcp_server import serve
@@ -96,4 +104,7 @@ def mcp(call: Call) -> None:  # noqa: ARG001 - it has no options
         raise UsageError(
             "the MCP server needs the `mcp` library.", hint="pip install 'boxstrap[mcp]'"
         ) from None
-    serve()
+    into = expanded(call.given["write"]).resolve() if call.given["write"] else None
+    if into and not into.is_dir():
+        raise UsageError("--write: there is no such folder.", where=str(into))
+    serve(into)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bootstrap.providers import NAMES
-from bootstrap.tasks.effects import EFFECTS, NEXT
+from bootstrap.tasks.effects import EFFECTS, NEXT, NOT_OBEYED, VALUES
 
 FOLDERS = (".claude/skills", ".agents/skills")
 _FILE = "boxstrap/SKILL.md"
@@ -21,6 +21,7 @@ def skill_text() -> str:
 
     text = (shipped("templates") / "agents/SKILL.md").read_text(encoding="utf-8")
     parts = {"exits": _exits(), "costs": _costs(), "reads": _reads(), "providers": ", ".join(NAMES)}
+    parts |= {"values": _values(), "not_obeyed": NOT_OBEYED}
     for name, part in parts.items():
         text = text.replace(f"{{{name}}}", part)
     return text
@@ -60,6 +61,13 @@ def _costs() -> str:
         for name, effect in EFFECTS.items()
         if effect.does
     )
+
+
+def _values() -> str:
+    options = ((f"--{name.rstrip('_').replace('_', '-')}", does) for name, does in VALUES.items())
+    here = ", ".join(f"`{name}`" for name, effect in EFFECTS.items() if effect.here)
+    rows = [f"- `{option}`, where it {does}" for option, does in options]
+    return "\n".join([*rows, f"- {here} on `local`: that is this machine"])
 
 
 def _reads() -> str:

@@ -25,7 +25,7 @@ from bootstrap.events import Event
 from bootstrap.text import sizes
 from bootstrap.ui import layout
 from bootstrap.ui.layout import width_of, write_line
-from bootstrap.ui.screen import Paint, Redact, Screen
+from bootstrap.ui.screen import TEXT_LENGTH, Paint, Redact, Screen
 from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, StepRow, Steps
 
 
@@ -190,8 +190,8 @@ class JsonScreen(Screen):
 
     With `events` a line is printed before it for each thing that happens, as a JSON object, too.
 
-    It always has `v` and `exit`; `steps`, `said`, `notes`, `warnings`, `logs`
-    and `error` if they are not empty; and the result's own keys.
+    It always has `v` and `exit`; `steps`, `said`, `notes`, `warnings`, `logs`, `cut` (the keys of
+    which a part was dropped) and `error` if they are not empty; and the result's own keys.
     """
 
     def __init__(self, out: TextIO, redact: Redact = str, events: bool = False) -> None:
@@ -203,6 +203,7 @@ class JsonScreen(Screen):
         self._notes: dict[str, str] = {}
         self._warnings: list[str] = []
         self._logs: dict[str, list[str]] = {}
+        self._cut = dict[str, None]()
         self._error: dict[str, object] | None = None
         self._exit = self._told = 0
         self._is_closed = False
@@ -223,16 +224,22 @@ class JsonScreen(Screen):
         self._tell("said", {"text": text})
         if len(self._said) < MOST_ENTRIES:
             self._said.append(self.safe_text(text))
+        else:
+            self._cut["said"] = None
 
     def note(self, label: str, text: str) -> None:
         self._tell("note", {"label": label, "text": text})
         if len(self._notes) < MOST_ENTRIES:
             self._notes[self.safe_text(label)] = self.safe_text(text)
+        else:
+            self._cut["notes"] = None
 
     def warn(self, text: str) -> None:
         self._tell("warning", {"text": text})
         if len(self._warnings) < MOST_ENTRIES:
             self._warnings.append(self.safe_text(text))
+        else:
+            self._cut["warnings"] = None
 
     def _tell(self, kind: str, fields: Mapping[str, object]) -> None:
         """Print the line of an event, as many as the document may hold."""
@@ -250,7 +257,7 @@ class JsonScreen(Screen):
         self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
     ) -> None:
         self._parts.update(
-            {self.safe_text(key): self._safe_value(value) for key, value in data.items()}
+            {self.safe_text(key): self._safe_value(value, key) for key, value in data.items()}
         )
 
     def lost(self, seconds: float) -> None:
@@ -264,7 +271,8 @@ class JsonScreen(Screen):
         if isinstance(error, BoxstrapError):
             told = {key: self._safe_value(value) for key, value in error.as_dict().items()}
         elif isinstance(error, KeyboardInterrupt):
-            told = {"error": "Interrupted", "what": "interrupted here"}
+            told = {"error": "Interrupted", "what": "interrupted here; the box continues"}
+            told |= {"next": self.safe_text(str(error))} if str(error) else {}
         else:
             what = self.safe_text(f"{type(error).__name__}: {error}")
             told = {"error": "Internal", "what": what}
@@ -281,6 +289,7 @@ class JsonScreen(Screen):
             "notes": self._notes,
             "warnings": self._warnings,
             "logs": self._logs,
+            "cut": [*self._cut],
             "error": self._error,
         }
         document.update({key: value for key, value in extras.items() if value})
@@ -301,14 +310,16 @@ class JsonScreen(Screen):
             for row in self._steps.rows.values()
         ]
 
-    def _safe_value(self, value: object) -> object:
+    def _safe_value(self, value: object, key: str = "") -> object:
         """Return the value with each text made safe. Raises TypeError if it is not JSON."""
         if isinstance(value, str):
+            if len(value) > TEXT_LENGTH and key:
+                self._cut[self.safe_text(key)] = None
             return self.safe_text(value)
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, Mapping):
-            return {self.safe_text(key): self._safe_value(each) for key, each in value.items()}
+            return {self.safe_text(at): self._safe_value(each, key) for at, each in value.items()}
         if isinstance(value, list | tuple):
-            return [self._safe_value(each) for each in value]
+            return [self._safe_value(each, key) for each in value]
         raise TypeError(f"a result of type {type(value).__name__} is no JSON")

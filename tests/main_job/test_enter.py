@@ -123,6 +123,9 @@ def test_for_programs_output_and_exit_code_are_a_document(rented: Rented) -> Non
     done = rented.run("exec", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.must(7).json()["output"], done.json()["code"]) == ("out\nerr\n", 7)
     assert done.json()["exit"] == 7
+    long = rented.run("exec", "--json", "--", "sh", "-c", "yes | head -c 200000").must(0).json()
+    assert (long["cut"], len(long["output"])) == (["output"], 100_000)
+    assert "200,000 characters" in long["warnings"][0]
     way_in = rented.run("shell", "--json").must(0).json()["argv"]
     assert way_in[:2] == ["ssh", "-o"]
     assert "-t" in way_in

@@ -4,6 +4,7 @@ import pytest
 from telling import STEPS, ev, paper, run_events, written
 
 from bootstrap.errors import StepFailedError, exit_code
+from bootstrap.ui.screen import TEXT_LENGTH
 from bootstrap.ui.screens import MOST_ENTRIES, JsonScreen, make_screen
 
 
@@ -96,6 +97,26 @@ def test_secrets_are_hidden_everywhere():
     with pytest.raises(StepFailedError):
         told(do, redact=lambda text: text.replace("hunter22", "*"))
     assert "hunter22" not in json.dumps(told.document)
+
+
+def test_what_was_too_long_to_be_there_whole_is_named():
+    def do(screen):
+        screen.result({"output": "x" * (TEXT_LENGTH + 1), "runs": [{"name": "a"}]})
+        screen.result({"deep": [{"text": "é" * (TEXT_LENGTH + 1)}], "fits": "x" * TEXT_LENGTH})
+        for at in range(MOST_ENTRIES + 1):
+            screen.say(f"{at}")
+            screen.warn("careful")
+
+    document = told(do)
+    assert document["cut"] == ["output", "deep", "said", "warnings"]
+    assert len(document["output"]) == len(document["fits"]) == TEXT_LENGTH
+
+
+def test_whoever_interrupts_is_told_how_to_go_on():
+    with pytest.raises(KeyboardInterrupt):
+        told(lambda _: (_ for _ in ()).throw(KeyboardInterrupt("To wait on: boxstrap wait")))
+    error = told.document["error"]
+    assert (error["exit"], error["next"]) == (130, "To wait on: boxstrap wait")
 
 
 def test_what_is_no_json_is_refused_where_it_is_given():

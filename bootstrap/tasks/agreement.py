@@ -1,0 +1,206 @@
+"""What a person agrees to before an agent's call of a command: by `effects.py`, from its arguments.
+
+An argument stands in a question quoted and on one line, so that it can't become words of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.tasks.effects import ALWAYS, EFFECTS, VALUES, Effect
+
+Arguments = Mapping[str, Any]
+_LONGEST_SHOWN = 500
+"""Characters of one argument in a question: a longer one would hide what follows."""
+
+
+def question(name: str, arguments: Arguments) -> str:
+    """Return what a person must agree to before this call of a command; "" for nothing."""
+    effect = EFFECTS[name]
+    if arguments.get(effect.except_with or ALWAYS):
+        effect = Effect("reads")
+    what = _by_options(effect, arguments)
+    if effect.kind != "reads":
+        what += _by_values(effect, arguments)
+    if digest := arguments.get("consent"):
+        taken = _consents.get(digest)
+        listed = f":\n{taken}" if taken else " (secrets, files, keys or money)."
+        what.append(f"It {VALUES['consent']}{listed}")
+    if not what:
+        return ""
+    return "\n".join([" ".join(["boxstrap", name, *_shown(arguments)]), *what, "Do you agree?"])
+
+
+def _by_options(effect: Effect, arguments: Arguments) -> list[str]:
+    if ALWAYS in effect.asks or any(arguments.get(option.rstrip("_")) for option in effect.asks):
+        return [f"This {effect.does}{_subject(effect, arguments)}."]
+    return []
+
+
+def _by_values(effect: Effect, arguments: Arguments) -> list[str]:
+    """Return what the values of the arguments do, each as a sentence."""
+    found = []
+    for option, takes in _TAKES.items():
+        given = arguments.get(option.rstrip("_"))
+        values = [] if not given else given if isinstance(given, list) else [given]
+        if taken := [each for each in values if takes(each, arguments)]:
+            found.append(f"It {VALUES[option]}: {', '.join(map(_one_line, taken))}.")
+    hosts = _hosts(arguments) if effect.here or effect.sends else []
+    if effect.here and any(map(_is_here, hosts)):
+        found.append(f"It {effect.here}.")
+    if effect.sends and (unknown := [host for host in hosts if _is_unknown(host)]):
+        found.append(f"It {VALUES['host']}: {', '.join(map(_one_line, unknown))}.")
+    return found
+
+
+def _changes_what_is_taken(text: str, _: Arguments) -> bool:
+    from bootstrap.profile.schema import PROFILE, taking_keys
+
+    key = text.partition("=")[0].strip()
+    is_free = key in {each for each, _field in PROFILE.leaves()} - {*taking_keys()}
+    return not (is_free or key.startswith("env."))
+
+
+def _is_foreign_profile(name: str, arguments: Arguments) -> bool:
+    """Whether it is neither shipped nor in the repository, whose profiles need consent."""
+    from bootstrap.profile.load import shipped_ones, users_own
+    from bootstrap.repo.place import repository_root
+
+    if name in shipped_ones() and name not in users_own():
+        return False
+    file = (Path.cwd() / Path(name).expanduser()).resolve()
+    roots = filter(None, map(repository_root, (_place(arguments), Path.cwd())))
+    return not (file.suffix and any(file.is_relative_to(root) for root in roots))
+
+
+def _is_another_repository(path: str, _: Arguments) -> bool:
+    from bootstrap.repo.place import repository_root
+
+    here = Path.cwd()
+    named = Path(path).expanduser()
+    return (repository_root(named) or named.resolve()) != (repository_root(here) or here.resolve())
+
+
+def _is_foreign_path(path: str, arguments: Arguments) -> bool:
+    """Whether it leads out of the repository, or to what is the user's own in there."""
+    from bootstrap.profile.consent import is_part_of
+    from bootstrap.repo.place import repository_root
+
+    place = _place(arguments)
+    root = repository_root(place) or place.resolve()
+    return not is_part_of(root, (Path.cwd() / Path(path).expanduser()).resolve())
+
+
+_TAKES: Mapping[str, Callable[[Any, Arguments], bool]] = {
+    "set_": _changes_what_is_taken,
+    "profile": _is_foreign_profile,
+    "repo": _is_another_repository,
+    "path": _is_foreign_path,
+    "sweep": _is_foreign_path,
+    "host_key": lambda *_: True,
+    "new_box": lambda *_: True,
+}
+"""Whether a value of an option does what `VALUES` says of it."""
+
+
+def _place(arguments: Arguments) -> Path:
+    return Path(arguments.get("repo") or ".").expanduser()
+
+
+def _hosts(arguments: Arguments) -> list[str]:
+    """Return the hosts that a call is about: named ones, a group's, else the repository's."""
+    from bootstrap.fleet.hosts import choose
+    from bootstrap.link.registry import boxes_to_show
+    from bootstrap.repo.local import read_repository
+
+    given = arguments.get("host") or ()
+    named = [given] if isinstance(given, str) else [*given]
+    with contextlib.suppress(BoxstrapError):
+        if named or arguments.get("hosts"):
+            return choose(named, arguments.get("hosts"))
+        return [box.name for box in boxes_to_show(read_repository(_place(arguments)).key)]
+    return named
+
+
+def _is_here(host: str) -> bool:
+    """Whether the host is this machine, also by its loopback."""
+    from bootstrap.link.registry import lookup
+
+    try:
+        target, box = lookup(host)
+    except BoxstrapError:
+        return False  # the command refuses it
+    addresses = [target.address, *([box.address] if box else [])]
+    return target.is_local or any(map(_is_loopback, addresses))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return address.lower().rstrip(".") in ("localhost", "ip6-localhost", "ip6-loopback")
+
+
+def _is_unknown(host: str) -> bool:
+    """Whether the host is an address of no known box; an alias is the user's own word."""
+    from bootstrap.link.registry import find_known, lookup
+
+    try:
+        target, box = lookup(host)
+    except BoxstrapError:
+        return False
+    is_alias = target.text.isidentifier() or not set(".:@ ") & set(target.text)
+    return not (box or target.is_local or target.is_rented or is_alias or find_known(target))
+
+
+def _subject(effect: Effect, arguments: Arguments) -> str:
+    """Return the boxes that a call is about, or the price of one to rent; "" if unknown."""
+    if (effect.kind == "money" and effect.sends) or arguments.get("up"):
+        price = arguments.get("max_price")
+        return f", at {_one_line(price)} dollars an hour at the most" if price else ""
+    hosts = _hosts(arguments)
+    return f": {', '.join(map(_one_line, hosts))}" if hosts else ""
+
+
+_consents: dict[str, str] = {}
+"""The lists that commands printed, by digest: who agrees to a digest is shown its list."""
+
+
+def note_consent(document: Mapping[str, Any]) -> None:
+    """Keep the list that a document asks the user's consent for, if it does."""
+    for part in (document.get("error", {}), document.get("consent", {})):
+        if "digest" in part:
+            rows = (f"  {each['key']}: {_one_line(each['takes'])}" for each in part["takes"])
+            _consents[part["digest"]] = "\n".join(rows)
+
+
+def _shown(arguments: Arguments) -> list[str]:
+    found = []
+    for key, value in arguments.items():
+        flag = f"--{key.replace('_', '-')}"
+        if key == "argv":
+            found += ["--", *map(_one_line, value)]
+        elif value is True:
+            found.append(flag)
+        elif value is not False and key != "timeout":  # of the call, not of the command
+            values: Sequence[Any] = value if isinstance(value, list) else [value]
+            found += [f"{flag} {_one_line(each)}" for each in values]
+    return found
+
+
+def _one_line(value: Any) -> str:  # noqa: ANN401 - as JSON has it
+    """Return a value as a word for a shell, on one line, in characters that show what they are."""
+    text = str(value)
+    if len(text) > _LONGEST_SHOWN:
+        more = len(text) - _LONGEST_SHOWN
+        text = f"{text[: _LONGEST_SHOWN // 2]}[… {more} characters …]{text[-_LONGEST_SHOWN // 2 :]}"
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = text.encode("unicode_escape").decode().replace("'", "\\'")
+    return f"$'{escaped}'"
