@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import signal
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -189,5 +190,7 @@ def user(own_home: Path) -> User:
 def keeps_open(user: User) -> Iterator[None]:
     """That user's connections stay open after each command, until the end of the test."""
     user.env["BOXSTRAP_KEEP_OPEN"] = "2m"
-    yield
-    close_shared(user.env)
+    with tempfile.TemporaryDirectory(prefix="bx-") as short:  # a socket's path must be
+        user.env["XDG_STATE_HOME"] = short
+        yield
+        close_shared(user.env)

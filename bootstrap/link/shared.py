@@ -1,9 +1,9 @@
 """The shared connection to a box, which stays open for a while after a contact (docs/adr/0074).
 
 It is OpenSSH's: a master of our own making, with the box's pin, listens at a control socket in our
-own folder. Later commands join it (`link/mux.py`), and so does `ssh NAME`. All that decides whom it
-reaches and as whom is in the socket's name, so that another one is never joined by mistake: the
-record of the box, its pinned host keys, the key file that was named, address, port and user.
+own folder. Later commands join it (`link/mux.py`); a person's `ssh NAME` does not. All that decides
+whom it reaches and as whom is in the socket's name, so that another one is never joined by mistake:
+the record of the box, its pinned host keys, the key file that was named, address, port and user.
 
 A master is started after the command has its answer, detached, and only where its login asks nobody
 anything. Nothing here fails a command: without a shared connection each one logs in.
@@ -39,8 +39,8 @@ DEAD_AFTER_S = 16
 """Within how many seconds a master notices that its box is gone: asked each 4 s, three times."""
 _SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
 """Most bytes of a socket's path: 104 on macOS, 108 on Linux, including a final NUL."""
-_OF_BOX, _OF_TRUST, _HASH, _SUFFIX = 4, 8, 40, 17
-"""Lengths of the parts of a socket's name: the box, whom it trusts, ssh's `%C`; and of the suffix
+_OF_BOX, _OF_LOGIN, _SUFFIX = 4, 12, 17
+"""Lengths of the parts of a socket's name: the box, and whom it reaches, as whom; and of the suffix
 that ssh adds while it makes the socket."""
 _OPENING, _PUBLIC = ".opening", ".pub"
 _RETRY_S = 600.0
@@ -65,13 +65,6 @@ def keep_open_s(box: KnownBox) -> float:
     if said == "0":
         return 0.0
     return float(seconds_of(said) or box.keep_open)
-
-
-def entry_path(box: KnownBox) -> str:
-    """Return its socket for an ssh config, where ssh fills in `%C`; "" if none is shared."""
-    folder = _folder()
-    shares = folder and keep_open_s(box) and not (box.route.jump or box.route.proxy)
-    return f"{folder}/{_own_part(box, box.route.identity)}%C" if shares else ""
 
 
 def join(box: KnownBox, endpoint: Endpoint, login: Callable[[], Wire]) -> mux.SharedWire | None:
@@ -138,7 +131,7 @@ def _open(path: Path, box: KnownBox, endpoint: Endpoint, key: SilentKey) -> None
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    opening = path.with_name(path.name[: _OF_BOX + _OF_TRUST] + _OPENING)
+    opening = path.with_suffix(_OPENING)
     with contextlib.suppress(FileNotFoundError):
         if time.time() - opening.stat().st_mtime < _RETRY_S:
             return
@@ -161,7 +154,7 @@ def _open(path: Path, box: KnownBox, endpoint: Endpoint, key: SilentKey) -> None
 def _options(path: Path, box: KnownBox, endpoint: Endpoint, key: SilentKey) -> Iterator[str]:
     """Yield ssh's arguments. It reads no configuration, and so does what the login before did."""
     if key.path is None:
-        identity = path.with_name(path.name[: _OF_BOX + _OF_TRUST] + _PUBLIC)
+        identity = path.with_suffix(_PUBLIC)
         identity.write_text(f"{key.public}\n")
     else:
         identity = key.path
@@ -209,14 +202,11 @@ def _socket_of(box: KnownBox, endpoint: Endpoint) -> Path | None:
     folder = _folder()
     if folder is None:
         return None
-    own = _own_part(box, str(endpoint.chosen_identity or ""))
-    reached = f"{socket.gethostname()}{endpoint.hostname.lower()}{endpoint.port}{endpoint.user}"
-    return folder / f"{own}{hashlib.sha1(reached.encode()).hexdigest()}"  # noqa: S324 - ssh's %C
-
-
-def _own_part(box: KnownBox, identity: str) -> str:
     trusted = sorted(f"{names} {key.line}" for names, key in pins_of(box))
-    return _of_box(box) + _digest(_OF_TRUST, box.host_key_alias, identity, *trusted)
+    reached = (endpoint.hostname.lower(), str(endpoint.port), endpoint.user, socket.gethostname())
+    chosen = str(endpoint.chosen_identity or "")
+    login = _digest(_OF_LOGIN, box.host_key_alias, chosen, *reached, *trusted)
+    return folder / f"{_of_box(box)}{login}"
 
 
 def _of_box(box: KnownBox) -> str:
@@ -233,14 +223,13 @@ def _sockets(box: KnownBox) -> Iterable[Path]:
     folder = _folder()
     if folder is None:
         return []
-    length = _OF_BOX + _OF_TRUST + _HASH
-    return [each for each in folder.glob(f"{_of_box(box)}*") if len(each.name) == length]
+    return [each for each in folder.glob(f"{_of_box(box)}*") if not each.suffix]
 
 
 def _forget(path: Path) -> None:
     with contextlib.suppress(OSError):
         for suffix in (_OPENING, _PUBLIC):
-            path.with_name(path.name[: _OF_BOX + _OF_TRUST] + suffix).unlink(missing_ok=True)
+            path.with_suffix(suffix).unlink(missing_ok=True)
         path.unlink(missing_ok=True)
 
 
@@ -254,13 +243,14 @@ def _is_revoked(box: KnownBox, endpoint: Endpoint) -> bool:
 def _folder() -> Path | None:
     """Return the folder of the sockets, which only this user can enter; None if there is none.
 
-    It is the one in boxstrap's own state, if the paths in it are short enough for a socket.
+    It is in boxstrap's own state, and nowhere else: where that path is too long for a socket, each
+    command logs in.
     """
-    for folder in (paths.state_dir() / "ssh", Path(f"/tmp/boxstrap-{os.getuid()}")):  # noqa: S108
-        length = len(str(folder).encode()) + 1 + _OF_BOX + _OF_TRUST + _HASH + _SUFFIX
-        if length <= _SOCKET_PATH_MAX and not set(str(folder)) & set('"\\%${}\n'):
-            return folder if _is_ours(folder) else None
-    return None
+    folder = paths.state_dir() / "ssh"
+    length = len(str(folder).encode()) + 1 + _OF_BOX + _OF_LOGIN + _SUFFIX
+    if length > _SOCKET_PATH_MAX or set(str(folder)) & set('"\\%${}\n'):
+        return None
+    return folder if _is_ours(folder) else None
 
 
 def _is_ours(folder: Path) -> bool:

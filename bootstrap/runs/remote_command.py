@@ -96,7 +96,7 @@ def ssh_command(box: BoxLogin, line: str, *, terminal: bool) -> list[str]:
         "UpdateHostKeys": "no",
         **common_options(),
         # Only the connection that this command went over: any other may have checked another key.
-        "ControlPath": box.shared_socket.replace("%", "%%") or "none",
+        "ControlPath": quoted(box.shared_socket) if box.shared_socket else "none",
         "ControlMaster": "no",
         "ClearAllForwardings": "yes",  # a port that is in use here would end it
         "Tunnel": "no",

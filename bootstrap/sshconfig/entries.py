@@ -22,7 +22,6 @@ from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
-from bootstrap.link.shared import entry_path
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 
@@ -75,26 +74,23 @@ def is_users_alias(box: KnownBox) -> bool:
 
 
 def own_entry(box: KnownBox) -> Entry:
-    """Return the whole entry of a box, with which ssh joins its shared connection.
+    """Return the whole entry of a box: how it is reached, and which host keys are its own.
 
-    ssh makes none there: with other options it could have checked another key, and boxstrap joins
-    what it finds. Raises UnwritableError for a path that an ssh config can't hold.
+    It names no shared connection: with one, `-A`, `-L` and `-D` would do nothing, or outlive the
+    command. Raises UnwritableError for a path that an ssh config can't hold.
     """
-    socket = entry_path(box)
-    shared = [("ControlMaster", "no"), ("ControlPath", f'"{socket}"')]
     options = [
         *_address(box),
         *_keys(box),
         *_trust(box, quoted(box.known_hosts)),
         *COMMON_OPTIONS,
-        *(shared if socket else ()),
         *_route(box),
     ]
     return _entry_with(box, options)
 
 
 def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
-    """Return the text of a box's entry for Windows' ssh, which can't share connections.
+    """Return the text of a box's entry for Windows' ssh.
 
     `keys` are names of files in its .ssh folder; the host keys are in `boxstrap/` there.
     """

@@ -9,7 +9,7 @@ import time
 
 def fetch(proxy: int, port: int, path: str = "/") -> str:
     """GET http://127.0.0.1:port from the proxy's other end; the proxy may open its port late."""
-    with _connect(proxy) as through:
+    with connect(proxy) as through:
         through.sendall(b"\x05\x01\x00")
         assert through.recv(2) == b"\x05\x00"
         through.sendall(b"\x05\x01\x00\x01\x7f\x00\x00\x01" + struct.pack(">H", port))
@@ -27,7 +27,8 @@ def ask(through: socket.socket, path: str = "/") -> str:
     return said.partition(b"\r\n\r\n")[2].decode()
 
 
-def _connect(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
+    """Connect to a port here that may open late."""
     limit = time.monotonic() + 15
     while True:
         try:

@@ -1,4 +1,4 @@
-"""After a contact the connection stays: later commands, ssh and exec go over it."""
+"""After a contact the connection stays: later commands and exec go over it, `ssh NAME` does not."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def test_every_later_command_goes_over_it(rented: Rented) -> None:
     assert "step 9" in rented.run("run").must(0).out
     assert "train-2" in user.run("status").must(0).out
     assert user.run("exec", "--", "echo", "there").must(0).out == "there\n"
-    assert user.ssh("my-box", "echo", "here") == "here\n"
     assert logins(rented) == before
+    assert user.ssh("my-box", "echo", "here") == "here\n"
+    assert logins(rented) == (before := before + 1)
     assert "open to my-box" in user.run("doctor").text
     assert rented.user.run("boxes").must(0).out.count(", connected") == 1
     host_key = ("--host-key", rented.box.known_fingerprint)

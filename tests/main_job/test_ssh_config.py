@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,9 @@ from tests.boxes import Rig
 from tests.boxes.ports import free_port
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
-from tests.main_job.socks import ask, fetch
+from tests.main_job.socks import ask, connect, fetch
 from tests.main_job.used import start_used
+from tests.unit.link.sshd import start_agent
 from tests.unit.sshconfig.asking import meaning
 
 pytestmark = pytest.mark.boxes
@@ -103,9 +103,8 @@ def test_what_remote_ssh_does(user: Settled, rented: Rented) -> None:
     """`ssh -T -D PORT alias bash`, script on stdin; the server outlives the connection."""
     proxy = free_port()
     command = ["ssh", "-v", "-T", "-D", str(proxy), "-o", "ConnectTimeout=15", "my-box", "bash"]
-    alone = ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
     with subprocess.Popen(
-        user.inside(*command[:1], *alone, *command[1:]),
+        user.inside(*command),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -127,44 +126,43 @@ def test_what_remote_ssh_does(user: Settled, rented: Rented) -> None:
     assert rented.box.run(f"cat /proc/{pid}/cmdline").replace("\0", " ").strip() == (
         "python3 /tmp/server.py"
     )
-    forward = subprocess.Popen(
-        user.inside("ssh", *alone, "-N", "-L", f"{proxy}:127.0.0.1:{port}", "my-box"),
-        env=user.env,
-    )
-    try:
-        assert _ask(proxy) == f"{pid} {secret}"
-    finally:
-        forward.terminate()
-        forward.wait()
     rented.box.run(f"kill {pid}")
 
 
-def test_an_editors_dynamic_port_works_over_a_shared_connection(
+def test_ssh_by_name_is_ssh_while_a_connection_of_ours_is_open(
     user: Settled, rented: Rented
 ) -> None:
-    user.ssh("my-box", "true")
-    assert "Master running" in user.start("ssh", "-O", "check", "my-box").end().must(0).err
+    """Over a shared one `-A` forwarded no agent; `-L` and `-D` ended at once, their port stayed."""
+    user.run("status").must(0)
+    (box,) = user.run("boxes", "--json").must(0).json()["boxes"]
+    assert box["connected"]
+    assert "Control" not in (user.home / ".local/state/boxstrap/ssh/config").read_text()
     rented.box.run(
-        "mkdir -p /tmp/www; echo shared >/tmp/www/x; cd /tmp/www;"
+        "mkdir -p /tmp/www; echo there >/tmp/www/x; cd /tmp/www;"
         " setsid python3 -m http.server --bind 127.0.0.1 8123 >/dev/null 2>&1 </dev/null &"
     )
-    proxy = free_port()
-    with subprocess.Popen(
-        user.inside("ssh", "-T", "-D", str(proxy), "my-box", "bash"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=user.env,
-        text=True,
-    ) as going:
-        assert going.stdin
-        assert going.stdout
-        going.stdin.write(
-            "until (: </dev/tcp/127.0.0.1/8123) 2>/dev/null; do sleep 0.1; done; echo up\n"
-        )
-        going.stdin.flush()
-        assert going.stdout.readline() == "up\n"
-        assert fetch(proxy, 8123, "/x") == "shared\n"
-        going.stdin.close()
+    sock = user.home / "agent"
+    agent = start_agent(sock)
+    try:
+        user.env["SSH_AUTH_SOCK"] = str(sock)
+        subprocess.run(["ssh-add", "-q", str(rented.box.identity)], env=user.env, check=True)
+        assert "ssh-ed25519" in user.ssh("-A", "my-box", "ssh-add -L")
+        user.ssh("my-box", "test -z $SSH_AUTH_SOCK")  # as the user's `Host *` says otherwise
+    finally:
+        del user.env["SSH_AUTH_SOCK"]
+        agent.terminate()
+        agent.wait()
+    for way, asked in (("-L", "{}:127.0.0.1:8123"), ("-D", "{}")):
+        port = free_port()
+        command = user.inside("ssh", "-N", way, asked.format(port), "my-box")
+        with subprocess.Popen(command, env=user.env) as forward:
+            with connect(port) as through:
+                said = ask(through, "/x") if way == "-L" else fetch(port, 8123, "/x")
+            assert said == "there\n"
+            assert forward.poll() is None
+            forward.terminate()
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
 def test_their_other_hosts_and_other_boxes_are_as_before(user: Settled) -> None:
@@ -193,7 +191,6 @@ def test_an_alias_of_ours_is_a_host_for_boxstrap_too(user: Settled, rented: Rent
 
 
 def test_a_changed_host_key_is_refused_by_the_real_ssh_too(user: Settled, rented: Rented) -> None:
-    user.start("ssh", "-O", "exit", "my-box").end()
     rented.box.new_host_key()
     user.ssh("my-box", "true", rc=255)
 
@@ -209,15 +206,3 @@ def test_a_forgotten_box_has_no_entry_and_removal_brings_the_file_back(user: Set
 
 def _files(user: Settled) -> list:  # type: ignore[type-arg]
     return [user.ssh_config, user.home / ".local/state/boxstrap/ssh/config"]
-
-
-def _ask(port: int) -> str:
-    limit = time.monotonic() + 15
-    while True:
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=120) as through:
-                return ask(through)
-        except OSError:
-            if time.monotonic() > limit:
-                raise
-            time.sleep(0.05)

@@ -8,8 +8,7 @@ import pytest
 
 from bootstrap.link import registry
 from bootstrap.link.record import Route, all_boxes, forget_box
-from bootstrap.link.shared import VARIABLE
-from bootstrap.sshconfig.entries import own_entry, update
+from bootstrap.sshconfig.entries import update
 from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import meaning, options
 from tests.unit.sshconfig.conftest import MakeBox
@@ -55,24 +54,19 @@ def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_pat
     assert "proxycommand" not in mine
 
 
-def test_the_shared_connection_is_joined_and_never_made(
-    place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch
+def test_no_shared_connection_is_named_and_an_earlier_entrys_is_taken_out(
+    place: ConfigPlace, make_box: MakeBox
 ) -> None:
-    """One that ssh made could have checked another key: boxstrap joins what is there."""
-    place.config.parent.mkdir()
-    paths = []
-    for name in ("old", "new", "new"):  # the last one was forgotten, and is recorded again
-        monkeypatch.setenv(VARIABLE, "10m")
-        box = make_box(name)
-        place.config.write_text(own_entry(box).text())
-        mine = options(place.config, name)
-        assert mine["controlmaster"] == "false"
-        assert "controlpersist" not in mine or mine["controlpersist"] == "no"
-        paths.append(mine["controlpath"])
-        monkeypatch.setenv(VARIABLE, "0")
-        assert "Control" not in own_entry(box).text()
-    assert len(set(paths)) == 3
-    assert len({path[-40:] for path in paths}) == 1  # %C, which alone would be shared
+    """`ssh NAME` logs in as ssh does, whatever of boxstrap's is open to the box."""
+    make_box("my-box")
+    update(place)
+    text = place.entries.read_text()
+    earlier = text.replace("    Port", '    ControlPath "/tmp/boxstrap-1000/x%C"\n    Port')
+    assert earlier != text
+    place.entries.write_text(earlier)
+    assert update(place).changed
+    assert place.entries.read_text() == text
+    assert "Control" not in text
 
 
 @pytest.mark.parametrize(
