@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import shlex
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ def _hosts(arguments: Arguments) -> list[str]:
 
 
 def _is_here(host: str) -> bool:
-    """Whether the host is this machine, also by its loopback."""
+    """Whether the host is this machine, also by an address of its own."""
     from bootstrap.link.registry import lookup
 
     try:
@@ -137,26 +138,36 @@ def _is_here(host: str) -> bool:
     except BoxstrapError:
         return False  # the command refuses it
     addresses = [target.address, *([box.address] if box else [])]
-    return target.is_local or any(map(_is_loopback, addresses))
+    return target.is_local or any(map(_is_own, addresses))
 
 
-def _is_loopback(address: str) -> bool:
+def _is_own(address: str) -> bool:
+    import psutil
+
     try:
-        return ipaddress.ip_address(address.strip("[]")).is_loopback
+        numbers = ipaddress.ip_address(address.strip("[]"))
     except ValueError:
-        return address.lower().rstrip(".") in ("localhost", "ip6-localhost", "ip6-loopback")
+        names = ("localhost", "ip6-localhost", "ip6-loopback", socket.gethostname())
+        return address.lower().rstrip(".") in names
+    own = (each.address for nic in psutil.net_if_addrs().values() for each in nic)
+    return numbers.is_loopback or str(numbers) in own
 
 
 def _is_unknown(host: str) -> bool:
-    """Whether the host is an address of no known box; an alias is the user's own word."""
+    """Whether the host is an address to which no work was sent before: to have looked at it, as
+    `plan` does, makes it no box of the user's. An alias is the user's own word."""
     from bootstrap.link.registry import find_known, lookup
 
     try:
         target, box = lookup(host)
     except BoxstrapError:
         return False
-    is_alias = target.text.isidentifier() or not set(".:@ ") & set(target.text)
-    return not (box or target.is_local or target.is_rented or is_alias or find_known(target))
+    known = box or find_known(target)
+    if known and any(each.script for each in known.repositories):
+        return False
+    target = known.target if known else target
+    is_alias = not set(".:@ ") & set(target.text)
+    return not (target.is_local or target.is_rented or is_alias)
 
 
 def _subject(effect: Effect, arguments: Arguments) -> str:

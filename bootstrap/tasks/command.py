@@ -215,8 +215,6 @@ class BoxTask(Task[Callable[..., None]]):
 
     options: Sequence[Option] = ()
     shorts: Mapping[str, str] = {}
-    interrupted: str = ""
-    """What a user is told after Ctrl-C; "" where it is over soon."""
     bare: str = ""
     """The option that takes words without an option, such as `--port`; "" for none."""
 
@@ -279,7 +277,7 @@ def command(
             auto_shortflags=False,
             help={option.name: option.help for option in options},
         )
-        task.options, task.interrupted = options, interrupted
+        task.options = options
         task.shorts = {option.name: option.short for option in options if option.short}
         task.bare = next((f"--{option.name}" for option in options if option.bare), "")
         return task
@@ -410,6 +408,8 @@ def for_each_box(
             body(own)
         except BoxstrapError as error:
             error.redact(_redacting(own))
+            raise
+        except BrokenPipeError:  # judged where all have ended
             raise
         except Exception as error:
             raise _own_error(error, _redacting(own)) from None

@@ -119,7 +119,7 @@ VALUES: Mapping[str, str] = {
     "sweep": "reads what is not an ordinary file of this repository",
     "host_key": "trusts a host key that nobody else compared",
     "new_box": "trusts another host key at a known address",
-    "host": "sends the work, and its profile's secrets, to a machine that is not known here",
+    "host": "sends the work, and its profile's secrets, to a machine that got none before",
 }
 """What an option does, whatever the command, with values by which more is taken from the user than
 they agreed to. `agreement.py` says which values these are."""

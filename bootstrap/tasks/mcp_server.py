@@ -101,13 +101,11 @@ def input_schema(name: str, task: BoxTask, into: Path | None = None) -> dict[str
             "items": {"type": "string"},
             "description": "The command and its arguments, as after `--`.",
         }
-    if task.interrupted:
-        properties["timeout"] = {
-            "type": "integer",
-            "minimum": _LEAST_TIMEOUT_S,
-            "description": "Seconds after which this call returns how far it is (exit 130); "
-            "what is on the box goes on.",
-        }
+    properties["timeout"] = {
+        "type": "integer",
+        "minimum": _LEAST_TIMEOUT_S,
+        "description": "Seconds after which it returns how far it is (exit 130); the box goes on.",
+    }
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 

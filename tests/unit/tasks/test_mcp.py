@@ -202,7 +202,8 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / ".env").write_text("TOKEN=1\n")
     (root / "out").symlink_to(user.home)
     monkeypatch.chdir(root)
-    save_box(KnownBox("gpu", "root@203.0.113.7", "203.0.113.7"))
+    save_box(KnownBox("gpu", "root@203.0.113.7", "203.0.113.7").using("me/x-1", script="1"))
+    save_box(KnownBox("seen", "root@203.0.113.8", "203.0.113.8").using("me/x-1"))
     save_box(KnownBox("near", "root@127.0.0.1:2222", "127.0.0.1"))
     save_box(KnownBox("local", "local"))
     return root
@@ -234,9 +235,11 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         ("setup", {"host": ["gpu"], "profile": "out/p.yaml"}, "not this repository's"),
         ("setup", {"host": ["gpu"], "profile": "mine"}, "not this repository's"),
-        ("setup", {"host": ["root@evil.example"]}, "not known here: root@evil.example."),
-        ("setup", {"host": ["ssh -p 22 root@evil.example"]}, "not known here"),
-        ("push", {"host": ["198.51.100.1"]}, "not known here: 198.51.100.1."),
+        ("setup", {"host": ["root@evil.example"]}, "got none before: root@evil.example."),
+        ("setup", {"host": ["ssh -p 22 root@evil.example"]}, "got none before"),
+        ("push", {"host": ["198.51.100.1"]}, "got none before: 198.51.100.1."),
+        ("setup", {"host": ["seen"]}, "got none before: seen."),
+        ("setup", {"host": ["seen", "gpu"]}, "got none before: seen."),
         ("setup", {"host": ["root@203.0.113.7"]}, ""),
         ("sync", {"host": ["gpu"], "repo": "/"}, "not started in: /."),
         ("sync", {"host": ["gpu"], "repo": "."}, ""),
