@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.onbox.verdict import gpu_models
 from bootstrap.text.sizes import dollars
 
 HOURS_A_MONTH = 730.0
@@ -184,16 +185,14 @@ class Price:
     disk_included: bool = False
     """Whether the price has the order's disk in it."""
 
-    def fits(self, gpu: str, least_gb: float = 0.0) -> bool:
-        """Whether it is such a GPU: each word of `gpu` is in its name, and it has the memory."""
-        has = _words(self.gpu)
-        return all(word in has for word in _words(gpu)) and self.memory_gb >= least_gb * 0.96
+    def is_a(self, gpu: str) -> bool:
+        """Whether it is such a GPU, by a name as anybody writes it."""
+        return not gpu_models.difference(gpu, self.gpu, self.memory_gb)
 
-
-def _words(name: str) -> list[str]:
-    """Return a GPU's name as words: providers write A100-40GB, RTX4090 and RTX 4090."""
-    spaced = re.sub(r"(?<=[a-z])(?=\d{4})", " ", name.lower())
-    return re.findall(r"\d+ ?gi?b|[a-z0-9]+", spaced.replace(" gb", "gb").replace("gib", "gb"))
+    @property
+    def shown_bytes(self) -> float:
+        """What the driver shows of its memory."""
+        return gpu_models.shown_gib(self.gpu, self.memory_gb) * 2**30
 
 
 @dataclass(frozen=True)
@@ -302,7 +301,7 @@ def catalogue_of(provider: str, gpus: Sequence[str]) -> list[Price]:
             live=True,
         )
         place = (price.gpu, price.kind)
-        if any(map(price.fits, gpus)) and price.price < cheapest.get(place, price).price + 1e-12:
+        if any(map(price.is_a, gpus)) and price.price < cheapest.get(place, price).price + 1e-12:
             cheapest[place] = price
     return list(cheapest.values())
 

@@ -267,11 +267,11 @@ class Gpu(Section):
     require: Free[bool] = field("Whether a box without a GPU is one to return.", default=True)
     count: Free[int | None] = field("How many GPUs were ordered.", ge=1, le=1024)
     name: Free[GpuName | None] = field(
-        "A part of the GPU's name, as in A100; or several, of which `up` takes the first it gets.",
+        "The GPU's model, by any of its names; or several, of which `up` takes the first it gets.",
         joins=True,
     )
     min_memory_gib: Free[float | None] = field(
-        "Memory of each GPU in GiB, judged with 4 % tolerance.", gt=0, le=100_000
+        "Memory of each GPU, as it is sold, judged with 4 % tolerance.", gt=0, le=100_000
     )
     min_driver: Free[Driver | None] = field("Oldest NVIDIA driver that is accepted.")
     min_cuda: Free[Cuda | None] = field("Oldest CUDA that the driver must support.")

@@ -349,7 +349,7 @@ GPUS = Rule(
     "numbers of GPUs with commas between, as in 0,1", r"[0-9]{1,3}(,[0-9]{1,3}){0,63}", finish=_once
 )
 _GPU = "[A-Za-z0-9 ._+()/-]*[A-Za-z0-9][A-Za-z0-9 ._+()/-]*"
-GPU_NAME = Rule("parts of GPUs' names, as in A100 or H100, A100", rf"{_GPU}(?:,{_GPU})*", 256)
+GPU_NAME = Rule("names of GPUs, as in A100 or H100, A100", rf"{_GPU}(?:,{_GPU})*", 256)
 CHECK = Rule("the name of a check, as in ecc", r"[a-z0-9-]+", 64, finish=_known_check)
 DRIVER = Rule('a driver version, as in "550.54"', r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
 CUDA = Rule('a CUDA version, as in "12.1"', r"[0-9]{1,2}\.[0-9]{1,2}")

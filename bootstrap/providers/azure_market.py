@@ -48,7 +48,7 @@ class AzureSize(NamedTuple):
 SIZES: Mapping[str, AzureSize] = {
     **{f"Standard_NC{n}as_T4_v3": AzureSize("T4", 1, 16) for n in (4, 8, 16)},
     "Standard_NC64as_T4_v3": AzureSize("T4", 4, 16),
-    **{f"Standard_NC{n}ads_A100_v4": AzureSize("A100 80GB", n // 24, 80) for n in (24, 48, 96)},
+    **{f"Standard_NC{24 * n}ads_A100_v4": AzureSize("A100 PCIe 80GB", n, 80) for n in (1, 2, 4)},
     "Standard_NC40ads_H100_v5": AzureSize("H100 NVL", 1, 94),
     "Standard_NC80adis_H100_v5": AzureSize("H100 NVL", 2, 94),
     "Standard_ND96asr_v4": AzureSize("A100 40GB", 8, 40),

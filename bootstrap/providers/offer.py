@@ -9,6 +9,7 @@ import enum
 import re
 from dataclasses import dataclass
 
+from bootstrap.onbox.verdict import gpu_models
 from bootstrap.text.sizes import dollars
 
 LEASE_HOURS = 24
@@ -16,11 +17,6 @@ LEASE_HOURS = 24
 AFTER_LEASE_S = 1800
 """Seconds from a lease's end to the end that a provider itself puts to its box, where it does: in
 them, what is not safe can still be fetched."""
-_TOLERANCE = 0.96
-"""A card sold with 24 GB shows 23.99 GiB or less."""
-_SIZE = re.compile(r"(?<=[ _-])(\d{1,4}) ?gi?b\b", re.IGNORECASE)
-_SIZE_DIFFERS = 0.1
-"""An A10 with 24 GB has 22.5 GiB left."""
 KEYS = (
     *("gpu.name", "gpu.count", "gpu.min_memory_gib", "gpu.min_cuda", "box.arch", "box.disk_gb"),
     *("rent.secure_only", "rent.region", "rent.min_reliability", "rent.min_down_mbps"),
@@ -34,7 +30,7 @@ class RentOrder:
     """What the profile orders; None or "" means any."""
 
     gpu_names: tuple[str, ...] = ()
-    """Parts of GPUs' names: any of them, and an earlier one rather than a later one."""
+    """Any of these models, and an earlier one rather than a later one."""
     gpu_count: int = 1
     min_memory_gib: float | None = None
     min_cuda: str = ""
@@ -137,7 +133,9 @@ class Offer:
             and f"no {' or '.join(order.gpu_names)}",
             "gpu.count": self.gpu_count != order.gpu_count
             and f"{self.gpu_count} GPUs, not {order.gpu_count}",
-            "gpu.min_memory_gib": _is_less(self.memory_gib, order.min_memory_gib, _TOLERANCE)
+            "gpu.min_memory_gib": self.memory_gib is not None
+            and order.min_memory_gib is not None
+            and not gpu_models.holds(self.gpu, self.memory_gib, order.min_memory_gib)
             and f"{self.memory_gib:g} GiB each, not {order.min_memory_gib:g}",
             "gpu.min_cuda": bool(self.max_cuda and order.min_cuda)
             and version_tuple(self.max_cuda) < version_tuple(order.min_cuda)
@@ -170,17 +168,12 @@ class Offer:
 
     def preference(self, order: RentOrder) -> int:
         """Return which of the ordered names it has, counted from 0; their number if none."""
-        fits = (at for at, name in enumerate(order.gpu_names) if self._is_a(name))
+        fits = (
+            at
+            for at, name in enumerate(order.gpu_names)
+            if not gpu_models.difference(name, self.gpu, self.memory_gib)
+        )
         return next(fits, len(order.gpu_names))
-
-    def _is_a(self, name: str) -> bool:
-        """Whether it is such a GPU; most accounts say the size of `A100 40GB` only as memory."""
-        has, size = _normalized(self.gpu), _SIZE.search(name)
-        if _normalized(name) in has or size is None:
-            return _normalized(name) in has
-        memory, asked = self.memory_gib, float(size[1])
-        is_size = memory is None or abs(memory - asked) <= _SIZE_DIFFERS * asked
-        return is_size and _normalized(_SIZE.sub("", name)) in has
 
     def _is_in(self, region: str) -> bool:
         named = rf"(?<![a-z]){re.escape(region.lower())}(?![a-z])"
@@ -223,13 +216,8 @@ def volume_at(workdir: str) -> str:
     return workdir if workdir.startswith("/") else "/workspace"
 
 
-def _normalized(name: str) -> str:
-    """Normalize a GPU's name: providers write RTX_4090, rtx4090 and RTX 4090."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def _is_less(has: float | None, asked: float | None, tolerance: float = 1.0) -> bool:
-    return has is not None and asked is not None and has < asked * tolerance
+def _is_less(has: float | None, asked: float | None) -> bool:
+    return has is not None and asked is not None and has < asked
 
 
 def version_tuple(text: str) -> tuple[int, ...]:

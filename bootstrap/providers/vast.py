@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, RootModel
 
 from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.onbox.verdict.gpu_models import least_gib
 from bootstrap.providers.api import (
     MOST_PAGES,
     NOTHING,
@@ -83,7 +84,7 @@ def search_terms(order: RentOrder, machine: int | None) -> dict[str, object]:
     if order.arch:
         asked["cpu_arch"] = {"eq": order.arch}
     if order.min_memory_gib:
-        asked["gpu_ram"] = {"gte": order.min_memory_gib * 1024 * 0.9}
+        asked["gpu_ram"] = {"gte": least_gib(order.min_memory_gib, ecc=True) * 1024}
     if order.min_cuda:
         asked["cuda_max_good"] = {"gte": float(".".join(order.min_cuda.split(".")[:2]))}
     if order.secure_only:

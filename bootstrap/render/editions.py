@@ -24,6 +24,7 @@ from functools import cache
 from bootstrap import __version__, uv_release
 from bootstrap.errors import UsageError
 from bootstrap.onbox.verdict import thresholds
+from bootstrap.onbox.verdict.gpu_models import least_gib, ordered_gib, read_name
 from bootstrap.plan import Step, steps_for
 from bootstrap.profile.load import public_keys
 from bootstrap.profile.schema import Profile
@@ -346,8 +347,7 @@ def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) 
             "keys": [" ".join(key.split()[:2]) for key in public_keys(profile)],
             "order": _order(profile),
             "name": profile.gpu.name,
-            "names": len(profile.gpu.names) > 1,
-            "memory": profile.gpu.min_memory_gib,
+            "memory": profile.gpu.min_memory_gib or ordered_gib(profile.gpu.name),
             "branch": source.branch or "",
             "user_name": profile.git.user.name or source.user_name or "",
             "user_email": profile.git.user.email or source.user_email or "",
@@ -378,11 +378,13 @@ _LONGER = "Leave --small out, or: boxstrap oneliner --url https://…"
 
 
 def _order(profile: Profile) -> str:
-    """Return the check's input: exit code, minimum GPU count, name, minimum memory in GiB."""
+    """Return the check's input: exit code, minimum GPU count, models as words that the driver's
+    name of the card has, minimum memory in GiB."""
     gpu = profile.gpu
-    least = round((gpu.min_memory_gib or 0) * thresholds.GPU["memory_ecc"], 2)
+    least = round(least_gib(gpu.min_memory_gib or ordered_gib(gpu.name) or 0, ecc=True), 2)
     count = gpu.count or (1 if gpu.require else 0)
-    return repr([6 if gpu.require else 0, count, (gpu.name or "").lower(), least])
+    models = ",".join(" ".join(sorted(read_name(name).words)[::-1]) for name in gpu.names)
+    return repr([6 if gpu.require else 0, count, models, least])
 
 
 def _uv() -> str:

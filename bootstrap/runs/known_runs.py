@@ -391,11 +391,11 @@ def same_run(run: MeasuredRun, price: Price, others: Sequence[MeasuredRun]) -> S
 
     It says nothing where the memory would not do, or one of the two was never measured here.
     """
-    if run.peak_gb and run.peak_gb > price.memory_gb:
+    if run.peak_gb and run.peak_gb * 1e9 > price.shown_bytes:
         return SameRun(price.gpu, why_not=f"it used {run.peak_gb:.1f} GB")
-    if price.fits(_short(run.gpu)):
+    if price.is_a(run.gpu):
         return SameRun(price.gpu, run.seconds)
-    known = next((one for one in others if one.speeds and price.fits(_short(one.gpu))), None)
+    known = next((one for one in others if one.speeds and price.is_a(one.gpu)), None)
     if not run.speeds or known is None:
         missing = run.gpu if not run.speeds else price.gpu
         return SameRun(price.gpu, why_not=f"the smoke test never measured a {missing} here")
@@ -403,9 +403,3 @@ def same_run(run: MeasuredRun, price: Price, others: Sequence[MeasuredRun]) -> S
     if not kind:
         return SameRun(price.gpu, why_not="the two were measured with different numbers")
     return SameRun(price.gpu, run.seconds * run.speeds[kind] / known.speeds[kind])
-
-
-def _short(name: str) -> str:
-    """Return NVML's name as a price list would write it: NVIDIA A100-SXM4-80GB, A100 SXM 80GB."""
-    plain = re.sub(r"\b(nvidia|geforce|tesla|hbm3e?|hbm2e?)\b", " ", name.lower())
-    return re.sub(r"\bsxm\d\b", "sxm", plain.replace("-", " "))

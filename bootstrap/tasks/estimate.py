@@ -53,21 +53,34 @@ def estimate(call: Call) -> None:
     from bootstrap.errors import UsageError
     from bootstrap.estimate import Found, shipped_prices, with_live
     from bootstrap.estimate import estimate_rows as rows_of
+    from bootstrap.onbox.verdict import gpu_models
 
     profile = _profile(call)
     usage = _usage(call, profile)
     gpu = call.given["gpu"] or ""
     names = (gpu,) if gpu or not profile else profile.gpu.names or ("",)
     memory = _memory(call)
-    least = memory.high / 1e9 if memory else _least_gb(profile)
+    least = float((profile.gpu.min_memory_gib if profile else 0) or 0)
     found = Found(shipped_prices())
     if call.given["live"]:
         found = with_live(found.prices, asked_live(names, usage))
     rows = rows_of(
-        [price for price in found.prices if any(price.fits(name, least) for name in names)], usage
+        [
+            price
+            for price in found.prices
+            if any(map(price.is_a, names))
+            and (
+                price.shown_bytes >= memory.high
+                if memory
+                else gpu_models.holds(price.gpu, price.memory_gb, least)
+            )
+        ],
+        usage,
     )
     if not rows:
-        what = " or ".join(filter(None, names)) or f"GPU with {least:.0f} GB"
+        needed = memory.high / 2**30 if memory else least
+        what = " or ".join(filter(None, names)) or "GPU"
+        what += f" with {needed:.0f} GiB" if needed else ""
         raise UsageError(
             f"no price of a {what} is known.",
             where="--gpu" if any(names) else "--fit",
@@ -226,7 +239,7 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
     from bootstrap.providers.offer import RentOrder
 
     order = RentOrder(
-        gpu_names=tuple(name.split()[0] for name in names if name),
+        gpu_names=tuple(filter(None, names)),
         gpu_count=usage.gpus,
         disk_gb=round(usage.disk_gb),
     )
@@ -295,10 +308,6 @@ def _usage(call: Call, profile: Profile | None) -> Usage:
         egress_gb=float(given["egress"]),
         stopped_hours=float(given["stopped"]),
     )
-
-
-def _least_gb(profile: Profile | None) -> float:
-    return float((profile.gpu.min_memory_gib if profile else 0) or 0) * 1.0737
 
 
 def _memory(call: Call) -> Memory | None:

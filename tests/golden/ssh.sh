@@ -315,6 +315,8 @@ unpack_box() {
 # (the file onbox/verdict/gpu_checks.py)
 onbox/verdict/gpu_errors.py
 # (the file onbox/verdict/gpu_errors.py)
+onbox/verdict/gpu_models.py
+# (the file onbox/verdict/gpu_models.py)
 onbox/verdict/gpu_reader.py
 # (the file onbox/verdict/gpu_reader.py)
 onbox/verdict/judge.py

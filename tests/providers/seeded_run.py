@@ -23,15 +23,17 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.providers import is_shared
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
-from bootstrap.providers.offer import RentedState
+from bootstrap.providers.offer import RentedState, RentOrder
 from bootstrap.renting import rental, teardown
 from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.rental import Rental, RentalState, rented_here
 from bootstrap.renting.teardown import TeardownOptions, tear_down
 from tests.providers.accounts import FAULTS, KEY, SimulatedBox
+from tests.providers.cards import CARDS, card_of, verdict_of
 from tests.providers.renting_world import (
     CREATES,
     FATES,
+    MOST,
     STARTS,
     Heard,
     RentingWorld,
@@ -74,6 +76,8 @@ class SeededWorld:
     given_up: set[str] = field(default_factory=set)
     """Boxes whose contents the user gave up: a `down --discard` that was interrupted may be
     finished by a `down` without it."""
+    order: RentOrder | None = None
+    """What is rented; None: anything."""
     is_calm: bool = False
     """Whether nothing goes wrong any more."""
 
@@ -108,7 +112,8 @@ class SeededWorld:
                 raise end("it went wrong")
             return f"{provider}-{box_id}"
 
-        return self.typed(lambda: self.rented.renter(loading_s=120.0).run(set_up))
+        order = {"order": self.order} if self.order else {}
+        return self.typed(lambda: self.rented.renter(loading_s=120.0, **order).run(set_up))
 
     def down(self, host: str, *, discard: bool = False) -> int:
         """Run `down` of this box; whether its contents can be fetched is random."""
@@ -217,6 +222,11 @@ def seeded_world(
         rent, destroy = simulation.rent, simulation.destroy
 
         def renting(offer: Any, label: str, order: Any) -> SimulatedBox:
+            name, size = "", None
+            if world.order:
+                name, size = world.order.gpu_names[0], world.order.min_memory_gib
+            if "return" in verdict_of(name, card_of(offer), size):
+                world.wrong.append(f"{card_of(offer)} rented for {name}, {size}")
             if any(box.label != label for box in world.ours):
                 world.wrong.append(f"{label} rented beside {world.ours}")
             if any(each.state is RentalState.ASKED and each.mark != label for each in _alive()):
@@ -257,8 +267,21 @@ def one_seeded_run(
     """
     with seeded_world(provider, chance, folder, monkeypatch) as world:
         simulation = world.rented.simulation
+        start = chance.choice(CARDS).driver[:10]
         for offer in simulation.offers:
             offer.fate = chance.choice(FATES)
+            if provider in {"vast", "runpod", "lambda"}:
+                card = chance.choice([one for one in CARDS if one.driver.startswith(start)])
+                offer.gpu = chance.choice(card.written)
+                offer.memory_gib = chance.choice((card.sold, card.mib / 1024))
+        if chance.random() < 0.7:
+            card = card_of(chance.choice(simulation.offers))
+            relatives = [one for one in CARDS if one.driver[:10] == card.driver[:10]]
+            card = card if chance.random() < 0.7 else chance.choice(relatives)
+            size = chance.choice((None, card.sold))
+            price = MOST.get(provider, 1.0)
+            names = (chance.choice((*card.written, card.driver)),)
+            world.order = RentOrder(gpu_names=names, min_memory_gib=size, max_price=price)
         went = list[str]()
         for turn in range(6):
             _lay(world, CREATES[provider])

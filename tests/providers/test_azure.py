@@ -607,7 +607,7 @@ def test_sizes_have_whole_gpus_and_an_image_is_one_of_azure_s(world: RentingWorl
         for offer in offers_of([account], RentOrder(gpu_count=count))[0]:
             found[offer.id.partition("/")[0]] = (offer.gpu_count, offer.gpu, offer.memory_gib)
     assert found == {
-        "Standard_NC48ads_A100_v4": (2, "A100 80GB", 80),
+        "Standard_NC48ads_A100_v4": (2, "A100 PCIe 80GB", 80),
         "Standard_NC64as_T4_v3": (4, "T4", 16),
         "Standard_ND96isr_H100_v5": (8, "H100", 80),
     }

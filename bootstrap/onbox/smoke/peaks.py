@@ -7,10 +7,10 @@ program that only multiplies reaches 60 to 95 % of a peak; less where power is s
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from ..verdict import thresholds
+from ..verdict.gpu_models import GpuName, form_of, read_name
 
 SOURCES = {
     "b200": "NVIDIA Blackwell (HGX B200) datasheet",
@@ -39,7 +39,7 @@ LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # GB/s, one wa
 class GpuPeaks(NamedTuple):
     """One row; None is what the card does not have."""
 
-    name: str  # a pattern for the whole name, in lower case with single spaces
+    name: str
     fp32: float
     tf32: float | None
     half: float
@@ -49,6 +49,12 @@ class GpuPeaks(NamedTuple):
     source: str
     scarce: bool = False
     nvlink: float | None = None  # GB/s one way, where the card has it: half of the sheet's figure
+
+    def is_of(self, card: GpuName) -> bool:
+        """Return whether it is the row of such a card."""
+        own = read_name(self.name)
+        same = (own.words, form_of(own), own.weaker) == (card.words, form_of(card), card.weaker)
+        return same and own.gb in (None, card.gb)
 
     def speed(self, kind: str) -> float | None:
         """Return the peak for a kind of number, in TFLOP/s."""
@@ -64,55 +70,56 @@ class GpuPeaks(NamedTuple):
 
 
 MODELS = (
-    GpuPeaks(r"b200", 75, 1100, 2250, 7700, 5, 16, "b200", nvlink=900),
-    GpuPeaks(r"h200", 67, 494.5, 989.5, 4800, 5, 16, "h200", nvlink=450),
-    GpuPeaks(r"h200 nvl", 60, 417.5, 835.5, 4800, 5, 16, "h200", nvlink=450),
-    GpuPeaks(r"h100 80gb hbm3", 67, 494.5, 989.5, 3350, 5, 16, "h100", nvlink=450),
-    GpuPeaks(r"h100 pcie", 51, 378, 756, 2000, 5, 16, "h100", nvlink=300),
-    GpuPeaks(r"h100 nvl", 60, 417.5, 835.5, 3900, 5, 16, "h100", nvlink=300),
-    GpuPeaks(r"a100 sxm4 80gb", 19.5, 156, 312, 2039, 4, 16, "a100", nvlink=300),
-    GpuPeaks(r"a100 80gb pcie", 19.5, 156, 312, 1935, 4, 16, "a100", nvlink=300),
-    GpuPeaks(r"a100 (sxm4|pcie) 40gb", 19.5, 156, 312, 1555, 4, 16, "a100", nvlink=300),
-    GpuPeaks(r"a30", 10.3, 82, 165, 933, 4, 16, "a30", nvlink=100),
-    GpuPeaks(r"a10", 31.2, 62.5, 125, 600, 4, 16, "a10", scarce=True),
-    GpuPeaks(r"a40", 37.4, 74.8, 149.7, 696, 4, 16, "a40", nvlink=56.25),
-    GpuPeaks(r"l4", 30.3, 60, 121, 300, 4, 16, "l4", scarce=True),
-    GpuPeaks(r"l40", 90.5, 90.5, 181, 864, 4, 16, "l40"),
-    GpuPeaks(r"l40s", 91.6, 183, 362, 864, 4, 16, "l40"),
-    GpuPeaks(r"t4", 8.1, None, 65, 320, 3, 16, "t4", scarce=True),
-    GpuPeaks(r"v100 sxm2( \d+gb)?", 15.7, None, 125, 900, 3, 16, "v100", nvlink=150),
-    GpuPeaks(r"v100 pcie( \d+gb)?", 14, None, 112, 900, 3, 16, "v100"),
-    GpuPeaks(r"v100s pcie( \d+gb)?", 16.4, None, 130, 1134, 3, 16, "v100"),
-    GpuPeaks(r"p100 sxm2( \d+gb)?", 10.6, None, 21.2, 732, 3, 16, "p100", nvlink=80),
-    GpuPeaks(r"p100 pcie 16gb", 9.3, None, 18.7, 732, 3, 16, "p100"),
-    GpuPeaks(r"rtx a4000", 19.2, 38.3, 76.7, 448, 4, 16, "rtx-a"),
-    GpuPeaks(r"rtx a5000", 27.8, 55.6, 111.1, 768, 4, 16, "rtx-a", nvlink=56.25),
-    GpuPeaks(r"rtx a6000", 38.7, 77.4, 154.8, 768, 4, 16, "rtx-a", nvlink=56.25),
-    GpuPeaks(r"rtx 6000 ada generation", 91.1, 182.1, 364.2, 960, 4, 16, "rtx-ada"),
-    GpuPeaks(r"rtx 2080 ti", 13.4, None, 53.8, 616, 3, 16, "turing", nvlink=50),
-    GpuPeaks(r"titan rtx", 16.3, None, 130.5, 672, 3, 16, "turing", nvlink=50),
-    GpuPeaks(r"(quadro )?rtx [68]000", 16.3, None, 130.5, 672, 3, 16, "turing", nvlink=50),
-    GpuPeaks(r"rtx 3060", 12.7, 12.7, 25.5, 360, 4, 16, "ampere"),
-    GpuPeaks(r"rtx 3070", 20.3, 20.3, 40.6, 448, 4, 16, "ampere"),
-    GpuPeaks(r"rtx 3080", 29.8, 29.8, 59.5, 760, 4, 16, "ampere"),
-    GpuPeaks(r"rtx 3080 ti", 34.1, 34.1, 68.2, 912, 4, 16, "ampere"),
-    GpuPeaks(r"rtx 3090", 35.6, 35.6, 71, 936, 4, 16, "ampere", nvlink=56.25),
-    GpuPeaks(r"rtx 3090 ti", 40, 40, 80, 1008, 4, 16, "ampere", nvlink=56.25),
-    GpuPeaks(r"rtx 4060 ti", 22.1, 22.1, 44.1, 288, 4, 8, "ada"),
-    GpuPeaks(r"rtx 4070", 29.1, 29.1, 58.3, 504, 4, 16, "ada"),
-    GpuPeaks(r"rtx 4070 ti", 40.1, 40.1, 80.2, 504, 4, 16, "ada"),
-    GpuPeaks(r"rtx 4080", 48.7, 48.7, 97.5, 717, 4, 16, "ada"),
-    GpuPeaks(r"rtx 4080 super", 52.2, 52.2, 104.4, 736, 4, 16, "ada"),
-    GpuPeaks(r"rtx 4090", 82.6, 82.6, 165.2, 1008, 4, 16, "ada"),
-    GpuPeaks(r"rtx 4090 d", 73.5, 73.5, 147, 1008, 4, 16, "ada"),
-    GpuPeaks(r"rtx 5070 ti", 43.9, 43.9, 87.9, 896, 5, 16, "blackwell"),
-    GpuPeaks(r"rtx 5080", 56.3, 56.3, 112.6, 960, 5, 16, "blackwell"),
-    GpuPeaks(r"rtx 5090", 104.8, 104.8, 209.5, 1792, 5, 16, "blackwell"),
+    GpuPeaks("B200", 75, 1100, 2250, 7700, 5, 16, "b200", nvlink=900),
+    GpuPeaks("H200", 67, 494.5, 989.5, 4800, 5, 16, "h200", nvlink=450),
+    GpuPeaks("H200 NVL", 60, 417.5, 835.5, 4800, 5, 16, "h200", nvlink=450),
+    GpuPeaks("H100 SXM", 67, 494.5, 989.5, 3350, 5, 16, "h100", nvlink=450),
+    GpuPeaks("H100 PCIe", 51, 378, 756, 2000, 5, 16, "h100", nvlink=300),
+    GpuPeaks("H100 NVL", 60, 417.5, 835.5, 3900, 5, 16, "h100", nvlink=300),
+    GpuPeaks("A100 SXM 80GB", 19.5, 156, 312, 2039, 4, 16, "a100", nvlink=300),
+    GpuPeaks("A100 PCIe 80GB", 19.5, 156, 312, 1935, 4, 16, "a100", nvlink=300),
+    GpuPeaks("A100 SXM 40GB", 19.5, 156, 312, 1555, 4, 16, "a100", nvlink=300),
+    GpuPeaks("A100 PCIe 40GB", 19.5, 156, 312, 1555, 4, 16, "a100", nvlink=300),
+    GpuPeaks("A30", 10.3, 82, 165, 933, 4, 16, "a30", nvlink=100),
+    GpuPeaks("A10", 31.2, 62.5, 125, 600, 4, 16, "a10", scarce=True),
+    GpuPeaks("A40", 37.4, 74.8, 149.7, 696, 4, 16, "a40", nvlink=56.25),
+    GpuPeaks("L4", 30.3, 60, 121, 300, 4, 16, "l4", scarce=True),
+    GpuPeaks("L40", 90.5, 90.5, 181, 864, 4, 16, "l40"),
+    GpuPeaks("L40S", 91.6, 183, 362, 864, 4, 16, "l40"),
+    GpuPeaks("T4", 8.1, None, 65, 320, 3, 16, "t4", scarce=True),
+    GpuPeaks("V100 SXM", 15.7, None, 125, 900, 3, 16, "v100", nvlink=150),
+    GpuPeaks("V100 PCIe", 14, None, 112, 900, 3, 16, "v100"),
+    GpuPeaks("V100S", 16.4, None, 130, 1134, 3, 16, "v100"),
+    GpuPeaks("P100 SXM", 10.6, None, 21.2, 732, 3, 16, "p100", nvlink=80),
+    GpuPeaks("P100 PCIe 16GB", 9.3, None, 18.7, 732, 3, 16, "p100"),
+    GpuPeaks("RTX A4000", 19.2, 38.3, 76.7, 448, 4, 16, "rtx-a"),
+    GpuPeaks("RTX A5000", 27.8, 55.6, 111.1, 768, 4, 16, "rtx-a", nvlink=56.25),
+    GpuPeaks("RTX A6000", 38.7, 77.4, 154.8, 768, 4, 16, "rtx-a", nvlink=56.25),
+    GpuPeaks("RTX 6000 Ada", 91.1, 182.1, 364.2, 960, 4, 16, "rtx-ada"),
+    GpuPeaks("RTX 2080 Ti", 13.4, None, 53.8, 616, 3, 16, "turing", nvlink=50),
+    GpuPeaks("TITAN RTX", 16.3, None, 130.5, 672, 3, 16, "turing", nvlink=50),
+    GpuPeaks("RTX 6000", 16.3, None, 130.5, 672, 3, 16, "turing", nvlink=50),
+    GpuPeaks("RTX 8000", 16.3, None, 130.5, 672, 3, 16, "turing", nvlink=50),
+    GpuPeaks("RTX 3060", 12.7, 12.7, 25.5, 360, 4, 16, "ampere"),
+    GpuPeaks("RTX 3070", 20.3, 20.3, 40.6, 448, 4, 16, "ampere"),
+    GpuPeaks("RTX 3080", 29.8, 29.8, 59.5, 760, 4, 16, "ampere"),
+    GpuPeaks("RTX 3080 Ti", 34.1, 34.1, 68.2, 912, 4, 16, "ampere"),
+    GpuPeaks("RTX 3090", 35.6, 35.6, 71, 936, 4, 16, "ampere", nvlink=56.25),
+    GpuPeaks("RTX 3090 Ti", 40, 40, 80, 1008, 4, 16, "ampere", nvlink=56.25),
+    GpuPeaks("RTX 4060 Ti", 22.1, 22.1, 44.1, 288, 4, 8, "ada"),
+    GpuPeaks("RTX 4070", 29.1, 29.1, 58.3, 504, 4, 16, "ada"),
+    GpuPeaks("RTX 4070 Ti", 40.1, 40.1, 80.2, 504, 4, 16, "ada"),
+    GpuPeaks("RTX 4080", 48.7, 48.7, 97.5, 717, 4, 16, "ada"),
+    GpuPeaks("RTX 4080 SUPER", 52.2, 52.2, 104.4, 736, 4, 16, "ada"),
+    GpuPeaks("RTX 4090", 82.6, 82.6, 165.2, 1008, 4, 16, "ada"),
+    GpuPeaks("RTX 4090 D", 73.5, 73.5, 147, 1008, 4, 16, "ada"),
+    GpuPeaks("RTX 5070 Ti", 43.9, 43.9, 87.9, 896, 5, 16, "blackwell"),
+    GpuPeaks("RTX 5080", 56.3, 56.3, 112.6, 960, 5, 16, "blackwell"),
+    GpuPeaks("RTX 5090", 104.8, 104.8, 209.5, 1792, 5, 16, "blackwell"),
 )
 
 
 def model_of(name: str | None) -> GpuPeaks | None:
     """Return the row of a card by its NVML name; None for a model that isn't in the table."""
-    plain = re.sub(r"\b(nvidia|tesla|geforce)\b|[\s_-]+", " ", (name or "").lower())
-    plain = " ".join(plain.split())
-    return next((model for model in MODELS if re.fullmatch(model.name, plain)), None)
+    card = read_name(name or "")
+    return next((model for model in MODELS if model.is_of(card) and not card.part), None)

@@ -25,9 +25,9 @@ from .check import (
     expect,
 )
 from .expected_hardware import ExpectedHardware
+from .gpu_models import difference, least_gib, ordered_gib
 
 MODES = {0: "default", 1: "one thread", 2: "prohibited", 3: "one process"}
-WEAKER = {"d", "laptop", "mobile", "max"}  # 4090 D, 4090 Laptop GPU, PRO 6000 Max-Q
 
 
 def version(text: str) -> list[int]:
@@ -58,27 +58,16 @@ def cuda_version(cuda: int) -> str:
     return f"{cuda // 1000}.{cuda % 1000 // 10}"
 
 
-def fits(word: str, words: list[str]) -> bool:
-    """Return whether a card's name has a word of the ordered name, or doesn't contradict it."""
-    if word in words or any(word == a + b for a, b in zip(words, words[1:])):  # noqa: B905, RUF007
-        return True
-    if word.startswith("sxm"):  # an H100 SXM calls itself "NVIDIA H100 80GB HBM3"
-        return not {"pcie", "nvl"} & set(words)
-    return word.endswith("gb") and not any(each.endswith("gb") for each in words)
-
-
 def judge_name(wanted: ExpectedHardware, name: str) -> Judgement:
-    """Every word of an ordered name is in the card's."""
+    """The card is of an ordered model."""
     expected = wanted.name or ""
-    words, *names = (re.findall(r"[a-z0-9]+", n.lower()) for n in (name, *expected.split(",")))
-    for asked in names:
-        if all(fits(word, words) for word in asked):
-            break
-    else:
-        return Judgement(RETURN, name, expected, f"is a {name}, ordered was {expected}")
-    weaker = asked and WEAKER & set(words) - set(asked)
-    says = f"is a {name}, slower than the {expected} ordered"
-    return expect(not weaker, WARN, name, expected, says)
+    found = {difference(one, name) for one in expected.split(",")}
+    if not wanted.name or "" in found:
+        return Judgement(PASS, name, expected)
+    if "weaker" in found:
+        says = f"is a {name}, slower than the {expected} ordered"
+        return Judgement(WARN, name, expected, says)
+    return Judgement(RETURN, name, expected, f"is a {name}, ordered was {expected}")
 
 
 def judge_count(wanted: ExpectedHardware, usable: int) -> Judgement:
@@ -97,12 +86,12 @@ def judge_memory(
     is_slice: Reading = None,
 ) -> Judgement:
     """At least the ordered memory, with tolerance."""
-    here, asked = memory["total"] / GIB, wanted.min_memory_gib
+    here, asked = memory["total"] / GIB, wanted.min_memory_gib or ordered_gib(wanted.name)
     read = f"{here:.1f} GiB"
     if asked is None:
         return Judgement(PASS, read)
-    least = "memory_slice" if is_slice else "memory_ecc" if ecc and ecc[0] else "memory"
-    enough = here >= asked * thresholds.GPU[least]
+    of_slice = asked * thresholds.GPU["memory_slice"]
+    enough = here >= (of_slice if is_slice else least_gib(asked, bool(ecc and ecc[0])))
     says = f"has {read} of memory, ordered were {asked:g} GiB"
     return expect(enough, RETURN, read, f"{asked:g} GiB", says)
 

@@ -90,7 +90,8 @@ def test_each_machine_s_price_is_of_a_gpu_and_what_is_around_it() -> None:
     ],
 )
 def test_a_gpu_is_found_by_any_way_to_write_it(asked: str, name: str, fits: bool) -> None:
-    assert price(gpu=name).fits(asked) is fits
+    of_size = int(name.rsplit(maxsplit=1)[-1].removesuffix("GB"))
+    assert price(gpu=name, memory_gb=of_size).is_a(asked) is fits
 
 
 def test_live_prices_replace_the_rows_of_a_provider_that_answers() -> None:

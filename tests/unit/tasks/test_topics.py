@@ -29,7 +29,7 @@ def test_each_topic_lists_what_its_table_has() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("gpu.name", "A part of the GPU's name"),
+        ("gpu.name", "The GPU's model"),
         ("rent", "Dollars an hour"),
         ("disk-full", "rent a larger disk"),
         ("driver", "driver"),

@@ -1,0 +1,80 @@
+"""One reading of a card's name and size: as an order, in an offer, by the verdict, in a price."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.estimate import Price
+from bootstrap.onbox.smoke.peaks import MODELS, model_of
+from bootstrap.onbox.verdict.gpu_models import difference
+from bootstrap.providers.offer import Offer, RentOrder
+from tests.providers.cards import CARDS, Card, verdict_of
+
+NAMES = [(card, name) for card in CARDS for name in (*card.written, card.driver)]
+WEAKER = {
+    ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090 D"),
+    (
+        "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
+        "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+    ),
+}
+
+
+@pytest.mark.parametrize(("card", "name"), NAMES, ids=[name for _, name in NAMES])
+def test_a_name_means_the_same_card_wherever_it_is_compared(card: Card, name: str) -> None:
+    assert len(NAMES) >= 60 + len(CARDS)
+    for size in (card.sold, None):
+        assert verdict_of(name, card, size) == {"pass"}
+        order = RentOrder(gpu_names=(name,), min_memory_gib=size)
+        for written in (*card.written, card.driver):
+            for memory in (card.sold, card.mib / 1024):
+                offer = Offer("vast", "1", written, 1, 0.5, memory_gib=memory)
+                assert offer.misses(order) == [], (written, memory)
+                assert Price("vast", written, memory, 1, "bid", 1.0, "", "").is_a(name), written
+
+
+@pytest.mark.parametrize("card", CARDS, ids=[card.driver for card in CARDS])
+def test_no_name_means_another_card(card: Card) -> None:
+    for other, name in NAMES:
+        if other is card:
+            continue
+        offer = Offer("vast", "1", card.written[0], 1, 0.5, memory_gib=card.mib / 1024)
+        assert offer.misses(RentOrder(gpu_names=(name,))), name
+        is_weaker = (other.driver, card.driver) in WEAKER
+        assert verdict_of(name, card, None) & ({"warn"} if is_weaker else {"return"}), name
+
+
+@pytest.mark.parametrize(
+    ("ordered", "card", "found"),
+    [
+        ("RTX PRO 6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition", ""),
+        ("RTX PRO 6000", "RTX PRO 6000 WS", ""),
+        ("RTX PRO 6000", "RTX PRO 6000 MaxQ", "weaker"),
+        ("RTX PRO 6000 WS", "RTX PRO 6000", "other"),
+        ("H100", "H100 NVL", ""),
+        ("RTX", "NVIDIA GeForce RTX 7090", ""),
+        ("RTX 7090", "NVIDIA GeForce RTX 7090 Ti", "other"),
+        ("A100", "NVIDIA A100-SXM4-80GB MIG 3g.40gb", ""),
+        ("A100 3g.40gb", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "other"),
+        ("A10", "NVIDIA A10-4Q", "other"),
+        ("T4", "T4g", "other"),
+        ("RTX 4000", "RTX 4000 Ada", "other"),
+        ("RTX A6000 Ada", "NVIDIA RTX 6000 Ada Generation", ""),
+    ],
+)
+def test_a_relative_a_part_and_a_variant(ordered: str, card: str, found: str) -> None:
+    assert difference(ordered, card) == found
+
+
+def test_the_size_in_an_ordered_name_is_ordered_too() -> None:
+    small = next(card for card in CARDS if card.driver.endswith("4090"))
+    assert "return" in verdict_of("RTX 4090 48GB", small, None)
+    assert verdict_of("RTX 4090 48GB, RTX 4090", small, None) == {"pass"}
+
+
+def test_the_smoke_test_knows_cards_by_the_same_reading() -> None:
+    known = {card.driver for card in CARDS if model_of(card.driver)}
+    assert len(known) >= 25
+    for row in MODELS:
+        found = model_of(row.name)
+        assert found is row, row.name
