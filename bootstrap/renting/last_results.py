@@ -25,10 +25,10 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link.record import KnownBox
 from bootstrap.onbox import AGENT
-from bootstrap.onbox.results.complete_files import checkpoints
+from bootstrap.onbox.results.complete_files import SHORT, checkpoints, pointers, unproven
 from bootstrap.repo.names import shown
 from bootstrap.text.sizes import size
-from bootstrap.transfer.destination import MANIFEST, LocalFolder, why_refused
+from bootstrap.transfer.destination import MANIFEST, LocalFolder, open_plain, why_refused
 from bootstrap.transfer.manifest import recorded_digests
 from bootstrap.transfer.puller import WAITS
 from bootstrap.transfer.push import file_count, push_folder
@@ -97,9 +97,7 @@ def find_last_results(
         found = [one for path in paths for one in _files_below(place, path)]
         whole = _whole_here(place, found, _digests_of_pulls(before, known, place))
         half = {*found} - whole
-        if half:
-            names = ", ".join(map(shown, sorted(half)[:_MOST_NAMED]))
-            screen.warn(f"not sent, since not all of it came home whole: {names}")
+        _say_what_is_half(whole, half, screen)
         if whole:
             return LastResults(place, paths, str(place), half)
     raise NotSafeError(
@@ -111,6 +109,19 @@ def find_last_results(
 
 
 _MOST_NAMED = 5
+
+
+def _say_what_is_half(whole: Collection[str], half: Collection[str], screen: Screen) -> None:
+    """Warn of what is not sent, and of a checkpoint of which nobody can say whether it is whole."""
+    if half:
+        names = ", ".join(map(shown, sorted(half)[:_MOST_NAMED]))
+        screen.warn(f"not sent, since not all of it came home whole: {names}")
+    for one in sorted(unproven({*whole, *half})):
+        if any(path.startswith(one) for path in whole):
+            screen.warn(
+                f"{shown(one)} is sent, but nothing shows that it is whole: no other checkpoint of "
+                "that name came, to compare its files with"
+            )
 
 
 def _files_below(place: Path, path: str) -> Iterable[str]:
@@ -140,20 +151,21 @@ def _whole_here(
     try:
         document = json.loads((place / MANIFEST).read_bytes())
         rows = {row["path"]: row["sha256"] for row in document["files"] if "here" not in row}
-        missing, is_live = dict(document["missing"]), document["live"] is True
+        missing = dict(document["missing"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return set()
     with LocalFolder(place) as folder:
         here = {path: folder.digest(path) for path in found}
     # Of what merely waited, an earlier state may be here as a whole.
     waited = {path for path, why in missing.items() if path in rows and why in WAITS.values()}
-    together = checkpoints({*rows, *missing, *found}, live=is_live)
+    # What died in the middle of a checkpoint is over, and no part of that comes any more.
+    together = checkpoints({*rows, *missing, *found}, live=True)
     half = {
         checkpoint
         for path, (checkpoint, has_all) in together.items()
         if not has_all or path in missing.keys() - waited or here.get(path) != rows.get(path)
     }
-    return {
+    whole = {
         path
         for path, digest in here.items()
         if (
@@ -162,6 +174,23 @@ def _whole_here(
             else digest in {rows.get(path), *recorded.get(path, ())}
         )
     }
+    return whole - _pointing_elsewhere(place, whole)
+
+
+def _pointing_elsewhere(place: Path, whole: Collection[str]) -> set[str]:
+    """Return the files that name a checkpoint which is not among what is whole."""
+    together = checkpoints(whole, live=False)
+    there = {*whole, *(one[:-1] for one, _ in together.values())}
+    named = pointers(whole, whole, together, lambda path: _beginning(place / path))
+    return {path for path, one in named.items() if one[:-1] not in there}
+
+
+def _beginning(file: Path) -> str:
+    """Return the text of a file that may name a checkpoint; "" if it is too long for that."""
+    with contextlib.suppress(OSError), open_plain(file) as opened:
+        content = bytes(opened.read(SHORT + 1))
+        return content.decode("utf-8", "replace") if len(content) <= SHORT else ""
+    return ""
 
 
 def bucket_of(before: RunAtHome, train: Train) -> str:
@@ -213,7 +242,7 @@ def _fetch(address: str, results: Sequence[str], scratch: Path, screen: Screen) 
         if digest.hexdigest() != row["sha256"]:
             screen.warn(f"{row['path']} was replaced in the bucket after its manifest was written")
             newer.add(row["path"])
-    rows = _without_half(rows, newer, absent, scratch, live=bool(listed.get("live")))
+    rows = _without_half(rows, newer, absent, scratch, screen)
     bytes_ = sum(objects[row["path"]].size for row in rows)
     return f"{address} ({file_count(len(rows))}, {size(bytes_)})"
 
@@ -223,15 +252,16 @@ def _without_half(
     newer: Collection[str],
     absent: Collection[str],
     scratch: Path,
-    *,
-    live: bool,
+    screen: Screen,
 ) -> list[dict[str, Any]]:
-    """Remove checkpoints of several files of which some are newer, or absent; return the others.
-    Raises NotSafeError if nothing is left."""
-    together = checkpoints([*(row["path"] for row in rows), *absent], live=live)
+    """Remove checkpoints of several files of which some are newer, or absent, and say so; return
+    the others. Raises NotSafeError if nothing is left."""
+    together = checkpoints([*(row["path"] for row in rows), *absent], live=True)
     other = {*newer, *absent}
     half = {one for path, (one, has_all) in together.items() if path in other or not has_all}
     gone = {path for path, (one, _) in together.items() if one in half}
+    gone |= _pointing_elsewhere(scratch, {row["path"] for row in rows} - gone)
+    _say_what_is_half({row["path"] for row in rows} - gone, gone, screen)
     for path in gone - {*absent}:
         (scratch / path).unlink()
     left = [row for row in rows if row["path"] not in gone]

@@ -381,7 +381,8 @@ class Puller:
         self, source: ResultSource, files: Iterable[BoxFile], done: PullRound, *, live: bool
     ) -> None:
         """Pull these files. Raises NoRoom."""
-        files = sorted(files, key=lambda file: (file.checkpoint or file.path, file.path))
+        # A checkpoint lands in the order in which it was written: what names it comes last.
+        files = sorted(files, key=lambda file: (file.checkpoint or file.path, file.modified))
         wanted = [
             WantedFile(file, self._landing.begun(file.path, file.state, file.size))
             for file in files

@@ -78,8 +78,11 @@ class Upload:
         left = [one.file for one in look.files if not self._is_there(one.file)]
         gone = [one for one in look.lost if not self._is_there(_as_file(one))]
         ready = [file for file in left if not file.why]
-        for file in ready:
+        ready.sort(key=lambda file: file.is_pointer)
+        for at, file in enumerate(ready):
             self.tell("going", len(left))
+            if file.is_pointer and at and not ready[at - 1].is_pointer:
+                self._put_manifest(live=live, complete=False)  # with what it points to
             with suppress(ChangedError, FileNotFoundError):
                 self._put(file)
                 left.remove(file)

@@ -15,7 +15,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 
@@ -91,6 +93,17 @@ _FOLDER = re.compile(rf"(?:{_NUMBERED}[-_.]?)+(?:ckpt|hf)?|.+\.ckpt", re.IGNOREC
 _SHARD = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})(\..*)")
 _DISTRIBUTED, _ITS_LAST = ".distcp", ".metadata"
 """PyTorch's distributed checkpoint: its parts, and the file that is written last."""
+_LASTS = ("/.metadata", "/trainer_state.json")
+"""Files that are written last, of any checkpoint in a folder."""
+_NUMBER = re.compile("[0-9]+")
+_SIBLINGS = 3
+"""How many earlier checkpoints in folders of such a name say which files belong to one."""
+_LONG_S = 60.0
+"""Seconds after which one that stands is complete though the earlier ones have more files."""
+_POINTER = re.compile(r"(?:.*/)?(?:latest|last|best|newest|checkpoint)[^/]*", re.IGNORECASE)
+SHORT = 256
+"""Bytes of the longest file that may be such a pointer: it names a checkpoint beside it."""
+_WORD = re.compile(r"""[^\s"'/:,{}\[\]]+""")
 
 
 class FileState(NamedTuple):
@@ -115,7 +128,13 @@ class ResultFile(NamedTuple):
     would show in its times. It may be read ahead, and counts if it is found complete afterwards.
     """
     checkpoint: str
-    """The same word for all files of one checkpoint; "" for a file outside of one."""
+    """The same word for all files of one checkpoint, and those that name it: FOLDER/ if it is, or
+    has, a path of its own; "" for a file outside of one."""
+
+    @property
+    def is_pointer(self) -> bool:
+        """Whether it names the checkpoint, and is of no use before that is there."""
+        return self.checkpoint.endswith("/") and not f"{self.path}/".startswith(self.checkpoint)
 
 
 class LeftOut(NamedTuple):
@@ -246,6 +265,8 @@ class CompleteFiles:
         """Whether nobody is to look at a path."""
         self.stood: Mapping[str, FileState] = {}
         """Files that a record shows to be unchanged for long enough, without another look."""
+        self._found: Mapping[str, FileState] = {}
+        """All files of the last look, also those that don't count."""
         self._since: dict[str, tuple[FileState, float]] = {}
         self._settled: dict[str, FileState] = {}
         """Files found to be complete on their own; they still are if they are opened again."""
@@ -254,6 +275,7 @@ class CompleteFiles:
         """Note what is there, and since when it is unchanged."""
         finder = Finder(self._tree, self._results, self.between, self.skips)
         finder.find()
+        self._found = finder.files
         finder.files = self.choose(finder.files)
         now, before = self._clock(), self._since
         self._since = {}
@@ -265,8 +287,17 @@ class CompleteFiles:
     def look(self, *, live: bool) -> Look:
         """Return what is there now; `live`: its run may still write."""
         finder = self.note()
-        why = self._judge(finder.files, self._clock(), live=live)
-        together = checkpoints(finder.files, live=live)
+        now = self._clock()
+        why = self._judge(finder.files, now, live=live)
+        stood = {path for path in finder.files if now - self._since[path][1] >= _LONG_S}
+        together = checkpoints(finder.files, live=live, others=self._found, stood=stood)
+        short = [path for path, state in finder.files.items() if state.size <= SHORT]
+        whole = dict(together.values())
+        for path, one in pointers(short, finder.files, together, self._text_of).items():
+            if one[:-1] in finder.files:
+                together[one[:-1]] = together[path] = (one, True)
+            elif one in whole:
+                together[path] = (one, whole[one])
         broken = {one for path, (one, whole) in together.items() if why[path] or not whole}
         files = []
         for path, state in finder.files.items():
@@ -274,6 +305,11 @@ class CompleteFiles:
             reason = why[path] or ("checkpoint" if checkpoint in broken else "")
             files.append(ResultFile(path, state, reason, checkpoint))
         return Look(files, finder.left_out)
+
+    def _text_of(self, path: str) -> str:
+        with suppress(OSError), open(os.path.join(self._tree, path), "rb") as opened:
+            return opened.read(SHORT).decode("utf-8", "replace")
+        return ""
 
     def _judge(self, files: dict[str, FileState], now: float, *, live: bool) -> dict[str, str]:
         why = {}
@@ -317,11 +353,30 @@ def state_of(found: os.stat_result) -> FileState:
     return FileState(found.st_dev, found.st_ino, found.st_size, *times)
 
 
-def checkpoints(paths: Iterable[str], *, live: bool) -> dict[str, tuple[str, bool]]:
-    """Map each file of a multi-file checkpoint to that checkpoint, and to whether it has all parts.
+def checkpoints(
+    paths: Iterable[str],
+    *,
+    live: bool,
+    others: Iterable[str] = (),
+    stood: Container[str] = (),
+) -> dict[str, tuple[str, bool]]:
+    """Map each file of a multi-file checkpoint to that checkpoint, and to whether it has all parts:
+    all shards, and in a folder as many files of each name as earlier ones, unless all `stood` long.
 
-    Once its run is over no more parts come, so those that are there count as all.
+    `others`: of earlier runs too. Once its run is over no more parts come, so those that are there
+    count as all.
     """
+    found = _by_checkpoint(paths)
+    fewer = _fewer_than_before({**_by_checkpoint(others), **found}) if live else {}
+    whole = {
+        one: not live
+        or (_has_all_parts(files) and (one not in fewer or all(path in stood for path in files)))
+        for one, files in found.items()
+    }
+    return {path: (one, whole[one]) for one, files in found.items() for path in files}
+
+
+def _by_checkpoint(paths: Iterable[str]) -> dict[str, list[str]]:
     paths = list(paths)
     folders = _distributed(paths)
     found: dict[str, list[str]] = {}
@@ -329,11 +384,91 @@ def checkpoints(paths: Iterable[str], *, live: bool) -> dict[str, tuple[str, boo
         one = _checkpoint_of(path, folders)
         if one:
             found.setdefault(one, []).append(path)
+    return found
+
+
+def _siblings(found: Iterable[str]) -> list[list[str]]:
+    """Return the checkpoints whose folders have the same name but for its numbers, in order."""
+    families: dict[str, list[tuple[list[int], str]]] = {}
+    for one in found:
+        parent, _, name = one[:-1].rpartition("/")
+        if one.endswith("/") and _NUMBER.search(name):
+            numbers = [int(number) for number in _NUMBER.findall(name)]
+            families.setdefault(f"{parent}/{_NUMBER.sub('#', name)}", []).append((numbers, one))
+    return [[one for _, one in sorted(family)] for family in families.values()]
+
+
+def _fewer_than_before(found: dict[str, list[str]]) -> dict[str, tuple[str, int, int]]:
+    """Map each checkpoint that has fewer files than those before it to the name of the first that
+    it lacks, how many it has, and how many it should have.
+
+    Numbers in names don't count. Of three before it, one may have more: somebody put it there.
+    """
+    lacking: dict[str, tuple[str, int, int]] = {}
+    for family in _siblings(found):
+        kinds = [
+            Counter(_NUMBER.sub("#", path[len(one) :]) for path in found[one]) for one in family
+        ]
+        for at in range(1, len(family)):
+            earlier = kinds[max(0, at - _SIBLINGS) : at]
+            which = 1 if len(earlier) == _SIBLINGS else -1
+            wanted = {
+                kind: sorted(each[kind] for each in earlier)[which]
+                for kind in sorted({kind for each in earlier for kind in each})
+            }
+            lacks = [kind for kind, count in wanted.items() if kinds[at][kind] < count]
+            if lacks:
+                there = sum(min(kinds[at][kind], count) for kind, count in wanted.items())
+                lacking[family[at]] = lacks[0], there, sum(wanted.values())
+    return lacking
+
+
+def unproven(paths: Iterable[str]) -> set[str]:
+    """Return the checkpoints in folders of which nothing says whether they have all their files:
+    no other one of that name, and no file that is written last."""
+    found = _by_checkpoint(paths)
+    told = {one for family in _siblings(found) if len(family) > 1 for one in family}
     return {
-        path: (one, not live or _has_all_parts(files))
+        one
         for one, files in found.items()
-        for path in files
+        if one.endswith("/") and one not in told and not any(map(_is_last, files))
     }
+
+
+def _is_last(path: str) -> bool:
+    return path.endswith(_LASTS)
+
+
+def pointers(
+    short: Iterable[str],
+    paths: Collection[str],
+    together: Mapping[str, tuple[str, bool]],
+    read: Callable[[str], str],
+) -> dict[str, str]:
+    """Map each short file that names a checkpoint beside it to that, with a slash at its end: a
+    folder, a single file, or what is not there. `read` returns the text of one."""
+    known = {one for one, _ in together.values() if one.endswith("/")}
+    found = {}
+    for path in short:
+        if path not in together and _POINTER.fullmatch(path):
+            parent = path[: path.rfind("/") + 1]
+            beside = {
+                one[len(parent) :] for one in known if os.path.dirname(one[:-1]) == parent[:-1]
+            }
+            for word in _WORD.findall(read(path)):
+                name = _named_by(word, beside)
+                if name or (parent + word in paths and parent + word != path):
+                    found[path] = parent + (name or f"{word}/")
+                    break
+    return found
+
+
+def _named_by(word: str, folders: Collection[str]) -> str:
+    """Return which checkpoint's folder a word means, by its name or its number; "" if none."""
+    if word.isdecimal():
+        numbers = {tuple(map(int, _NUMBER.findall(folder))): folder for folder in folders}
+        return numbers.get((int(word),), f"{word}/") if numbers else ""
+    return f"{word}/" if f"{word}/" in folders or _FOLDER.fullmatch(word) else ""
 
 
 def _checkpoint_of(path: str, folders: Container[str]) -> str:
@@ -357,12 +492,14 @@ def absent_parts(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
     for (stem, of, ending), parts in _shards(paths).items():
         first = 0 if "00000" in parts else 1
         numbers = (f"{number:05}" for number in range(first, first + int(of)))
-        lacks = next((one for one in numbers if one not in parts), "")
-        if lacks:
-            found[f"{stem}-{lacks}-of-{of}{ending}"] = len(parts), int(of)
+        lacked = next((one for one in numbers if one not in parts), "")
+        if lacked:
+            found[f"{stem}-{lacked}-of-{of}{ending}"] = len(parts), int(of)
     for folder, files in _distributed(paths).items():
         if f"{folder}/{_ITS_LAST}" not in paths:
             found[f"{folder}/{_ITS_LAST}"] = len(files), len(files) + 1
+    for one, (lacks, there, all_of_it) in _fewer_than_before(_by_checkpoint(paths)).items():
+        found[one + lacks] = there, all_of_it
     return found
 
 

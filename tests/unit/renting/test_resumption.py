@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,6 +88,9 @@ OLD, NEW = "old state", "new state"
 FOLDER, SHARDS = ("out/step-9/a", "out/step-9/b"), ("m-00001-of-00002.pt", "m-00002-of-00002.pt")
 
 
+STEPS = ("out/step-8/a", "out/step-8/b", "out/step-9/b")
+
+
 def digest(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
@@ -100,6 +105,7 @@ def digest(content: str) -> str:
         pytest.param(SHARDS[:1], {}, SHARDS[:1], (), (), id="a part that never came"),
         pytest.param(FOLDER, {FOLDER[1]: WAITS["held"]}, FOLDER, (), FOLDER, id="an old state"),
         pytest.param(FOLDER, {FOLDER[1]: "no room"}, FOLDER, (), (), id="perhaps two states"),
+        pytest.param(STEPS, {}, STEPS, (), STEPS[:2], id="fewer than the one before"),
         pytest.param(("last.pt",), {}, ("last.pt",), (), ("last.pt",), id="a single file"),
         pytest.param((), {}, ("last.pt",), ("last.pt",), ("last.pt",), id="newer than the list"),
         pytest.param((), {}, ("mine.txt",), (), (), id="nobody's"),
@@ -125,6 +131,40 @@ def test_what_is_whole_at_home(
     for path in here[:1]:
         (tmp_path / path).write_text(NEW)
     assert last_results._whole_here(tmp_path, here, pulled) == set()
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["box gone", "died"])
+@pytest.mark.parametrize("from_bucket", [True, False], ids=["bucket", "home"])
+def test_half_a_checkpoint_and_what_points_to_it_stay_here_and_are_named(
+    tmp_path: Path, bucket: Path, *, live: bool, from_bucket: bool
+) -> None:
+    whole = {f"out/global_step{at}/{name}": OLD for at in (1, 2) for name in ("model", "optim")}
+    half = {"out/global_step3/model": OLD, "out/latest": "global_step3"}
+    said, place = KeptWarnings(), tmp_path / "home"
+    there = {**whole, **half}
+    for folder in (place, bucket):
+        upload(folder, there, there, live=live)
+
+    def find() -> set[str]:
+        said.warned.clear()
+        if from_bucket:
+            with TemporaryDirectory(dir=tmp_path) as scratch:
+                fetch(Path(scratch), said)
+                return names_in(Path(scratch))
+        train: Any = SimpleNamespace(results=("out/",), results_to=None)
+        screen: Any = said
+        found = last_results.find_last_results(at_home(place), None, train, tmp_path, screen)
+        return names_in(place) - {*found.half, MANIFEST}
+
+    assert find() == {*whole}
+    assert said.warned == [f"not sent, since not all of it came home whole: {', '.join(half)}"]
+    # Of the first one nothing says whether it is whole.
+    first = dict([*whole.items()][:2])
+    for folder in (place, bucket):
+        shutil.rmtree(folder / "out")
+        upload(folder, first, first, live=live)
+    assert find() == {*first}
+    assert "out/global_step1/ is sent, but nothing shows that it is whole" in said.warned[-1]
 
 
 def test_what_was_spent_is_taken_off_the_leases_dollars() -> None:
@@ -202,7 +242,7 @@ def upload(bucket: Path, there: dict[str, str], listed: dict[str, str], *, live:
         (bucket / path).parent.mkdir(parents=True, exist_ok=True)
         (bucket / path).write_text(content)
     rows = [{"path": path, "sha256": digest(content)} for path, content in listed.items()]
-    manifest = json.dumps({"files": rows, "live": live})
+    manifest = json.dumps({"files": rows, "live": live, "missing": {}})
     (bucket / "boxstrap-manifest.json").write_text(manifest)
 
 

@@ -13,6 +13,7 @@ from bootstrap.onbox.results.complete_files import (
     absent_parts,
     checkpoints,
     held_files,
+    pointers,
 )
 from tests.unit.transfer.boxes import held
 
@@ -28,6 +29,10 @@ class Looks:
         """Look again so much later; return for each file why it is not complete."""
         self.now += seconds
         return {file.path: file.why for file in self._files.look(live=live).files}
+
+    def pointing(self) -> set[str]:
+        """Return which files are taken for pointers."""
+        return {file.path for file in self._files.look(live=True).files if file.is_pointer}
 
 
 @pytest.fixture
@@ -154,6 +159,82 @@ def test_parts_are_waited_for_while_the_run_lives(there: list[str], whole: bool)
     assert {path: complete for path, (_, complete) in found.items()} == dict.fromkeys(there, whole)
     assert len({name for name, _ in found.values()}) == 1
     assert all(complete for _, complete in checkpoints(there, live=False).values())
+
+
+OF_TWO = [f"out/checkpoint-{at}/{name}" for at in (1, 2) for name in ("model", "rng_0", "rng_1")]
+
+
+@pytest.mark.parametrize(
+    ("there", "half"),
+    [
+        (OF_TWO, False),
+        (OF_TWO[:-1], True),  # another one's number is no other file
+        (OF_TWO[:-2], True),
+        ([*OF_TWO, "out/checkpoint-1/eval.json"], True),
+        # Of two, either may be half; of three, what one alone has is somebody's.
+        (["out/step_1/a", "out/step_2/a", "out/step_2/b", "out/step_3/a"], True),
+        ([*(f"out/step_{at}/a" for at in (1, 2, 3, 4)), "out/step_3/mine"], False),
+        ([f"out/step_{at}/{name}" for at in (1, 2, 3, 4) for name in "ab"[: 1 + (at < 4)]], True),
+        (["out/epoch=1-step=10.ckpt/a", "out/epoch=1-step=9.ckpt/b"], True),
+        (["out/checkpoint-2/a", "other/checkpoint-1/b", "out/step_1/c"], False),
+    ],
+)
+def test_a_checkpoint_has_the_files_of_those_before_it(there: list[str], half: bool) -> None:
+    """The files of one come seconds apart, and each of them stands as if it were all."""
+    found = checkpoints(there, live=True)
+    assert (not all(complete for _, complete in found.values())) is half
+    newest = {one for one, complete in found.values() if not complete}
+    assert len(newest) <= 1
+    assert set(absent_parts(there)) == set() or half
+    stood = {path for path, (one, _) in found.items() if one in newest}
+    assert all(whole for _, whole in checkpoints(there, live=True, stood=stood).values())
+
+
+def test_what_earlier_runs_made_says_what_belongs_to_a_checkpoint() -> None:
+    own, earlier = ["out/checkpoint-2/model"], OF_TWO[:3]
+    assert checkpoints(own, live=True)[own[0]][1]
+    assert not checkpoints(own, live=True, others=earlier)[own[0]][1]
+    # What is left of an earlier run in the same folder does not complete it.
+    assert not checkpoints(own, live=True, others=OF_TWO)[own[0]][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "to"),
+    [
+        ("latest", "global_step2", "out/global_step2/"),
+        ("latest_checkpointed_iteration.txt", "2\n", "out/global_step2/"),
+        ("latest", "global_step7", "out/global_step7/"),
+        ("latest", "7", "out/7/"),
+        ("last.txt", "/workspace/homework/out/epoch=1.pt", "out/epoch=1.pt/"),
+        ("checkpoint", 'model_checkpoint_path: "global_step2"', "out/global_step2/"),
+        ("latest", "loss 0.5", None),
+        ("notes.txt", "global_step2", None),
+    ],
+)
+def test_a_short_file_that_names_a_checkpoint_points_to_it(
+    name: str, text: str, to: str | None
+) -> None:
+    paths = ["out/global_step2/a", "out/epoch=1.pt", f"out/{name}"]
+    found = pointers(paths, paths, checkpoints(paths, live=True), lambda _: text)
+    assert found == ({f"out/{name}": to} if to else {})
+
+
+def test_what_points_to_a_checkpoint_waits_for_it(looks: Looks) -> None:
+    out = looks.tree / "out"
+    for name in ("global_step1/a", "global_step1/b", "global_step2/a"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text("1")
+    for name, text in {"latest": "global_step2", "last": "x.pt", "x.pt": "1"}.items():
+        (out / name).write_text(text)
+    with held(out / "x.pt"):
+        looks.after(0)
+        found = looks.after(2)
+    waits = {"out/global_step2/a": "checkpoint", "out/latest": "checkpoint"}
+    waits |= {"out/x.pt": "held", "out/last": "checkpoint"}
+    assert {path: why for path, why in found.items() if why} == waits
+    # It may have all that it will ever have.
+    assert {path for path, why in looks.after(58).items() if why} == set()
+    assert looks.pointing() == {"out/latest", "out/last"}
 
 
 @pytest.mark.parametrize(
