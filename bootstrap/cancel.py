@@ -1,11 +1,15 @@
-"""Stop following a box, from another thread. What runs on the box continues."""
+"""End what waits or computes, from another thread. What runs on the box continues."""
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
 from bootstrap.errors import BoxstrapError
+
+_T = TypeVar("_T")
 
 
 class CancelledError(BoxstrapError):
@@ -52,3 +56,27 @@ class CancelToken:
         """Pause. Raises CancelledError as soon as it is cancelled."""
         if self._event.wait(seconds):
             raise CancelledError
+
+
+def made_beside(make: Callable[[], _T], seconds: float) -> _T | BoxstrapError:
+    """Return what `make` makes, or why it doesn't: it took longer, or failed.
+
+    For what is made beside a task, which must end whatever a box gives to compute.
+    """
+    made: list[_T | BoxstrapError] = []
+
+    def work() -> None:
+        try:
+            made.append(make())
+        except SystemExit:
+            pass  # it took too long
+        except Exception as error:  # one of ours too: the task is not about this
+            made.append(BoxstrapError(f"it failed: {type(error).__name__}: {error}"))
+
+    thread = threading.Thread(target=work, name="beside", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive() and thread.ident is not None:
+        end = ctypes.py_object(SystemExit)  # raised there as soon as it is in Python code again
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), end)
+    return made[0] if made else BoxstrapError(f"it did not finish within {seconds:g} s")

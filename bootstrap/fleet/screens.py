@@ -203,18 +203,23 @@ class BoxScreens(ABC):
         return [f"\n{', '.join(hosts)}: {text}" for text, hosts in errors.items()]
 
 
+def plain_screens(hosts: Sequence[str], *, brief: bool) -> Mapping[str, _PlainBox]:
+    """Return a screen for each host, for threads: of whole lines with the host's name in front."""
+    lock, longest = threading.Lock(), max(map(len, hosts), default=0)
+    return {
+        host: _PlainBox(
+            cast("TextIO", PrefixedStream(sys.stderr, host.ljust(longest), lock)),
+            cast("TextIO", PrefixedStream(sys.stdout, host.ljust(longest), lock)),
+            brief=brief,
+        )
+        for host in hosts
+    }
+
+
 class _PlainBoxes(BoxScreens):
     def __init__(self, hosts: Sequence[str], screen: Screen, *, brief: bool) -> None:
         super().__init__(hosts, screen, brief=brief)
-        lock, longest = threading.Lock(), max(map(len, hosts))
-        self._of = {
-            host: _PlainBox(
-                cast("TextIO", PrefixedStream(sys.stderr, host.ljust(longest), lock)),
-                cast("TextIO", PrefixedStream(sys.stdout, host.ljust(longest), lock)),
-                brief=brief,
-            )
-            for host in hosts
-        }
+        self._of = plain_screens(hosts, brief=brief)
 
     def of(self, host: str) -> Screen:
         return self._of[host]

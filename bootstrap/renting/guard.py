@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.cancel import CancelledError
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
 from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
 from bootstrap.link.target import BoxOptions, Once
@@ -50,7 +52,7 @@ from bootstrap.renting.teardown import (
 )
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.run_end import end_runs
-from bootstrap.text.sizes import dollars
+from bootstrap.text.sizes import dollars, duration
 from bootstrap.ui.screen import Screen
 
 BY_ITS_WORD = frozenset({"idle", "stall"})
@@ -163,8 +165,17 @@ class GuardedBox:
         }
 
 
-def guard_once(screen: Screen) -> None:
+LookAtAll = Callable[
+    [Sequence[KnownBox], Callable[[KnownBox, Screen], GuardedBox]],
+    Sequence["GuardedBox | BoxstrapError"],
+]
+
+
+def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
     """Look once at each box that has a lease, and end those whose lease is over.
+
+    `look_at_all` looks at each one by itself, with a screen of its own: no box, however long what
+    it has takes to come home, keeps another one's lease from being held.
 
     Raises UsageError if an account's key is missing; UnreachableError if it is refused, or a box
     could not be checked or ended.
@@ -175,7 +186,11 @@ def guard_once(screen: Screen) -> None:
     hosts = {box.host_text for box in boxes}
     rented = [one.host for one in rental.all_rentals() if one.state is rental.RentalState.RENTED]
     unheld = [host for host in rented if host not in hosts]
-    found = _end_clusters(boxes, [_guarded(box, screen) for box in boxes], screen)
+    looked = [
+        _not_enforced(box, one) if isinstance(one, BoxstrapError) else one
+        for box, one in zip(boxes, look_at_all(boxes, _guarded), strict=True)
+    ]
+    found = _end_clusters(boxes, looked, screen)
     lines = [f"{one.name} ({one.host}): {one.says}" for one in found]
     lines += [f"{name}: its account's id is unknown, so nothing here ends it" for name in others]
     lines += [
@@ -193,15 +208,17 @@ def guard_once(screen: Screen) -> None:
 
 
 def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:
-    try:
-        with teardown_lock(box) as is_ours:
-            if not is_ours:
-                return GuardedBox(box.name, box.host_text, "another command is working on it")
-            now = _as_recorded(box)  # the boxes before it may have taken hours
-            return _look(now, screen) if now else GuardedBox(box.name, box.host_text, _LET_GO)
-    except BoxstrapError as error:
-        says = f"nothing can be enforced from here now: {error.what} It is tried again."
-        return GuardedBox(box.name, box.host_text, says, error=error)
+    """Raises BoxstrapError where it can't be looked at, or ended."""
+    with teardown_lock(box) as is_ours:
+        if not is_ours:
+            return GuardedBox(box.name, box.host_text, "another command is working on it")
+        now = _as_recorded(box)  # what was read may be of a while ago
+        return _look(now, screen) if now else GuardedBox(box.name, box.host_text, _LET_GO)
+
+
+def _not_enforced(box: KnownBox, error: BoxstrapError) -> GuardedBox:
+    says = f"nothing can be enforced from here now: {error.what} It is tried again."
+    return GuardedBox(box.name, box.host_text, says, error=error)
 
 
 _LET_GO = "its lease was released or extended, or its record put aside, in the meantime"
@@ -381,14 +398,29 @@ def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Loss], bool]:
     try:
         for place in places or [None]:  # each gets its own; what is left then is of all of them
             options = BoxOptions(host=box.name, repo=place)
-            with BoxLogin.open(options, screen) as login:
+            with BoxLogin.open(options, screen) as login, _within(_BRING_HOME_S, login):
                 find_own(login)  # check that it is this box
                 lost = secure(login, screen, TeardownOptions(_MOST, stop_runs=True))
         return lost, True
+    except CancelledError:
+        late = f"what is on it did not all come home within {duration(_BRING_HOME_S)}"
+        return [Loss("unseen", box.name, late)], True
     except NotSafeError:
         raise
     except BoxstrapError as error:
         return [Loss("unseen", box.name, f"what is on it: nobody could look: {error.what}")], False
+
+
+@contextlib.contextmanager
+def _within(seconds: float, login: BoxLogin) -> Iterator[None]:
+    """Cut the box off if what is done with it takes longer: it costs as long as it stays."""
+    timer = threading.Timer(seconds, login.cancel.cancel)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _ask_box(box: KnownBox, screen: Screen) -> BoxLease | str:
@@ -404,6 +436,8 @@ def _ask_box(box: KnownBox, screen: Screen) -> BoxLease | str:
 
 _UNSEEN_S = 1800.0
 """Seconds to keep trying to see a box that can't be stopped, before it is destroyed unseen."""
+_BRING_HOME_S = 4 * 3600.0
+"""Seconds that fetching what one of its repositories has may take, once its lease is over."""
 _MOST = 50 * 1000**3
 """Limit for a run's results in bytes, as in `down`."""
 

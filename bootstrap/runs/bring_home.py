@@ -34,6 +34,7 @@ from bootstrap.boxes.at_home import (
     find_kept,
 )
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError, NotSafeError, write_error
 from bootstrap.link.exchange import answer_number
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
@@ -67,6 +68,8 @@ _UNFINISHED = 256 * 1024
 _LINE_END = re.compile(rb"[\n\r\0]")
 _MOST_PARTS = 1000
 """How often a log is asked for: again after each lost link and each part that the box dropped."""
+_PAGE_S = 60.0
+"""Seconds that making a page may take."""
 _LONGEST = 40
 
 
@@ -178,7 +181,7 @@ class _Bringing:
             if history:
                 folder.put(HISTORY, history.model_dump_json())
                 if not kept.run.goes_on:
-                    folder.put(REPORT, self._page(kept, history))
+                    self._put_page(folder, kept, history)
             folder.put("run.json", kept.text(self._notes(notes)))
         return kept
 
@@ -262,10 +265,17 @@ class _Bringing:
             return RunHistory.model_validate_json(json.dumps(clean))
         return None
 
-    def _page(self, kept: RunAtHome, history: RunHistory) -> str:
+    def _put_page(self, folder: RecordFolder, kept: RunAtHome, history: RunHistory) -> None:
         from bootstrap.runs.report import report_at_home, report_page
 
-        return report_page(report_at_home(kept, history), self._box.redactor.text)
+        def make() -> str:
+            return report_page(report_at_home(kept, history), self._box.redactor.text)
+
+        page = made_beside(make, _PAGE_S)
+        if isinstance(page, str):
+            folder.put(REPORT, page)
+        else:
+            self._box.reporter.warn(f"no report of {kept.run.name} was made: {page.what}")
 
     def _notes(self, notes: dict[str, bytes]) -> dict[str, str]:
         left_out = (TIMES, SAMPLES)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError, UsageError
 from bootstrap.link.exchange import answer_rows, run_script
 from bootstrap.onbox.runs.tell import News, is_address, post
@@ -78,15 +78,8 @@ def notify(  # noqa: PLR0913, PLR0917 - what is told, to whom
 
 def _posted(address: str, news: News) -> str:
     """Post it, within the time; return why that failed."""
-    said = [f"it did not finish within {_COMMAND_S} s"]
-
-    def work() -> None:
-        said.insert(0, post(address, news, asked_s=_ASKED_S))
-
-    thread = threading.Thread(target=work, name="post", daemon=True)
-    thread.start()
-    thread.join(_COMMAND_S)
-    return said[0]
+    why = made_beside(lambda: post(address, news, asked_s=_ASKED_S), _COMMAND_S)
+    return why if isinstance(why, str) else why.what
 
 
 def _done(command: str, run: Run, news: News) -> str:

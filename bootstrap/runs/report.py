@@ -277,13 +277,21 @@ class Plot:
         for number, line in enumerate(self.lines):
             _, dash = _look(number)
             stroke = {"width": 1.6, **({"dasharray": dash} if dash else {})}
-            chart.add(line.name, _thinned(line.points, width), stroke_style=stroke)
+            points = [(_drawable(x), _drawable(y)) for x, y in _thinned(line.points, width)]
+            chart.add(line.name, points, stroke_style=stroke)
         root = chart.render_tree()
         _drop(root)
         return _XMLNS.sub("", pygal.etree.etree.tostring(root, encoding="unicode"))
 
     def _value_words(self, value: float) -> str:
         return f"{value:.4g}{self.unit}"
+
+
+def _drawable(value: float) -> float:
+    """Return a number without what no plot shows: pygal finds no scale, and looks for one without
+    end, between two numbers that differ in their last bits, and none at the least ones there are.
+    """
+    return 0.0 if abs(value) < 1e-200 else float(f"{value:.12g}")
 
 
 def _look(number: int) -> tuple[str, str]:
@@ -517,7 +525,7 @@ def _gpu_points(
 
 
 def _most(values: Iterable[float | None], one: float) -> float | None:
-    return max((value / one for value in values if value), default=None)
+    return max((value / one for value in values if value and value > 0), default=None)
 
 
 TEMPLATE = "report.html.j2"

@@ -11,13 +11,16 @@ ports of a box on this machine, such as those of Jupyter and TensorBoard.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import UsageError
-from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command, own_error
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
+    from bootstrap.renting.guard import GuardedBox
+    from bootstrap.ui.screen import Screen
 
 
 def _costs(box: KnownBox, now: float) -> str:
@@ -301,10 +304,36 @@ def guard(call: Call) -> None:
             f"  */5 * * * * {_this_program()} guard --once >/dev/null",
         )
     try:
-        guard_once(call.screen)
+        guard_once(call.screen, _look_at_all)
     finally:
         if call.given["resume"]:
             resume_interrupted(call)
+
+
+def _look_at_all(
+    boxes: Sequence[KnownBox], look: Callable[[KnownBox, Screen], GuardedBox]
+) -> list[GuardedBox | BoxstrapError]:
+    """Look at the boxes at the same time; what is reported meanwhile has the box's name before it.
+
+    An error of one box, also of ours, is that box's result.
+    """
+    from bootstrap.fleet.fan_out import fan_out
+    from bootstrap.fleet.screens import plain_screens
+
+    by_name = {box.name: box for box in boxes}
+    screens = plain_screens([*by_name], brief=True)
+
+    def work(name: str) -> GuardedBox:
+        try:
+            return look(by_name[name], screens[name])
+        except BoxstrapError:
+            raise
+        except Exception as error:
+            raise own_error(error, screens[name].redact) from None
+
+    outcomes = fan_out([*by_name], work, at_once=len(boxes))
+    ends = (one.value or one.error for one in outcomes)
+    return [end for end in ends if end]
 
 
 def _this_program() -> str:

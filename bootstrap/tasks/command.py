@@ -299,7 +299,7 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         _end(body, call, interrupted)
     except BrokenPipeError as error:
         if not leave_unread():  # of another program, or of a socket
-            raise _exit(call, _own_error(error, _redacting(call))) from None
+            raise _exit(call, own_error(error, _redacting(call))) from None
         told = error.__context__
         known = isinstance(told, BoxstrapError | KeyboardInterrupt)
         code = exit_code(told) if known and told else UNREAD
@@ -342,7 +342,7 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
     except BrokenPipeError:
         raise
     except Exception as error:
-        raise _exit(call, _own_error(error, _redacting(call))) from None
+        raise _exit(call, own_error(error, _redacting(call))) from None
 
 
 def is_about_one(call: Call) -> bool:
@@ -412,7 +412,7 @@ def for_each_box(
         except BrokenPipeError:  # judged where all have ended
             raise
         except Exception as error:
-            raise _own_error(error, _redacting(own)) from None
+            raise own_error(error, _redacting(own)) from None
 
     def show(one: Outcome[None]) -> None:
         screens.ended(one.host, one.error, exit_code(one.error) if one.error else 0, one.seconds)
@@ -515,7 +515,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NOT_OURS = (errno.EACCES, errno.EPERM)
 
 
-def _own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
+def own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
+    """Return the error for one of boxstrap's own; what happened is kept in a file."""
     from bootstrap.paths import state_dir
 
     named = _NOT_OURS if isinstance(error, OSError) and error.filename else ()

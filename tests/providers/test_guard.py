@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.errors import UnreachableError
+from bootstrap.cancel import CancelToken
+from bootstrap.errors import BoxstrapError, UnreachableError
 from bootstrap.link.record import KnownBox, read_box, save_box
 from bootstrap.onbox.lease.rules import LeaseState, LeaseTerms
 from bootstrap.protocol.probe import BoxLease
@@ -30,6 +32,7 @@ from bootstrap.renting import rental, teardown
 from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental
+from bootstrap.tasks.boxes import _look_at_all
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedClock, simulated
@@ -348,7 +351,7 @@ def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
             lease = {"set": time.time() - 3 * HOUR, "seconds": hours, "then": "destroy"}
             known = KnownBox(f"box-{each}", f"runpod:{each}", created=5.0, lease=lease)
             save_box(known)
-        guarding.guard_once(screen)
+        guarding.guard_once(screen, _look_at_all)
         assert [one["destroyed"] for one in found] == [False, False]
         says = {one["box"]: one["says"] for one in found}
         assert "until that holds of its whole cluster, c1" in says["box-a"]
@@ -374,7 +377,7 @@ def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
 
             monkeypatch.setattr(guarding, "_bring_home", brings)
             found.clear()
-            guarding.guard_once(screen)
+            guarding.guard_once(screen, _look_at_all)
             assert {one["destroyed"] for one in found} == {not changed}
         assert pods.changed == ["DELETE /v2/clusters/c1"]
         assert not [*tmp_path.rglob("boxes/*/box.json")]
@@ -571,3 +574,43 @@ def test_without_the_time_of_its_account_no_lease_is_counted() -> None:
     terms = LeaseTerms(seconds=HOUR)
     with pytest.raises(UnreachableError, match="does not say what time it is"):
         guarding.count_lease(KnownBox("gpu", "vast:1"), terms, rented, account)
+
+
+def test_one_box_keeps_no_lease_of_another_from_being_held(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One takes until the other one is done, one ends in an error of ours."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    names = ("broken", "slow", "box")
+    lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
+    for at, name in enumerate(names):
+        save_box(KnownBox(name, f"vast:{at}", created=9.0 - at, lease=lease))
+    ended = threading.Event()
+
+    def look(box: KnownBox, _screen: Any) -> guarding.GuardedBox:
+        if box.name == "broken":
+            raise ZeroDivisionError
+        if box.name == "slow":
+            assert ended.wait(20)
+        ended.set()
+        return guarding.GuardedBox(box.name, box.host_text, "stopped", stopped=True)
+
+    monkeypatch.setattr(guarding, "_look", look)
+    shown: list[dict[str, Any]] = []
+    screen: Any = SimpleNamespace(result=lambda data, _: shown.append(data))
+    with pytest.raises(BoxstrapError, match="boxstrap itself failed: ZeroDivisionError"):
+        guarding.guard_once(screen, _look_at_all)
+    assert [one["stopped"] for one in shown[0]["boxes"]] == [False, True, True]
+
+
+def test_results_that_never_end_keep_no_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = CancelToken()
+    login = contextlib.nullcontext(SimpleNamespace(cancel=token))
+    monkeypatch.setattr(guarding, "BoxLogin", SimpleNamespace(open=lambda *_: login))
+    monkeypatch.setattr(guarding, "find_own", lambda _: None)
+    monkeypatch.setattr(guarding, "secure", lambda *_: token.wait(20))
+    monkeypatch.setattr(guarding, "_BRING_HOME_S", 0.1)
+    screen: Any = None
+    lost, was_seen = guarding._bring_home(KnownBox("box", "vast:1"), screen)
+    assert was_seen
+    assert [one.kind for one in lost] == ["unseen"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -13,12 +14,19 @@ from typing import Any
 
 import pytest
 
+from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer
 from bootstrap.onbox.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
 from bootstrap.protocol.run import Failure, Run
-from bootstrap.protocol.run_history import MetricCurve, RunHistory, ask_history
+from bootstrap.protocol.run_history import (
+    MetricCurve,
+    RunHistory,
+    SampledGpu,
+    SampleHead,
+    ask_history,
+)
 from bootstrap.protocol.verdict import read_verdict
 from bootstrap.runs.report import (
     Plot,
@@ -396,3 +404,26 @@ def test_the_manifest_of_a_pull_is_read(tmp_path: Path) -> None:
         file.write_text(damaged)
         assert read_manifest(file) == []
     assert read_manifest(tmp_path / "none") == []
+
+
+EXTREMES = (0.0, 5e-324, 1e-300, 1e300, -1e300, 1.0, 1 + 2**-52, 0.3333333333333333, 1e15, 1e15 + 1)
+
+
+@pytest.mark.parametrize("of_x", [False, True])
+def test_a_plot_of_any_two_numbers_is_drawn(of_x: bool) -> None:
+    """Between numbers one bit apart the plotter looked for its scale without end."""
+    pairs = [*itertools.permutations(EXTREMES, 2), (0.3333333333333333, 0.33333333333333337)]
+    plots = [
+        Plot("loss", [PlotLine("loss", [(a, 1.0), (b, 2.0)] if of_x else [(0.0, a), (1.0, b)])])
+        for a, b in pairs
+    ]
+    drawn = made_beside(lambda: [plot.drawn(1) for plot in plots], 120)
+    assert isinstance(drawn, list), drawn
+
+
+def test_a_limit_below_zero_is_none() -> None:
+    head = SampleHead(gpus=(SampledGpu(index=0, power_limit=-1000.0),))
+    rows = [(1000.0, 1.0, 2, ((97.0, 1, 5e-324, 1.0),)), (1010.0, 1.0, 2, ((97.0, 1, 9.0, 1.0),))]
+    assert [plot.top for plot in machine_plots(head, rows, RUN) if plot.title == "GPU power"] == [
+        None
+    ]
