@@ -176,8 +176,8 @@ def compare_by(
     """
     every = [*dict.fromkeys(name for one in results for name in one.metrics)]
     if metric is not None and metric not in every:
-        there = f"There are: {', '.join(every)}" if every else "None was logged yet."
-        raise UsageError(f"no run has a metric {metric!r}.", where="--metric", hint=there)
+        there = f"; there are: {', '.join(every)}." if every else ": none was logged yet."
+        raise UsageError(f"no run has a metric {metric!r}{there}", where="--metric")
     losses = [name for name in every if metric_is_less(name)]
     chosen = metric or (usual if usual in every else "") or next(iter(losses or every), "")
     return chosen, least if chosen == usual else metric_is_less(chosen)

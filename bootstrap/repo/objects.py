@@ -326,9 +326,10 @@ def parse_report(answer: bytes, said: bytes = b"") -> None:
 
 def _not_taken(why: str, said: bytes) -> BoxstrapError:
     lines = [shown(line) for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    told = "".join(f"\n  {line[:200]}" for line in lines[-5:])
     return BoxstrapError(
-        f"the box did not take the commit: {shown(why)[:200]}.",
-        hint="\n".join([*(line[:200] for line in lines[-5:]), "Nothing changed; run again."]),
+        f"the box did not take the commit: {shown(why)[:200]}.{told}",
+        hint="Nothing changed; run again.",
     )
 
 

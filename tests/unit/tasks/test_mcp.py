@@ -298,12 +298,7 @@ DECLINED = [
 def test_whoever_declines_all_questions_loses_nothing(user: User) -> None:
     user.repository(boxstrap__yaml=LOCAL)
     (user.home / "secret").write_text("mine\n")
-
-    def files() -> set[Path]:
-        own = user.home / ".local"  # what boxstrap knows of the repository
-        return {each for each in user.home.rglob("*") if not each.is_relative_to(own)}
-
-    before = files()
+    before = files_of(user)
     asked: list[str] = []
 
     async def do(client: Client) -> None:
@@ -313,7 +308,7 @@ def test_whoever_declines_all_questions_loses_nothing(user: User) -> None:
 
     talk(user, do, answer=lambda text: asked.append(text) or "decline")
     assert len(asked) == len(DECLINED)
-    assert files() == before
+    assert files_of(user) == before
 
 
 def test_files_are_written_only_where_the_server_was_told_and_only_new_ones(user: User) -> None:
@@ -343,6 +338,33 @@ def test_files_are_written_only_where_the_server_was_told_and_only_new_ones(user
     assert (folder / "mine.svg").read_text() == "mine\n"
     assert "<svg" in (folder / "new.svg").read_text()
     assert "no such folder" in user.run("mcp", "--write", str(folder / "none")).must(2).err
+
+
+def files_of(user: User) -> dict[Path, int]:
+    """Return the user's files with the time of their last change, but not boxstrap's records."""
+    own = (user.home / ".local", user.home / ".cache")
+    found = (each for each in user.home.rglob("*") if each.is_file())
+    return {
+        each: each.stat().st_mtime_ns for each in found if not any(map(each.is_relative_to, own))
+    }
+
+
+@pytest.mark.slow
+def test_what_is_marked_to_read_only_writes_nothing(user: User) -> None:
+    user.repository(boxstrap__yaml=LOCAL)
+    user.run("setup", "--host", "local").must(0)
+    user.run("wait", "--host", "local").must(0)
+
+    async def do(client: Client) -> None:
+        for tool in (await client.list_tools()).tools:
+            if tool.annotations.read_only_hint:
+                takes = tool.input_schema["properties"].get("host", {}).get("type")
+                arguments = {"array": {"host": ["local"]}, "string": {"host": "local"}}
+                await client.call_tool(tool.name, arguments.get(takes, {}))
+
+    before = files_of(user)
+    talk(user, do)
+    assert files_of(user) == before
 
 
 @pytest.mark.slow
