@@ -185,6 +185,10 @@ class Price:
     disk_included: bool = False
     """Whether the price has the order's disk in it."""
 
+    def paid_for(self, gpus: int) -> int:
+        """Return how many are paid for where so many are used: whole boxes are."""
+        return -(-gpus // self.gpus) * self.gpus
+
     def is_a(self, gpu: str) -> bool:
         """Whether it is such a GPU, by a name as anybody writes it."""
         return not gpu_models.difference(gpu, self.gpu, self.memory_gb)
@@ -280,16 +284,33 @@ def _catalog() -> Any:  # noqa: ANN401 - an extra, which may be missing
     return catalog
 
 
-def catalogue_of(provider: str, gpus: Sequence[str]) -> list[Price]:
-    """Return a cloud's prices by gpuhunt, the cheapest of each GPU and kind.
+def cheapest_of_each(prices: Iterable[Price], gpus: int) -> list[Price]:
+    """Return the price of each GPU and kind at which so many GPUs cost the least: boxes of eight
+    may be cheaper for each, and are paid for as a whole."""
+    found: dict[tuple[str, str], Price] = {}
+    for price in prices:
+        place = (price.gpu, price.kind)
+        paid = price.price * price.paid_for(gpus)
+        if price.price > 0 and (
+            place not in found or paid < found[place].price * found[place].paid_for(gpus) - 1e-12
+        ):
+            found[place] = price
+    return list(found.values())
+
+
+_ONLY_SPOT = re.compile(r"a3-highgpu-[124]g")
+"""Machine types with a price on demand at which nobody gets one."""
+
+
+def catalogue_of(provider: str, names: Sequence[str], gpus: int = 1) -> list[Price]:
+    """Return a cloud's prices by gpuhunt, the cheapest of each GPU and kind for so many GPUs.
 
     Raises ImportError without the extra `boxstrap[prices]`; whatever gpuhunt raises.
     """
     with _LOADING:
         catalog = _catalog()
-    cheapest: dict[tuple[str, str], Price] = {}
-    for item in catalog.query(provider=provider, min_gpu_count=1):
-        price = Price(
+    found = (
+        Price(
             provider,
             f"{item.gpu_name} {item.gpu_memory:g}GB",
             item.gpu_memory,
@@ -300,10 +321,10 @@ def catalogue_of(provider: str, gpus: Sequence[str]) -> list[Price]:
             f"gpuhunt's catalogue, {item.location}",
             live=True,
         )
-        place = (price.gpu, price.kind)
-        if any(map(price.is_a, gpus)) and price.price < cheapest.get(place, price).price + 1e-12:
-            cheapest[place] = price
-    return list(cheapest.values())
+        for item in catalog.query(provider=provider, min_gpu_count=1)
+        if item.spot or not _ONLY_SPOT.fullmatch(item.instance_name)
+    )
+    return cheapest_of_each((price for price in found if any(map(price.is_a, names))), gpus)
 
 
 HEAD = ("PROVIDER", "GPU", "KIND", "$/GPU h", "TOTAL", "READ ON", "")
@@ -355,8 +376,7 @@ def estimate_rows(prices: Sequence[Price], usage: Usage) -> list[Row]:
 
 def _row(price: Price, usage: Usage) -> Row:
     rates = Rates(disk=0.0) if price.disk_included else rates_of(price.provider)
-    boxes = -(-usage.gpus // price.gpus)
-    paid = boxes * price.gpus
+    paid = price.paid_for(usage.gpus)
     whole = Usage(
         usage.hours,
         usage.experiments,

@@ -233,7 +233,7 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
     import time
     from functools import partial
 
-    from bootstrap.estimate import CLOUDS, Price, catalogue_of
+    from bootstrap.estimate import CLOUDS, Price, catalogue_of, cheapest_of_each
     from bootstrap.providers.accounts import PROVIDERS, find_account
     from bootstrap.providers.cloud_account import CloudAccount
     from bootstrap.providers.offer import RentOrder
@@ -245,7 +245,7 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
     )
 
     def offers(account: CloudAccount) -> list[Price]:
-        cheapest: dict[tuple[str, str], Price] = {}
+        found = list[Price]()
         for offer in account.catalog(order):
             kind = "bid" if offer.bid is not None else "on demand"
             memory = offer.memory_gib or 0.0
@@ -262,8 +262,8 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
                 live=True,
                 disk_included=True,
             )
-            cheapest.setdefault((name, kind), price)
-        return list(cheapest.values())
+            found += [price] if any(map(price.is_a, names)) else []
+        return cheapest_of_each(found, usage.gpus)
 
     asked: dict[str, Asking] = {}
     for name, kind in PROVIDERS.items():
@@ -273,7 +273,7 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
         # Those of the first kind have a table's prices; AWS is asked by its catalogue.
         if account is not None and not (kind.rents_stopped or kind.is_ambient):
             asked[name] = partial(offers, account)
-    return asked | {name: partial(catalogue_of, name, names) for name in CLOUDS}
+    return asked | {name: partial(catalogue_of, name, names, usage.gpus) for name in CLOUDS}
 
 
 def _profile(call: Call) -> Profile | None:

@@ -17,7 +17,7 @@ from . import thresholds
 SHOWS_LESS = (
     *("T4 16GB", "T4G 16GB", "A2 16GB", "A10 24GB", "A10G 24GB", "A16 16GB", "A40 48GB"),
     *("L4 24GB", "L20 48GB", "L40 48GB", "L40S 48GB", "B200 192GB", "B300 288GB"),
-    *("RTX A2000 12GB", "RTX A4000 16GB", "RTX A4500 20GB", "RTX A5000 24GB", "RTX A5500 24GB"),
+    *("RTX A4000 16GB", "RTX A4500 20GB", "RTX A5000 24GB", "RTX A5500 24GB"),
     *("RTX A6000 48GB", "RTX 4000 Ada 20GB", "RTX 4500 Ada 24GB", "RTX 5000 Ada 32GB"),
     *("RTX 5880 Ada 48GB", "RTX 6000 Ada 48GB", "RTX 4000 8GB", "RTX 5000 16GB", "RTX 6000 24GB"),
     *("RTX 8000 48GB", "K80 12GB", "M60 8GB", "P4 8GB", "P40 24GB"),
@@ -103,7 +103,7 @@ def difference(ordered: str, card: str, gib: float | None = None) -> str:
     asked, has = read_name(ordered), read_name(card)
     is_whole = re.search(r"\d", "".join(asked.words))
     other_size = False  # the compact script looks at the memory alone
-    other_size = is_other_size(card, gib or has.gb, asked.gb)  # full
+    other_size = is_other_size(card, gib or has.gb, asked)  # full
     if (
         other_size
         or not (asked.words == has.words if is_whole else asked.words <= has.words)
@@ -115,11 +115,13 @@ def difference(ordered: str, card: str, gib: float | None = None) -> str:
     return "weaker" if has.weaker - asked.weaker else ""
 
 
-def is_other_size(card: str, gib: float | None, ordered: float | None) -> bool:
-    """Return whether a card has less or more memory than the name that is ordered says."""
-    if not gib or not ordered:
+def is_other_size(card: str, gib: float | None, ordered: GpuName) -> bool:
+    """Return whether a card has less or more memory than the name that is ordered says, or than the
+    whole card: some offers are of parts of one."""
+    if not gib or ordered.part:
         return False
-    return not holds(card, gib, ordered) or gib > ordered * 1.1
+    of_size = not ordered.gb or (holds(card, gib, ordered.gb) and gib <= ordered.gb * 1.1)
+    return not of_size or gib < least_gib(WHOLE.get(read_name(card).words, 0.0), ecc=True)
 
 
 def least_gib(ordered: float, ecc: bool) -> float:
@@ -150,3 +152,5 @@ def holds(card: str, gib: float, ordered: float) -> bool:
 
 
 SOLD = {row.words: row.gb or 0.0 for row in map(read_name, SHOWS_LESS)}
+# The cards of which parts are offered, too.
+WHOLE = {**SOLD, read_name("RTX PRO 6000").words: 96.0}

@@ -66,6 +66,12 @@ def test_a_relative_a_part_and_a_variant(ordered: str, card: str, found: str) ->
     assert difference(ordered, card) == found
 
 
+def test_a_part_of_a_card_is_none() -> None:
+    for gpu, memory in (("A10", 4), ("L4", 2.8), ("RTX PRO 6000", 24)):
+        offer = Offer("ec2", "1", gpu, 1, 0.5, memory_gib=memory)
+        assert offer.misses(RentOrder(gpu_names=(gpu,)))
+
+
 def test_the_size_in_an_ordered_name_is_ordered_too() -> None:
     small = next(card for card in CARDS if card.driver.endswith("4090"))
     assert "return" in verdict_of("RTX 4090 48GB", small, None)

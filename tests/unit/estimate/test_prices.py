@@ -47,6 +47,8 @@ def test_each_shipped_price_has_a_source_and_a_date(row: Price) -> None:
     assert 0.05 < row.price < 30
     assert row.gpus >= 1
     assert not row.live
+    assert row.is_a("")
+    assert (row.provider, row.kind, row.gpus) != ("gcp", "on demand", 1) or "H100" not in row.gpu
 
 
 def test_no_price_stands_twice() -> None:
@@ -158,11 +160,22 @@ def test_clouds_are_asked_by_gpuhunt(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "g4dn.xlarge,us-east-1,0.526,4,16,1,T4,16,False,,nvidia",
         "g4dn.xlarge,eu-west-1,0.6,4,16,1,T4,16,False,,nvidia",
         "g4dn.12xlarge,us-east-1,1.2,48,192,4,T4,16,True,,nvidia",
+        "p5.48xlarge,us-west-2,314.64,192,2048,8,H100,80,False,,nvidia",
+        "p5.4xlarge,us-west-2,68.80,16,256,1,H100,80,False,,nvidia",
+        "free,us-west-2,0.0,16,256,1,H100,80,False,,nvidia",
+        "g6f.large,us-east-1,0.2,2,8,1,L4,3,False,,nvidia",
     ]
     (tmp_path / "aws.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "gcp.csv").write_text(
+        f"{rows[0]}\na3-highgpu-1g,x,9.0,26,234,1,H100,80,False,,nvidia\n"
+    )
     monkeypatch.setenv("GPUHUNT_CATALOG_DIR", str(tmp_path))
     found = {one.kind: one for one in catalogue_of("aws", ["T4"])}
     assert found["on demand"].price == 0.526
     assert found["spot"].price == pytest.approx(0.3)
     assert found["spot"].gpus == 4
     assert catalogue_of("aws", ["A100"]) == []
+    # What is paid for counts, parts of a card and rows at $0 are no offers, and nobody gets these.
+    assert [(one.gpus, one.price) for one in catalogue_of("aws", ["H100"])] == [(1, 68.80)]
+    assert [one.gpus for one in catalogue_of("aws", ["H100"], 8)] == [8]
+    assert catalogue_of("aws", ["L4"]) == catalogue_of("gcp", ["H100"]) == []
