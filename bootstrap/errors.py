@@ -154,6 +154,8 @@ class NoOfferError(BoxstrapError):
 
     is_final: bool = False
     """Whether no other offer may be tried."""
+    may_pass: bool | None = False
+    """Whether the same offer may be had later; None: nobody knows."""
 
 
 class CommandFailedError(BoxstrapError):

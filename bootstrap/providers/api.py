@@ -25,7 +25,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import urllib3
@@ -158,8 +158,28 @@ class RefusedError(UnreachableError):
 
     status: int = 0
     code: str = ""
-    """The API's own word for the reason."""
+    """The API's own word for the reason, or ours."""
     answer: Mapping[str, Any] = {}
+
+
+class Refusal(NamedTuple):
+    """What a refusal means to the user."""
+
+    means: str = ""
+    """What the API's own words don't say: the reason, or what to do."""
+    is_final: bool = True
+    """Whether every other offer would be refused, too."""
+    may_pass: bool | None = False
+    """Whether the same request may be granted later; None: nobody knows."""
+
+
+TAKEN = "taken"
+"""Our own code for a refusal for want of a free box, where the API has none."""
+NONE_LEFT = Refusal(is_final=False, may_pass=True)
+THIS_OFFER = Refusal(is_final=False)
+"""Refused for what this offer is: another one may do, but never the same one."""
+LACKS_RIGHT = Refusal("your credentials lack this permission: docs/providers.md")
+BY_POLICY = Refusal("a policy of your organisation forbids it")
 
 
 class ApiModel(BaseModel):
@@ -185,6 +205,8 @@ class Api:
         self.provider = provider
         self._address = _simulated(provider) or address
         self._key = key
+        self.refusals: Mapping[object, Refusal] = {}
+        """What its statuses and codes mean, of its account."""
         self.answered_at: float | None = None
         """When the API last answered, by its own clock (seconds since 1970)."""
         self.next_path = ""
@@ -260,7 +282,9 @@ class Api:
         if status == 403 or _refuses_key(status, answer):
             raise self._key_refused(answer)
         if status != 200:
-            raise self._failed(f"it answers with {status}{_why(answer)}")
+            error = self._failed(f"it answers with {status}{_why(answer)}")
+            error.hint = self._advice(answer) or error.hint
+            raise error
         try:
             return model.model_validate(answer)
         except ValidationError as error:
@@ -395,10 +419,22 @@ class Api:
             hint="Look at the provider's own page, and run the same command again.",
         )
 
+    def _advice(self, answer: object) -> str:
+        """Return what is known of a refusal, as a sentence; "" if nothing."""
+        means = self.refusals.get(_code(answer), Refusal()).means
+        return f"{means[0].upper()}{means[1:]}." if means else ""
+
     def _key_refused(self, answer: object) -> RefusedKeyError:
+        if advice := self._advice(answer):  # the key is right: what is refused is something else
+            said = self._bare(f"it refuses{_why(answer)}.")
+            return RefusedKeyError(said, where=self.provider, hint=advice)
+        return self._no_key(_why(answer)[2:])
+
+    def _no_key(self, said: str) -> RefusedKeyError:
+        """Return the error for a key that is refused; `said`: why, in the API's words."""
         source = f"the key of {self._key.source}" if self._key else "to answer without a key"
         return RefusedKeyError(
-            self._bare(f"it refuses {source}{_why(answer)}."),
+            self._bare(f"it refuses {source}{f': {said}' if said else ''}."),
             where=self.provider,
             hint="Make a new one on the provider's page, and put it there.",
         )

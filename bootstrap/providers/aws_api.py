@@ -40,6 +40,9 @@ _NOT_OURS = frozenset(
     }
 )
 """Codes that refuse the credentials themselves."""
+_AGAIN = _THROTTLED | {"InvalidGroup.NotFound"}
+"""Codes after which the same is asked again: also of a group that was made a moment ago, and that
+not all of EC2 knows yet."""
 NO_RIGHT = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
 """Codes for a permission that is missing."""
 _NO_ROOM = "Insufficient"
@@ -171,7 +174,7 @@ class AwsApi:
             except RefusedKeyError:
                 raise
             except RefusedError as refused:
-                if refused.code not in _THROTTLED or pause is None:
+                if refused.code not in _AGAIN or pause is None:
                     raise
             except UnreachableError:
                 if pause is None:
@@ -186,7 +189,7 @@ class AwsApi:
             try:
                 return self._do("ec2", region, what, asked)
             except RefusedError as refused:
-                if refused.code not in _THROTTLED or pause is None:
+                if refused.code not in _AGAIN or pause is None:
                     raise
             self._pause(pause)
         raise AssertionError("unreachable")

@@ -18,10 +18,14 @@ from typing import Any, ClassVar
 
 from bootstrap.errors import UnreachableError
 from bootstrap.providers.api import (
+    BY_POLICY,
     MOST_PAGES,
+    NONE_LEFT,
     NOTHING,
+    THIS_OFFER,
     ApiKey,
     CamelModel,
+    Refusal,
     RefusedError,
     UndecidedError,
     digest_of,
@@ -210,24 +214,39 @@ class Azure(CloudAccount):
     is_ambient = True
     stops = StopRule("its disk alone (no local disk)", "its disk and its address")
     loading_minutes = 20
-    final_refusals: ClassVar[Mapping[object, str]] = {
-        "AuthorizationFailed": "your login lacks this permission: docs/providers.md",
-        "RequestDisallowedByPolicy": "a policy of your organisation forbids it",
-        "MissingSubscriptionRegistration": (
+    refusals: ClassVar[Mapping[object, Refusal]] = {
+        **CloudAccount.refusals,
+        **dict.fromkeys(
+            ("AuthorizationFailed", "LinkedAuthorizationFailed"),
+            Refusal("your login lacks this permission: docs/providers.md"),
+        ),
+        "RequestDisallowedByPolicy": BY_POLICY,
+        "MissingSubscriptionRegistration": Refusal(
             "to switch it on: az provider register --namespace Microsoft.Compute (and "
             "Microsoft.Network, Microsoft.DevTestLab)"
         ),
         **dict.fromkeys(
             ("ReadOnlyDisabledSubscription", "SubscriptionNotRegistered", "DisabledSubscription"),
-            "your subscription is switched off: its credit is used up, or a balance is owed",
+            Refusal(
+                "your subscription is switched off: its credit is used up, or a balance is owed"
+            ),
         ),
-        "SubscriptionNotFound": "your login has no such subscription any more",
+        "SubscriptionNotFound": Refusal("your login has no such subscription any more"),
+        **dict.fromkeys(("QuotaExceeded", "OperationNotAllowed"), THIS_OFFER),
+        **dict.fromkeys(
+            (
+                *("SkuNotAvailable", "AllocationFailed", "ZonalAllocationFailed"),
+                *("OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest"),
+            ),
+            NONE_LEFT,
+        ),
     }
 
     def __init__(self, key: ApiKey | None) -> None:
         super().__init__(key)
         self._azure = AzureApi(self.name, self.address, key.source if key else "")
         self._api = self._azure
+        self._api.refusals = self.refusals
         self._market = AzureMarket(self._azure)
         self._ours = set[str]()
         """Ids of boxes that were seen to have our tag: what is destroyed must have it."""

@@ -186,8 +186,8 @@ class AzureApi(Api):
         said = done.stderr.decode(errors="replace")
         if done.returncode:
             if _is_about_network(said):
-                raise self._failed(f"az gets no token now: {_last_line(said)}")
-            raise self._no_login(_last_line(said))
+                raise self._failed(f"az gets no token now: {_reason_in(said)}")
+            raise self._no_key(_reason_in(said), _login_in(said))
         try:
             told = json.loads(done.stdout)
             ends = told.get("expires_on")
@@ -198,21 +198,17 @@ class AzureApi(Api):
             raise self._failed("what az says is no token")
         return token
 
-    def _no_login(self, said: str) -> RefusedKeyError:
+    def _no_key(self, said: str, login: str = _LOGIN) -> RefusedKeyError:
+        source = f"the key of {self._source}" if self._source else "to answer without a login"
         return RefusedKeyError(
-            f"it refuses {self._source or 'to answer without a login'}: {said[:300]}.",
+            f"it refuses {source}: {said[:300].rstrip('.') or 'no reason given'}.",
             where=self.provider,
-            hint=f"Log in again: {_LOGIN}. Which permissions it needs: docs/providers.md",
+            hint=f"Log in again: {login}. Which permissions it needs: docs/providers.md",
         )
 
-    def _key_refused(self, answer: object) -> RefusedKeyError:
-        error = super()._key_refused(answer)
-        said = error.what.partition(": ")[2].rstrip(".") or "no reason given"
-        refused = self._no_login(said)
-        refused.what = refused.what.replace("it refuses ", "it refuses the key of ", 1)
-        return refused
 
-
+_TRACE_ID = re.compile(r"\s*Trace ID:")
+_ASKED_LOGIN = re.compile(r"^az login .+$", re.MULTILINE)
 _NETWORK = re.compile(r"ConnectionError|Max retries|timed out|Temporary failure", re.IGNORECASE)
 _IN_PATH = re.compile(r"/subscriptions/([0-9a-f-]{36})(?:/|$|\?)")
 
@@ -226,9 +222,19 @@ def _is_about_network(said: str) -> bool:
     return bool(_NETWORK.search(said))
 
 
-def _last_line(said: str) -> str:
+def _reason_in(said: str) -> str:
+    """Return why `az` failed: its first error; what follows is advice, or how it came about."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1].removeprefix("ERROR: ").rstrip(".") if lines else "no reason given"
+    errors = [line for line in lines if line.startswith("ERROR: ")]
+    is_trace = any(line.startswith("Traceback ") for line in lines)
+    first = lines[-1] if is_trace else next(iter([*errors, *lines]), "no reason given")
+    return _TRACE_ID.split(first.removeprefix("ERROR: "))[0].rstrip(".")
+
+
+def _login_in(said: str) -> str:
+    """Return the login that `az` asks for: it may name a tenant and a scope."""
+    found = _ASKED_LOGIN.search(said)
+    return found[0].rstrip() if found else _LOGIN
 
 
 def reasons(error: object, depth: int = 0) -> Iterator[tuple[str, str]]:

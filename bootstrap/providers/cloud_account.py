@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from bootstrap.errors import BoxstrapError, NoOfferError, UnreachableError, UsageError
-from bootstrap.providers.api import Api, ApiKey, KeyPlaces, RefusedError, UndecidedError
+from bootstrap.providers.api import (
+    NONE_LEFT,
+    TAKEN,
+    Api,
+    ApiKey,
+    KeyPlaces,
+    Refusal,
+    RefusedError,
+    UndecidedError,
+)
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
 from bootstrap.text.sizes import dollars
 
@@ -55,12 +64,15 @@ class CloudAccount(ABC):
     can't be stopped, and are only destroyed together."""
     loading_minutes: ClassVar[int] = 15
     """How long a box there may take until it can be reached."""
-    final_refusals: ClassVar[Mapping[object, str]] = {402: "your balance doesn't cover it"}
-    """Statuses and codes of refusals after which any other offer would be refused too. A code's
-    last word is enough (`a/b/CODE`)."""
+    refusals: ClassVar[Mapping[object, Refusal]] = {
+        402: Refusal("your balance doesn't cover it"),
+        TAKEN: NONE_LEFT,
+    }
+    """What its statuses and codes mean. A code's last word is enough (`a/b/CODE`)."""
 
     def __init__(self, key: ApiKey | None) -> None:
         self._api = Api(self.name, self.address, key)
+        self._api.refusals = self.refusals
 
     @classmethod
     def no_key(cls, host: str, purpose: str = "") -> UsageError:
@@ -148,11 +160,13 @@ class CloudAccount(ABC):
             return self._rent(offer, order, mark, public_key)
         except RefusedError as refused:
             last = refused.code.rpartition("/")[2]
-            words: tuple[object, ...] = (refused.status, refused.code, last)
-            final = next((word for word in words if word in self.final_refusals), None)
-            why = "" if final is None else f" {self.final_refusals[final]}{self._left()}."
+            words: tuple[object, ...] = (refused.code, last, refused.status)
+            found = (self.refusals[word] for word in words if word in self.refusals)
+            known = next(found, Refusal(is_final=False, may_pass=None))
+            left = self._left() if known.is_final else ""
+            why = f" {known.means}{left}." if known.means else ""
             error = NoOfferError(f"{refused.what}{why}", where=self.name)
-            error.is_final = final is not None
+            error.is_final, error.may_pass = known.is_final, known.may_pass
             raise error from None
 
     def _left(self) -> str:
@@ -219,6 +233,11 @@ class CloudAccount(ABC):
     def let_in(self, box_id: str) -> bool:  # noqa: ARG002 - most boxes let in whoever has the key
         """Let this machine's address in, where others are kept out; return whether it wasn't."""
         return False
+
+    @property
+    def lets_in(self) -> str:
+        """The addresses that its last box lets in; "" if it lets in whoever has the key."""
+        return ""
 
     def leftovers(self) -> Sequence[Leftover]:
         """Return what the account pays for besides boxes, as far as its API shows."""

@@ -12,12 +12,24 @@ import contextlib
 import dataclasses
 import ipaddress
 import json
+import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError
-from bootstrap.providers.api import Api, ApiKey, RefusedError, RefusedKeyError, UndecidedError
+from bootstrap.providers.api import (
+    LACKS_RIGHT,
+    NONE_LEFT,
+    THIS_OFFER,
+    Api,
+    ApiKey,
+    Refusal,
+    RefusedError,
+    RefusedKeyError,
+    UndecidedError,
+)
 from bootstrap.providers.aws_api import HOME, NO_RIGHT, AwsApi, AwsChain
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.ec2_market import (
@@ -51,7 +63,16 @@ _STATES = {
     "terminated": RentedState.GONE,
 }
 _GONE = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
-_SAME_RULE = "InvalidPermission.Duplicate"
+_SAME_RULE, _SAME_GROUP = "InvalidPermission.Duplicate", "InvalidGroup.Duplicate"
+_FULL_GROUP = "RulesPerSecurityGroupLimitExceeded"
+_NO_SUBNET = "no default subnet"
+_SHOWS_S = (1.0, 2.0, 4.0, 8.0)
+"""Seconds between looks for a group that is there, and not listed yet."""
+_RANGES = {4: ("IpRanges", "CidrIp"), 6: ("Ipv6Ranges", "CidrIpv6")}
+_OUR_RULE = re.compile(rf"{TAG} \d{{4}}-\d\d-\d\d")
+"""The description of a rule of ours, with the day on which it was made."""
+LET_IN = "BOXSTRAP_LET_IN"
+"""The variable with the range that is let in, where SSH leaves by another address than https."""
 
 
 class Ec2(CloudAccount):
@@ -67,11 +88,17 @@ class Ec2(CloudAccount):
     stops_spot = False
     destroys_itself = False
     shares_network = True
-    final_refusals: ClassVar[Mapping[object, str]] = {
-        **dict.fromkeys(NO_RIGHT, "your credentials lack this permission: docs/providers.md"),
-        "OptInRequired": "your AWS account is not signed up for EC2 yet",
-        "PendingVerification": "AWS still verifies your account",
-        "Blocked": "AWS has blocked your account: the balance of its bills, or its contact",
+    refusals: ClassVar[Mapping[object, Refusal]] = {
+        **CloudAccount.refusals,
+        **dict.fromkeys(NO_RIGHT, LACKS_RIGHT),
+        "OptInRequired": Refusal("your AWS account is not signed up for EC2 yet"),
+        "PendingVerification": Refusal("AWS still verifies your account"),
+        "Blocked": Refusal(
+            "AWS has blocked your account: the balance of its bills, or its contact"
+        ),
+        _FULL_GROUP: Refusal(),
+        **dict.fromkeys((*OVER_QUOTA, "Unsupported", _NO_SUBNET), THIS_OFFER),
+        **dict.fromkeys(("InsufficientInstanceCapacity", "SpotMaxPriceTooLow"), NONE_LEFT),
     }
 
     def __init__(self, key: ApiKey | None) -> None:
@@ -81,6 +108,7 @@ class Ec2(CloudAccount):
         self._aws = AwsApi(self.name, self._source, self._api.pause)
         self._market = Ec2Market(self._aws)
         self._paid = dict[str, float | None]()
+        self._lets_in = ""
 
     @property
     def has_key(self) -> bool:
@@ -279,11 +307,13 @@ class Ec2(CloudAccount):
         wanted = aws_filters({"availability-zone": [zone], "default-for-az": ["true"]})
         found = self._aws.ask("describe_subnets", region, Filters=wanted)["Subnets"]
         if not found:
-            raise RefusedError(
+            refused = RefusedError(
                 f"your account has no default subnet in {zone}: aws ec2 create-default-subnet "
                 f"--availability-zone {zone}.",
                 where=self.name,
             )
+            refused.code = _NO_SUBNET
+            raise refused
         return found[0]  # type: ignore[no-any-return]
 
     def _group(self, vpc: str, region: str, network: str) -> str:
@@ -292,39 +322,73 @@ class Ec2(CloudAccount):
         Boxes of a network have one of their own, which lets them in among themselves.
         """
         name = f"{TAG}-{network}" if network else TAG
+        with self._before_rental("its security group"):
+            group = self._find_group(name, vpc, region) or self._make_group(name, vpc, region)
+            self._admit(group, region)
+            if network:
+                self._admit_members(group, region)
+        return str(group["GroupId"])
+
+    def _find_group(self, name: str, vpc: str, region: str) -> Mapping[str, Any] | None:
         wanted = aws_filters({"group-name": [name], "vpc-id": [vpc]})
         found = self._aws.ask("describe_security_groups", region, Filters=wanted)["SecurityGroups"]
-        with self._before_rental("its security group"):
-            if not found:
-                about = "boxstrap: SSH, from the addresses that rented a box"
-                asked = {"GroupName": name, "Description": about, "VpcId": vpc}
-                made = self._aws.change("create_security_group", region, **asked)
-                if not made.get("GroupId"):
-                    raise UndecidedError("it doesn't say which it made.", where=self.name)
-                found = [{"GroupId": made["GroupId"]}]
-            self._admit(found[0], region)
-            if network:
-                self._admit_members(found[0], region)
-        return str(found[0]["GroupId"])
+        return next(iter(found), None)
+
+    def _make_group(self, name: str, vpc: str, region: str) -> Mapping[str, Any]:
+        about = "boxstrap: SSH, from the addresses that rented a box"
+        asked = {"GroupName": name, "Description": about, "VpcId": vpc}
+        try:
+            made = self._aws.change("create_security_group", region, **asked)
+        except RefusedError as refused:
+            if refused.code != _SAME_GROUP:
+                raise
+            for pause in _SHOWS_S:  # another process made it a moment ago
+                if found := self._find_group(name, vpc, region):
+                    return found
+                self._api.pause(pause)
+            raise UndecidedError("its group isn't listed yet.", where=self.name) from None
+        if not made.get("GroupId"):
+            raise UndecidedError("it doesn't say which it made.", where=self.name)
+        return {"GroupId": made["GroupId"], "GroupName": name}
 
     def _admit(self, group: Mapping[str, Any], region: str) -> bool:
-        """Let this machine's address in by SSH; return whether the group didn't already."""
-        address = self._own_address()
-        versions = {4: ("IpRanges", "CidrIp", 32), 6: ("Ipv6Ranges", "CidrIpv6", 128)}
-        ranges, field, bits = versions[address.version]
-        allowed = {
-            each.get(field)
-            for rule in group.get("IpPermissions", ())
-            if rule.get("FromPort", 0) <= 22 <= rule.get("ToPort", 0)
-            for each in rule.get(ranges, ())
-        }
-        if f"{address}/{bits}" in allowed:
+        """Let this machine's address in by SSH; return whether the group didn't already.
+
+        The 60 addresses that a group takes are soon used up by hosted CI: then the older half of
+        ours goes. Whoever comes from one of those is let in again by their next login.
+        """
+        own = self._own_network()
+        self._lets_in = str(own)
+        ranges, field = _RANGES[own.version]
+        ours, every = list[tuple[str, str]](), set[str]()
+        for rule in group.get("IpPermissions", ()):
+            if not rule.get("FromPort", 0) <= 22 <= rule.get("ToPort", 0):
+                continue
+            every |= {str(each.get(field)) for each in rule.get(ranges, ())}
+            if rule.get("FromPort") == rule.get("ToPort"):
+                ours += [
+                    (said, str(each[field]))
+                    for each in rule.get(ranges, ())
+                    if not (said := each.get("Description", "")) or _OUR_RULE.fullmatch(said)
+                ]
+        if str(own) in every:
             return False
-        rule = {
-            **{"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22},
-            ranges: [{field: f"{address}/{bits}"}],
-        }
-        self._add_rule(group, rule, region)
+        today = time.strftime("%Y-%m-%d", time.gmtime(self._aws.answered_at))
+        new = _ssh_from(ranges, [{field: str(own), "Description": f"{TAG} {today}"}])
+        try:
+            self._add_rule(group, new, region)
+        except RefusedError as refused:
+            old = [{field: each} for _, each in sorted(ours)[: (len(ours) + 1) // 2]]
+            if refused.code != _FULL_GROUP:
+                raise
+            if not old:
+                named = f"{group.get('GroupName', TAG)} ({group['GroupId']}, {region})"
+                refused.what += f" Its security group {named} is full: remove rules that nobody "
+                refused.what += "needs any more, or delete it while no box is in it."
+                raise
+            asked = {"GroupId": group["GroupId"], "IpPermissions": [_ssh_from(ranges, old)]}
+            self._aws.change("revoke_security_group_ingress", region, **asked)
+            self._add_rule(group, new, region)
         return True
 
     def _admit_members(self, group: Mapping[str, Any], region: str) -> None:
@@ -336,27 +400,36 @@ class Ec2(CloudAccount):
             self._add_rule(group, rule, region)
 
     def _add_rule(self, group: Mapping[str, Any], rule: Mapping[str, Any], region: str) -> None:
+        asked = {"GroupId": group["GroupId"], "IpPermissions": [rule]}
         try:
-            self._aws.change(
-                "authorize_security_group_ingress",
-                region,
-                GroupId=group["GroupId"],
-                IpPermissions=[rule],
-            )
+            self._aws.change("authorize_security_group_ingress", region, **asked)
         except RefusedError as refused:
             if refused.code != _SAME_RULE:
                 raise
 
-    def _own_address(self) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-        said = self._api.text("/").strip()
+    def _own_network(self) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+        """Return what is let in: the range that the user set, or the address of our requests."""
+        named = os.environ.get(LET_IN, "").strip()
+        said = named or self._api.text("/").strip()
         try:
-            return ipaddress.ip_address(said)
-        except ValueError:
+            return ipaddress.ip_network(said)
+        except ValueError as error:
+            if named:
+                raise UsageError(
+                    f"{named!r} is no range of addresses: {error}.",
+                    where=LET_IN,
+                    hint="As in: 198.51.100.0/24",
+                ) from None
             raise UnreachableError(
                 "nothing says from which address this machine comes.",
                 where=self.address,
-                hint="Its security group would let nobody in. Run the same command again.",
+                hint=f"Its security group would let nobody in. Name it: {LET_IN}=198.51.100.0/24",
             ) from None
+
+    @property
+    def lets_in(self) -> str:
+        """As `CloudAccount.lets_in`."""
+        return self._lets_in
 
     def let_in(self, box_id: str) -> bool:
         """As `CloudAccount.let_in`, if it is behind our security group."""
@@ -415,6 +488,10 @@ class Ec2(CloudAccount):
         for page in self._aws.pages("describe_snapshots", region, OwnerIds=["self"], Filters=ours):
             for one in page["Snapshots"]:
                 yield left(one, "SnapshotId", "snapshot", None)
+
+
+def _ssh_from(ranges: str, places: Sequence[Mapping[str, str]]) -> dict[str, object]:
+    return {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, ranges: [*places]}
 
 
 _THERE = ("pending", "running", "stopping", "stopped")

@@ -32,7 +32,8 @@ _QUOTAS = {
     ("g", False): ("L-DB2E81BA", "Running On-Demand G and VT instances"),
     ("g", True): ("L-3819A6DF", "All G and VT Spot Instance Requests"),
     ("p", False): ("L-417A185B", "Running On-Demand P instances"),
-    ("p", True): ("L-7212CCBC", "All P Spot Instance Requests"),
+    ("p", True): ("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests"),
+    ("p5", True): ("L-C4BD4855", "All P5 Spot Instance Requests"),
 }
 """Of a family of types, on demand and spot: code and name; counted in vCPUs, and 0 at first."""
 OVER_QUOTA = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"})
@@ -164,13 +165,14 @@ class Ec2Market:
     ) -> dict[str, str]:
         """Return for each type what its quota lacks; "" if it covers it, or nobody may read it."""
         sizes = {kind.name: kind.vcpus for kind in every}
-        families = {name[0] for name in names}
+        families = {_family(name, is_spot=is_spot) for name in names}
         left = {
             each: self._left_of_quota(each, sizes, region, is_spot=is_spot) for each in families
         }
         found = dict[str, str]()
         for name in names:
-            has, quota = left[name[0]], quota_name(name, is_spot=is_spot)
+            family = _family(name, is_spot=is_spot)
+            has, quota = left[family], quota_name(name, is_spot=is_spot)
             said = f"{sizes[name]} vCPUs, and {has or 0:g} are left of {quota}, {region}: ask AWS "
             is_covered = has is None or has >= sizes[name]
             found[name] = "" if is_covered else f"{said}for more (Service Quotas)"
@@ -185,7 +187,7 @@ class Ec2Market:
             quota = self._aws.ask("get_service_quota", region, service="service-quotas", **asked)
         except (RefusedKeyError, RefusedError):
             return None  # a launch says it, too
-        own = [name for name in sizes if name.startswith(family)]
+        own = [name for name in sizes if _family(name, is_spot=is_spot) == family]
         running = {"instance-type": own, "instance-state-name": ["pending", "running"]}
         used = sum(
             sizes[one["InstanceType"]]
@@ -254,5 +256,10 @@ def _offered(kind: _Kind, zone: str, region: str, price: float, order: RentOrder
 
 def quota_name(kind: str, *, is_spot: bool) -> str:
     """Return code and name of the quota that covers a type."""
-    code, name = _QUOTAS["p" if kind.startswith("p") else "g", is_spot]
+    code, name = _QUOTAS[_family(kind, is_spot=is_spot), is_spot]
     return f"{code} ({name})"
+
+
+def _family(kind: str, *, is_spot: bool) -> str:
+    """Return the family of types that shares a quota with this one: spot has one for P5 alone."""
+    return "p5" if is_spot and kind.startswith("p5") else kind[0]

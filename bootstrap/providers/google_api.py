@@ -40,7 +40,8 @@ from bootstrap.providers.api import (
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOGIN = "gcloud auth application-default login"
-_PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,20}")
+"""The id of a project, with a domain before it for older ones, or its number."""
 _TOKEN_S = 30
 _SLOW_DOWN = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"})
 """Reasons of a 403 after which nothing was done, and that pass: as a 429 elsewhere."""
@@ -53,6 +54,9 @@ NO_PROJECT = "noProject"
 """The reason of one that speaks of what the thing would be in."""
 _THING = re.compile(r"/(?:instances|disks|firewalls|operations)/[^/']+'")
 _ALL_GPUS = "GPUS_ALL_REGIONS"
+POLICY, POLICY_OF_PLACES = "policy", "policy of places"
+"""Our codes for what an organisation's policy refuses, whatever Google calls it."""
+_POLICY = re.compile(r"\bconstraints/|\borg(?:anization)? policy\b", re.IGNORECASE)
 
 
 def config_folder() -> Path:
@@ -105,7 +109,7 @@ def projects() -> list[str]:
             continue
         named.append(settings.get("core", "project", fallback=""))
     named.append(str(own.get("quota_project_id") or ""))
-    return [each for each in dict.fromkeys(named) if _PROJECT.fullmatch(each)]
+    return [each for each in dict.fromkeys(named) if each]
 
 
 def _document(file: Path) -> Mapping[str, Any]:
@@ -169,7 +173,7 @@ class GoogleOperation(CamelModel):
         first = next(iter(self.error.errors), _ErrorOfOperation())
         said = first.message or self.http_error_message or "no reason given"
         refused = RefusedError(f"it refuses: {first.code}: {said[:300]}", where=provider)
-        refused.code = _ALL_GPUS if _ALL_GPUS in said else first.code
+        refused.code = _exact(first.code, said)
         return refused
 
 
@@ -196,6 +200,13 @@ class GoogleApi(Api):
                 "nothing says in which of your projects at Google Cloud.",
                 where=self.provider,
                 hint="Name it: gcloud config set project PROJECT (or GOOGLE_CLOUD_PROJECT).",
+            )
+        if not _PROJECT.fullmatch(found[0]):  # another one would pay, unasked
+            raise UsageError(
+                f"{found[0]!r} is no project of Google Cloud.",
+                where=self.provider,
+                hint="Your settings name it: gcloud config set project PROJECT (or "
+                "GOOGLE_CLOUD_PROJECT).",
             )
         return found[0]
 
@@ -290,20 +301,25 @@ class GoogleApi(Api):
 
     def _no_key(self, said: str) -> RefusedKeyError:
         return RefusedKeyError(
-            f"it refuses the key of {self._source or 'nowhere'}: {said[:300]}.",
+            f"it refuses the key of {self._source or 'nowhere'}: "
+            f"{said[:300].rstrip('.') or 'no reason given'}.",
             where=self.provider,
             hint=f"Log in again: {_LOGIN}. Which permissions it needs: docs/providers.md",
         )
 
-    def _key_refused(self, answer: object) -> RefusedKeyError:
-        error = super()._key_refused(answer)
-        return self._no_key(error.what.partition(": ")[2].rstrip(".") or "no reason given")
-
     def _refused(self, status: int, answer: object) -> RefusedError:
         refused = super()._refused(status, answer)
-        if _ALL_GPUS in refused.what:
-            refused.code = _ALL_GPUS
+        refused.code = _exact(refused.code, refused.what)
         return refused
+
+
+def _exact(code: str, said: str) -> str:
+    """Return a refusal's code, or a more exact one that its text shows."""
+    if _ALL_GPUS in said:
+        return _ALL_GPUS
+    if not _POLICY.search(said):
+        return code
+    return POLICY_OF_PLACES if "resourceLocations" in said else POLICY
 
 
 def _loaded(file: str) -> Any:  # noqa: ANN401 - of many kinds

@@ -17,8 +17,13 @@ from pydantic import Field
 
 from bootstrap.errors import NoOfferError, UsageError
 from bootstrap.providers.api import (
+    BY_POLICY,
+    LACKS_RIGHT,
+    NONE_LEFT,
+    THIS_OFFER,
     ApiKey,
     CamelModel,
+    Refusal,
     RefusedError,
     UndecidedError,
     digest_of,
@@ -27,6 +32,8 @@ from bootstrap.providers.api import (
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.google_api import (
     GONE,
+    POLICY,
+    POLICY_OF_PLACES,
     GoogleApi,
     GoogleKeys,
     GoogleOperation,
@@ -203,18 +210,34 @@ class GoogleCloud(CloudAccount):
     is_ambient = True
     stops = StopRule("its boot disk alone (no local SSD)", "its disk")
     destroys_itself = False
-    final_refusals: ClassVar[Mapping[object, str]] = {
-        **dict.fromkeys(_LACKS_RIGHT, "your credentials lack this permission: docs/providers.md"),
-        **dict.fromkeys(_IS_OFF, "to switch it on: gcloud services enable compute.googleapis.com"),
-        "BILLING_DISABLED": "your project has no billing account, or owes a balance",
-        "GPUS_ALL_REGIONS": f"your project may have no GPU more, in no region: {MORE}",
-        "noProject": "your settings name a project, a network or an image that is not there",
+    refusals: ClassVar[Mapping[object, Refusal]] = {
+        **CloudAccount.refusals,
+        **dict.fromkeys(_LACKS_RIGHT, LACKS_RIGHT),
+        **dict.fromkeys(
+            _IS_OFF, Refusal("to switch it on: gcloud services enable compute.googleapis.com")
+        ),
+        "BILLING_DISABLED": Refusal("your project has no billing account, or owes a balance"),
+        "GPUS_ALL_REGIONS": Refusal(f"your project may have no GPU more, in no region: {MORE}"),
+        "noProject": Refusal(
+            "your settings name a project, a network or an image that is not there"
+        ),
+        POLICY: BY_POLICY,
+        POLICY_OF_PLACES: BY_POLICY._replace(is_final=False),
+        **dict.fromkeys(("QUOTA_EXCEEDED", "quotaExceeded"), THIS_OFFER),
+        **dict.fromkeys(
+            (
+                *("ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"),
+                *("STOCKOUT", "resourcePoolExhausted", "RESOURCE_POOL_EXHAUSTED"),
+            ),
+            NONE_LEFT,
+        ),
     }
 
     def __init__(self, key: ApiKey | None) -> None:
         super().__init__(key)
         self._google = GoogleApi(self.name, self.address, key.source if key else "")
         self._api = self._google
+        self._api.refusals = self.refusals
         self._market = GoogleMarket(self._google)
         self._zones = dict[str, str]()
         """Of instances whose id names none, once they were met."""

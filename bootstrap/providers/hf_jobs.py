@@ -28,6 +28,7 @@ from bootstrap.providers.api import (
     ApiKey,
     ApiModel,
     KeyPlaces,
+    Refusal,
     RefusedError,
     checked_key,
     segment,
@@ -155,9 +156,9 @@ class HuggingFaceJobs(CloudAccount):
     is_container = True
     no_private_network = "a job reaches no other job"
     loading_minutes = 20
-    final_refusals: ClassVar[Mapping[object, str]] = {
-        **CloudAccount.final_refusals,
-        403: "your plan or your token's rights don't cover it",
+    refusals: ClassVar[Mapping[object, Refusal]] = {
+        **CloudAccount.refusals,
+        403: Refusal("your plan or your token's rights don't cover it"),
     }
 
     def __init__(self, key: ApiKey | None) -> None:

@@ -11,10 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from bootstrap.providers.api import (
+    NONE_LEFT,
     NOTHING,
+    THIS_OFFER,
     ApiKey,
     ApiModel,
     KeyPlaces,
+    Refusal,
     RefusedError,
     UndecidedError,
     same_key,
@@ -130,11 +133,13 @@ class Lambda(CloudAccount):
     address = "https://cloud.lambda.ai"
     shares_network = True  # those of a region have one, whatever is asked for
     loading_minutes = 30
-    final_refusals: ClassVar[Mapping[object, str]] = {
-        **CloudAccount.final_refusals,
-        "account-inactive": "your account is not active",
-        "invalid-address": "your account's address is not valid",
-        "quota-exceeded": "your account's quota doesn't cover it",
+    refusals: ClassVar[Mapping[object, Refusal]] = {
+        **CloudAccount.refusals,
+        "account-inactive": Refusal("your account is not active"),
+        "invalid-address": Refusal("your account's address is not valid"),
+        "quota-exceeded": Refusal("your account's quota doesn't cover it"),
+        "insufficient-capacity": NONE_LEFT,
+        "file-system-in-wrong-region": THIS_OFFER,
     }
 
     def __init__(self, key: ApiKey | None) -> None:

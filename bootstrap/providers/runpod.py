@@ -13,9 +13,12 @@ from typing import ClassVar
 
 from bootstrap.errors import UnreachableError
 from bootstrap.providers.api import (
+    NONE_LEFT,
     NOTHING,
+    TAKEN,
     CamelModel,
     KeyPlaces,
+    Refusal,
     RefusedError,
     RefusedKeyError,
     UndecidedError,
@@ -163,9 +166,10 @@ class RunPod(CloudAccount):
     rents_clusters = True
     no_private_network = "a pod's ports are mapped, and its global network has 100 Mbit/s"
     loading_minutes = 20
-    final_refusals: ClassVar[Mapping[object, str]] = {
-        **CloudAccount.final_refusals,
-        422: "it would refuse the same request for any other offer",
+    refusals: ClassVar[Mapping[object, Refusal]] = {
+        **CloudAccount.refusals,
+        400: NONE_LEFT,
+        422: Refusal("it would refuse the same request for any other offer"),
     }
     stops = StopRule(
         "its volume alone (/workspace)",
@@ -254,7 +258,9 @@ class RunPod(CloudAccount):
         except UndecidedError as error:
             if _NONE_LEFT not in error.what.lower():
                 raise
-            raise RefusedError(f"it has none left: {error.what}", where=self.name) from None
+            refused = RefusedError(f"it has none left: {error.what}", where=self.name)
+            refused.code = TAKEN
+            raise refused from None
 
     def _first_pod(self, cluster: str) -> str:
         """Return the id of one of its pods. Raises UndecidedError while it has none: like a box

@@ -17,9 +17,13 @@ from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.onbox.verdict.gpu_models import least_gib
 from bootstrap.providers.api import (
     MOST_PAGES,
+    NONE_LEFT,
     NOTHING,
+    TAKEN,
+    THIS_OFFER,
     ApiModel,
     KeyPlaces,
+    Refusal,
     RefusedError,
     UndecidedError,
     same_key,
@@ -251,9 +255,11 @@ class Vast(CloudAccount):
     is_container = True
     no_private_network = "its boxes share their hosts' public addresses, with mapped ports"
     stops = StopRule("everything", "its disk, typically at a higher price than while it runs")
-    final_refusals: ClassVar[Mapping[object, str]] = {
-        **CloudAccount.final_refusals,
-        "insufficient_credit": "your balance doesn't cover it",
+    refusals: ClassVar[Mapping[object, Refusal]] = {
+        **CloudAccount.refusals,
+        "insufficient_credit": CloudAccount.refusals[402],
+        "no_such_ask": NONE_LEFT,
+        "invalid_volume": THIS_OFFER,
     }
 
     def boxes(self) -> Sequence[RentedBox]:
@@ -360,7 +366,9 @@ class Vast(CloudAccount):
             raise
         if not made.success:
             self._end_failed_bid(made.new_contract)
-            raise RefusedError("its bid failed.", where=self.name)
+            refused = RefusedError("its bid failed.", where=self.name)
+            refused.code = TAKEN
+            raise refused
         if made.new_contract is None:
             raise UndecidedError("it says that it rented a box, but not which.", where=self.name)
         box_id = str(made.new_contract)

@@ -88,6 +88,38 @@ class RentOptions:
     """What the user's own configuration allows, whatever was asked for."""
 
 
+def _all_refused(which: str, refusals: Sequence[NoOfferError]) -> NoOfferError:
+    """Return the error for offers that were all refused, with advice that can help."""
+    may_pass = {each.may_pass for each in refusals}
+    error = NoOfferError(which + " ".join(dict.fromkeys(each.what for each in refusals)))
+    if True in may_pass:
+        error.hint = "Offers go quickly: run the same command again."
+    elif None in may_pass or not refusals:
+        error.hint = (
+            "If that is for want of a free box, the same command may find one later; "
+            "otherwise change what it names."
+        )
+    else:
+        error.is_final = True
+        error.hint = (
+            "The same command will be refused again: change what is named there, or order another "
+            "gpu.name, rent.region or rent.provider."
+        )
+    return error
+
+
+def _perhaps_kept_out(box: Rental, account: CloudAccount) -> NoOfferError:
+    """Return the error for a box that ran unheard: another one would most likely be the same."""
+    error = NoOfferError(
+        f"{box.host} ran, and nothing answered at its address; it was given back, and no other one "
+        f"is rented. {account.title} lets in ssh from {account.lets_in} alone.",
+        hint="If your ssh leaves by another address than https does (a VPN, a proxy, a second "
+        "line), name the range that it comes from, as in: export BOXSTRAP_LET_IN=198.51.100.0/24",
+    )
+    error.is_final = True
+    return error
+
+
 class Renter:
     """Rents one box, or finds the one that is there. Every call raises BoxstrapError.
 
@@ -147,6 +179,8 @@ class Renter:
                 if error.was_off and is_new:  # its hours are not paid for until it is started
                     box = dataclasses.replace(box, price=0.0)
                 self._give_back(box, error)
+                if error.is_silent and account.lets_in:
+                    raise _perhaps_kept_out(box, account) from None
             except ReturnBoxError as error:
                 if not is_new:
                     raise
@@ -250,7 +284,7 @@ class Renter:
             self._limit = self._limit or order.max_price or self._offers[0].price
         if len(self._failed) >= TRIES or self._spent >= (self._limit or 0.0):
             raise self._none_good()
-        refusals, left = list[str](), 0
+        refusals, left = list[NoOfferError](), 0
         for offer in self._offers:
             named, machine = (offer.provider, offer.id), (offer.provider, offer.machine)
             if named in self._refused or machine in self._bad:
@@ -265,16 +299,13 @@ class Renter:
             except NoOfferError as error:
                 if error.is_final:
                     raise
-                refusals.append(error.what)
+                refusals.append(error)
         if self._failed:
             raise self._none_good()
         which = "every offer that fits was refused: "
         if left:
             which = f"{len(refusals)} offers were refused, and {left} more were not asked for: "
-        raise NoOfferError(
-            which + " ".join(dict.fromkeys(refusals)),
-            hint="Offers go quickly: run the same command again.",
-        )
+        raise _all_refused(which, refusals)
 
     def _look(self) -> tuple[list[Offer], list[Offer]]:
         """Return offers as `offers_of`; while waiting, no answer is no offer yet."""
@@ -339,6 +370,8 @@ class Renter:
             raise
         rented = asked.as_rented(box_id, self._clock.now(), account.answered_at)
         rental.save_rental(rented)
+        if account.lets_in:
+            self._reporter.note("lets in", f"ssh from {account.lets_in} alone")
         first = f"the first of {offer.boxes} boxes, each " if offer.boxes > 1 else ""
         self._reporter.note(
             "rented", f"{rented.host}: {first}{rented.gpu} at {dollars(offer.price)} an hour"

@@ -46,6 +46,8 @@ class NeverUpError(BoxstrapError):
 
     was_off: bool = False
     """Whether this wait never started it; so a new one has cost no more than its disk."""
+    is_silent: bool = False
+    """Whether it ran all the time, and nothing answered at its address."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class Arrival:
             if now - began >= longest_s:
                 waited = f"it can't be reached after {(now - began) / 60:.0f} minutes"
                 why = f"{waited}{f' ({said})' if said else ''}{_log(account, seen)}"
-                raise _never_up(why, box, start)
+                never = _never_up(why, box, start)
+                never.is_silent = bool(seen and seen.address)
+                raise never
             if now == began:
                 longest = f"{longest_s / 60:.0f} minutes"
                 say(f"waiting until {box.host} can be reached, {longest} at the most")

@@ -22,6 +22,7 @@ _HOSTS = (
 _VARIABLES = (
     ("BOXSTRAP_MAX_PRICE", "here: dollars an hour that any box may cost"),
     ("BOXSTRAP_MAX_DOLLARS", "here: dollars that all boxes may cost in any 24 hours"),
+    ("BOXSTRAP_LET_IN", "here: which addresses a box at EC2 lets in, as in 198.51.100.0/24"),
     ("BOXSTRAP_KEEP_OPEN", "here: how long a connection stays open after a command, as in 30m"),
     ("BOXSTRAP_SSH_CONFIG", "here: the ssh config that gets the boxes' names; off: none"),
     ("BOXSTRAP_JOB_RANK", "in a run on several boxes or GPUs: which one of them it is, from 0"),

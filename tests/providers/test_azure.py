@@ -674,9 +674,15 @@ def test_the_az_of_these_tests_takes_only_what_az_takes(world: RentingWorld) -> 
     ("said", "error", "match"),
     [
         (
-            "ERROR: AADSTS70043: expired.\nERROR: Please run: az login\n",
+            "ERROR: AADSTS70043: expired. Trace ID: 1 Correlation ID: 2\nInteractive "
+            "authentication is needed. Please run:\naz login --tenant T --scope S\n",
             RefusedKeyError,
-            "az login",
+            "the key of a test: AADSTS70043: expired.",
+        ),
+        (
+            "ERROR: The command failed.\nTraceback (most recent call last):\n  x\nKeyError: 'y'\n",
+            RefusedKeyError,
+            "KeyError: 'y'",
         ),
         ("ERROR: HTTPSConnectionPool: Max retries exceeded\n", UnreachableError, "gets no token"),
         ("", RefusedKeyError, "no reason given"),
@@ -689,6 +695,8 @@ def test_an_az_that_gives_no_token_says_why(
     with pytest.raises(error, match=match) as refused:
         account_at(world).boxes()
     assert isinstance(refused.value, RefusedKeyError) == (error is RefusedKeyError)
+    if "--tenant" in said:
+        assert refused.value.hint.startswith("Log in again: az login --tenant T --scope S. ")
     assert world.simulation.asked == []
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,14 +16,16 @@ from bootstrap.profile.load import read_profile
 from bootstrap.providers import aws_api
 from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
 from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError
-from bootstrap.providers.ec2 import Ec2
+from bootstrap.providers.ec2 import _OUR_RULE, Ec2
+from bootstrap.providers.ec2_market import quota_name
 from bootstrap.providers.offer import RentedState, RentOrder
 from bootstrap.renting import rental
 from bootstrap.renting.order import accounts_for, no_offer, offers_of
 from bootstrap.runs.rented import ask_accounts
 from tests.cli import User
 from tests.providers import ec2_account
-from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer, simulated
+from tests.providers.accounts import FAULTS, KEY, LOADING_S, SimulatedBox, SimulatedOffer, simulated
+from tests.providers.ec2_account import error_text
 from tests.providers.renting_world import (
     MARK,
     PUBLIC,
@@ -103,6 +106,7 @@ def test_without_capacity_the_next_zone_is_asked(world: RentingWorld) -> None:
     with pytest.raises(NoOfferError, match="InsufficientInstanceCapacity") as refused:
         world.up()
     assert not refused.value.is_final
+    assert refused.value.hint == "Offers go quickly: run the same command again."
 
 
 def test_region_and_zone_are_those_of_the_profile(world: RentingWorld) -> None:
@@ -206,6 +210,17 @@ def test_a_quota_that_refuses_a_launch_is_named(
     assert not refused.value.is_final  # another family has a quota of its own
 
 
+def test_where_every_offer_is_refused_for_good_nobody_is_told_to_try_again(
+    world: RentingWorld,
+) -> None:
+    world.simulation.quotas = {"g": 0}
+    world.simulation.fault_on = {"POST /GetServiceQuota": "forbidden"}
+    with pytest.raises(NoOfferError, match="VcpuLimitExceeded") as refused:
+        world.up(wait_s=3600.0)
+    assert "will be refused again" in refused.value.hint
+    assert refused.value.is_final  # nor is it waited for
+
+
 def test_an_id_without_a_region_is_always_in_the_same(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +279,92 @@ def test_its_group_lets_in_the_address_that_one_comes_from(
     with pytest.raises(UnreachableError, match="from which address"):
         rent(world, mark="boxstrap-ba9876543210")
     assert world.simulation.rented == [box_id]
+
+
+def our_group(world: RentingWorld) -> Any:
+    assert world.simulation.aws
+    groups = world.simulation.aws._moto.describe_security_groups()
+    return next(one for one in groups if one.name == "boxstrap")
+
+
+def test_a_group_that_is_full_of_old_addresses_takes_the_next_one(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = account_at(world)
+    for at in range(61):
+        monkeypatch.setattr(ec2_account, "OWN_ADDRESS", f"198.51.100.{at}")
+        account._group(account._subnet("us-east-1a", "us-east-1")["VpcId"], "us-east-1", "")
+    ranges = [rule.ip_range for rule in our_group(world).ingress_rules]
+    assert len(ranges) == 31  # those of hosted CI never come again; whoever does is let in again
+    assert "198.51.100.60/32" in {each["CidrIp"] for each in ranges}
+    assert all(_OUR_RULE.fullmatch(each["Description"]) for each in ranges)
+
+
+def test_a_group_that_somebody_filled_is_named_and_left_as_it_is(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rent(world)
+    full = error_text("RulesPerSecurityGroupLimitExceeded", "The maximum number is reached.")
+    monkeypatch.setitem(FAULTS, "full", (False, (400, full)))
+    monkeypatch.setattr(ec2_account, "OWN_ADDRESS", "198.51.100.1")
+    (rule,) = our_group(world).ingress_rules
+    rule.ip_range["Description"] = "the office"
+    world.simulation.fault_on = {"POST /AuthorizeSecurityGroupIngress": "full"}
+    with pytest.raises(
+        NoOfferError, match=r"Its security group boxstrap \(sg-\w+, us-east-1\) is"
+    ) as full_one:
+        world.up(another=True)
+    assert full_one.value.is_final
+    assert len(our_group(world).ingress_rules) == 1
+
+
+def test_a_group_that_another_process_made_just_now_is_used(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rent(world)
+    account = account_at(world)
+    own, looks = account._find_group, list[str]()
+
+    def late(*asked: str) -> Any:
+        looks.append(asked[0])
+        return own(*asked) if len(looks) > 2 else None
+
+    monkeypatch.setattr(account, "_find_group", late)
+    vpc = account._subnet("us-east-1a", "us-east-1")["VpcId"]
+    assert account._group(vpc, "us-east-1", "") == our_group(world).id
+    # Not all of EC2 knows one at once.
+    unknown = error_text("InvalidGroup.NotFound", "The security group does not exist")
+    monkeypatch.setitem(FAULTS, "unknown", (False, (400, unknown)))
+    for change in ("AuthorizeSecurityGroupIngress", "RunInstances"):
+        monkeypatch.setattr(ec2_account, "OWN_ADDRESS", f"198.51.100.{len(change)}")
+        world.simulation.fault_on = {f"POST /{change}": "unknown"}
+        assert world.up(another=True)[1]
+
+
+def test_a_range_that_is_named_is_let_in_instead(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOXSTRAP_LET_IN", "198.51.100.0/24")
+    world.up()
+    assert [x.ip_range["CidrIp"] for x in our_group(world).ingress_rules] == ["198.51.100.0/24"]
+    assert "lets in: ssh from 198.51.100.0/24 alone" in world.heard.lines
+    monkeypatch.setenv("BOXSTRAP_LET_IN", "198.51.100.7/24")
+    with pytest.raises(UsageError, match="has host bits set"):
+        rent(world, mark="boxstrap-ba9876543210")
+
+
+def test_one_box_that_is_never_heard_of_ends_it_with_the_address_that_is_let_in(
+    world: RentingWorld,
+) -> None:
+    renter = world.renter(limit=100.0, loading_s=300.0)
+    renter._arrival = dataclasses.replace(renter._arrival, answers=lambda _: False)
+    with pytest.raises(NoOfferError) as refused:
+        renter.run(world._set_up)
+    assert refused.value.is_final
+    assert f"lets in ssh from {ec2_account.OWN_ADDRESS}/32 alone" in refused.value.what
+    assert "BOXSTRAP_LET_IN=" in refused.value.hint
+    assert world.simulation.rented == world.simulation.destroyed
+    assert len(world.simulation.rented) == 1
 
 
 def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld) -> None:
@@ -460,6 +561,13 @@ def test_an_older_record_of_a_rental_is_read(world: RentingWorld) -> None:
     file.write_text(json.dumps(told))
     assert rental.all_rentals() == [dataclasses.replace(box, spot=False)]
     assert KEY not in file.read_text()
+
+
+def test_spot_of_p5_has_a_quota_of_its_own() -> None:
+    names = {("p5.4xlarge", True): "L-C4BD4855", ("p4d.24xlarge", True): "L-7212CCBC"}
+    names |= {("p5.48xlarge", False): "L-417A185B", ("p4d.24xlarge", False): "L-417A185B"}
+    for (kind, is_spot), code in names.items():
+        assert quota_name(kind, is_spot=is_spot).startswith(f"{code} (")
 
 
 def test_an_error_in_another_services_form_is_no_answer() -> None:

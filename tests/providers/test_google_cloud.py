@@ -40,6 +40,7 @@ from tests.providers.google_account import (
     GoogleAnswers,
     google_id,
 )
+from tests.providers.google_account import _error as google_error
 from tests.providers.renting_world import (
     CREATES,
     MARK,
@@ -422,8 +423,14 @@ def test_projects_are_those_of_gcloud_s_settings(
     assert google_api.projects()[0] == "work-project"
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "named-project")
     assert google_api.projects()[0] == "named-project"
+    for named in ("example.com:research", "123456789012"):
+        monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", named)
+        assert google_api.GoogleApi("gcp", "https://127.0.0.1", "a test").project == named
+    # Another one would pay for it.
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "../../etc")
-    assert google_api.projects()[0] == "work-project"
+    with pytest.raises(UsageError, match="etc' is no project") as error:
+        assert google_api.GoogleApi("gcp", "https://127.0.0.1", "a test").project
+    assert "GOOGLE_CLOUD_PROJECT" in error.value.hint
 
 
 def test_only_what_has_our_label_is_listed_and_any_number_is_found(world: RentingWorld) -> None:
@@ -505,6 +512,55 @@ def test_what_no_offer_can_change_is_the_last(world: RentingWorld, fate: str, sa
         world.up()
     assert refused.value.is_final
     assert len(creates(world)) == 1
+
+
+@pytest.mark.parametrize(
+    ("exact", "said", "advice"),
+    [
+        ("SERVICE_DISABLED", "has not been used", "gcloud services enable compute.googleapis.com"),
+        ("BILLING_DISABLED", "requires billing", "Your project has no billing account"),
+        ("IAM_PERMISSION_DENIED", "Required 'compute.x'", "lack this permission"),
+        ("", "Required 'compute.x' permission", "lack this permission"),
+    ],
+)
+def test_what_a_read_is_refused_for_is_no_login_that_is_over(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch, exact: str, said: str, advice: str
+) -> None:
+    monkeypatch.setitem(FAULTS, "refused", (False, google_error(403, "forbidden", said, exact)))
+    for ask in ("aggregated/machineTypes", "aggregated/instances"):
+        world.simulation.fault_on = {f"GET /compute/v1/projects/{PROJECT}/{ask}": "refused"}
+        with pytest.raises(RefusedKeyError, match=f"it refuses: {said}") as refused:
+            account_at(world).boxes() if "inst" in ask else account_at(world).catalog(RentOrder())
+        assert advice in refused.value.hint
+        assert "Log in again" not in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("constraint", "asked"),
+    [("compute.vmExternalIpAccess", 1), ("gcp.resourceLocations", 4)],
+)
+@pytest.mark.parametrize("in_operation", [False, True])
+def test_a_policy_refuses_for_good_and_one_of_places_elsewhere_not(
+    world: RentingWorld, constraint: str, asked: int, in_operation: bool
+) -> None:
+    google = google_of(world)
+    said = f"Constraint constraints/{constraint} violated for project {PROJECT}."
+    own = google._insert
+
+    def insert(zone: str, request: str, body: dict[str, Any]) -> Any:
+        if not in_operation:
+            return google_error(412, "conditionNotMet", said)
+        world.simulation.offers[0].fate = "none left"
+        status, made = own(zone, request, body)
+        google._fails(made, "CONDITION_NOT_MET", said)
+        return status, made
+
+    google._insert = insert  # type: ignore[method-assign]
+    with pytest.raises(NoOfferError, match="a policy of your organisation forbids it") as refused:
+        world.up()
+    assert refused.value.is_final
+    assert "run the same command again" not in refused.value.hint
+    assert len(creates(world)) == asked
 
 
 def test_too_many_requests_come_as_403_and_are_made_again(

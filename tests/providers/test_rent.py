@@ -21,8 +21,10 @@ from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.api import ApiKey
+from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentOrder
 from bootstrap.renting import rental, teardown
+from bootstrap.renting.rent import _all_refused
 from bootstrap.renting.rental import RentalState
 from bootstrap.renting.rental_check import decide
 from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer, simulated
@@ -275,6 +277,34 @@ def test_offers_that_are_gone_are_passed_over_and_no_money_ends_it(world: Rentin
     with pytest.raises(NoOfferError, match="your balance doesn't cover it"):
         world.up()
     assert [each for each in rental.all_rentals() if each.state is not RentalState.ENDED] == []
+
+
+@pytest.mark.parametrize(
+    ("may_pass", "advice", "is_final"),
+    [
+        ((True, False), "run the same command again", False),
+        ((None, False), "may find one later", False),
+        ((False, False), "will be refused again", True),
+    ],
+)
+def test_the_advice_after_refusals_is_what_can_help(
+    may_pass: tuple[bool | None, ...], advice: str, is_final: bool
+) -> None:
+    refusals = [NoOfferError("no") for _ in may_pass]
+    for one, each in zip(refusals, may_pass, strict=True):
+        one.may_pass = each
+    error = _all_refused("refused: ", refusals)
+    assert advice in error.hint
+    assert error.is_final == is_final
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS)
+def test_what_a_refusal_means_is_known_for_each_provider(provider: type[CloudAccount]) -> None:
+    """What is final says why, or the API's own words do; what passes is never final."""
+    assert any(each.may_pass for each in provider.refusals.values())
+    for word, known in provider.refusals.items():
+        assert not (known.is_final and known.may_pass), word
+        assert not known.means.endswith("."), word
 
 
 def test_without_an_offer_that_fits_the_nearest_are_told(world: RentingWorld) -> None:
