@@ -8,8 +8,25 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+
+def _leave_out_this_folder() -> None:
+    """Import nothing from the current folder, which may be a repository with a `yaml.py`.
+
+    Only if it holds this package, as in a checkout, does it stay.
+    """
+    try:
+        here = os.path.realpath(os.curdir)
+    except OSError:  # it was removed
+        return
+    if here != os.path.realpath(Path(__file__).parents[1]):
+        sys.path[:] = [path for path in sys.path if os.path.realpath(path) != here]
+
+
+_leave_out_this_folder()
 
 # Imports create long-lived objects and little garbage: collecting took an eighth of the start.
 gc.set_threshold(100_000, 50, 50)

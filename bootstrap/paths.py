@@ -6,6 +6,7 @@ Who owns a path: files of another user of this machine are not trusted.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
@@ -24,6 +25,21 @@ def shipped(name: str) -> Path:
     """
     inside = _PACKAGE / "shipped" / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def own_command(*words: str) -> list[str]:
+    """Return the command that runs boxstrap's command `words` in a process of its own.
+
+    It imports what this process can import, whatever its folder or `PYTHONPATH` has.
+    """
+    start = f"import sys; sys.argv[0] = 'boxstrap'; sys.path[:] = {[*filter(None, sys.path)]!r}; "
+    return [sys.executable, "-I", "-c", f"{start}from bootstrap.cli import main; main()", *words]
+
+
+def trust_absolute_path() -> None:
+    """Take out of PATH what depends on the current folder: a repository may have a `git`."""
+    parts = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(part for part in parts if Path(part).is_absolute())
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

@@ -341,8 +341,10 @@ def _this_program() -> str:
     import shlex
     import shutil
     import sys
+    from pathlib import Path
 
-    return shlex.quote(shutil.which(sys.argv[0]) or "boxstrap")
+    found = shutil.which(sys.argv[0])
+    return shlex.quote(str(Path(found).absolute()) if found else "boxstrap")
 
 
 @command(

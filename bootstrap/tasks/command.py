@@ -38,7 +38,7 @@ from bootstrap.errors import (
     exit_code,
     write_error,
 )
-from bootstrap.paths import expanded
+from bootstrap.paths import expanded, trust_absolute_path
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
@@ -260,6 +260,7 @@ def command(
             # Invoke turns bytecode off, and uv installs none: each start would compile all its
             # imports again, which takes a second.
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
+            trust_absolute_path()
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
             work = _refuse_dry if call.dry and changing else body

@@ -13,7 +13,6 @@ import contextlib
 import json
 import re
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from mcp.shared.exceptions import MCPError
 
 from bootstrap import __version__
 from bootstrap.errors import INTERRUPTED
+from bootstrap.paths import own_command
 from bootstrap.tasks.agreement import note_consent, question
 from bootstrap.tasks.command import BoxTask, Option
 from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED
@@ -212,7 +212,7 @@ async def run_command(
     on a box goes on.
     """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bootstrap", *words),
+        *own_command(*words),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -78,7 +78,7 @@
   start_monitor() {
     local box_home=${run%/*/*/*}
     monitor=begun
-    setsid "$box_home/agent/bin/python" -B "${0%/*}/onbox/__main__.py" runs.monitor "$box_home" </dev/null >/dev/null 2>&1 {quiet}>&- &
+    setsid "$box_home/agent/bin/python" -I -B "${0%/*}/onbox/__main__.py" runs.monitor "$box_home" </dev/null >/dev/null 2>&1 {quiet}>&- &
   }
 
   # The upload of results to a bucket outlives this process.

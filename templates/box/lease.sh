@@ -11,7 +11,7 @@
   identity $$ >"$box_home/lease.pid"
   cd /
   while [ -f "$box_home/lease.json" ]; do
-    "$box_home/agent/bin/python" -B "${0%/*}/onbox/__main__.py" runs.monitor "$box_home" --waits </dev/null >/dev/null 2>&1 7>&-
+    "$box_home/agent/bin/python" -I -B "${0%/*}/onbox/__main__.py" runs.monitor "$box_home" --waits </dev/null >/dev/null 2>&1 7>&-
     sleep 5
   done
   exit

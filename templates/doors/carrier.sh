@@ -78,7 +78,7 @@ end_of_setup() {
 
 heed_stop() {
   local onbox=${BOX_HOME-}/box/onbox/__main__.py
-  [ ! -f "${onbox%/*}/runs/notice.py" ] || "$BOX_HOME/agent/bin/python" -B "$onbox" runs.notice "$BOX_HOME" || :
+  [ ! -f "${onbox%/*}/runs/notice.py" ] || "$BOX_HOME/agent/bin/python" -I -B "$onbox" runs.notice "$BOX_HOME" || :
   sleep 0.5
   # shellcheck disable=SC2046 # numbers
   kill $(jobs -p) 2>/dev/null || :

@@ -34,7 +34,7 @@ run_conda() {
     follow_the_box_alone
     read_indexes
     run_uv run --quiet --isolated --no-project --python-preference system --python '>=3.10' "${tools[@]}" -- \
-      python -B "$ONBOX" conda.environment "$REPO_DIR/$CONDA" "$VENV_DIR" "$WORKDIR/.boxstrap/cache/conda" \
+      python -I -B "$ONBOX" conda.environment "$REPO_DIR/$CONDA" "$VENV_DIR" "$WORKDIR/.boxstrap/cache/conda" \
       "$SETUP_DIR/of_pip" "$PYTHON_VERSION"
   ) 2>&1 | while read -r word first second; do
     case $word in

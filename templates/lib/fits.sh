@@ -8,7 +8,7 @@ fits_gpu() {
   local said rc=0
   ! any_build_fits || return 0
   [ -s "$BOX_HOME/gpu.json" ] || return 0
-  "$BOX_HOME/agent/bin/python" -B "$ONBOX" python.torch_compat "$1" "$BOX_HOME/gpu.json" "$TORCH_BACKEND" "${@:2}" \
+  "$BOX_HOME/agent/bin/python" -I -B "$ONBOX" python.torch_compat "$1" "$BOX_HOME/gpu.json" "$TORCH_BACKEND" "${@:2}" \
     >"$SETUP_DIR/fits" || rc=$?
   if [ "$rc" -eq 3 ]; then
     mapfile -t said <"$SETUP_DIR/fits"

@@ -54,7 +54,7 @@ find_login_root() {
   done <"$1"
 }
 
-reuse() { "$BOX_HOME/agent/bin/python" -B "$ONBOX" python.reuse "$@" 3>&- 9>&-; }
+reuse() { "$BOX_HOME/agent/bin/python" -I -B "$ONBOX" python.reuse "$@" 3>&- 9>&-; }
 
 # reuse_image NOTE: copies into the environment that was just made. uv says of a shadow what it would keep.
 reuse_image() {

@@ -272,7 +272,7 @@ with_pip() {
   [ -z "$exact" ] || [ -n "${made-}" ] || ! ours || uninstall_others # full
 }
 
-our_pip() { "$VENV_DIR/bin/python" -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }
+our_pip() { "$VENV_DIR/bin/python" -I -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }
 
 # pip removes nothing on its own. Removes what pip would not install again, except what every environment starts with.
 uninstall_others() {

@@ -19,4 +19,4 @@ for path in $runs; do
     printf 'told\t%s\n' "$path"
 done
 # The box has one already, as a rule: a second one exits.
-setsid "$python" -B "$program" runs.monitor "$box_home" </dev/null >/dev/null 2>&1 &
+setsid "$python" -I -B "$program" runs.monitor "$box_home" </dev/null >/dev/null 2>&1 &

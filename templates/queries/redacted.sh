@@ -9,5 +9,5 @@ redacted() {
   for run in "$box_home"/runs/*/*/pid; do
     [ ! -f "$run" ] || while read -r process _; do set -- "$@" "/proc/$process/environ"; done <"$run"
   done
-  if [ -x "$python" ]; then "$python" -c "$redactor" "$skip" "$same_length" "$redact" "$@"; else cat; fi
+  if [ -x "$python" ]; then "$python" -I -c "$redactor" "$skip" "$same_length" "$redact" "$@"; else cat; fi
 }

@@ -93,7 +93,7 @@ show_gpus() {
   [ "$count" != 0 ] && is_any_alive || return
   printf '\n%s gpus\n' "$mark"
   find_program runs.top_stream
-  "$box_home/agent/bin/python" -B "$program" ${module:+"$module"} --within "$patience" </dev/null 2>/dev/null
+  "$box_home/agent/bin/python" -I -B "$program" ${module:+"$module"} --within "$patience" </dev/null 2>/dev/null
 }
 
 show_logs() { show_log_ends && show_metrics; }

@@ -9,4 +9,4 @@ if [ ! -x "$box_home/agent/bin/python" ] || [ ! -f "$program" ]; then
   printf '{"missing":true}\n'
   exit 0
 fi
-exec "$box_home/agent/bin/python" -B "$program" ${module:+"$module"} --every "$every" --runs "$box_home/runs"
+exec "$box_home/agent/bin/python" -I -B "$program" ${module:+"$module"} --every "$every" --runs "$box_home/runs"

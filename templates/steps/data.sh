@@ -32,7 +32,7 @@ fetch_data() {
     # shellcheck disable=SC1090 # written by the step `shell`
     [ ! -r "$ENV_FILE" ] || . "$ENV_FILE"
     case " ${SECRETS[*]-} " in *' HF_TOKEN '*) ;; *) unset HF_TOKEN ;; esac
-    exec env CLIENT_SENDS="${CLIENT_SENDS-}" "$BOX_HOME/agent/bin/python" -B -E -s \
+    exec env CLIENT_SENDS="${CLIENT_SENDS-}" "$BOX_HOME/agent/bin/python" -I -B \
       "$ONBOX" data.fetch "$1" "$BOX_HOME" "$REPO_DIR" "${SETUP_DIR-}" < <(printf %s "$DATA") 3>&- 9>&-
   )
 }

@@ -90,7 +90,7 @@ make_environment() {
       fail python-version "$VENV_DIR has Python $(version_of "$VENV_DIR/bin/python"); the profile wants $PYTHON_VERSION" \
         "choose another python.venv, or move it away on the box"
     printf 'adopted: %s\n' "$VENV_DIR"
-    if [ "$INSTALLER" = pip ] && ! "$VENV_DIR/bin/python" -m pip --version >/dev/null 2>&1; then
+    if [ "$INSTALLER" = pip ] && ! "$VENV_DIR/bin/python" -I -m pip --version >/dev/null 2>&1; then
       with_retries run_uv pip install --quiet --python "$VENV_DIR/bin/python" pip
     fi
     return

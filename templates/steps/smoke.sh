@@ -20,7 +20,7 @@ apply_smoke() {
     printf 'there is no environment yet: only NVML was asked\n'
     return
   fi
-  "$BOX_HOME/agent/bin/python" "$ONBOX" smoke.smoke --python "$TRIED/bin/python" --mode "$SMOKE" \
+  "$BOX_HOME/agent/bin/python" -I "$ONBOX" smoke.smoke --python "$TRIED/bin/python" --mode "$SMOKE" \
     --order "$BOX_HOME/gpu.order" --out "$BOX_HOME/gpu.json" >"$BOX_HOME/smoke.new" 3>&- 9>&- || rc=$?
   cat "$BOX_HOME/smoke.new"
   smoke_reasons return | head -n 1 >"$STEP_CODE"

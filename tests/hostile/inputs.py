@@ -8,6 +8,9 @@ any of them would create if a shell, or an option of ssh or git, obeyed it.
 from __future__ import annotations
 
 CANARY = "boxstrap-was-here"
+LIBRARIES = ("invoke.py", "yaml.py", "git.py", "mcp.py", "fabric/__init__.py", "jinja2/__init__.py")
+MODULES = (*LIBRARIES, "bootstrap/__init__.py", "bootstrap/__main__.py", "types.py", "secrets.py")
+"""Files of a repository that Python would take for ours, a library's or its own."""
 ADDRESS = "203.0.113.9"  # nobody's (RFC 5737)
 
 _UNSEEN = ["\n", "\r", "\t", "\x1b[31m", "\x07", "\x7f", "\x9b", "\u202e", "\u2066", "\u200b"]

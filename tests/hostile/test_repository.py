@@ -14,6 +14,7 @@ import pytest
 from bootstrap.repo.git import AT_ONCE_S
 from tests.cli import PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
+from tests.hostile.inputs import LIBRARIES
 from tests.plain_environment import plain_environment
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -470,3 +471,19 @@ def test_a_path_that_nothing_can_open_is_a_wrong_word(user: User, words: tuple[s
         (repository.root / name).unlink(missing_ok=True)
         (repository.root / name).symlink_to(name)
     user.run(*words, "--committed-only" if words[0] == "render" else "--dry-run").must(2)
+
+
+@pytest.mark.parametrize("variable", ["PATH", "PYTHONPATH"])
+def test_no_program_or_module_of_the_current_folder_runs(user: User, variable: str) -> None:
+    """Where an empty part of a variable means it."""
+    repo, ran = user.repository(), user.home / "ran"
+    if variable == "PATH":
+        repo.write(dict.fromkeys(("git", "ssh", "sh"), f"#!/bin/bash\necho $0 >>{ran}; exit 1\n"))
+        for name in ("git", "ssh", "sh"):
+            (repo.root / name).chmod(0o755)
+    else:
+        repo.write(dict.fromkeys(LIBRARIES, f"open({str(ran)!r}, 'a').write(__file__)\n"))
+    user.env[variable] = f":.:{user.env.get(variable, '')}"
+    done = user.run("plan", "--host", "nowhere.invalid", "--json")
+    assert not ran.exists(), ran.read_text()
+    done.must(3)

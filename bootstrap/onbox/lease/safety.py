@@ -246,7 +246,7 @@ class SafetyLook:
     """A look in its own process, which may take as long as it needs."""
 
     def __init__(self, box_home: Path) -> None:
-        self._command = [sys.executable, "-B", MAIN, "lease.safety", str(box_home)]
+        self._command = [sys.executable, "-I", "-B", MAIN, "lease.safety", str(box_home)]
         self._at_work: subprocess.Popen[str] | None = None
         self.found: list[str] | None = None
         """What the last finished look found unsafe; None before there was one."""

@@ -125,7 +125,7 @@ class SampleStream:
 
     def __enter__(self) -> SampleStream:
         self._process = subprocess.Popen(
-            [sys.executable, "-B", MAIN, "runs.top_stream", "--every", str(SAMPLE_EVERY)],
+            [sys.executable, "-I", "-B", MAIN, "runs.top_stream", "--every", str(SAMPLE_EVERY)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
