@@ -22,7 +22,7 @@ from bootstrap.errors import (
 from bootstrap.link import shared
 from bootstrap.link.record import GUARD, all_boxes
 from bootstrap.link.target import BoxOptions
-from bootstrap.paths import cache_dir, state_dir
+from bootstrap.paths import cache_dir, make_private, state_dir
 from bootstrap.runs.editors import EDITORS
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.screen import Screen
@@ -84,7 +84,7 @@ def _agent() -> Finding:
 def _state() -> Finding:
     folder = state_dir()
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         passed = os.access(folder, os.W_OK)
     except OSError:
         passed = False

@@ -1,15 +1,19 @@
 """Where boxstrap keeps its files on this machine, and where its shipped files are.
 
-Who owns a path: files of another user of this machine are not trusted.
+Who owns a path: files of another user of this machine are not trusted. State and cache are folders
+that nobody else can enter, so what lies in them is ours; the config folder is the user's own, and
+each file of it is checked.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import sys
 from pathlib import Path
 
-from bootstrap.errors import BoxstrapError
+from bootstrap.errors import BoxstrapError, UsageError
 
 PROFILE = "boxstrap.yaml"
 """A repository's own profile, at its root."""
@@ -54,17 +58,36 @@ def real(path: Path) -> Path:
 
 def state_dir() -> Path:
     """Return the folder of boxstrap's state: known boxes, host keys, reports."""
-    return _folder("state")
+    return _private(_folder("state"))
 
 
 def cache_dir() -> Path:
     """Return the folder of files that can be made again."""
-    return _folder("cache")
+    return _private(_folder("cache"))
 
 
 def config_dir() -> Path:
     """Return the folder of the user's own profiles."""
     return _folder("config")
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, and those above it that are missing, for this user alone. Raises OSError."""
+    if not folder.parent.exists():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def refuse_others_word(file: Path) -> None:
+    """Raise UsageError if other users can write this file of the config folder, or replace it."""
+    above = [each for each in file.parents if each.is_relative_to(config_dir())]
+    if not any(_is_others(each) for way in (file, *above) for each in (way, real(way))):
+        return
+    raise UsageError(
+        "other users can write this file, or put another one there. It was not used.",
+        where=str(file),
+        hint=f"Look at what it says; then keep it to yourself: chmod go-w {config_dir()} {file}",
+    )
 
 
 def _folder(kind: str) -> Path:
@@ -73,12 +96,50 @@ def _folder(kind: str) -> Path:
     return Path(getattr(platformdirs, f"user_{kind}_dir")("boxstrap", appauthor=False))
 
 
+def _private(folder: Path) -> Path:
+    """Return the folder, if it is there as one that only this user can enter.
+
+    One that others could enter, as a umask had it made, is closed, once: what they wrote there is
+    refused. Raises UsageError.
+    """
+    try:
+        mode = folder.stat().st_mode
+    except OSError:  # not made yet, or reported where it is used
+        return folder
+    if not mode & 0o077 and not _is_others(folder):
+        return folder
+    inside = (each for each in folder.rglob("*") if not each.is_dir() or _is_foreign(each))
+    theirs = folder if _is_foreign(folder) else next(filter(_is_others, inside), None)
+    if theirs is None:
+        with contextlib.suppress(OSError):
+            folder.chmod(0o700)
+        if not _is_others(folder):
+            return folder
+    raise UsageError(
+        "other users could write this, and boxstrap would take it for its own record.",
+        where=str(theirs or folder),
+        hint="Look at it, and remove it if it isn't yours. If all of it is: "
+        f"sudo chown -R $USER {folder} && chmod -R go-w {folder}",
+    )
+
+
+def _is_others(path: Path) -> bool:
+    """Whether another user than root and this one can write it; of a link, who made it."""
+    found = path.lstat()
+    can_write = not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & 0o022)
+    return can_write or _is_foreign(path)
+
+
+def _is_foreign(path: Path) -> bool:
+    return hasattr(os, "geteuid") and path.lstat().st_uid not in {0, *_own_ids()}
+
+
 def write_private(path: Path, content: str | bytes, *, make_folder: bool = True) -> None:
     """Write a file that only this user can read, whole or not at all. Raises OSError."""
     import tempfile  # not at the top: commands that write nothing need not wait
 
     if make_folder:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -70,23 +70,21 @@ def groups_file() -> Path:
 def read_groups() -> dict[str, tuple[str, ...]]:
     """Return the user's groups by name; none without the file. Raises UsageError."""
     file = groups_file()
-    if not file.exists():
+    if not file.exists():  # completion asks, and need not wait for the imports
         return {}
-    from bootstrap.profile.load import profile_label
-    from bootstrap.profile.yaml_source import Items, Scalar, read_yaml
+    from bootstrap.profile.load import profile_label, read_own_yaml
+    from bootstrap.profile.yaml_source import Items, Scalar
 
-    where = profile_label(file)
-    yaml = read_yaml(file, where)
-    wrong = [problem.message for problem in yaml.problems]
     groups: dict[str, tuple[str, ...]] = {}
-    for name, value in yaml.keys.entries:
+    for name, value in read_own_yaml(file):
         items = value.items if isinstance(value, Items) else ()
         hosts = tuple(each.text for each in items if isinstance(each, Scalar) and each.text)
         if not hosts or len(hosts) != len(items):
-            wrong.append(f"line {name.line}: a list of boxes is expected, as in `[gpu-1, gpu-2]`")
+            raise UsageError(
+                f"line {name.line}: a list of boxes is expected, as in `[gpu-1, gpu-2]`",
+                where=profile_label(file),
+            )
         groups[name.text] = hosts
-    if wrong:
-        raise UsageError(wrong[0], where=where)
     return groups
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import UsageError, write_error
-from bootstrap.paths import state_dir, write_private
+from bootstrap.paths import make_private, state_dir, write_private
 from bootstrap.profile.yaml_source import Items, Keys, Scalar, read_yaml
 
 _MOST_CELLS = 10_000
@@ -320,7 +320,7 @@ def held_ledger(file: Path) -> Iterator[Ledger]:
     """Yield it while no other call deals out cells of this sweep; save it at the end of each step
     with `save_ledger`. Raises UsageError if another call does."""
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(file.parent)
         with file.with_suffix(".lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from bootstrap import paths
 from bootstrap.errors import UsageError
 from bootstrap.link.public_key import PublicKey
-from bootstrap.paths import write_private
+from bootstrap.paths import make_private, write_private
 from bootstrap.providers import end_does
 from bootstrap.text.sizes import duration
 
@@ -441,7 +441,7 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
         save_box(box, is_new=False)  # first, because a pin without a record is never looked up
         write_private(box.known_hosts, pins, make_folder=False)
         return True
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder.parent)
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         write_private(made / "box.json", _text(box))
@@ -583,7 +583,7 @@ def retire(box: KnownBox) -> Path | None:
     if kept is None or (kept.host_text, kept.created) != (box.host_text, box.created):
         return None
     aside = ended_folder() / f"{box.folder.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(aside.parent)
     try:
         save_box(box, is_new=False)
         box.folder.rename(aside)

@@ -18,7 +18,6 @@ import hashlib
 import os
 import shutil
 import socket
-import stat
 import subprocess
 import sys
 import time
@@ -129,7 +128,7 @@ def _open(path: Path, box: KnownBox, endpoint: Endpoint, key: SilentKey) -> None
     ssh, shell = shutil.which("ssh"), shutil.which("sh")
     if not seconds or not ssh or not shell or mux.is_alive(str(path)):
         return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths.make_private(path.parent)
     path.unlink(missing_ok=True)
     opening = path.with_suffix(_OPENING)
     with contextlib.suppress(FileNotFoundError):
@@ -250,16 +249,4 @@ def _folder() -> Path | None:
     length = len(str(folder).encode()) + 1 + _OF_BOX + _OF_LOGIN + _SUFFIX
     if length > _SOCKET_PATH_MAX or set(str(folder)) & set('"\\%${}\n'):
         return None
-    return folder if _is_ours(folder) else None
-
-
-def _is_ours(folder: Path) -> bool:
-    """Whether nobody else can enter the folder, or it is yet to be made."""
-    try:
-        found = folder.lstat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    owned = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    return owned and not stat.S_IMODE(found.st_mode) & 0o077
+    return folder

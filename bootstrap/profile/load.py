@@ -39,6 +39,7 @@ from bootstrap.profile.yaml_source import (
     DEFAULT,
     LARGEST_FILE,
     SET,
+    Node,
     Origin,
     ProfileProblem,
     Scalar,
@@ -253,7 +254,10 @@ def _resolve_data_paths(tree: Branch, folder: Path) -> None:
 
 
 def _is_ours(path: Path) -> None:
-    """Raise ProfileError if another user of this machine may have put the file there."""
+    """Raise ProfileError if another user of this machine may have put the file there; UsageError
+    if that is the config folder."""
+    if path.parent == paths.config_dir():
+        paths.refuse_others_word(path)
     strange = [
         each for each in (path, real(path)) if os.path.lexists(each) and is_foreign_owned(each)
     ]
@@ -428,28 +432,31 @@ def _in(folder: Path, name: str) -> Path | None:
 def read_commands(file: Path, example: str) -> dict[str, str]:
     """Read commands by name from a file of lines `NAME: command`; none if there is no file.
 
-    Raises UsageError if others may write the file, or it is not YAML like `example`.
+    Raises UsageError as `read_own_yaml`, or if it is not like `example`.
+    """
+    commands = {}
+    for name, command in read_own_yaml(file):
+        if not (isinstance(command, Scalar) and command.text.strip() and command.tag == "str"):
+            raise UsageError(
+                f"line {name.line}: a command is expected, as in `{example}`",
+                where=profile_label(file),
+            )
+        commands[name.text] = command.text
+    return commands
+
+
+def read_own_yaml(file: Path) -> Sequence[tuple[Scalar, Node]]:
+    """Return the entries of a file of the config folder; none if there is no file.
+
+    Raises UsageError if other users can write it, or it is no YAML.
     """
     if not file.exists():
-        return {}
-    where = profile_label(file)
-    if is_foreign_owned(file) or is_foreign_owned(real(file)) or real(file).stat().st_mode & 0o022:
-        raise UsageError(
-            "other users can write this file, which names programs to run. It was not used.",
-            where=where,
-            hint=f"chmod go-w {where}",
-        )
-    yaml = read_yaml(file, where)
-    wrong = [problem.message for problem in yaml.problems]
-    commands = {}
-    for name, command in yaml.keys.entries:
-        if isinstance(command, Scalar) and command.text.strip() and command.tag == "str":
-            commands[name.text] = command.text
-        else:
-            wrong.append(f"line {name.line}: a command is expected, as in `{example}`")
-    if wrong:
-        raise UsageError(wrong[0], where=where)
-    return commands
+        return ()
+    paths.refuse_others_word(file)
+    yaml = read_yaml(file, profile_label(file))
+    if yaml.problems:
+        raise UsageError(yaml.problems[0].message, where=profile_label(file))
+    return yaml.keys.entries
 
 
 _PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]{40,}={0,2}( .*)?")

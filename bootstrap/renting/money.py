@@ -79,17 +79,12 @@ def read_caps(env: Mapping[str, str] = os.environ) -> MoneyCaps:
 
 
 def _from_file(file: Path) -> dict[str, float]:
-    if not file.exists():
-        return {}
-    from bootstrap.profile.load import profile_label
-    from bootstrap.profile.yaml_source import Keys, Scalar, read_yaml
+    from bootstrap.profile.load import profile_label, read_own_yaml
+    from bootstrap.profile.yaml_source import Keys, Scalar
 
     where = profile_label(file)
-    yaml = read_yaml(file, where)
-    if yaml.problems:
-        raise UsageError(yaml.problems[0].message, where=where)
     caps: dict[str, float] = {}
-    for section, keys in yaml.keys.entries:
+    for section, keys in read_own_yaml(file):
         if section.text != "money" or not isinstance(keys, Keys):
             raise UsageError(
                 f"line {section.line}: {section.text!r} is not a section of it.",

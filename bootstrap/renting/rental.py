@@ -192,7 +192,7 @@ def note_end(host: str, now: float) -> None:
 def one_at_a_time() -> Iterator[None]:
     """Hold a lock, so that two programs don't both see that nothing is rented, and rent twice."""
     folder = _folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths.make_private(folder)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

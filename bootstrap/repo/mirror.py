@@ -27,7 +27,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from bootstrap.errors import BoxstrapError, ProfileError
-from bootstrap.paths import state_dir, temporary_dir, write_private
+from bootstrap.paths import make_private, state_dir, temporary_dir, write_private
 from bootstrap.repo.git import NOWHERE, Folders, GitError, disk_error, git_error, run_git
 from bootstrap.repo.local import LocalRepository, read_repository
 from bootstrap.repo.names import shown
@@ -199,7 +199,7 @@ def key_of(address: str) -> str:
 
 def _place_of(url: str) -> Path:
     mirror = state_dir() / "mirrors" / f"{key_of(url)}.git"
-    mirror.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(mirror.parent)
     return mirror
 
 

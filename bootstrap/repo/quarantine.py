@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Timer
 
 from bootstrap.errors import BoxstrapError, write_error
-from bootstrap.paths import cache_dir
+from bootstrap.paths import cache_dir, make_private
 from bootstrap.repo.git import Folders, GitError, run_git, start_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import shown
@@ -157,7 +157,7 @@ def _new_folder() -> Path:
     """Make an empty private folder, and remove old leftovers of killed calls next to it."""
     above = cache_dir() / "incoming"
     try:
-        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(above)
         for old in above.iterdir():
             if time.time() - old.stat().st_mtime > _FORGOTTEN_S:
                 shutil.rmtree(old, ignore_errors=True)

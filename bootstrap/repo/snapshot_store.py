@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bootstrap.errors import write_error
-from bootstrap.paths import PROFILE, cache_dir, write_private
+from bootstrap.paths import PROFILE, cache_dir, make_private, write_private
 from bootstrap.repo.git import Folders, GitError, Settings, run_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import decoded, slug
@@ -135,7 +135,7 @@ class SnapshotStore:
     def locked(self) -> Iterator[None]:
         """Hold the store's lock. Raises BoxstrapError if the folder can't be made."""
         try:
-            self.git_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.git_dir.parent)
             lock = self.git_dir.with_name(f"{self.git_dir.name}.lock").open("w")
         except OSError as error:
             raise write_error(self.git_dir.parent, error) from None

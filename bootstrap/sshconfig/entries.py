@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
-from bootstrap.paths import write_private
+from bootstrap.paths import make_private, write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 
 _GSSAPI = "GSSAPIDelegateCredentials"
@@ -330,7 +330,7 @@ def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
 
     `afresh`: check again the aliases that were left out because they mean something else.
     """
-    place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(place.folder)
     with _alone(place):
         before = _read(place)
         found = _entries(place, before, afresh=afresh)
@@ -357,7 +357,7 @@ def remove_block(place: ConfigPlace) -> bool:
     Raises UsageError if the file can't be changed.
     """
     file = UserFile(place.config)
-    place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(place.folder)
     with _alone(place):
         try:
             data = file.read()

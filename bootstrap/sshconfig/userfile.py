@@ -71,7 +71,7 @@ class UserFile:
                 raise LeftAloneError(f"{self.path} is read-only")
             if before.st_nlink > 1:
                 raise LeftAloneError(f"{self.path} has {before.st_nlink} hard links")
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths.make_private(real.parent)
         handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
         draft = Draft(Path(name), real, before)
         try:

@@ -38,7 +38,7 @@ from bootstrap.errors import (
     exit_code,
     write_error,
 )
-from bootstrap.paths import expanded, trust_absolute_path
+from bootstrap.paths import expanded, make_private, trust_absolute_path
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
@@ -527,7 +527,7 @@ def own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
     report = folder / time.strftime("%Y%m%d-%H%M%S.txt")
     hint = f"What happened is in {report}; please send it with a report of this error."
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(folder)
         report.write_text(redact("".join(traceback.format_exception(error))), encoding="utf-8")
     except OSError as unwritten:
         hint = f"No report was kept of it: {write_error(report, unwritten).what}"

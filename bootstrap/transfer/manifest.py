@@ -16,7 +16,7 @@ from typing import NamedTuple
 from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.run_results import digest_of
-from bootstrap.paths import write_private
+from bootstrap.paths import make_private, write_private
 from bootstrap.transfer.destination import HomeFile
 
 _KEPT = 2
@@ -49,7 +49,7 @@ class PulledRecord:
                     self._take(json.loads(line))
         if lines > 2 * len(self.files) + 1000:
             self._rewrite()
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(file.parent)
         self._out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if lines:
             os.write(self._out, b"\n")  # the last line may have been cut

@@ -1,0 +1,120 @@
+"""What boxstrap reads as its own or as the user's word was written by nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap import paths
+from bootstrap.errors import UsageError
+from bootstrap.fleet.hosts import groups_file, read_groups
+from bootstrap.link.record import KnownBox, all_boxes, save_with_pin
+from bootstrap.profile.load import read_profile
+from bootstrap.renting.money import caps_file, read_caps
+from bootstrap.runs.notifiers import notify_file, own_notifiers
+from bootstrap.secrets import _commands, commands_file
+
+COLLEAGUE = 4711
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownBox:
+    """A box that is recorded under the umask of a group that works together."""
+    for kind in ("STATE", "CACHE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path / kind))
+    before = os.umask(0o002)
+    try:
+        box = KnownBox("gpu", "root@192.0.2.1", address="192.0.2.1")
+        assert save_with_pin(box, "", is_new=True)
+    finally:
+        os.umask(before)
+    return box
+
+
+def test_whatever_the_umask_nobody_else_can_enter(box: KnownBox) -> None:
+    made = [path for path in (paths.state_dir(), *paths.state_dir().rglob("*")) if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o700}
+
+
+def test_a_folder_that_an_earlier_version_left_open_is_closed(box: KnownBox) -> None:
+    state = box.folder.parents[1]
+    for folder in (state, state / "boxes"):
+        folder.chmod(0o775)
+    assert [each.name for each in all_boxes()] == ["gpu"]
+    assert state.stat().st_mode & 0o777 == 0o700
+
+
+def _replace(record: Path) -> None:
+    folder = record.parent
+    folder.rename(folder.with_name(".aside"))
+    folder.mkdir()
+    record.write_text(json.dumps({"name": "gpu", "extra": {"proxy": "sh -c 'touch pwned'"}}))
+    for each in (folder, record):
+        os.chown(each, COLLEAGUE, COLLEAGUE)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(_replace, marks=as_root, id="its folder is another's"),
+        pytest.param(lambda record: os.chown(record, COLLEAGUE, -1), marks=as_root, id="owner"),
+        pytest.param(lambda record: record.chmod(0o666), id="mode"),
+        pytest.param(
+            lambda record: os.chown(record.parents[2], COLLEAGUE, -1), marks=as_root, id="all"
+        ),
+    ],
+)
+def test_what_a_colleague_may_have_written_is_refused_until_somebody_looked(
+    attack: Callable[[Path], None], box: KnownBox
+) -> None:
+    record = box.folder / "box.json"
+    state = record.parents[2]
+    state.chmod(0o775)
+    attack(record)
+    for _ in range(2):
+        with pytest.raises(UsageError, match="other users could write") as caught:
+            all_boxes()
+    assert caught.value.where.startswith(str(state))
+
+
+def _own_profile() -> Path:
+    return paths.config_dir() / "mine.yaml"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "read"),
+    [
+        (caps_file, "money: {max_price: 2}\n", lambda: read_caps({})),
+        (groups_file, "seeds: [gpu-1]\n", read_groups),
+        (notify_file, "bell: notify-send\n", own_notifiers),
+        (commands_file, "TOKEN: op read x\n", _commands),
+        (_own_profile, "version: 1\n", lambda: read_profile("mine", sets=(), repo_root=None)),
+    ],
+)
+@pytest.mark.parametrize("attack", ["file", "folder", "link", pytest.param("owner", marks=as_root)])
+def test_each_file_of_the_config_folder_is_the_users_own(
+    attack: str, file: Callable[[], Path], text: str, read: Callable[[], object], box: KnownBox
+) -> None:
+    path = file()
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert read()
+    if attack == "file":
+        path.chmod(0o666)
+    elif attack == "folder":
+        paths.config_dir().chmod(0o775)
+    elif attack == "owner":
+        os.chown(path, COLLEAGUE, -1)
+    else:
+        elsewhere = path.rename(paths.config_dir().parent / "theirs")
+        path.symlink_to(elsewhere)
+        elsewhere.chmod(0o666)
+    with pytest.raises(UsageError, match="other users can write this file") as caught:
+        read()
+    assert caught.value.where == str(path)
+    assert "chmod go-w" in caught.value.hint
