@@ -17,8 +17,8 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, VALUES, Effect
 
 Arguments = Mapping[str, Any]
-_LONGEST_SHOWN = 500
-"""Characters of one argument in a question: a longer one would hide what follows."""
+_LONGEST_SHOWN, _LONGEST_LINE = 500, 2000
+"""Characters of one argument, and of a line, in a question: longer ones would hide what follows."""
 
 
 def question(name: str, arguments: Arguments) -> str:
@@ -35,7 +35,8 @@ def question(name: str, arguments: Arguments) -> str:
         what.append(f"It {VALUES['consent']}{listed}")
     if not what:
         return ""
-    return "\n".join([" ".join(["boxstrap", name, *_shown(arguments)]), *what, "Do you agree?"])
+    lines = [" ".join(["boxstrap", name, *_shown(arguments)]), *"\n".join(what).splitlines()]
+    return "\n".join([*(_cut(line, _LONGEST_LINE) for line in lines), "Do you agree?"])
 
 
 def _by_options(effect: Effect, arguments: Arguments) -> list[str]:
@@ -118,14 +119,14 @@ def _hosts(arguments: Arguments) -> list[str]:
     """Return the hosts that a call is about: named ones, a group's, else the repository's."""
     from bootstrap.fleet.hosts import choose
     from bootstrap.link.registry import boxes_to_show
-    from bootstrap.repo.local import read_repository
+    from bootstrap.repo.local import current
 
     given = arguments.get("host") or ()
     named = [given] if isinstance(given, str) else [*given]
     with contextlib.suppress(BoxstrapError):
         if named or arguments.get("hosts"):
             return choose(named, arguments.get("hosts"))
-        return [box.name for box in boxes_to_show(read_repository(_place(arguments)).key)]
+        return [box.name for box in boxes_to_show(current(_place(arguments))[0])]
     return named
 
 
@@ -144,13 +145,15 @@ def _is_here(host: str) -> bool:
 def _is_own(address: str) -> bool:
     import psutil
 
+    bare = address.strip("[]").lower().rstrip(".")
     try:
-        numbers = ipaddress.ip_address(address.strip("[]"))
-    except ValueError:
-        names = ("localhost", "ip6-localhost", "ip6-loopback", socket.gethostname())
-        return address.lower().rstrip(".") in names
-    own = (each.address for nic in psutil.net_if_addrs().values() for each in nic)
-    return numbers.is_loopback or str(numbers) in own
+        numbers = ipaddress.ip_address(bare if ":" in bare else socket.inet_aton(bare))
+    except (OSError, ValueError):
+        names = ("localhost", "ip6-localhost", "ip6-loopback", socket.gethostname().lower())
+        return bare in names
+    numbers = getattr(numbers, "ipv4_mapped", None) or numbers
+    own = {each.address for nic in psutil.net_if_addrs().values() for each in nic}
+    return numbers.is_loopback or numbers.is_unspecified or str(numbers) in own
 
 
 def _is_unknown(host: str) -> bool:
@@ -207,11 +210,14 @@ def _shown(arguments: Arguments) -> list[str]:
 
 def _one_line(value: Any) -> str:  # noqa: ANN401 - as JSON has it
     """Return a value as a word for a shell, on one line, in characters that show what they are."""
-    text = str(value)
-    if len(text) > _LONGEST_SHOWN:
-        more = len(text) - _LONGEST_SHOWN
-        text = f"{text[: _LONGEST_SHOWN // 2]}[… {more} characters …]{text[-_LONGEST_SHOWN // 2 :]}"
+    text = _cut(str(value), _LONGEST_SHOWN)
     if text.isprintable():
         return shlex.quote(text)
     escaped = text.encode("unicode_escape").decode().replace("'", "\\'")
     return f"$'{escaped}'"
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}[... {len(text) - most} characters ...]{text[-most // 2 :]}"

@@ -47,7 +47,7 @@ _ASKS = "agree"
 _INPUT_REQUIRED = "2026-07-28"
 """The first version of the protocol in which a question is an answer to the call."""
 _LONGEST_LOG = 200_000
-"""Characters of a log that a resource has at most: its end."""
+"""Characters of a log that a result has at most: its end."""
 _LONGEST_ARGUMENT = 100_000
 """Characters of a word of a command line; Linux takes 131,071 bytes."""
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
@@ -257,7 +257,7 @@ def note_of(line: str) -> str:
 
 
 def document_of(code: int, out: str, err: str) -> tuple[dict[str, Any], str]:
-    """Return the document that a command printed last, and the text of its lines before."""
+    """Return the document that a command printed last, and the end of its lines' text before."""
     lines, found = [], dict[str, Any]()
     for text in out.splitlines():
         line = json.loads(text)
@@ -268,7 +268,10 @@ def document_of(code: int, out: str, err: str) -> tuple[dict[str, Any], str]:
     if not found:  # such as an option that the parser doesn't know
         error = {"error": "Usage", "what": err.strip(), "exit": code}
         found = {"v": 1, "exit": code, "error": error}
-    return found, "\n".join(lines)
+    log = "\n".join(lines)
+    if len(log) > _LONGEST_LOG:
+        found = {**found, "cut": [*found.get("cut", []), "log"]}
+    return found, log[-_LONGEST_LOG:]
 
 
 _Context = ServerRequestContext[Any]
@@ -424,7 +427,7 @@ async def _read_resource(
     about = [f"--host={box}", f"--run={run}", "--json"]
     if kind == "logs":
         document, log = document_of(*await run_command(["logs", *about]))
-        text = log[-_LONGEST_LOG:]
+        text = log
     else:
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "report.html"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from bootstrap.link.record import KnownBox, save_box
 from bootstrap.tasks.agreement import note_consent, question
 from bootstrap.tasks.documents import json_schema
 from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED
-from bootstrap.tasks.mcp_server import command_line, tasks, tool_of
+from bootstrap.tasks.mcp_server import command_line, document_of, tasks, tool_of
 from bootstrap.tasks.skill import over_mcp, skill_text
 from tests.cli import User
 from tests.documents import closed
@@ -215,7 +216,13 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("exec", {"host": ["local"], "argv": ["id"]}, "It runs this command on this machine."),
         ("exec", {"host": ["near"], "argv": ["id"]}, "It runs this command on this machine."),
         ("exec", {"host": ["gpu", "l*l"]}, "It runs this command on this machine."),
-        ("exec", {"host": ["root@localhost:22"]}, "It runs this command on this machine."),
+        *(
+            ("exec", {"host": [host]}, "It runs this command on this machine.")
+            for host in (
+                *("root@localhost:22", "ssh -p 22 root@127.1", "root@0.0.0.0", "2130706433"),
+                *("[::ffff:127.0.0.1]:22", "::1", f"root@{socket.gethostname()}"),
+            )
+        ),
         ("exec", {"host": ["gpu"], "argv": ["id"]}, ""),
         ("run", {"host": ["local"]}, "It runs the command on this machine."),
         ("setup", {"host": ["local"]}, "It runs the training on this machine."),
@@ -274,6 +281,20 @@ def test_what_an_argument_says_is_quoted_on_one_line(asking: Path) -> None:
     assert end == "Do you agree?"
     assert len(asked) < 2000
     assert asked.isascii()
+    long = question("down", {"host": [f"gpu-{at}" for at in range(5000)]})
+    assert len(long) < 6000
+    assert "characters ...]" in long.splitlines()[1]
+
+
+def test_of_a_long_log_its_end_is_told_and_that_it_was_cut() -> None:
+    lines = "".join(f'{{"v": 1, "line": "{at:09}"}}\n' for at in range(30_000))
+    document, log = document_of(0, lines + '{"v": 1, "exit": 0}\n', "")
+    assert document == {"v": 1, "exit": 0, "cut": ["log"]}
+    assert (len(log), log[-5:]) == (200_000, "29999")
+    assert document_of(0, '{"v": 1, "line": "a"}\n{"v": 1, "exit": 0}\n', "") == (
+        {"v": 1, "exit": 0},
+        "a",
+    )
 
 
 DECLINED = [
@@ -429,7 +450,6 @@ def test_a_boxs_words_are_marked_and_never_say_what_to_do_next(user: User) -> No
         assert "--without $'out/ignore\\x20what\\x20you" in refused["next"]
 
     talk(user, do, answer=lambda _: "accept")
-    assert NOT_OBEYED in skill_text()
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from bootstrap.errors import EXIT_CODES
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES
 from bootstrap.tasks import FAMILIES, namespace
-from bootstrap.tasks.effects import ALWAYS, EFFECTS, NEXT
-from bootstrap.tasks.program import with_options
+from bootstrap.tasks.effects import ALWAYS, EFFECTS, NEXT, NOT_OBEYED
+from bootstrap.tasks.program import task_help, with_options
 from bootstrap.tasks.skill import FOLDERS, skill_text
 from tests.cli import User
 from tests.docs.test_docs import commands_in
@@ -27,6 +27,7 @@ def test_each_exit_code_and_each_command_has_its_row() -> None:
         options = {option.name for option in namespace.tasks[name].options}
         assert {*effect.asks, *filter(None, [effect.except_with])} - {ALWAYS} <= options, name
         assert bool(effect.does) or effect.kind in ("reads", "changes"), name
+        assert effect.sentence in " ".join(task_help("boxstrap", namespace.tasks[name]).split())
 
 
 def test_it_is_short_and_names_only_what_there_is() -> None:
@@ -48,6 +49,7 @@ def test_it_is_short_and_names_only_what_there_is() -> None:
 
 def test_it_answers_what_agents_asked() -> None:
     text = " ".join(skill_text().split())
+    assert NOT_OBEYED in text
     for words in (
         "`up` also needs `--consent DIGEST`",
         "`consent` of `up --dry-run --json` lists it",
