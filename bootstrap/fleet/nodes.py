@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 import secrets
 import threading
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ from bootstrap.errors import (
 )
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.wire import PIECE, LinkLost
+from bootstrap.onbox.nodes.check import is_private
 from bootstrap.protocol.query import build_query
 from bootstrap.runs.run_end import end_run
 from bootstrap.setup.request import RunOptions, SetupRequest
@@ -257,7 +260,7 @@ class _NodeStart:
             peers = [each["addresses"] for each in facts]
             check.say({"rank": rank, "token": meeting.check_token, "peers": peers})
             links = meeting.gather("links", rank, check.hear("links"))
-            network = judge(names, links)
+            network = judge(names, announced(links, peers))
             if rank == 0:
                 self._context.box.reporter.note("nodes", network.sentence(names))
                 if slow := network.slow(names):
@@ -331,7 +334,9 @@ class _Check:
 
 
 _MOST_ADDRESSES = 64
-NOT_AN_ANSWER = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+NOT_AN_ANSWER = (
+    *(ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, OverflowError),
+)
 
 
 def read_answer(line: bytes, what: str) -> Any:  # noqa: ANN401 - as each answer is
@@ -343,16 +348,17 @@ def read_answer(line: bytes, what: str) -> Any:  # noqa: ANN401 - as each answer
             "same": {sanitize(str(k))[:40]: sanitize(str(v))[:80] for k, v in said["same"].items()},
             "packages": [sanitize(str(each))[:120] for each in said["packages"]],
             "addresses": [
-                [_address(each[0]), _port(each[1])] for each in said["addresses"][:_MOST_ADDRESSES]
+                [_address(each[0], of_node=True), _port(each[1])]
+                for each in said["addresses"][:_MOST_ADDRESSES]
             ],
             "public": [_address(each) for each in said["public"][:_MOST_ADDRESSES]],
-            "ports": [_port(each) for each in said["ports"]][:2],
+            "ports": [_port(said["ports"][at]) for at in range(2)],
             "gpus": min(1024, max(0, int(said["gpus"]))),
         }
     if what == "links":
         return {
             int(link["to"]): {
-                _address(way["address"]): Way(*(float(way[k]) for k in ("ahead", "ms", "mbps")))
+                _address(way["address"]): Way(*(_number(way[k]) for k in ("ahead", "ms", "mbps")))
                 for way in link["by"]
             }
             for link in said
@@ -360,11 +366,18 @@ def read_answer(line: bytes, what: str) -> Any:  # noqa: ANN401 - as each answer
     return sanitize(str(said))[:40]
 
 
-def _address(text: object) -> str:
-    parts = str(text).split(".")
-    if len(parts) != 4 or not all(re.fullmatch("[0-9]{1,3}", part) for part in parts):
-        raise ValueError("no address")
-    return ".".join(parts)
+def _address(text: object, *, of_node: bool = False) -> str:
+    """Return the address; the others dial that `of_node`, so it must be a private one."""
+    address = IPv4Address(text if isinstance(text, str) else "")
+    if of_node and not is_private(str(address)):
+        raise ValueError("no private address")
+    return str(address)
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("no number")
+    return float(value)
 
 
 def _port(number: object) -> int:
@@ -456,6 +469,18 @@ def _packages_apart(
 def _some(words: Sequence[str]) -> str:
     more = len(words) - _MOST_NAMED
     return ", ".join([*words[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def announced(
+    links: Sequence[Links], peers: Sequence[Sequence[Sequence[object]]]
+) -> list[dict[int, Mapping[str, Way]]]:
+    """Return the links without addresses that the node itself, of these `peers`, did not name."""
+    own = [{address for address, _ in each} for each in peers]
+    return [
+        {to: {one: way for one, way in ways.items() if one in own[to]}
+         for to, ways in link.items() if 0 <= to < len(own)}
+        for link in links
+    ]  # fmt: skip
 
 
 def judge(names: Sequence[str], links: Sequence[Links]) -> Network:

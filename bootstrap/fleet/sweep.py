@@ -380,10 +380,14 @@ def deal(
     unreached: Collection[str],
 ) -> Dealt:
     """Decide which cells are queued where: those without a finished or a live run, and of no box in
-    `unreached`; each to the lane with the fewest, first to the box that it was given to before."""
+    `unreached`; each to the lane with the fewest, first to the box that it was given to before.
+
+    Only that box's runs of a cell count: any other could name a run like one of the sweep's.
+    """
     of_cell: dict[str, list[CellRun]] = {}
     for run in runs:
-        of_cell.setdefault(run.key, []).append(run)
+        if ledger.boxes.get(run.key) == run.box:
+            of_cell.setdefault(run.key, []).append(run)
     load = dict.fromkeys(lanes, 0)
     done, live, held, free = [], [], [], []
     for cell in sweep.cells:

@@ -70,13 +70,14 @@ def _results(
     known = {box.name: box for box in reversed(all_boxes())}
     names = [name for name in dict.fromkeys(ledger.boxes.values()) if name in known]
     outcomes = fan_out(names, lambda name: _ask(replace(options, host=name), sweep))
-    found: dict[str, ComparedRun] = {}
-    for key, one in _at_home(sweep, {*ledger.boxes.values()}):
-        found[key] = _better(found.get(key), one)
+    told = _at_home(sweep, {*ledger.boxes.values()})
     for outcome in outcomes:
         if outcome.error:
             screen.warn(f"{outcome.host} was not asked: {outcome.error.what}")
-        for key, one in outcome.value or ():
+        told += outcome.value or ()
+    found: dict[str, ComparedRun] = {}
+    for key, one in told:
+        if ledger.boxes.get(key) == one.box:  # what another box says of its cell is not asked for
             found[key] = _better(found.get(key), one)
     return [
         replace(

@@ -8,7 +8,15 @@ import threading
 import pytest
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, ReturnBoxError, StepFailedError
-from bootstrap.fleet.nodes import Meeting, Way, differences, judge, read_answer
+from bootstrap.fleet.nodes import (
+    NOT_AN_ANSWER,
+    Meeting,
+    Way,
+    announced,
+    differences,
+    judge,
+    read_answer,
+)
 
 NAMES = [f"gpu-{number}" for number in range(8)]
 FAST, SLOW = Way(0.0, 0.1, 9000.0), Way(0.0, 0.2, 900.0)
@@ -68,6 +76,16 @@ def test_the_fastest_address_that_all_reach_is_taken() -> None:
     assert found.slow(NAMES[:3]) == ""
 
 
+def test_no_node_says_where_another_one_is() -> None:
+    links = all_reach(3)
+    for own in (0, 1):  # all who are asked say it
+        links[own][2]["203.0.113.7"] = links[own][2]["10.9.9.9"] = Way(0.0, 0.1, 99999.0)
+        links[own][9] = {"10.0.0.9": FAST}
+    peers = [[[f"10.0.0.{rank}", 9], ["10.9.9.9", 9]][: 1 + (rank == 0)] for rank in range(3)]
+    found = judge(NAMES[:3], announced(links, peers))
+    assert found.addresses == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]
+
+
 def test_a_node_that_is_much_slower_is_warned_of() -> None:
     links = all_reach(3)
     links[2] = {to: {f"10.0.0.{to}": SLOW} for to in (0, 1)}
@@ -95,11 +113,26 @@ def test_a_clock_that_is_off_is_named() -> None:
         '"public": [], "ports": [1], "gpus": 0}}',
         '{"facts": {"same": {}, "packages": [], "addresses": [["10.0.0.1", 99999]], '
         '"public": [], "ports": [1], "gpus": 0}}',
+        *(
+            f'{{"facts": {{"same": {{}}, "packages": [], "addresses": [["{address}", 1]], '
+            f'"public": [], "ports": {ports}, "gpus": {gpus}}}}}'
+            for address, ports, gpus in (
+                *(("203.0.113.7", "[1, 2]", 0), ("169.254.169.254", "[1, 2]", 0)),
+                *(("127.0.0.1", "[1, 2]", 0), ("10.0.0.1", "[1]", 0)),
+                *(("10.0.0.1", "[1, 2]", "Infinity"), ("10.0.0.1", "[1, 2]", "1e999")),
+                *(("10.0.0.1", "[1, true]", "NaN"), ("10.0.0.256", "[1, 2]", 0)),
+            )
+        ),
+        *(
+            f'{{"links": [{{"to": {to}, "by": [{{"address": "10.0.0.1", "ahead": {ahead}, '
+            '"ms": 1, "mbps": 1}]}]}'
+            for to, ahead in (("Infinity", 0), (1, "1e999"), (1, "NaN"), (1, '"nan"'), (1, "null"))
+        ),
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(line: str) -> None:
     for what in ("facts", "links"):
-        with pytest.raises((ValueError, KeyError, TypeError)):
+        with pytest.raises(NOT_AN_ANSWER):
             read_answer(line.encode(), what)
 
 

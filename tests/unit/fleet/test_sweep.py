@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bootstrap.errors import UsageError
+from bootstrap.fleet import sweep_report
+from bootstrap.fleet.comparison import ComparedRun
 from bootstrap.fleet.sweep import CellRun, Ledger, Sweep, deal, read_sweep
+from bootstrap.link.record import KnownBox
+from bootstrap.link.target import BoxOptions
+from bootstrap.protocol.run import Run
 
 GRID = "parameters:\n  lr: [1e-3, 3e-4]\n  seed: [0, 1, 2]\n"
 LANES = [("a", ""), ("b", "")]
@@ -86,7 +93,7 @@ def test_what_is_no_sweep_is_refused_with_the_place(tmp_path: Path, text: str, s
 def test_cells_are_dealt_to_the_shortest_queue(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, GRID)
     runs = [CellRun(sweep.cells[0].key, "a", "lr-1", "live")]
-    dealt = deal(sweep, runs, Ledger(), LANES, ())
+    dealt = deal(sweep, runs, Ledger({sweep.cells[0].key: "a"}), LANES, ())
     assert dealt.live == sweep.cells[:1]
     assert [lane[0] for _, lane in dealt.given] == ["b", "a", "b", "a", "b"]
 
@@ -95,12 +102,12 @@ def test_only_cells_without_a_finished_run_are_queued_again(tmp_path: Path) -> N
     sweep = sweep_of(tmp_path, GRID)
     first, second, third, *_ = (cell.key for cell in sweep.cells)
     runs = [
-        CellRun(first, "a", "x", "failed"),
+        CellRun(first, "b", "x", "failed"),
         CellRun(first, "b", "x", "done"),
         CellRun(second, "a", "x", "failed"),
         CellRun(third, "b", "x", "live"),
     ]
-    dealt = deal(sweep, runs, Ledger(), LANES, ())
+    dealt = deal(sweep, runs, Ledger({first: "b", second: "a", third: "b"}), LANES, ())
     assert [cell.key for cell in dealt.done] == [first]
     assert [cell.key for cell, _ in dealt.given] == [
         cell.key for cell in (sweep.cells[1], *sweep.cells[3:])
@@ -118,3 +125,31 @@ def test_a_box_that_cant_be_asked_keeps_its_cells(tmp_path: Path) -> None:
     assert len(dealt.given) == 4
     freed = deal(sweep, [], ledger, LANES, ())
     assert len(freed.given) == 6
+
+
+@pytest.mark.parametrize("state", ["done", "live", "stalled", "unknown"])
+def test_no_box_says_what_became_of_another_ones_cell(tmp_path: Path, state: str) -> None:
+    sweep = sweep_of(tmp_path, GRID)
+    first = sweep.cells[0].key
+    runs = [CellRun(first, "a", "x", "failed"), CellRun(first, "b", "x", state)]
+    for ledger in (Ledger({first: "a"}), Ledger()):
+        dealt = deal(sweep, runs, ledger, LANES, ())
+        assert len(dealt.given) == 6
+        assert not dealt.done + dealt.live + dealt.held + dealt.taken_out
+
+
+def test_a_report_has_the_figures_of_the_box_that_was_given_the_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = sweep_of(tmp_path, GRID)
+    first = sweep.cells[0].key
+    run = Run("k-1", f"lr-{first}-1", "finished", 0, 1, "", "", "x", 0, 0, "python x")
+    liars = ComparedRun("", "", {}, "b", dataclasses.replace(run, started=10**9))
+    told = {"a": [(first, ComparedRun("", "", {}, "a", run))], "b": [(first, liars)]}
+    monkeypatch.setattr(sweep_report, "all_boxes", lambda: [KnownBox(name, name) for name in told])
+    monkeypatch.setattr(sweep_report, "_ask", lambda options, _: told[options.host])
+    monkeypatch.setattr(sweep_report, "_at_home", lambda *_: [(first, liars)])
+    screen: Any = None
+    ledger = Ledger({first: "a", sweep.cells[1].key: "b"})
+    results = sweep_report._results(BoxOptions(), sweep, ledger, screen)
+    assert [one.box for one in results] == ["a", "", "", "", "", ""]
