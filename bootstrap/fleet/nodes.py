@@ -38,7 +38,7 @@ from bootstrap.runs.run_end import end_run
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import alone_error, complete, execute, prepare, result_of
 from bootstrap.sync.new_run import Show, StartedRun, begin_run
-from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sanitize import one_line, sanitize
 
 if TYPE_CHECKING:
     from bootstrap.boxes.login import BoxLogin
@@ -345,8 +345,8 @@ def read_answer(line: bytes, what: str) -> Any:  # noqa: ANN401 - as each answer
     said = json.loads(line)[what]
     if what == "facts":
         return {
-            "same": {sanitize(str(k))[:40]: sanitize(str(v))[:80] for k, v in said["same"].items()},
-            "packages": [sanitize(str(each))[:120] for each in said["packages"]],
+            "same": {one_line(str(k))[:40]: one_line(str(v))[:80] for k, v in said["same"].items()},
+            "packages": [one_line(str(each))[:120] for each in said["packages"]],
             "addresses": [
                 [_address(each[0], of_node=True), _port(each[1])]
                 for each in said["addresses"][:_MOST_ADDRESSES]
@@ -363,7 +363,7 @@ def read_answer(line: bytes, what: str) -> Any:  # noqa: ANN401 - as each answer
             }
             for link in said
         }
-    return sanitize(str(said))[:40]
+    return one_line(str(said))[:40]
 
 
 def _address(text: object, *, of_node: bool = False) -> str:

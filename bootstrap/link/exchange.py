@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Stream, Wire
 from bootstrap.shell import SHELL_SETTINGS
-from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sanitize import one_line, sanitize
 
 _TAKEN = "'!\\\n"
 """Characters that some login shell interprets even between single quotes."""
@@ -343,6 +343,6 @@ def answer_version(text: str) -> tuple[int, ...]:
 def answer_rows(answer: bytes) -> Iterator[tuple[str, str]]:
     """Yield word and value of each line with a tab between them, sanitized; skip other lines."""
     for line in answer.split(b"\n", MOST_LINES)[:MOST_LINES]:
-        word, tab, value = sanitize(line[:LONGEST]).partition("\t")
+        word, tab, value = one_line(line[:LONGEST]).partition("\t")
         if tab:
             yield word, value

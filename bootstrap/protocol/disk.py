@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bootstrap.link.exchange import answer_number
 from bootstrap.onbox.runs.disk_watch import ENOUGH, LOW
-from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import duration, size
 
 MOST_BYTES, MOST_IN_LINE = 4096, 2300
@@ -59,5 +59,5 @@ def parse_low_disk(told: bytes) -> LowDisk | None:
     for row in rows[:_MOST_FILES]:
         count, _, path = row.partition(" ")
         if path and (number := answer_number(count)) is not None:
-            files.append((sanitize(path)[:_LONGEST], number))
+            files.append((one_line(path)[:_LONGEST], number))
     return LowDisk(numbers[0], numbers[1], answer_number(words[2]), tuple(files))

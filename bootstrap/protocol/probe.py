@@ -22,7 +22,7 @@ from bootstrap.onbox.lease.rules import LIMITS, WIPES
 from bootstrap.plan import NAMES
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, parse_run, with_files
-from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import dollars, duration
 
 _HELD = {
@@ -193,7 +193,7 @@ def parse_lease(said: str) -> BoxLease | None:
 
 def _unsafe(said: object) -> tuple[str, ...]:
     lines = said[:_MOST_UNSAFE] if isinstance(said, list) else []
-    return tuple(sanitize(line)[:_LONGEST] for line in lines if isinstance(line, str))
+    return tuple(one_line(line)[:_LONGEST] for line in lines if isinstance(line, str))
 
 
 def _limits(said: object) -> dict[str, tuple[float, float]]:

@@ -93,7 +93,7 @@ def parse_interruption(text: str) -> Interruption | None:
     return Interruption(found[1], int(found[2]), int(found[3])) if found else None
 
 
-_NODES = re.compile(r"([0-9]{1,3}) ([0-9]{1,3}) [0-9a-f]{16}((?: [A-Za-z0-9._@:-]{1,120}){1,64})")
+_NODES = re.compile(r"([0-9]{1,3}) ([0-9]{1,3}) [0-9a-f]{16}((?: [A-Za-z0-9._-]{1,120}){1,64})")
 _BY_NODE = re.compile(r"node ([0-9]{1,3}) ([0-9]{1,3}) (exit|lost|missing|interrupted|unwatched)")
 _BY_NODE_WORDS = {
     "exit": "{} ended with exit code {}",

@@ -15,7 +15,7 @@ from bootstrap.errors import BoxstrapError, StepFailedError, TrainingFailedError
 from bootstrap.link.exchange import AnswerStream, answer_number, answer_rows, stream_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
-from bootstrap.onbox.runs.news import KINDS
+from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.disk import MOST_IN_LINE, parse_low_line
 from bootstrap.protocol.query import build_query
@@ -29,7 +29,7 @@ from bootstrap.protocol.run import (
 )
 from bootstrap.protocol.run_details import END_BYTES
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
-from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import spent, took_in_words
 from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
@@ -137,12 +137,12 @@ class _Listener:
     def hear(self, run: Run, word: str, line: str) -> None:
         """Take a line of the box: `KIND SECONDS TEXT`, sanitized."""
         kind, _, rest = line.partition(" ")
-        text = rest.partition(" ")[2]
         if kind not in KINDS or kind in self._known:
             return
+        text = passed_on(kind, rest.partition(" ")[2])
         self._known.add(kind)
         # After a lost link, what is old to the box may be new here.
-        if kind != "end" and text and (word == "news" or self._reads_again):
+        if kind != "end" and (word == "news" or self._reads_again):
             self._screen.say(f"{run.name}: {text}")
             notify(self._notifiers, run, self._box.name, kind, text, self._screen.warn)
 
@@ -197,7 +197,7 @@ def _answer_lines(stream: AnswerStream) -> Iterator[str]:
     while piece := stream.read(4096):
         *lines, rest = (rest + piece).split(b"\n")
         rest = rest[:MOST_IN_LINE]
-        yield from (sanitize(line[:MOST_IN_LINE]) for line in lines)
+        yield from (one_line(line[:MOST_IN_LINE]) for line in lines)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from bootstrap.link.wire import LinkLost
 from bootstrap.protocol.disk import is_low
 from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run_history import Sample, SampleLines
+from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Reporter
@@ -143,7 +144,7 @@ class Feed(threading.Thread):
         said = stream.read_err().strip()
         if box.wire.alive() and said:
             raise BoxLacksError(
-                f"it can't be looked at: {said.decode('utf-8', 'replace').splitlines()[-1][:300]}",
+                f"it can't be looked at: {one_line(said)[-300:]}",
                 where=box.label,
                 hint="Set the box up again: boxstrap verify",
             )

@@ -79,6 +79,11 @@ def sanitize(text: bytes | str) -> str:
     return _LONE.sub("", _SEQUENCES.sub("", _without_returns(text)))
 
 
+def one_line(text: bytes | str) -> str:
+    """Return the text sanitized, as one line: what a box says in one never becomes several."""
+    return sanitize(text).replace("\n", " ")
+
+
 def _without_returns(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 

@@ -9,6 +9,7 @@ RUN/news has a line for each kind, `KIND SECONDS TEXT`: `loss` is the first metr
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -38,6 +39,38 @@ LOOK_S, WALK_S = 300.0, 1.0
 PIECE = 64 * 1024
 """Bytes of a log that are read at a time: no more are needed, and it costs next to nothing."""
 _NO_LOSS = ("lr", "learning_rate", "grad_norm", "step", "epoch")
+
+
+_TIME = r"[0-9]{1,6} (?:s|min|h [0-9]{2} min)"
+_NUMBER = r"-?(?:[0-9.]{1,20}(?:e[+-][0-9]{1,3})?|nan|inf)"
+_TEXTS = {
+    "loss": (
+        rf"first [A-Za-z][\w/-]{{0,60}}: {_NUMBER}(?: at (?:step|epoch) {_NUMBER})?",
+        "its first metric is there",
+    ),
+    "stall": (f"it is silent: neither its log nor its results grew for {_TIME}", "it is silent"),
+    "disk": (
+        f"low disk: [0-9]{{1,9}} of [0-9]{{1,9}} GB free(?:, full in about {_TIME})?",
+        "its disk is low",
+    ),
+    "lease": (
+        rf"the box's lease (?:is over|ends in about {_TIME}) \((?:hours|dollars|idle|stall)\)",
+        "the box's lease is about to end",
+    ),
+    "end": (rf"it (?:finished|was stopped|was interrupted|ended with exit code [0-9]{{1,3}})"
+            rf"(?: after {_TIME})?|it died, with its box or its runner", "it ended"),
+}  # fmt: skip
+"""For each kind what its text may be, and the words for one that is anything else."""
+
+
+def passed_on(kind: str, text: str) -> str:
+    """Return the text as it may be passed on to receivers: one of those that are made here.
+
+    RUN/news can be written by whoever is on the box, and what a receiver makes of a text (a mail's
+    header, a name that is called, an address to tap on) is not theirs to choose.
+    """
+    expected, otherwise = _TEXTS[kind]
+    return text if re.fullmatch(expected, text, re.ASCII) else otherwise
 
 
 class NewsWatch:

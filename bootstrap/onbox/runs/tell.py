@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from .. import AGENT
 from ..retry_after import asked_pause
-from .news import CALM_ENDS, HANDED_OVER, KINDS, NAME, OF_PROFILE, lines_of
+from .news import CALM_ENDS, HANDED_OVER, KINDS, NAME, OF_PROFILE, lines_of, passed_on
 
 TOLD = "told"
 SECRET = "NOTIFY_URL"  # noqa: S105 - its name
@@ -192,8 +192,8 @@ def news_of(run: Path) -> list[News]:
     for line in lines_of(run / NAME):
         kind, _, rest = line.partition(" ")
         at, _, text = rest.partition(" ")
-        if kind in KINDS and at.isdigit():
-            found.append(News(kind, int(at), text, name, ""))
+        if kind in KINDS and at.isdecimal():
+            found.append(News(kind, int(at), passed_on(kind, text), name, ""))
     return found
 
 

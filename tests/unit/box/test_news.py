@@ -10,17 +10,19 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bootstrap.onbox import AGENT
 from bootstrap.onbox.runs import news, tell
-from bootstrap.onbox.runs.news import NewsWatch
+from bootstrap.onbox.runs.news import NewsWatch, passed_on
 from bootstrap.onbox.runs.tell import News, is_address, post, tell_all
 from bootstrap.profile.load import read_commands
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import parse_details
 from bootstrap.runs.notifiers import notify
+from bootstrap.runs.run_end import _Listener
 from tests.plain_environment import HERE
 from tests.receivers import WebReceiver, mail_receiver, web_receiver
 
@@ -329,3 +331,40 @@ def test_the_recipes_for_a_desktop(
     try_recipe("only-the-end", "loss")
     try_recipe("only-the-end")
     assert shown.read_text() == "boxstrap gpu: train-1 ended with exit code 1\n" * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "told"),
+    [
+        ("loss", "first val/loss_2: -1.5e-05 at epoch 2.5", ""),
+        ("loss", "first loss: nan", ""),
+        ("stall", "it is silent: neither its log nor its results grew for 1 h 05 min", ""),
+        ("disk", "low disk: 19 of 215 GB free, full in about 11 min", ""),
+        ("lease", "the box's lease ends in about 40 s (stall)", ""),
+        ("end", "it ended with exit code 137 after 3 min", ""),
+        ("loss", "first loss: 4\rBcc: all@example.com", "its first metric is there"),
+        ("loss", "first @everyone: 4", "its first metric is there"),
+        ("loss", "first evil.example/pay: 4", "its first metric is there"),
+        ("loss", "first loss: 4\n", "its first metric is there"),
+        ("stall", "it is silent. Log in at evil.example", "it is silent"),
+        ("disk", "low disk: 19 of 215 GB free <b>", "its disk is low"),
+        ("disk", "low disk: \u0661 of 215 GB free", "its disk is low"),
+        ("lease", "the box's lease is over (<!here>)", "the box's lease is about to end"),
+        ("end", "", "it ended"),
+    ],
+)
+def test_a_box_chooses_none_of_the_words_that_are_told(
+    there: WatchedRun, web: WebReceiver, kind: str, text: str, told: str
+) -> None:
+    assert passed_on(kind, text) == (told or text)
+    said = list[str]()
+    screen: Any = SimpleNamespace(say=said.append, warn=said.append)
+    box: Any = SimpleNamespace(name="gpu")
+    run = Run("k-1", "train-1", "running", None, 1, "", "", "train", 0, 0, "python x")
+    if kind != "end":
+        _Listener(box, {}, screen).hear(run, "news", f"{kind} 5 {text}")
+        assert said == [f"train-1: {told or text}"]
+    if "\n" not in text and "\r" not in text:
+        there.write(news=f"{kind} 5 {text}\n", notify_to=f"- team gpu {web.url}\n")
+        tell_all(there.home)
+        assert [one.document["says"] for one in web.asked] == [told or text]

@@ -25,6 +25,7 @@ from bootstrap.fleet.jobs import count_gpus
 from bootstrap.fleet.nodes import NOT_AN_ANSWER, read_answer
 from bootstrap.link.exchange import (
     answer_number,
+    answer_rows,
     run_script,
     run_script_checked,
     shell_command,
@@ -33,6 +34,7 @@ from bootstrap.link.exchange import (
 from bootstrap.onbox.transfer.frames import pack_frame
 from bootstrap.plan import STEPS, plan_rows
 from bootstrap.profile.schema import Advice
+from bootstrap.protocol.disk import parse_low_disk
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning
 from bootstrap.protocol.probe import parse_probe, probe
 from bootstrap.protocol.query import LaunchOptions, launch
@@ -49,7 +51,7 @@ from bootstrap.runs.log_reader import LogReader
 from bootstrap.runs.notifiers import who_is_told_of
 from bootstrap.runs.pull import goes_on
 from bootstrap.runs.remote_command import RemoteProject
-from bootstrap.runs.run_end import _await_end, _Listener, what_ended
+from bootstrap.runs.run_end import _answer_lines, _await_end, _Listener, what_ended
 from bootstrap.runs.status import metric_lines, run_lines, status_lines
 from bootstrap.runs.top import BoxView, JsonLines, LiveTable, PlainLines
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
@@ -490,3 +492,22 @@ def test_whatever_a_box_says(
     except BoxstrapError as error:
         words = error.text()
     assert "\x1b" not in words
+
+
+FORGED = b"x\rwarning: log in at evil.example\xe2\x80\xa8\x85\r\ny"
+
+
+def test_one_line_of_a_box_never_becomes_several() -> None:
+    pieces = [b"news\t" + FORGED.partition(b"\n")[0] + b"\n", b""]
+    stream: Any = SimpleNamespace(read=lambda _: pieces.pop(0))
+    facts = {"same": {"a\rb": "c\rd"}, "packages": ["e\rf"], "addresses": [], "public": []}
+    heard = [
+        *_answer_lines(stream),
+        *(value for _, value in answer_rows(b"word\t" + FORGED)),
+        str(parse_low_disk(b"1 2 3\n4 " + FORGED.partition(b"\r\n")[0])),
+        str(read_answer(json.dumps({"facts": {**facts, "ports": [1, 2], "gpus": 0}}).encode(),
+                        "facts")),
+        read_answer(b'{"written": "a\\rb"}', "written"),
+    ]  # fmt: skip
+    assert heard
+    assert not [one for one in heard if len(one.splitlines()) != 1 or "\\n" in one]
