@@ -15,7 +15,7 @@ from bootstrap.link import record
 from bootstrap.link.record import KnownBox
 from bootstrap.repo.local import read_repository
 from bootstrap.tasks import namespace
-from bootstrap.tasks.command import _own_error
+from bootstrap.tasks.command import own_error
 from tests.cli import Completed, User
 from tests.plain_environment import BIN, HERE
 
@@ -510,7 +510,7 @@ def test_an_error_of_our_own_is_told_where_no_report_can_be_kept(
 ) -> None:
     (tmp_path / "boxstrap").write_text("no folder")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    told = _own_error(ValueError("broken"), str).text()
+    told = own_error(ValueError("broken"), str).text()
     assert "boxstrap itself failed: ValueError: broken" in told
     assert "No report was kept of it: " in told
     assert "not a directory" in told
