@@ -51,7 +51,7 @@ coverage: $(VENV)/dev  ## which lines and branches the tests run, by package, an
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faults; what needs root is left out without
 	@$(PYTEST) -m "boxes or faults" -n $(WORKERS)
 
-chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of editions, every damage and lie, every state of a repository, properties; needs root and half an hour
+chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of doors, every damage and lie, every state of a repository, properties; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
 	@$(PYTEST) $(SAMPLED) --tries 50 --every -n $(WORKERS) --tb=short
 

@@ -1,8 +1,9 @@
 """Make scripts for doors, with a profile and a commit that the box fetches by its address.
 
 A door can't carry a repository, so the commit must be on the git host, at an
-address that needs no key of this machine. It gets an edition of the script in its wrapper, within
-its limit; a paste may also have the script fetched and checked by SHA-256, or rendered by uvx.
+address that needs no key of this machine. It gets the script in its wrapper, if that is within its
+limit; else the box fetches the program from that same host, where it is pushed after a yes. A paste
+may also have the script fetched from any address and checked by SHA-256, or rendered by uvx.
 """
 
 from __future__ import annotations
@@ -20,16 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap import __version__
 from bootstrap.errors import UsageError
-from bootstrap.render.door_table import (
-    COMPACT,
-    DOORS,
-    FULL,
-    IN_JSON,
-    MINIMAL,
-    MINIMAL_LIMIT,
-    Door,
-    door_named,
-)
+from bootstrap.render.door_table import DOORS, Door, door_named
 from bootstrap.render.script import render_text
 from bootstrap.shell import encoded, folded, harmless, paste
 
@@ -42,7 +34,8 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Reporter
 
 _REFUSED = ("Authentication failed", "could not read", "not found", "403")
-PASTE_LIMIT = 36 * 1024
+PASTE_LIMIT = 200_000
+"""Characters of a paste with everything in it: a terminal takes them in seconds."""
 _USUAL = "vast"
 """The provider if the profile names none: its boxes have a web terminal to paste into."""
 _MOST_LISTED = 10
@@ -65,7 +58,17 @@ class FetchedScript:
     script: str
     sha256: str
     text: str
-    edition: str = IN_JSON[FULL]
+
+
+@dataclass(frozen=True)
+class Pushing:
+    """Whether boxstrap's program may be pushed to the commit's git host.
+
+    `asked_for`: by an option; else `ask` puts the question to the user.
+    """
+
+    asked_for: bool
+    ask: Callable[[str], bool]
 
 
 def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
@@ -83,84 +86,95 @@ def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
     )
     for warning in payload.warnings:
         reporter.warn(warning)
-    return CarriedScript(payload.script, {"door": None, "edition": IN_JSON[FULL]})
+    return CarriedScript(payload.script, {"door": None})
 
 
-def render_for_door(name: str, request: SetupRequest, reporter: Reporter) -> CarriedScript:
+def render_for_door(
+    name: str, request: SetupRequest, reporter: Reporter, *, push: Pushing
+) -> CarriedScript:
     """Return the script packed for a provider's start-up hook. Raises UsageError, ProfileError."""
-    from bootstrap.render.door_table import door_named
-
     door = door_named(name)
-    made = render_door(door.name, *_for_door(request, reporter, door.profile))
-    reporter.note("door", f"{door.name}, the {made.edition} script, {made.size:,} bytes")
+    work = _for_door(request, reporter, door.profile)
+    made = render_door(door.name, work.profile, work.source)
+    if not made.fits or push.asked_for:
+        ref = _program_ref(work, made, push=push)
+        made = render_door(door.name, work.profile, work.source, ref=ref)
+        reporter.note("program", f"{ref} of {work.source.url}, fetched by the box")
+    if not made.fits:
+        raise too_long(made, work.profile)
+    reporter.note("door", f"{door.name}, {made.size:,} bytes")
     reporter.note("use", door.use)
-    _note_left_out(made.edition, reporter)
-    data = {
-        "door": door.name,
-        "edition": IN_JSON[made.edition],
-        "limit": door.limit,
-        "use": door.use,
-    }
-    return CarriedScript(made.text, data)
+    return CarriedScript(made.text, {"door": door.name, "limit": door.limit, "use": door.use})
 
 
 def render_paste(
-    request: SetupRequest, reporter: Reporter, *, small: bool, uvx: str
+    request: SetupRequest, reporter: Reporter, *, push: Pushing, uvx: str
 ) -> CarriedScript:
-    """Return one paste for a terminal; `uvx`: what uvx installs to make the script on the box.
+    """Return one paste for a terminal, short if the program is on the git host, or may be pushed.
 
-    Raises UsageError, ProfileError.
+    `uvx`: what uvx installs to make the script on the box. Raises UsageError, ProfileError.
     """
-    profile, source = _for_door(request, reporter, _USUAL)
+    from bootstrap.render.carrier import render_carrier, render_fetching
+
+    work = _for_door(request, reporter, _USUAL)
     if uvx:
-        text, edition = by_uvx(uvx, profile, source), FULL
+        text = by_uvx(uvx, work.profile, work.source)
     else:
-        text, edition = _paste(profile, source, small=small)
-        _note_left_out(edition, reporter)
-    reporter.note("paste", f"{len(text):,} characters, the {edition} script")
+        text = paste(render_carrier(work.profile, work.source, bare=True))
+        whole = Rendering(door_named("vast"), text)
+        if ref := _program_ref(work, whole, push=push, must=len(text) > PASTE_LIMIT):
+            reporter.note("program", f"{ref} of {work.source.url}, fetched by the box")
+            text = paste(render_fetching(work.profile, work.source, ref))
+    reporter.note("paste", f"{len(text):,} characters")
     reporter.note(
         "use", "copy all of it into the terminal of the box, its last line too, and Enter"
     )
-    return CarriedScript(text, {"edition": IN_JSON[edition]})
+    return CarriedScript(text, {})
+
+
+def _program_ref(work: _Work, whole: Rendering, *, push: Pushing, must: bool = True) -> str:
+    """Return the ref of the program on the commit's git host, where it may be pushed; "" if not.
+
+    Raises UsageError if it isn't there, nobody agreed to push it, and it `must`.
+    """
+    from bootstrap.render.carrier import program
+    from bootstrap.repo.program_ref import BRANCH, REF, find_program, push_program
+
+    made = program()
+    if ref := find_program(work.push_url, made):
+        return ref
+    ref, branch = REF.format(made.sha256[:16]), BRANCH.format(made.sha256[:16])
+    where = f"{work.source.url}, as {ref} (where it takes no such ref: as the branch {branch})"
+    question = f"Push boxstrap's own program there, which the box then fetches? To {where}"
+    if push.asked_for or push.ask(question):
+        return push_program(work.push_url, made)
+    if must:
+        raise too_long(whole, work.profile)
+    return ""
 
 
 def render_fetched(request: SetupRequest, reporter: Reporter, url: str) -> FetchedScript:
     """Return a paste that fetches the script from `url`. Raises UsageError, ProfileError."""
-    from bootstrap.render.editions import render_carrier
+    from bootstrap.render.carrier import render_carrier
 
-    script = render_carrier(*_for_door(request, reporter, _USUAL))
+    work = _for_door(request, reporter, _USUAL)
+    script = render_carrier(work.profile, work.source)
     digest = hashlib.sha256(script.encode()).hexdigest()
     return FetchedScript(script, digest, by_url(url, digest))
 
 
-def _paste(profile: Profile, source: Source, *, small: bool) -> tuple[str, str]:
-    from bootstrap.render.editions import render_compact, render_minimal
-    from bootstrap.shell import paste
+@dataclass(frozen=True)
+class _Work:
+    """What a door is rendered for: the source has an address that a box can use."""
 
-    make, edition, limit = (
-        (render_minimal, MINIMAL, MINIMAL_LIMIT)
-        if small
-        else (render_compact, COMPACT, PASTE_LIMIT)
-    )
-    text = paste(make(profile, source))
-    if len(text) > limit:
-        raise UsageError(
-            f"the {edition} script has {len(text):,} characters packed; {limit:,} are the limit.",
-            hint=f"What could go: {', '.join(droppable(profile))}.\n"
-            "Or let the box fetch it: boxstrap oneliner --url https://…",
-        )
-    return text, edition
+    profile: Profile
+    source: Source
+    push_url: str
+    """The repository's address as this machine reaches it."""
 
 
-def _note_left_out(edition: str, reporter: Reporter) -> None:
-    from bootstrap.render.door_table import left_out
-
-    for what in left_out(edition):
-        reporter.note("without", what)
-
-
-def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple[Profile, Source]:
-    """Return the profile, and the source with an address that a box can use.
+def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> _Work:
+    """Return what a door is rendered for.
 
     `provider` is the base profile if the user's own names none.
     Raises ProfileError, UsageError: no repository, no address, a commit that is
@@ -195,7 +209,8 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
             f"{url} is private: the box asks for a token on its terminal, or takes GIT_TOKEN "
             "from its environment; without either it stops before it begins."
         )
-    return profile, dataclasses.replace(source, url=url, tree="")
+    carried = dataclasses.replace(source, url=url, tree="")
+    return _Work(profile, carried, source.url or "")
 
 
 def _warn_of_dependencies(
@@ -291,10 +306,9 @@ def _remote_branches(here: LocalRepository) -> list[str]:
 
 @dataclass(frozen=True)
 class Rendering:
-    """The text for a door, and its edition."""
+    """The text for a door."""
 
     door: Door
-    edition: str
     text: str
 
     @property
@@ -302,13 +316,19 @@ class Rendering:
         """Size in bytes."""
         return len(self.text.encode())
 
+    @property
+    def fits(self) -> bool:
+        """Whether the door takes it."""
+        return self.door.limit is None or self.size <= self.door.limit
 
-def render_door(name: str, profile: Profile, source: Source) -> Rendering:
-    """Render the longest edition that fits through that door.
 
-    Raises UsageError for an unknown door, and if no edition fits: with the sizes, and
-    which parts of the profile could be dropped.
+def render_door(name: str, profile: Profile, source: Source, *, ref: str = "") -> Rendering:
+    """Render the script for that door, with its program or with the `ref` of it on the git host.
+
+    Raises UsageError for an unknown door, and for one that can't start what the profile asks for.
     """
+    from bootstrap.render.carrier import render_carrier, render_fetching
+
     door = door_named(name)
     if profile.train and profile.train.nodes > 1 and not (door.nodes or "train" in door.leave):
         raise UsageError(
@@ -316,28 +336,24 @@ def render_door(name: str, profile: Profile, source: Source) -> Rendering:
             hint="Over SSH, naming all boxes: boxstrap setup --host … --host …; or "
             f"--for {' or '.join(each.name for each in DOORS.values() if each.nodes)}",
         )
-    tried = []
-    for edition in door.editions:
-        script = _edition_of(edition, door, profile, source)
-        text = render_text(
-            f"doors/{door.template}", _values(door, edition, script, profile, source)
-        )
-        made = Rendering(door, edition, text)
-        if door.limit is None or made.size <= door.limit:
-            return made
-        tried.append(made)
-    raise too_long(tried, profile)
+    if door.bakes and profile.python.torch_backend == "auto":
+        profile = profile.replace(python=profile.python.replace(torch_backend="none"))
+    if ref:
+        script = render_fetching(profile, source, ref, leave=door.leave)
+    else:
+        script = render_carrier(profile, source, leave=door.leave, bare=door.takes_bare)
+    text = render_text(f"doors/{door.template}", _values(door, script, profile, source))
+    return Rendering(door, text)
 
 
-def too_long(tried: list[Rendering], profile: Profile) -> UsageError:
-    """Return the error for a door into which no edition fits."""
-    last = tried[-1]
+def too_long(made: Rendering, profile: Profile) -> UsageError:
+    """Return the error for a door that is too narrow."""
     return UsageError(
-        f"{last.door.name} takes {last.door.limit:,} bytes ({last.door.source}), and "
-        + ", ".join(f"the {made.edition} script needs {made.size:,}" for made in tried)
-        + ".",
-        hint=f"What could go: {', '.join(droppable(profile))}.\n"
-        "Or let the box fetch it: boxstrap oneliner --url https://…",
+        f"{made.door.name} takes {made.door.limit:,} bytes ({made.door.source}), and the script "
+        f"needs {made.size:,}.",
+        hint="Let the box fetch boxstrap's program from the git host of your commit: --push\n"
+        "Or from any address: boxstrap oneliner --url https://…\n"
+        f"What could go of the profile: {', '.join(droppable(profile))}.",
     )
 
 
@@ -369,15 +385,12 @@ def as_user(user: str) -> str:
     return f"{known};exec runuser -l \"${{u:-root}}\" -c 'bash /var/lib/boxstrap/door.sh'"
 
 
-def _values(
-    door: Door, edition: str, script: str, profile: Profile, source: Source
-) -> dict[str, object]:
+def _values(door: Door, script: str, profile: Profile, source: Source) -> dict[str, object]:
     gpu, python = profile.gpu, profile.python
     folder = posixpath.join(_absolute(profile.box.workdir), source.name)
     values: dict[str, object] = {
         "version": __version__,
         "profile_name": harmless(profile.name),
-        "edition": edition,
         "use": door.use,
         "packed": encoded(script),
         "halves": _halves(encoded(script)),
@@ -428,20 +441,6 @@ def dstack_gpu(profile: Profile) -> dict[str, object]:
 def _one_or_all(texts: Sequence[str]) -> str | list[str]:
     """Return the only text, or all of several as a list; "" if there is none."""
     return list(texts) if len(texts) > 1 else "".join(texts)
-
-
-def _edition_of(name: str, door: Door, profile: Profile, source: Source) -> str:
-    """Return the script in that edition."""
-    from bootstrap.render.editions import render_carrier, render_compact, render_minimal
-
-    if door.bakes and profile.python.torch_backend == "auto":
-        profile = profile.replace(python=profile.python.replace(torch_backend="none"))
-    makers: dict[str, Callable[[], str]] = {
-        FULL: lambda: render_carrier(profile, source, leave=door.leave, bare=door.takes_bare),
-        COMPACT: lambda: render_compact(profile, source),
-        MINIMAL: lambda: render_minimal(profile, source),
-    }
-    return makers[name]()
 
 
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]{1,2000}")

@@ -9,7 +9,7 @@ harmless characters only.
 
 Packing shortens a script without changing what it does, and makes one paste of it. Comments and
 indentation are removed; names are kept, since renaming could introduce errors
-(docs/adr/0018-three-lengths.md). gzip and base64 exist on every box.
+(docs/adr/0108-one-edition-and-the-program-beside-the-commit.md). gzip and base64 exist on every box.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import ast
 import base64
 import io
 import re
-import string
 import tokenize
 import zlib
 from collections.abc import Container, Mapping, Sequence
@@ -361,36 +360,8 @@ def paste(script: str) -> str:
     Without its last line the here-document is unterminated, and nothing runs; if the
     middle is damaged, gzip finds a wrong length or checksum, and nothing runs either.
     """
-    packed = squeezed(script.encode())
-    ways = (("base64 -d", base64.b64encode(packed).decode()), (_DECODE, _in_85(packed)))
-    return min((_pasted(*way) for way in ways), key=len)
-
-
-def _pasted(decoder: str, text: str) -> str:
-    return f"f=$(mktemp);{decoder}<<'E'|gzip -dc>$f&&bash $f;rm $f\n{folded(text)}E\n"
-
-
-_DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in "!\"$';\\^`~")
-"""85 characters without special meaning to a terminal, ssh or history: 5 encode 4 bytes."""
-
-_FROM_RFC_1924 = str.maketrans(
-    string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
-    _DIGITS,
-)
-"""From the digits of Python's base85."""
-
-_DECODE = (
-    # Quoted twice: for the shell it is pasted into, and for the bash that it starts.
-    f"d='{_DIGITS}' bash -c 'LC_ALL=C;while read -r l;do o=;for((i=0;i<${{#l}};i+=5));do n=0;"
-    'for j in 0 1 2 3 4;do p=${d%%"${l:i+j:1}"*};n=$((n*85+${#p}));done;printf -v h %08x $n;'
-    """o+="\\x${h:0:2}\\x${h:2:2}\\x${h:4:2}\\x${h:6:2}";done;printf "$o";done'"""
-)
-
-
-def _in_85(packed: bytes) -> str:
-    """Encode in base85, a sixteenth shorter than base64; gzip ignores the zeros at the end."""
-    packed += bytes(-len(packed) % 4)
-    return base64.b85encode(packed).decode().translate(_FROM_RFC_1924)
+    unpack = "f=$(mktemp);base64 -d<<'E'|gzip -dc>$f&&bash $f;rm $f"
+    return f"{unpack}\n{folded(encoded(script))}E\n"
 
 
 SHELL_SETTINGS = (

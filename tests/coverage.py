@@ -85,7 +85,7 @@ def use_whole_programs() -> None:
 
     It is sent without comments and annotations otherwise, and its lines could not be told.
     """
-    for name in ("bootstrap.render.editions", "bootstrap.render.script"):
+    for name in ("bootstrap.render.carrier", "bootstrap.render.script"):
         import_module(name)  # these keep a `bare_python` of their own
     shell = import_module("bootstrap.shell")
     redacts = HERE / "bootstrap/text/redact.py"  # alone it is sent too, by queries

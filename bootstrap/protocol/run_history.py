@@ -5,7 +5,7 @@ be read too.
 
 A run's record on its box: what boxstrap noted of it, and its log from a byte on. Bounded.
 
-It needs only a shell on the box, so it works for runs of every edition and of earlier versions.
+It needs only a shell on the box, so it works for runs of earlier versions.
 
 Samples of a box, lines of `bootstrap/onbox/runs/top_stream.py`: bounded and sanitized.
 """

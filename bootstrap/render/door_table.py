@@ -1,90 +1,22 @@
 """The doors: a table of all ways to get the script onto a box other than SSH.
 
-A door has a size limit and a wrapper (`templates/doors/<template>`). It carries the
-longest edition that fits (`editions.py`); `bootstrap/doors.py` renders it.
-Limits and their sources: docs/doors.md.
-
-The editions of the script (full, compact, minimal), and what the shorter ones leave out.
+A door has a size limit and a wrapper (`templates/doors/<template>`), in which it carries the
+script; one that is too narrow for it lets the box fetch the program (`carrier.py`).
+`bootstrap/doors.py` renders it. Limits and their sources: docs/doors.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.shell import harmless
 
-if TYPE_CHECKING:
-    from bootstrap.profile.schema import Profile
-
-
-FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
-
-MINIMAL_LIMIT = 4048
-"""Characters that Vast.ai's API accepts for `onstart`, the narrowest door."""
-
-IN_JSON = {FULL: "whole", COMPACT: "short", MINIMAL: "small"}
-"""Their names in JSON documents, whose format must not change."""
-
-LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
-    COMPACT: (
-        "steps that run at the same time, and live progress",
-        "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, every check of "
-        "the machine and the network",
-        "repairing a repository or a package manager's state that a kill or a bad disk damaged",
-        "shells other than bash; saying before the download that no build of torch fits this GPU",
-        "the extra indexes of the box's pip where the profile has python.index",
-        "folders for what a training downloads, beyond its tree",
-        "looking for free inodes; saying that another repository has the folder of this name",
-        "keeping results of an earlier run where the next one writes over them",
-        "noting which part of a pipeline ended the training, and what it left running",
-        "the queue of runs, and train.at_boot: resume",
-        "a limit for the log, its times, train.grace, and notices that the box is taken away",
-        "python.conda, data, a lease; results in a bucket (train.results_to); notify",
-    ),
-    MINIMAL: (
-        "what the compact script leaves out, too",
-        "of the GPU check: everything but count, name, memory, memory in use and ECC errors",
-        "package managers other than apt, the git hosts' known keys, pip's extra indexes",
-        "python.installer: pip; skipping steps that are already right",
-        "the commands of prepare; a terminal for a run, if an earlier one's is still there",
-    ),
-}
-"""What the shorter editions do not do, in sentences for the user."""
-
-
-def needs_full(profile: Profile, edition: str) -> None:
-    """Raise UsageError if the profile needs something that only the full edition does."""
-    asked = {
-        "python.conda": ("makes no environment of conda's packages", bool(profile.python.conda)),
-        "data": ("fetches no data", bool(profile.data)),
-        "lease": ("holds no lease", profile.lease is not None),
-        "train.results_to": (
-            "puts no results into a bucket",
-            bool(profile.train and profile.train.results_to),
-        ),
-        "notify": ("tells nobody", bool(profile.notify)),
-    }
-    for key, (lacks, is_asked) in asked.items():
-        if is_asked:
-            raise UsageError(
-                f"the {edition} script {lacks}.",
-                where=key,
-                hint="Let the box fetch the full one: boxstrap oneliner --url https://…",
-            )
-
-
-def left_out(edition: str) -> tuple[str, ...]:
-    """Return what an edition does not do, in sentences for the user."""
-    whole = LEFT_OUT_TEXTS.get(edition, ())
-    return (*LEFT_OUT_TEXTS[COMPACT], *whole[1:]) if edition == MINIMAL else whole
-
-
 KIB = 1024
-ARGUMENT = 128 * KIB - 1
-"""Linux's limit for one argument of a program, in bytes (execve(2), MAX_ARG_STRLEN)."""
-TWO_ARGUMENTS = 2 * ARGUMENT
+NARROWEST = 4048
+"""Bytes that Vast.ai's API accepts for `onstart`, the narrowest door."""
+TWO_ARGUMENTS = 2 * (128 * KIB - 1)
+"""Twice Linux's limit for one argument of a program, in bytes (execve(2), MAX_ARG_STRLEN)."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +39,6 @@ class Door:
     profile: str = "ssh"
     user: str = ""
     wait: bool = False
-    editions: tuple[str, ...] = (FULL,)
     leave: tuple[str, ...] = ()
     every_boot: bool = False
     bakes: bool = False
@@ -117,8 +48,8 @@ class Door:
 
     @property
     def takes_bare(self) -> bool:
-        """Whether the full script fits only without comments and indentation."""
-        return self.limit is not None and self.limit <= TWO_ARGUMENTS
+        """Whether the script fits only without comments and indentation."""
+        return self.limit is not None and self.limit <= 256 * KIB
 
 
 _CLOUD_INIT = "It runs once, at the first boot; its output is in /var/log/cloud-init-output.log."
@@ -131,10 +62,9 @@ DOORS: dict[str, Door] = {
             "paste.j2",
             "Paste it as the On-start Script of a template, or: vastai create instance … "
             "--onstart FILE. It runs at every start of the container.",
-            limit=MINIMAL_LIMIT,
+            limit=NARROWEST,
             source="`onstart` of Vast.ai's API",
             profile="vast",
-            editions=(MINIMAL,),
             every_boot=True,
             file="onstart.sh",
         ),
@@ -168,7 +98,6 @@ DOORS: dict[str, Door] = {
             limit=16 * KIB,
             source="UserData of EC2, before base64",
             user="first",
-            editions=(MINIMAL,),
             file="user-data.yaml",
         ),
         Door(
@@ -178,7 +107,6 @@ DOORS: dict[str, Door] = {
             limit=65_535,
             source="customData of Azure, decoded",
             user="first",
-            editions=(FULL, COMPACT),
             file="custom-data.yaml",
         ),
         Door(
@@ -245,8 +173,8 @@ DOORS: dict[str, Door] = {
             "Save it as .devcontainer/devcontainer.json of the repository. The container gets the "
             "tools, the environment and the GPU's verdict; the code is your own folder, and "
             "nothing is trained.",
-            limit=ARGUMENT,
-            source="one argument of a program, execve(2)",
+            limit=TWO_ARGUMENTS,
+            source="two arguments of a program, execve(2)",
             leave=("repo", "train"),
             file="devcontainer.json",
         ),

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -204,7 +204,6 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("UV_VERSION", uv_release.VERSION),
         ("UV_OLDEST", uv_release.OLDEST),
         ("UV_WHEELS", uv_release.release_rows()),
-        ("EDITION", ""),
         ("STEPS", [step.name for step in steps]),
         ("NEEDS", {step.name: " ".join(needs_among(step, steps)) for step in steps}),
         ("REPO_STEPS", " ".join(step.name for step in steps if step.per_repo)),
@@ -307,12 +306,6 @@ def gpu_order(profile: Profile) -> str:
 
 TEMPLATE = "setup.sh.j2"
 MARKER = "END_OF_BOX_FILES"
-OVER_SSH = ("client", "dependencies", "projects")
-"""Parts that a narrow door leaves out, with the lines that end in `# ssh # full`: nobody sends
-anything through it, its commit is fixed, and so is what the environment is made from."""
-OF_RUNS = tuple(f"onbox/runs/{name}.py" for name in ("monitor", "news", "tell", "notice"))
-"""Programs that look after runs and leases: of no use behind a door that starts neither."""
-_OVER_SSH = re.compile(r"^.* # ssh # full\n", re.MULTILINE)
 KEPT = 20
 """Number of scripts to keep in the cache."""
 
@@ -362,34 +355,32 @@ def render_script(
     *,
     bare: bool = False,
 ) -> str:
-    """Return the full script: all of the library, readable.
+    """Return the script: all of the library, readable.
 
     `bare`: without comments and indentation, for a door with a limit.
     """
-    left_out = OVER_SSH if bare else ()
+    used = {step.name for step in steps} | {name for name, value in variables if value}
+    parts = script_parts(steps, used, bare=bare)
+    return assemble_script(profile_name, variables, parts, bare=bare)
+
+
+def script_parts(steps: Sequence[Step], used: Container[str], *, bare: bool = False) -> Parts:
+    """Return what follows the variables; `used`: steps and variables that decide what is needed."""
     library = [shell_part("lib", name) for name in LIBRARY if name not in STEPS_LIBRARY]
-    beside = [
-        shell_part("lib", name)
-        for name in LIBRARY
-        if name in STEPS_LIBRARY and name not in left_out
-    ]
+    beside = [shell_part("lib", name) for name in LIBRARY if name in STEPS_LIBRARY]
     names = [step.name for step in steps]
     if "repo" in names and "train" not in names:
         names.append("train")  # for a run that is started by its command (`run -- COMMAND`)
     parts = [*beside, *(shell_part("steps", name) for name in names)]
     files = bare_box_files() if bare else box_files()
-    used = {*names, *(name for name, value in variables if value)}
     files = tuple(file for file in files if is_needed(file[0], used))
     if bare:  # a quarter less, packed
-        if not used.intersection(("train", "lease")):
-            files = tuple(file for file in files if file[0] not in OF_RUNS)
-        parts = [_OVER_SSH.sub("", text) for text in parts]
         library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))
         # What programs of the box contain too stands right before them: gzip looks 32 KiB back.
         twice = [text for text in library if any(text.rstrip() in own for _, own in files)]
         parts += [*(text for text in library if text not in twice), *twice]
         library = []
-    return assemble_script(profile_name, variables, Parts(library, parts, files))
+    return Parts(library, parts, files)
 
 
 @cache

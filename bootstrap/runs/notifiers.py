@@ -128,7 +128,7 @@ def hand_over(box: BoxLogin, runs: Sequence[Run]) -> tuple[list[Run], list[str]]
     told = who_is_told_of(run_script(box.wire, query, lines.encode(), timeout=60))
     if told is None:
         raise BoxLacksError(
-            "nothing on it could tell: it was set up by an earlier version, or a short script.",
+            "nothing on it could tell: it was set up by an earlier version.",
             where=box.label,
             hint="Set it up again: boxstrap setup",
         )

@@ -308,7 +308,6 @@ class ShownProfile(TypedDict):
 class ScriptDocument(TypedDict):
     """A script: its lines, or the file it was written to."""
 
-    edition: str
     door: NotRequired[str | None]
     limit: NotRequired[int | None]
     use: NotRequired[str]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bootstrap.tasks.command import CONSENT, JSON, SET, Call, Option, command
 
 if TYPE_CHECKING:
-    from bootstrap.doors import CarriedScript
+    from bootstrap.doors import CarriedScript, Pushing
 
 
 @command(
@@ -115,6 +115,9 @@ def init(call: Call) -> None:
 _PROFILE = Option("profile", "A profile: its name, or a path.")
 _REPO = Option("repo", "The repository; default: that of the current folder.")
 _OUTPUT = Option("output", "Write it into this file.")
+_PUSH = Option(
+    "push", "Put boxstrap's program on the commit's git host, for the box to fetch.", False
+)
 _COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays here.", False
 )
@@ -130,8 +133,9 @@ _COMMITTED = Option(
     Option("for_", "The door it is for, as in ec2; without it, the script itself, readable."),
     Option("host", "A box for --for skypilot-pool or dstack-fleet. Repeatable.", many=True),
     Option("hosts", "The boxes of this group for these, as groups.yaml names them."),
+    _PUSH,
     _OUTPUT,
-    changes=("output",),
+    changes=("output", "push"),
     takes_all=True,
 )
 def render(call: Call) -> None:
@@ -145,7 +149,7 @@ def render(call: Call) -> None:
     if call.given["host"] or call.given["hosts"] or door in _EXPORTS:
         _show_export(call, door)
     elif door:
-        _show(call, render_for_door(door, call.request(), call.screen))
+        _show(call, render_for_door(door, call.request(), call.screen, push=_pushing(call)))
     else:
         _show(call, render_readable(call.request(), call.screen))
 
@@ -157,11 +161,11 @@ def render(call: Call) -> None:
     _REPO,
     CONSENT,
     _COMMITTED,
-    Option("small", "At most 4,048 characters; it says what that leaves out.", False),
+    _PUSH,
     Option("url", "Fetch the script from this address, against its SHA-256; see --output."),
     Option("uvx", "Let uvx make the script on the box: what to install boxstrap from."),
     _OUTPUT,
-    changes=("output",),
+    changes=("output", "push"),
 )
 def oneliner(call: Call) -> None:
     """Print one paste for the terminal of a fresh box: keys, code, environment, GPU, training.
@@ -172,16 +176,26 @@ def oneliner(call: Call) -> None:
     from bootstrap.errors import UsageError
 
     given = call.given
-    if sum(bool(given[way]) for way in ("small", "url", "uvx")) > 1:
-        raise UsageError("--small, --url and --uvx are three ways: choose one.")
+    if sum(bool(given[way]) for way in ("push", "url", "uvx")) > 1:
+        raise UsageError("--push, --url and --uvx are three ways: choose one.")
     if given["url"]:
         _show_fetched(call)
         return
-    small, uvx = bool(given["small"]), given["uvx"] or ""
-    _show(call, render_paste(call.request(), call.screen, small=small, uvx=uvx))
+    uvx = given["uvx"] or ""
+    _show(call, render_paste(call.request(), call.screen, push=_pushing(call), uvx=uvx))
 
 
 _EXPORTS = ("skypilot-pool", "dstack-fleet")
+
+
+def _pushing(call: Call) -> Pushing:
+    from bootstrap.doors import Pushing
+    from bootstrap.link.prompt import Prompt
+
+    def ask(question: str) -> bool:
+        return not call.is_json and Prompt(call.screen.say).confirm(question)
+
+    return Pushing(bool(call.given["push"]), ask)
 
 
 def _show_export(call: Call, kind: str) -> None:
@@ -214,7 +228,7 @@ def _show_fetched(call: Call) -> None:
     call.screen.note(
         "put", f"{file} at {given['url']}, byte for byte; a script that differs is not run"
     )
-    data = {"edition": made.edition, "sha256": made.sha256, "written": str(file), "text": made.text}
+    data = {"sha256": made.sha256, "written": str(file), "text": made.text}
     call.screen.result(data, made.text.rstrip("\n"))
 
 

@@ -1,11 +1,15 @@
 # shellcheck shell=bash disable=SC2034,SC2088,SC2153,SC2154 # set here, read elsewhere; the capitals are rendered
-# carrier: starts the full script on this box, as a login over SSH would, and shows its events.
+# carrier: starts the script on this box, as a login over SSH would, and shows its events.
 
 main() {
   set -eu
   reset_shell
   umask 022
   local word
+  WAIT='' WORDS=''
+  case $TRAIN_AT_BOOT in restart) WORDS=revive ;; resume) WORDS=resume ;; esac
+  # Without that step the folder is the user's own, as in a dev container.
+  case " ${STEPS[*]} " in *' repo '*) ;; *) REPO_URL='' ;; esac
   for word; do case $word in wait) WAIT=yes ;; *) WORDS="$WORDS $word" ;; esac; done
   # The container is being stopped, and only its first process is told.
   [ -z "$WAIT" ] || trap heed_stop TERM
@@ -67,13 +71,14 @@ run_script() {
 }
 
 end_of_setup() {
-  local rc
+  local rc step
   rc=$(sed -nE 's/.*"event":"done","rc":([0-9]+).*/\1/p' "$SETUP_DIR/events.jsonl")
   if [ "${rc:-1}" -eq 0 ]; then
     ! grep -qF '"step":"train","event":"skip","why":"alive"' "$SETUP_DIR/events.jsonl" || not_started
     return 0
   fi
-  end_failed "${rc:-1}" "$SETUP_DIR"/logs/*.log "$SETUP_DIR/output"
+  step=$(sed -nE 's/.*"step":"([a-z]+)","event":"fail".*/\1/p;T;q' "$SETUP_DIR/events.jsonl")
+  end_failed "${rc:-1}" ${step:+"$SETUP_DIR/logs/$step.log"} "$SETUP_DIR/output"
 }
 
 heed_stop() {
@@ -89,7 +94,7 @@ heed_stop() {
 look_after_training() {
   if [ -n "$WAIT" ]; then
     wait_for_training
-  elif [ -n "$TRAINS" ] && [ -t 1 ] && find_newest; then
+  elif [ -n "$TRAIN_COMMAND" ] && find_newest; then
     show_beginning "$newest"
   fi
 }

@@ -46,11 +46,13 @@ hand_over_secrets() {
   cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME/steps/shell.ok" "$BOX_HOME/secrets.ids"
 }
 
-# show_beginning RUN: prints its first lines once there are some, what became of it, and where to look.
+# show_beginning RUN: prints what became of it, and where to look; on a terminal also its first lines, once it has some.
 show_beginning() {
   local waited=0
-  until [ -s "$1/log" ] || [ -f "$1/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
-  head -n 5 "$1/log" 2>/dev/null || :
+  if [ -t 1 ]; then
+    until [ -s "$1/log" ] || [ -f "$1/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
+    head -n 5 "$1/log" 2>/dev/null || :
+  fi
   printf '%s: %s\nits log: tail -F %s\nits terminal: tmux -L boxstrap attach\nover SSH, from your own machine: boxstrap status --host HOST\n' \
     "${1##*/}" "$(run_state "$1")" "$1/log"
 }
@@ -62,13 +64,14 @@ refuse() {
 }
 
 not_started() {
+  ! find_newest || show_beginning "$newest"
   printf 'boxstrap: a run of other work is alive, and this was not started: wait for it, or stop it\n' >&2
   exit 8
 }
 
 # end_failed EXIT LOG...: prints the end of the logs and what the exit code means, then exits.
 end_failed() {
-  tail -n 12 "${@:2}" >&2 || :
+  tail -qn 12 "${@:2}" >&2 || :
   [ "$1" -ne 6 ] || printf 'boxstrap: return this box\n' >&2
   exit "$1"
 }

@@ -10,8 +10,8 @@ one_step() {
   local rc code
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
   # Descriptor 8 has the secrets that came with this setup, see `hide_secrets`.
-  [ "$1" = shell ] || exec 8<&- # full
-  case $1 in python | smoke | prepare | train) find_environment ;; esac # full
+  [ "$1" = shell ] || exec 8<&-
+  case $1 in python | smoke | prepare | train) find_environment ;; esac
   find_reason "$1"
   if [ -z "$WHY" ]; then
     why_right "$1"
@@ -66,7 +66,7 @@ start_ready() {
 # exit_of STEP RC: prints what its failure means for the setup: 5 the box lacks something, 6 return it, 9 results of
 # earlier runs would be lost, else 7.
 exit_of() {
-  case $1:$2 in train:9) printf '9\n' && return ;; esac # full
+  case $1:$2 in train:9) printf '9\n' && return ;; esac
   case $1:$2 in preflight:*) printf '5\n' ;; gpu:6 | smoke:6) printf '6\n' ;; *) printf '7\n' ;; esac
 }
 

@@ -3,8 +3,7 @@
 
 # Strangers' hooks and filters don't run, git asks nothing, and only these transports are allowed.
 box_git() {
-  local ssh=ssh
-  ssh="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts' -o GlobalKnownHostsFile=/dev/null" # full
+  local ssh="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts' -o GlobalKnownHostsFile=/dev/null"
   GIT_SSH_COMMAND=$ssh GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
     git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c core.quotePath=true -c init.defaultBranch=main \
     -c gc.auto=0 -c maintenance.auto=false -c core.fsmonitor=false \
@@ -14,10 +13,10 @@ work_git() { box_git -C "$REPO_DIR" "$@"; }
 store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
 # For what lib/place.sh placed. If the store lost commits, the user's git has them.
 placed_git() {
-  local -x GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects # full
+  local -x GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects
   box_git -C "$REPO_DIR" --git-dir="$PLACED" --work-tree="$REPO_DIR" "$@"
 }
-# If an earlier version placed the tree, its own git has the answer.
+# A tree that was taken over has no $PLACED yet: its own git has the answer.
 tree_git() { if [ -d "$PLACED" ]; then placed_git "$@"; else work_git "$@"; fi; }
 
 # The token that a door asked for is only in the environment of this call; the helper that git asks does not contain it.
@@ -45,8 +44,7 @@ tree_right() { packs_right "$NOTES/repo.packs" "$REPO_DIR/.git/objects/pack"; }
 note_repository() {
   local key
   case " ${STEPS[*]} " in *' repo '*) ;; *) return 0 ;; esac
-  [ -d "$NOTES" ] || # full
-    mkdir -p "$NOTES"
+  [ -d "$NOTES" ] || mkdir -p "$NOTES"
   [ -z "$REPO_ROOT" ] || write_if_changed "$NOTES/repo.root" 600 "$REPO_ROOT"$'\n'
   is_strange || write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
   for key in "$SENT_KEY" "$REPO_USUAL_KEY"; do
@@ -60,7 +58,7 @@ note_repository() {
 
 # Whether this repository's folder contains something that boxstrap did not make.
 is_strange() {
-  { [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ]; } && # full
+  { [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ]; } &&
     [ ! -e "$NOTES/repo.ok" ] && [ ! -e "$NOTES/repo.placed" ] && [ ! -d "$RUNS" ] &&
     ! placed_by_us "$REPO_DIR" && [ -n "$(ls -A -- "$REPO_DIR" 2>/dev/null)" ]
 }
@@ -220,23 +218,17 @@ undo_half_switch() {
   for file in ${switched[@]+"${switched[@]}"}; do
     [ -e "$REPO_DIR/$file" ] || [ -L "$REPO_DIR/$file" ] || printf '%s\0' "$file"
   done | placed_git checkout-index -f -q -z --stdin 2>/dev/null || :
-  # The user's index may be ahead of HEAD; an earlier version noted only one commit.
-  work_git read-tree -i -m "${commit:-$new}" HEAD || :
+  # The user's index may be ahead of HEAD.
+  work_git read-tree -i -m "$commit" HEAD || :
   rm -f "$NOTES/repo.switch"
 }
 
 # A snapshot builds on its commit: if the snapshot is whole, so is the commit.
 fetch_from_store() {
-  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" || lacks_its_commit # full
+  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT"
   # As a pack, which git syncs to the disk.
-  local -x GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=fetch.unpackLimit GIT_CONFIG_VALUE_0=1 # full
+  local -x GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=fetch.unpackLimit GIT_CONFIG_VALUE_0=1
   work_git fetch -q --no-tags --update-shallow "$REPO_STORE" "refs/boxstrap/$REPO_COMMIT"
   # So that the tree is the same, whichever way the commit came in.
   rm -f -- "$REPO_DIR/.git/FETCH_HEAD"
-}
-
-# An earlier version sent the snapshot of a partial clone without the commit that it builds on.
-lacks_its_commit() {
-  rm -rf -- "$REPO_STORE"
-  fail commit-missing "commit ${REPO_COMMIT:0:12} is not in the store, though its snapshot is" 'run the same command again: it sends both'
 }

@@ -9,7 +9,7 @@ take_lock() {
     read_holder
     if [ "$HOLDER_SCRIPT" = "$SCRIPT_ID" ] && alive "$HOLDER"; then return 2; fi
     # The holder is gone, but processes that it started still hold the lock: end them, they are boxstrap's.
-    end_leftovers # full
+    end_leftovers
     [ "$SECONDS" -lt "$until" ] || return 1
     [ -n "$said" ] || write_event setup wait code=busy
     said=yes
@@ -17,7 +17,7 @@ take_lock() {
   done
   # A setup that was killed left the lock free, but perhaps a uv or a git that is still writing.
   read_holder
-  end_leftovers # full
+  end_leftovers
   find_identity $$
   printf '%s\n' "$_identity" "$SCRIPT_ID" "$SETUP_ID" "$REPO_NAME ${REPO_COMMIT:0:12}" >"$BOX_HOME/lock"
 }

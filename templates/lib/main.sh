@@ -51,8 +51,8 @@ read_words() {
       command=*) TRAIN_COMMAND=$(base64 -d <<<"${word#command=}") ;;
       session=*) TRAIN_SESSION=${word#session=} ;;
       gpus=*) RUN_GPUS=${word#gpus=} ;;
-      variables=*) RUN_VARIABLES=$(base64 -d <<<"${word#variables=}") ;; # full
-      nodes=*) NODES_ID=${word#nodes=} ;; # full
+      variables=*) RUN_VARIABLES=$(base64 -d <<<"${word#variables=}") ;;
+      nodes=*) NODES_ID=${word#nodes=} ;;
       without=*) leave_out "${word#without=}" ;;
       redo=*) REDO=${word#redo=} ;;
       only=*)

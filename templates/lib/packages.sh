@@ -16,7 +16,7 @@ manager() {
 }
 
 can_install() {
-  [ -z "$IS_LOCAL" ] && # full
+  [ -z "$IS_LOCAL" ] &&
     manager >/dev/null && { [ "$EUID" -eq 0 ] || sudo -n true 2>/dev/null; }
 }
 
@@ -32,8 +32,8 @@ APT=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a apt-get -qq -o DPkg::
 install_packages() {
   case $(manager) in
     apt-get)
-      await_other_package_run # full
-      repair_dpkg # full
+      await_other_package_run
+      repair_dpkg
       refresh_apt
       with_retries apt_install "$@"
       ;;
@@ -89,7 +89,7 @@ refresh_apt() {
 
 apt_update() {
   local out rc=0
-  await_other_package_run # full
+  await_other_package_run
   out=$(as_root "${APT[@]}" update 2>&1 9>&-) || rc=$?
   printf '%s\n' "$out" >&2
   # apt only warns of a half-fetched index; a package that is not in it then looks like a missing one.
@@ -97,6 +97,6 @@ apt_update() {
 }
 
 apt_install() {
-  await_other_package_run # full
+  await_other_package_run
   as_root "${APT[@]}" install -y --no-install-recommends "$@" 2>&1 9>&-
 }

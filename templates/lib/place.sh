@@ -17,27 +17,22 @@
 # COMMIT+SNAPSHOT if these differ, as the second word into the stamp NOTES/repo.ok.
 
 place_snapshot() {
-  raw_store # full
-  [ "$REPO_DIR" = "$MAIN_DIR" ] || nothing_shared_is_tracked # full
+  raw_store
+  [ "$REPO_DIR" = "$MAIN_DIR" ] || nothing_shared_is_tracked
   if is_strange; then
     adopt_tree
     update_in_place
   elif [ -e "$REPO_DIR/.git" ]; then
-    repair_tree # full
+    repair_tree
     update_in_place
   else
     check_out_whole
   fi
-  [ "$REPO_DIR" = "$MAIN_DIR" ] || link_shared # full
+  [ "$REPO_DIR" = "$MAIN_DIR" ] || link_shared
   note_placed
 }
 
-# An earlier version's tree has no $PLACED: there HEAD says what was placed.
-is_placed() {
-  local placed=$REPO_COMMIT
-  [ ! -d "$PLACED" ] || { read -r placed <"$PLACED/HEAD"; } 2>/dev/null || return
-  [ "$placed" = "$REPO_SNAPSHOT" ]
-}
+is_placed() { is_line "$PLACED/HEAD" "$REPO_SNAPSHOT"; }
 
 # Files are taken from the store byte for byte, as they were sent, whatever .gitattributes says. Its index is one file.
 raw_store() {
@@ -50,33 +45,33 @@ raw_store() {
 # Somebody else's tree is taken only if the user says so. Nothing in it is repaired: it may be their work.
 adopt_tree() {
   # A file named .git is a worktree's or a submodule's: its repository is elsewhere.
-  [ -d "$REPO_DIR/.git" ] || fail tree-in-the-way "$REPO_DIR is there already and is not a git repository" "move it away on the box, or choose another box.workdir" # full
-  [ "${ADOPT:-no}" = yes ] || # full
+  [ -d "$REPO_DIR/.git" ] || fail tree-in-the-way "$REPO_DIR is there already and is not a git repository" "move it away on the box, or choose another box.workdir"
+  [ "${ADOPT:-no}" = yes ] ||
     fail tree-not-ours "boxstrap did not make $REPO_DIR" "--adopt takes it; or move it away, or choose another box.workdir"
-  [ -z "$(git_lock "$REPO_DIR/.git")" ] || fail git-busy "another git is at work in $REPO_DIR" # full
-  rm -rf -- "$PLACED" # full
-  : >"$NOTES/repo.adopted" # full
+  [ -z "$(git_lock "$REPO_DIR/.git")" ] || fail git-busy "another git is at work in $REPO_DIR"
+  rm -rf -- "$PLACED"
+  : >"$NOTES/repo.adopted"
 }
 
 check_out_whole() {
   local tree=$REPO_DIR format=
   local REPO_DIR="$BOX_HOME/trees/boxstrap-$BASHPID"
-  [ "${#REPO_COMMIT}" -ne 64 ] || format=--object-format=sha256 # full
-  [ "${tree%@*}" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $tree" # full
+  [ "${#REPO_COMMIT}" -ne 64 ] || format=--object-format=sha256
+  [ "${tree%@*}" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $tree"
   [ ! -e "$tree" ] || rmdir -- "$tree" || fail tree-in-the-way "$tree is in the way"
   mkdir -p "${REPO_DIR%/*}"
   rm -rf -- "$PLACED" "$NOTES/repo.adopted" "$NOTES/repo.switch"
   box_git init -q --template= ${format:+"$format"} "$REPO_DIR"
   # On the same disk objects are linked, not copied; on another one, or with a shallow history, git fetches them.
-  cp -Rl "$REPO_STORE/objects/." "$REPO_DIR/.git/objects/" 2>/dev/null || : # full
-  rm -f -- "$BOX_HOME"/trees/boxstrap-"$BASHPID"/.git/objects/pack/*.keep # full
-  { [ ! -f "$REPO_STORE/shallow" ] && work_git cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; } || # full
+  cp -Rl "$REPO_STORE/objects/." "$REPO_DIR/.git/objects/" 2>/dev/null || :
+  rm -f -- "$BOX_HOME"/trees/boxstrap-"$BASHPID"/.git/objects/pack/*.keep
+  { [ ! -f "$REPO_STORE/shallow" ] && work_git cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; } ||
     fetch_from_store
-  begin_placed # full
+  begin_placed
   tree_git checkout -q --detach "$REPO_SNAPSHOT" --
-  ! grep -qF 'error: unable to ' "$STEP_LOG" || { rm -rf -- "$REPO_DIR" && not_written; } # full
-  cp -p "$PLACED/index" "$REPO_DIR/.git/index" # full
-  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || work_git read-tree -i -m "$REPO_COMMIT" # full
+  ! grep -qF 'error: unable to ' "$STEP_LOG" || { rm -rf -- "$REPO_DIR" && not_written; }
+  cp -p "$PLACED/index" "$REPO_DIR/.git/index"
+  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || work_git read-tree -i -m "$REPO_COMMIT"
   move_head
   mv -T "$REPO_DIR" "$tree"
   # If another tree is still in there, this fails, as after a kill, and the next setup sweeps the leftovers.
@@ -93,7 +88,7 @@ begin_placed() {
 # Notes where the store is, relative to $PLACED: both are on the same volume, wherever that is mounted.
 name_store() { realpath -m --relative-to="$PLACED" -- "$REPO_STORE" >"$PLACED/commondir"; }
 
-# For a tree of an earlier version, of the minimal edition or of a user: what HEAD has counts as placed, and what
+# For a tree of a user's, or one whose notes are lost: what HEAD has counts as placed, and what
 # differs from it as somebody's edit. The index has the files' times, so that nothing is read or written again.
 take_over() {
   local own=$PLACED commit placed
@@ -128,38 +123,37 @@ placed_as_index() {
 
 # What was edited, added or committed on the box is never overwritten: git refuses, and the step lists what it found.
 update_in_place() {
-  local old said refs
-  local placed # full
+  local old said refs placed
   # The commits of HEAD, of the branch, and of what was placed last; for one that does not exist git says `missing`.
   mapfile -t refs < <(work_git cat-file --batch-check='%(objectname)' <<<"HEAD^{commit}"$'\n'"refs/heads/$REPO_BRANCH^{commit}"$'\nrefs/boxstrap/placed')
   old=${refs[0]-}
   old=${old##* missing}
   if [ "$old" != "$REPO_COMMIT" ]; then
     fetch_from_store ||
-      no_room || # full
+      no_room ||
       fail git-damaged "$REPO_DIR/.git is damaged" "move $REPO_DIR away on the box, then set up again"
     must_know HEAD "$old"
   fi
   must_know "$REPO_BRANCH" "${refs[1]-}"
-  [ -d "$PLACED" ] || take_over # full
-  switch_index "$old" -n || box_edits # full
+  [ -d "$PLACED" ] || take_over
+  switch_index "$old" -n || box_edits
   write_file "$NOTES/repo.switch" 600 "$REPO_SNAPSHOT $REPO_COMMIT"$'\n'
-  to_disk "$NOTES/repo.switch" # full
-  linked_folders || box_edits # full
-  { read -r placed <"$PLACED/HEAD"; } 2>/dev/null || : # full
+  to_disk "$NOTES/repo.switch"
+  linked_folders || box_edits
+  { read -r placed <"$PLACED/HEAD"; } 2>/dev/null || :
   if ! said=$(switch_files); then
     rm -f "$NOTES/repo.switch"
     printf '%s\n' "$said" >&2
-    case $said in *'untracked working tree files would be'*) in_the_way ;; esac # full
+    case $said in *'untracked working tree files would be'*) in_the_way ;; esac
     box_edits
   fi
-  case $said in *'error: unable to '*) printf '%s\n' "$said" >&2 && drop_unwritten "$placed" ;; esac # full
+  case $said in *'error: unable to '*) printf '%s\n' "$said" >&2 && drop_unwritten "$placed" ;; esac
   switch_index "$old"
   move_head
   # Before the note goes: after a power cut, a file's name may be on the disk long before its content.
-  to_disk "$PLACED/HEAD" "$PLACED/index" # full
-  [ "$old" = "$REPO_COMMIT" ] || # full
-    (cd "$REPO_DIR/.git" && to_disk HEAD index refs/boxstrap/placed ${REPO_BRANCH:+"refs/heads/$REPO_BRANCH"}) # full
+  to_disk "$PLACED/HEAD" "$PLACED/index"
+  [ "$old" = "$REPO_COMMIT" ] ||
+    (cd "$REPO_DIR/.git" && to_disk HEAD index refs/boxstrap/placed ${REPO_BRANCH:+"refs/heads/$REPO_BRANCH"})
   rm -f "$NOTES/repo.switch"
 }
 
@@ -228,9 +222,9 @@ must_know() {
 switch_files() {
   local said
   said=$(tree_git checkout -q --no-overwrite-ignore --detach "$REPO_SNAPSHOT" -- 2>&1) ||
-    { take_known && said=$(tree_git checkout -q --no-overwrite-ignore --detach "$REPO_SNAPSHOT" -- 2>&1); } || # full
+    { take_known && said=$(tree_git checkout -q --no-overwrite-ignore --detach "$REPO_SNAPSHOT" -- 2>&1); } ||
     { printf '%s\n' "$said" && return 1; }
-  printf '%s\n' "$said" # full
+  printf '%s\n' "$said"
 }
 
 # Files in the way that are as the snapshot has them, or as HEAD does, are known: edits that were brought home and came
@@ -288,7 +282,7 @@ switch_index() { [ "$1" = "$REPO_COMMIT" ] || work_git read-tree -i -m ${2+"$2"}
 # never shows. No remote is ever removed, and in an adopted tree none is changed.
 move_head() {
   if [ -n "$REPO_URL" ] && [ ! -e "$NOTES/repo.adopted" ]; then
-    [ "$(work_git config --get remote.origin.url)" = "$REPO_URL" ] || # full
+    [ "$(work_git config --get remote.origin.url)" = "$REPO_URL" ] ||
       work_git remote set-url origin "$REPO_URL" 2>/dev/null || work_git remote add origin "$REPO_URL"
   fi
   local to=$'option no-deref\nupdate HEAD'
@@ -296,8 +290,7 @@ move_head() {
   work_git update-ref --stdin <<<"update refs/boxstrap/placed $REPO_COMMIT
 $to $REPO_COMMIT"
   if [ -n "$REPO_BRANCH" ]; then
-    is_line "$REPO_DIR/.git/HEAD" "ref: refs/heads/$REPO_BRANCH" || # full
-      work_git symbolic-ref HEAD "refs/heads/$REPO_BRANCH"
+    is_line "$REPO_DIR/.git/HEAD" "ref: refs/heads/$REPO_BRANCH" || work_git symbolic-ref HEAD "refs/heads/$REPO_BRANCH"
   fi
 }
 
@@ -325,10 +318,10 @@ place_tags() {
 
 # After success: notes what the checks compare with.
 note_placed() {
-  note_packs "$REPO_STORE/objects/pack" "$REPO_STORE/packs" # full
-  note_packs "$REPO_DIR/.git/objects/pack" "$NOTES/repo.packs" # full
+  note_packs "$REPO_STORE/objects/pack" "$REPO_STORE/packs"
+  note_packs "$REPO_DIR/.git/objects/pack" "$NOTES/repo.packs"
   write_if_changed "$NOTES/repo.placed" 600 "$REPO_COMMIT"$'\n'"$REPO_SNAPSHOT"$'\n'
   # The first commit was not known before, and the box fetched it itself.
-  [ "$NOTES" = "${NOTES%/beside/*}" ] || return 0 # full
+  [ "$NOTES" = "${NOTES%/beside/*}" ] || return 0
   [ -s "$NOTES/repo.root" ] || root_of "$REPO_STORE" | write_file "$NOTES/repo.root" 600
 }

@@ -22,8 +22,8 @@ identity() { find_identity "$1" && printf '%s\n' "$_identity"; }
 
 # claim RUN: makes this process its runner, and reserves room for the exit code in case the disk is full by then.
 claim() {
-  [ ! -e "$1/pid" ] &&                                 # full
-    { [ -f "$1/exit.new" ] || echo >"$1/exit.new"; } && # full
+  [ ! -e "$1/pid" ] &&
+    { [ -f "$1/exit.new" ] || echo >"$1/exit.new"; } &&
     identity $$ >"$1/pid.new" && mv "$1/pid.new" "$1/pid"
 }
 

@@ -31,7 +31,7 @@ find_repository() {
 is_rooted() {
   _root=
   { read -r _root <"$1/steps/$2/repo.root"; } 2>/dev/null ||
-    # An earlier version noted none.
+    # Its note is lost.
     { [ -d "$1/store/$2.git" ] && _root=$(root_of "$1/store/$2.git"); } ||
     { has_folder "$1" "$2" && _root=$(root_of "$_folder/.git"); } || :
   [ "$_root" = "$3" ]
@@ -44,12 +44,8 @@ root_of() {
   git --git-dir="$1" -c safe.directory='*' rev-list --first-parent --max-parents=0 "${_sent:-HEAD}" -- 2>/dev/null
 }
 
-# has_folder BOX_HOME KEY: whether it has one already; sets _folder. An earlier version named it after the key.
-has_folder() {
-  { read -r _folder <"$1/steps/$2/repo.dir"; } 2>/dev/null && return
-  _folder=${1%/*}/${2%-*}
-  [ -e "$1/steps/$2/repo.ok" ] || [ -e "$1/steps/$2/repo.placed" ] || [ -d "$1/runs/$2" ]
-}
+# has_folder BOX_HOME KEY: whether it has one already; sets _folder.
+has_folder() { { read -r _folder <"$1/steps/$2/repo.dir"; } 2>/dev/null; }
 
 # is_taken BOX_HOME FOLDER ROOT: whether it belongs to another repository of this box.
 is_taken() {
@@ -62,18 +58,18 @@ is_taken() {
 }
 
 placed_by_us() {
-  [ -e "$1/.git" ] || return # full
+  [ -e "$1/.git" ] || return
   [ -e "$1/.git/refs/boxstrap/placed" ] || grep -qs ' refs/boxstrap/placed$' "$1/.git/packed-refs"
 }
 
 # alive_in BOX_HOME KEY FOLDER: prints the run that is alive in this tree or waits for its turn there; 1 if none does.
-# A run of the repository that is in no tree beside (lib/trees.sh) is in its folder: an earlier version noted none.
+# A run of the repository that is in no tree beside (lib/trees.sh) is in its folder.
 alive_in() {
   for _run in "$1"/runs/*/*/; do
     _run=${_run%/} _where=
     { read -r _where <"$_run/dir"; } 2>/dev/null || :
     [ ! -f "$_run/exit" ] || continue
-    case ${3##*/}${_where##*/} in *@*) [ "$_where" = "$3" ] || [ "$_where" -ef "$3" ] || continue ;; esac # full
+    case ${3##*/}${_where##*/} in *@*) [ "$_where" = "$3" ] || [ "$_where" -ef "$3" ] || continue ;; esac
     if [ "$_where" = "$3" ] || [ "${_run%/*}" = "$1/runs/$2" ]; then
       find_state "$_run"
       case $_state in running | queued*) printf '%s\n' "$_run" && return ;; esac

@@ -70,7 +70,6 @@ grace_of() {
   _grace='' _goes=''
   { read -r _grace <"$1/grace"; } 2>/dev/null || :
   { read -r _ _ _goes <"$1/interrupted"; } 2>/dev/null || :
-  # An earlier version's run has none noted.
   _grace=$(($(date +%s) + ${_grace:-10}))
   if [ -n "$_goes" ] && [ "$_grace" -gt $((_goes - 5)) ]; then _grace=$((_goes - 5)); fi
   printf '%s\n' "$_grace"
@@ -205,8 +204,7 @@ stop_run() {
     await_end "$_runner" $((_until + 5))
   fi
   reap "$1" "$_known" "$_until"
-  # A runner that does not track its run (an earlier version's, a shorter script's) was not asked: it only has to write
-  # the exit code.
+  # The runner only has to write the exit code.
   await_end "$_runner" $(($(date +%s) + 5))
   # What is still alive can be stopped again.
   if [ -n "$_left" ]; then printf '%s\n' "$_left" >"$1/left"; else rm -f "$1/left"; fi

@@ -21,8 +21,8 @@ find_state() {
     _state="finished $_rc"
   elif [ -f "$1/pid" ]; then
     _state=died
-  elif [ -f "$1/queue" ]; then # full
-    _state=queued # full
+  elif [ -f "$1/queue" ]; then
+    _state=queued
   else
     _state=waiting
   fi

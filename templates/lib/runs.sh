@@ -23,47 +23,46 @@ last_run_died() {
   local dir newest=
   for dir in "$RUNS"/*/; do
     # A run in a tree beside was not started by a setup.
-    ! grep -qs '@[0-9]*$' "${dir}dir" || continue # full
+    ! grep -qs '@[0-9]*$' "${dir}dir" || continue
     if [ -d "$dir" ] && is_newer "$dir" "$newest"; then newest=${dir%/}; fi
   done
   [ -n "$newest" ] || return
   in_state "$newest" died ||
-    is_interrupted "$newest" || # full
-    return 1
+    is_interrupted "$newest"
 }
 
 # new_run WORK: makes a run's folder, whole or not at all, and sets RUN_DIR to it.
 new_run() {
   local number=1 tmp gpu
   # One that was made under this id, but never started: the power failed.
-  [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR" # full
-  [ -z "$RUN_GPUS" ] || ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu: they count from 0" # full
+  [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR"
+  [ -z "$RUN_GPUS" ] || ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu: they count from 0"
   while [ -e "$RUNS/$TRAIN_SESSION-$number" ]; do number=$((number + 1)); done
   RUN_DIR=$RUNS/$TRAIN_SESSION-$number
   tmp=$RUNS/.new.$BASHPID
   mkdir -p "$tmp"
   printf '%s\n' "$1" >"$tmp/work"
   printf '%s\n' "$REPO_COMMIT" >"$tmp/commit"
-  printf '%s\n' "$REPO_SNAPSHOT" >"$tmp/snapshot" # full
+  printf '%s\n' "$REPO_SNAPSHOT" >"$tmp/snapshot"
   printf '%s\n' "$REPO_TREE" >"$tmp/tree"
   printf '%s\n' "$REPO_DIR" >"$tmp/dir"
-  printf '%s\n' "$DATA_CONTENT" >"$tmp/data" # full
+  printf '%s\n' "$DATA_CONTENT" >"$tmp/data"
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
   absolute_command >"$tmp/command"
-  [ -z "$TRAIN_RESUME" ] || absolute_command "$TRAIN_RESUME" >"$tmp/resume" # full
-  [ -z "$TRAIN_ON_NOTICE" ] || absolute_command "$TRAIN_ON_NOTICE" >"$tmp/on_notice" # full
-  [ -z "${QUEUE-}" ] || join_queue "$tmp" # full
+  [ -z "$TRAIN_RESUME" ] || absolute_command "$TRAIN_RESUME" >"$tmp/resume"
+  [ -z "$TRAIN_ON_NOTICE" ] || absolute_command "$TRAIN_ON_NOTICE" >"$tmp/on_notice"
+  [ -z "${QUEUE-}" ] || join_queue "$tmp"
   printf '%s\n' "$TRAIN_SESSION" >"$tmp/session"
-  printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace" # full
-  [ "${#METRICS[@]}" = 0 ] || printf '%s\n' "${METRICS[@]}" >"$tmp/metrics" # full
-  [ -z "$RUN_ID" ] || printf '%s\n' "$RUN_ID" >"$tmp/id"       # full
-  [ -z "$RUN_GPUS" ] || printf '%s\n' "$RUN_GPUS" >"$tmp/gpus" # full
-  [ -z "$RUN_VARIABLES" ] || printf '%s\n' "$RUN_VARIABLES" >"$tmp/variables" # full
-  printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full
-  [ -z "${RESULTS[*]-}" ] || printf '%s\n' "${RESULTS[@]}" >"$tmp/results" # full
-  [ -z "${RESULTS_TO[*]-}" ] || printf '%s\n' "${RESULTS_TO[@]}" >"$tmp/results_to" # full
-  [ -z "${NOTIFY[*]-}" ] || printf '%s\n' "${NOTIFY[@]}" >"$tmp/notify" # full
-  take_nodes "$tmp" # full
+  printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace"
+  [ "${#METRICS[@]}" = 0 ] || printf '%s\n' "${METRICS[@]}" >"$tmp/metrics"
+  [ -z "$RUN_ID" ] || printf '%s\n' "$RUN_ID" >"$tmp/id"
+  [ -z "$RUN_GPUS" ] || printf '%s\n' "$RUN_GPUS" >"$tmp/gpus"
+  [ -z "$RUN_VARIABLES" ] || printf '%s\n' "$RUN_VARIABLES" >"$tmp/variables"
+  printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max"
+  [ -z "${RESULTS[*]-}" ] || printf '%s\n' "${RESULTS[@]}" >"$tmp/results"
+  [ -z "${RESULTS_TO[*]-}" ] || printf '%s\n' "${RESULTS_TO[@]}" >"$tmp/results_to"
+  [ -z "${NOTIFY[*]-}" ] || printf '%s\n' "${NOTIFY[@]}" >"$tmp/notify"
+  take_nodes "$tmp"
   printf '%(%s)T\n' -1 >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
 }
@@ -151,7 +150,7 @@ keep_results() {
   local refused rc=0
   [ -z "$OVERWRITE" ] || set -- give-up "$2"
   refused=$(run_keeper "$@" ${RESUME:+inf}) || rc=$?
-  [ -z "${TO_KEEPER-}" ] || exec {TO_KEEPER}>&- {OF_KEEPER}<&- # full
+  [ -z "${TO_KEEPER-}" ] || exec {TO_KEEPER}>&- {OF_KEEPER}<&-
   [ "$rc" -ne 0 ] || return 0
   rm -rf -- "$2"
   printf 'results-unsafe\n' >"$STEP_CODE"
@@ -161,7 +160,7 @@ keep_results() {
 
 run_keeper() {
   local python=$BOX_HOME/agent/bin/python
-  ! ask_keeper "$@" || return "$KEEPER_CODE" # full
+  ! ask_keeper "$@" || return "$KEEPER_CODE"
   [ -x "$python" ] || python=$(command -v python3) || return 0
   "$python" -I -S -B "$ONBOX" results.keep_results "$@"
 }
@@ -200,13 +199,13 @@ would_lose_results() {
 
 # In tmux if it is installed, else in a session of the kernel's: same log, same exit code.
 start_run() {
-  make_results # full
-  revive_all # full
-  revive_uploads # full
-  [ ! -f "$1/queue" ] || { keep_results room "$1" && wait_for_turn "$1" && return; } # full
+  make_results
+  revive_all
+  revive_uploads
+  [ ! -f "$1/queue" ] || { keep_results room "$1" && wait_for_turn "$1" && return; }
   # A setup that was killed may have started it a moment ago.
-  ! has_runner "$1" || { await_begin "$1" && return; } # full
-  keep_results begin "$1" # full
+  ! has_runner "$1" || { await_begin "$1" && return; }
+  keep_results begin "$1"
   if have tmux; then
     new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
   else
@@ -282,13 +281,12 @@ new_session() {
     find_session_name
     write_file "$dir/session" 644 "$SESSION"$'\n'
     # A dead session of that name, if find_session_name saw one.
-    [ -z "$TEXT" ] || # full
-      our_tmux kill-session -t "=$SESSION" 2>/dev/null || :
+    [ -z "$TEXT" ] || our_tmux kill-session -t "=$SESSION" 2>/dev/null || :
     ! our_tmux new-session -d -x 200 -y 50 -s "$SESSION" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" \; \
       set-option -t "=$SESSION:" remain-on-exit on || break
     [ "$pause" != 0 ] || return
     sleep "$pause"
-    ! has_runner "$dir" || break # full
+    ! has_runner "$dir" || break
   done
 }
 

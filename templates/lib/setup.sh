@@ -4,18 +4,16 @@
 begin_script() {
   set -eu
   TOKEN=${BOXSTRAP_TOKEN-}
-  reset_shell # full
+  reset_shell
   unset BASH_ENV CDPATH TMOUT BOXSTRAP_TOKEN BOXSTRAP_RUN
   LC_ALL=C
   umask 022
   case $WORKDIR in '~'*) WORKDIR=$(expand_home "$WORKDIR") ;; esac
   BOX_HOME=$WORKDIR/.boxstrap SENT_KEY=$REPO_KEY PRIVATE=$WORKDIR/.boxstrap
-  # The compact edition's programs can do less: they have a folder of their own.
-  PROGRAMS=$BOX_HOME/compact/box
-  PROGRAMS=$BOX_HOME/box # full
+  PROGRAMS=$BOX_HOME/box
   ONBOX=$PROGRAMS/onbox/__main__.py
   settle_names
-  RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE='' # full
+  RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE=''
   SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
 }
 
@@ -33,7 +31,7 @@ settle_names() {
 open_setup() {
   SETUP_ID=$1 SETUP_DIR=$BOX_HOME/setups/$1 SEQ=0
   mkdir -p "$SETUP_DIR/logs"
-  hide_secrets # full
+  hide_secrets
   find_identity $$
   write_file "$SETUP_DIR/pid" 600 "$_identity"$'\n'
   digest "$0"
@@ -48,7 +46,7 @@ hide_secrets() {
   local secrets=$SETUP_DIR/secrets
   if [ -f "$secrets" ] && [ ! -L "$secrets" ]; then
     exec 8<"$secrets"
-    ln -sfn /proc/self/fd/8 "$secrets"
+    rm -f "$secrets" && ln -s /proc/self/fd/8 "$secrets"
   fi
 }
 
@@ -59,7 +57,7 @@ prepare_box() {
   sweep
   link_home
   unpack_box
-  tell_agents # full
+  tell_agents
   note_repository
 }
 
@@ -86,45 +84,41 @@ tell_agents() {
 # Unpacks the files of box/ from standard input, each after a form feed and a line with its name (joining lines in bash
 # takes longer than starting a program). Unchanged files are kept; new ones are moved in together.
 unpack_programs() {
-  local name body file folder files=() new=$PROGRAMS
-  local own=' ' new=$BOX_HOME/box.new.$BASHPID # full
+  local name body file folder files=() own=' ' new=$BOX_HOME/box.new.$BASHPID
   mapfile -t -d $'\f' files
   for file in "${files[@]:1}"; do
     name=${file%%$'\n'*} body=${file#*$'\n'}
-    own+="$name " # full
+    own+="$name "
     ! is_text "$PROGRAMS/$name" "$body" || continue
     folder=$new/$name folder=${folder%/*}
     [ -d "$folder" ] || mkdir -p "$folder" "$PROGRAMS${folder#"$new"}"
     printf %s "$body" >"$new/$name"
   done
-  if [ -d "$new" ]; then # full
-    for folder in "$new"/{,onbox/,onbox/*/}; do # full
-      files=("$folder"*.*) # full
-      [ ! -f "${files[0]}" ] || mv -f "${files[@]}" "$PROGRAMS${folder#"$new"}" # full
-    done # full
-    rm -rf "$new" # full
-  fi # full
-  # Removes modules of other versions from the folders that came; some only come with profiles that use them. What
-  # lies beside stays: live programs of an earlier version call it, and the Python of its own there is imported by none.
-  for file in "$PROGRAMS"/onbox/{,*/}*.py; do # full
-    name=${file#"$PROGRAMS/"} # full
-    case $own in *" ${name%/*}/__init__.py "*) ;; *) continue ;; esac # full
-    case $own in *" $name "*) ;; *) rm -f -- "$file" ;; esac # full
-  done # full
+  if [ -d "$new" ]; then
+    for folder in "$new"/{,onbox/,onbox/*/}; do
+      files=("$folder"*.*)
+      [ ! -f "${files[0]}" ] || mv -f "${files[@]}" "$PROGRAMS${folder#"$new"}"
+    done
+    rm -rf "$new"
+  fi
+  # Removes modules of other versions from the folders that came; some only come with profiles that use them.
+  for file in "$PROGRAMS"/onbox/{,*/}*.py; do
+    name=${file#"$PROGRAMS/"}
+    case $own in *" ${name%/*}/__init__.py "*) ;; *) continue ;; esac
+    case $own in *" $name "*) ;; *) rm -f -- "$file" ;; esac
+  done
 }
 
 # end_setup EXIT [CODE]: writes the result, for `status` and a second setup. Secrets that no step took are removed.
 end_setup() {
-  ! { [ -e "$SETUP_DIR/secrets" ] || [ -L "$SETUP_DIR/secrets" ]; } || # full
-    rm -f "$SETUP_DIR/secrets"
+  ! { [ -e "$SETUP_DIR/secrets" ] || [ -L "$SETUP_DIR/secrets" ]; } || rm -f "$SETUP_DIR/secrets"
   write_status over "$1"
   write_event setup "done" "rc=$1" ${2+"code=$2"}
 }
 
 # Removes files that a killed setup was writing; nobody else writes here while the lock is ours.
 sweep() {
-  local beside=()
-  beside=("$BOX_HOME"/steps/*/beside/*/*.new.*) # full
+  local beside=("$BOX_HOME"/steps/*/beside/*/*.new.*)
   rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.* "${beside[@]}"
 }
 
@@ -133,7 +127,7 @@ link_home() { home_linked || ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null |
 
 # The home of the user's own machine stays as it is, and so does a folder that is no link of ours.
 home_linked() {
-  [ -n "$IS_LOCAL" ] || # full
+  [ -n "$IS_LOCAL" ] ||
     [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] || [ ! -w "$HOME" ] ||
     { [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ]; }
 }

@@ -4,7 +4,7 @@
 # Sets SOURCE_KIND, in this order: what the profile says, uv.lock, requirements.txt, pyproject.toml.
 find_kind() {
   SOURCE_KIND=nothing
-  if [ -n "$CONDA" ]; then SOURCE_KIND=conda && return; fi # full
+  if [ -n "$CONDA" ]; then SOURCE_KIND=conda && return; fi
   if [ -n "$LOCK" ]; then
     SOURCE_KIND=lock
   elif [ -n "$REQUIREMENTS_SET" ]; then
@@ -21,8 +21,7 @@ find_kind() {
 # Sets SOURCES to the files that say what the environment is made from.
 find_sources() {
   local file=${LOCK:-uv.lock} folder=.
-  SOURCES=()
-  LINKED_FOLDERS=() COPIED_FOLDERS=() # full
+  SOURCES=() LINKED_FOLDERS=() COPIED_FOLDERS=()
   find_kind
   case $SOURCE_KIND in
     lock)
@@ -31,9 +30,9 @@ find_sources() {
       ;;
     project) SOURCES=(pyproject.toml) ;;
     requirements) for file in "${REQUIREMENTS[@]}"; do add_with_included "$file"; done ;;
-    conda) conda_sources ;; # full
+    conda) conda_sources ;;
   esac
-  for file in "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}"; do add_folder_of "$file"; done # full
+  for file in "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}"; do add_folder_of "$file"; done
   case $SOURCE_KIND:${ADDED_ARGUMENTS[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
 }
 
@@ -44,7 +43,7 @@ holds_project() {
     cd "$REPO_DIR" && case $kind in
       lock) grep -qE '^source = \{ (editable|directory|path) = ' -- "${SOURCES[0]}" ;;
       project) grep -q '^\[build-system\]' pyproject.toml ;;
-      conda) grep -qE '^ *- *["'\'']?(-e|--editable|file:|\.)' -- "${SOURCES[0]}" ;; # full
+      conda) grep -qE '^ *- *["'\'']?(-e|--editable|file:|\.)' -- "${SOURCES[0]}" ;;
       requirements) [ -n "${LINKED_FOLDERS[*]-}${COPIED_FOLDERS[*]-}" ] || grep -qE '^[[:space:]]*(-e|--editable|file:|\.|[A-Za-z0-9_.~-]*/)|@[[:space:]]*(file:|[./])' -- "${SOURCES[@]}" ;;
       *) return 1 ;;
     esac
@@ -55,20 +54,19 @@ holds_project() {
 # path of a file counts, as pip and uv may read it: installers differ in what follows an option, and in quotes.
 # Without its NULs, which `read` drops, and its byte-order mark, UTF-16 is what it would be in UTF-8.
 add_with_included() {
-  local line word folder=.
-  local held='' # full
+  local line word folder=. held=''
   SOURCES+=("$1")
   case $1 in */*) folder=${1%/*} ;; esac
   # Files may include each other.
   [ "${#SOURCES[@]}" -lt 99 ] && [ -f "$REPO_DIR/$1" ] || return 0
-  case $1 in *.whl | *.zip | *.tar.*) return 0 ;; esac # full
+  case $1 in *.whl | *.zip | *.tar.*) return 0 ;; esac
   while IFS=$'\r' read -r line || [ -n "$line" ]; do
-    while [[ $line == [^[:ascii:]]* ]]; do line=${line#?}; done # full
-    if [[ $line == *\\ ]]; then held+=${line%?}' ' && continue; fi # full
-    line=$held$line held= # full
+    while [[ $line == [^[:ascii:]]* ]]; do line=${line#?}; done
+    if [[ $line == *\\ ]]; then held+=${line%?}' ' && continue; fi
+    line=$held$line held=
     # Most lines name no file.
-    case $line in '#'*) continue ;; *[/\\]* | *-[rcef]* | *--[rcef]* | .* | *.whl* | *.zip* | *.tar.*) ;; *) continue ;; esac # full
-    if add_words "$line" "$folder"; then continue; fi # full
+    case $line in '#'*) continue ;; *[/\\]* | *-[rcef]* | *--[rcef]* | .* | *.whl* | *.zip* | *.tar.*) ;; *) continue ;; esac
+    if add_words "$line" "$folder"; then continue; fi
     for word in ${line%%#*}; do
       word=$folder/${word#-[rc]}
       [ ! -f "$REPO_DIR/$word" ] || add_with_included "$word"
@@ -154,9 +152,9 @@ choose_settings() {
 # The profile's indexes come before those of the box.
 put_indexes_first() {
   local setting others=${UV_INDEX-}
-  for setting in "${UV_SETTINGS[@]}"; do # full
-    case $setting in UV_INDEX=*) others=${setting#*=} ;; esac # full
-  done # full
+  for setting in "${UV_SETTINGS[@]}"; do
+    case $setting in UV_INDEX=*) others=${setting#*=} ;; esac
+  done
   UV_SETTINGS+=(UV_INDEX="${PYTHON_INDEX[*]} $others")
 }
 
@@ -172,7 +170,7 @@ install_sources() {
   for file in "${SOURCES[@]}"; do
     [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
   done
-  if [ -n "$CONDA" ]; then add_to_conda; fi # full
+  if [ -n "$CONDA" ]; then add_to_conda; fi
   if find_arguments; then run_installer; fi
   exact=
   # A lock does not contain what the profile adds to it.
@@ -189,16 +187,13 @@ add_requirements() {
 
 # Runs uv or pip with `arguments`; if `exact` is set, an environment of ours has nothing else afterwards.
 run_installer() {
-  local uv
-  local word # full
+  local word
   if [ "$INSTALLER" = pip ]; then
     with_pip "${again[@]}"
   else
     [ -z "$exact" ] || ! ours || arguments+=(--exact)
-    [ -n "${again[*]-}" ] || [ -n "${made-}" ] || [ -z "$(find_built && built_digest)" ] || for word in $(local_projects); do arguments+=(--reinstall-package "$word"); done # ssh # full
-    uv=run_uv
-    uv=run_uv_with_progress # full
-    with_retries "$uv" "${arguments[@]}" "${again[@]}"
+    [ -n "${again[*]-}" ] || [ -n "${made-}" ] || [ -z "$(find_built && built_digest)" ] || for word in $(local_projects); do arguments+=(--reinstall-package "$word"); done
+    with_retries run_uv_with_progress "${arguments[@]}" "${again[@]}"
   fi
 }
 
@@ -216,15 +211,15 @@ find_arguments() {
     lock) lock_arguments && return ;;
     project) project_arguments ;;
     requirements) requirements_arguments ;;
-    conda) conda_arguments || return ;; # full
+    conda) conda_arguments || return ;;
     nothing) [ "${#ADDED_ARGUMENTS[@]}" -gt 0 ] || return 1 ;;
   esac
   arguments+=("${ADDED_ARGUMENTS[@]}")
   # A file may name them too: uv skips them there, since the override says that no Python needs them.
-  if [ "${#BUILT_LAST[@]}" -gt 0 ]; then # full
-    printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last" # full
-    arguments+=(--override "$SETUP_DIR/last") # full
-  fi # full
+  if [ "${#BUILT_LAST[@]}" -gt 0 ]; then
+    printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last"
+    arguments+=(--override "$SETUP_DIR/last")
+  fi
 }
 
 lock_arguments() {
@@ -249,27 +244,27 @@ project_arguments() {
 requirements_arguments() {
   local file
   for file in "${REQUIREMENTS[@]}"; do arguments+=(-r "$file"); done
-  cat() { command cat "$@" | tr -d '\0' | sed 's/^[^[:alnum:]#-]*--/--/'; } # full
+  cat() { command cat "$@" | tr -d '\0' | sed 's/^[^[:alnum:]#-]*--/--/'; }
   # pip looks into every index that a file names and takes the best; uv does so with this option.
   if cat -- "${SOURCES[@]}" | grep -qE '^[[:space:]]*--extra-index-url'; then
     arguments+=(--index-strategy unsafe-best-match)
   fi
-  unset -f cat # full
+  unset -f cat
 }
 
 with_pip() {
   # The box's pip may be set to install elsewhere.
-  local -x PIP_USER=0 PIP_TARGET='' PIP_PREFIX='' PIP_ROOT='' # full
+  local -x PIP_USER=0 PIP_TARGET='' PIP_PREFIX='' PIP_ROOT=''
   local word words=()
   [ "${arguments[0]}" = pip ] || fail build-failed 'python.installer: pip cannot install a uv.lock' 'take uv, or name requirements'
-  [ "${ADDED_ARGUMENTS[0]-}" != --group ] || our_pip install --help | grep -q -e '--group ' || # full
-    fail build-failed "the pip of $VENV_DIR is too old for python.groups" 'take uv, or renew pip there' # full
+  [ "${ADDED_ARGUMENTS[0]-}" != --group ] || our_pip install --help | grep -q -e '--group ' ||
+    fail build-failed "the pip of $VENV_DIR is too old for python.groups" 'take uv, or renew pip there'
   for word in "${arguments[@]:4}" ${1+"--force-reinstall"}; do
     case $word in --index-strategy | unsafe-best-match | --override | "$SETUP_DIR/last") ;; *) words+=("$word") ;; esac
   done
   for word in "${PYTHON_INDEX[@]}"; do words=(--extra-index-url "$word" "${words[@]}"); done
   with_retries our_pip install "${words[@]}"
-  [ -z "$exact" ] || [ -n "${made-}" ] || ! ours || uninstall_others # full
+  [ -z "$exact" ] || [ -n "${made-}" ] || ! ours || uninstall_others
 }
 
 our_pip() { "$VENV_DIR/bin/python" -I -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }

@@ -2,7 +2,7 @@
 # stamps: a step is skipped only if its inputs are those of its last success and its check agrees.
 
 find_stamp() {
-  if [ "$1" = python ]; then STAMP=$VENV_NOTES/python.ok && return; fi # full
+  if [ "$1" = python ]; then STAMP=$VENV_NOTES/python.ok && return; fi
   case " $REPO_STEPS " in
     *" $1 "*) STAMP=$NOTES/$1.ok ;;
     *) STAMP=$BOX_HOME/steps/$1.ok ;;
@@ -13,7 +13,7 @@ find_stamp() {
 find_reason() {
   WHY=
   find_stamp "$1"
-  case ",$ONLY,$REDO," in *",$1,"*) WHY=asked ;; esac # full
+  case ",$ONLY,$REDO," in *",$1,"*) WHY=asked ;; esac
   if [ "$1" = train ] && [ -n "$RESTART" ]; then WHY=asked; fi
   [ -z "$WHY" ] || return 0
   "inputs_$1"
@@ -21,14 +21,14 @@ find_reason() {
     WHY=new
   elif ! is_text "$STAMP" "$INPUTS"$'\n'; then
     WHY=changed
-    what_changed "$1" "${TEXT%%$'\n'*}" # full
-    [[ $TEXT != "$INPUTS"$'\n'* ]] || WHY=broken # full
+    what_changed "$1" "${TEXT%%$'\n'*}"
+    [[ $TEXT != "$INPUTS"$'\n'* ]] || WHY=broken
   elif ! is_right "$1" >&2; then
     WHY=broken
   fi
 }
 
-declare -A CHECKING=() # full
+declare -A CHECKING=()
 
 # Starts the slowest checks in parallel with the rest: thousands of folders, and what git says.
 begin_checks() {
@@ -40,7 +40,7 @@ begin_checks() {
 
 # Whether a step's check agrees; it may have been started already.
 is_right() {
-  if [ -n "${CHECKING[$1]-}" ]; then wait "${CHECKING[$1]}" && return; fi # full
+  if [ -n "${CHECKING[$1]-}" ]; then wait "${CHECKING[$1]}" && return; fi
   "check_$1"
 }
 
@@ -52,9 +52,9 @@ why_right() {
   find_state "$RUN_OF"
   case $_state in
     died) WHY=died ;;
-    'finished 0') ;; # full
-    'finished 143') [ ! -f "$RUN_OF/ended" ] || is_line "$RUN_OF/ended" stop || WHY=failed ;; # full
-    finished*) is_line "$RUN_OF/ended" stop || WHY=failed ;;                                    # full
+    'finished 0') ;;
+    'finished 143') [ ! -f "$RUN_OF/ended" ] || is_line "$RUN_OF/ended" stop || WHY=failed ;;
+    finished*) is_line "$RUN_OF/ended" stop || WHY=failed ;;
   esac
 }
 
@@ -99,7 +99,7 @@ before_sums() {
 # work may lack its stamp or its session. The GPUs are not tested while any run of ours computes on the box.
 left_alone() {
   case $1:" $REPO_STEPS " in
-    smoke:*) any_alive_run ;; # full
+    smoke:*) any_alive_run ;;
     *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && is_of_this_work "$ALIVE_RUN"; } ;;
     *) return 1 ;;
   esac
@@ -111,9 +111,6 @@ is_spoiled() { find_stamp "$1" && is_line "$STAMP" unfinished; }
 write_stamp() {
   find_stamp "$1"
   "inputs_$1"
-  # The runs of an earlier version are known by it: see add_noted.
-  [ "$1" != python ] || [ -f "$STAMP.earlier" ] || cp "$STAMP" "$STAMP.earlier" 2>/dev/null || : # full
-  [ -d "${STAMP%/*}" ] || # full
-    mkdir -p "${STAMP%/*}"
+  [ -d "${STAMP%/*}" ] || mkdir -p "${STAMP%/*}"
   write_file "$STAMP" 600 "$INPUTS"$'\n'
 }

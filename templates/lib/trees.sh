@@ -10,8 +10,8 @@ use_tree() {
     '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
     *) VENV_DIR=$REPO_DIR/$VENV ;;
   esac
-  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR VENV_NOTES=$NOTES WORK='' PYTHON_INPUTS='' # full
-  [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; }         # full
+  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR VENV_NOTES=$NOTES WORK='' PYTHON_INPUTS=''
+  [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; }
   PLACED=$NOTES/placed
 }
 

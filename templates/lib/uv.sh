@@ -42,8 +42,8 @@ fetch_uv() {
   mkdir -p "$BOX_HOME/bin"
   if have python3; then
     with_retries python3 "$ONBOX" python.fetch_uv "$INDEX" "$WHEEL" "$WHEEL_SUM" "$BOX_HOME/bin/uv" || uv_failed
-  elif have curl || have wget; then # full
-    with_retries fetch_uv_plainly "$WHEEL" "$WHEEL_SUM" || uv_failed # full
+  elif have curl || have wget; then
+    with_retries fetch_uv_plainly "$WHEEL" "$WHEEL_SUM" || uv_failed
   else
     fail uv-missing "uv can't be fetched: this box has no python3, curl or wget"
   fi
@@ -52,7 +52,7 @@ fetch_uv() {
 
 uv_failed() {
   local unlisted='has no uv-|error:? 404'
-  if grep -Eqi "$unlisted" "$STEP_LOG" && await_uv; then return; fi # full
+  if grep -Eqi "$unlisted" "$STEP_LOG" && await_uv; then return; fi
   grep -q 'SHA-256' "$STEP_LOG" && fail uv-checksum "the downloaded uv does not have the expected SHA-256; it was not run"
   grep -Eqi "$unlisted" "$STEP_LOG" && fail uv-unlisted "the box's package index does not have uv $UV_VERSION"
   fail "$(classify_error "$STEP_LOG")" "uv could not be fetched"

@@ -36,7 +36,7 @@ make_work() {
   [ -s "$work/shallow" ] || rm "$work/shallow"
 }
 
-# Sets base to what setup or sync placed here last; an earlier version noted it in the tree's own repository.
+# Sets base to what setup or sync placed here last; if that note is lost, the tree's own repository has it too.
 find_base() {
   { read -r base <"$box_home/steps/$repo_key/placed/HEAD" && ours cat-file -e "$base^{commit}"; } 2>/dev/null ||
     base=$(theirs rev-parse -q --verify 'refs/boxstrap/placed^{commit}')

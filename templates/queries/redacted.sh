@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # redacted: removes this box's secrets from standard input, with the program that was sent along: those that
-# the box keeps, and those that a run was started with. Without the agent's Python (the compact edition, a first setup)
+# the box keeps, and those that a run was started with. Without the agent's Python (a first setup)
 # the text passes: the client redacts what it knows.
 
 redacted() {

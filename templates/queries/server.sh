@@ -136,10 +136,7 @@ reset_shell
 exec 6>&1
 find_home
 BOX_HOME=$box_home WORKDIR=${box_home%/.boxstrap} PROGRAMS=$box_home/box
-[ -d "$PROGRAMS" ] || PROGRAMS=$box_home/compact/box
 ONBOX=$PROGRAMS/onbox/__main__.py
-# An earlier version has a file for each program; this one takes no arguments.
-[ -f "$ONBOX" ] || ONBOX=$PROGRAMS/pip_indexes.py
 tool=$box_home/tools/$kind STEP_LOG=$place/install.log
 umask 077
 if [ "$want" = start ] && [ ! -d "$box_home" ]; then server_failed uv-missing /dev/null; fi

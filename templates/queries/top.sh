@@ -3,10 +3,8 @@
 # library: queries/program
 
 find_home
-# An earlier version has another name for it.
-find_program runs.top_stream || program=$box_home/box/watch.py
-if [ ! -x "$box_home/agent/bin/python" ] || [ ! -f "$program" ]; then
+if ! find_program runs.top_stream || [ ! -x "$box_home/agent/bin/python" ]; then
   printf '{"missing":true}\n'
   exit 0
 fi
-exec "$box_home/agent/bin/python" -I -B "$program" ${module:+"$module"} --every "$every" --runs "$box_home/runs"
+exec "$box_home/agent/bin/python" -I -B "$program" "$module" --every "$every" --runs "$box_home/runs"

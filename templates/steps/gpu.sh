@@ -4,17 +4,16 @@
 # A verdict of an edition with fewer checks does not count as one with all of them.
 inputs_gpu() {
   find_identity 1 || _identity=
-  inputs v1 "$GPU_ORDER" "$_identity" ${EDITION:+"$EDITION"}
+  inputs v1 "$GPU_ORDER" "$_identity"
 }
 
 # The verdict holds for as long as the box is up and its devices are there.
 check_gpu() {
   find_devices
-  ! is_returned || return 1 # full
+  ! is_returned || return 1
   [ -s "$BOX_HOME/gpu.json" ] && is_text "$BOX_HOME/gpu.devices" "$DEVICES"
 }
 
-# An earlier version's `verify` left the stamp of an earlier success.
 is_returned() { is_line "$BOX_HOME/gpu.said" 'verdict return'; }
 
 apply_gpu() {
@@ -22,9 +21,9 @@ apply_gpu() {
   write_file "$BOX_HOME/gpu.order" 600 "$GPU_ORDER"$'\n'
   find_devices
   write_file "$BOX_HOME/gpu.devices" 600 "$DEVICES"
-  find_wheel # full
-  asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL") # full
-  [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD") # full
+  find_wheel
+  asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL")
+  [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD")
   ! any_alive_run || asked+=(--run-alive)
   "$BOX_HOME/agent/bin/python" "$ONBOX" verdict.verify --order "$BOX_HOME/gpu.order" \
     --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?

@@ -14,14 +14,14 @@ lacks() {
   local place=$WORKDIR
   until [ -z "$place" ] || [ -d "$place" ]; do place=${place%/*}; done
   place=${place:-/}
-  is_mounted "$VOLUME_AT" || lack volume-not-mounted "the volume that was rented with this box is not mounted at $VOLUME_AT" # full
+  is_mounted "$VOLUME_AT" || lack volume-not-mounted "the volume that was rented with this box is not mounted at $VOLUME_AT"
   [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
-  ! is_anothers "$BOX_HOME" || lack home-of-another "$BOX_HOME belongs to another user of this box, or leads to a folder of theirs" # full
+  ! is_anothers "$BOX_HOME" || lack home-of-another "$BOX_HOME belongs to another user of this box, or leads to a folder of theirs"
   lack_room "$place" "$MIN_FREE_MB"
-  lack_temporary "${TMPDIR:-/tmp}" # full
+  lack_temporary "${TMPDIR:-/tmp}"
   lack_libc
   have git || can_install || lack no-git 'git is not here, and it cannot be installed without root or sudo'
-  lack_time # full
+  lack_time
 }
 
 lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
@@ -44,8 +44,8 @@ lack_room() {
   [ "$((blocks * size / 1000000))" -ge "$2" ] ||
     lack disk-full "$1 has $((blocks * size / 1000000)) MB free; a setup needs at least $2 MB"
   # Some filesystems have no fixed number of inodes and say 0 of 0.
-  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] || [ "$2" -ne "$MIN_FREE_MB" ] || # full
-    lack inodes-full "$1 has $inodes free inodes; an environment needs more" # full
+  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] || [ "$2" -ne "$MIN_FREE_MB" ] ||
+    lack inodes-full "$1 has $inodes free inodes; an environment needs more"
 }
 
 # uv, PyTorch and the drivers are built for glibc. A glibc system may also have a musl.

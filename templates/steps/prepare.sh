@@ -8,13 +8,13 @@ inputs_prepare() {
   read -ra words <<<"${PREPARE[*]//[\"\'=]/ }"
   inputs v1 "$REPO_DIR" "${PREPARE[@]}" "$(
     cd "$REPO_DIR" && for word in "${words[@]}"; do
-      [ "$last" != -m ] || word=${word//./\/}.py # full
-      last=$word # full
+      [ "$last" != -m ] || word=${word//./\/}.py
+      last=$word
       [ ! -f "$word" ] || sha256sum -- "$word"
     done 2>/dev/null
   )"
-  PREPARE_ITSELF=$INPUTS # full
-  [ ! -f "$NOTES/prepare.read" ] || { digest <(data_read) && INPUTS=$PREPARE_ITSELF$DIGEST; } # full
+  PREPARE_ITSELF=$INPUTS
+  [ ! -f "$NOTES/prepare.read" ] || { digest <(data_read) && INPUTS=$PREPARE_ITSELF$DIGEST; }
 }
 
 # data_read: prints what stands for the data that the commands read: the profile's and what was pushed by content,
@@ -67,33 +67,32 @@ prepared_mark() { printf '%s/boxstrap.prepared\n' "$(work_git rev-parse --absolu
 
 apply_prepare() {
   local command finished=0 rc
-  shared_files >"$NOTES/prepare.before" # full
+  shared_files >"$NOTES/prepare.before"
   for command in "${PREPARE[@]}"; do
-    emit progress "done=$finished" "total=${#PREPARE[@]}" unit=commands # full
+    emit progress "done=$finished" "total=${#PREPARE[@]}" unit=commands
     printf '$ %s\n' "$command"
     rc=0
     (run_in_environment "$ENV_FILE" "$VENV_DIR" "$REPO_DIR" "$command") || rc=$?
     [ "$rc" -eq 0 ] || fail prepare-failed "it ended with exit code $rc: $command"
-    finished=$((finished + 1)) # full
+    finished=$((finished + 1))
   done
-  emit progress "done=$finished" "total=${#PREPARE[@]}" unit=commands # full
+  emit progress "done=$finished" "total=${#PREPARE[@]}" unit=commands
   # What is the same before and after was not written by them.
-  comm -z -12 "$NOTES/prepare.before" <(shared_files) | sed -z 's/\t[0-9]*\t[0-9.]*$//' >"$NOTES/prepare.read" # full
-  rm -f "$NOTES/prepare.before" # full
+  comm -z -12 "$NOTES/prepare.before" <(shared_files) | sed -z 's/\t[0-9]*\t[0-9.]*$//' >"$NOTES/prepare.read"
+  rm -f "$NOTES/prepare.before"
   : >"$(prepared_mark)"
 }
 
 # run_in_environment ENV_FILE VENV DIR COMMAND: as a training is run. The profile may set any variable, ours too.
 run_in_environment() {
   cd "$3" || return
-  unset LC_ALL
-  unset LC_MESSAGES LC_NUMERIC # full
+  unset LC_ALL LC_MESSAGES LC_NUMERIC
   export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
   # shellcheck disable=SC1090 # written by the step `shell`
   [ ! -r "$1" ] || . "$1"
   export VIRTUAL_ENV="$2" PATH="$2/bin:$PATH"
-  set +eu # full
+  set +eu
   # shellcheck disable=SC1091 # of an environment of conda's packages
-  [ ! -r "$2/etc/conda/activate.sh" ] || . "$2/etc/conda/activate.sh" # full
+  [ ! -r "$2/etc/conda/activate.sh" ] || . "$2/etc/conda/activate.sh"
   exec bash -o pipefail -c "$4" </dev/null 3>&- 9>&-
 }

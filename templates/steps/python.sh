@@ -4,45 +4,40 @@
 inputs_python() {
   local sums=
   # Computed once per process: what a training is made of starts with it.
-  if [ -n "${PYTHON_INPUTS-}" ]; then INPUTS=$PYTHON_INPUTS && return; fi # full
+  if [ -n "${PYTHON_INPUTS-}" ]; then INPUTS=$PYTHON_INPUTS && return; fi
   find_sources
   find_driver
   [ "${#SOURCES[@]}" -eq 0 ] || sums=$(cd "$REPO_DIR" 2>/dev/null && sha256sum -- "${SOURCES[@]}" 2>/dev/null) || :
   # In a shared environment each tree has its own link to the project.
-  ! is_shared_venv || [ "$TREE_NUMBER" = 1 ] || ! holds_project || sums+=" $REPO_DIR" # full
+  ! is_shared_venv || [ "$TREE_NUMBER" = 1 ] || ! holds_project || sums+=" $REPO_DIR"
   # The main tree's path: it makes no difference to the work in which tree it runs.
-  local VENV_DIR=$MAIN_VENV # full
+  local VENV_DIR=$MAIN_VENV
   # CHOSEN is what of it the user chose.
   inputs "$DRIVER" "$sums"
   CHOSEN=$INPUTS
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
     "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}"
-  CHOSEN_FIRST="${INPUTS%%" $CHOSEN"*} " # full
   CHOSEN=${INPUTS/" $CHOSEN"/ }
-  # As versions before counted work.
-  WORK_INPUTS=$INPUTS # full
-  find_built # ssh # full
-  sums=$(built_digest) # ssh # full
-  [ -z "$sums" ] || INPUTS+="$sums " # ssh # full
-  PYTHON_INPUTS=$INPUTS # full
+  find_built
+  sums=$(built_digest)
+  [ -z "$sums" ] || INPUTS+="$sums "
+  PYTHON_INPUTS=$INPUTS
 }
 
 # uv does not notice a package whose files are gone; the folders noted by the last build show it.
 check_python() {
-  local noted=$NOTES/python
-  noted=$VENV_NOTES/python # full
-  if [ "$REUSE" = never ] && [ -e "$noted.reused" ]; then return 1; fi # full
-  ! has_other_python || return # full
+  local noted=$VENV_NOTES/python
+  if [ "$REUSE" = never ] && [ -e "$noted.reused" ]; then return 1; fi
+  ! has_other_python || return
   [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$noted.building" ] && [ -f "$noted.folders" ] &&
     all_there "$VENV_DIR" "$noted.folders"
 }
 
 apply_python() {
-  local again=() made='' noted=$NOTES/python
-  local user python noted=$VENV_NOTES/python # full
-  ! user=$(user_of "$VENV_DIR") || # full
-    fail environment-in-use "$VENV_DIR is in use by ${user##*/}" "wait for its end, or stop it: boxstrap stop --run ${user##*/}" # full
-  end_compiling # full
+  local again=() made='' user python noted=$VENV_NOTES/python
+  ! user=$(user_of "$VENV_DIR") ||
+    fail environment-in-use "$VENV_DIR is in use by ${user##*/}" "wait for its end, or stop it: boxstrap stop --run ${user##*/}"
+  end_compiling
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
   cd "$REPO_DIR" || return
   if is_line "$noted.building" "made $VENV_DIR"; then
@@ -52,28 +47,27 @@ apply_python() {
     check_python || again=(--reinstall)
   fi
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
-  if is_remade; then # full
+  if is_remade; then
     # What is there stays until another Python is.
-    ! has_other_python || python=$(find_python) || no_such_python # full
-    made="made $VENV_DIR" # full
-    [ -n "$CONDA" ] || rm -rf -- "$VENV_DIR" # full
-  fi # full
-  [ -d "$NOTES" ] || # full
-    mkdir -p "$NOTES"
+    ! has_other_python || python=$(find_python) || no_such_python
+    made="made $VENV_DIR"
+    [ -n "$CONDA" ] || rm -rf -- "$VENV_DIR"
+  fi
+  [ -d "$NOTES" ] || mkdir -p "$NOTES"
   write_file "$noted.building" 600 "$made"$'\n'
-  [ -z "$made${again[*]-}" ] || [ ! -e "$noted.reused" ] || rm -f "$noted.reused" # full
-  [ -z "$made" ] || find_image & # full
+  [ -z "$made${again[*]-}" ] || [ ! -e "$noted.reused" ] || rm -f "$noted.reused"
+  [ -z "$made" ] || find_image &
   read_indexes
-  wait # full
+  wait
   make_environment
   choose_settings
-  await_dependencies # ssh # full
-  [ -z "$made" ] || reuse_image "$noted.reused" # full
-  fits_before # full
-  compile_ahead "$SETUP_DIR/installed" # full
+  await_dependencies
+  [ -z "$made" ] || reuse_image "$noted.reused"
+  fits_before
+  compile_ahead "$SETUP_DIR/installed"
   install_sources "${again[@]}"
-  : >"$SETUP_DIR/installed" # full
-  fits_after # full
+  : >"$SETUP_DIR/installed"
+  fits_after
   # Importing importlib.metadata takes four times as long as reading all METADATA files.
   "$VENV_DIR/bin/python" -c 'import os, sys; [open(f, "rb").read() for p in sys.path if os.path.isdir(p) for e in os.scandir(p) for f in [e.path + "/METADATA"] if e.name.endswith(".dist-info") and os.path.exists(f)]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
@@ -84,7 +78,7 @@ apply_python() {
 
 make_environment() {
   local python seed=()
-  if [ -n "$CONDA" ]; then make_conda_environment; return; fi # full
+  if [ -n "$CONDA" ]; then make_conda_environment; return; fi
   if [ -x "$VENV_DIR/bin/python" ]; then
     [ -z "$PYTHON_VERSION" ] || fits_version "$VENV_DIR/bin/python" ||
       fail python-version "$VENV_DIR has Python $(version_of "$VENV_DIR/bin/python"); the profile wants $PYTHON_VERSION" \
@@ -131,8 +125,8 @@ fits_version() { case $(version_of "$1"). in "$PYTHON_VERSION".*) return 0 ;; *)
 # The box's own interpreters first; uv installs one only if none fits.
 find_python() {
   local wanted=("$PYTHON_VERSION")
-  ! find_wanted || wanted=("$WANTED") # full
-  ! read_text "$SETUP_DIR/image_path" || PATH=${TEXT%$'\n'}$PATH # full
+  ! find_wanted || wanted=("$WANTED")
+  ! read_text "$SETUP_DIR/image_path" || PATH=${TEXT%$'\n'}$PATH
   [ -n "${wanted[0]}" ] || wanted=()
   run_uv python find --python-preference only-system --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     run_uv python find --no-python-downloads "${wanted[@]}" 2>/dev/null ||
@@ -145,7 +139,7 @@ find_python() {
 
 no_such_python() {
   ! is_network_error || fail "$(classify_error "$STEP_LOG")" "Python ${WANTED:-${PYTHON_VERSION:-as the repository asks}} is not here, and could not be fetched"
-  printf 'this box has:\n' >&2 # full
-  run_uv python list --only-installed --no-python-downloads >&2 || : # full
+  printf 'this box has:\n' >&2
+  run_uv python list --only-installed --no-python-downloads >&2 || :
   fail python-version "Python ${WANTED:-${PYTHON_VERSION:-as the repository asks}} is not here and could not be installed"
 }

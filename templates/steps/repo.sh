@@ -3,9 +3,9 @@
 
 inputs_repo() {
   local placed=$REPO_COMMIT
-  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || placed+=+$REPO_SNAPSHOT # full
+  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || placed+=+$REPO_SNAPSHOT
   inputs v1 "$placed" "$REPO_DIR" "$REPO_URL" "$GIT_USER_NAME" "$GIT_USER_EMAIL"
-  [ "${#REPO_TAGS[@]}" -eq 0 ] || { digest <(printf '%s\n' "${REPO_TAGS[@]}") && INPUTS+="$DIGEST "; } # full
+  [ "${#REPO_TAGS[@]}" -eq 0 ] || { digest <(printf '%s\n' "${REPO_TAGS[@]}") && INPUTS+="$DIGEST "; }
 }
 
 check_repo() {
@@ -13,25 +13,25 @@ check_repo() {
   # Also asks for the tree's id: git opens the pack for it, and notices if the pack is damaged.
   seen=$(work_git rev-parse HEAD 'HEAD^{tree}' 2>/dev/null) && [ "${seen%%$'\n'*}" = "$REPO_COMMIT" ] &&
     is_placed && [ ! -e "$NOTES/repo.switch" ] || return
-  { [ "$TREE_NUMBER" = 1 ] || all_shared; } || return # full
-  identity_right && index_begins "$REPO_DIR/.git/index" && store_right && tree_right || return # full
-  cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] # full
+  { [ "$TREE_NUMBER" = 1 ] || all_shared; } || return
+  identity_right && index_begins "$REPO_DIR/.git/index" && store_right && tree_right || return
+  cut=$(cut_files 2>/dev/null) && [ -z "$cut" ]
 }
 
 apply_repo() {
-  [ "$REPO_ACCESS" = url ] || await_commit # full
+  [ "$REPO_ACCESS" = url ] || await_commit
   [ "$REPO_ACCESS" != url ] || fetch_by_url
-  rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.* "$REPO_STORE"/*.new.* # full
+  rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.* "$REPO_STORE"/*.new.*
   place_snapshot
-  place_tags # full
+  place_tags
   set_identity
 }
 
 # The ref comes last: objects that are there without it may still be arriving.
 has_commit() {
   # Asked twenty times a second, on a core that others need: git is not started if there can be no ref.
-  [ -e "$REPO_STORE/refs/boxstrap/$REPO_SNAPSHOT" ] || [ -e "$REPO_STORE/packed-refs" ] || [ -d "$REPO_STORE/reftable" ] || return # full
-  store_right || return # full
+  [ -e "$REPO_STORE/refs/boxstrap/$REPO_SNAPSHOT" ] || [ -e "$REPO_STORE/packed-refs" ] || [ -d "$REPO_STORE/reftable" ] || return
+  store_right || return
   store_git rev-parse -q --verify "refs/boxstrap/$REPO_SNAPSHOT^{commit}" >/dev/null 2>&1
 }
 
@@ -52,11 +52,11 @@ await_commit() {
 
 fetch_by_url() {
   has_commit && return
-  store_right || rm -rf -- "$REPO_STORE" # full
+  store_right || rm -rf -- "$REPO_STORE"
   rm -rf -- "$REPO_STORE".new.*
   [ -d "$REPO_STORE" ] ||
     { box_git init -q --bare --template= "$REPO_STORE.new.$BASHPID" && mv -T "$REPO_STORE.new.$BASHPID" "$REPO_STORE"; }
-  free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE" # full
+  free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE"
   # The only host keys that ssh may trust: none from the box's image or its network.
   write_if_changed "$BOX_HOME/known_hosts" 644 "$(printf '%s\n' "${KNOWN_HOSTS[@]}")"$'\n'
   with_retries fetch_commit || not_fetched "$(classify_error "$STEP_LOG")"
@@ -74,7 +74,7 @@ fetch_commit() {
 
 not_fetched() {
   case $1 in command-failed) set -- clone-failed ;; esac
-  case $1 in dependency-private) set -- clone-failed ;; esac # full
+  case $1 in dependency-private) set -- clone-failed ;; esac
   fail "$1" "$REPO_URL could not be fetched from this box" \
     "git.access: over-ssh sends it from your machine instead, and needs no credential here"
 }
@@ -92,7 +92,7 @@ identity_right() {
 
 # Only in this repository; the box's own settings are not ours.
 set_identity() {
-  if identity_right || begin_identity; then return; fi # full
+  if identity_right || begin_identity; then return; fi
   [ -z "$GIT_USER_NAME" ] || work_git config --local user.name "$GIT_USER_NAME"
   [ -z "$GIT_USER_EMAIL" ] || work_git config --local user.email "$GIT_USER_EMAIL"
 }

@@ -7,33 +7,33 @@ RC_FILES=(
   '.profile|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|always'
   '.bash_profile|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|file'
   '.bash_login|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|file'
-  '.zshenv|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|zsh' # full
-  '.config/fish/conf.d/boxstrap.fish|test -r ~/.boxstrap/env.fish; and source ~/.boxstrap/env.fish|fish' # full
-  '.cshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|csh' # full
-  '.tcshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|file' # full
+  '.zshenv|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|zsh'
+  '.config/fish/conf.d/boxstrap.fish|test -r ~/.boxstrap/env.fish; and source ~/.boxstrap/env.fish|fish'
+  '.cshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|csh'
+  '.tcshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|file'
 )
 
-# What downloads models and packages: the variable that says where to | its folder with us | its usual one. # full
-DOWNLOADS=( # full
-  'HF_HOME|huggingface|.cache/huggingface' # full
-  'TORCH_HOME|torch|.cache/torch' # full
-  'PIP_CACHE_DIR|pip|.cache/pip' # full
-  'UV_CACHE_DIR|uv|.cache/uv' # full
-) # full
+# What downloads models and packages: the variable that says where to | its folder with us | its usual one.
+DOWNLOADS=(
+  'HF_HOME|huggingface|.cache/huggingface'
+  'TORCH_HOME|torch|.cache/torch'
+  'PIP_CACHE_DIR|pip|.cache/pip'
+  'UV_CACHE_DIR|uv|.cache/uv'
+)
 
 inputs_shell() { inputs v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID"; }
 
 check_shell() {
   find_rc_missing
   [ -f "$ENV_FILE" ] && home_linked && [ "${#RC_MISSING[@]}" -eq 0 ] || return
-  [ -n "$IS_LOCAL" ] || # full
+  [ -n "$IS_LOCAL" ] ||
     [ ! -w "$HOME" ] || [ -f "$HOME/.no_auto_tmux" ]
 }
 
 apply_shell() {
   write_env
   # On the user's own machine only the training sees it: rc files stay as they are.
-  [ -z "$IS_LOCAL" ] || return 0 # full
+  [ -z "$IS_LOCAL" ] || return 0
   if [ ! -w "$HOME" ]; then
     caution read-only-home "the home folder can't be written: only the training sees the environment"
     return
@@ -48,7 +48,7 @@ apply_shell() {
 find_rc_missing() {
   local row file line where
   RC_MISSING=()
-  [ -z "$IS_LOCAL" ] || return 0 # full
+  [ -z "$IS_LOCAL" ] || return 0
   [ -w "$HOME" ] || return 0
   for row in "${RC_FILES[@]}"; do
     file=$HOME/${row%%|*} where=${row##*|} line=${row#*|}
@@ -67,7 +67,7 @@ find_rc_missing() {
 add_first_line() {
   local line=${2#*|} file=$1 mode=644
   [ -d "${1%/*}" ] || mkdir -p "${1%/*}"
-  [ ! -L "$1" ] || # full
+  [ ! -L "$1" ] ||
     file=$(readlink -f -- "$1")
   [ ! -f "$file" ] || mode=$(stat -c %a "$file")
   {
@@ -83,53 +83,53 @@ add_first_line() {
 # Writes the profile's values and the secrets, in each shell's own quoting.
 write_env() {
   local i PAIRS=() secrets=$BOX_HOME/secrets sent=$SETUP_DIR/secrets
-  [ -n "$SECRETS_ID" ] || [ ! -e "$secrets" ] || # full
+  [ -n "$SECRETS_ID" ] || [ ! -e "$secrets" ] ||
     rm -f "$secrets" "$secrets.ids"
-  if [ "${#SECRET_IDS[@]}" -gt 0 ]; then complete_secrets; sent=; fi # full
+  if [ "${#SECRET_IDS[@]}" -gt 0 ]; then complete_secrets; sent=; fi
   [ ! -f "$sent" ] || write_file "$secrets" 600 <"$sent"
-  find_downloads # full
+  find_downloads
   # The profile's, then the secrets: NAME=VALUE each.
   for i in "${!ENV_NAMES[@]}"; do PAIRS+=("${ENV_NAMES[i]}=${ENV_VALUES[i]}"); done
   [ ! -f "$secrets" ] || mapfile -t -d '' -O "${#PAIRS[@]}" PAIRS <"$secrets"
   as_shell sh
   write_file "$ENV_FILE" 600 "${QUOTED:-$'\n'}"
-  as_shell fish # full
-  write_file "$ENV_FILE.fish" 600 "${QUOTED:-$'\n'}" # full
-  as_shell csh # full
-  write_file "$ENV_FILE.csh" 600 "${QUOTED:-$'\n'}" # full
+  as_shell fish
+  write_file "$ENV_FILE.fish" 600 "${QUOTED:-$'\n'}"
+  as_shell csh
+  write_file "$ENV_FILE.csh" 600 "${QUOTED:-$'\n'}"
 }
 
-# find_downloads: sets PAIRS to the folders of DOWNLOADS in the working folder, which outlives a tree and, on a volume, # full
-# the box. Not where somebody chose another, or has downloaded already. # full
-find_downloads() { # full
-  local row name folder named # full
-  if [ -n "$IS_LOCAL" ] || [ "$WORKDIR" = "$HOME" ] || is_set_elsewhere XDG_CACHE_HOME ''; then return; fi # full
-  for row in "${DOWNLOADS[@]}"; do # full
-    name=${row%%|*} row=${row#*|} # full
-    folder=$WORKDIR/.boxstrap/cache/${row%|*} # full
-    if is_set_elsewhere "$name" "$folder" || [ -n "$(ls -A "$HOME/${row#*|}" 2>/dev/null)" ]; then continue; fi # full
-    PAIRS+=("$name=$folder") # full
-    # A token of `hf auth login` stays on the box: a volume outlives it. # full
-    [ "$name" != HF_HOME ] || is_set_elsewhere HF_TOKEN_PATH "$HOME/${row#*|}/token" || # full
-      PAIRS+=("HF_TOKEN_PATH=$HOME/${row#*|}/token") # full
-  done # full
-  for row in "${PAIRS[@]}"; do named+="${named:+, }${row%%=*}"; done # full
-  [ -z "${named-}" ] || is_text "$BOX_HOME/downloads" "$named" || { # full
-    write_file "$BOX_HOME/downloads" 600 "$named" # full
-    emit note code=downloads-kept # full
-  } # full
-} # full
+# find_downloads: sets PAIRS to the folders of DOWNLOADS in the working folder, which outlives a tree and, on a volume,
+# the box. Not where somebody chose another, or has downloaded already.
+find_downloads() {
+  local row name folder named
+  if [ -n "$IS_LOCAL" ] || [ "$WORKDIR" = "$HOME" ] || is_set_elsewhere XDG_CACHE_HOME ''; then return; fi
+  for row in "${DOWNLOADS[@]}"; do
+    name=${row%%|*} row=${row#*|}
+    folder=$WORKDIR/.boxstrap/cache/${row%|*}
+    if is_set_elsewhere "$name" "$folder" || [ -n "$(ls -A "$HOME/${row#*|}" 2>/dev/null)" ]; then continue; fi
+    PAIRS+=("$name=$folder")
+    # A token of `hf auth login` stays on the box: a volume outlives it.
+    [ "$name" != HF_HOME ] || is_set_elsewhere HF_TOKEN_PATH "$HOME/${row#*|}/token" ||
+      PAIRS+=("HF_TOKEN_PATH=$HOME/${row#*|}/token")
+  done
+  for row in "${PAIRS[@]}"; do named+="${named:+, }${row%%=*}"; done
+  [ -z "${named-}" ] || is_text "$BOX_HOME/downloads" "$named" || {
+    write_file "$BOX_HOME/downloads" 600 "$named"
+    emit note code=downloads-kept
+  }
+}
 
-# is_set_elsewhere NAME OURS: whether the profile, the image or one of the user's files sets it to something else. # full
-is_set_elsewhere() { # full
-  local name # full
-  [ "${!1-$2}" = "$2" ] || return 0 # full
-  for name in ${ENV_NAMES[@]+"${ENV_NAMES[@]}"}; do [ "$name" != "$1" ] || return 0; done # full
-  grep -qsz "^$1=" /proc/1/environ && return # full
-  set -- "$1" .bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile # full
-  set -- "$@" /etc/environment /etc/rp_environment /etc/profile /etc/bash.bashrc /etc/profile.d/*.sh # full
-  (cd "$HOME" && grep -qsE "(^|[^A-Z_])$1=" "${@:2}") # full
-} # full
+# is_set_elsewhere NAME OURS: whether the profile, the image or one of the user's files sets it to something else.
+is_set_elsewhere() {
+  local name
+  [ "${!1-$2}" = "$2" ] || return 0
+  for name in ${ENV_NAMES[@]+"${ENV_NAMES[@]}"}; do [ "$name" != "$1" ] || return 0; done
+  grep -qsz "^$1=" /proc/1/environ && return
+  set -- "$1" .bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile
+  set -- "$@" /etc/environment /etc/rp_environment /etc/profile /etc/bash.bashrc /etc/profile.d/*.sh
+  (cd "$HOME" && grep -qsE "(^|[^A-Z_])$1=" "${@:2}")
+}
 
 # Joins the secrets that came with this setup and those that the box already has. The ids show later setups which.
 complete_secrets() {
@@ -187,20 +187,20 @@ as_shell() {
   QUOTED=
   for pair in "${PAIRS[@]}"; do
     name=${pair%%=*} value=${pair#*=}
-    case $1 in # full
-      sh) # full
+    case $1 in
+      sh)
         printf -v line "export %s='%s'\n" "$name" "${value//$quote/$quote\\$quote$quote}"
-        ;; # full
-      fish) # full
-        value=${value//\\/\\\\} # full
-        printf -v line "set -gx %s '%s'\n" "$name" "${value//$quote/\\$quote}" # full
-        ;; # full
-      csh) # full
-        value=${value//$quote/$quote\\$quote$quote} # full
-        value=${value//!/\\!} # full
-        printf -v line "setenv %s '%s'\n" "$name" "${value//$'\n'/\\$'\n'}" # full
-        ;; # full
-    esac # full
+        ;;
+      fish)
+        value=${value//\\/\\\\}
+        printf -v line "set -gx %s '%s'\n" "$name" "${value//$quote/\\$quote}"
+        ;;
+      csh)
+        value=${value//$quote/$quote\\$quote$quote}
+        value=${value//!/\\!}
+        printf -v line "setenv %s '%s'\n" "$name" "${value//$'\n'/\\$'\n'}"
+        ;;
+    esac
     QUOTED+=$line
   done
 }

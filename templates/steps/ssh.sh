@@ -11,7 +11,7 @@ check_ssh() {
   done
   find_unknown
   [ "${#UNKNOWN_HOSTS[@]}" -eq 0 ] || return
-  modes_right # full
+  modes_right
 }
 
 apply_ssh() {

@@ -13,7 +13,7 @@ inputs_tools() { inputs v1 "${PACKAGES[@]-}"; }
 # If nothing can be installed, what is missing was reported and stays missing; the profile's packages are asked for again.
 check_tools() {
   # Noted by an earlier setup.
-  [ -e "$BOX_HOME/steps/tools.lacking" ] && ! is_text "$BOX_HOME/steps/tools.lacking" "${SETUP_ID-}" && return 1 # full
+  [ -e "$BOX_HOME/steps/tools.lacking" ] && ! is_text "$BOX_HOME/steps/tools.lacking" "${SETUP_ID-}" && return 1
   find_missing
   [ "${#MISSING_TOOLS[@]}" -eq 0 ] || ! can_install
 }
@@ -25,12 +25,12 @@ apply_tools() {
     for row in "${MISSING_TOOLS[@]}"; do
       caution "${row##*|}" "${row%%|*} is not here, and it cannot be installed without root or sudo"
     done
-    [ -n "$IS_LOCAL" ] || # full
+    [ -n "$IS_LOCAL" ] ||
       [ "${#PACKAGES[@]}" -eq 0 ] || caution missing-tools "packages asked for, not installed: ${PACKAGES[*]}"
-    [ "${#PACKAGES[@]}" -eq 0 ] || [ -n "$IS_LOCAL" ] || printf %s "$SETUP_ID" >"$BOX_HOME/steps/tools.lacking" # full
+    [ "${#PACKAGES[@]}" -eq 0 ] || [ -n "$IS_LOCAL" ] || printf %s "$SETUP_ID" >"$BOX_HOME/steps/tools.lacking"
     return
   fi
-  [ "$(manager)" != apt-get ] || repair_dpkg || : # full
+  [ "$(manager)" != apt-get ] || repair_dpkg || :
   for row in "${MISSING_TOOLS[@]}"; do
     row=${row#*|}
     names+=("${row%%|*}")
@@ -39,7 +39,7 @@ apply_tools() {
   [ "${#names[@]}" -eq 0 ] || [ -e /etc/ssl/certs/ca-certificates.crt ] || names+=(ca-certificates)
   names+=("${PACKAGES[@]}")
   [ "${#names[@]}" -eq 0 ] || install_packages "${names[@]}"
-  rm -f "$BOX_HOME/steps/tools.lacking" # full
+  rm -f "$BOX_HOME/steps/tools.lacking"
 }
 
 # Sets MISSING_TOOLS to the rows of TOOLS that are not here.

@@ -15,7 +15,7 @@ from bootstrap.onbox.verdict.judge import BOX_CHECKS, OF_GPUS
 from bootstrap.plan import STEPS
 from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.values import EXPECTED, REQUIRED, Field
-from bootstrap.render.door_table import COMPACT, DOORS, LEFT_OUT_TEXTS, MINIMAL
+from bootstrap.render.door_table import DOORS
 from bootstrap.tasks import namespace
 from tests.docs import json_reference, profile_schema
 
@@ -133,25 +133,23 @@ def _means(check: Check) -> str:
     return ", ".join([*found, *(["n/a during a run"] if check.idle else [])]) or "a note only"
 
 
+INSIDE = 128 * 1024
+"""Bytes; a script with its program in it has more, packed."""
+
+
 def doors(_: str) -> str:
     """The doors, their limits and how to use them."""
     rows = (
         (
             f"`{door.name}`",
             f"{door.limit:,} bytes: {door.source}" if door.limit else door.source or "none known",
-            " or ".join(door.editions),
+            "fetched" if door.limit and door.limit < INSIDE else "inside",
             "at every start" if door.every_boot else "once",
             door.use,
         )
         for door in DOORS.values()
     )
-    return _table("`--for`", "limit", "script", "runs", "how to use it", rows=rows)
-
-
-def left_out(_: str) -> str:
-    """What the shorter scripts don't do."""
-    rows = ((name, what) for name in (COMPACT, MINIMAL) for what in LEFT_OUT_TEXTS[name])
-    return _table("script", "without", rows=rows)
+    return _table("`--for`", "limit", "program", "runs", "how to use it", rows=rows)
 
 
 def of_json(_: str) -> str:
@@ -166,7 +164,6 @@ PARTS: dict[str, Callable[[str], str]] = {
     "steps": steps,
     "checks": checks,
     "doors": doors,
-    "left-out": left_out,
     "documents": of_json,
 }
 

@@ -49,6 +49,7 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
             folder = tmp_path / "host"
             bare = str(folder / "homework.git")
             subprocess.run(["git", "clone", "-q", "--bare", str(made.root), bare], check=True)
+            subprocess.run(["git", "-C", bare, "config", "http.receivepack", "true"], check=True)
             gateway = box.address.rpartition(".")[0] + ".1"
             host = stack.enter_context(serving(gateway, folder, token))
             made.git("remote", "add", "origin", f"{host.url}/homework.git")

@@ -16,7 +16,7 @@ from tests.doors.test_paste import Rented
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 LONG = ("--set", "env.LINGER=600")
-each_paste = pytest.mark.parametrize("words", [(), ("--small",)], ids=["compact", "minimal"])
+each_paste = pytest.mark.parametrize("words", [(), ("--push",)], ids=["paste", "pushed"])
 
 
 def typed(box: RigBox, paste: str) -> subprocess.CompletedProcess[str]:
@@ -137,22 +137,3 @@ def test_a_box_with_musl_is_refused_before_anything_changes(
     said = typed(box, user.run("oneliner").must(0).out)
     assert (said.returncode, "musl" in said.stderr) == (5, True)
     assert not box.exists("/workspace/.boxstrap")
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize("last", ["minimal", "setup"])
-def test_the_minimal_script_and_a_setup_bring_uv_to_different_places(
-    last: str, rented: Rented, hosted: Hosted, user: User
-) -> None:
-    box = rented("vast-nouv")
-    hosted(box, extends="vast")
-    there = ("--host", box.host_string, "--identity", str(box.identity))
-    for turn in sorted(("minimal", "setup"), key=last.__eq__):
-        command = ("--set", f"train.command=python train.py {turn}")
-        if turn == "setup":
-            user.run("setup", *there, *command).must(0)
-        else:
-            said = typed(box, user.run("oneliner", "--small", *command).must(0).out)
-            assert said.returncode == 0, said.stderr
-    assert box.run("cat /root/.boxstrap/runs/*/*/log").count("step 1") == 2
-    assert box.run("test -f /root/.boxstrap/uv && echo file").strip() == "file"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.doors import PASTE_LIMIT
-from bootstrap.render.door_table import MINIMAL_LIMIT
+from bootstrap.render.door_table import NARROWEST
 from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
@@ -43,8 +43,8 @@ def settled(shown: Terminal) -> None:
     [
         ("vast", [], "keys"),
         ("bare", [], "paste"),
-        ("vast", ["--small"], "paste"),
-        ("bare", ["--small"], "keys"),
+        ("vast", ["--push"], "paste"),
+        ("bare", ["--push"], "keys"),
     ],
     ids=lambda value: value if isinstance(value, str) else "".join(value) or "usual",
 )
@@ -60,7 +60,7 @@ def test_a_paste_reaches_the_first_step(
     box = rented(kind)
     repository, _ = hosted(box, extends="vast" if kind == "vast" else "ssh")
     paste = user.run("oneliner", *words).must(0)
-    assert len(paste.out) <= (MINIMAL_LIMIT if words else PASTE_LIMIT)
+    assert len(paste.out) <= (NARROWEST if words else PASTE_LIMIT)
     place = PLACES[kind]
     with terminal(tmp_path, login(box)) as shown:
         settled(shown)
@@ -80,10 +80,9 @@ def test_a_paste_reaches_the_first_step(
         assert box.run(f"ls {place}/.boxstrap/runs/*").split() == ["train-1"]
     keys = box.read(f"{box.home}/.ssh/authorized_keys")
     assert keys.count(Path(f"{box.identity}.pub").read_text().split()[1]) == 1
-    if not words:
-        # A setup over SSH sees that this work is done.
-        again = user.run("setup", *there, "--committed-only").must(0)
-        assert "train-1: finished" in again.out
+    # A setup over SSH sees that this work is done.
+    again = user.run("setup", *there, "--committed-only").must(0)
+    assert "train-1: finished" in again.out
 
 
 def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(

@@ -9,7 +9,6 @@ import pytest
 
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Card, Rent
-from tests.main_job.earlier import before, unpacked
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios, stub
 
@@ -79,25 +78,4 @@ def test_the_same_work_is_the_same_whatever_the_driver(
         trained.box.power_on()
         assert "train-1: died with the box" in trained.run("setup").must(10).out
         assert (trained.runs(), trained.trainings()) == (["train-1"], 0)
-        attempt.outcome("not started again")
-
-
-def test_a_run_of_an_earlier_version_counts_whatever_the_driver_was(
-    rent: Rent, card: Card, faults: Faults, tmp_path: Path
-) -> None:
-    """That version counted the driver as part of the work."""
-    earlier = unpacked("d9bc910", tmp_path)
-    rented = rent("vast", by=earlier)
-    card(rented, HEALTHY)
-    rented.user.repository(boxstrap__yaml=PROFILE.replace(", resume: python train.py", ""))
-    before(rented, earlier, "setup").end().must(0)
-    with faults.attempt("the same work beside another driver", at="an upgrade") as attempt:
-        card(rented, OTHER_DRIVER)
-        rented.run("verify").must(0)
-        assert "train-1: running" in rented.run("setup").must(0).out
-        rented.run("stop").must(0)
-        # Now the environment is built for that driver, and what was noted of the first is replaced.
-        assert "train-1: was stopped" in rented.run("setup").must(0).out
-        assert "train-1: was stopped" in rented.run("setup").must(0).out
-        assert rented.runs() == ["train-1"]
         attempt.outcome("not started again")

@@ -243,7 +243,7 @@ OURS = f"git --git-dir=$(echo {PLACED}) --work-tree={TREE}"
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("git", [OURS, "git"], ids=["placed", "by an earlier version"])
+@pytest.mark.parametrize("git", [OURS, "git"], ids=["placed", "its notes are lost"])
 @pytest.mark.parametrize("when", ["half of the files", "a file half-written", "before HEAD"])
 def test_a_switch_that_was_cut_short_is_undone_and_done(
     rent: Rent, faults: Faults, when: str, git: str
@@ -258,7 +258,7 @@ def test_a_switch_that_was_cut_short_is_undone_and_done(
     rented.box.run(
         f"cd {TREE} && git checkout -q -B main {old} && git update-ref refs/boxstrap/placed {old}"
         f" && rm /workspace/.boxstrap/steps/*/repo.ok && for d in /workspace/.boxstrap/steps/*/;"
-        f" do echo {new} >$d/repo.switch; done;"
+        f" do echo {new} {new} >$d/repo.switch; done;"
         + (f" {OURS} reset -q {old}" if git == OURS else f" rm -r {PLACED}")
         + f"; touch {lock}"
     )

@@ -127,15 +127,13 @@ WAYS: dict[str, Callable[[Path, Path, subprocess.Popen[bytes]], None]] = {
 }
 
 
-def stopped(
-    folder: Path, command: str, way: str, edition: str = "full"
-) -> tuple[tuple[str, int], float]:
+def stopped(folder: Path, command: str, way: str) -> tuple[tuple[str, int], float]:
     """Stop it once it is up; return exit code and how many saved, and how long it took."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "logged.sh").chmod(0o755)
     path = f"{Path(sys.executable).parent}"
-    run, runner = begin(edition, folder, f'PATH="{path}:$PATH"; {command}')
+    run, runner = begin(folder, f'PATH="{path}:$PATH"; {command}')
     (run / "grace").write_text("90\n")
     wait_until(lambda: len(list(folder.glob("up.*"))) == 1 + command.count("launch"))
     began = time.monotonic()
@@ -157,18 +155,13 @@ def test_a_training_that_saves_keeps_its_helpers_until_it_has(
         attempt.outcome("saved")
 
 
-@pytest.mark.parametrize(
-    ("way", "edition"),
-    [*((way, "full") for way in WAYS), *((way, "compact") for way in WAYS if "lease" not in way)],
-)
+@pytest.mark.parametrize("way", WAYS)
 def test_each_way_to_stop_asks_the_main_process_first(
-    way: str, edition: str, tmp_path: Path, faults: Faults
+    way: str, tmp_path: Path, faults: Faults
 ) -> None:
-    with faults.attempt("stopped while it works with helpers", at=f"{way}, {edition}") as attempt:
-        (code, saved), _ = stopped(tmp_path, "exec python train.py", way, edition)
-        assert saved == 1
-        if (way, edition) != ("its window", "compact"):  # that one records no code of its own
-            assert code == {"stop without a runner": "143"}.get(way, "0")
+    with faults.attempt("stopped while it works with helpers", at=way) as attempt:
+        (code, saved), _ = stopped(tmp_path, "exec python train.py", way)
+        assert (code, saved) == ({"stop without a runner": "143"}.get(way, "0"), 1)
         attempt.outcome("saved")
 
 

@@ -98,7 +98,6 @@ UV_WHEELS=(
   'Darwin-arm64|uv-0.13.8-py3-none-macosx_11_0_arm64.whl|62b6943c7fd64fac6854f780bea6e0359e5a5bc3241f83ee357bb38276afac49'
   'Darwin-x86_64|uv-0.13.8-py3-none-macosx_10_12_x86_64.whl|b7124ca1956ec2e476a1003ea5715a15f0266afaec37f4dc9c6972ba8183e6d1'
 )
-EDITION=''
 STEPS=(
   'preflight'
   'shell'

@@ -24,13 +24,13 @@ Card = Callable[[Rented, str], None]
 def rent(mirror_rig: Rig, user: User, shared_folder: Path) -> Iterator[Rent]:
     """Rent a box: `rent("vast")`. It is given back at the end of the test.
 
-    `used=True`: it was set up before, for another repository (`used.py`); `by` an earlier program.
+    `used=True`: it was set up before, for another repository (`used.py`).
     """
     boxes: list[RigBox] = []
 
-    def start(kind: str, *, used: bool = False, by: Path | None = None, **variant: Any) -> Rented:
-        if used or by:
-            boxes.append(start_used(mirror_rig, kind, shared_folder, by, **variant))
+    def start(kind: str, *, used: bool = False, **variant: Any) -> Rented:
+        if used:
+            boxes.append(start_used(mirror_rig, kind, shared_folder, **variant))
         else:
             boxes.append(mirror_rig.start(kind, **variant))
         return Rented(user, boxes[-1])

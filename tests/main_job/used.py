@@ -21,24 +21,21 @@ rm -rf lock setup.sh runs setups store steps/*/ ../earlier /tmp/tmux-*
 """
 
 
-def start_used(rig: Rig, kind: str, place: Path, by: Path | None = None, **variant: Any) -> RigBox:
-    """Start such a box; its file system is made once and kept in `place`, which all tests share.
-
-    `by`: the folder of the earlier program that set it up.
-    """
-    layer = place / f"used-{kind}{f'-{by.name}' if by else ''}"
+def start_used(rig: Rig, kind: str, place: Path, **variant: Any) -> RigBox:
+    """Start such a box; its file system is made once and kept in `place`, which all tests share."""
+    layer = place / f"used-{kind}"
     with locked(place / f"{layer.name}.lock"):
         if not layer.exists():
-            _make(rig, kind, layer, {"PYTHONPATH": str(by)} if by else {})
+            _make(rig, kind, layer)
     box = rig.start(kind, on=layer, **variant)
     _seem_up_since(box)
     return box
 
 
-def _make(rig: Rig, kind: str, layer: Path, program: dict[str, str]) -> None:
+def _make(rig: Rig, kind: str, layer: Path) -> None:
     rented = Rented(User(layer.with_name(f"{layer.name}-home")), rig.start(kind))
     rented.user.repository("earlier")
-    rented.run("setup", **program).must(0)
+    rented.run("setup").must(0)
     rented.as_user(_FORGET)
     rented.box.keep(layer)
     rented.box.stop()

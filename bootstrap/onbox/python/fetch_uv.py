@@ -11,24 +11,24 @@ import io
 import os
 import re
 import ssl
-import struct  # full
+import struct
 import sys
-import time  # full
+import time
 import urllib.parse
 import urllib.request
 import zipfile
 import zlib
-from typing import IO, Iterator  # noqa: UP035 - for Python 3.6  # full
+from typing import IO, Iterator  # noqa: UP035 - for Python 3.6
 
 from .. import AGENT
 from ..pip_indexes import box_index, pip_setting
-from ..retry_after import LONGEST_S, asked_pause  # full
+from ..retry_after import LONGEST_S, asked_pause
 
 TIMEOUT_S = 20
-PIECE = 256 * 1024  # full
+PIECE = 256 * 1024
 # The header before each member of a zip: sizes and lengths (APPNOTE 4.3.7).
-LOCAL_HEADER = struct.Struct("<6xHH8xI4xHH")  # full
-WITHOUT_SIZES = 8  # full
+LOCAL_HEADER = struct.Struct("<6xHH8xI4xHH")
+WITHOUT_SIZES = 8
 
 
 def get(url: str) -> bytes:
@@ -46,8 +46,8 @@ def get(url: str) -> bytes:
 def link_of(page_url: str, page: str, name: str) -> str:
     """Return the URL of the file `name`, from the index's page."""
     for found in re.findall(r'href="([^"]+)"', page):
-        if name not in urllib.parse.unquote(found):  # parse one of thousands  # full
-            continue  # full
+        if name not in urllib.parse.unquote(found):  # parse one of thousands
+            continue
         href = str(found).replace("&amp;", "&")
         path = urllib.parse.urlsplit(href).path
         if urllib.parse.unquote(path).endswith("/" + name) or path == name:
@@ -135,8 +135,8 @@ def fetch() -> None:
     fallback, name, sha, destination = sys.argv[1:]
     page_url = box_index(fallback).rstrip("/") + "/uv/"
     link = link_of(page_url, get(page_url).decode("utf-8", "replace"), name)
-    if streamed(link, sha, destination):  # full
-        return  # full
+    if streamed(link, sha, destination):
+        return
     wheel = get(link)
     if hashlib.sha256(wheel).hexdigest() != sha:
         sys.exit("the SHA-256 of %s is wrong" % name)
@@ -155,11 +155,11 @@ def main(waited: bool = False) -> None:
         fetch()
     except (OSError, EOFError, ValueError, http.client.HTTPException, zlib.error) as error:
         why = str(error)
-        asked = asked_pause(error)  # full
-        if asked is not None:  # full
-            why += "; the server asks to wait %d s" % asked  # full
-        if asked is not None and asked <= LONGEST_S and not waited:  # full
-            sys.stderr.write(why + "\n")  # full
-            time.sleep(asked)  # full
-            return main(True)  # full
+        asked = asked_pause(error)
+        if asked is not None:
+            why += "; the server asks to wait %d s" % asked
+        if asked is not None and asked <= LONGEST_S and not waited:
+            sys.stderr.write(why + "\n")
+            time.sleep(asked)
+            return main(True)
         sys.exit("fetching uv failed: " + why)

@@ -1,7 +1,7 @@
 """The checks of the GPUs: are they as ordered, sound, and free? Then what slows them down.
 
 Judges first, each table after them, in order of weight. Memory is in bytes; other units are NVML's:
-milliwatts, °C, percent. The compact script has only the first two tables.
+milliwatts, °C, percent.
 """
 
 from __future__ import annotations

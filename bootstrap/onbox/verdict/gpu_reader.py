@@ -43,21 +43,21 @@ GPU: dict[str, Sequence[Any]] = {
     "remapped": [("nvmlDeviceGetRemappedRows",)],
     "retired": [("nvmlDeviceGetRetiredPagesPendingStatus",)],
     "compute_mode": [("nvmlDeviceGetComputeMode",)],
-    "power_limit": [("nvmlDeviceGetPowerManagementLimit",)],  # full
-    "power_default": [("nvmlDeviceGetPowerManagementDefaultLimit",)],  # full
-    "throttle": [  # full
-        ("nvmlDeviceGetCurrentClocksEventReasons",),  # full
-        ("nvmlDeviceGetCurrentClocksThrottleReasons",),  # full
-    ],  # full
-    "temperature": [("nvmlDeviceGetTemperature", 0)],  # full
-    "slowdown_at": [("nvmlDeviceGetTemperatureThreshold", 1)],  # full
-    "margin": [("nvmlDeviceGetMarginTemperature",)],  # full
-    "load": [("nvmlDeviceGetUtilizationRates",)],  # full
-    "pcie_width": [("nvmlDeviceGetCurrPcieLinkWidth",)],  # full
-    "pcie_max_width": [("nvmlDeviceGetMaxPcieLinkWidth",)],  # full
-    "pcie_gen": [("nvmlDeviceGetCurrPcieLinkGeneration",)],  # full
-    "pcie_max_gen": [("nvmlDeviceGetMaxPcieLinkGeneration",)],  # full
-    "persistence": [("nvmlDeviceGetPersistenceMode",)],  # full
+    "power_limit": [("nvmlDeviceGetPowerManagementLimit",)],
+    "power_default": [("nvmlDeviceGetPowerManagementDefaultLimit",)],
+    "throttle": [
+        ("nvmlDeviceGetCurrentClocksEventReasons",),
+        ("nvmlDeviceGetCurrentClocksThrottleReasons",),
+    ],
+    "temperature": [("nvmlDeviceGetTemperature", 0)],
+    "slowdown_at": [("nvmlDeviceGetTemperatureThreshold", 1)],
+    "margin": [("nvmlDeviceGetMarginTemperature",)],
+    "load": [("nvmlDeviceGetUtilizationRates",)],
+    "pcie_width": [("nvmlDeviceGetCurrPcieLinkWidth",)],
+    "pcie_max_width": [("nvmlDeviceGetMaxPcieLinkWidth",)],
+    "pcie_gen": [("nvmlDeviceGetCurrPcieLinkGeneration",)],
+    "pcie_max_gen": [("nvmlDeviceGetMaxPcieLinkGeneration",)],
+    "persistence": [("nvmlDeviceGetPersistenceMode",)],
 }
 
 
@@ -162,7 +162,7 @@ def read_gpu(index: int) -> None:
     }
     if isinstance(found["mig"], list) and found["mig"][0]:
         emit_reading(index, "slices", lambda: slices(handle))
-    emit_reading(index, "nvlink", lambda: links(handle))  # full
+    emit_reading(index, "nvlink", lambda: links(handle))
 
 
 def main() -> None:

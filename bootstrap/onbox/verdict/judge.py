@@ -2,8 +2,7 @@
 
 The table of checks has the weightiest first in each of its parts: `WHOLE_CHECKS` concern all GPUs
 together, `GPU_CHECKS` each of them, `BOX_CHECKS` the machine and network around them. A profile
-weighs each by its name. The compact script lacks the lines that end in `# full`, and so has only
-the weightiest checks.
+weighs each by its name.
 
 The document, version 1: `verdict` keep | warn | return; `reasons`, the weightiest
 first, each {check, code, outcome, gpus, says, advice}; `driver`, `cuda` (the
@@ -18,11 +17,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from . import gpu_errors
-from .box_checks import MACHINE_CHECKS, NETWORK_CHECKS  # full
+from .box_checks import MACHINE_CHECKS, NETWORK_CHECKS
 from .check import ADVICE_WARN, NA, OVERRIDES, PASS, RETURN, WARN, Check, Judgement, Reading
 from .expected_hardware import ExpectedHardware
 from .gpu_checks import (
-    PERFORMANCE_CHECKS,  # full
+    PERFORMANCE_CHECKS,
     SOUND_CHECKS,
     WHOLE_CHECKS,
     cuda_version,
@@ -30,10 +29,8 @@ from .gpu_checks import (
 from .gpu_errors import GpuProblem
 from .readers import LATE, Facts
 
-GPU_CHECKS: tuple[Check, ...] = SOUND_CHECKS
-BOX_CHECKS: tuple[Check, ...] = ()
-GPU_CHECKS += PERFORMANCE_CHECKS  # full
-BOX_CHECKS += (*MACHINE_CHECKS, *NETWORK_CHECKS)  # full
+GPU_CHECKS: tuple[Check, ...] = (*SOUND_CHECKS, *PERFORMANCE_CHECKS)
+BOX_CHECKS: tuple[Check, ...] = (*MACHINE_CHECKS, *NETWORK_CHECKS)
 OF_GPUS = (*WHOLE_CHECKS, *GPU_CHECKS)
 # Whether there are GPUs that can be read, and whether each answers: judged before any check.
 ALWAYS = ("gpu", "answers")

@@ -14,7 +14,7 @@ import json
 import os
 import select
 import signal
-import sys  # full
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -77,7 +77,7 @@ def run(readers: Sequence[Reader]) -> list[Report]:
     """
     started = time.monotonic()
     running = [(reader, start(reader)) for reader in readers]
-    running.sort(key=lambda each: each[0].limit)  # full
+    running.sort(key=lambda each: each[0].limit)
     reports = {reader: finish(reader, child, started) for reader, child in running}
     return [reports[reader] for reader in readers]
 
@@ -100,7 +100,7 @@ def read(reader: Reader, pipe: int) -> None:
         for number, file in enumerate((nothing, pipe, nothing)):
             os.dup2(file, number)
         os.closerange(3, 256)
-        sys.argv = [reader.module, *reader.arguments]  # full
+        sys.argv = [reader.module, *reader.arguments]
         import_module(f".{reader.module}", __package__).main()
     except BaseException as error:  # the parent reports it, whatever it is
         emit(None, "failed", f"{type(error).__name__}: {error}")

@@ -7,8 +7,7 @@ lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
 `--out -` it gets only the result itself, as JSON.
 
 Data flow: readers (`gpu_reader.py` and others, by `readers.py`) -> facts -> the checks
-(`gpu_checks.py`, `box_checks.py`; thresholds in `thresholds.py`) -> `judge.py`. The compact script
-has this for the GPUs alone, without what surrounds them.
+(`gpu_checks.py`, `box_checks.py`; thresholds in `thresholds.py`) -> `judge.py`.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ from .readers import Facts, OwnError, Reader, Report, run
 LIMIT = 9.5  # seconds for reading the GPUs, so that a hang costs less than 10 in all
 
 # Options with a value, and their defaults: the file with the order, as JSON; the file for the
-# result, - is standard output; seconds for reading the GPUs.
-OPTIONS: dict[str, Any] = {"order": "", "out": "-", "limit": LIMIT}
-# The working folder, without which the machine isn't judged; a package index, without which the
-# network isn't, and a file of it to measure its speed with; the URL from which the box is to clone;
-# by how many seconds the box's clock is ahead of the user's machine.
-OPTIONS.update(workdir="", index="", wheel="", git="", ahead=None)  # full
+# result, - is standard output; seconds for reading the GPUs; the working folder, without which the
+# machine isn't judged; a package index, without which the network isn't, and a file of it to
+# measure its speed with; the URL from which the box is to clone; by how many seconds the box's
+# clock is ahead of the user's machine.
+OPTIONS: dict[str, Any] = {
+    **{"order": "", "out": "-", "limit": LIMIT, "workdir": ""},
+    **{"index": "", "wheel": "", "git": "", "ahead": None},
+}
 
 
 def read(options: SimpleNamespace, wanted: ExpectedHardware) -> Facts:
     """Return the facts that the readers report, in one document."""
-    others: list[Reader] = []
-    others = around(options, wanted)  # full
+    others = around(options, wanted)
     gpus, *reports = run([Reader("gpu_reader", (), options.limit), *others])
-    facts = {**gpus.facts, **stopped(gpus, options.limit)}
-    facts.update(facts_of_surroundings(reports, options, wanted))  # full
-    return facts
+    surroundings = facts_of_surroundings(reports, options, wanted)
+    return {**gpus.facts, **stopped(gpus, options.limit), **surroundings}
 
 
 def stopped(report: Report, limit: float) -> Facts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import shutil
@@ -19,11 +18,9 @@ from bootstrap.onbox.runs import top_stream
 from bootstrap.protocol import probe, run_history
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import STATES, Run, as_it_ended
-from bootstrap.render.editions import render_minimal
 from bootstrap.shell import functions, shell_part
 from tests.box_programs import lay_programs
 from tests.run_states import CASES, Processes, lay, some_processes
-from tests.unit.render.scripts import WORK, profile
 from tests.waiting import PATIENCE_S
 
 pytestmark = [
@@ -164,19 +161,6 @@ def test_a_setup_takes_it_for_alive_or_not(name: str, workdir: Path) -> None:
         # A queued run has its tree already.
         alive = CASES[name].state in ("running", "queued")
         assert said("sh", script).strip() == (str(run_of(workdir)) if alive else "none")
-
-
-@each_case
-def test_the_minimal_script_starts_nothing_beside_it(name: str, workdir: Path) -> None:
-    what = profile("vast", f"box.workdir={workdir}", "train.command=python train.py")
-    script = render_minimal(what, dataclasses.replace(WORK, key="homework"))
-    # Only the part of the script that changes nothing.
-    looks, cut, _ = script.partition("\nl=\n")
-    assert cut
-    command = ["bash", "-c", f"{looks}\necho none\n}}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    alive = CASES[name].state == "running"
-    assert done.stdout.strip() == (f"running: {run_of(workdir)}" if alive else "none")
 
 
 def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:

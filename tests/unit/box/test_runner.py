@@ -1,4 +1,4 @@
-"""The runner of a training, in each edition: what it records, and what it ends."""
+"""The runner of a training: what it records, and what it ends."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from pathlib import Path
 import pytest
 
 from bootstrap.protocol.query import build_query
-from bootstrap.render import editions
 from bootstrap.shell import box_files, shell_part
 from tests.run_states import CASES
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow
-
-EDITIONS = {"full": box_files, "compact": editions.compact_files}
-each_edition = pytest.mark.parametrize("edition", EDITIONS)
 
 
 def make_run(folder: Path, command: str, **profile: str) -> tuple[Path, Path]:
@@ -36,19 +32,17 @@ def make_run(folder: Path, command: str, **profile: str) -> tuple[Path, Path]:
     return run, env
 
 
-def begin(
-    edition: str, folder: Path, command: str, **profile: str
-) -> tuple[Path, subprocess.Popen[bytes]]:
+def begin(folder: Path, command: str, **profile: str) -> tuple[Path, subprocess.Popen[bytes]]:
     """Make and start a run; return its folder and its runner."""
     run, env = make_run(folder, command, **profile)
-    return run, start(edition, run, env)
+    return run, start(run, env)
 
 
-def start(edition: str, run: Path, env: Path, window: int | None = None) -> subprocess.Popen[bytes]:
+def start(run: Path, env: Path, window: int | None = None) -> subprocess.Popen[bytes]:
     """Start the runner of a run, perhaps in a window; programs in `bin` come first in PATH."""
     folder = env.parent
     box = folder / "box"
-    for name, text in EDITIONS[edition]():
+    for name, text in box_files():
         (box / name).parent.mkdir(parents=True, exist_ok=True)
         (box / name).write_text(f"{text}\n")
     return subprocess.Popen(
@@ -60,36 +54,31 @@ def start(edition: str, run: Path, env: Path, window: int | None = None) -> subp
     )
 
 
-def finish(edition: str, folder: Path, command: str, **profile: str) -> tuple[str, str, str]:
+def finish(folder: Path, command: str, **profile: str) -> tuple[str, str, str]:
     """Run until it ends on its own; return exit code, what decided it, and the log."""
-    run, runner = begin(edition, folder, command, **profile)
+    run, runner = begin(folder, command, **profile)
     runner.wait(PATIENCE_S)
     return was(run, "exit"), was(run, "ended"), (run / "log").read_text()
 
 
 def was(run: Path, name: str) -> str:
-    """Return this part of the record; the compact edition leaves some out."""
+    """Return this part of the record; "" if it has none."""
     return (run / name).read_text().strip() if (run / name).exists() else ""
 
 
-@each_edition
-def test_the_profile_can_set_each_name_that_the_runner_uses(edition: str, tmp_path: Path) -> None:
+def test_the_profile_can_set_each_name_that_the_runner_uses(tmp_path: Path) -> None:
     names = ("run", "env_file", "venv", "child", "rc", "shown", "identity", "stat", "fields", "IFS")
-    code, why, log = finish(edition, tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
-    assert (code, why, log) == ("0", {"full": "exit 0", "compact": ""}[edition], "abc abc\n")
+    code, why, log = finish(tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
+    assert (code, why, log) == ("0", "exit 0", "abc abc\n")
 
 
-@each_edition
-def test_a_path_of_the_profile_is_the_commands_alone(edition: str, tmp_path: Path) -> None:
-    code, _, log = finish(edition, tmp_path, "true", PATH="/nowhere")
+def test_a_path_of_the_profile_is_the_commands_alone(tmp_path: Path) -> None:
+    code, _, log = finish(tmp_path, "true", PATH="/nowhere")
     assert code == "127"
     assert "setsid" in log
 
 
-@each_edition
-def test_its_end_is_known_before_its_window_has_shown_the_last_line(
-    edition: str, tmp_path: Path
-) -> None:
+def test_its_end_is_known_before_its_window_has_shown_the_last_line(tmp_path: Path) -> None:
     """It was once written 0.2 s later, too late for a client that watches a run start."""
     run, env = make_run(tmp_path, "echo the last line; exit 7")
     (tmp_path / "bin").mkdir()
@@ -98,18 +87,17 @@ def test_its_end_is_known_before_its_window_has_shown_the_last_line(
     sleep.write_text(f'#!/bin/sh\ncat {run}/exit >{tmp_path}/"slept $1"\nexec /bin/sleep 2\n')
     sleep.chmod(0o755)
     screen, window = os.openpty()
-    assert start(edition, run, env, window).wait(PATIENCE_S) == 0
+    assert start(run, env, window).wait(PATIENCE_S) == 0
     os.close(window)
     assert b"the last line" in os.read(screen, 1000)
     os.close(screen)
     assert (tmp_path / "slept 0.2").read_text() == "7\n"
 
 
-@each_edition
-def test_a_crash_behind_a_pipe_is_a_crash(edition: str, tmp_path: Path) -> None:
-    code, why, log = finish(edition, tmp_path, "(echo said; exit 7) | cat")
+def test_a_crash_behind_a_pipe_is_a_crash(tmp_path: Path) -> None:
+    code, why, log = finish(tmp_path, "(echo said; exit 7) | cat")
     assert (code, log) == ("7", "said\n")
-    assert why == {"full": "pipeline 7 0", "compact": ""}[edition]
+    assert why == "pipeline 7 0"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +113,7 @@ def test_a_crash_behind_a_pipe_is_a_crash(edition: str, tmp_path: Path) -> None:
 def test_what_decided_the_exit_code_is_kept(
     command: str, code: str, why: str, tmp_path: Path
 ) -> None:
-    assert finish("full", tmp_path, command)[:2] == (code, why)
+    assert finish(tmp_path, command)[:2] == (code, why)
 
 
 SAVES = "trap 'sleep 0.3; exit 5' TERM; while :; do sleep 0.1; done"
@@ -133,31 +121,25 @@ DEAF = "trap '' TERM; while :; do sleep 0.1; done"
 
 
 @pytest.mark.parametrize(
-    ("edition", "command", "code"),
+    ("command", "code"),
     [
-        ("full", "sleep 600", "143"),
-        ("full", "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat", "0"),
-        ("full", SAVES, "5"),
+        ("sleep 600", "143"),
+        ("trap 'exit 0' TERM; while :; do sleep 0.1; done | cat", "0"),
+        (SAVES, "5"),
         # Of several commands, the running one decides; none is started after it.
-        ("full", f'true && bash -c "{SAVES}" || touch after; touch after', "5"),
-        ("full", f'bash -c "{SAVES}" | (trap "" TERM; cat); touch after', "5"),
-        ("full", DEAF, "137"),
-        # There the record has no `ended` file that says it was stopped.
-        ("compact", SAVES, "143"),
-        ("compact", "sleep 600", "143"),
-        ("compact", "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat", "143"),
+        (f'true && bash -c "{SAVES}" || touch after; touch after', "5"),
+        (f'bash -c "{SAVES}" | (trap "" TERM; cat); touch after', "5"),
+        (DEAF, "137"),
     ],
 )
-def test_who_is_stopped_has_its_own_exit_code(
-    edition: str, command: str, code: str, tmp_path: Path
-) -> None:
-    run, runner = begun(edition, tmp_path, command)
+def test_who_is_stopped_has_its_own_exit_code(command: str, code: str, tmp_path: Path) -> None:
+    run, runner = begun(tmp_path, command)
     (run / "grace").write_text("2\n")
     time.sleep(0.3)  # until the command has set its trap
     runner.send_signal(signal.SIGTERM)
     runner.wait(PATIENCE_S)
     assert was(run, "exit") == code
-    assert was(run, "ended") == {"full": "stop", "compact": ""}[edition]
+    assert was(run, "ended") == "stop"
     assert not (tmp_path / "after").exists()
 
 
@@ -172,11 +154,8 @@ bash -c 'word near'
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 @pytest.mark.parametrize("killed", [False, True], ids=["runner lives", "runner was killed"])
-@each_edition
-def test_each_process_is_asked_once_to_end(
-    edition: str, killed: bool, shell: str, tmp_path: Path
-) -> None:
-    run, runner = begun(edition, tmp_path, ASKED)
+def test_each_process_is_asked_once_to_end(killed: bool, shell: str, tmp_path: Path) -> None:
+    run, runner = begun(tmp_path, ASKED)
     words = [tmp_path / name for name in ("far", "near")]
     wait_until(lambda: all(word.exists() for word in words))
     if killed:
@@ -193,11 +172,10 @@ def test_each_process_is_asked_once_to_end(
     assert (run / "ended").read_text() == "stop\n"
 
 
-@each_edition
-def test_each_moment_of_a_run_is_the_state_that_all_read(edition: str, tmp_path: Path) -> None:
+def test_each_moment_of_a_run_is_the_state_that_all_read(tmp_path: Path) -> None:
     """The records of a real runner have the states that `tests/run_states.py` lists."""
     assert state(make_run(tmp_path / "made", "true")[0]) == CASES["made, never begun"].state
-    run, runner = begun(edition, tmp_path / "killed", "echo up; sleep 600")
+    run, runner = begun(tmp_path / "killed", "echo up; sleep 600")
     wait_until(lambda: was(run, "log") == "up")
     assert state(run) == CASES["at work"].state
     runner.kill()
@@ -205,7 +183,7 @@ def test_each_moment_of_a_run_is_the_state_that_all_read(edition: str, tmp_path:
     assert state(run) == CASES["its runner was killed"].state
     os.killpg(int((run / "pid").read_text().splitlines()[1].split()[0]), signal.SIGKILL)
     wait_until(lambda: state(run) == CASES["both were killed"].state)
-    finish(edition, tmp_path / "failed", "exit 7")
+    finish(tmp_path / "failed", "exit 7")
     failed = tmp_path / "failed/.boxstrap/runs/homework/train-1"
     assert state(failed) == f"{CASES['failed'].state} {CASES['failed'].rc}"
 
@@ -219,7 +197,7 @@ def state(run: Path) -> str:
 
 def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
     deaf = "trap '' TERM; echo deaf >ready; while :; do sleep 0.1; done"
-    run, runner = begun("full", tmp_path, f'setsid bash -c "{deaf}" & wait')
+    run, runner = begun(tmp_path, f'setsid bash -c "{deaf}" & wait')
     wait_until((tmp_path / "ready").exists)
     began = time.monotonic()
     runner.send_signal(signal.SIGTERM)
@@ -229,7 +207,7 @@ def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_run_of_a_longer_name_is_not_touched(tmp_path: Path) -> None:
-    run, runner = begun("full", tmp_path, "sleep 600")
+    run, runner = begun(tmp_path, "sleep 600")
     other = subprocess.Popen(["sleep", "600"], env={"BOXSTRAP_RUN": f"{run}0"})
     runner.send_signal(signal.SIGTERM)
     runner.wait(PATIENCE_S)
@@ -246,8 +224,8 @@ def holds(environ: Path, text: str) -> bool:
         return False
 
 
-def begun(edition: str, folder: Path, command: str) -> tuple[Path, subprocess.Popen[bytes]]:
+def begun(folder: Path, command: str) -> tuple[Path, subprocess.Popen[bytes]]:
     """Start a run; wait until its command runs."""
-    run, runner = begin(edition, folder, command)
+    run, runner = begin(folder, command)
     wait_until(lambda: (run / "pid").exists() and (run / "pid").read_text().count("\n") == 2)
     return run, runner

@@ -17,9 +17,7 @@ from bootstrap.link.record import VERSION, BoxRepository, KnownBox, Route
 from bootstrap.link.target import BoxOptions, Endpoint, parse_host
 from tests.cli import User
 from tests.logins import login_to
-from tests.main_job.earlier import unpacked
 
-EARLIER = "d9bc910"
 EXTRA = {
     "console": "https://cloud.vast.ai/instances/",
     "editor_settings": {"python.defaultInterpreterPath": "${workspaceFolder}/.venv/bin/python"},
@@ -134,25 +132,6 @@ def test_what_an_earlier_version_noted_and_this_one_does_not_is_read_over() -> N
     extra = {**EXTRA, "proved": "abcd", "repositories": [listed]}
     rewritten(write("gpu", {**WRITTEN, "v": VERSION, "extra": extra}))
     assert registry.box_by_name("gpu") == READ
-
-
-def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path) -> None:
-    """A user downgrades and upgrades again: the record loses nothing."""
-    earlier = unpacked(EARLIER, tmp_path)
-    record.save_box(READ)
-    program = (
-        "import dataclasses, sys; sys.path.insert(0, sys.argv[1])\n"
-        "from bootstrap.link import record\n"
-        "box = record.by_name('gpu')\n"
-        "record.save(dataclasses.replace(box, seen=5.0, extra={**box.extra, 'workdir': '/w'}))\n"
-    )
-    state = tmp_path / "its" / "boxstrap"
-    state.parent.mkdir()
-    state.symlink_to(record.boxes_folder().parent)
-    environment = {**os.environ, "XDG_STATE_HOME": str(state.parent)}
-    command = [sys.executable, "-c", program, str(earlier)]
-    subprocess.run(command, check=True, cwd=tmp_path, env=environment)
-    assert registry.box_by_name("gpu") == dataclasses.replace(READ, seen=5.0, workdir="/w")
 
 
 TWO = READ.using("other-00000001", root="b" * 40, workdir="/mine", snapshot="c" * 40)

@@ -18,22 +18,13 @@ import pytest
 import yaml
 
 from bootstrap import shell
-from bootstrap.doors import PASTE_LIMIT, door_url, render_door
+from bootstrap.doors import PASTE_LIMIT, door_url, render_door, too_long
 from bootstrap.errors import UsageError, exit_code
-from bootstrap.profile.schema import Profile
-from bootstrap.render.door_table import DOORS, FULL, MINIMAL_LIMIT
-from bootstrap.render.editions import (
-    carried_steps,
-    compact_files,
-    own_parts,
-    render_carrier,
-    render_compact,
-    render_minimal,
-    without_full,
-)
+from bootstrap.plan import NAMES
+from bootstrap.render.carrier import program, render_carrier, render_fetching
+from bootstrap.render.door_table import DOORS, NARROWEST
 from bootstrap.render.script import bare_box_files
 from bootstrap.shell import (
-    bare_python,
     bare_shell,
     box_files,
     folded,
@@ -43,17 +34,21 @@ from bootstrap.shell import (
     without_spaces,
 )
 from tests.cli import User
-from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
+from tests.unit.render.scripts import (
+    SHIPPED,
+    TRAIN,
+    WORK,
+    profile,
+    render,
+    static_parts,
+    variables_part,
+)
 from tests.unit.render.test_lint import shellcheck
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
-LINT = (
-    "#!/usr/bin/env bash\n"
-    "# shellcheck disable=SC1003,SC1090,SC2016,SC2034,SC2086,SC2088,SC2194,SC2317 # of parts\n"
-)
 SECOND = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO second"
-MADE = profile("vast")
+REF = "refs/boxstrap/0123456789abcdef"
 RENTED = [name for name in SHIPPED if name not in {"local", "demo"}]
 SECRET = "SECRET_51c0"
 
@@ -75,7 +70,7 @@ def loosely_packed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def unpacked(text: str) -> str:
     """Return the script that is packed inside `text`."""
-    found = re.search(r"H4sI(?:[A-Za-z0-9+/]|\s|\\n|\\(?=\n))*=*", text)
+    found = re.search(r"H4sI(?:[A-Za-z0-9+/]|\s|\\n|\\(?=\n))*=*", text.replace('", "', ""))
     assert found
     packed = re.sub(r"\s|\\n|\\", "", found[0])
     unzip = zlib.decompressobj(31)
@@ -107,23 +102,36 @@ def test_a_paste_fits_its_limit(name: str, key: str) -> None:
     commit, root = (Random(seed).randbytes(20).hex() for seed in (1, 2))
     own = {"commit": commit, "snapshot": commit, "tree": "", "root": root}
     work = dataclasses.replace(WORK, **own, key=f"homework-{root[:8]}")
-    assert len(paste(render_compact(what, work))) <= PASTE_LIMIT
-    assert len(paste(render_minimal(what, work))) <= MINIMAL_LIMIT
+    assert len(paste(render_carrier(what, work, bare=True))) <= PASTE_LIMIT
+    assert len(paste(render_fetching(what, work, REF))) <= NARROWEST
 
 
-@pytest.mark.parametrize("name", ["ssh", "vast"])
-def test_every_edition_is_read_by_bash_and_shellcheck(name: str, key: str, tmp_path: Path) -> None:
-    what = profile(name, key, 'secrets=["HF_TOKEN"]', 'packages=["ffmpeg"]', "python.version=3.11")
-    editions = {
-        **({"full": render_carrier(what, WORK)} if name == "vast" else {}),
-        "compact": f"{LINT}{render_compact(what.replace(prepare=['make']), WORK)}",
-        "minimal": render_minimal(what, WORK, for_lint=True),
-    }
-    for edition, script in editions.items():
-        file = tmp_path / f"{edition}.sh"
+def test_both_ways_are_read_by_bash_and_shellcheck(key: str, tmp_path: Path) -> None:
+    what = profile(
+        "vast", key, 'secrets=["HF_TOKEN"]', 'packages=["ffmpeg"]', "python.version=3.11"
+    )
+    for name, script in {
+        "inside": render_carrier(what, WORK),
+        "fetched": render_fetching(what, WORK, REF),
+    }.items():
+        file = tmp_path / f"{name}.sh"
         file.write_text(script)
         assert subprocess.run(["bash", "-n", file], check=False).returncode == 0
         assert shellcheck(file) == ""
+
+
+def test_a_program_is_the_same_for_every_profile_and_has_all_steps() -> None:
+    assert program().text == program.__wrapped__().text
+    assert all(f"\napply_{name}() " in program().text for name in NAMES)
+    assert all(f"\f{name}\n" in program().text for name, _ in box_files())
+    assert WORK.commit not in program().text
+    assert program().sha256 in render_fetching(profile("vast"), WORK, REF)
+
+
+def full_script(door: str) -> str:
+    """Return the script that a carrier starts, as its own shell puts it together."""
+    script = "full_script".join(door.rsplit('main "$@"', 1))
+    return subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True).stdout
 
 
 def declared(text: str) -> str:
@@ -136,37 +144,13 @@ def declared(text: str) -> str:
 
 
 def test_packing_shell_leaves_its_meaning() -> None:
-    for part in own_parts():
-        assert declared(bare_shell(part)) == declared(part)
     assert declared("f() {\n  echo '\n  # no comment\n'\n}") != declared(
         bare_shell("f() {\n  echo '\n  # no comment\n'\n}")
     )
 
 
-def test_what_is_carried_is_the_library_s_own() -> None:
-    """Each function of the compact script is from a shipped part, without its `# full` lines."""
-    kinds = {"lib", "steps", "doors", "compact"}
-    files = [file for file in static_parts() if file.parent.name in kinds]
-    shipped_ones = "\n".join(without_full(file.read_text()) for file in files)
-    theirs, ours = functions_of(shipped_ones), functions_of(render_compact(MADE, WORK))
-    del ours["unpack_box"], ours["main"]
-    assert {name: theirs.get(name) for name in ours} == ours
-    assert len(ours) > 100
-
-
-def functions_of(script: str) -> dict[str, str]:
-    """Return each function as bash parsed it."""
-    text = declared(script.replace('\nmain "$@"\nexit\n', "\n"))
-    found = re.split(r"^([a-z_]+) \(\) \n", text, flags=re.MULTILINE)[1:]
-    return dict(zip(found[::2], found[1::2], strict=True))
-
-
 def test_packing_python_leaves_its_meaning() -> None:
     own = dict(box_files())
-    for name, text in compact_files():
-        if name.endswith(".py"):
-            packed, full = defined(text), defined(bare_python(without_full(own[name])))
-            assert {each: full[each] for each in packed} == packed, name
     tricky = (
         """x = f"{{ {a!r:>{b}} }} {{ {a if b else c} " 'd' if b in "e" else (1 if b else -1)\n"""
     )
@@ -174,11 +158,6 @@ def test_packing_python_leaves_its_meaning() -> None:
         if not text.startswith("#"):
             assert ast.dump(ast.parse(without_spaces(text))) == ast.dump(ast.parse(text))
     assert "in ''" in without_spaces("a in ''")
-    # Removed names are not used anywhere else.
-    left = {name for text in own.values() for name in defined(text, python=text.startswith('"'))}
-    everything = "\n".join(text for _, text in compact_files())
-    gone = left - set(defined(everything, python=False))
-    assert "links" in gone
 
 
 def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
@@ -196,21 +175,12 @@ def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, b"")
     door = render_door("runpod", profile("vast"), WORK)
-    assert door.edition == FULL
     carried = [text for name, text in bare_box_files() if is_needed(name, ())]
     assert all(text in unpacked(door.text) for text in carried)
 
 
-def defined(text: str, *, python: bool = True) -> dict[str, str]:
-    """Return the functions and classes of a module by name."""
-    if not python:
-        return dict.fromkeys(re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE), "")
-    found = [x for x in ast.parse(text).body if isinstance(x, ast.FunctionDef | ast.ClassDef)]
-    return {each.name: ast.unparse(each) for each in found}
-
-
 def test_lines_are_what_a_terminal_takes(key: str) -> None:
-    text = paste(render_compact(profile("vast", key), WORK))
+    text = paste(render_carrier(profile("vast", key), WORK, bare=True))
     assert max(map(len, text.splitlines())) <= 1000
     assert folded("a" * 2500).splitlines() == ["a" * 1000, "a" * 1000, "a" * 500]
 
@@ -222,9 +192,11 @@ def test_what_a_door_gets_fits_and_holds_the_script_and_no_secret(
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("GIT_TOKEN", SECRET)
     door = DOORS[name]
-    made = render_door(name, profile("vast", key, 'secrets=["HF_TOKEN"]'), WORK)
-    assert door.limit is None or made.size <= door.limit
-    assert made.edition in door.editions
+    what = profile("vast", key, 'secrets=["HF_TOKEN"]')
+    fetched, made = render_door(name, what, WORK, ref=REF), render_door(name, what, WORK)
+    assert fetched.fits
+    assert made.fits == (name not in ("vast", "ec2", "azure"))
+    made = made if made.fits else fetched
     script = made.text if name == "terminal" else unpacked(made.text)
     assert WORK.commit in script
     assert "python train.py" in script or "train" in door.leave
@@ -232,7 +204,8 @@ def test_what_a_door_gets_fits_and_holds_the_script_and_no_secret(
     assert "HF_TOKEN" in script
     assert SECRET not in made.text + script
     # The command waits for the training only if the machine ends with its command.
-    assert door.wait == bool(re.search(r"""\bwait\\?['"\n]""", made.text))
+    wrapper = made.text.replace(script, "")
+    assert door.wait == bool(re.search(r"""\bwait\\?['"\n]""", wrapper))
 
 
 @pytest.mark.usefixtures("loosely_packed")
@@ -241,13 +214,14 @@ def test_over_its_limit_a_door_says_the_size_and_what_to_drop(name: str) -> None
     random = Random(1)
     noise = {f"A{n}": random.randbytes(1500).hex() for n in range((DOORS[name].limit or 0) // 1800)}
     big = profile("vast").replace(env=noise)
-    with pytest.raises(UsageError) as found:
-        render_door(name, big, WORK)
-    said = found.value.text()
-    assert exit_code(found.value) == 2
+    made = render_door(name, big, WORK, ref=REF)
+    assert not made.fits
+    error = too_long(made, big)
+    said = error.text()
+    assert exit_code(error) == 2
     assert f"{DOORS[name].limit:,} bytes" in said
     assert re.search(r"script needs [\d,]+", said)
-    assert "What could go: env (" in said
+    assert "What could go of the profile: env (" in said
 
 
 def test_a_door_that_is_none_is_named_with_those_there_are() -> None:
@@ -291,7 +265,7 @@ def test_a_notebook_is_json() -> None:
 def test_a_devcontainer_is_json() -> None:
     container = json.loads(render_door("devcontainer", profile("vast"), WORK).text)
     assert container["workspaceFolder"] == "/workspace/homework"
-    script = unpacked(container["onCreateCommand"][2])
+    script = unpacked("".join(container["onCreateCommand"][4:]))
     assert "apply_train()" not in script
     assert "apply_repo()" not in script
 
@@ -312,23 +286,23 @@ def test_other_engines_begin_the_nodes_and_spot_machines() -> None:
         render_door("gcp", wanted, WORK)
 
 
-def test_a_training_that_died_is_begun_again_where_the_profile_says_so() -> None:
-    def script(*sets: str) -> str:
-        return unpacked(render_door("gcp", profile("ssh", *sets), WORK).text)
+def test_the_script_that_is_carried_is_the_one_over_ssh() -> None:
+    """But for the values that are what they usually are: those stand before the profile's own."""
+    over_ssh = render(profile("vast", "git.access=url"))
+    carried = full_script(render_carrier(profile("vast"), WORK))
+    library = "# ---- library "
+    assert carried.partition(library)[2].rstrip() == over_ssh.partition(library)[2].rstrip()
 
-    assert "\nWORDS=''\n" in script()
-    assert "\nWORDS='revive'\n" in script("train.at_boot=restart")
+    def values(script: str) -> str:
+        part = variables_part(script)
+        done = subprocess.run(
+            ["bash"], input=f"{part}\ndeclare -p", capture_output=True, text=True, check=True
+        )
+        names = re.findall(r"^(?:declare -A )?([A-Z_]+)=", part, re.MULTILINE)
+        kept = re.compile(rf"declare -\S+ (?:{'|'.join(names)})\b")
+        return "\n".join(line for line in done.stdout.splitlines() if kept.match(line))
 
-
-@pytest.mark.usefixtures("loosely_packed")
-def test_the_full_script_is_carried_unchanged() -> None:
-    from bootstrap.render.script import render_script, variables
-
-    what: Profile = profile("vast", "git.access=url")
-    steps = carried_steps(what, ())
-    script = render_script("vast", variables(what, WORK, steps, local=False, secrets_id=""), steps)
-    assert DOORS["gcp"].editions == (FULL,)
-    assert f"\n{script}\n" in unpacked(render_door("gcp", profile("vast"), WORK).text)
+    assert values(carried) == values(over_ssh)
 
 
 @pytest.mark.parametrize(("rc", "says"), [(6, "boxstrap: return this box\n"), (7, "")])
@@ -342,33 +316,15 @@ def test_a_door_says_to_return_the_box_and_not_what_was_built(rc: int, says: str
 
 def test_no_value_ends_the_carried_script() -> None:
     """A name of several lines could contain the end marker."""
-    begin = "x\nEND_OF_FULL_SCRIPT\nEND_OF_FULL_SCRIPT_\ntouch sprung\n"
+    begin = "x\nEND_OF_SCRIPT\nEND_OF_SCRIPT_\ntouch sprung\n"
     carried = render_carrier(profile("vast"), dataclasses.replace(WORK, user_name=begin))
+    assert f"GIT_USER_NAME='{begin}'" in full_script(carried)
     lines = carried.split("\n")
-    (start,) = (at for at, line in enumerate(lines) if line == "full_script() {")
+    (start,) = (at for at, line in enumerate(lines) if line == "values() {")
     marker = lines[start + 1].removeprefix("cat <<").strip("'")
     ends = [at for at, line in enumerate(lines) if line == marker]
     assert len(ends) == 1
     assert f"GIT_USER_NAME='{begin}'" in "\n".join(lines[start : ends[0]])
-    assert lines[ends[0] - 2 : ends[0]] == ["}", ""]
-
-
-def test_the_compact_script_has_every_function_that_it_calls() -> None:
-    """A function left out of the library might still be called by one that is kept."""
-    # The functions of queries are in no script.
-    parts = (file for file in static_parts() if file.parent.name != "queries")
-    whole = "\n".join(file.read_text() for file in parts)
-    ours = render_compact(profile("vast"), WORK)
-    defined = set(re.findall(r"^([a-z_]+)\(\)", ours, re.MULTILINE))
-    library = set(re.findall(r"^([a-z_]+)\(\)", whole, re.MULTILINE)) - defined
-    code = re.sub(r"'[^'\n]*'", "", ours)
-    missing = {
-        name
-        for name in library
-        if re.search(rf"(?:^|[;&|({{!]|then|do|until) *{name}\b(?!=)", code, re.MULTILINE)
-    }
-    assert missing == set()
-    assert "find_work" in defined
 
 
 def test_what_uvx_is_told_there_makes_the_same_script(user: User, tmp_path: Path, key: str) -> None:
@@ -415,7 +371,7 @@ def test_an_address_of_gits_own_protocol_is_kept_and_warned_of(user: User) -> No
     words = ("--profile", "vast", *(word for each in sets for word in ("--set", each)))
     made = user.run("render", "--for", "terminal", *words).must(0)
     for name in ("CLONE_URL", "REPO_URL"):
-        assert set(re.findall(rf"^{name}=(.*)$", made.out, re.MULTILINE)) == {f"'{url}'"}
+        assert set(re.findall(rf"^{name}=(.+)$", made.out, re.MULTILINE)) - {"''"} == {f"'{url}'"}
     assert "git:// is neither encrypted nor signed" in made.err
 
 

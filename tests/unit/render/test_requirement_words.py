@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.editions import render_minimal
 from bootstrap.render.script import python_id
-from tests.unit.render.scripts import WORK, profile, render
+from tests.unit.render.scripts import profile, render
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -145,14 +144,3 @@ def test_each_of_them_makes_another_environment(tmp_path: Path) -> None:
     found = [inputs(tmp_path, *BESIDE[:count]) for count in range(len(BESIDE) + 1)]
     assert len(set(found)) == len(found)
     assert "flash-attn\\>=2" in found[-1]
-
-
-def test_the_minimal_script_installs_them() -> None:
-    text = render_minimal(profile("vast", *BESIDE), WORK)
-    assert "\nexport UV_INDEX='https://example.org/whl'\n" in text
-    words = "--group' 'train' '--only-binary' 'flash-attn' 'torch>=2.4' --override"
-    assert f"-r requirements.txt '{words}" in text
-    assert f'\nelse "$u" pip install -qp "$V/bin/python" \'{words}' in text
-    assert "'--no-build-isolation' '--only-binary' 'flash-attn' 'flash-attn>=2'\n" in text
-    assert "'--group' 'train' '--no-build-package' 'flash-attn' '--no-build-iso" in text
-    assert "UV_INDEX" not in render_minimal(profile("vast"), WORK)

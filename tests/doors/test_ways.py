@@ -1,15 +1,14 @@
-"""The same cases through every edition of the script, on real boxes: all leave the same."""
+"""The same cases by every way of the script, on real boxes: all leave the same."""
 
 from __future__ import annotations
 
-import json
-import random
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from bootstrap.render.door_table import NARROWEST
 from tests.boxes import Rig, RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted
@@ -20,16 +19,17 @@ from tests.doors.test_paste import Rented, login, settled
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
-EDITIONS = ("setup", "full", "compact", "minimal")
-"""`setup` is the full script over SSH; the others go through doors."""
+WAYS = ("setup", "file", "paste", "pushed")
+"""Over SSH; through doors as a file, as a paste with everything in it, and as a short one for which
+the box fetches the program from the git host."""
 KINDS = {
     "vast": ("vast", "/workspace"),
     "bare": ("ssh", "/root"),
     "nosudo": ("ssh", "/home/student"),
 }
 """Kind of box -> profile, working folder."""
-SAMPLED = {"vast": EDITIONS, "bare": ("minimal",), "nosudo": ("compact",)}
-"""The editions that go first in a usual test run; `--every`, as in `make chaos`, tries all."""
+SAMPLED = {"vast": WAYS, "bare": ("pushed",), "nosudo": ("paste",)}
+"""The ways that go first in a usual test run; `--every`, as in `make chaos`, tries all."""
 
 RECORD = r"""
 cd "$1"
@@ -68,14 +68,14 @@ class Doors:
         self.folder = folder
         self.there = ("--host", box.host_string, "--identity", str(box.identity))
 
-    def go(self, edition: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run one edition on the box; its exit code and output."""
-        if edition == "setup":
+    def go(self, way: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Go one way on the box; its exit code and output."""
+        if way == "setup":
             done = self.user.run("setup", *self.there, *words)
             return subprocess.CompletedProcess([], done.rc, done.out, done.err)
-        if edition != "full":
-            small = ("--small",) if edition == "minimal" else ()
-            return typed(self.box, self.user.run("oneliner", *small, *words).must(0).out)
+        if way != "file":
+            push = ("--push",) if way == "pushed" else ()
+            return typed(self.box, self.user.run("oneliner", *push, *words).must(0).out)
         script = self.user.run("render", "--for", "terminal", *words).must(0).out
         return subprocess.run(
             self.box.ssh_command(
@@ -118,11 +118,11 @@ def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: 
     return Doors(user, box, folder)
 
 
-def test_every_edition_leaves_the_same_and_no_training_begins_twice(
+def test_every_way_leaves_the_same_and_no_training_begins_twice(
     doors: Doors, request: pytest.FixtureRequest
 ) -> None:
-    """Each edition goes first once, followed by every other one."""
-    firsts = EDITIONS if request.config.getoption("every") else SAMPLED[doors.box.kind]
+    """Each way goes first once, followed by every other one."""
+    firsts = WAYS if request.config.getoption("every") else SAMPLED[doors.box.kind]
     left: dict[str, str] = {}
     for first in firsts:
         doors.sh(WIPE)
@@ -131,12 +131,12 @@ def test_every_edition_leaves_the_same_and_no_training_begins_twice(
         (run,) = doors.runs()
         left[first] = doors.sh(RECORD, run)
         assert doors.state() == [("train-1", "finished", 0)], first
-        # A second time it changes nothing; minimal writes the same content again.
-        before = doors.listing(times=first != "minimal")
+        # A second time it changes nothing.
+        before = doors.listing(times=True)
         assert doors.go(first).returncode == 0
         assert doors.runs() == [run], first
-        assert doors.listing(times=first != "minimal") == before, first
-        for other in sorted({*EDITIONS} - {first}):
+        assert doors.listing(times=True) == before, first
+        for other in sorted({*WAYS} - {first}):
             said = doors.go(other)
             assert said.returncode == 0, f"{other} after {first}: {said.stdout}{said.stderr}"
             assert doors.runs() == [run], f"{other} after {first}"
@@ -146,46 +146,76 @@ def test_every_edition_leaves_the_same_and_no_training_begins_twice(
 def test_what_is_other_work_is_begun_by_each(
     rented: Rented, hosted: Hosted, user: User, request: pytest.FixtureRequest
 ) -> None:
-    """All editions tell work apart by the same things: command, `python:` and variables."""
+    """All ways tell work apart by the same things: command, `python:` and variables."""
     box = rented("vast", used=True)
     hosted(box, extends="vast")
     doors = Doors(user, box, "/workspace")
     every = request.config.getoption("every")
-    firsts = EDITIONS if every else ("compact", "minimal")
     changes = ("train.command=python train.py --other", "python.torch_backend=cpu")
     runs = 0
-    for number, edition in enumerate(firsts):
+    for number, way in enumerate(WAYS if every else ("paste", "pushed")):
         words = ("--set", f"env.TURN={number}")
-        assert doors.go(edition, *words).returncode == 0
+        assert doors.go(way, *words).returncode == 0
         runs += 1
-        assert len(doors.runs()) == runs, edition
+        assert len(doors.runs()) == runs, way
         for change in changes if every else (changes[number],):
-            for each in (edition, *EDITIONS):
+            for each in (way, *WAYS):
                 assert doors.go(each, *words, "--set", change).returncode == 0
             runs += 1
-            assert len(doors.runs()) == runs, f"{edition}: {change}"
+            assert len(doors.runs()) == runs, f"{way}: {change}"
 
 
 def test_a_door_prepares_a_training_once(rented: Rented, hosted: Hosted, user: User) -> None:
-    """With packages that the profile names. An edition without `prepare` says so, and one in which
-    its commands have no room names them."""
+    """With packages that the profile names, by pip."""
     box = rented("vast", used=True)
     commands = "[python -c 'import iniconfig', echo x >>made]"
-    more = f"python: {{packages: [iniconfig]}}\nprepare: {commands}\n"
+    more = f"python: {{packages: [iniconfig], installer: pip}}\nprepare: {commands}\n"
     hosted(box, extends="vast", more=more)
     doors = Doors(user, box, "/workspace")
-    assert "runs nothing before the training" in user.run("oneliner", "--small").must(2).err
-    noise = [random.Random(seed).randbytes(4000).hex() for seed in range(2)]
-    long = f"prepare=[echo {noise[0]}, echo {noise[1]}]"
-    assert "What could go: prepare (" in user.run("oneliner", "--set", long).must(2).err
-    for edition in ("compact", "full", "setup"):
-        said = doors.go(edition)
-        assert said.returncode == 0, f"{edition}: {said.stdout}{said.stderr}"
-        assert box.read("/workspace/homework/made") == "x\n", edition
-        assert len(doors.runs()) == 1, edition
-    for edition in ("compact", "full"):
-        said = doors.go(edition, "--set", f"prepare=[echo {edition}; exit 3]")
-        assert (said.returncode, len(doors.runs())) == (7, 1), edition
+    for way in ("pushed", "paste", "setup"):
+        said = doors.go(way)
+        assert said.returncode == 0, f"{way}: {said.stdout}{said.stderr}"
+        assert box.read("/workspace/homework/made") == "x\n", way
+        assert len(doors.runs()) == 1, way
+    assert box.run("/workspace/homework/.venv/bin/python -m pip --version").startswith("pip ")
+    for way in ("paste", "pushed"):
+        said = doors.go(way, "--set", f"prepare=[echo {way}; exit 3]")
+        assert (said.returncode, len(doors.runs())) == (7, 1), way
+
+
+def test_what_is_at_the_ref_runs_only_if_it_is_the_program_that_was_meant(
+    rented: Rented, hosted: Hosted, user: User, tmp_path: Path
+) -> None:
+    box = rented("vast", used=True)
+    made, _ = hosted(box, extends="vast")
+    doors, bare = Doors(user, box, "/workspace"), str(tmp_path / "host/homework.git")
+    short = user.run("oneliner", "--push", "--json").must(0).json()
+    assert short["bytes"] <= NARROWEST
+    paste = "\n".join(short["lines"]) + "\n"
+    (ref,) = made.git("ls-remote", bare, "refs/boxstrap/*").split()[1::2]
+    # It is there now, so nothing is asked and nothing pushed; a hook gets it as well.
+    assert user.run("oneliner", "--json").must(0).json()["lines"] == short["lines"]
+    assert len(user.run("render", "--for", "vast").must(0).out) <= NARROWEST
+    folders = "find /tmp -mindepth 1 -name 'tmp.*' -type d"
+    before = (box.listing(["/root", "/workspace"]), box.run(folders))
+    # A commit with a file of that name, which is another one.
+    made.commit({"program.sh": "touch /tmp/sprung\n"})
+    made.git("push", "-q", "-f", bare, f"HEAD:{ref}")
+    made.git("reset", "-q", "--hard", "HEAD^")
+    said = typed(box, paste)
+    assert said.returncode == 5
+    assert "is not the program that was rendered" in said.stderr
+    made.git("push", "-q", bare, f":{ref}")
+    said = typed(box, paste)
+    assert (said.returncode, "render it again, with --push" in said.stderr) == (5, True)
+    assert (box.listing(["/root", "/workspace"]), box.run(folders)) == before
+    assert doors.go("pushed").returncode == 0
+    # A host that takes only branches and tags gets a branch.
+    made.git("push", "-q", bare, f":{ref}")
+    subprocess.run(["git", "-C", bare, "config", "receive.hideRefs", "refs/boxstrap"], check=True)
+    branch = user.run("oneliner", "--push").must(0)
+    assert "refs/heads/boxstrap/" in branch.err
+    assert "nothing to do" in typed(box, branch.out).stdout
 
 
 FAILURES = {
@@ -210,16 +240,13 @@ def test_a_failure_is_said_in_the_same_words(
     for code in FAILURES if every else ("requirements-missing", "no-gpu"):
         sets = FAILURES[code]
         words = [word for each in sets for word in ("--set", each)]
-        said = {edition: doors.go(edition, *words) for edition in ("full", "compact", "minimal")}
+        said = {way: doors.go(way, *words) for way in ("file", "pushed")}
         rc = 6 if code == "no-gpu" else 7
-        for edition in ("full", "compact"):
-            assert said[edition].returncode == rc, code
-            assert re.search(rf"^[a-z]+ fail {code}$", said[edition].stdout, re.MULTILINE), code
-        assert (rc == 6) == (said["minimal"].returncode == 6)
-        assert said["minimal"].returncode != 0
-        # The step's last line is the reason; the full script shows more of the lines before it.
-        reason = sentences(said["compact"].stderr)[-1]
-        assert reason in sentences(said["full"].stderr), code
+        for way, done in said.items():
+            assert done.returncode == rc, f"{way}: {code}"
+            assert re.search(rf"^[a-z]+ fail {code}$", done.stdout, re.MULTILINE), f"{way}: {code}"
+        # The step's last line is the reason.
+        assert sentences(said["pushed"].stderr)[-1] in sentences(said["file"].stderr), code
     assert not box.exists("/workspace/.boxstrap/runs") or "train" not in box.run(
         "ls /workspace/.boxstrap/runs/*"
     )
@@ -230,30 +257,7 @@ def sentences(said: str) -> list[str]:
     return [line.strip() for line in said.splitlines() if line.strip()]
 
 
-def test_a_profile_for_pip_is_built_with_pip_and_trains_once(
-    rented: Rented, hosted: Hosted, user: User
-) -> None:
-    box = rented("vast")
-    hosted(box, extends="vast", more="python: {installer: pip}\n")
-    doors = Doors(user, box, "/workspace")
-    for edition in ("compact", "setup", "full"):
-        assert doors.go(edition).returncode == 0, edition
-        assert len(doors.runs()) == 1, edition
-    assert box.run("/workspace/homework/.venv/bin/python -m pip --version").startswith("pip ")
-    assert "builds with uv alone" in user.run("oneliner", "--small").must(2).err
-    # The compact edition leaves the programs unchanged that the full one placed.
-    programs = box.listing(["/workspace/.boxstrap/box"])
-    assert "/onbox/runs/top_stream.py" in programs
-    assert doors.go("compact", "--set", "env.TURN=2").returncode == 0
-    assert len(doors.runs()) == 2
-    assert box.listing(["/workspace/.boxstrap/box"]) == programs
-    user.run("verify", *doors.there).must(0)
-    (sample,) = user.run("top", "--looks", "1", "--json", *doors.there).must(0).out.splitlines()
-    assert json.loads(sample)["run"]["name"] == "train-2"
-    assert doors.state()[0] == ("train-2", "finished", 0)
-
-
-@pytest.mark.parametrize("words", [(), ("--small",)], ids=["compact", "minimal"])
+@pytest.mark.parametrize("words", [(), ("--push",)], ids=["paste", "pushed"])
 def test_a_paste_takes_uv_from_an_index_of_plain_static_pages(
     words: tuple[str, ...],
     mirror_rig: Rig,
