@@ -8,8 +8,8 @@ default: a template must ask explicitly to write a value unquoted, and then it m
 harmless characters only.
 
 Packing shortens a script without changing what it does, and makes one paste of it. Comments and
-indentation are removed; names are kept, since renaming could introduce errors
-(docs/adr/0108-one-edition-and-the-program-beside-the-commit.md). gzip and base64 exist on every box.
+indentation are removed; names are kept, since renaming could introduce errors (docs/adr/0018). gzip
+and base64 exist on every box.
 """
 
 from __future__ import annotations

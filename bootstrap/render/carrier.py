@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap import __version__
 from bootstrap.plan import NAMES, STEPS, Step, steps_for
-from bootstrap.profile.detect_provider import FALLBACK
-from bootstrap.profile.load import read_profile
+from bootstrap.profile.schema import Profile
 from bootstrap.render.script import (
     NO_SOURCE,
     Source,
@@ -32,9 +31,8 @@ from bootstrap.render.script import (
 from bootstrap.shell import Value, bare_shell, functions, harmless, quote, shell_part
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from bootstrap.profile.schema import Profile
 
 TAKEN = (
     (
@@ -120,11 +118,10 @@ def own_values(profile: Profile, source: Source, leave: tuple[str, ...]) -> list
 @cache
 def _defaults() -> tuple[tuple[str, Value], ...]:
     """Return each variable as the plainest profile has it."""
-    plain = read_profile(FALLBACK).profile
-    return tuple(variables(plain, NO_SOURCE, STEPS, local=False, secrets_id=""))
+    return tuple(variables(Profile(name="plain"), NO_SOURCE, STEPS, local=False, secrets_id=""))
 
 
-def _program(steps: Sequence[Step], used: Container[str], *, bare: bool = False) -> str:
+def _program(steps: Sequence[Step], used: Collection[str], *, bare: bool = False) -> str:
     """Return the carrier, with the script in it, for values that stand before it."""
     made = script_parts(steps, used, bare=bare)
     script = assemble_script("as below", [(_PLACE, True)], made, bare=bare)

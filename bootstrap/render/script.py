@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -364,7 +364,7 @@ def render_script(
     return assemble_script(profile_name, variables, parts, bare=bare)
 
 
-def script_parts(steps: Sequence[Step], used: Container[str], *, bare: bool = False) -> Parts:
+def script_parts(steps: Sequence[Step], used: Collection[str], *, bare: bool = False) -> Parts:
     """Return what follows the variables; `used`: steps and variables that decide what is needed."""
     library = [shell_part("lib", name) for name in LIBRARY if name not in STEPS_LIBRARY]
     beside = [shell_part("lib", name) for name in LIBRARY if name in STEPS_LIBRARY]
@@ -373,7 +373,7 @@ def script_parts(steps: Sequence[Step], used: Container[str], *, bare: bool = Fa
         names.append("train")  # for a run that is started by its command (`run -- COMMAND`)
     parts = [*beside, *(shell_part("steps", name) for name in names)]
     files = bare_box_files() if bare else box_files()
-    files = tuple(file for file in files if is_needed(file[0], used))
+    files = tuple(file for file in files if is_needed(file[0], {*names, *used}))
     if bare:  # a quarter less, packed
         library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))
         # What programs of the box contain too stands right before them: gzip looks 32 KiB back.

@@ -9,7 +9,7 @@
   command=$1 run=$2 log=$2/log times=$2/times
   # Dropping a part does not change offsets, so a reader that follows the log keeps its place.
   size=0 kept=0 lines=0
-  read -r most <"$run/log_max"
+  { read -r most <"$run/log_max"; } 2>/dev/null || most=$((1 << 60))
 
   # Adds a line to `times`: the time, and how long the log is. The first line says from which byte the log is kept.
   note() {

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034 # set here, read elsewhere
+# shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere
 # terminal: how a script behind a door asks and reports on the box itself, with no machine of the user's connected.
 
 # box_value NAME: prints its value in the box's own environment; providers keep that in several places.

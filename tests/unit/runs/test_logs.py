@@ -109,7 +109,7 @@ def test_a_log_is_bounded_and_read_to_its_last_line(
     run, env = make_run(tmp_path, f"{sys.executable} write.py {log} {seen}")
     assert log.parent == run
     (run / "log_max").write_text(f"{LIMIT}\n")
-    runner = start("full", run, env)
+    runner = start(run, env)
     most, read = 0, bytearray()
     follower = reader(tmp_path)
     for piece in follower.as_it_grows():
@@ -155,7 +155,7 @@ def test_a_log_that_its_command_empties_is_kept_from_its_start(tmp_path: Path) -
     (tmp_path / "empties.py").write_text(EMPTIES)
     log = tmp_path / ".boxstrap/runs/homework/train-1/log"
     run, env = make_run(tmp_path, f"{sys.executable} empties.py {log}")
-    start("full", run, env).wait(PATIENCE_S)
+    start(run, env).wait(PATIENCE_S)
     assert (run / "log").read_text() == "again\n"
     times = [int(line.split()[1]) for line in was(run, "times").splitlines()]
     assert times == [0, 6]

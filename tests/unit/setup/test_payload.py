@@ -146,7 +146,7 @@ def test_a_door_says_what_it_cannot_carry(user: User) -> None:
     assert "a.pt: an LFS file" in user.run("oneliner").must(2).err
 
 
-def test_a_door_brings_no_data_of_this_machine_and_its_short_scripts_none(user: User) -> None:
+def test_a_door_brings_no_data_of_this_machine(user: User) -> None:
     repository = user.repository()
     repository.git("remote", "add", "origin", "https://example.org/me/homework.git")
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
@@ -160,8 +160,6 @@ def test_a_door_brings_no_data_of_this_machine_and_its_short_scripts_none(user: 
             assert "boxstrap setup --host" in refused.err
             assert not refused.out
     (repository.root / "boxstrap.yaml").write_text(text.replace("s3:", "https:"))
-    assert "the compact script fetches no data" in user.run("oneliner").must(2).err
-    assert "the minimal script fetches no data" in user.run("oneliner", "--small").must(2).err
     script = user.run("render", "--for", "lambda").must(0).out
     assert script.startswith("#")
 
