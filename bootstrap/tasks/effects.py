@@ -40,6 +40,7 @@ class Effect(NamedTuple):
 
 READS = Effect("reads")
 CHANGES = Effect("changes")
+PUSHES = Effect("reads", "`--push` puts boxstrap's program on your git host", ("push",))
 EFFECTS: Mapping[str, Effect] = {
     "attach": READS,
     "boxes": Effect("reads", "`--forget` forgets a box, which goes on costing", ("forget",)),
@@ -64,7 +65,7 @@ EFFECTS: Mapping[str, Effect] = {
     ),
     "logs": READS,
     "mcp": READS,
-    "oneliner": READS,
+    "oneliner": PUSHES,
     "plan": READS,
     "profiles": READS,
     "pull": Effect("changes", "`--without` lets go of results for good", ("without",), writes="to"),
@@ -75,7 +76,7 @@ EFFECTS: Mapping[str, Effect] = {
         here="writes files of this machine",
         sends=True,
     ),
-    "render": READS,
+    "render": PUSHES,
     "report": Effect("changes", writes="out"),
     "run": Effect(
         "changes",
