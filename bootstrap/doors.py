@@ -138,12 +138,12 @@ def _program_ref(work: _Work, whole: Rendering, *, push: Pushing, must: bool = T
     Raises UsageError if it isn't there, nobody agreed to push it, and it `must`.
     """
     from bootstrap.render.carrier import program
-    from bootstrap.repo.program_ref import BRANCH, REF, find_program, push_program
+    from bootstrap.repo.program_ref import find_program, push_program, refs_of
 
     made = program()
     if ref := find_program(work.push_url, made):
         return ref
-    ref, branch = REF.format(made.sha256[:16]), BRANCH.format(made.sha256[:16])
+    ref, branch = refs_of(made)
     where = f"{work.source.url}, as {ref} (where it takes no such ref: as the branch {branch})"
     question = f"Push boxstrap's own program there, which the box then fetches? To {where}"
     if push.asked_for or push.ask(question):

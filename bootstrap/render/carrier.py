@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -57,14 +56,6 @@ _DECIDING = ("RESULTS_TO", "CONDA", "TRAIN_NODES")
 """Variables by which parts of the script are left out."""
 
 
-@dataclass(frozen=True)
-class Program:
-    """What a box fetches: its text, and the SHA-256 of that."""
-
-    text: str
-    sha256: str
-
-
 def render_carrier(
     profile: Profile,
     source: Source,
@@ -90,7 +81,7 @@ def render_fetching(
     fetched: list[tuple[str, Value]] = [
         ("PROGRAM_URL", source.url or ""),
         ("PROGRAM_REF", ref),
-        ("PROGRAM_SUM", program().sha256),
+        ("PROGRAM_SUM", hashlib.sha256(program().encode()).hexdigest()),
     ]
     return _whole(
         profile,
@@ -101,10 +92,9 @@ def render_fetching(
 
 
 @cache
-def program() -> Program:
+def program() -> str:
     """Return the program that is the same for everybody who has this version."""
-    text = _program(STEPS, {*NAMES, *_DECIDING})
-    return Program(text, hashlib.sha256(text.encode()).hexdigest())
+    return _program(STEPS, {*NAMES, *_DECIDING})
 
 
 def own_values(profile: Profile, source: Source, leave: tuple[str, ...]) -> list[tuple[str, Value]]:

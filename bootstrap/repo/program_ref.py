@@ -7,9 +7,9 @@ Some hosts take only branches and tags from a push; there it is a branch.
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.paths import temporary_dir
@@ -17,11 +17,6 @@ from bootstrap.repo.git import Folders, run_git
 from bootstrap.repo.mirror import git_credentials
 from bootstrap.repo.urls import without_user_info
 
-if TYPE_CHECKING:
-    from bootstrap.render.carrier import Program
-
-REF = "refs/boxstrap/{}"
-BRANCH = "boxstrap/{}"
 _AUTHOR = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -32,9 +27,9 @@ _AUTHOR = {
 }
 
 
-def find_program(url: str, program: Program) -> str:
+def find_program(url: str, program: str) -> str:
     """Return the ref under which the host has it; "" if it hasn't, or can't be asked."""
-    refs = _refs(program)
+    refs = refs_of(program)
     try:
         said = git_credentials(
             url, "ls-remote", "-q", "--end-of-options", without_user_info(url), *refs
@@ -45,15 +40,15 @@ def find_program(url: str, program: Program) -> str:
     return next((ref for ref in refs if ref in there), "")
 
 
-def push_program(url: str, program: Program) -> str:
+def push_program(url: str, program: str) -> str:
     """Push it, and return its ref there. Raises UsageError if the host takes none."""
     with tempfile.TemporaryDirectory(prefix="boxstrap-", dir=temporary_dir()) as folder:
         store = Folders(Path(folder))
         run_git(store, "init", "--bare", "--quiet", "--template=")
-        blob = _made(store, "hash-object", "-w", "--stdin", stdin=program.text)
+        blob = _made(store, "hash-object", "-w", "--stdin", stdin=program)
         tree = _made(store, "mktree", stdin=f"100644 blob {blob}\tprogram.sh\n")
         commit = _made(store, "commit-tree", "-m", "The program of boxstrap", tree)
-        for ref in _refs(program):
+        for ref in refs_of(program):
             asked = ("push", "--quiet", "--end-of-options", without_user_info(url))
             try:
                 git_credentials(url, *asked, f"{commit}:{ref}", folders=store)
@@ -67,9 +62,10 @@ def push_program(url: str, program: Program) -> str:
     )
 
 
-def _refs(program: Program) -> tuple[str, str]:
-    name = program.sha256[:16]
-    return REF.format(name), f"refs/heads/{BRANCH.format(name)}"
+def refs_of(program: str) -> tuple[str, str]:
+    """Return the ref that it gets, and the one where a host takes only branches and tags."""
+    name = f"boxstrap/{hashlib.sha256(program.encode()).hexdigest()[:16]}"
+    return f"refs/{name}", f"refs/heads/{name}"
 
 
 def _made(store: Folders, *words: str, stdin: str = "") -> str:
