@@ -31,6 +31,7 @@ from bootstrap.profile.values import Permission, ordinary
 from bootstrap.repo.names import is_gits
 from bootstrap.repo.place import repository_root
 from bootstrap.repo.working_files import credential_by_name
+from bootstrap.text.sizes import seconds_of
 
 if TYPE_CHECKING:
     from bootstrap.link.target import BoxOptions
@@ -54,6 +55,7 @@ FOR_THE_BOX = frozenset({Permission.FILE, Permission.PUBLIC_KEY})
 
 
 _REQUIREMENTS = "python.private"
+_DOT_GIT = ".git"
 
 
 class ConsentError(ProfileError):
@@ -68,7 +70,8 @@ class ConsentError(ProfileError):
         word: str,
     ) -> None:
         self.grants = grants
-        whose = "requirements take" if where == _REQUIREMENTS else "profile takes"
+        words = {_REQUIREMENTS: "requirements take", _DOT_GIT: ".git takes"}
+        whose = words.get(where, "profile takes")
         other = f"--consent {given} is for another list. " if given else ""
         listed = [f"  {each}{_new(each, before)}" for each in grants.each]
         super().__init__(
@@ -102,8 +105,11 @@ def _loaded(options: BoxOptions, kinds: Collection[Permission]) -> LoadedProfile
     )
     check_public_keys(loaded)
     if grants := not_agreed(loaded, options, kinds):
-        where, word = loaded.layers[0].label, _whose_word(loaded, grants.root)
-        _ask(grants, agreed(grants.root), options.consent, where, word)
+        if {each.what for each in grants.each} <= {*_others(grants.root)}:
+            where, word = _DOT_GIT, "It leads to another repository, whose history would be sent."
+        else:
+            where, word = loaded.layers[0].label, _whose_word(loaded, grants.root)
+        _ask(grants, agreed(grants.whose), options.consent, where, word)
         agree(grants)
     return loaded
 
@@ -113,7 +119,7 @@ def not_agreed(
 ) -> Grants | None:
     """Return all that the profile takes of `kinds`, unless the user agreed to it before."""
     grants = find_grants(loaded, _roots(options), kinds)
-    before = agreed(grants.root) if grants else frozenset[Grant]()
+    before = agreed(grants.whose) if grants else frozenset[Grant]()
     if grants and not before.issuperset(grants.each):
         grants = _without_own_repository(grants, options.place)
         if not before.issuperset(grants.each):
@@ -127,16 +133,18 @@ def usable_profile(options: BoxOptions, key: str) -> list[str]:
         options.profile, sets=options.sets, repo_root=repository_root(options.place)
     )
     grants = find_grants(loaded, _roots(options), {taking_keys()[key]})
-    refused = set(grants.each) - agreed(grants.root) if grants else set()
+    refused = set(grants.each) - agreed(grants.whose) if grants else set()
     return [what for what in values_of(loaded.profile, key) if Grant(key, what) not in refused]
 
 
 def agree_to_addresses(addresses: Collection[str], root: Path, given: str | None) -> None:
     """Get the user's consent to read these git dependencies of the repository at `root` with their
     credentials, and to send them. Raises ConsentError."""
+    from bootstrap.repo.local import lasting_name
+
     each = tuple(sorted(Grant(_REQUIREMENTS, address) for address in addresses))
-    grants = Grants(root, each)
-    before = agreed(root)
+    grants = Grants(root, lasting_name(root), each)
+    before = agreed(grants.whose)
     if not before.issuperset(each):
         _ask(grants, before, given, _REQUIREMENTS, "The repository's files name them.")
         agree(grants)
@@ -227,21 +235,26 @@ class Grant(NamedTuple):
         return taking_keys()[self.key]
 
     def __str__(self) -> str:
-        named = f"{self.key}: " if self.kind is Permission.MONEY else ""  # a number says little
+        says_little = self.kind in (Permission.MONEY, Permission.ACCESS)  # a number
+        named = f"{self.key}: " if says_little else ""
         return f"{self.kind.value:<11} {named}{self.what}"
 
 
 @dataclass(frozen=True)
 class Grants:
-    """What the profile of the repository at `root` takes, sorted and without duplicates."""
+    """What the repository at `root` takes, sorted and without duplicates.
+
+    `whose` it is says its `lasting_name`, so that another one at its place has no consent.
+    """
 
     root: Path
+    whose: str
     each: tuple[Grant, ...]
 
     @property
     def digest(self) -> str:
         """Identifies this list of this repository, and no other."""
-        text = json.dumps([str(self.root), self.each])
+        text = json.dumps([self.whose or str(self.root), self.each])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def as_dict(self) -> dict[str, object]:
@@ -253,8 +266,25 @@ class Grants:
 def find_grants(
     loaded: LoadedProfile, roots: Iterable[Path], kinds: Collection[Permission]
 ) -> Grants | None:
-    """Return what `loaded` takes of `kinds` because a repository at one of `roots` says so."""
+    """Return what a repository at one of `roots` takes of `kinds`: because it says so in `loaded`,
+    and with its `.git`, whoever wrote the profile."""
     roots = [root.resolve() for root in roots]
+    root, found = _by_profile(loaded, roots, kinds)
+    for each in roots if Permission.REPOSITORY in kinds else ():
+        if others := [Grant("git.url", other) for other in _others(each)]:
+            found += others
+            root = root or each
+    if root is None or not found:
+        return None
+    from bootstrap.repo.local import lasting_name
+
+    return Grants(root, lasting_name(root), tuple(sorted(set(found))))
+
+
+def _by_profile(
+    loaded: LoadedProfile, roots: Iterable[Path], kinds: Collection[Permission]
+) -> tuple[Path | None, list[Grant]]:
+    """Return the repository of which `loaded` has layers, and what it takes by these."""
     root, labels, found = None, set[str](), list[Grant]()
     shipped = set[str]()
     for layer in loaded.layers:
@@ -269,7 +299,7 @@ def find_grants(
         if Permission.FILE in kinds and not real.is_relative_to(root):
             found.append(Grant(_FILE_OF_THE_CHAIN, str(real)))
     if root is None:
-        return None
+        return None, []
     for key, kind in taking_keys().items():
         origin = loaded.origins.get(key)
         asked = kind in kinds and key != _FILE_OF_THE_CHAIN
@@ -281,9 +311,7 @@ def find_grants(
                 for what in values_of(loaded.profile, key)
                 if kind not in _PATHS or not is_part_of(root, Path(what))
             ]
-    if Permission.REPOSITORY in kinds:
-        found += [Grant("git.url", each) for root_ in roots for each in _others(root_)]
-    return Grants(root, tuple(sorted(set(found)))) if found else None
+    return root, found
 
 
 _PATHS = (Permission.FILE, Permission.DATA)
@@ -387,7 +415,15 @@ def _data(source: str) -> str:
     return _real(source) if place == "local" else source if place == "bucket" else ""
 
 
+def _kept_open(time: str) -> str:
+    """Return how long a login stays open to others; up to the default takes nothing."""
+    from bootstrap.link.record import KnownBox
+
+    return time if (seconds_of(time) or 0) > KnownBox.keep_open else ""
+
+
 _SHOWN = {
+    Permission.ACCESS: _kept_open,
     Permission.DATA: _data,
     Permission.FILE: _real,
     Permission.PUBLIC_KEY: _key,
@@ -396,11 +432,11 @@ _SHOWN = {
 }
 
 
-def agreed(root: Path) -> frozenset[Grant]:
-    """Return what the user agreed to for the repository at `root`; nothing if it can't be read."""
+def agreed(whose: str) -> frozenset[Grant]:
+    """Return what the user agreed to for this repository; nothing if it can't be read."""
     try:
-        kept = json.loads(_record(root).read_bytes())
-        if kept["repository"] != str(root):
+        kept = json.loads(_record(whose).read_bytes())
+        if kept["repository"] != whose:
             return frozenset()
         return frozenset(Grant(str(key), str(what)) for key, what in kept["takes"])
     except (OSError, ValueError, TypeError, KeyError):
@@ -408,12 +444,17 @@ def agreed(root: Path) -> frozenset[Grant]:
 
 
 def agree(grants: Grants) -> None:
-    """Record that the user agreed to these, in addition to what they agreed to before."""
-    each = sorted({*agreed(grants.root), *grants.each})
-    kept = {"v": 1, "repository": str(grants.root), "takes": each}
-    paths.write_private(_record(grants.root), json.dumps(kept, indent=1))
+    """Record that the user agreed to these, in addition to what they agreed to before.
+
+    Of a repository that nothing tells from another one nothing is recorded.
+    """
+    if not grants.whose:
+        return
+    each = sorted({*agreed(grants.whose), *grants.each})
+    kept = {"v": 1, "repository": grants.whose, "takes": each}
+    paths.write_private(_record(grants.whose), json.dumps(kept, indent=1))
 
 
-def _record(root: Path) -> Path:
-    name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+def _record(whose: str) -> Path:
+    name = hashlib.sha256(os.fsencode(whose)).hexdigest()[:32]
     return paths.state_dir() / "consent" / f"{name}.json"

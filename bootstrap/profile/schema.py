@@ -17,6 +17,7 @@ from bootstrap.profile import values
 from bootstrap.profile.values import (
     REPO_PATH,
     WORKDIR,
+    Access,
     Account,
     Buckets,
     Data,
@@ -404,7 +405,7 @@ class Ssh(Section):
     first_contact: Free[Literal["pin", "ask", "strict"]] = field(
         "An unknown host key is pinned, asked about, or refused (give --host-key).", default="pin"
     )
-    keep_open: Free[Annotated[str, values.TIME_OR_0]] = field(
+    keep_open: Access[Annotated[str, values.TIME_OR_0]] = field(
         "How long a connection stays open after its last use, for later commands; 0: not at all.",
         default="10m",
     )

@@ -377,6 +377,7 @@ class Permission(enum.Enum):
     BUCKET = "bucket"
     MONEY = "money"
     ACCOUNT = "account"
+    ACCESS = "access"
 
 
 Free = Annotated[T, Permission.NOTHING]
@@ -389,6 +390,7 @@ Data = Annotated[T, Permission.DATA]
 Buckets = Annotated[T, Permission.BUCKET]
 Money = Annotated[T, Permission.MONEY]
 Account = Annotated[T, Permission.ACCOUNT]
+Access = Annotated[T, Permission.ACCESS]
 
 
 S = TypeVar("S", bound="Section")

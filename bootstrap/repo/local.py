@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.paths import state_dir, write_private
+from bootstrap.paths import real, state_dir, write_private
 from bootstrap.repo.git import (
     AT_ONCE_S,
     NOWHERE,
@@ -197,7 +197,7 @@ def read_repository(
     commit, tree, committed, parents, subject = _commit(repository, ref)
     url = _url(settings)
     name, usual = name_and_key(url, root)
-    shallow = (place.common_dir / "shallow").is_file()
+    shallow = _is_shallow(place)
     first = commit if ref is None and not parents else None
     known = identify(repository.folders, place.common_dir, usual, shallow=shallow, first=first)
     return LocalRepository(
@@ -399,6 +399,28 @@ def identify(
         found = _new_identity(git_dir, usual, first, marks)
     _write_identity(found)
     return found
+
+
+def lasting_name(root: Path) -> str:
+    """Return what tells the repository at `root` from any other, wherever it stands: its id, first
+    commit and address; "" if it has neither of these, or can't be read.
+
+    One whose `.git` only leads to another repository is not that one: its place counts too.
+    """
+    try:
+        repository = open_repository(root)
+        place, url = repository.place, _url(repository.settings) or ""
+        _, usual = name_and_key(url, place.root)
+        known = identify(repository.folders, place.common_dir, usual, shallow=_is_shallow(place))
+    except (BoxstrapError, GitError, OSError):
+        return ""
+    where = str(place.root) if place.others() else ""
+    is_told = place.root == real(root) and (known.root or url or where)
+    return " ".join((known.id, known.root, url, where)) if is_told else ""
+
+
+def _is_shallow(place: Place) -> bool:
+    return (place.common_dir / "shallow").is_file()
 
 
 def known_folder(id_: str, root: str) -> Path | None:

@@ -6,6 +6,7 @@ import ast
 import json
 import shutil
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,7 @@ TAKES: dict[str, tuple[str, str]] = {
     ),
     "ssh.identity": ("ssh: {identity: ~/id}", "{home}/id"),
     "ssh.authorized_keys": ("ssh: {authorized_keys: [~/me.pub]}", "{home}/me.pub SHA256:"),
+    "ssh.keep_open": ("ssh: {keep_open: 300d}", "300d"),
     "extends": ("extends: ../base.yaml", "{home}/base.yaml"),
     "data": ("data: [{from: ~/sets, to: data}]", "{home}/sets"),
     "train.results_to": (
@@ -142,6 +144,8 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
 def test_what_takes_nothing_asks_nothing(says: Says) -> None:
     load_profile(says("env: {A: b}\npackages: [ffmpeg]\nextends: vast\nsecrets: []"))
     load_profile(says("provider: {account: vast}"))  # a setup rents nothing
+    load_profile(says("ssh: {keep_open: 10m}"))
+    load_profile(says("ssh: {keep_open: 0}"))
     load_profile(
         says(
             "data: [{from: https://example.org/x, to: x}, {from: hf:models/me/a@main, to: a}]",
@@ -169,18 +173,61 @@ def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
     load_profile(says("secrets: [A]", consent=digest))
 
 
-def test_it_holds_for_this_repository_alone(says: Says, user: User, clone: UserRepository) -> None:
+def test_it_holds_for_this_repository_wherever_it_stands(
+    says: Says, user: User, clone: UserRepository
+) -> None:
+    agree(says("secrets: [A]"))
+    moved = clone.root.rename(clone.root.with_name("elsewhere"))
+    load_profile(BoxOptions(repo=moved))
+    (user.home / "way").symlink_to("elsewhere")
+    load_profile(BoxOptions(repo=user.home / "way"))
+
+
+def _another(clone: UserRepository, user: User) -> None:
+    clone.root.rename(clone.root.with_name("aside"))
+    UserRepository(clone.root, user.env, {"train.py": "'theirs'\n"}).commit({"x": "y"}, "More")
+
+
+def _fork(clone: UserRepository, user: User) -> None:
+    """Somebody's copy with the same history, cloned to where the first one stood."""
+    fork = clone.root.rename(clone.root.with_name("fork"))
+    subprocess.run(["git", "clone", "-q", fork, clone.root], env=user.env, check=True)
+    shutil.rmtree(fork / ".git")
+    clone.git("remote", "set-url", "origin", "https://example.org/another/homework.git")
+
+
+def _same_name(clone: UserRepository, user: User) -> None:
+    clone.root.rename(clone.root.with_name("aside"))
+    other = UserRepository(clone.root, user.env, {"train.py": "'theirs'\n"})
+    other.git("commit", "-q", "--amend", "-m", "Another beginning")
+    other.git("remote", "add", "origin", "https://example.org/me/homework.git")
+
+
+def _leads_there(clone: UserRepository, user: User) -> None:
+    """A stranger's folder whose `.git` is the repository that the user agreed for."""
+    own = clone.root.rename(clone.root.with_name("own"))
+    clone.root.mkdir()
+    (clone.root / ".git").write_text(f"gitdir: {own}/.git\n")
+
+
+def _inside(clone: UserRepository, user: User) -> None:
+    """A folder within it that claims to be a repository."""
+    (clone.root / "sub/.git").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("other", [_another, _fork, _same_name, _leads_there, _inside])
+def test_no_other_repository_has_its_consent(
+    other: Callable[[UserRepository, User], None], says: Says, user: User, clone: UserRepository
+) -> None:
+    clone.git("remote", "add", "origin", "https://example.org/me/homework.git")
     options = says("secrets: [A]")
     digest = refused(options).grants.digest
     agree(options)
-    clone.root.rename(clone.root.with_name("elsewhere"))
-    moved = BoxOptions(repo=clone.root.with_name("elsewhere"))
-    refused(moved)
-    refused(BoxOptions(repo=moved.repo, consent=digest))
-    # A repository is identified by its real path, also through a link.
-    agree(moved)
-    (user.home / "way").symlink_to("elsewhere")
-    load_profile(BoxOptions(repo=user.home / "way"))
+    other(clone, user)
+    place = clone.root / "sub" if other is _inside else clone.root
+    (place / "boxstrap.yaml").write_text("version: 1\nsecrets: [A]\n")
+    for given in (None, digest):
+        refused(BoxOptions(repo=place, consent=given), kinds={Permission.SECRET})
 
 
 @pytest.mark.parametrize("left", ["", "[]", "{}", '{"repository": 7, "takes": 1}', "\0"])
@@ -404,6 +451,26 @@ def test_objects_of_another_repository_need_consent(
     (each,) = refused(options).grants.each
     assert each.kind is Permission.REPOSITORY
     assert str(private.root / ".git") in each.what
+    load_profile(options, kinds=FOR_THE_BOX)
+    agree(options)
+    load_profile(options)
+
+
+@pytest.mark.parametrize("profile", [None, "vast", "mine", "../mine.yaml"])
+def test_so_do_they_whoever_wrote_the_profile(
+    profile: str | None, user: User, clone: UserRepository, private: UserRepository
+) -> None:
+    """Files that came without a `boxstrap.yaml` have a `.git` all the same."""
+    (clone.root / "boxstrap.yaml").unlink()
+    config_dir().mkdir(parents=True)
+    for file in (config_dir() / "mine.yaml", user.home / "mine.yaml"):
+        file.write_text("version: 1\nsecrets: [MINE]\n")
+    options = BoxOptions(repo=clone.root, profile=profile)
+    load_profile(options)
+    _alternates(clone.root / ".git", private.root / ".git")
+    error = refused(options, kinds=NO_SECRET)
+    assert [each.what for each in error.grants.each] == [str(private.root / ".git/objects")]
+    assert ".git: this repository's .git takes from you" in error.text()
     load_profile(options, kinds=FOR_THE_BOX)
     agree(options)
     load_profile(options)
