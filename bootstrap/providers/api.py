@@ -17,7 +17,7 @@ import re
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
@@ -35,6 +35,7 @@ from pydantic.alias_generators import to_camel
 from bootstrap import __version__
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.paths import expanded
+from bootstrap.providers.offer import RentedBox
 
 _LONGEST = 4096
 
@@ -147,6 +148,12 @@ _TEXT_S = 6.0
 
 class UndecidedError(UnreachableError):
     """A change was requested, and nobody knows whether it was made."""
+
+
+class PartialListError(UnreachableError):
+    """A list leaves something out, which can't be asked now; `boxes` are the others."""
+
+    boxes: Sequence[RentedBox] = ()
 
 
 class RefusedKeyError(UnreachableError):

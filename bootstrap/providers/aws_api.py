@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from importlib.util import find_spec
@@ -30,6 +31,9 @@ HOME = "us-east-1"
 _PAUSES_S = (1.0, 2.0, 4.0, 8.0, None)
 """Seconds before a request is repeated; None: it is not."""
 _TIMEOUTS = {"connect_timeout": 10, "read_timeout": 60}
+_READ_TIMEOUTS = {"connect_timeout": 5, "read_timeout": 10}
+_READ_FOR_S = 20.0
+"""How long a read is repeated: a region that is down mustn't hold up what is in another one."""
 
 _THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException"})
 _NOT_OURS = frozenset(
@@ -105,7 +109,7 @@ class AwsApi:
 
     def __init__(self, provider: str, source: str, pause: Callable[[float], None]) -> None:
         self._provider, self._source, self._pause = provider, source, pause
-        self._made = dict[tuple[str, str], Any]()
+        self._made = dict[tuple[str, str, bool], Any]()
         self._making = threading.Lock()
         self.answered_at: float | None = None
         """When it last answered, by its own clock (seconds since 1970)."""
@@ -123,25 +127,26 @@ class AwsApi:
         import boto3
 
         with self._making:
-            if ("", "") not in self._made:
+            if ("", "", True) not in self._made:
                 try:
-                    self._made["", ""] = boto3.session.Session()
+                    self._made["", "", True] = boto3.session.Session()
                 except Exception as error:  # a profile that its files don't have
                     raise self._no_key(str(error)) from None
-            return self._made["", ""]
+            return self._made["", "", True]
 
-    def _client(self, service: str, region: str) -> Any:  # noqa: ANN401
+    def _client(self, service: str, region: str, *, reads: bool) -> Any:  # noqa: ANN401
         from botocore.config import Config
 
         session = self._session
         with self._making:
-            if (service, region) not in self._made:
+            if (service, region, reads) not in self._made:
                 # It would repeat a launch, too: requests are repeated here, reads alone.
                 once = {"mode": "standard", "total_max_attempts": 1}
-                config = Config(user_agent=AGENT, retries=once, **_TIMEOUTS)
+                timeouts = _READ_TIMEOUTS if reads else _TIMEOUTS
+                config = Config(user_agent=AGENT, retries=once, **timeouts)
                 made = session.client(service, region_name=region, config=config)
-                self._made[service, region] = made
-            return self._made[service, region]
+                self._made[service, region, reads] = made
+            return self._made[service, region, reads]
 
     def pages(self, what: str, region: str, **asked: object) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list."""
@@ -162,6 +167,11 @@ class AwsApi:
         **asked: Any,  # noqa: ANN401 - whatever boto3 takes
     ) -> Mapping[str, Any]:
         """Return an answer. Raises UnreachableError, RefusedKeyError, RefusedError."""
+        until = time.monotonic() + _READ_FOR_S
+
+        def is_last(pause: float | None) -> bool:
+            return pause is None or time.monotonic() + pause > until
+
         for pause in _PAUSES_S:
             try:
                 answer = self._do(service, region or self.region, what, asked)
@@ -169,17 +179,17 @@ class AwsApi:
                     return answer
                 raise UndecidedError(f"an answer: it has no {_HOLDS[what]}")
             except UndecidedError as error:
-                if pause is None:
+                if is_last(pause):
                     raise self._failed(error.what.partition(": ")[2]) from None
             except RefusedKeyError:
                 raise
             except RefusedError as refused:
-                if refused.code not in _AGAIN or pause is None:
+                if refused.code not in _AGAIN or is_last(pause):
                     raise
             except UnreachableError:
-                if pause is None:
+                if is_last(pause):
                     raise
-            self._pause(pause)
+            self._pause(pause or 0.0)
         raise AssertionError("unreachable")
 
     def change(self, what: str, region: str, **asked: object) -> Mapping[str, Any]:
@@ -201,7 +211,8 @@ class AwsApi:
         from botocore import exceptions, parsers
 
         try:
-            answer = getattr(self._client(service, region), what)(**asked)
+            client = self._client(service, region, reads=what in _HOLDS)
+            answer = getattr(client, what)(**asked)
         except exceptions.ClientError as error:
             raise self._error_of(error.response, what) from None
         except (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError):

@@ -27,6 +27,7 @@ from bootstrap.providers.api import (
     CamelModel,
     Refusal,
     RefusedError,
+    RefusedKeyError,
     UndecidedError,
     digest_of,
     time_of,
@@ -255,16 +256,31 @@ class Azure(CloudAccount):
 
     def boxes(self) -> Sequence[RentedBox]:
         """Return the boxes that have our tag: a subscription may be a company's."""
-        found = (self._rented(one, self._azure.subscription) for one in self._groups())
-        return [box for box in found if box.state is not RentedState.GONE]
+        found, away = list[RentedBox](), dict[str, UnreachableError]()
+        for one in self._groups():
+            try:
+                found.append(self._rented(one, self._azure.subscription))
+            except RefusedKeyError:
+                raise
+            except UnreachableError as error:  # its region may be down
+                away[f"{one.name} in {one.location}"] = error
+        return self._unless_away([x for x in found if x.state is not RentedState.GONE], away)
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
         """As `CloudAccount.find_mark`; also a group of that name in which nothing is yet."""
         found = self._box(f"{mark.rpartition('-')[2]}_{digest_of(self._azure.subscription)}")
         return [found] if found and found.state is not RentedState.GONE else []
 
-    def _groups(self) -> Iterator[_Group]:
-        path = f"/subscriptions/{self._azure.subscription}/resourcegroups"
+    def _around(self, box_id: str) -> Sequence[RentedBox]:
+        """As `CloudAccount._around`: it alone of those listed, as another's region may be down."""
+        if not _BOX_ID.fullmatch(box_id):
+            return ()
+        subscription = self._subscription(box_id)
+        found = (one for one in self._groups(subscription) if one.mark == _mark_of(box_id))
+        return [self._rented(one, subscription) for one in found]
+
+    def _groups(self, subscription: str = "") -> Iterator[_Group]:
+        path = f"/subscriptions/{subscription or self._azure.subscription}/resourcegroups"
         place = f"{path}?{_GROUPS}&$filter=tagName%20eq%20%27{TAG}%27"
         for _ in range(MOST_PAGES):
             page = self._azure.get(place, _Groups)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from bootstrap.errors import UnreachableError
 from bootstrap.providers.api import MOST_PAGES, Api, ApiModel, CamelModel, RefusedKeyError, too_many
 from bootstrap.providers.azure_api import AzureApi
 from bootstrap.providers.offer import Offer, RentOrder
@@ -154,15 +155,23 @@ class AzureMarket:
         cheapest: dict[str, float] = {}
         for (_, region), price in prices.items():
             cheapest[region] = min(price, cheapest.get(region, price))
-        found = list[Offer]()
+        found, away = list[Offer](), None
         for region in sorted(cheapest, key=lambda one: (cheapest[one], one))[:_MOST_REGIONS]:
-            there = self._region(region)
+            try:
+                there = self._region(region)
+            except RefusedKeyError:
+                raise
+            except UnreachableError as error:  # what is down has no offers
+                away = error
+                continue
             for name in sizes:
                 cost, sku = prices.get((name, region)), there.skus.get(name)
                 if cost is not None and sku is not None:
                     offer = _offer(name, SIZES[name], region, cost, order)
                     lacks = there.lacks(sku, is_spot=order.spot)
                     found.append(dataclasses.replace(offer, lacks=lacks))
+        if away and not found:
+            raise away
         return found
 
     def _prices(self, sizes: Sequence[str], order: RentOrder) -> dict[tuple[str, str], float]:

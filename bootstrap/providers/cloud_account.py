@@ -14,6 +14,7 @@ from bootstrap.providers.api import (
     Api,
     ApiKey,
     KeyPlaces,
+    PartialListError,
     Refusal,
     RefusedError,
     UndecidedError,
@@ -101,15 +102,36 @@ class CloudAccount(ABC):
 
     @abstractmethod
     def boxes(self) -> Sequence[RentedBox]:
-        """Return all boxes of the account, including stopped ones."""
+        """Return all boxes of the account, including stopped ones.
+
+        Raises PartialListError, with the others, where a part of it can't be asked.
+        """
 
     def box(self, box_id: str) -> RentedBox | None:
         """Return one box; None if the account has none with this id, nor lists it."""
         one = self._box(box_id)
         if one is None or one.state is RentedState.GONE:
-            alive = (box for box in self.boxes() if box.state is not RentedState.GONE)
+            alive = (box for box in self._around(box_id) if box.state is not RentedState.GONE)
             return next((box for box in alive if box.id == box_id), one)
         return one
+
+    def _around(self, box_id: str) -> Sequence[RentedBox]:  # noqa: ARG002 - of those with places
+        """Return the boxes of the place that a box's id names; of the account, if it names none."""
+        return self.boxes()
+
+    def _unless_away(
+        self, boxes: Sequence[RentedBox], away: Mapping[str, UnreachableError]
+    ) -> Sequence[RentedBox]:
+        """Return the boxes of a list. Raises PartialListError with them if places are `away`."""
+        if not away:
+            return boxes
+        error = PartialListError(
+            f"its list leaves out {', '.join(sorted(away))}: {next(iter(away.values())).what}",
+            where=self.name,
+            hint=f"A box whose id names another place is found there: --host {self.name}:ID",
+        )
+        error.boxes = boxes
+        raise error
 
     @abstractmethod
     def _box(self, box_id: str) -> RentedBox | None:

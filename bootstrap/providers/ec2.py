@@ -124,14 +124,33 @@ class Ec2(CloudAccount):
 
     def boxes(self) -> Sequence[RentedBox]:
         """Return the boxes that have our tag, of every region: an account may have a company's."""
-        return self._tagged({"tag-key": [TAG]})
+        return self._tagged({"tag-key": [TAG]}, self._regions())
+
+    def _around(self, box_id: str) -> Sequence[RentedBox]:
+        """As `CloudAccount._around`: those of its region, as another one may be down."""
+        return self._tagged({"tag-key": [TAG]}, [_place_of(box_id)[1]])
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
         """As `CloudAccount.find_mark`."""
-        return self._tagged({f"tag:{TAG}": [mark]})
+        return self._tagged({f"tag:{TAG}": [mark]}, self._regions())
 
-    def _tagged(self, tagged: Mapping[str, Sequence[str]]) -> Sequence[RentedBox]:
+    def _regions(self) -> list[str]:
+        """Return the regions of the account, by the user's own one, or by another if it is down."""
+        try:
+            found = self._aws.ask("describe_regions")
+        except RefusedKeyError:
+            raise
+        except UnreachableError:
+            other = next(each for each in (HOME, "us-west-2") if each != self._aws.region)
+            found = self._aws.ask("describe_regions", other)
+        return [one["RegionName"] for one in found["Regions"]]
+
+    def _tagged(
+        self, tagged: Mapping[str, Sequence[str]], regions: Sequence[str]
+    ) -> Sequence[RentedBox]:
         wanted = aws_filters({**tagged, "instance-state-name": _THERE})
+
+        away = dict[str, UnreachableError]()
 
         def of(region: str) -> Sequence[RentedBox]:
             try:
@@ -141,10 +160,13 @@ class Ec2(CloudAccount):
                 if region == self._aws.region:
                     raise
                 return ()
+            except UnreachableError as error:
+                away[region] = error
+                return ()
             return [self._rented(one, region) for one in found]
 
-        regions = [one["RegionName"] for one in self._aws.ask("describe_regions")["Regions"]]
-        return [box for boxes in ask_each(of, regions) for box in boxes]
+        every = [box for boxes in ask_each(of, regions) for box in boxes]
+        return self._unless_away(every, away)
 
     def _box(self, box_id: str) -> RentedBox | None:
         instance, region = _place_of(box_id)
@@ -464,11 +486,8 @@ class Ec2(CloudAccount):
 
     def leftovers(self) -> Sequence[Leftover]:
         """Return addresses and disks that nothing uses, and our snapshots, where boxes were."""
-        return [
-            one
-            for each in sorted({self._aws.region, *self._aws.used})
-            for one in self._left_in(each)
-        ]
+        places = self._aws.used or {self._aws.region}
+        return [one for each in sorted(places) for one in self._left_in(each)]
 
     def _left_in(self, region: str) -> Iterator[Leftover]:
         def left(one: Mapping[str, Any], key: str, kind: str, price: float | None) -> Leftover:

@@ -30,6 +30,7 @@ from bootstrap.providers.api import (
     ApiKey,
     CamelModel,
     KeyPlaces,
+    PartialListError,
     RefusedError,
     RefusedKeyError,
     UndecidedError,
@@ -40,7 +41,7 @@ from bootstrap.providers.api import (
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOGIN = "gcloud auth application-default login"
-_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,20}")
+_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,19}")
 """The id of a project, with a domain before it for older ones, or its number."""
 _TOKEN_S = 30
 _SLOW_DOWN = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"})
@@ -231,20 +232,29 @@ class GoogleApi(Api):
         place = f"/zones/{segment(zone)}" if zone else ""
         return f"/compute/v1/projects/{segment(project or self.project)}{place}"
 
-    def pages(self, what: str, model: type[_PageModel], **query: str) -> Iterator[_PageModel]:
-        """Yield the pages of a list. Raises UnreachableError for one that is not whole."""
-        place = f"{self.path()}/{what}"
+    def pages(
+        self, what: str, model: type[_PageModel], path: str = "", **query: str
+    ) -> Iterator[_PageModel]:
+        """Yield the pages of a list: of the project, or of what has this path.
+
+        Raises UnreachableError; PartialListError after all pages of one that is not whole.
+        """
+        away = set[str]()
         for _ in range(MOST_PAGES):
-            page = self.get(place, model, maxResults="500", **query)
-            if page.unreachables:
-                raise self._failed(
-                    f"its list leaves out {', '.join(page.unreachables)[:200]}, which is down"
-                )
+            page = self.get(f"{path or self.path()}/{what}", model, maxResults="500", **query)
+            away |= {*page.unreachables}
             yield page
             if not page.next_page_token:
-                return
+                break
             query["pageToken"] = page.next_page_token
-        raise too_many(self.provider)
+        else:
+            raise too_many(self.provider)
+        if away:
+            raise PartialListError(
+                f"its list leaves out {', '.join(sorted(away))[:200]}, which is down.",
+                where=self.provider,
+                hint="A box whose id names another zone is found there: --host gcp:ID",
+            )
 
     def settled(self, path: str, operation: GoogleOperation) -> GoogleOperation:
         """Return an operation once it is over. `path`: that of its zone or project.

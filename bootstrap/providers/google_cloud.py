@@ -23,6 +23,7 @@ from bootstrap.providers.api import (
     THIS_OFFER,
     ApiKey,
     CamelModel,
+    PartialListError,
     Refusal,
     RefusedError,
     UndecidedError,
@@ -136,6 +137,10 @@ class _InstancePage(GooglePage):
     items: Mapping[str, _Instances] = {}
 
 
+class _ZonePage(GooglePage):
+    items: Sequence[_Instance] = ()
+
+
 class _Disk(CamelModel):
     id: str
     name: str
@@ -246,7 +251,23 @@ class GoogleCloud(CloudAccount):
 
     def boxes(self) -> Sequence[RentedBox]:
         """Return the boxes that have our label, of every zone: a project may be a company's."""
-        return [self._rented(one) for one in self._listed(f"labels.{LABEL}:*")]
+        found = list[RentedBox]()
+        try:
+            for one in self._listed(f"labels.{LABEL}:*"):
+                found.append(self._rented(one))
+        except PartialListError as error:
+            error.boxes = found
+            raise
+        return found
+
+    def _around(self, box_id: str) -> Sequence[RentedBox]:
+        """As `CloudAccount._around`: those of its zone, as another one may be down."""
+        place = self._place(box_id).rpartition("/instances/")[0]
+        if not place:
+            return self.boxes()
+        pages = self._google.pages("instances", _ZonePage, place, filter=f"labels.{LABEL}:*")
+        digest = _digest_of(box_id)
+        return [self._rented(one, digest) for page in pages for one in page.items]
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
         """As `CloudAccount.find_mark`."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bootstrap.estimate import machine_prices
-from bootstrap.providers.api import CamelModel, RefusedKeyError
+from bootstrap.providers.api import CamelModel, PartialListError, RefusedKeyError
 from bootstrap.providers.google_api import GoogleApi, GooglePage
 from bootstrap.providers.offer import Offer, RentOrder, limit_s
 
@@ -138,7 +138,10 @@ class GoogleMarket:
         anywhere = dataclasses.replace(order, max_price=None, region="", beside="")
         wanted = f'name eq "{_NAMES}"'
         pages = self._google.pages("aggregated/machineTypes", _MachineTypePage, filter=wanted)
-        zones = [zone for page in pages for zone in page.items.values()]
+        zones = list[_MachineTypes]()
+        with contextlib.suppress(PartialListError):  # what is down has no offers
+            for page in pages:
+                zones += page.items.values()
         fits = [
             (kind, offer)
             for one in (one for zone in zones for one in zone.machine_types)
@@ -154,7 +157,7 @@ class GoogleMarket:
 
     def _left(self) -> _Left:
         """Return what is left of quotas; nothing of those that nobody may read."""
-        with contextlib.suppress(RefusedKeyError):  # a launch says it, too
+        with contextlib.suppress(RefusedKeyError, PartialListError):  # a launch says it, too
             whole = self._google.get(self._google.path(), _Project).quotas
             pages = self._google.pages("regions", _RegionPage)
             regions = {one.name: _by_name(one.quotas) for page in pages for one in page.items}

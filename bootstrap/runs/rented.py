@@ -13,7 +13,7 @@ from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.providers import FIXED_END, ONLY_END, STOPPED_END, place_of
 from bootstrap.providers.accounts import PROVIDERS, blaming, find_account
-from bootstrap.providers.api import RefusedKeyError
+from bootstrap.providers.api import PartialListError, RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.text.sanitize import sanitize
@@ -27,7 +27,7 @@ _SOON_S = 7 * 86400.0
 
 @dataclass(frozen=True)
 class AccountAnswer:
-    """The answer of one account, or the `error` if it did not answer."""
+    """The answer of one account, or the `error` if it did not answer, or left something out."""
 
     provider: type[CloudAccount]
     boxes: Sequence[RentedBox] = ()
@@ -201,8 +201,13 @@ def _ask(provider: type[CloudAccount]) -> AccountAnswer | None:
             account = find_account(provider.name)
             if account is None:
                 return None
-            boxes = _with_increases(account, account.boxes())
-            return AccountAnswer(provider, boxes, account.balance())
+            left_out = None
+            try:
+                found = account.boxes()
+            except PartialListError as error:
+                found, left_out = error.boxes, error
+            boxes = _with_increases(account, found)
+            return AccountAnswer(provider, boxes, account.balance(), left_out)
     except BoxstrapError as error:
         # A key that is there for other purposes may do nothing with boxes.
         is_unused = provider.is_ambient and isinstance(error, RefusedKeyError)

@@ -56,6 +56,8 @@ class Ec2Answers:
         self._account = account
         self._moto = ec2_backends[DEFAULT_ACCOUNT_ID][HOME]
         self._moto.reset()
+        self.regions, self.away = {HOME}, set[str]()
+        """The account's regions, and those of them that don't answer."""
         self._client = Client(DomainDispatcherApplication(create_backend_app))
         self._tokens: dict[str, tuple[bytes, bytes]] = {}
         """By client token: the request, and its answer."""
@@ -71,6 +73,8 @@ class Ec2Answers:
         """The status and the text of a request."""
         action = self.action("POST", headers, body)
         own = getattr(self, f"_{action}", None)
+        if any(f"/{each}/" in headers.get("Authorization", "") for each in self.away):
+            return 503, error_text("ServiceUnavailable", "The region is down")
         is_here = f"/{HOME}/" in headers.get("Authorization", "") or action == "DescribeRegions"
         if not is_here:  # nothing is in any other region
             return self._of_moto(headers, body)
@@ -79,7 +83,11 @@ class Ec2Answers:
         if action == "DescribeRegions":
             status, text = answer
             regions = re.split(rb"(?=<item>)|(?=</regionInfo>)", text)
-            kept = (each for each in regions if b"<item>" not in each or HOME.encode() in each)
+            kept = (
+                each
+                for each in regions
+                if b"<item>" not in each or any(one.encode() in each for one in self.regions)
+            )
             return status, b"".join(kept)
         return answer  # type: ignore[no-any-return]
 

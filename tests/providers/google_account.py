@@ -114,6 +114,9 @@ class GoogleAnswers:
             case "GET", ["aggregated", "instances"]:
                 found = [self._instance(box) for box in account.boxes]
                 return 200, self._by_zone("instances", [x for x in found if _fits(x, query)])
+            case "GET", ["zones", zone, "instances"]:
+                found = [self._instance(box) for box in account.boxes if _zone(box) == zone]
+                return 200, {"items": [x for x in found if _fits(x, query)]}
             case "GET", ["aggregated", "disks"]:
                 found = [disk for disk in self.disks.values() if _fits(disk, query)]
                 return 200, self._by_zone("disks", found)

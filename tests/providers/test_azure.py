@@ -19,7 +19,7 @@ from bootstrap.onbox.lease.instance import HOLD
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import azure_api
 from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
-from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError
+from bootstrap.providers.api import ApiKey, PartialListError, RefusedKeyError, UndecidedError
 from bootstrap.providers.azure import LONGEST_HOLD_S, Azure
 from bootstrap.providers.azure_api import AzureApi, reason_of
 from bootstrap.providers.offer import AFTER_LEASE_S, RentedBox, RentedState, RentOrder
@@ -468,6 +468,31 @@ def test_only_a_group_with_our_tag_is_ours(world: RentingWorld) -> None:
     assert [x for x in world.simulation.changed if x.startswith("DELETE")] == []
     account.destroy(box_id)
     assert world.simulation.destroyed == [box_id]
+
+
+OTHER_MARK = "boxstrap-ba9876543210"
+
+
+def test_a_region_that_is_down_hides_no_box_of_another(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, _ = world.up()
+    world.simulation.boxes.append(SimulatedBox(azure_id(OTHER_MARK), label=OTHER_MARK))
+    find = azure_api.AzureApi.find
+
+    def away(api: azure_api.AzureApi, path: str, *rest: Any) -> Any:
+        if f"/{OTHER_MARK}/" in path:
+            raise UnreachableError("it doesn't answer")
+        return find(api, path, *rest)
+
+    monkeypatch.setattr(azure_api.AzureApi, "find", away)
+    with pytest.raises(PartialListError, match=f"leaves out {OTHER_MARK} in") as part:
+        account_at(world).boxes()
+    assert [one.id for one in part.value.boxes] == [box.box_id]
+    began = world.simulation.clock.now
+    world.down(box)
+    assert world.simulation.clock.now - began < 30
+    assert world.simulation.destroyed == [box.box_id]
 
 
 def test_groups_of_all_pages_are_listed(world: RentingWorld) -> None:

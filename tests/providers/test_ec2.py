@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import aws_api
 from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
-from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError
+from bootstrap.providers.api import ApiKey, PartialListError, RefusedKeyError, UndecidedError
 from bootstrap.providers.ec2 import _OUR_RULE, Ec2
 from bootstrap.providers.ec2_market import quota_name
 from bootstrap.providers.offer import RentedState, RentOrder
@@ -23,6 +25,7 @@ from bootstrap.renting import rental
 from bootstrap.renting.order import accounts_for, no_offer, offers_of
 from bootstrap.runs.rented import ask_accounts
 from tests.cli import User
+from tests.plain_environment import HERE
 from tests.providers import ec2_account
 from tests.providers.accounts import FAULTS, KEY, LOADING_S, SimulatedBox, SimulatedOffer, simulated
 from tests.providers.ec2_account import error_text
@@ -479,6 +482,52 @@ def test_a_region_that_is_closed_hides_no_other(
     monkeypatch.setenv("AWS_REGION", "ap-east-1")  # one's own
     with pytest.raises(RefusedKeyError):
         account.boxes()
+
+
+def test_a_region_that_is_down_hides_no_box_of_another(
+    world: RentingWorld, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box, _ = world.up()
+    aws = world.simulation.aws
+    assert aws
+    aws.regions.add("eu-west-1")
+    aws.away.add("eu-west-1")
+    with pytest.raises(PartialListError, match=r"leaves out eu-west-1: .*503") as part:
+        account_at(world).boxes()
+    assert [one.id for one in part.value.boxes] == [box.box_id]
+    with pytest.raises(PartialListError):
+        account_at(world).find_mark(MARK)  # it may be there
+    user.env |= world.simulation.environment()
+    said = user.run("boxes", "--all").must(3)
+    assert box.host in said.out
+    assert "leaves out eu-west-1" in said.out
+    # Also where it is the user's own one.
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    began = world.simulation.clock.now
+    world.down(box)
+    assert world.simulation.clock.now - began < 30
+    assert world.simulation.destroyed == [box.box_id]
+
+
+def test_a_workflow_of_three_hours_gives_its_box_back(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/ci/train.yml with the steps for EC2: each gives the role for an hour, as by default."""
+    text = (HERE / "docs/ci/train.yml").read_text()
+    text = re.sub(r"(?m)^( +)# (- uses:|  if:|  with:|    role|    aws)", r"\1\2", text)
+    clock, until, boxes = world.simulation.clock, 0.0, []
+    for step in yaml.safe_load(text)["jobs"]["train"]["steps"]:
+        if "configure-aws-credentials" in step.get("uses", ""):
+            until = clock.now + float(step["with"].get("role-duration-seconds", 3600))
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY if clock.now < until else "over")
+        command = step.get("run", "")
+        if command.startswith("boxstrap up"):
+            boxes.append(world.up()[0])
+        elif command == "boxstrap wait":
+            clock.sleep(3 * 3600.0)
+        elif command.startswith("boxstrap down"):
+            world.down(boxes[0])
+    assert world.simulation.destroyed == [box.box_id for box in boxes] != []
 
 
 def test_without_the_extra_one_line_says_how_to_install_it(

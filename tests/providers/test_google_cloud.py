@@ -18,7 +18,13 @@ from bootstrap.link.target import parse_host
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import cloud_account, google_api
 from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
-from bootstrap.providers.api import ApiKey, RefusedKeyError, UndecidedError, digest_of
+from bootstrap.providers.api import (
+    ApiKey,
+    PartialListError,
+    RefusedKeyError,
+    UndecidedError,
+    digest_of,
+)
 from bootstrap.providers.google_cloud import MARKER, RULE, GoogleCloud, network_tag
 from bootstrap.providers.offer import AFTER_LEASE_S, RentedState, RentOrder
 from bootstrap.renting import rental
@@ -447,11 +453,21 @@ def test_only_what_has_our_label_is_listed_and_any_number_is_found(world: Rentin
     assert account.find_mark(f"{OTHER}0") == []
 
 
-def test_a_list_that_leaves_out_a_zone_is_none(world: RentingWorld) -> None:
-    google_of(world).is_down = "zones/us-central1-a"
-    for ask in (account_at(world).boxes, lambda: account_at(world).find_mark(MARK)):
-        with pytest.raises(UnreachableError, match="leaves out zones/us-central1-a"):
-            ask()
+def test_a_list_that_leaves_out_a_zone_says_so_and_a_box_elsewhere_is_ended(
+    world: RentingWorld,
+) -> None:
+    box, _ = world.up()
+    google_of(world).is_down = "zones/us-east4-a"
+    with pytest.raises(PartialListError, match="leaves out zones/us-east4-a") as part:
+        account_at(world).boxes()
+    assert [one.id for one in part.value.boxes] == [box.box_id]
+    with pytest.raises(UnreachableError, match="leaves out zones/us-east4-a"):
+        account_at(world).find_mark(MARK)  # it may be there
+    assert offers_of([account_at(world)], RentOrder())[0]
+    began = world.simulation.clock.now
+    world.down(box)
+    assert world.simulation.clock.now - began < 30
+    assert world.simulation.destroyed == [box.box_id]
 
 
 def test_what_is_left_is_named(world: RentingWorld) -> None:
