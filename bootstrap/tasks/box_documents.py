@@ -50,6 +50,12 @@ class NeededMemory(TypedDict):
     gb: float
     low_gb: float
     high_gb: float
+    parameters: float
+    assumed: str
+    other_methods_gb: dict[str, float]
+    """By the methods of `--method` that take less."""
+    sharded_gb: dict[str, float]
+    """By number of GPUs, of each of them."""
 
 
 class EstimateDocument(TypedDict):

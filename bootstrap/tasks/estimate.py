@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.tasks.command import JSON, SET, Call, Option, command
 
 if TYPE_CHECKING:
-    from bootstrap.estimate import Asking, Found, Memory, Row, Usage
+    from bootstrap.estimate import Asking, Found, Row, Usage
+    from bootstrap.model_memory import Memory, Method, Model, Training
     from bootstrap.profile.schema import Profile
     from bootstrap.runs.known_runs import MeasuredRun
 
 
+_SHARDS = (2, 4, 8)
+"""GPUs over which a training is often sharded."""
 _SHOWN = 20
 """Rows shown as text."""
 
@@ -31,6 +35,9 @@ _SHOWN = 20
     Option("method", "How it is trained: full, lora or qlora.", "full"),
     Option("precision", "bf16 or fp32.", "bf16"),
     Option("optimizer", "adamw, adamw8bit or sgd.", "adamw"),
+    Option("keep_activations", "Activations are kept, not computed again (checkpointing).", False),
+    Option("pure_bf16", "Weights, gradients and states all in bf16, no main weights.", False),
+    Option("fused_loss", "The loss in parts: chunked cross-entropy, Liger, Unsloth.", False),
     Option("batch", "Sequences at once on a GPU.", 1),
     Option("sequence", "Tokens of a sequence.", 2048),
     Option("buy", "The price of a card of your own: says after how many hours it is cheaper."),
@@ -59,7 +66,8 @@ def estimate(call: Call) -> None:
     usage = _usage(call, profile)
     gpu = call.given["gpu"] or ""
     names = (gpu,) if gpu or not profile else profile.gpu.names or ("",)
-    memory = _memory(call)
+    fit = _fit(call)
+    memory = fit.on(usage.gpus) if fit else None
     least = float((profile.gpu.min_memory_gib if profile else 0) or 0)
     found = Found(shipped_prices())
     if call.given["live"]:
@@ -81,17 +89,63 @@ def estimate(call: Call) -> None:
         needed = memory.high / 2**30 if memory else least
         what = " or ".join(filter(None, names)) or "GPU"
         what += f" with {needed:.0f} GiB" if needed else ""
+        there = f"There are: {', '.join(sorted({price.gpu for price in found.prices}))}."
         raise UsageError(
             f"no price of a {what} is known.",
             where="--gpu" if any(names) else "--fit",
-            hint=f"There are: {', '.join(sorted({price.gpu for price in found.prices}))}.",
+            hint="\n".join([*fit.lines(usage.gpus), there] if fit else [there]),
         )
-    _show(call, rows, found, usage, memory)
+    _show(call, rows, found, usage, fit)
 
 
-def _show(
-    call: Call, rows: Sequence[Row], found: Found, usage: Usage, memory: Memory | None
-) -> None:
+class _Fit(NamedTuple):
+    """A training of a model that must fit."""
+
+    model: Model
+    training: Training
+
+    def on(self, gpus: int, method: Method | None = None) -> Memory:
+        """Return what it takes of each GPU, sharded if there are several."""
+        from bootstrap.model_memory import memory_of
+
+        training = dataclasses.replace(self.training, method=method or self.training.method)
+        return memory_of(self.model, training).sharded(gpus)
+
+    def others(self, gpus: int) -> dict[Method, float]:
+        """Return what the cheaper methods take, in GB of a GPU."""
+        from bootstrap.model_memory import METHODS
+
+        cheaper = METHODS[METHODS.index(self.training.method) + 1 :]
+        return {method: round(self.on(gpus, method).total / 1e9, 1) for method in cheaper}
+
+    def shards(self) -> dict[int, float]:
+        """Return what it takes of each of several GPUs, in GB."""
+        return {gpus: round(self.on(gpus).total / 1e9, 1) for gpus in _SHARDS}
+
+    def lines(self, gpus: int) -> list[str]:
+        """Say what it takes, what is assumed, and what would take less."""
+        memory, method = self.on(gpus), self.training.method
+        what = "full fine-tuning" if method == "full" else f"fine-tuning by {method}"
+        each = (
+            "a GPU's memory" if gpus == 1 else f"each of {gpus} GPUs that share it (FSDP, ZeRO-3)"
+        )
+        less = [f"--method {name} about {gb:.0f} GB" for name, gb in self.others(gpus).items()]
+        more = {count: gb for count, gb in self.shards().items() if count > gpus}
+        if more:
+            sizes = ", ".join(f"{gb:.0f}" for gb in more.values())
+            less.append(
+                f"--count {', '.join(map(str, more))} about {sizes} GB of each (FSDP, ZeRO-3)"
+            )
+        return [
+            f"{what} of {self.model.name}, {self.model.parameters / 1e9:.3g}e9 parameters, takes "
+            f"about {memory.total / 1e9:.0f} GB ({memory.low / 1e9:.0f} to "
+            f"{memory.high / 1e9:.0f}) of {each}",
+            f"assumed: {self.training.assumptions()}",
+            *([f"less: {'; '.join(less)}"] if less else []),
+        ]
+
+
+def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit | None) -> None:
     from bootstrap.estimate import HEAD, oldest
     from bootstrap.paths import expanded
     from bootstrap.ui.layout import aligned, cut
@@ -110,11 +164,16 @@ def _show(
         more = "boxstrap up --dry-run shows offers of today"
         more = more if call.given["live"] else f"--live asks accounts, and {more}"
         call.screen.note("left out", f"no price here of {', '.join(left_out)}: {more}")
-    if memory:
+    if fit:
+        memory = fit.on(usage.gpus)
         data["memory"] = {
             "gb": round(memory.total / 1e9, 1),
             "low_gb": round(memory.low / 1e9, 1),
             "high_gb": round(memory.high / 1e9, 1),
+            "parameters": fit.model.parameters,
+            "assumed": fit.training.assumptions(),
+            "other_methods_gb": fit.others(usage.gpus),
+            "sharded_gb": {str(gpus): gb for gpus, gb in fit.shards().items()},
         }
     if call.given["csv"]:
         text = io.StringIO()
@@ -124,7 +183,11 @@ def _show(
         call.screen.result(data, text.getvalue().rstrip("\n"))
     else:
         body = aligned([HEAD, *(row.cells() for row in rows[:_SHOWN])])
-        lines = [*_head(usage, memory), *(cut(line, call.screen.width) for line in body)]
+        lines = [
+            *(fit.lines(usage.gpus) if fit else []),
+            f"{_title(usage)}:",
+            *(cut(line, call.screen.width) for line in body),
+        ]
         lines += [f"and {len(rows) - _SHOWN} more: --json has all"] if len(rows) > _SHOWN else []
         lines += [f"{name}: not asked, {why}" for name, why in found.failed.items()]
         lines += _sources(rows[:_SHOWN])
@@ -139,17 +202,6 @@ def _show(
         totals = [(" ".join(row.cells()[:3]), row.cost.total) for row in rows[:_SHOWN]]
         write_page(file, cost_bars(totals, _title(usage)), "--plot")
         call.screen.result({"plot": str(file)}, f"picture: {file}")
-
-
-def _head(usage: Usage, memory: Memory | None) -> list[str]:
-    lines = [f"{_title(usage)}:"]
-    if memory:
-        lines.insert(
-            0,
-            f"it takes about {memory.total / 1e9:.0f} GB of a GPU's memory "
-            f"({memory.low / 1e9:.0f} to {memory.high / 1e9:.0f}); shown are GPUs that hold it:",
-        )
-    return lines
 
 
 def _title(usage: Usage) -> str:
@@ -310,16 +362,9 @@ def _usage(call: Call, profile: Profile | None) -> Usage:
     )
 
 
-def _memory(call: Call) -> Memory | None:
+def _fit(call: Call) -> _Fit | None:
     from bootstrap.errors import UsageError
-    from bootstrap.estimate import (
-        METHODS,
-        OPTIMIZERS,
-        PRECISIONS,
-        Training,
-        find_model,
-        memory_of,
-    )
+    from bootstrap.model_memory import METHODS, OPTIMIZERS, PRECISIONS, Training, find_model
 
     given = call.given
     if not given["fit"]:
@@ -330,9 +375,14 @@ def _memory(call: Call) -> Memory | None:
     if min(given["batch"], given["sequence"]) < 1:
         raise UsageError("it is 1 at the least.", where="--batch, --sequence")
     training = Training(
-        given["method"], given["precision"], given["optimizer"], given["batch"], given["sequence"]
+        *(given["method"], given["precision"], given["optimizer"]),
+        given["batch"],
+        given["sequence"],
+        recomputes=not given["keep_activations"],
+        pure=given["pure_bf16"],
+        fused_loss=given["fused_loss"],
     )
-    return memory_of(find_model(given["fit"]), training)
+    return _Fit(find_model(given["fit"]), training)
 
 
 def _amount(text: object, option: str) -> float:

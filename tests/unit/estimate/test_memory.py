@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.estimate import BAND, MODELS, Training, find_model, memory_of
+from bootstrap.model_memory import BAND, MODELS, Model, Training, find_model, memory_of
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 QWEN = {  # QwenLM/Qwen:README.md, "Profiling of Memory and Speed", GB on one A100-SXM4-80G
@@ -22,6 +23,74 @@ QWEN = {  # QwenLM/Qwen:README.md, "Profiling of Memory and Speed", GB on one A1
     ("qwen-14b", "qlora"): (18.7, 18.4, 18.9, 19.9, 23.0, 27.9),
     ("qwen-72b", "qlora"): (61.4, 61.4, 62.9, 64.1, 68.0, 75.6),
 }
+PLAIN = {"pure": True, "fused_loss": True}  # all in bf16, the loss in parts
+OWN = {
+    "phi-1.5": Model("phi-1.5", 1.418e9, 2048, 24, 32, 8192, 51200),
+    "stablelm-alpha-3b": Model("stablelm-alpha-3b", 3.64e9, 4096, 16, 32, 16384, 50432),
+    "llama-2-13b": Model("llama-2-13b", 13.016e9, 5120, 40, 40, 13824, 32000),
+    "t0-3b": Model("t0-3b", 2.85e9, 2048, 48, 32, 5120, 32128),
+    "mt0-xxl": Model("mt0-xxl", 12.92e9, 4096, 48, 64, 10240, 250112),
+    "bloomz-7b1": Model("bloomz-7b1", 7.07e9, 4096, 30, 32, 16384, 250880, tied=True),
+}
+
+
+def trained(source: str, model: str, gb: float, method: str, **how: Any) -> Any:
+    training = Training(method, **how)  # type: ignore[arg-type]
+    return pytest.param(model, training, gb, id=f"{source} {model} {method} {gb:g}")
+
+
+def litgpt(model: str, tokens: int, *peaks: tuple[str, int, float]) -> list[Any]:
+    """Lightning-AI/litgpt:tutorials/resource-tables.md, LoRA on one A100 with bf16-true."""
+    how: dict[str, Any] = {**PLAIN, "recomputes": False, "rank": 8, "sequence": tokens}
+    return [trained("litgpt", model, gb, way, batch=size, **how) for way, size, gb in peaks]
+
+
+def torchtune(gib: float, method: str, **how: Any) -> Any:
+    """pytorch/torchtune:README.md; not the run whose optimizer steps in the backward pass."""
+    own = {**PLAIN, "batch": 2, "rank": 8, "optimizer": "adamw8bit", **how}
+    return trained("torchtune", "llama-3.1-8b", gib * 1.0737, method, **own)
+
+
+PUBLISHED = [
+    *litgpt("phi-1.5", 1044, ("lora", 1, 4.82), ("lora", 2, 6.76), ("lora", 4, 10.68)),
+    *litgpt("phi-1.5", 1044, ("qlora", 1, 3.78)),
+    *litgpt("stablelm-alpha-3b", 1034, ("lora", 1, 9.69), ("lora", 2, 12.1), ("lora", 4, 16.92)),
+    *litgpt("stablelm-alpha-3b", 1034, ("qlora", 1, 6.35)),
+    *litgpt("llama-2-7b", 1304, ("lora", 1, 21.3), ("lora", 2, 29.07), ("qlora", 1, 14.14)),
+    *litgpt("llama-2-13b", 1304, ("lora", 1, 38.12), ("qlora", 1, 23.14)),
+    *(torchtune(37.4, "full"), torchtune(16.2, "lora"), torchtune(7.4, "qlora")),
+    torchtune(30.3, "lora", recomputes=False),
+    *(  # unslothai/unsloth:README.md, the longest contexts of Hugging Face with Flash Attention 2
+        trained(
+            *("unsloth", "llama-3.1-8b", gb, "qlora"),
+            **{"rank": 32, "sequence": tokens, "optimizer": "adamw8bit"},
+        )
+        for gb, tokens in zip(
+            (12, 16, 24, 40, 48, 80), (932, 2551, 5789, 12264, 15502, 28454), strict=True
+        )
+    ),
+    *(  # hiyouga/LLaMA-Factory's wiki, in an earlier unslothai/unsloth:README.md
+        trained("LLaMA-Factory", "llama-2-7b", gb, way, batch=4, sequence=1024, rank=8)
+        for way, gb in (("lora", 18), ("lora", 17), ("lora", 16), ("qlora", 9), ("qlora", 7))
+    ),
+    *(  # hiyouga/LLaMA-Factory:README.md, its table of hardware requirements, itself estimated
+        trained("LLaMA-Factory's table", size, gb, way, sequence=512, pure=pure)
+        for way, pure, row in (
+            ("full", False, (120, 240, 600, 1200)),
+            ("full", True, (60, 120, 300, 600)),
+            ("lora", False, (16, 32, 64, 160)),
+            ("qlora", False, (6, 12, 24, 48)),
+        )
+        for size, gb in zip(("7B", "14B", "30B", "70B"), row, strict=True)
+    ),
+    *(  # huggingface/peft:README.md, ought/raft/twitter_complaints in fp32
+        trained("PEFT", name, gb, way, precision="fp32", batch=8, sequence=64, rank=8)
+        for name, way, gb in (
+            *(("t0-3b", "lora", 14.4), ("mt0-xxl", "lora", 56), ("bloomz-7b1", "lora", 32)),
+            ("t0-3b", "full", 47.14),
+        )
+    ),
+]
 CASES = [
     (model, method, length, gb)
     for (model, method), row in QWEN.items()
@@ -45,6 +114,51 @@ def test_a_published_peak_of_another_model_and_batch_lies_within_the_band() -> N
     assert memory.low <= 17e9 <= memory.high, memory.total / 1e9
 
 
+@pytest.mark.parametrize(("model", "training", "gb"), PUBLISHED)
+def test_a_peak_lies_within_the_band_as_its_source_trained(
+    model: str, training: Training, gb: float
+) -> None:
+    memory = memory_of(OWN.get(model) or find_model(model), training)
+    assert memory.low <= gb * 1e9 <= memory.high, memory.total / 1e9
+
+
+CONFIGS = json.loads(Path(__file__).with_name("configs.json").read_text())
+"""What decides about the size in each model's config.json, and its parameters, as its card or its
+files state them."""
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_config_is_counted_within_three_percent(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(CONFIGS[name]["config"]))
+    assert find_model(str(file)).parameters == pytest.approx(CONFIGS[name]["parameters"], rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        ({"model_type": "t5", "is_encoder_decoder": True}, "t5 .*is_encoder_decoder"),
+        ({"model_type": "qwen3_next", "linear_num_key_heads": 16}, "qwen3_next .*linear_num"),
+        ({"text_config": {"model_type": "gemma3n", "hidden_size_per_layer_input": 9}}, "gemma3n"),
+        ({"model_type": "dbrx", "moe_num_experts": 16}, "dbrx .*moe_num_experts"),
+    ],
+)
+def test_what_can_t_be_counted_is_refused_by_name(
+    own: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**CONFIGS["Phi-3-mini"]["config"], **own}))
+    with pytest.raises(UsageError, match=named):
+        find_model(str(file))
+
+
+def test_several_gpus_share_all_but_the_activations() -> None:
+    one = memory_of(MODELS["llama-3.1-8b"], Training())
+    eight = one.sharded(8)
+    assert (eight.weights + eight.trained) * 8 == one.weights + one.trained
+    assert eight.activations == one.activations
+
+
 def test_the_band_is_no_wider_than_said() -> None:
     assert BAND == 0.3
     memory = memory_of(MODELS["qwen-7b"], Training())
@@ -61,6 +175,8 @@ def test_the_band_is_no_wider_than_said() -> None:
         (Training(optimizer="adamw"), Training(optimizer="adamw8bit")),
         (Training("lora", "fp32"), Training("lora", "bf16")),
         (Training(recomputes=False), Training(recomputes=True)),
+        (Training(), Training(pure=True)),
+        (Training(), Training(fused_loss=True)),
         (Training(recomputes=False, fused_attention=False), Training(recomputes=False)),
     ],
 )

@@ -66,7 +66,26 @@ def test_a_model_that_must_fit_leaves_only_gpus_that_hold_it(at: User) -> None:
     assert min(row["memory_gb"] for row in found["rows"]) >= found["memory"]["high_gb"] * 0.96
     assert found["memory"]["low_gb"] < found["memory"]["gb"] < found["memory"]["high_gb"]
     shown = at.run("estimate", "--fit", "7B", "--method", "lora").must(0).out
-    assert "GB of a GPU's memory" in shown
+    assert "of a GPU's memory" in shown
+
+
+def test_what_is_assumed_of_a_training_is_said_and_can_be_changed(at: User) -> None:
+    shown = at.run("estimate", "--fit", "7B").must(0).out
+    for said in (
+        *("full fine-tuning of 7B", "fp32 main weights (else --pure-bf16)"),
+        *("computed again (else --keep-activations)", "--method lora about 1", "--count 2, 4, 8"),
+    ):
+        assert said in shown
+    usual = at.run("estimate", "--fit", "7B", "--json").must(0).json()["memory"]
+    for option, is_more in (("--pure-bf16", False), ("--keep-activations", True)):
+        other = at.run("estimate", "--fit", "7B", option, "--json").must(0).json()["memory"]
+        assert (other["gb"] > usual["gb"]) is is_more
+    several = at.run("estimate", "--fit", "7B", "--count", "8", "--json").must(0).json()
+    assert several["memory"]["gb"] == usual["sharded_gb"]["8"]
+    assert all(row["paid_gpus"] == 8 for row in several["rows"])
+    too_large = at.run("estimate", "--fit", "70B", "--method", "lora").must(2).err
+    assert "--method qlora about" in too_large
+    assert "--count 2, 4, 8" in too_large
 
 
 def test_buying_is_compared_with_the_cheapest_row(at: User) -> None:
