@@ -31,7 +31,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bootstrap.errors import BusyError, NotSafeError, UsageError
-from bootstrap.link.exchange import answer_number
+from bootstrap.link.exchange import answer_number, valid_time
 from bootstrap.paths import state_dir, temporary_dir, write_private
 from bootstrap.protocol.run import STATES, Run, Uploaded, is_name
 from bootstrap.repo.place import repository_root
@@ -352,6 +352,9 @@ def row_of(run: Run) -> dict[str, object]:
     return {**values, "uploaded": run.uploaded and [*run.uploaded]}
 
 
+_TIMES = ("started", "begun", "over", "written")
+
+
 def run_of(row: object) -> Run | None:
     """Return the run that was saved; None if it is damaged."""
     if not isinstance(row, dict):
@@ -362,6 +365,8 @@ def run_of(row: object) -> Run | None:
         for field in dataclasses.fields(Run)
     }
     uploaded, rc = row.get("uploaded"), row.get("rc")
+    for name in _TIMES:
+        fields[name] = valid_time(fields[name])
     fields["rc"] = rc if type(rc) is int else None
     fields["uploaded"] = None
     with contextlib.suppress(TypeError):

@@ -329,6 +329,20 @@ def answer_number(text: str | bytes) -> int | None:
     return int(plain) if re.fullmatch(r"[0-9]{1,18}", plain) else None
 
 
+_LATEST = 1 << 35
+"""Seconds since 1970 in a year that every calendar has."""
+
+
+def answer_time(text: str | bytes) -> int:
+    """Parse a time in seconds since 1970; 0 for anything else, also for one that no clock has."""
+    return valid_time(answer_number(text))
+
+
+def valid_time(seconds: object) -> int:
+    """Return a time that a box told, or that was kept of it; 0 for one that no clock has."""
+    return seconds if type(seconds) is int and 0 <= seconds < _LATEST else 0
+
+
 def answer_exit_code(text: str | bytes) -> int | None:
     """Parse a shell's exit code (0 to 255); None for anything else."""
     code = answer_number(text)

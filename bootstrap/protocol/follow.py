@@ -16,6 +16,7 @@ from bootstrap.link.exchange import (
     AnswerStream,
     answer_exit_code,
     answer_number,
+    answer_time,
     run_script,
     stream_script,
 )
@@ -140,8 +141,8 @@ class CompletionPoller(threading.Thread):
             self._tell_low(low)
         written, self.ended, self.begun = (
             answer_number(size),
-            answer_number(ended),
-            answer_number(begun),
+            answer_time(ended) or None,
+            answer_time(begun) or None,
         )
         if written is None:
             raise NoAnswer("its answers make no sense.", where=self._wire.label, hint=_LOOK)

@@ -16,7 +16,13 @@ from functools import partial
 
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
-from bootstrap.link.exchange import answer_number, answer_rows, answer_version, run_script
+from bootstrap.link.exchange import (
+    answer_number,
+    answer_rows,
+    answer_time,
+    answer_version,
+    run_script,
+)
 from bootstrap.link.wire import Wire
 from bootstrap.onbox.lease.rules import LIMITS, WIPES
 from bootstrap.plan import NAMES
@@ -327,7 +333,7 @@ class BoxState:
     @property
     def time(self) -> int:
         """The time on its clock, seconds since 1970; 0 if it did not tell."""
-        return answer_number(self.facts.get("time", "")) or 0
+        return answer_time(self.facts.get("time", ""))
 
     @property
     def now(self) -> int:

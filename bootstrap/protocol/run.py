@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from bootstrap.errors import NoSuchRunError, UsageError
-from bootstrap.link.exchange import answer_exit_code, answer_number
+from bootstrap.link.exchange import answer_exit_code, answer_number, answer_time
 from bootstrap.link.record import name_of_key
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size
@@ -385,7 +385,7 @@ def parse_run(value: str) -> Run | None:
         name=name,
         state=word,
         rc=rc,
-        started=answer_number(started) or 0,
+        started=answer_time(started),
         commit=commit,
         work=work,
         session=session,
@@ -435,7 +435,7 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
 
 def _time_and_size(said: str) -> tuple[int, int]:
     time, size = [*said.split("\t"), "", ""][:2]
-    return answer_number(time) or 0, answer_number(size) or 0
+    return answer_time(time), answer_number(size) or 0
 
 
 def as_it_ended(run: Run, said: str) -> Run | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import posixpath
 import re
 import time
@@ -16,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -29,7 +28,13 @@ from bootstrap.onbox.results.complete_files import SHORT, checkpoints, pointers,
 from bootstrap.repo.names import shown
 from bootstrap.text.sizes import size
 from bootstrap.transfer.destination import MANIFEST, LocalFolder, open_plain, why_refused
-from bootstrap.transfer.manifest import recorded_digests
+from bootstrap.transfer.manifest import (
+    MOST_MANIFEST,
+    ListedFile,
+    ListedResults,
+    read_manifest,
+    recorded_digests,
+)
 from bootstrap.transfer.puller import WAITS
 from bootstrap.transfer.push import file_count, push_folder
 from bootstrap.transfer.sender import read_source
@@ -149,11 +154,12 @@ def _whole_here(
     """Return those of the files found that are whole: as they were pulled, and not part of a
     checkpoint of several files that did not come home as one."""
     try:
-        document = json.loads((place / MANIFEST).read_bytes())
-        rows = {row["path"]: row["sha256"] for row in document["files"] if "here" not in row}
-        missing = dict(document["missing"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        with open_plain(place / MANIFEST) as opened:
+            listed = read_manifest(opened.read(MOST_MANIFEST + 1))
+    except (OSError, ValueError):
         return set()
+    rows = {path: one.sha256 for path, one in listed.files.items() if one.here}
+    missing = listed.missing
     with LocalFolder(place) as folder:
         here = {path: folder.digest(path) for path in found}
     # Of what merely waited, an earlier state may be here as a whole.
@@ -227,56 +233,55 @@ def _fetch(address: str, results: Sequence[str], scratch: Path, screen: Screen) 
     newer = set[str]()
     listed, bucket = bucket_manifest(address)
     objects = {one.name: one for one in bucket.objects()}
-    wanted: list[dict[str, Any]] = [row for row in listed["files"] if _is_result(row, results)]
-    rows = [row for row in wanted if row["path"] in objects]
-    absent = {row["path"] for row in wanted} - objects.keys()
-    addresses = bucket.sign([objects[row["path"]] for row in rows])
+    wanted = [one for path, one in listed.files.items() if _is_result(path, results)]
+    rows = [row for row in wanted if row.path in objects]
+    absent = {row.path for row in wanted} - objects.keys()
+    addresses = bucket.sign([objects[row.path] for row in rows])
     for row, signed in zip(rows, addresses, strict=True):
-        place = scratch / row["path"]
+        place = scratch / row.path
         place.parent.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
         with place.open("wb") as file:
             for piece in _pieces(signed):
                 file.write(piece)
                 digest.update(piece)
-        if digest.hexdigest() != row["sha256"]:
-            screen.warn(f"{row['path']} was replaced in the bucket after its manifest was written")
-            newer.add(row["path"])
+        if digest.hexdigest() != row.sha256:
+            screen.warn(f"{row.path} was replaced in the bucket after its manifest was written")
+            newer.add(row.path)
     rows = _without_half(rows, newer, absent, scratch, screen)
-    bytes_ = sum(objects[row["path"]].size for row in rows)
+    bytes_ = sum(objects[row.path].size for row in rows)
     return f"{address} ({file_count(len(rows))}, {size(bytes_)})"
 
 
 def _without_half(
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[ListedFile],
     newer: Collection[str],
     absent: Collection[str],
     scratch: Path,
     screen: Screen,
-) -> list[dict[str, Any]]:
+) -> list[ListedFile]:
     """Remove checkpoints of several files of which some are newer, or absent, and say so; return
     the others. Raises NotSafeError if nothing is left."""
-    together = checkpoints([*(row["path"] for row in rows), *absent], live=True)
+    together = checkpoints([*(row.path for row in rows), *absent], live=True)
     other = {*newer, *absent}
     half = {one for path, (one, has_all) in together.items() if path in other or not has_all}
     gone = {path for path, (one, _) in together.items() if one in half}
-    gone |= _pointing_elsewhere(scratch, {row["path"] for row in rows} - gone)
-    _say_what_is_half({row["path"] for row in rows} - gone, gone, screen)
+    gone |= _pointing_elsewhere(scratch, {row.path for row in rows} - gone)
+    _say_what_is_half({row.path for row in rows} - gone, gone, screen)
     for path in gone - {*absent}:
         (scratch / path).unlink()
-    left = [row for row in rows if row["path"] not in gone]
+    left = [row for row in rows if row.path not in gone]
     if not left:
         raise NotSafeError("the bucket has no whole results of it.", where=str(scratch))
     return left
 
 
-def _is_result(row: dict[str, Any], results: Sequence[str]) -> bool:
-    path = str(row["path"])
+def _is_result(path: str, results: Sequence[str]) -> bool:
     inside = any(f"{path}/".startswith(f"{one.strip('/')}/") for one in results)
     return inside and not why_refused(path)
 
 
-def bucket_manifest(address: str) -> tuple[dict[str, Any], Bucket]:
+def bucket_manifest(address: str) -> tuple[ListedResults, Bucket]:
     """Return what the box wrote about the results there. Raises NotSafeError, UnreachableError."""
     from bootstrap.transfer.buckets import Bucket
 
@@ -284,13 +289,16 @@ def bucket_manifest(address: str) -> tuple[dict[str, Any], Bucket]:
     found = [one for one in bucket.objects() if one.name == _BUCKET_MANIFEST]
     if not found:
         raise NotSafeError("the bucket has no whole results of it yet.", where=address)
+    text = bytearray()
+    for piece in _pieces(bucket.sign(found)[0]):
+        text += piece
+        if len(text) > MOST_MANIFEST:
+            break
     try:
-        document = json.loads(b"".join(_pieces(bucket.sign(found)[0])))
-        if isinstance(document["files"], list):
-            return document, bucket
-    except (ValueError, LookupError, TypeError, RecursionError):
-        pass
-    raise NotSafeError("the manifest in the bucket is damaged.", where=address)
+        return read_manifest(bytes(text)), bucket
+    except ValueError as error:
+        what = f"the manifest in the bucket is damaged: {error}."
+        raise NotSafeError(what, where=address) from None
 
 
 def _pieces(signed: str) -> Iterator[bytes]:

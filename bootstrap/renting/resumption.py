@@ -233,8 +233,8 @@ def _was_alive(before: RunAtHome, train: Train) -> bool:
     address = bucket_of(before, train)
     if not address:
         return False
-    document, _ = bucket_manifest(address)
-    return bool(document.get("live")) or str(document.get("ended")).startswith("interrupted ")
+    listed, _ = bucket_manifest(address)
+    return listed.live or listed.ended.startswith("interrupted ")
 
 
 def find_before(setup: SetupRequest, name: str) -> RunAtHome:

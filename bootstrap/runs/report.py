@@ -6,13 +6,12 @@ external resources: of a report, inline; of costs, as a file.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +39,15 @@ from bootstrap.protocol.run_history import (
 )
 from bootstrap.protocol.verdict import Verdict, read_verdict
 from bootstrap.runs.known_runs import as_of, box_or_home
-from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import dollars, duration, grouped_number, size
 from bootstrap.transfer.destination import MANIFEST, open_plain, why_refused
+from bootstrap.transfer.manifest import MOST_MANIFEST, read_manifest
 from bootstrap.ui.page import check_place, fill, verdict_end, write_page
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.steps import Steps
 
 NAME = "boxstrap-report.html"
-_MOST_MANIFEST = 64 * 1024 * 1024
 _MOST_RESULTS = 1000
 
 
@@ -138,7 +137,7 @@ def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
         history=history,
         verdict=_verdict(history),
         failure=failures.get(kept.run),
-        results=read_manifest(here)
+        results=read_results(here)
         or [ReportedFile(path, count) for path, count in history.results],
         price=box.price if box else 0.0,
         estimated_hours=_lease_hours(box) if box else 0.0,
@@ -165,20 +164,18 @@ def _verdict(history: RunHistory) -> Verdict | None:
 def _results(box: BoxLogin, run: Run, history: RunHistory) -> list[ReportedFile]:
     """Return the files that were pulled, from the manifest; else those on the box."""
     here = PullPlace.of(box.options.place, None, box.name, run).path / MANIFEST
-    return read_manifest(here) or [ReportedFile(path, count) for path, count in history.results]
+    return read_results(here) or [ReportedFile(path, count) for path, count in history.results]
 
 
-def read_manifest(file: Path) -> list[ReportedFile]:
+def read_results(file: Path) -> list[ReportedFile]:
     """Return the files of a manifest; none if it is missing or invalid."""
     try:
         with open_plain(file) as opened:
-            rows = json.loads(opened.read(_MOST_MANIFEST))["files"]
-        return [
-            ReportedFile(sanitize(row["path"]), int(row["size"]), sanitize(row["sha256"])[:64])
-            for row in rows[:_MOST_RESULTS]
-        ]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            files = read_manifest(opened.read(MOST_MANIFEST + 1)).files
+    except (OSError, ValueError):
         return []
+    rows = islice(files.values(), _MOST_RESULTS)
+    return [ReportedFile(one_line(row.path), row.size, row.sha256) for row in rows]
 
 
 def _usual_place(options: BoxOptions, box: str, run: Run) -> Path:
@@ -647,7 +644,7 @@ def _began(run: Run) -> str:
 
 
 def _moment(seconds: int) -> str:
-    if not 0 < seconds < 1 << 35:
+    if not seconds:
         return "?"
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 

@@ -12,7 +12,7 @@ from itertools import islice
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, StepFailedError, TrainingFailedError, UsageError
-from bootstrap.link.exchange import AnswerStream, answer_number, answer_rows, stream_script
+from bootstrap.link.exchange import AnswerStream, answer_rows, answer_time, stream_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.onbox.runs.news import KINDS, passed_on
@@ -179,8 +179,8 @@ def _await_end(
                     raise NoAnswer("its answers make no sense.", where=box.label)
                 if now.state != run.state and now.goes_on:
                     screen.say(f"{run.name} is {now.state}")
-                before, begun_at = run.state, answer_number(begun) or 0
-                run = replace(now, over=answer_number(ended) or 0, begun=begun_at)
+                before, begun_at = run.state, answer_time(begun)
+                run = replace(now, over=answer_time(ended), begun=begun_at)
                 if run.state != before:
                     tell(box.name, run)
             if run.goes_on:

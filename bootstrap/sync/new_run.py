@@ -18,7 +18,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, NotSafeError, StepFailedError, UnreachableError
 from bootstrap.event_codes import explain
-from bootstrap.link.exchange import BASH, answer_number, answer_rows, stream_script
+from bootstrap.link.exchange import BASH, answer_rows, answer_time, stream_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.protocol.follow import (
@@ -290,7 +290,7 @@ class _Beginning:
     def _run_of(self, answer: SyncAnswer) -> Run:
         key, _, name = answer.facts["run"].rpartition("/")
         source = self._context.payload.source
-        started = answer_number(answer.facts.get("started", "")) or 0
+        started = answer_time(answer.facts.get("started", ""))
         return Run(
             repo_key=key,
             name=name,
@@ -440,7 +440,7 @@ def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> 
             where=where,
             hint=f"See what the box does: boxstrap status --host {box.name}",
         )
-    started = answer_number(said.get("started", "")) or 0
+    started = answer_time(said.get("started", ""))
     return dataclasses.replace(
         old,
         name=said["run"],

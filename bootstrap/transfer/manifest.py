@@ -1,5 +1,7 @@
 """The manifest of a run's results: path, size and SHA-256 of each file; and which run it was.
 
+One that is read may be of a box, or changed since: `read_manifest` takes it whole, or not at all.
+
 A record of what pulls of one run put into one folder here: a line for each landed file.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +20,7 @@ from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.paths import make_private, write_private
-from bootstrap.transfer.destination import HomeFile
+from bootstrap.transfer.destination import LONGEST_PATH, HomeFile
 
 _KEPT = 2
 """Digests remembered for each place: after a power cut in a replacement, either may be there."""
@@ -107,6 +110,66 @@ def recorded_digests(file: Path) -> dict[str, set[str]]:
 
 
 VERSION = 1
+MOST_MANIFEST = 256 * 1024 * 1024
+"""Bytes of a manifest that is read."""
+_MOST_LISTED = 1_000_000
+_MOST_SIZE = 1 << 60
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class ListedFile(NamedTuple):
+    """A file as a manifest has it; `size` is 0 if it has none."""
+
+    path: str
+    sha256: str
+    size: int
+    here: bool
+    """Whether it has its own name here."""
+
+
+@dataclass(frozen=True)
+class ListedResults:
+    """What a manifest says, which a box may have written: checked, and not believed."""
+
+    files: Mapping[str, ListedFile]
+    missing: Mapping[str, str]
+    live: bool
+    ended: str
+
+
+def read_manifest(text: bytes) -> ListedResults:
+    """Return what a manifest says. Raises ValueError with what is wrong in it."""
+    try:
+        document = json.loads(text[: MOST_MANIFEST + 1])
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+    match document:
+        case {"files": list(rows)} if len(rows) <= _MOST_LISTED:
+            files = {one.path: one for one in map(_listed, rows)}
+        case _:
+            raise ValueError("it has no list of files")
+    if len(files) != len(rows):
+        raise ValueError("it lists a file twice")
+    for path in files:
+        while path := path.rpartition("/")[0]:
+            if path in files:
+                raise ValueError("it lists a file below another one")
+    missing = document.get("missing", {})
+    if not (isinstance(missing, dict) and all(isinstance(why, str) for why in missing.values())):
+        raise ValueError("what is missing is no list of names and reasons")
+    live, ended = document.get("live") is True, document.get("ended")
+    return ListedResults(files, missing, live, ended if isinstance(ended, str) else "")
+
+
+def _listed(row: object) -> ListedFile:
+    match row:
+        case {"path": str(path), "sha256": str(sha256), **more} if len(
+            path
+        ) <= LONGEST_PATH and _SHA256.fullmatch(sha256):
+            size = more.get("size", 0)
+            if type(size) is int and 0 <= size < _MOST_SIZE:
+                return ListedFile(path, sha256, size, "here" not in more)
+    raise ValueError("it describes a file without a path, a size or a digest")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
+from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError
 from bootstrap.event_codes import explain
@@ -38,7 +39,7 @@ from bootstrap.protocol.disk import parse_low_disk
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning
 from bootstrap.protocol.probe import parse_probe, probe
 from bootstrap.protocol.query import LaunchOptions, launch
-from bootstrap.protocol.run import STATES, find_failure, is_name, parse_run
+from bootstrap.protocol.run import STATES, find_failure, is_name, parse_run, with_files
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
 from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
@@ -511,3 +512,14 @@ def test_one_line_of_a_box_never_becomes_several() -> None:
     ]  # fmt: skip
     assert heard
     assert not [one for one in heard if len(one.splitlines()) != 1 or "\\n" in one]
+
+
+@pytest.mark.parametrize("seconds", ["1000000000000000000", "99999999999", "-1", "1e3", ""])
+def test_a_time_that_no_clock_has_is_none(seconds: str) -> None:
+    run = parse_run(f"k-1\ttrain-1\tfinished 0\t{seconds}\tc\tw\ttrain\tpython x")
+    assert run
+    found = with_files(run, dict.fromkeys(("k-1/train-1/pid", "k-1/train-1/exit"), seconds), {})
+    kept = run_of({**row_of(run), "begun": 10**18, "over": 10**18, "started": 10**18})
+    for one in (found, kept):
+        assert one
+        assert (one.started, one.begun, one.over) == (0, 0, 0)

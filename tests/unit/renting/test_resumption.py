@@ -81,7 +81,7 @@ def test_a_box_names_no_other_place_than_the_profiles_bucket(
     ],
 )
 def test_only_results_of_the_profile_reach_the_next_box(path: str, is_one: bool) -> None:
-    assert last_results._is_result({"path": path}, ["out/", "model.pt"]) is is_one
+    assert last_results._is_result(path, ["out/", "model.pt"]) is is_one
 
 
 OLD, NEW = "old state", "new state"
@@ -304,6 +304,8 @@ def test_of_two_states_of_a_checkpoint_in_a_bucket_nothing_is_taken(
         ("[]", "damaged"),
         ('{"files": {}}', "damaged"),
         ("[" * 100_000, "damaged"),
+        ('{"files": [1]}', "describes a file without"),
+        ('{"files": [{"path": "last.pt"}]}', "describes a file without"),
     ],
 )
 def test_a_bucket_without_a_manifest_that_can_be_read_has_no_results(

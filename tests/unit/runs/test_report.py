@@ -35,7 +35,7 @@ from bootstrap.runs.report import (
     RunReport,
     machine_plots,
     metric_plots,
-    read_manifest,
+    read_results,
     report_page,
     step_bars,
 )
@@ -399,11 +399,11 @@ def test_the_manifest_of_a_pull_is_read(tmp_path: Path) -> None:
     file = tmp_path / "manifest.json"
     row = {"path": "out/a\x1b[2J", "size": 5, "sha256": "d" * 64}
     file.write_text(json.dumps({"v": 1, "files": [row]}))
-    assert read_manifest(file) == [ReportedFile("out/a", 5, "d" * 64)]
+    assert read_results(file) == [ReportedFile("out/a", 5, "d" * 64)]
     for damaged in ("", "[]", '{"files": [3]}', '{"files": 3}', "[" * 9999):
         file.write_text(damaged)
-        assert read_manifest(file) == []
-    assert read_manifest(tmp_path / "none") == []
+        assert read_results(file) == []
+    assert read_results(tmp_path / "none") == []
 
 
 EXTREMES = (0.0, 5e-324, 1e-300, 1e300, -1e300, 1.0, 1 + 2**-52, 0.3333333333333333, 1e15, 1e15 + 1)

@@ -1,0 +1,51 @@
+"""A manifest that a box may have written is taken whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bootstrap.transfer.manifest import ListedFile, read_manifest
+
+SHA = "0123456789abcdef" * 4
+
+
+def listing(*paths: str, **row: object) -> dict[str, object]:
+    return {"files": [{"path": path, "sha256": SHA, **row} for path in paths]}
+
+
+def test_what_is_listed_is_read() -> None:
+    document = {**listing("out/a", "out/b/c", size=5), "missing": {"d": "no room"}, "live": True}
+    found = read_manifest(json.dumps({**document, "ended": "interrupted ec2 1 2"}).encode())
+    assert found.files["out/b/c"] == ListedFile("out/b/c", SHA, 5, here=True)
+    assert (found.missing, found.live) == ({"d": "no room"}, True)
+    assert found.ended == "interrupted ec2 1 2"
+    assert not read_manifest(json.dumps(listing("a", here="b")).encode()).files["a"].here
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        *("", "[]", "{}", "{", "[" * 100_000, "\xff", '{"files": {}}', '{"files": [1]}'),
+        *('{"files": [{}]}', '{"files": [[]]}', '{"files": [{"path": "a"}]}'),
+        '{"files": [{"path": "a", "sha256": ' + f'"{SHA}", "size": 1e999}}]}}',
+        '{"files": [{"path": "a", "sha256": ' + f'"{SHA}", "size": NaN}}]}}',
+        json.dumps(listing("a", size="5")),
+        json.dumps(listing("a", size=-1)),
+        json.dumps(listing("a", size=True)),
+        json.dumps(listing("a", size=10**30)),
+        json.dumps(listing("a", sha256="")),
+        json.dumps(listing("a", sha256=SHA.upper())),
+        json.dumps(listing("a", sha256=None)),
+        json.dumps(listing("a" * 3000)),
+        json.dumps(listing("out/a", "out/a")),
+        json.dumps(listing("out/a", "out/a/b")),
+        json.dumps(listing("out/a/b/c", "out")),
+        json.dumps({**listing("a"), "missing": ["b"]}),
+        json.dumps({**listing("a"), "missing": {"b": 1}}),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_reason(document: str) -> None:
+    with pytest.raises(ValueError, match=r"it |what is missing|Expecting|codec|key"):
+        read_manifest(document.encode("latin-1"))
