@@ -297,7 +297,7 @@ async def _agreed(
 
 
 def _is_yes(answer: types.ElicitResult) -> bool:
-    return answer.action == "accept" and bool((answer.content or {}).get(_ASKS))
+    return answer.action == "accept" and (answer.content or {}).get(_ASKS) is True
 
 
 def _can_ask(context: _Context) -> bool:

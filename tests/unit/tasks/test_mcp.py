@@ -48,7 +48,9 @@ def talk(
     async def asked(_: Any, params: Any) -> types.ElicitResult:
         assert answer is not None
         action = answer(params.message)
-        content = {"agree": True} if action == "accept" else None
+        agree: bool | str = "false" if action == "half" else True
+        content = {"agree": agree} if action in ("accept", "half") else None
+        action = "accept" if action == "half" else action
         return types.ElicitResult(action=action, content=content)
 
     async def run() -> Any:
@@ -483,7 +485,7 @@ def test_a_person_is_asked_and_no_is_no(user: User, mode: str) -> None:
     async def up(client: Client) -> Mapping[str, Any]:
         return document(await client.call_tool("up", {"max_price": "0.60", "provider": "vast"}))
 
-    for action in ("decline", "cancel"):
+    for action in ("decline", "cancel", "half"):  # half: it accepts, and says "false"
         error = talk(user, up, mode=mode, answer=answers(action))["error"]
         assert error["what"] == "the user did not agree: nothing was done"
     assert questions[0].startswith("boxstrap up --max-price 0.60 --provider vast\nThis rents a box")
