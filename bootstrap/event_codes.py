@@ -91,6 +91,7 @@ box-commits | commits were made on the box that exist nowhere else | push or fet
 untracked-in-the-way | untracked files on the box lie where the new commit has files | move them away: the step's log lists them
 git-unreachable | the git server doesn't answer | check git.url and the box's network; git.access: over-ssh sends the commit from your machine instead
 clone-failed | the repository could not be cloned | check git.url, and that the box may read it
+removed-files | files of the commit were removed on the box: they are restored | the step's log names them
 cut-files | files of the commit were truncated on the box: they are restored | the step's log names them
 git-busy | another git is at work in the repository on the box | wait for it to end, then run again
 git-mended | the repository on the box was damaged: it is repaired, its files are unchanged | the step's log shows what was wrong

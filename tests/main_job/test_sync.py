@@ -100,6 +100,20 @@ def test_what_stands_here_is_placed_and_what_was_made_there_stays(twin: Twin) ->
     assert " repo       start" not in done.text
 
 
+@pytest.mark.parametrize("how", ["sync", "setup"])
+def test_a_file_that_was_removed_on_the_box_is_put_back(twin: Twin, how: str) -> None:
+    """But not where git there was told to remove it: that is work of somebody's."""
+    (twin.tree / "keep.txt").unlink()
+    (twin.tree / "a").unlink()
+    subprocess.run(["git", "-C", twin.tree, "rm", "-q", "--cached", "a"], check=True)
+    said = twin.sync() if how == "sync" else twin.user.run("setup", *TO_LOCAL).must(0).text
+    assert "files of the commit were removed on the box: they are restored" in said
+    assert twin.read("keep.txt") == "kept\n"
+    assert not (twin.tree / "a").exists()
+    subprocess.run(["git", "-C", twin.tree, "checkout", "-q", "HEAD", "--", "a"], check=True)
+    assert "restored" not in twin.sync() + twin.user.run("setup", *TO_LOCAL).must(0).text
+
+
 def test_what_was_edited_on_the_box_stops_it_and_comes_home(twin: Twin) -> None:
     twin.write("keep.txt", "here\n")
     (twin.tree / "keep.txt").write_text("on the box\n")
