@@ -25,7 +25,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import urllib3
@@ -208,6 +208,9 @@ T = TypeVar("T")
 class Api:
     """A client of one API; without a key, only for what is public."""
 
+    forbidden_means: ClassVar[str] = ""
+    """What a 403 of an unknown code means, where that is never said of the key itself."""
+
     def __init__(self, provider: str, address: str, key: ApiKey | None) -> None:
         self.provider = provider
         self._address = _simulated(provider) or address
@@ -273,7 +276,7 @@ class Api:
                 raise self._failed(_in_words(error)) from None
             raise self._undecided(_in_words(error)) from None
         if _refuses_key(status, answer):
-            raise self._key_refused(answer)
+            raise self._key_refused(answer, status)
         if 400 <= status < 500:
             raise self._refused(status, answer)
         if not 200 <= status < 300:
@@ -287,7 +290,7 @@ class Api:
 
     def _checked(self, status: int, answer: object, model: type[_Model]) -> _Model:
         if status == 403 or _refuses_key(status, answer):
-            raise self._key_refused(answer)
+            raise self._key_refused(answer, status)
         if status != 200:
             error = self._failed(f"it answers with {status}{_why(answer)}")
             error.hint = self._advice(answer) or error.hint
@@ -426,13 +429,14 @@ class Api:
             hint="Look at the provider's own page, and run the same command again.",
         )
 
-    def _advice(self, answer: object) -> str:
+    def _advice(self, answer: object, status: int = 0) -> str:
         """Return what is known of a refusal, as a sentence; "" if nothing."""
-        means = self.refusals.get(_code(answer), Refusal()).means
+        known = self.refusals.get(_code(answer))
+        means = known.means if known else self.forbidden_means if status == 403 else ""
         return f"{means[0].upper()}{means[1:]}." if means else ""
 
-    def _key_refused(self, answer: object) -> RefusedKeyError:
-        if advice := self._advice(answer):  # the key is right: what is refused is something else
+    def _key_refused(self, answer: object, status: int) -> RefusedKeyError:
+        if advice := self._advice(answer, status):  # the key itself is right
             said = self._bare(f"it refuses{_why(answer)}.")
             return RefusedKeyError(said, where=self.provider, hint=advice)
         return self._no_key(_why(answer)[2:])

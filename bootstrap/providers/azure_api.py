@@ -103,6 +103,8 @@ def subscriptions() -> list[Subscription]:
 class AzureApi(Api):
     """Requests with a token of the user's login. They raise as those of `Api`."""
 
+    forbidden_means = "what your credentials must be allowed: docs/providers.md"
+
     _tokens: dict[tuple[str, str], _Token] = {}  # noqa: RUF012 - of all accounts of this program
     _lock = threading.Lock()
 

@@ -181,6 +181,8 @@ class GoogleOperation(CamelModel):
 class GoogleApi(Api):
     """Requests with a token of the user's credentials. They raise as those of `Api`."""
 
+    forbidden_means = "what your credentials must be allowed: docs/providers.md"
+
     def __init__(self, provider: str, address: str, source: str) -> None:
         super().__init__(provider, address, None)
         self._source = source

@@ -537,6 +537,7 @@ def test_what_no_offer_can_change_is_the_last(world: RentingWorld, fate: str, sa
         ("BILLING_DISABLED", "requires billing", "Your project has no billing account"),
         ("IAM_PERMISSION_DENIED", "Required 'compute.x'", "lack this permission"),
         ("", "Required 'compute.x' permission", "lack this permission"),
+        ("USER_PROJECT_DENIED", "may not use project", "What your credentials must be allowed"),
     ],
 )
 def test_what_a_read_is_refused_for_is_no_login_that_is_over(
