@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bootstrap.errors import UsageError
+from bootstrap.paths import read_regular
 
 BAND = 0.3
 """Share by which a measured peak may lie above or below the estimate."""
@@ -238,7 +239,7 @@ _DEFAULTS: Mapping[str, Mapping[str, object]] = {
 def _of_config(path: Path) -> Model:
     """Return the model that a config.json of Hugging Face's transformers describes."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(read_regular(path))
         # Of a model with images the language model has a part of its own.
         text = config.get("text_config", {})
         own = {**config, **{key: value for key, value in text.items() if value is not None}}

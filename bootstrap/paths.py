@@ -8,10 +8,12 @@ each file of it is checked.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 from bootstrap.errors import BoxstrapError, UsageError
 
@@ -173,8 +175,30 @@ def temporary_dir() -> str:
     )
 
 
-def write_users_file(file: Path, text: str, mode: str = "w") -> None:
-    """Write a file for the user; remove one that is only half written. Raises OSError."""
+def leads_out(path: Path, root: Path | None = None) -> Path | None:
+    """Return where links lead from `path`, if it lies in the folder `root` and they lead out of it.
+
+    Without `root`: in a repository; a home that is one is the person's own.
+    """
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 - a link stays
+    roots = [root] if root else [up for up in whole.parents if (up / ".git").exists()]
+    led, home = real(whole), real(Path.home())
+    outside = [up for up in map(real, roots) if root or up != home]
+    return None if all(led.is_relative_to(up) for up in outside) else led
+
+
+def refuse_to_leave(path: Path, root: Path | None = None) -> None:
+    """Raise OSError if `leads_out`: a stranger's repository may have links to files of the user."""
+    if led := leads_out(path, root):
+        raise OSError(errno.ELOOP, f"a link leads out of the repository, to {led}", str(path))
+
+
+def write_users_file(file: Path, text: str, mode: str = "w", root: Path | None = None) -> None:
+    """Write a file for the user, in the folder `root` or its repository if it is in one.
+
+    One that is only half written is removed. Raises OSError.
+    """
+    refuse_to_leave(file, root)
     opened = file.open(mode, encoding="utf-8", newline="\n")
     try:
         with opened:
@@ -183,6 +207,28 @@ def write_users_file(file: Path, text: str, mode: str = "w") -> None:
         if file.is_file():
             file.resolve().unlink()
         raise
+
+
+MOST_READ = 16 << 20
+"""Bytes of a person's file, unless its reader names fewer."""
+
+
+def open_regular(file: Path, flags: int = 0, folder: int | None = None) -> BinaryIO:
+    """Open a file to read it. Raises OSError, also for a pipe or a device, which may never end."""
+    opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | flags, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.EINVAL, "this is not a file", str(file))
+    return os.fdopen(opened, "rb")
+
+
+def read_regular(file: Path, most: int = MOST_READ) -> bytes:
+    """Read a person's file as a whole. Raises OSError, also if it has more than `most` bytes."""
+    with open_regular(file) as opened:
+        content = opened.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(file))
+    return content
 
 
 def is_foreign_owned(path: Path) -> bool:

@@ -15,7 +15,6 @@ import hmac
 import os
 import re
 import secrets
-import stat
 import subprocess
 import sys
 import threading
@@ -25,7 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.paths import config_dir, is_foreign_owned, real, state_dir, write_private
+from bootstrap.paths import (
+    config_dir,
+    is_foreign_owned,
+    open_regular,
+    real,
+    state_dir,
+    write_private,
+)
 from bootstrap.text.redact import SHORTEST, Redactor, TooShortError
 
 if TYPE_CHECKING:
@@ -147,14 +153,12 @@ def _dotenv(folder: Path, wanted: Collection[str]) -> dict[str, str]:
 def _own_text(file: Path, where: str) -> bytes:
     """Read a file. Raises UsageError if it isn't a plain file of this user's."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        opened = open_regular(file, os.O_NOFOLLOW)
     except OSError as error:
         if file.is_symlink():
             raise UsageError("this is a link; put the file itself there.", where=where) from None
         raise UsageError(f"can't be read: {error.strerror}.", where=where) from None
-    with os.fdopen(handle, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise UsageError("this is not a file.", where=where)
+    with opened:
         if is_foreign_owned(file):
             raise UsageError("this file belongs to another user; it was not read.", where=where)
         text = opened.read(_LARGEST + 1)

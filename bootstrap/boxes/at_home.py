@@ -37,7 +37,7 @@ from bootstrap.protocol.run import STATES, Run, Uploaded, is_name
 from bootstrap.repo.place import repository_root
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size as size_in_words
-from bootstrap.transfer.destination import RECORD, Destination, LocalFolder, open_plain
+from bootstrap.transfer.destination import RECORD, Destination, LocalFolder
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
@@ -207,7 +207,7 @@ class RunAtHome:
         from bootstrap.protocol.run_history import RunHistory
 
         try:
-            with open_plain(Path(self.place) / HISTORY) as file:
+            with PullPlace.again(Path(self.place)).open(HISTORY) as file:
                 return RunHistory.model_validate_json(file.read(_MOST_FILE))
         except (OSError, ValueError, RecursionError):
             return None
@@ -215,7 +215,7 @@ class RunAtHome:
     @contextlib.contextmanager
     def _opened(self, name: str) -> Iterator[Any]:
         try:
-            opened = open_plain(Path(self.place) / name)
+            opened = PullPlace.again(Path(self.place)).open(name)
         except OSError as error:
             raise UsageError(
                 f"the {name} of {self.run.name} is not at its place any more: {error.strerror}.",
@@ -247,7 +247,7 @@ class RunAtHome:
     def _times(self) -> list[tuple[int, int]]:
         """Return seconds of the box's clock, and how long the log was then; [] if unknown."""
         try:
-            with open_plain(Path(self.place) / TIMES) as times:
+            with PullPlace.again(Path(self.place)).open(TIMES) as times:
                 rows = clean_times(times.read(_MOST_FILE)).splitlines()
         except OSError:
             return []
@@ -619,9 +619,14 @@ class PullPlace:
     @staticmethod
     def again(path: Path) -> PullPlace:
         """Return the place that has this `path`: what was no link then may have become one."""
-        inside = path.parts[-3:]
-        is_own = len(path.parts) > 3 and inside[0] == FOLDER
-        return PullPlace(path.parents[2], inside) if is_own else PullPlace(path)
+        parts = path.parts
+        at = max((at for at, part in enumerate(parts) if at and part == FOLDER), default=len(parts))
+        return PullPlace(Path(*parts[:at]), parts[at:])
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a plain file in it to read it; by no link. Raises OSError."""
+        with LocalFolder(self.base, self.inside) as folder:
+            return folder.open(name)
 
     @property
     def path(self) -> Path:

@@ -26,7 +26,7 @@ from bootstrap.errors import UsageError
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
-from bootstrap.paths import expanded, write_private
+from bootstrap.paths import expanded, refuse_to_leave, write_private
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve, ask_history
 from bootstrap.repo.place import repository_root
@@ -330,6 +330,7 @@ def write_comparison(
     }
     for file, content in files.items():
         try:
+            refuse_to_leave(file)
             write_private(file, content)
         except OSError as error:
             raise UsageError(f"{file} can't be written: {error.strerror}", where="--out") from error

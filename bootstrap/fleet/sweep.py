@@ -25,11 +25,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import UsageError, write_error
-from bootstrap.paths import make_private, state_dir, write_private
+from bootstrap.paths import make_private, read_regular, refuse_to_leave, state_dir, write_private
 from bootstrap.profile.yaml_source import Items, Keys, Scalar, read_yaml
 
 _MOST_CELLS = 10_000
-_LARGEST = 16 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _PARAMETER = re.compile(r"[A-Za-z_][\w.-]*")
 _FILLED = re.compile(r"\$\{([A-Za-z_][\w.-]*)\}")
@@ -103,11 +102,11 @@ def read_sweep(file: Path) -> Sweep:
 
     Raises UsageError with file and line for what is no sweep.
     """
-    if file.suffix.lower() in (".yaml", ".yml"):
-        return _of_yaml(file)
     try:
-        with file.open(encoding="utf-8", errors="surrogateescape") as opened:
-            lines = opened.read(_LARGEST).splitlines()
+        refuse_to_leave(file)
+        if file.suffix.lower() in (".yaml", ".yml"):
+            return _of_yaml(file)
+        lines = read_regular(file).decode("utf-8", "surrogateescape").splitlines()
     except OSError as error:
         raise UsageError(f"it can't be read: {error.strerror}.", where=str(file)) from None
     given = (line.strip() for line in lines)

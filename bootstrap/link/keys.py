@@ -57,6 +57,7 @@ from bootstrap.link.shared import SilentKey
 from bootstrap.link.target import Endpoint, parse_host, resolve
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import LoginRefused
+from bootstrap.paths import read_regular
 
 _MAGIC = b"openssh-key-v1\0"
 
@@ -79,7 +80,7 @@ def read_key_file(path: Path) -> KeyFile:
     """Read what is known of an identity file without its passphrase. Never raises."""
     beside = read_public(path.with_name(path.name + ".pub"))
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
         mode, owner = path.stat().st_mode, path.stat().st_uid
     except FileNotFoundError:
         return KeyFile(path, beside, False, "its private key file does not exist")
@@ -99,7 +100,7 @@ def read_key_file(path: Path) -> KeyFile:
 def read_public(path: Path) -> PublicKey | None:
     """Read the public key or certificate in a file, if there is one."""
     try:
-        return parse_public_key(path.read_text(encoding="utf-8", errors="replace"))
+        return parse_public_key(read_regular(path).decode("utf-8", "replace"))
     except OSError:
         return None
 
@@ -110,7 +111,7 @@ def load_private(path: Path, passphrase: str | None) -> paramiko.PKey:
     `cryptography` reads it and passes it on in OpenSSH's format, because
     paramiko itself doesn't read PKCS#8.
     """
-    data = path.read_bytes()
+    data = read_regular(path)
     password = passphrase.encode() if passphrase else None
     is_openssh = b"BEGIN OPENSSH PRIVATE KEY" in data[:200]
     load = serialization.load_ssh_private_key if is_openssh else serialization.load_pem_private_key

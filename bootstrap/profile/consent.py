@@ -189,7 +189,7 @@ def _is_committed(path: Path, root: Path) -> bool:
     from bootstrap.repo.local import open_repository
 
     try:
-        content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+        content = os.fsencode(path.readlink()) if path.is_symlink() else paths.read_regular(path)
         name = path.relative_to(root).as_posix()
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"HEAD:{name}")
         repository = open_repository(root)

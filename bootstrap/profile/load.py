@@ -334,7 +334,7 @@ def listed() -> list[Listed]:
 def describe(path: Path) -> str:
     """Return the first comment line at the top of the file, or ""."""
     try:
-        with path.open("rb") as file:
+        with paths.open_regular(path) as file:
             text = file.read(LARGEST_FILE).decode(errors="replace")
     except OSError:
         return ""
@@ -489,9 +489,7 @@ def public_key(entry: str) -> str:
     path = expanded(entry)
     try:
         ordinary(str(real(path)))
-        if not path.is_file():  # opening a pipe would block
-            raise FileNotFoundError
-        with path.open("rb") as file:
+        with paths.open_regular(path) as file:
             line = file.read(_LONGEST_KEY).decode().strip()
     except (OSError, ValueError) as error:
         raise ProfileError(

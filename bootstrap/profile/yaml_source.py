@@ -11,6 +11,7 @@ The problems of a profile are reported all together, each with its origin.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pathlib import Path
 import yaml
 
 from bootstrap.errors import ProfileError
-from bootstrap.paths import real
+from bootstrap.paths import open_regular, real
 from bootstrap.profile.values import ordinary, shown_value
 
 REFUSED = "refused"
@@ -79,14 +80,13 @@ def read_yaml(path: Path, label: str) -> YamlFile:
     Raises WrongProfileError if the file can't be used at all.
     """
     try:
-        # Reading a pipe or a device could block, or never end.
-        if path.exists() and not path.is_file():
-            raise _stop(label, None, "this is not a file")
-        ordinary(str(real(path)))
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            ordinary(str(real(path)))
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise _stop(label, None, f"can't be read: {error.strerror or error}") from None
+        why = error.strerror or str(error)
+        why = why if error.errno == errno.EINVAL else f"can't be read: {why}"
+        raise _stop(label, None, why) from None
     except ValueError as error:
         raise _stop(label, None, str(error)) from None
     if len(data) > LARGEST_FILE:

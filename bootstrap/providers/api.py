@@ -34,7 +34,7 @@ from pydantic.alias_generators import to_camel
 
 from bootstrap import __version__
 from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.paths import expanded
+from bootstrap.paths import expanded, open_regular
 from bootstrap.providers.offer import RentedBox
 
 _LONGEST = 4096
@@ -93,8 +93,8 @@ def same_key(one: str, other: str) -> bool:
 
 def _read(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_LONGEST)
+        with open_regular(path) as file:
+            return file.read(_LONGEST).decode("utf-8", "replace")
     except OSError:
         return ""
 

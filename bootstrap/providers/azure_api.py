@@ -20,7 +20,7 @@ from typing import NamedTuple
 import urllib3
 
 from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.paths import expanded
+from bootstrap.paths import expanded, read_regular
 from bootstrap.providers.api import Api, ApiKey, KeyPlaces, RefusedKeyError, digest_of
 
 _LOGIN = "az login"
@@ -84,7 +84,7 @@ def subscriptions() -> list[Subscription]:
     folder = expanded(os.environ.get("AZURE_CONFIG_DIR") or "~/.azure")
     try:
         # `az` writes it with a byte order mark.
-        told = json.loads((folder / "azureProfile.json").read_text("utf-8-sig"))
+        told = json.loads(read_regular(folder / "azureProfile.json").decode("utf-8-sig"))
         rows = told["subscriptions"]
     except (OSError, ValueError, KeyError, TypeError):
         return []

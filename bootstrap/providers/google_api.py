@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import urllib3
 
 from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.paths import expanded
+from bootstrap.paths import expanded, read_regular
 from bootstrap.providers.api import (
     MOST_PAGES,
     Api,
@@ -123,7 +123,7 @@ def _document(file: Path) -> Mapping[str, Any]:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text("utf-8", errors="replace")
+        return read_regular(file).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -27,7 +27,7 @@ from bootstrap.onbox import AGENT
 from bootstrap.onbox.results.complete_files import SHORT, checkpoints, pointers, unproven
 from bootstrap.repo.names import shown
 from bootstrap.text.sizes import size
-from bootstrap.transfer.destination import MANIFEST, LocalFolder, open_plain, why_refused
+from bootstrap.transfer.destination import MANIFEST, LocalFolder, why_refused
 from bootstrap.transfer.manifest import (
     MOST_MANIFEST,
     ListedFile,
@@ -100,7 +100,7 @@ def find_last_results(
     place = Path(before.result_place) if before.result_place else None
     if place and before.results in ("home", "partly") and (place / MANIFEST).is_file():
         found = [one for path in paths for one in _files_below(place, path)]
-        whole = _whole_here(place, found, _digests_of_pulls(before, known, place))
+        whole = _whole_here(PullPlace.again(place), found, _digests_of_pulls(before, known, place))
         half = {*found} - whole
         _say_what_is_half(whole, half, screen)
         if whole:
@@ -149,19 +149,20 @@ def _digests_of_pulls(
 
 
 def _whole_here(
-    place: Path, found: Sequence[str], recorded: Mapping[str, Collection[str]]
+    place: PullPlace, found: Sequence[str], recorded: Mapping[str, Collection[str]]
 ) -> set[str]:
     """Return those of the files found that are whole: as they were pulled, and not part of a
-    checkpoint of several files that did not come home as one."""
+    checkpoint of several files that did not come home as one. None is reached by a link, which a
+    repository may have brought."""
     try:
-        with open_plain(place / MANIFEST) as opened:
-            listed = read_manifest(opened.read(MOST_MANIFEST + 1))
+        with LocalFolder(place.base, place.inside) as folder:
+            with folder.open(MANIFEST) as opened:
+                listed = read_manifest(opened.read(MOST_MANIFEST + 1))
+            here = {path: folder.digest(path) for path in found}
     except (OSError, ValueError):
         return set()
     rows = {path: one.sha256 for path, one in listed.files.items() if one.here}
     missing = listed.missing
-    with LocalFolder(place) as folder:
-        here = {path: folder.digest(path) for path in found}
     # Of what merely waited, an earlier state may be here as a whole.
     waited = {path for path, why in missing.items() if path in rows and why in WAITS.values()}
     # What died in the middle of a checkpoint is over, and no part of that comes any more.
@@ -169,7 +170,9 @@ def _whole_here(
     half = {
         checkpoint
         for path, (checkpoint, has_all) in together.items()
-        if not has_all or path in missing.keys() - waited or here.get(path) != rows.get(path)
+        if not (has_all and here.get(path))
+        or path in missing.keys() - waited
+        or here[path] != rows.get(path)
     }
     whole = {
         path
@@ -177,23 +180,23 @@ def _whole_here(
         if (
             together[path][0] not in half
             if path in together
-            else digest in {rows.get(path), *recorded.get(path, ())}
+            else digest and digest in {rows.get(path), *recorded.get(path, ())}
         )
     }
     return whole - _pointing_elsewhere(place, whole)
 
 
-def _pointing_elsewhere(place: Path, whole: Collection[str]) -> set[str]:
+def _pointing_elsewhere(place: PullPlace, whole: Collection[str]) -> set[str]:
     """Return the files that name a checkpoint which is not among what is whole."""
     together = checkpoints(whole, live=False)
     there = {*whole, *(one[:-1] for one, _ in together.values())}
-    named = pointers(whole, whole, together, lambda path: _beginning(place / path))
+    named = pointers(whole, whole, together, lambda path: _beginning(place, path))
     return {path for path, one in named.items() if one[:-1] not in there}
 
 
-def _beginning(file: Path) -> str:
+def _beginning(place: PullPlace, path: str) -> str:
     """Return the text of a file that may name a checkpoint; "" if it is too long for that."""
-    with contextlib.suppress(OSError), open_plain(file) as opened:
+    with contextlib.suppress(OSError), place.open(path) as opened:
         content = bytes(opened.read(SHORT + 1))
         return content.decode("utf-8", "replace") if len(content) <= SHORT else ""
     return ""
@@ -266,7 +269,7 @@ def _without_half(
     other = {*newer, *absent}
     half = {one for path, (one, has_all) in together.items() if path in other or not has_all}
     gone = {path for path, (one, _) in together.items() if one in half}
-    gone |= _pointing_elsewhere(scratch, {row.path for row in rows} - gone)
+    gone |= _pointing_elsewhere(PullPlace(scratch), {row.path for row in rows} - gone)
     _say_what_is_half({row.path for row in rows} - gone, gone, screen)
     for path in gone - {*absent}:
         (scratch / path).unlink()

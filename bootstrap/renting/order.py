@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, NoOfferError, UsageError
+from bootstrap.paths import open_regular
 from bootstrap.providers import accounts
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import KEYS, Offer, RentOrder, version_tuple, volume_at
@@ -67,8 +68,8 @@ def _torch_cuda(profile: Profile, root: Path | None) -> str:
     """
     python, text = profile.python, ""
     if root is not None:
-        with contextlib.suppress(OSError), (root / (python.lock or "uv.lock")).open() as file:
-            text = file.read(_LONGEST_LOCK)
+        with contextlib.suppress(OSError), open_regular(root / (python.lock or "uv.lock")) as file:
+            text = file.read(_LONGEST_LOCK).decode(errors="replace")
     found = _TORCH_CUDA.fullmatch(python.torch_backend) or _LOCKED_CUDA.search(text)
     return f"{next(filter(None, found.groups()))}.0" if found else ""
 

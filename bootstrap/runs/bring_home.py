@@ -382,7 +382,8 @@ def _lost_here(place: Path, files: Mapping[str, list[Any]]) -> list[str]:
     if not files:
         return []
     try:
-        with LocalFolder(place) as folder:
+        home = PullPlace.again(place)
+        with LocalFolder(home.base, home.inside) as folder:
             return [
                 f"{path}: the file here is not what was pulled"
                 for path, (_, sha256, name, *_) in files.items()

@@ -13,8 +13,9 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import UsageError
 from bootstrap.events import Event
 from bootstrap.link.target import BoxOptions
-from bootstrap.paths import expanded, real
+from bootstrap.paths import expanded, leads_out, real
 from bootstrap.profile.values import Permission
+from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
 from bootstrap.text.sizes import grouped_number, transferred
 from bootstrap.transfer.push import MOST_NAMED, Pushed, file_count, push_folder, upload_of_several
@@ -43,6 +44,9 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"it can't be sent: {why}.", where=wish.path) from None
+    if led := leads_out(source):
+        led_to = shown(str(led))
+        screen.warn(f"{shown(wish.path)} leads out of the repository: what is sent is {led_to}")
     _tell_cost(options, screen, [(source, wish.exclude)])
     with BoxLogin.open(options, screen, shares=False) as box:
         target = _target(box, source, wish, options.place)

@@ -41,7 +41,7 @@ from bootstrap.protocol.verdict import Verdict, read_verdict
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import dollars, duration, grouped_number, size
-from bootstrap.transfer.destination import MANIFEST, open_plain, why_refused
+from bootstrap.transfer.destination import MANIFEST, why_refused
 from bootstrap.transfer.manifest import MOST_MANIFEST, read_manifest
 from bootstrap.ui.page import check_place, fill, verdict_end, write_page
 from bootstrap.ui.screen import Screen
@@ -76,6 +76,7 @@ def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str 
 def _report_kept(options: BoxOptions, screen: Screen, kept: RunAtHome, given: Path | None) -> None:
     """Make the page of a run that is here, without its box."""
     screen.redact = redactor_of_all(options).text
+    file = given or _made(PullPlace.again(Path(kept.place).parent)) / NAME
     history = kept.history()
     if history is None:
         raise UsageError(
@@ -84,7 +85,6 @@ def _report_kept(options: BoxOptions, screen: Screen, kept: RunAtHome, given: Pa
             hint=f"Its log: boxstrap logs --host {kept.box} --run {kept.run.name}",
         )
     screen.note("home", as_of(kept))
-    file = given or _made(PullPlace.again(Path(kept.place).parent)) / NAME
     _write(report_page(report_at_home(kept, history), screen.redact), file, is_given=bool(given))
     _say(screen, kept.run, file)
 
@@ -127,7 +127,6 @@ def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
     """Return the content of the page from what is here of the run."""
     name = f"{kept.run.repo_key}/{kept.run.name}"
     failures = find_failures([kept.run], {name: kept.log_tail(END_BYTES)}, str, END_BYTES)
-    here = Path(kept.place).parent / MANIFEST
     box = next((one for one in [*all_boxes(), *ended_boxes()] if _is_of(kept, one)), None)
     return RunReport(
         box=kept.box,
@@ -137,7 +136,7 @@ def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
         history=history,
         verdict=_verdict(history),
         failure=failures.get(kept.run),
-        results=read_results(here)
+        results=read_results(PullPlace.again(Path(kept.place).parent))
         or [ReportedFile(path, count) for path, count in history.results],
         price=box.price if box else 0.0,
         estimated_hours=_lease_hours(box) if box else 0.0,
@@ -163,14 +162,14 @@ def _verdict(history: RunHistory) -> Verdict | None:
 
 def _results(box: BoxLogin, run: Run, history: RunHistory) -> list[ReportedFile]:
     """Return the files that were pulled, from the manifest; else those on the box."""
-    here = PullPlace.of(box.options.place, None, box.name, run).path / MANIFEST
+    here = PullPlace.of(box.options.place, None, box.name, run)
     return read_results(here) or [ReportedFile(path, count) for path, count in history.results]
 
 
-def read_results(file: Path) -> list[ReportedFile]:
-    """Return the files of a manifest; none if it is missing or invalid."""
+def read_results(place: PullPlace) -> list[ReportedFile]:
+    """Return the files of a folder's manifest; none if it is missing or invalid."""
     try:
-        with open_plain(file) as opened:
+        with place.open(MANIFEST) as opened:
             files = read_manifest(opened.read(MOST_MANIFEST + 1)).files
     except (OSError, ValueError):
         return []

@@ -57,7 +57,6 @@ def skill(call: Call) -> None:
     Example: boxstrap skill --install
     """
     import sys
-    from pathlib import Path
 
     from bootstrap.errors import UsageError
     from bootstrap.paths import expanded
@@ -67,10 +66,10 @@ def skill(call: Call) -> None:
     if given["repo"] and not given["install"]:
         raise UsageError("--repo says where the skill is installed: add --install.")
     if given["install"]:
-        base = expanded(given["repo"]) if given["repo"] else Path.home()
-        if not base.is_dir():
-            raise UsageError("there is no such folder.", where=str(base))
-        files = [str(file) for file in install_skill(base)]
+        repo = expanded(given["repo"]) if given["repo"] else None
+        if repo and not repo.is_dir():
+            raise UsageError("there is no such folder.", where=str(repo))
+        files = [str(file) for file in install_skill(repo)]
         call.screen.result({"written": files}, "\n".join(f"written: {file}" for file in files))
     elif call.is_json:
         call.screen.result({"text": skill_text().splitlines()})

@@ -34,16 +34,20 @@ def over_mcp() -> str:
     return (shipped("templates") / "agents/over_mcp.md").read_text(encoding="utf-8")
 
 
-def install_skill(base: Path) -> list[Path]:
-    """Write it below `base`, wherever an agent looks; return the files. Raises BoxstrapError."""
-    from bootstrap.errors import write_error
-    from bootstrap.paths import write_users_file
+def install_skill(repo: Path | None = None) -> list[Path]:
+    """Write it into a repository or the home, wherever an agent looks; return the files.
 
-    files = [base / folder / _FILE for folder in FOLDERS]
+    Raises BoxstrapError.
+    """
+    from bootstrap.errors import write_error
+    from bootstrap.paths import refuse_to_leave, write_users_file
+
+    files = [(repo or Path.home()) / folder / _FILE for folder in FOLDERS]
     for file in files:
         try:
+            refuse_to_leave(file, repo)
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_users_file(file, skill_text())
+            write_users_file(file, skill_text(), root=repo)
         except OSError as error:
             raise write_error(file, error) from None
     return files

@@ -37,7 +37,7 @@ from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.exchange import read_until, shell_command
 from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.onbox.bucket.s3_client import region_of
-from bootstrap.paths import expanded
+from bootstrap.paths import expanded, read_regular
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.text.sanitize import sanitize
 
@@ -95,7 +95,7 @@ def _section(name: str, environment: Mapping[str, str]) -> dict[str, str]:
         path = expanded(environment.get(variable) or file)
         parser = configparser.RawConfigParser(strict=False)
         try:
-            parser.read_string(path.read_text("utf-8"))
+            parser.read_string(read_regular(path).decode())
         except FileNotFoundError:
             continue
         except (OSError, UnicodeError, configparser.Error) as error:

@@ -9,7 +9,6 @@ complete.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from bootstrap.errors import BusyError, NotSafeError
+from bootstrap.paths import open_regular
 from bootstrap.repo.names import IGNORED, is_gits, shown
 
 if TYPE_CHECKING:
@@ -193,16 +193,6 @@ class PartialFile:
 
 _MOST_BESIDE = 1000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-
-
-def open_plain(file: Path) -> BinaryIO:
-    """Open a file of a repository to read it: no link, pipe or device. Raises OSError."""
-    opened = os.open(file, _PLAIN)
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
-        raise OSError(errno.EINVAL, "it is not a plain file", str(file))
-    return os.fdopen(opened, "rb")
 
 
 class HomeFile(NamedTuple):
@@ -250,11 +240,21 @@ class LocalFolder:
             with os.fdopen(file, "wb") as opened:
                 opened.write(content)
 
+    def open(self, path: str) -> BinaryIO:
+        """Open a plain file here to read it. Raises OSError."""
+        with self._folder_of(path, make=False) as (folder, name):
+            return open_regular(Path(name), os.O_NOFOLLOW, folder)
+
     def digest(self, path: str) -> str:
         """Return the SHA-256 of a file here; "" if there is no plain file."""
-        with contextlib.suppress(OSError, NotSafeError), self._folder_of(path, make=False) as found:
-            return self._digest_at(*found)
-        return ""
+        digest = hashlib.sha256()
+        try:
+            with self.open(path) as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+        except OSError:
+            return ""
+        return digest.hexdigest()
 
     def look(self, path: str) -> HomeFile | None:
         """Return the current state of a file here; None if there is no plain file."""
@@ -264,23 +264,6 @@ class LocalFolder:
             if stat.S_ISREG(found.st_mode):
                 return HomeFile(found.st_size, found.st_mtime_ns, found.st_ino)
         return None
-
-    @staticmethod
-    def _digest_at(folder: int, name: str) -> str:
-        """Return the SHA-256 of a plain file; "" for anything else."""
-        try:
-            file = os.open(name, _PLAIN, dir_fd=folder)
-        except OSError:
-            return ""
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                return ""
-            digest = hashlib.sha256()
-            while piece := os.read(file, _PIECE):
-                digest.update(piece)
-            return digest.hexdigest()
-        finally:
-            os.close(file)
 
     @contextlib.contextmanager
     def _folder_of(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
@@ -405,7 +388,7 @@ class Destination(LocalFolder):
             with self._folder_of(name) as (folder, last):
                 if self._link_new(partial, folder, last):
                     return name
-                content = self._digest_at(folder, last)
+                content = self.digest(name)
                 if content == partial.sha256:
                     os.unlink(partial.name, dir_fd=self._parts)
                     return name

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.boxes.at_home import RunAtHome
+from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link.local import LocalWire
 from bootstrap.link.record import KnownBox
@@ -126,11 +126,11 @@ def test_what_is_whole_at_home(
     document = {"files": rows, "missing": missing, "live": True}
     (tmp_path / MANIFEST).write_text(json.dumps(document))
     pulled = {path: {digest(OLD)} for path in recorded}
-    assert last_results._whole_here(tmp_path, here, pulled) == {*whole}
+    assert last_results._whole_here(PullPlace(tmp_path), here, pulled) == {*whole}
     # Of two states no file of a checkpoint is taken; a single one that no pull put there neither.
     for path in here[:1]:
         (tmp_path / path).write_text(NEW)
-    assert last_results._whole_here(tmp_path, here, pulled) == set()
+    assert last_results._whole_here(PullPlace(tmp_path), here, pulled) == set()
 
 
 @pytest.mark.parametrize("live", [True, False], ids=["box gone", "died"])
@@ -374,6 +374,23 @@ def test_what_is_whole_at_home_goes_on_and_the_rest_is_named(bucket: Path, tmp_p
     (place / "last.pt").write_text(OLD)
     with pytest.raises(NotSafeError, match="at home or in a bucket"):
         find(before)
+
+
+@pytest.mark.parametrize("linked", ["box", "box/train-1", "box/train-1/out", "box/train-1/out/key"])
+def test_nothing_behind_a_link_of_the_repository_is_whole(tmp_path: Path, linked: str) -> None:
+    results, outside = tmp_path / "boxstrap-results", tmp_path / "outside"
+    lay(outside / "box/train-1", {"out/key": "mine"}, ())
+    (results / linked).parent.mkdir(parents=True)
+    (results / linked).symlink_to(outside / linked)
+    train: Any = SimpleNamespace(results=("out/", "out/key"), results_to=None)
+    screen: Any = KeptWarnings()
+    for sha256 in ("", digest("mine")):
+        rows = [{"path": "out/key", "sha256": sha256}]
+        document = {"files": rows, "missing": {}, "live": False}
+        (results / "box/train-1" / MANIFEST).write_text(json.dumps(document))
+        before = at_home(results / "box/train-1")
+        with pytest.raises(NotSafeError, match="no whole results"):
+            last_results.find_last_results(before, None, train, tmp_path / "scratch", screen)
 
 
 def test_only_what_is_whole_is_sent_and_no_other_run_s_file_is_replaced(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bootstrap.boxes.at_home import PullPlace
 from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError
 from bootstrap.link.local import LocalWire
@@ -39,6 +40,7 @@ from bootstrap.runs.report import (
     report_page,
     step_bars,
 )
+from bootstrap.transfer.destination import MANIFEST
 from tests.logins import login_on
 from tests.unit.box.test_verdict import document, gpu, reason, row
 from tests.unit.box.test_verdict_page import EVIL, parsed
@@ -396,14 +398,14 @@ def test_a_run_of_which_little_is_known_has_a_page() -> None:
 
 
 def test_the_manifest_of_a_pull_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "manifest.json"
+    file, place = tmp_path / MANIFEST, PullPlace(tmp_path)
     row = {"path": "out/a\x1b[2J", "size": 5, "sha256": "d" * 64}
     file.write_text(json.dumps({"v": 1, "files": [row]}))
-    assert read_results(file) == [ReportedFile("out/a", 5, "d" * 64)]
+    assert read_results(place) == [ReportedFile("out/a", 5, "d" * 64)]
     for damaged in ("", "[]", '{"files": [3]}', '{"files": 3}', "[" * 9999):
         file.write_text(damaged)
-        assert read_results(file) == []
-    assert read_results(tmp_path / "none") == []
+        assert read_results(place) == []
+    assert read_results(PullPlace(tmp_path / "none")) == []
 
 
 EXTREMES = (0.0, 5e-324, 1e-300, 1e300, -1e300, 1.0, 1 + 2**-52, 0.3333333333333333, 1e15, 1e15 + 1)

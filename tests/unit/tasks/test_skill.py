@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from invoke.parser import Parser
 
-from bootstrap.errors import EXIT_CODES
+from bootstrap.errors import EXIT_CODES, BoxstrapError
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES
 from bootstrap.tasks import FAMILIES, namespace
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, NEXT, NOT_OBEYED
 from bootstrap.tasks.program import task_help, with_options
-from bootstrap.tasks.skill import FOLDERS, skill_text
+from bootstrap.tasks.skill import FOLDERS, install_skill, skill_text
 from tests.cli import User
 from tests.docs.test_docs import commands_in
 
@@ -86,3 +87,18 @@ def test_it_is_installed_where_agents_look(user: User) -> None:
         for folder in FOLDERS:
             assert (base / folder / "boxstrap/SKILL.md").read_text() == skill_text()
     assert "add --install" in user.run("skill", "--repo", str(here)).must(2).err
+
+
+@pytest.mark.parametrize("link", [".claude", ".claude/skills", ".agents/skills/boxstrap/SKILL.md"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_no_link_of_a_repository_leads_it_out(tmp_path: Path, link: str, is_there: bool) -> None:
+    repo, outside = tmp_path / "repo", tmp_path / "outside"
+    (repo / link).parent.mkdir(parents=True)
+    (repo / link).symlink_to(outside)
+    if is_there:
+        outside.write_text("mine") if link.endswith(".md") else outside.mkdir()
+    with pytest.raises(BoxstrapError, match="a link leads out of the repository"):
+        install_skill(repo)
+    assert outside.exists() == is_there
+    assert not outside.is_dir() or not [*outside.iterdir()]
+    assert not outside.is_file() or outside.read_text() == "mine"
