@@ -159,8 +159,10 @@ class CloudAccount(ABC):
         return [box for box in self.boxes() if box.name == mark]
 
     def catalog(self, order: RentOrder) -> Sequence[Offer]:
-        """Return offers of about that kind, cheapest first; they need not fit the order."""
-        return sorted(self._catalog(order), key=lambda offer: offer.price)
+        """Return offers of about that kind, cheapest first; they need not fit the order. What has
+        no price yet is none."""
+        priced = (offer for offer in self._catalog(order) if offer.price > 0)
+        return sorted(priced, key=lambda offer: offer.price)
 
     @abstractmethod
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:

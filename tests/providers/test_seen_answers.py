@@ -582,6 +582,13 @@ def test_reliability_network_and_the_contract_s_end_are_asked_for(world: Renting
 
 
 @vast
+def test_what_costs_nothing_is_no_offer(world: RentingWorld) -> None:
+    world.simulation.offers[0].price = 0.0
+    found, _ = offers_of([PROVIDERS["vast"](ApiKey(KEY, "a test"))], RentOrder())
+    assert [offer.machine for offer in found] == ["11", "12", "13"]
+
+
+@vast
 def test_it_is_said_which_filter_leaves_nothing(world: RentingWorld) -> None:
     offers = world.simulation.offers
     offers[0].gpu = "RTX 3060"

@@ -102,10 +102,8 @@ def difference(ordered: str, card: str, gib: float | None = None) -> str:
     """
     asked, has = read_name(ordered), read_name(card)
     is_whole = re.search(r"\d", "".join(asked.words))
-    other_size = False  # the compact script looks at the memory alone
-    other_size = is_other_size(card, gib or has.gb, asked)  # full
     if (
-        other_size
+        is_other_size(card, gib or has.gb, asked)
         or not (asked.words == has.words if is_whole else asked.words <= has.words)
         or asked.form not in ("", form_of(has))
         or asked.part not in ("", has.part)

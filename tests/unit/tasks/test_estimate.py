@@ -47,6 +47,17 @@ def test_the_profile_alone_is_enough(at: User) -> None:
     assert all("H100" in row["gpu"] for row in found["rows"])
 
 
+@pytest.mark.parametrize(
+    ("name", "size"), [("RTX 4090", 24), ("L40S", 48), ("A40", 48), ("A10", 24), ("T4", 16)]
+)
+def test_a_card_is_found_by_the_size_that_it_is_sold_with(at: User, name: str, size: int) -> None:
+    (at.place / "boxstrap.yaml").write_text(
+        f"version: 1\ngpu: {{name: {name}, min_memory_gib: {size}}}\n"
+    )
+    rows = at.run("estimate", "--json").must(0).json()["rows"]
+    assert {row["gpu"] for row in rows} == {f"{name} {size}GB"}
+
+
 def test_it_works_outside_of_a_repository_and_says_what_is_wrong(user: User) -> None:
     user.run("estimate", "--hours", "10").must(0)
     wrong = {
