@@ -110,8 +110,8 @@ def _private(folder: Path) -> Path:
         return folder
     if not mode & 0o077 and not _is_others(folder):
         return folder
-    inside = (each for each in folder.rglob("*") if not each.is_dir() or _is_foreign(each))
-    theirs = folder if _is_foreign(folder) else next(filter(_is_others, inside), None)
+    inside = (each for each in folder.rglob("*") if _is_others(each, by_mode=not each.is_dir()))
+    theirs = folder if _is_others(folder, by_mode=False) else next(inside, None)
     if theirs is None:
         with contextlib.suppress(OSError):
             folder.chmod(0o700)
@@ -125,15 +125,14 @@ def _private(folder: Path) -> Path:
     )
 
 
-def _is_others(path: Path) -> bool:
-    """Whether another user than root and this one can write it; of a link, who made it."""
-    found = path.lstat()
-    can_write = not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & 0o022)
-    return can_write or _is_foreign(path)
-
-
-def _is_foreign(path: Path) -> bool:
-    return hasattr(os, "geteuid") and path.lstat().st_uid not in {0, *_own_ids()}
+def _is_others(path: Path, *, by_mode: bool = True) -> bool:
+    """Whether another user than root and this one made it or, `by_mode`, can write it."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:  # another command removed it meanwhile
+        return False
+    can_write = by_mode and not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & 0o022)
+    return can_write or (hasattr(os, "geteuid") and found.st_uid not in {0, *_own_ids()})
 
 
 def write_private(path: Path, content: str | bytes, *, make_folder: bool = True) -> None:
