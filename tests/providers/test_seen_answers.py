@@ -581,11 +581,12 @@ def test_reliability_network_and_the_contract_s_end_are_asked_for(world: Renting
     }
 
 
-@vast
+@at_lambda
 def test_what_costs_nothing_is_no_offer(world: RentingWorld) -> None:
     world.simulation.offers[0].price = 0.0
-    found, _ = offers_of([PROVIDERS["vast"](ApiKey(KEY, "a test"))], RentOrder())
-    assert [offer.machine for offer in found] == ["11", "12", "13"]
+    found, others = offers_of([PROVIDERS["lambda"](ApiKey(KEY, "a test"))], RentOrder())
+    assert [offer.machine for offer in found] == ["11/us-1", "12/us-2", "13/us-3"]
+    assert others == []
 
 
 @vast
