@@ -15,6 +15,7 @@ from bootstrap.paths import leads_out, read_regular, write_users_file
 from bootstrap.profile.load import describe, public_key
 from bootstrap.profile.yaml_source import read_yaml
 from bootstrap.secrets import _own_text
+from tests.cli import User
 
 READERS = {
     "sweep": read_sweep,
@@ -90,3 +91,11 @@ def test_a_link_of_a_repository_that_leads_out_of_it(
     else:
         write_users_file(file, "ours")
         assert file.read_text() == "ours"
+
+
+def test_push_says_where_a_link_leads(user: User) -> None:
+    repository = user.repository()
+    (repository.root / "data").symlink_to(user.home / ".ssh")
+    (user.home / ".ssh").mkdir(exist_ok=True)
+    said = user.run("push", "data", "--to", "data", "--host", "nowhere.invalid").must(3).err
+    assert f"data leads out of the repository: what is sent is {user.home / '.ssh'}" in said
