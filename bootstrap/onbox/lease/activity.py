@@ -7,8 +7,10 @@ the network, which is the container's own.
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +34,10 @@ _AT_WORK = (
     *("git-upload-pack", "receive-pack", "upload_results"),
 )
 """Parts of command lines of editors' servers and transfers: they count while they do I/O."""
+SILENT_S = 60.0
+"""Seconds without a byte after which a login's connection is dead."""
+_SOCK_DIAG, _DIAG, _REQUEST, _TCP_INFO, _LAST_DATA_RECEIVED = 4, 20, 1, 2, 52
+"""Of linux/netlink.h, sock_diag.h, inet_diag.h; the last one is an offset in tcp.h's tcp_info."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -43,8 +49,8 @@ class _Seen(NamedTuple):
     """Bytes that each process moved."""
     transfers: frozenset[tuple[int, int]]
     """Editors' servers and transfers."""
-    entered: dict[tuple[int, int], int | None]
-    """Bytes that each login with an open `exec` or `shell` moved; None if nobody may read that."""
+    entered: bool
+    """Whether an `exec` or `shell` is open, over a connection that is alive."""
     network: int
     typed: dict[str, int]
     grown: int
@@ -74,12 +80,7 @@ class ActivityReader:
         transfers = any(moved[one] > 0 for one in seen.transfers)
         transfers |= sum(count for count in moved.values() if count > 0) / over >= IO
         transfers |= (seen.network - before.network) / over >= NETWORK
-        # The connections of boxstrap send a sign of life more often than this looks: one that
-        # moves nothing has lost its other end, and TCP may take hours to notice.
-        transfers |= any(
-            moved is None or moved != before.entered.get(one, -1)
-            for one, moved in seen.entered.items()
-        )
+        transfers |= seen.entered
         types = any(before.typed.get(name, at) != at for name, at in seen.typed.items())
         used = computes or grew or transfers or types or is_set_up(self._box_home)
         return UseReading(over, used, computes, grew)
@@ -120,8 +121,8 @@ def _stat(pid: str) -> list[str] | None:
 def _see(now: float, runs: Sequence[Path]) -> _Seen:
     cpu: dict[tuple[int, int], float] = {}
     io: dict[tuple[int, int], int] = {}
-    transfers, entered = set[tuple[int, int]](), set[str]()
-    logins: dict[str, tuple[int, int]] = {}
+    transfers, logins = set[tuple[int, int]](), set[str]()
+    entered: dict[str, str] = {}
     parents: dict[str, str] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - names alone
         stat = _stat(name) if name.isdigit() else None
@@ -134,21 +135,18 @@ def _see(now: float, runs: Sequence[Path]) -> _Seen:
         if is_transfer:
             transfers.add(one)
         if is_transfer or b"/.boxstrap/box/" not in words:  # to look is no use
-            io[one] = _moved(name) or 0
+            io[one] = _moved(name)
         parents[name] = stat[1]
         if words.startswith((b"sshd: ", b"sshd-session: ")) and b" [listener] " not in words:
-            logins[name] = one
-        elif _is_entered(name):
-            entered.add(name)
+            logins.add(name)
+        elif (connection := _entered_by(name)) is not None:
+            entered[name] = connection
     return _Seen(
         now,
         cpu,
         io,
         frozenset(transfers),
-        {
-            logins[login]: _moved(login)
-            for login in {_login_of(name, logins, parents) for name in entered} - {""}
-        },
+        any(_descends(name, logins, parents) and _is_alive(entered[name]) for name in entered),
         _network(),
         dict(_terminals()),
         hash(tuple(_sizes(runs))),
@@ -163,21 +161,56 @@ def _words(pid: str) -> bytes:
         return b""
 
 
-def _is_entered(pid: str) -> bool:
-    """Return whether a process was started by `exec` or `shell`, which mark its environment."""
+def _entered_by(pid: str) -> str | None:
+    """Return over which connection a process was started by `exec` or `shell`, which mark its
+    environment, as SSH_CONNECTION names it; "" if that isn't there, None for other processes."""
     try:
-        return b"\0BOXSTRAP_ENTERED=" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
     except OSError:
-        return False
+        return None
+    named = dict(pair.partition("=")[::2] for pair in pairs)
+    return named.get("SSH_CONNECTION", "") if "BOXSTRAP_ENTERED" in named else None
 
 
-def _login_of(pid: str, logins: Collection[str], parents: dict[str, str]) -> str:
-    """Return the login that a process belongs to; "" for one that was detached from its own."""
+def _is_alive(connection: str) -> bool:
+    """Return whether something came over a connection of late; True if the kernel doesn't say.
+
+    Those of boxstrap send a sign of life every 15 s: one that is silent has lost its other end,
+    and TCP may take hours to notice. Anybody may ask the kernel (`sock_diag`), as `ss -i` does.
+    """
+    try:
+        far, far_port, near, near_port = connection.split()
+        family = socket.AF_INET6 if ":" in near else socket.AF_INET
+        ends = struct.pack("!HH", int(near_port), int(far_port)) + b"".join(
+            socket.inet_pton(family, each).ljust(16, b"\0") for each in (near, far)
+        )
+        which = struct.pack("=BBBxI", family, socket.IPPROTO_TCP, 1 << (_TCP_INFO - 1), 0xFFFFFFFF)
+        asked = which + ends + b"\0" * 4 + b"\xff" * 8  # on any interface, with any cookie
+        head = struct.pack("=IHHII", 16 + len(asked), _DIAG, _REQUEST, 0, 0)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+            kernel.settimeout(1)
+            kernel.sendto(head + asked, (0, 0))
+            said = kernel.recv(8192)
+        size, kind = struct.unpack_from("=IH", said)
+        at = 16 + 72  # after the header, and what it says of every socket
+        while kind == _DIAG and at < size:
+            length, attribute = struct.unpack_from("=HH", said, at)
+            if attribute == _TCP_INFO:
+                silent_ms: int = struct.unpack_from("=I", said, at + 4 + _LAST_DATA_RECEIVED)[0]
+                return silent_ms < SILENT_S * 1000
+            at += (length + 3) // 4 * 4 or size
+    except (OSError, ValueError, struct.error):
+        pass
+    return True
+
+
+def _descends(pid: str, above: set[str], parents: dict[str, str]) -> bool:
+    """Return whether a process belongs to one of these: what was detached from a login doesn't."""
     for _ in range(len(parents)):
-        if pid in logins:
-            return pid
+        if pid in above:
+            return True
         pid = parents.get(pid, "")
-    return ""
+    return False
 
 
 def _network() -> int:
@@ -190,12 +223,12 @@ def _network() -> int:
     return sum(int(row[1]) + int(row[9]) for row in rows if row[0] != "lo")
 
 
-def _moved(pid: str) -> int | None:
-    """Return the bytes that a process read and wrote; None if that may not be read."""
+def _moved(pid: str) -> int:
+    """Return the bytes that a process read and wrote; 0 if that may not be read."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
-        return None
+        return 0
     return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import socket
 import subprocess
 import sys
 import time
@@ -183,11 +184,33 @@ def test_an_open_exec_is_use_and_what_it_left_detached_is_none(
         SEEN[str(login.pid)] = stat(0)
         SEEN[str(inside.pid)] = ["S", str(login.pid), *stat(0)[2:]]
         assert second_look(run).used == is_used
-        # A login that moves nothing any more has lost its other end.
+        monkeypatch.setattr(activity, "_is_alive", lambda _: False)
         assert not second_look(run).used
-        if is_used:
-            for moved, counts in ((1, True), (1, False), (None, True)):
-                monkeypatch.setattr(activity, "_moved", lambda _, moved=moved: moved)
-                assert second_look(run).used == counts
         inside.kill()
         login.kill()
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
+def test_a_connection_over_which_nothing_comes_is_dead(
+    monkeypatch: pytest.MonkeyPatch, family: int
+) -> None:
+    with (
+        socket.create_server(
+            ("127.0.0.1" if family == socket.AF_INET else "::1", 0), family=family
+        ) as server,
+        socket.socket(family) as client,
+    ):
+        client.connect(server.getsockname())
+        near, _ = server.accept()
+        with near:
+            (far, far_port), (here, port) = near.getpeername()[:2], near.getsockname()[:2]
+            named = f"{far} {far_port} {here} {port}"
+            monkeypatch.setattr(activity, "SILENT_S", 0.3)
+            client.send(b"x")
+            assert activity._is_alive(named)
+            time.sleep(0.5)
+            assert not activity._is_alive(named)
+            client.send(b"x")  # a sign of life is enough
+            assert activity._is_alive(named)
+    for unknown in ("", "203.0.113.9 22 203.0.113.7 99999", "203.0.113.9 1 203.0.113.7 22"):
+        assert activity._is_alive(unknown)
