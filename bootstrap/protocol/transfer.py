@@ -285,10 +285,12 @@ class BoxResults:
         *,
         stood_s: float = STOOD_S,
         without: Sequence[str] | None = None,
+        also: Sequence[str] = (),
     ) -> None:
         """`run`: REPO/NAME; `tree` and `paths` are used if the box noted none with the run.
 
         `without`: the box notes that the user lets go of these; None: of what they did before.
+        `also`: that these are results of the run too.
         """
         self._transfer, self._label = transfer, label
         self._asked: dict[str, object] = {
@@ -297,6 +299,8 @@ class BoxResults:
             "tree": tree,
             "paths": [*paths],
         }
+        if also:
+            self._asked["also"] = [*also]
         if without is not None:
             self._asked["without"] = [*without]
         self.stood_s = self._asked["stood_s"] = stood_s

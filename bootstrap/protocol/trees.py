@@ -391,7 +391,22 @@ def _branch(ref: str) -> str:
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._@-]{1,140}")
 _LONGEST_REF = 250
-_CONTENT_WORDS = frozenset({"holds", "ref", "tree", "results"})
+_CONTENT_WORDS = frozenset({"holds", "ref", "tree", "results", "risk"})
+
+
+class RiskyFolder(NamedTuple):
+    """A folder, or a file, with what git ignores, what runs may have made, and no run's results."""
+
+    run: str
+    """The newest run in its tree."""
+    files: int
+    bytes: int
+    path: str
+    """As a word for a shell; sanitized."""
+
+    def __str__(self) -> str:
+        many = f"{self.files} file{'' if self.files == 1 else 's'}, {size(self.bytes)}"
+        return f"{self.path} ({many}) is ignored by git, and no run's result"
 
 
 @dataclass(frozen=True)
@@ -406,6 +421,7 @@ class UnsentContent:
     holds: tuple[TreeContent, ...] = ()
     refs: tuple[tuple[str, str], ...] = ()
     """Commit and name of each ref that leads to commits made there."""
+    risky: tuple[RiskyFolder, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -432,6 +448,7 @@ def parse_made(answer: bytes, wire: Wire) -> BoxContent:
     places: list[tuple[int, tuple[str, str], str]] = []
     holds: list[TreeContent] = []
     refs: list[tuple[str, str]] = []
+    risky: list[RiskyFolder] = []
     words = set[str]()
     for word, value in answer_rows(answer):
         fields = value.split("\t")
@@ -440,11 +457,15 @@ def parse_made(answer: bytes, wire: Wire) -> BoxContent:
             holds.append(TreeContent(fields[0], answer_number(fields[1]) or 1, tuple(fields[2:])))
         elif word == "ref" and len(fields) == 2 and _ID.fullmatch(fields[0]):
             refs.append((fields[0], fields[1][:_LONGEST_REF]))
+        elif word == "risk" and len(fields) == 4 and _PLAIN_NAME.fullmatch(fields[0]):
+            files, bytes_ = (answer_number(one) or 0 for one in fields[1:3])
+            risky.append(RiskyFolder(fields[0], files, bytes_, fields[3]))
         elif word == "tree" and len(fields) == 4 and all(map(_PLAIN_NAME.fullmatch, fields[:2])):
             key, name, at, root = fields
             root = root if _ID.fullmatch(root) else ""
-            trees.append(UnsentContent(key, root, name, at != "1", tuple(holds), tuple(refs)))
-            holds, refs = [], []
+            told = tuple(holds), tuple(refs), tuple(risky)
+            trees.append(UnsentContent(key, root, name, at != "1", *told))
+            holds, refs, risky = [], [], []
         elif word == "results" and len(fields) == 3:
             begun, place, (key, _, run) = (
                 answer_number(fields[0]),

@@ -9,6 +9,7 @@ Find runs of a box whose log and record are missing here, and bring them.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,13 @@ from bootstrap.protocol.trees import BoxContent, BoxWork, UnsentContent
 from bootstrap.repo.local import LocalRepository, known_folder, read_repository
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import bring_home, check_receipt, receipt_file
-from bootstrap.runs.pull import PullOptions, let_go_words, pull_run, results_of_profile
+from bootstrap.runs.pull import (
+    PullOptions,
+    also_commands,
+    let_go_words,
+    pull_run,
+    results_of_profile,
+)
 from bootstrap.sync.back import bring_from, look_at_work, only_there
 from bootstrap.text.sizes import grouped_number, size
 from bootstrap.transfer.destination import why_refused
@@ -46,7 +53,8 @@ class Loss:
     """The run, or the tree."""
     what: str
     let_go: str = field(default="", compare=False)
-    """For results that no pull brings: the command that lets go of them."""
+    """For results that no pull brings: the command that lets go of them; for what git ignores,
+    those that bring it, and that let go of it."""
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
@@ -120,12 +128,24 @@ class BoxTrees:
         refs = [ref for commit, ref in tree.refs if lost is None or commit in lost]
         if refs:
             yield Loss("commits", tree.name, f"commits that are only there: {_few(refs)}")
+        ways = self._ways_on(tree, here)
+        for folder in tree.risky:
+            yield Loss("ignored", tree.name, str(folder), ways)
         compared = self._compared(tree, here)
         if compared is not None:
             yield from compared
         for content in tree.holds:
             if compared is None or content.kind in _KNOWN_ONLY_THERE:
                 yield Loss(content.kind, tree.name, str(content))
+
+    def _ways_on(self, tree: UnsentContent, here: LocalRepository | None) -> str:
+        """Return the commands about its risky folders."""
+        if not tree.risky:
+            return ""
+        command = f"boxstrap pull --host {self._box.name} --run {tree.risky[0].run}"
+        if tree.repo_key != self._box.own and here is not None:
+            command += f" --repo {shlex.quote(str(here.root))}"
+        return also_commands(command, tree.risky)
 
     def _compared(self, tree: UnsentContent, here: LocalRepository | None) -> list[Loss] | None:
         """Compare a main tree's edits with what was fetched; None if that is impossible."""
@@ -182,7 +202,6 @@ class BoxResultsCheck:
         self._names = repository_names({run.repo_key for run in box.state.runs})
         self._let_go: dict[str, list[str]] = {}
         """Results that the user let go of, by run."""
-        self._without_results: list[str] = []
         self._fallback = results_of_profile(box.options)
         self._runs = sorted(
             (run for run in box.state.runs if run.state in _OVER),
@@ -196,7 +215,6 @@ class BoxResultsCheck:
         Raises as `pull_run`, except that results which were not pulled are returned as unsafe.
         """
         found = []
-        self._without_results.clear()
         for run in self._runs:
             problems = self._problems(run)
             if run_lets_go := self._let_go.get(f"{run.repo_key}/{run.name}"):
@@ -210,14 +228,6 @@ class BoxResultsCheck:
             words += [f"and {grouped_number(more)} more"] if more > 0 else []
             name = qualified(run, self._names)
             found += [Loss("results", name, what, let_go) for what in words]
-        if self._without_results:
-            named = _few([*dict.fromkeys(self._without_results)])
-            self._screen.warn(
-                f"no results are known of {named}: what was written into files that git ignores "
-                "goes with the box. Name their folder in train.results"
-                + (", with train.results_of: all," if any(run.node for run in self._runs) else "")
-                + " or take it by scp"
-            )
         return found
 
     def _is_own(self, run: Run) -> bool:
@@ -257,8 +267,6 @@ class BoxResultsCheck:
             problems += [f"{shown(one.path)}: {REASONS[one.why]}" for one in files if one.why]
             lost = {} if look.given_up else look.lost
             if not (files or lost):
-                if not (look.left or look.links):
-                    self._without_results.append(qualified(run, self._names))
                 return problems
             if not file.is_file():
                 problems += [f"{shown(p)}: {lost_words(one)}" for p, one in lost.items()]

@@ -533,6 +533,8 @@ def _refusal(name: str, unsafe: Sequence[Loss]) -> NotSafeError:
 
 def _hint(loss: Loss) -> str:
     """Return what to do about it: there is nothing more to pull of what no pull brings."""
+    if loss.let_go and loss.kind == "ignored":
+        return loss.let_go
     if loss.let_go:
         return f"Nothing more can be pulled of {loss.where}. {LET_GO}: {loss.let_go}"
     return _HINTS.get(loss.kind, "").replace("RUN", loss.where.rpartition("/")[2])

@@ -32,6 +32,7 @@ from bootstrap.onbox.results.complete_files import absent_parts
 from bootstrap.onbox.results.run_results import is_meant
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
+from bootstrap.protocol.trees import RiskyFolder, read_content
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import (
     as_it_is_now,
@@ -146,6 +147,13 @@ class Pulled:
         return f"boxstrap pull --host {origin.box} --run {origin.run} {options}{more}"
 
 
+def also_commands(pull: str, risky: Sequence[RiskyFolder]) -> str:
+    """Return the commands that bring what is at risk, and that let go of it."""
+    options = [f"--{{}} {one.path}" for one in risky[:_MOST_OPTIONS]]
+    bring, let_go = (" ".join(options).replace("{}", word) for word in ("also", "without"))
+    return f"To bring what git ignores: {pull} {bring}\nTo let go of it: {pull} {let_go}"
+
+
 LET_GO = "To let go of them, for down and the lease too"
 
 
@@ -205,6 +213,8 @@ class PullOptions:
     watch: bool = False
     without: tuple[str, ...] | None = None
     """Results that the user lets go of, from now on; None: as before."""
+    also: tuple[str, ...] = ()
+    """Paths in the run's tree that are results of it too, from now on."""
 
 
 def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None:
@@ -216,6 +226,7 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     """
     with BoxLogin.open(options, screen, shares=False) as box:
         brought = _bring(box, screen, wish, _started_run(box, wish))
+        _say_at_risk(box, screen)
     screen.result(brought.as_dict(), "\n".join(brought.lines()))
     brought.check()
 
@@ -232,6 +243,7 @@ def pull_all(options: BoxOptions, screen: Screen, wish: PullOptions) -> None:
             if run.state not in ("waiting", "queued")
             and not any(map(why_refused, (run.repo_key, run.name)))
         ]
+        _say_at_risk(box, screen)
     screen.result(
         {"runs": [one.as_dict() for one in brought]},
         "\n".join(_lines_of_all(brought)) or "no run has begun here",
@@ -274,6 +286,18 @@ class _Brought:
             self.pulled.check()
         if self.failed:
             raise self.failed
+
+
+def _say_at_risk(box: BoxLogin, screen: Screen) -> None:
+    """Warn of what no pull brings, since no profile names it: it would go with the box."""
+    with contextlib.suppress(LinkLost, NoAnswer, BoxLacksError):  # what came is here anyway
+        for tree in read_content(box).trees:
+            if tree.risky and tree.repo_key == box.own:
+                pull = f"boxstrap pull --host {box.name} --run {tree.risky[0].run}"
+                named = "\n".join(f"  {one}" for one in tree.risky[:_MOST_NAMED])
+                screen.warn(
+                    f"this would go with the box:\n{named}\n{also_commands(pull, tree.risky)}"
+                )
 
 
 def _lines_of_all(brought: Sequence[_Brought]) -> Iterator[str]:
@@ -454,7 +478,7 @@ class _Pull:
                     label, name = box.label, f"{run.repo_key}/{run.name}"
                     without = self._wish.without
                     self._source = BoxResults(
-                        transfer, label, name, tree, fallback, without=without
+                        transfer, label, name, tree, fallback, without=without, also=self._wish.also
                     )
                     while True:
                         self._live = self._live and goes_on(box, run)

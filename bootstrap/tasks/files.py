@@ -8,6 +8,7 @@ sync: keep the local repository and its tree on a box in sync.
 from __future__ import annotations
 
 import json
+import posixpath
 import sys
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,12 @@ def push(call: Call) -> None:
     Option("watch", "Go on while it trains: what becomes complete comes, to its end.", False),
     Option("to", "The folder here; default: boxstrap-results/BOX/RUN in the repository."),
     Option(
+        "also",
+        "A file or folder of the run's tree that is to come too, and counts as its result from now "
+        "on. Repeatable.",
+        many=True,
+    ),
+    Option(
         "without",
         "A result to let go of, for down and the lease too: its path, or a pattern as 'out/*.tmp'. "
         "Repeatable; remembered, until other ones are given (- for none).",
@@ -83,14 +90,24 @@ def pull(call: Call) -> None:
     from bootstrap.protocol.transfer import MOST_LET_GO
     from bootstrap.runs.pull import PullOptions, pull_all, pull_results
     from bootstrap.text.sizes import bytes_of
+    from bootstrap.transfer.destination import why_refused
 
     given = call.given
     most = bytes_of(given["max_size"])
     if most is None:
         raise UsageError(f"--max-size: {given['max_size']!r} is no size.", hint="As in: 50G, 1.5T")
     to = expanded(given["to"]) if given["to"] else None
-    if given["all"] and (given["run"] or to or given["watch"]):
-        raise UsageError("--all: each run has a folder of its own, without --run, --to or --watch.")
+    also = tuple(given["also"] or ())
+    if given["all"] and (given["run"] or to or given["watch"] or also):
+        raise UsageError(
+            "--all: each run has a folder of its own, without --run, --to, --watch or --also."
+        )
+    for one in also:
+        if why := why_refused(posixpath.normpath(one)):
+            raise UsageError(
+                f"--also {one} {why}.",
+                hint="As in: --also artifacts/, below the repository's folder on the box",
+            )
     pull = pull_all if given["all"] else pull_results
     without = tuple(one for one in given["without"] if one != "-") if given["without"] else None
     if without and len(without) > MOST_LET_GO:
@@ -98,7 +115,7 @@ def pull(call: Call) -> None:
             f"--without: more than {MOST_LET_GO} are too many.",
             hint="Use a pattern, as in 'out/*.tmp'",
         )
-    wish = PullOptions(most, given["run"], to, given["watch"], without)
+    wish = PullOptions(most, given["run"], to, given["watch"], without, also)
     pull(call.options(), call.screen, wish)
 
 

@@ -37,17 +37,6 @@ own_repositories() {
   holds_if_whole repositories ${found[@]+"${found[@]}"}
 }
 
-# was_run_in FOLDER: whether any run started in this tree.
-was_run_in() {
-  local run where
-  for run in "$box_home"/runs/*/*/; do
-    where=
-    { read -r where <"$run/dir"; } 2>/dev/null || :
-    [ "$where" != "$1" ] || return 0
-  done
-  return 1
-}
-
 # results_of FOLDER: prints the results of runs that started in this tree, as lines of .gitignore.
 results_of() {
   local run where

@@ -56,44 +56,29 @@ own_files() {
 
 # Prints files that were not placed, and that git doesn't ignore, without what Python makes beside each file that it imports.
 unignored_new_files() {
-  local left_out=(--exclude=__pycache__/) line
+  local left_out=(--exclude=__pycache__/ --exclude='*.egg-info/') line
   while IFS= read -r line; do left_out+=("--exclude=$line"); done < <(results_of "$REPO_DIR")
   [ ! -f "$REPO_DIR/.git/info/exclude" ] || left_out+=("--exclude-from=$REPO_DIR/.git/info/exclude")
   placed_git ls-files --others -z --exclude-per-directory=.gitignore "${left_out[@]}"
 }
 
-# Where somebody works by hand, and nothing was ever run, results may be among files that git ignores: prints those that
-# were written since the setup, but for the environment, what installers and programs make beside what they read, and
-# what came from home; of a tree that was there before, all. 1 if git can't tell.
+# Prints what was made among the files that git ignores, and is no result; 1 if git can't tell.
 own_ignored() {
-  local file notes=$BOX_HOME/steps/$REPO_KEY venv=.venv files found=()
-  local -A fetched=()
-  ! was_run_in "$REPO_DIR" || return 0
+  local venv=.venv notes=$BOX_HOME/steps/$REPO_KEY
+  # Else an earlier version set it up, or no setup came so far that anything could run.
+  [ -f "$BOX_HOME/box/onbox/results/at_risk.py" ] && [ -x "$BOX_HOME/agent/bin/python" ] || return 0
   { read -r venv <"$notes/python.venv"; } 2>/dev/null || :
-  mapfile -d '' -t files < <(ignored_files --exclude-per-directory=.gitignore && printf '/\0')
-  while IFS= read -r -d '' file; do fetched[$file]=yes; done < <(from_home)
-  for file in "${files[@]}"; do
-    if [ "$file" != / ]; then
-      [ -z "${fetched[$file]-}" ] || continue
-      case /$file in
-        "/${venv#"$REPO_DIR/"}"/* | */__pycache__/* | */.ipynb_checkpoints/* | *.egg-info/* | /build/*) continue ;;
-      esac
-      if [[ /$file =~ /\.[^/]*_cache/ ]]; then continue; fi
-      if [ ! -e "$notes/repo.adopted" ] && is_of_the_setup "$REPO_DIR/$file"; then continue; fi
-    fi
-    found+=("$file")
-  done
-  holds_if_whole ignored "${found[@]}"
+  {
+    ignored_files --exclude-per-directory=.gitignore && printf '/\0'
+    # The profile's data is ignored by name.
+    [ -e "$notes/repo.adopted" ] || ignored_files --exclude-from="$REPO_DIR/.git/info/exclude"
+    onbox_program runs.link_pushed list "$BOX_HOME/data" "$REPO_DIR" 2>/dev/null
+    printf '/\0'
+    placed_git ls-files -z && printf '/\0'
+  } | onbox_program results.at_risk "$BOX_HOME" "$notes" "$REPO_DIR" "$venv"
 }
 
-# is_of_the_setup FILE: whether it was there before the first setup, or the commands of `prepare` made it.
-is_of_the_setup() { [ ! "$1" -nt "$notes/repo.root" ] || { [ -e "$notes/prepare.ok" ] && [ ! "$1" -nt "$notes/prepare.ok" ]; }; }
-
-# Prints what was fetched or pushed: the profile's data is ignored by name, and of each push there is a record.
-from_home() {
-  [ -e "$notes/repo.adopted" ] || ignored_files --exclude-from="$REPO_DIR/.git/info/exclude"
-  "$BOX_HOME/agent/bin/python" -I -S -B "$BOX_HOME/box/onbox/__main__.py" runs.link_pushed list "$BOX_HOME/data" "$REPO_DIR" 2>/dev/null
-}
+onbox_program() { "$BOX_HOME/agent/bin/python" -I -S -B "$BOX_HOME/box/onbox/__main__.py" "$@"; }
 
 ignored_files() { placed_git ls-files --others --ignored -z "$1" 2>/dev/null; }
 

@@ -46,6 +46,7 @@ _MADE = {
     "staged": "staged here",
     "files": "new here",
     "ignored": "new here, and ignored by git",
+    "risk": "ignored by git, and no run's result",
     "repositories": "submodules with commits of their own, perhaps",
     "unread": "git can't tell",
 }

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -169,6 +169,16 @@ class RunFolder:
         os.replace(new, file)
         self.let_go = read_let_go(file)
 
+    def with_results(self, paths: list[str]) -> RunFolder:
+        """Note that these are results of it too; return it with them. Raises OSError."""
+        file = f"{self.path}/results"
+        names = [name for name in map(os.path.normpath, paths) if _is_inside(name)]
+        new = [name for name in names if not any(is_meant(one, name) for one in self.results)]
+        with open(f"{file}.{os.getpid()}", "w", encoding="utf-8", errors="surrogateescape") as out:
+            out.writelines(f"{one}\n" for one in (*self.results, *new))
+        os.replace(out.name, file)
+        return RunFolder(self.path, self.tree)
+
     def given_up(self) -> str:
         """Return the run that may overwrite its results; "" if none may."""
         return "".join(lines_of(f"{self.path}/{GIVEN_UP}")[:1])
@@ -304,14 +314,54 @@ class OwnResults:
             else:
                 self._lost.append(_lost(run, path, state, files.get(path), near))
         if not self._live:
-            for path, state in files.items():
-                if path in rows or self._covered(path):
-                    continue
-                if not near.owner(run.place_of(path), state):
-                    self._kinds[path] = "after"
+            after = {
+                path
+                for path, state in files.items()
+                if not (path in rows or self._covered(path))
+                and not near.owner(run.place_of(path), state)
+            }
+            self._kinds.update(dict.fromkeys(after - as_placed(run, after), "after"))
         return {
             one: state for one, state in files.items() if self._kinds.get(one, "kept") != "kept"
         }
+
+
+def as_placed(run: RunFolder, paths: Collection[str]) -> set[str]:
+    """Return the tracked ones of these paths that are as they were placed: home has them."""
+    import subprocess  # slow to import, as above
+
+    home = os.path.dirname(os.path.dirname(os.path.dirname(run.path)))
+    number = run.tree.rpartition("@")[2]
+    beside = f"{home}/steps/{run.key}/beside/{number}"
+    notes = beside if os.path.isdir(beside) else f"{home}/steps/{run.key}"
+    if not paths or not os.path.isdir(f"{notes}/placed"):
+        return set()
+    git = [
+        "git",
+        "--no-optional-locks",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        f"safe.directory={run.tree}",
+    ]
+    git += ["--literal-pathspecs", f"--git-dir={notes}/placed", f"--work-tree={run.tree}"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    found = []
+    for words in (["ls-files"], ["diff", "--name-only", "--no-ext-diff", "--ignore-submodules"]):
+        try:
+            said = subprocess.run(
+                [*git, *words, "-z", "--", *run.paths],
+                cwd=run.tree,
+                env=env,
+                capture_output=True,
+                check=False,
+            )
+        except OSError:
+            return set()
+        if said.returncode:
+            return set()
+        found.append(set(os.fsdecode(said.stdout).split("\0")))
+    return (found[0] - found[1]).intersection(paths)
 
 
 def made_by(run: RunFolder, files: Files, near: Neighbours, *, live: bool) -> Files:
@@ -402,6 +452,10 @@ def is_meant(pattern: str, path: str) -> bool:
     """Return whether a path, or a pattern as of a shell, means this path or a folder above it."""
     name = os.path.normpath(pattern)
     return path == name or path.startswith(f"{name}/") or _matches(name, path)
+
+
+def _is_inside(path: str) -> bool:
+    return path not in (".", "..") and not path.startswith(("/", "../")) and "\n" not in path
 
 
 def _matches(pattern: str, path: str) -> bool:

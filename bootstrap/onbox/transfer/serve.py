@@ -158,6 +158,9 @@ class ResultReporter:
         noted = "".join(f"{name}\0{lines_of(f'{path}/{name}')}\n" for name in OF_PROFILE)
         self.profile = hashlib.sha256(noted.encode("utf-8", "surrogateescape")).hexdigest()
         run = RunFolder(path, request["tree"], request["paths"])
+        if "also" in request:
+            with suppress(OSError):  # a full disk: the answer has what is noted
+                run = run.with_results(request["also"])
         if "without" in request:
             with suppress(OSError):  # a full disk: the answer has what is noted
                 run.note_let_go(request["without"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -374,7 +375,9 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
 
 
 def test_what_is_all_here_is_safe(world: World) -> None:
-    (world.tree / "cache.tmp").write_text("ignored")
+    for folder in ("mine.egg-info", ".venv"):  # what a setup makes
+        (world.tree / folder).mkdir(exist_ok=True)
+        (world.tree / folder / "inner.tmp").write_text("of no worth")
     # Python makes these where a repository doesn't ignore them: in this one, and in its submodule.
     for folder in ("", "lib"):
         (world.tree / folder / "__pycache__").mkdir()
@@ -384,19 +387,47 @@ def test_what_is_all_here_is_safe(world: World) -> None:
     assert "__pycache__" not in back.text
     said = world.user.run("--dry", "down", *LOCAL).must(0)
     assert "would not be destroyed: this machine was not rented" in said.out
-    assert "no results are known" not in said.text
 
 
-def test_what_no_profile_names_is_said_to_go_with_the_box(user: User) -> None:
-    """A training writes into a folder that git ignores, and its profile names no results."""
-    none = PROFILE.replace(", results: [out/]", "")
-    assert none != PROFILE
-    train = "import os; os.mkdir('models'); open('models/a.pt', 'w').write('trained')\n"
-    user.repository(boxstrap__yaml=none, train__py=train, __gitignore="models/\n")
+@pytest.mark.parametrize("results", ["", ", results: [tables/]"], ids=["none", "guessed"])
+def test_what_a_training_wrote_into_ignored_files_comes_or_is_let_go_by_what_is_said(
+    user: User, results: str
+) -> None:
+    """Its profile names no results, or a folder of tracked tables that nothing has changed."""
+    profile = PROFILE.replace(", results: [out/]", results)
+    assert profile != PROFILE
+    train = (
+        "import os\nfor name in ('models/deep', 'runs'):\n    os.makedirs(name)\n"
+        "    open(f'{name}/a.pt', 'w').write('trained')\nopen('pred.csv', 'w').write('1')\n"
+    )
+    repository = user.repository(
+        boxstrap__yaml=profile, train__py=train, __gitignore="models/\nruns/\n*.csv\nboxstrap*/\n"
+    )
+    (repository.root / "tables").mkdir()
+    (repository.root / "tables/a.txt").write_text("as it was committed")
+    repository.git("add", "--all")
+    repository.git("commit", "-q", "-m", "Add a table")
     user.run("setup", *LOCAL).must(0)
     user.run("wait", *LOCAL).must(0)
-    said = user.run("--dry", "down", *LOCAL).must(9).err
-    assert "no results are known of homework/train-1: what was written into files" in said
+    pulled = user.run("pull", *LOCAL).must(0)
+    home = repository.root / "boxstrap-results/local/train-1"
+    assert not (home / "tables").exists()
+    named = [f"{one} is ignored by git, and no run's result" for one in (
+        "models/ (1 file, 7 B)", "runs/ (1 file, 7 B)", "pred.csv (1 file, 1 B)",
+    )]  # fmt: skip
+    assert all(one in pulled.err for one in named)
+    refused = user.run("down", *LOCAL).must(9).err
+    assert all(f"homework: {one}" in refused for one in named)
+    commands = [line.partition(": ")[2] for line in refused.splitlines() if " pull --host " in line]
+    bring, let_go = (shlex.split(one)[1:] for one in commands)
+    assert bring[-6:] == ["--also", "models/", "--also", "runs/", "--also", "pred.csv"]
+    user.run(*let_go[:-4]).must(0)  # of the first, and the others come
+    user.run(*bring[:-6], *bring[-4:]).must(0)
+    assert (home / "runs/a.pt").read_text() == "trained"
+    assert (home / "pred.csv").exists()
+    assert not (home / "models").exists()
+    assert "nothing on it would be lost" in user.run("down", *LOCAL).must(0).out
+    assert "--also ../x has an empty part" in user.run("pull", *LOCAL, "--also", "../x").must(2).err
 
 
 def test_what_work_by_hand_wrote_into_ignored_files_is_not_safe(user: User) -> None:

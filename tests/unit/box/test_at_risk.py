@@ -1,0 +1,63 @@
+"""Which of the files that git ignores were made on the box, and are no run's result."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bootstrap.onbox.results.at_risk import MadeHere, folder_of, lists_in, told
+from bootstrap.onbox.results.run_results import LET_GO, RunFolder
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("pred.csv", True),
+        ("artifacts/deep/pred.csv", True),
+        ("wandb/run-1/log", True),
+        ("out/a.pt", False),  # a result
+        ("scratch/x", False),  # let go of
+        ("old", False),
+        ("link", False),
+        ("gone", False),
+        (".venv/lib/a.py", False),
+        ("other/lib/a.py", False),  # an environment too
+        ("src/__pycache__/a.pyc", False),
+        ("src/mine.egg-info/PKG-INFO", False),
+        (".pytest_cache/a", False),
+        ("build/lib/a.py", False),
+        ("src/build/a", True),
+    ],
+)
+def test_what_was_made_since_the_first_run_began_is_at_risk(
+    tmp_path: Path, path: str, is_one: bool
+) -> None:
+    tree, run = tmp_path / "tree", tmp_path / "k/train-1"
+    run.mkdir(parents=True)
+    for name, text in {"dir": f"{tree}\n", "results": "out/\n", LET_GO: '["scratch"]'}.items():
+        (run / name).write_text(text)
+    for file in (tree / path, tree / "other/pyvenv.cfg", tree / "to"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if path not in ("gone", "link") or file != tree / path:
+            file.write_text("four")
+    if path == "link":
+        (tree / path).symlink_to("to")
+    (run / "pid").write_text("1")
+    os.utime(run / "pid", (0, 0) if path != "old" else None)
+    made = MadeHere(str(tmp_path), str(tree), ".venv", [RunFolder(str(run))])
+    assert made.size(path) == (4 if is_one else -1)
+
+
+def test_files_are_told_by_the_highest_folder_that_is_not_the_repositorys() -> None:
+    tracked = {"", "src"}
+    for path, folder in {"a/b/c": "a/", "src/out/x": "src/out/", "src/x": "src/x"}.items():
+        assert folder_of(path, tracked) == folder
+    assert told("a b\n") == "'a b\\n'"
+
+
+def test_a_list_that_is_cut_is_none() -> None:
+    assert [*lists_in("a\0/\0/\0b\0/\0")] == [["a"], [], ["b"]]
+    with pytest.raises(ValueError, match="cut"):
+        [*lists_in("a\0/\0b\0")]
