@@ -30,6 +30,7 @@ _NO_NAME = re.compile(rb"(?i)(.*/)?(\.git|git~1)[ .]*(:.*)?(/.*)?", re.DOTALL)
 
 
 LEADS_OUT = "of which only the link travels: it leads to a place of this machine"
+LEADS_TO_IGNORED = "of which only the link travels: what it leads to is ignored by git"
 
 
 @dataclass
@@ -67,6 +68,13 @@ class WorkingFiles:
                 elif not entry.is_dir(follow_symlinks=False) and entry.name != b".git":
                     self.left[path] = NO_FILE
         there = {*found}
+        if within := [path for path in found if path in self.links and path not in self.left]:
+            named = {b".", *there, *self.left, *(part for path in found for part in _upwards(path))}
+            top = os.path.realpath(os.fsencode(root))
+            for path in within:
+                to = os.path.realpath(os.path.join(top, path))  # noqa: PTH118 - bytes
+                if os.path.lexists(to) and os.path.relpath(to, top) not in named:
+                    self.left[path] = LEADS_TO_IGNORED
         for path in [*self.absent]:
             if any(part in there for part in _upwards(path)):  # a file is where its folder was
                 del self.absent[path]

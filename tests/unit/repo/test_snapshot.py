@@ -26,7 +26,7 @@ from bootstrap.repo.snapshot import (
     unreadable_error,
 )
 from bootstrap.repo.snapshot_store import KEPT, RAW
-from bootstrap.repo.working_files import LEADS_OUT
+from bootstrap.repo.working_files import LEADS_OUT, LEADS_TO_IGNORED
 from tests.unit.repo.repositories import SampleRepository, listing
 from tests.unit.repo.standing import Entry, placed, standing
 from tests.unit.repo.states import make_state
@@ -276,6 +276,20 @@ def test_the_limit_holds_for_new_files_that_are_staged(repo: SampleRepository) -
     for include in ("all", "tracked"):
         with pytest.raises(UsageError, match=r"huge\.bin"):
             take_snapshot(read_repository(repo.root), include, max_file_mib=2)  # type: ignore[arg-type]
+
+
+def test_a_link_to_what_git_ignores_is_named(repo: SampleRepository) -> None:
+    """It dangles on the box: `data` is not sent, and nobody said so."""
+    repo.commit(**{".gitignore": "/data/\n*.bin\n"})
+    for file in ("data/train/x", "sent/deep/y", "sent/a.bin"):
+        repo.write(file)
+    links = {"to-data": "data", "inner": "data/train/x", "weights": "sent/a.bin", "gone": "no"}
+    links |= {"folder": "sent/deep", "file": "sent/deep/y", "all": ".", "by-way": "folder/y"}
+    for name, to in links.items():
+        (repo.root / name).symlink_to(to)
+    assert take(repo).left == tuple(
+        (name, LEADS_TO_IGNORED) for name in ("inner", "to-data", "weights")
+    )
 
 
 def test_what_cannot_travel_is_named(repo: SampleRepository) -> None:
