@@ -141,20 +141,20 @@ class SetupResult:
             raise TrainingFailedError(
                 f"the training ended with exit code {self.run.rc}.",
                 where=self.run.name,
-                hint=f"Its log: boxstrap logs --host {self.box}\n"
-                "Fix it, and run the same command again.",
+                hint=f"Its log: boxstrap logs --host {self.box}\n{self._how_to_go_on(self.run)}",
             )
 
-    @staticmethod
-    def _how_to_go_on(run: Run) -> str:
-        again = "the same from its beginning: boxstrap setup --restart"
+    def _how_to_go_on(self, run: Run) -> str:
+        restart = f"boxstrap setup --restart --host {self.box}"
+        again = f"the same from its beginning: {restart}"
         if run.interruption:
             return f"To go on on another box: boxstrap up --resume {run.name}; {again}"
         if run.can_resume:
             return f"To resume it: boxstrap run --resume {run.name}; {again}"
         return (
-            "If it was your files or data, fix them and run the same command again; if it was the "
-            f"box, such as a missing package, {again}"
+            "After a change of the repository's files or of the profile, the same command starts "
+            "it; after anything else, such as data that you pushed or a package on the box: "
+            f"{restart}"
         )
 
 

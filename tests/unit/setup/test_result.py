@@ -14,10 +14,11 @@ from bootstrap.errors import BoxstrapError, exit_code
 from bootstrap.event_codes import CODES, explain, named_in
 from bootstrap.events import Event
 from bootstrap.link.local import LocalWire
-from bootstrap.profile.schema import Advice
+from bootstrap.profile.schema import Advice, Profile
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
-from bootstrap.setup.result import SetupEnd, raise_for, run_of_work
+from bootstrap.repo.snapshot_store import ChangeCount
+from bootstrap.setup.result import SetupEnd, SetupResult, raise_for, run_of_work
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 
@@ -182,3 +183,20 @@ def test_a_missing_package_is_named_and_nothing_else_of_the_log(log: bytes) -> N
     assert named_in("wheel-missing", wheels) == "torch"
     assert named_in("package-missing", log.replace(b"no-such.pkg", b"\x1b[31mx")) == ""
     assert named_in("package-missing", log.replace(b"no-such.pkg", b"a" * 200)) == ""
+
+
+@pytest.mark.parametrize("first_lines", [None, ("no data",)], ids=["before", "just now"])
+def test_what_makes_failed_work_other_work_is_said_and_what_does_not(
+    first_lines: tuple[str, ...] | None,
+) -> None:
+    """Data that was pushed leaves the work the same: the same command would only say so again."""
+    failed = run("train-1", rc=1)
+    result = SetupResult(
+        box="my-box", setup="", alias="", commit="", snapshot="", changes=ChangeCount(),
+        repo_dir="", run=failed, first_lines=first_lines, last_lines=(), waits_for=None, differs=(),
+        seconds=0, own_folder=False, login=end().box, profile=Profile(), box_state=BoxState(),
+    )  # fmt: skip
+    with pytest.raises(BoxstrapError) as caught:
+        result.raise_for_status()
+    assert "anything else, such as data that you pushed" in caught.value.hint
+    assert caught.value.hint.endswith("boxstrap setup --restart --host my-box")
