@@ -456,6 +456,7 @@ class BoxLogin:
             host_key=self.options.host_key,
             first_contact=self.first_contact,
             say=self.reporter.say,
+            again=self._log_in,
         )
         self.known = replace(self.known, key=wire.used_key)
         if wire.silent_key is not None and self.endpoint is not None:

@@ -119,36 +119,42 @@ def set_up_node(request: SetupRequest, screen: Screen, host: str) -> SetupResult
     Raises as `run_setup`; BoxLacksError with what keeps the nodes from training together.
     """
     began = time.monotonic()
-    context = prepare(request, screen, CancelToken())
-    try:
+    with _attended(request, screen, host) as (context, meeting, rank):
         if not _is_node(context):
             return complete(context, began)
-        with _meeting(request).attended_by(host) as rank:
-            node = _NodeStart(context, _meeting(request), rank)
-            executor, setup = node.set_up()
-            if node.has_begun(restart=request.restart):
-                return result_of(executor, context.box_state(), setup, began)
-            node.begin(RunOptions(overwrite=request.overwrite), screen, lambda _: None)
-            executor.started_run = True
-            return result_of(executor, context.box.state_for(""), setup or node.id, began)
-    finally:
-        context.box.close()
+        node = _NodeStart(context, meeting, rank)
+        executor, setup = node.set_up()
+        if node.has_begun(restart=request.restart):
+            return result_of(executor, context.box_state(), setup, began)
+        node.begin(RunOptions(overwrite=request.overwrite), screen, lambda _: None)
+        executor.started_run = True
+        return result_of(executor, context.box.state_for(""), setup or node.id, began)
 
 
 def run_node(request: SetupRequest, screen: Screen, show: Show, host: str) -> StartedRun:
     """Start a run on one of several boxes; with `train.nodes` on all or none. Raises as
     `start_run`, and as `set_up_node`."""
     assert request.run is not None  # noqa: S101 - callers always set it
-    context = prepare(request, screen, CancelToken())
-    try:
+    with _attended(request, screen, host) as (context, meeting, rank):
         if not _is_node(context):
             return begin_run(context, screen, show)
-        with _meeting(request).attended_by(host) as rank:
-            node = _NodeStart(context, _meeting(request), rank)
-            node.set_up()
-            return node.begin(request.run, screen, show)
-    finally:
-        context.box.close()
+        node = _NodeStart(context, meeting, rank)
+        node.set_up()
+        return node.begin(request.run, screen, show)
+
+
+@contextmanager
+def _attended(
+    request: SetupRequest, screen: Screen, host: str
+) -> Iterator[tuple[SetupContext, Meeting, int]]:
+    """Prepare one of several boxes, in the meeting of all: one that can't be reached fails it."""
+    meeting = request.once.get("nodes", lambda: Meeting(request.once.hosts))
+    with meeting.attended_by(host) as rank:
+        context = prepare(request, screen, CancelToken())
+        try:
+            yield context, meeting, rank
+        finally:
+            context.box.close()
 
 
 def _is_node(context: SetupContext) -> bool:
@@ -159,10 +165,6 @@ def _is_node(context: SetupContext) -> bool:
     if train.nodes != boxes:
         raise alone_error(train.nodes, boxes)
     return True
-
-
-def _meeting(request: SetupRequest) -> Meeting:
-    return request.once.get("nodes", lambda: Meeting(request.once.hosts))
 
 
 class _NodeStart:

@@ -234,24 +234,33 @@ def _await_greeting(
     """Wait until a whole line that starts with `SSH-` has arrived; it stays unread."""
     patience = _PROXY_TIMEOUT if proxy else _GREETING_TIMEOUT
     deadline = time.monotonic() + patience
+    said = b""
     while True:
         connected.settimeout(max(0.01, deadline - time.monotonic()))
         try:
             seen = connected.recv(4096, socket.MSG_PEEK)
         except TimeoutError:
+            if said:
+                raise link_errors.not_ssh(endpoint, said) from None
             raise link_errors.silence_error(endpoint, patience) from None
         except ConnectionResetError:
             seen = b""
+        if not seen and said:
+            raise link_errors.not_ssh(endpoint, said)
         if not seen:
             if proxy:
                 time.sleep(0.05)  # the command's last errors come after the end of its output
             raise link_errors.closed_early(endpoint, proxy.errors() if proxy else None, last)
         # Only complete lines count: paramiko would read an unterminated one forever.
-        if any(line.startswith(b"SSH-") for line in seen.split(b"\n")[:-1]):
+        *lines, _ = seen.split(b"\n")
+        if any(line.startswith(b"SSH-") for line in lines):
             connected.settimeout(None)
             return
-        if len(seen) >= 4096 or not _could_become_ssh(seen) or time.monotonic() > deadline:
-            raise link_errors.not_ssh(endpoint, seen)
+        too_much = len(said) + len(seen) >= 4096
+        if too_much or not _could_become_ssh(seen) or time.monotonic() > deadline:
+            raise link_errors.not_ssh(endpoint, said + seen)
+        if lines:  # taken, so that an end after them shows
+            said += connected.recv(sum(len(line) + 1 for line in lines))
         time.sleep(0.02)
 
 

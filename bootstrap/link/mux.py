@@ -19,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from bootstrap.link.wire import PIECE, LinkLost, LoginBroken, Pipe, Stream, Wire
+from bootstrap.link.wire import PIECE, DeferredLogin, LinkLost, Pipe, Stream, Wire
 
 ANSWERS_WITHIN_S = 0.25
 """How long a box may take to open a session before a login is made as well, in seconds."""
@@ -151,7 +151,7 @@ class SharedWire:
         self.label, self.path = label, path
         self.is_shared = True
         """Whether commands go over it; else they go over the login that was made instead."""
-        self._instead = _DeferredLogin(login)
+        self._instead = DeferredLogin(login)
         self._streams: list[SharedStream] = []
         self._closed = False
         Control(path, ANSWERS_WITHIN_S).close()
@@ -213,10 +213,7 @@ class SharedWire:
 
     def _left(self) -> Wire:
         self.is_shared = False
-        try:
-            return self._instead.wire()
-        except LoginBroken:  # which is tried again where the link is asked
-            raise LinkLost(self.label) from None
+        return self._instead.wire()
 
     def _session(self, command: str) -> SharedStream:
         stream = SharedStream(Control(self.path, ANSWERS_WITHIN_S), self, command)
@@ -224,58 +221,6 @@ class SharedWire:
         if self._closed:
             stream.close()
         return stream
-
-
-class _DeferredLogin:
-    """A login that is made when it is needed, once; its error is raised each time."""
-
-    def __init__(self, login: Callable[[], Wire]) -> None:
-        self._login = login
-        self._wire: Wire | None = None
-        self._error: BaseException | None = None
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the login was made, or failed."""
-        return self._thread is not None and not self._thread.is_alive()
-
-    def alive(self) -> bool:
-        """Whether it was made, and is still up."""
-        return self._wire is not None and self._wire.alive()
-
-    def begin(self) -> None:
-        """Start to log in, unless that was done."""
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="login", daemon=True)
-                self._thread.start()
-
-    def wire(self) -> Wire:
-        """Return the login, once it is made. Raises what it raised."""
-        self.begin()
-        assert self._thread is not None  # noqa: S101 - it was begun
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        assert self._wire is not None  # noqa: S101 - one of the two is there
-        return self._wire
-
-    def close(self) -> None:
-        """Log out, now or as soon as the login is made."""
-        self._closed = True
-        if self._wire is not None:
-            self._wire.close()
-
-    def _run(self) -> None:
-        try:
-            self._wire = self._login()
-        except BaseException as error:
-            self._error = error
-        if self._closed and self._wire is not None:
-            self._wire.close()
 
 
 class SharedStream:

@@ -34,9 +34,8 @@ from bootstrap.link.keys import KeyLogin
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
 from bootstrap.link.record import KnownBox
-from bootstrap.link.shared import SilentKey
 from bootstrap.link.transport import BoxTransport
-from bootstrap.link.wire import PIECE, LinkLost, LoginBroken, Pipe
+from bootstrap.link.wire import PIECE, DeferredLogin, LinkLost, LoginBroken, Pipe, Stream, Wire
 from bootstrap.text.sanitize import sanitize
 
 ASK_AFTER = 4.0
@@ -103,15 +102,18 @@ _PIPE_WINDOW = 2 * 1024 * 1024
 _ERRORS_KEPT = 64 * 1024
 
 
-def login(
+def login(  # noqa: PLR0913 - each has its own name where it is called
     dialing: PendingConnection,
     known: KnownBox,
     *,
     host_key: str | None = None,
     first_contact: FirstContact = "pin",
     say: Callable[[str], None],
+    again: Callable[[], Wire],
 ) -> SshWire:
     """Log in to the box once. Its host key is checked before anything is sent.
+
+    `again` makes a further login, for a box that allows one command at a time in each.
 
     `dialing` is the connection started with `dial`. At first contact the host
     key is pinned, with the box's record `known`, after the login succeeded.
@@ -131,7 +133,7 @@ def login(
     except BaseException:
         dialing.close()
         raise
-    return SshWire(endpoint.label, connection, dialing, keys.used, keys.silent)
+    return SshWire(endpoint.label, connection, dialing, keys, again)
 
 
 def _connection(check: HostKeyCheck, keys: KeyLogin, dialing: PendingConnection) -> Connection:
@@ -194,27 +196,39 @@ class SshWire:
         label: str,
         connection: Connection,
         dialing: PendingConnection,
-        used_key: str,
-        silent_key: SilentKey | None = None,
+        keys: KeyLogin,
+        again: Callable[[], Wire],
     ) -> None:
         self.label = label
-        self.used_key = used_key
+        self.used_key = keys.used
         """Fingerprint of the key that logged in; `KnownBox.key` keeps it."""
-        self.silent_key = silent_key
+        self.silent_key = keys.silent
         """That key, if it can log in once more without asking anybody anything."""
         self._connection = connection
         self._dialing = dialing
         self._transport: BoxTransport = connection.transport
         self._heartbeat = Heartbeat(self._transport)
+        self._opening = threading.Lock()
+        """Held while a session is opened: paramiko keeps one refusal, for whoever asks first."""
+        self._has_started = False
+        self._beside = DeferredLogin(again)
 
-    def start(self, command: str) -> SshStream:
-        """Run `command` with the login shell of the box. Raises LinkLost."""
+    def start(self, command: str) -> Stream:
+        """Run `command` with the login shell of the box. Raises LinkLost, and as a login.
+
+        Where sshd takes no more sessions (MaxSessions), it runs in a further login.
+        """
         try:
-            channel = self._transport.open_session(timeout=_START_TIMEOUT)
+            with self._opening:
+                channel = self._transport.open_session(timeout=_START_TIMEOUT)
+            self._has_started = True
             stream = SshStream(channel, self)
             with _closed_after(_START_TIMEOUT, channel):
                 channel.exec_command(command)
         except (paramiko.SSHException, EOFError, OSError) as error:
+            refused = isinstance(error, paramiko.ChannelException)
+            if refused and self._has_started and self.alive():
+                return self._beside.wire().start(command)
             if self.alive():
                 raise UnreachableError(
                     f"it does not run commands: {sanitize(str(error))}.",
@@ -228,7 +242,9 @@ class SshWire:
     def alive(self) -> bool:
         """Whether the link is still up."""
         # paramiko closes the channels of a lost link before it says that it is lost.
-        return self._transport.is_active() and self._transport.saved_exception is None
+        broken = self._transport.saved_exception
+        is_broken = broken is not None and not isinstance(broken, paramiko.ChannelException)
+        return self._transport.is_active() and not is_broken
 
     def connect(self, host: str, port: int) -> Pipe:
         """Connect from the box, see `Wire.connect`. Raises LinkLost, OSError."""
@@ -249,6 +265,7 @@ class SshWire:
     def close(self) -> None:
         """Close the link and every stream on it."""
         self._heartbeat.stop()
+        self._beside.close()
         self._transport.close()
         self._connection.close()
         self._dialing.close()

@@ -7,6 +7,7 @@ UnreachableError       can't reach the box or log in
 ├── LinkLost           the link died; what runs on the box continues
 ├── LoginRefused       the box answers, but accepts none of our keys
 ├── LoginBroken        the box answers, but the login broke off half-way
+│   └── NotNow         its SSH server takes no more logins for the moment
 └── NoAnswer           the box printed something other than an answer
 
 A `ReconnectingLink` logs in again on its own after it was lost, with growing pauses.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -131,6 +133,10 @@ class LoginBroken(UnreachableError):  # noqa: N818 - likewise
     """The box answers, but the login broke off half-way: on a bad link a retry may succeed."""
 
 
+class NotNow(LoginBroken):
+    """The box's SSH server takes no more logins for the moment: it has too many, or punishes."""
+
+
 class NoAnswer(UnreachableError):  # noqa: N818 - likewise
     """The box was reached, but its output is not the expected answer."""
 
@@ -167,9 +173,26 @@ def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) 
     )
 
 
+_NOT_NOW = {
+    "Exceeded MaxStartups": (
+        "its SSH server has too many logins at a time (MaxStartups).",
+        "Try again in a moment, with fewer commands at a time.",
+    ),
+    "Not allowed at this time": (
+        "its SSH server lets nobody in from this machine's address for a while, after logins that "
+        "failed or broke off (PerSourcePenalties).",
+        "It ends by itself, mostly within a minute, at the latest after ten: try again then.",
+    ),
+}
+"""What OpenSSH's server says in place of its greeting, and what that means."""
+
+
 def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
-    """Return the error for a greeting that is not SSH."""
+    """Return the error for a greeting that is not SSH's, or one that OpenSSH refuses with."""
     said = sanitize(seen[:80]).strip().splitlines()
+    if said and said[0] in _NOT_NOW:
+        what, hint = _NOT_NOW[said[0]]
+        return NotNow(what, where=endpoint.address, hint=hint)
     return UnreachableError(
         f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
         where=endpoint.address,
@@ -226,6 +249,8 @@ FIRST_PAUSES_S = (1, 3)
 """Pauses after a first login that broke off half-way, in seconds."""
 FIRST_PATIENCE_S = 20.0
 """How long such a login is retried, in seconds."""
+NOT_NOW_PAUSES_S = (1, 2, 2, 3, 4, 5)
+"""Pauses where the server takes no more for the moment: it hangs up at once, so more fit in."""
 PATIENCE_S = 3600.0
 """How long to try before giving up, in seconds. The box continues in the meantime."""
 REFUSED_PATIENCE_S = 120.0
@@ -264,6 +289,61 @@ class Backoff:
         self._tries += 1
 
 
+class DeferredLogin:
+    """A login that is made when it is needed, once; its error is raised each time."""
+
+    def __init__(self, login: Callable[[], Wire]) -> None:
+        self._login = login
+        self._wire: Wire | None = None
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the login was made, or failed."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def alive(self) -> bool:
+        """Whether it was made, and is still up."""
+        return self._wire is not None and self._wire.alive()
+
+    def begin(self) -> None:
+        """Start to log in, unless that was done."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="login", daemon=True)
+                self._thread.start()
+
+    def wire(self) -> Wire:
+        """Return the login, once it is made. Raises what it raised; LinkLost if it broke off, which
+        is tried again where the link is asked."""
+        self.begin()
+        assert self._thread is not None  # noqa: S101 - it was begun
+        self._thread.join()
+        if isinstance(self._error, LoginBroken):
+            raise LinkLost(self._error.where, self._error.what) from None
+        if self._error is not None:
+            raise self._error
+        assert self._wire is not None  # noqa: S101 - one of the two is there
+        return self._wire
+
+    def close(self) -> None:
+        """Log out, now or as soon as the login is made."""
+        self._closed = True
+        if self._wire is not None:
+            self._wire.close()
+
+    def _run(self) -> None:
+        try:
+            self._wire = self._login()
+        except BaseException as error:
+            self._error = error
+        if self._closed and self._wire is not None:
+            self._wire.close()
+
+
 class ReconnectingLink:
     """The current wire, and how to get a new one."""
 
@@ -295,16 +375,17 @@ class ReconnectingLink:
 
     def _first(self, login: Callable[[], Wire]) -> Wire:
         """Log in for the first time; a login that breaks off, as on bad links, is retried."""
-        began = time.monotonic()
-        for pause in FIRST_PAUSES_S:
+        began, tries = time.monotonic(), 0
+        while True:
             try:
                 return login()
             except LoginBroken as error:
-                if time.monotonic() - began > FIRST_PATIENCE_S:
+                pauses = NOT_NOW_PAUSES_S if isinstance(error, NotNow) else FIRST_PAUSES_S
+                if tries == len(pauses) or time.monotonic() - began > FIRST_PATIENCE_S:
                     raise
-                self._warn(f"{error.what} Trying again in {pause} s.")
-                self.cancel.wait(pause)
-        return login()
+                self._warn(f"{error.what} Trying again in {pauses[tries]} s.")
+                self.cancel.wait(pauses[tries])
+                tries += 1
 
     def reconnect(self, why: LinkLost) -> None:
         """Log in again, retrying until it works; each new reason for a failure is reported.

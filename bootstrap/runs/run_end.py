@@ -293,7 +293,8 @@ def stop_run(
 
     With `every`, stop all runs that are live or wait for their turn; with `setup`, the setup at
     work instead.
-    Raises UsageError, and StepFailedError with the list of processes that could not be ended.
+    Raises UsageError, also where several runs are alive and none is named; StepFailedError with
+    the list of processes that could not be ended.
     """
     if setup and (run or every):
         raise UsageError("a run or the setup: not both.")
@@ -306,7 +307,9 @@ def stop_run(
             holder, ended = box.state.holder, list[Run]()
             stopped = [f"setup ({holder})" if holder else "setup"] if did else []
         else:
-            asked = [*queued, *living] if every else (living or queued or meant)[:1]
+            asked = [*queued, *living] or meant[:1]
+            if len(asked) > 1 and not every:
+                raise _which(asked, box.label)
             answers = end_runs(box, screen, asked)
             left = [row for _, (_, others) in answers for row in others]
             ended = [one for one, (did, _) in answers if did]
@@ -346,6 +349,17 @@ def stop_run(
             where=box.name,
             hint="It is another user's, or stuck in a driver: look at it there (ps -fp NUMBER).",
         )
+
+
+def _which(alive: Sequence[Run], where: str) -> UsageError:
+    """Return the error for several runs of which none was named: which one to end is no guess."""
+    listed = "".join(f"\n  --run {one.name}  {one.state}" for one in alive[:_MOST_NAMED])
+    more = f"\n  and {len(alive) - _MOST_NAMED} more" if len(alive) > _MOST_NAMED else ""
+    return UsageError(
+        f"{len(alive)} runs are alive, or wait for their turn:{listed}{more}",
+        where=where,
+        hint="Name one of them; --all stops all on the box.",
+    )
 
 
 def end_runs(box: BoxLogin, screen: Screen, runs: Sequence[Run]) -> list[tuple[Run, StopAnswer]]:

@@ -100,6 +100,17 @@ def test_each_time_a_new_run_of_what_stands_here(here: Runner) -> None:
     assert len({one["id"] for one in made}) == len({one["run"]["name"] for one in made}) == 3
 
 
+def test_stop_ends_none_of_several_unasked(here: Runner) -> None:
+    words = ("--session", "stay", "--", "echo begun; exec sleep 60")
+    names = [here.run(*words)["run"]["name"] for _ in range(2)]
+    for _ in range(2):
+        refused = here.user.run("stop", *TO_LOCAL).must(2).err
+        assert all(f"--run {name}  running" in refused for name in names)
+    for words, name in ((("--run", names[1]), names[1]), ((), names[0])):
+        stopped = here.user.run("stop", *TO_LOCAL, "--json", *words).must(0).json()
+        assert stopped["stopped"] == [name]
+
+
 def test_a_gpu_that_the_box_lacks_is_no_gpu_to_run_on(here: Runner) -> None:
     seen = here.user.home / "work/.boxstrap/gpu.said"
     seen.write_text("gpus 2\n")

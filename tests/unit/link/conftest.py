@@ -50,14 +50,15 @@ class SshUser:
     def reach(self, host: str, **options: Any) -> SshWire:
         """Log in without saving the record: what is known of the box is what the login wrote."""
         box = options.pop("box", None) or self.box(host)
-        wire = login(dial(self.endpoint(host)), box, say=self.said.append, **options)
+        dialing = dial(self.endpoint(host))
+        wire = login(dialing, box, say=self.said.append, again=lambda: self.reach(host), **options)
         self._wires.append(wire)
         return wire
 
     def login(self, host: str, *, identity: str | None = None, **options: Any) -> SshWire:
         box = options.pop("box", None) or self.box(host)
         dialing = dial(self.endpoint(host, identity=identity))
-        wire = login(dialing, box, say=self.said.append, **options)
+        wire = login(dialing, box, say=self.said.append, again=lambda: self.reach(host), **options)
         record.save_box(box)
         self._wires.append(wire)
         return wire

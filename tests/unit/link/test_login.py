@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from bootstrap.link import keys
 from bootstrap.link.dial import HeardSocket
 from bootstrap.link.exchange import run_script
 from bootstrap.link.transport import BoxTransport, KeyAuth
+from bootstrap.link.wire import ReconnectingLink
 from tests.boxes.ports import free_port
 from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
@@ -405,6 +407,8 @@ class NoSshServer:
         (b"x" * 5000, "not an SSH server"),
         (b"", "said nothing"),
         (b"\x1b[31mred\n", "it said: red"),
+        (b"Exceeded MaxStartups\r\n", "too many logins at a time"),
+        (b"Not allowed at this time\r\n", "lets nobody in from this machine's address"),
         (b"SSH-1.5-old\r\n", "handshake failed"),
         (b"SSH-2.0-odd\r\n" + b"\0\0\0\0" * 50, "handshake failed"),
     ],
@@ -420,6 +424,48 @@ def test_what_is_no_ssh_server(
         listener.close()
     assert words in error.what
     assert "\x1b" not in error.text()
+
+
+def test_a_server_that_takes_no_more_logins_for_a_moment_is_tried_again(
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box", ssh_user.key, options=["MaxStartups 1"])
+    at = ("127.0.0.1", server.port)
+    held = socket.create_connection(at)
+    while held.recv(1) != b"S":  # what asked whether the server is up still counts
+        held.close()
+        held = socket.create_connection(at)
+    warned: list[str] = []
+
+    def warn(said: str) -> None:
+        warned.append(said)
+        held.close()
+
+    host = f"127.0.0.1:{server.port}"
+    link = ReconnectingLink(
+        lambda: ssh_user.login(host), lost=lambda _: None, back=lambda: None, warn=warn
+    )
+    assert link.wire.alive()
+    assert "too many logins at a time (MaxStartups). Trying again in 1 s." in warned[0]
+
+
+def test_a_box_that_allows_one_command_at_a_time_in_each_login(
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box", ssh_user.key, options=["MaxSessions 1"])
+    wire = ssh_user.login(f"127.0.0.1:{server.port}")
+    wire.start("true").close()
+    with ThreadPoolExecutor() as threads:
+        streams = [*threads.map(wire.start, ["cat"] * 4)]
+    assert run_script(wire, "echo there") == b"there\n"
+    for stream in streams:
+        stream.write(b"both")
+        stream.close_write()
+        assert stream.read(9) == b"both"
+    wire.close()
+    assert server.process is not None
+    left = ["pgrep", "-P", str(server.process.pid)]
+    wait_until(lambda: subprocess.run(left, check=False, stdout=subprocess.DEVNULL).returncode == 1)
 
 
 def test_each_way_of_being_unreachable_has_its_own_words(ssh_user: SshUser) -> None:

@@ -1,0 +1,119 @@
+"""A command for several boxes of which some are dead, refuse, have another key, say nothing, or
+allow one session at a time: it ends, each box that fails is named with the reason, and the others
+are served."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.tasks import FAMILIES
+from bootstrap.tasks.command import HOSTS
+from tests.boxes import Rig, RigBox
+from tests.cli import Completed, User
+from tests.faults.plugin import Faults
+from tests.main_job.test_nodes import REDUCE
+from tests.main_job.used import start_used
+
+pytestmark = [pytest.mark.boxes, pytest.mark.sampled]
+
+SAID_WITHIN_S = 40
+SAYS = {
+    "dead": "no answer within 10 s",
+    "refusing": "nothing listens on that port",
+    "changed": "its host key changed",
+    "silent": "said nothing for 15 s",
+}
+"""Each fault, and what a command says of such a box."""
+FIRST, ONE = "first", "one-session"
+TASKS: dict[str, tuple[str, ...]] = {
+    "setup": (),
+    "plan": (),
+    "verify": (),
+    "sync": (),
+    "run": ("--", "true"),
+    "status": (),
+    "logs": (),
+    "wait": (),
+    "pull": (),
+    "push": ("train.py", "--to", "there"),
+    "exec": ("--", "true"),
+    "report": (),
+    "stop": (),
+    "top": ("--looks", "1"),
+    "down": (),
+}
+"""Each task that takes several boxes, and what else is typed."""
+
+
+class Boxes:
+    """One user's boxes by their names: one for each fault, and two that are well."""
+
+    def __init__(self, user: User, boxes: dict[str, RigBox]) -> None:
+        self.user, self.boxes = user, boxes
+
+    def run(self, task: str, *names: str, more: tuple[str, ...] = ()) -> Completed:
+        """Type a task for these boxes."""
+        words = [word for name in names for word in ("--host", name)]
+        return self.user.run(task, *words, "--identity", str(self.boxes[ONE].identity), *more)
+
+
+@pytest.fixture(scope="module")
+def boxes(
+    mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Boxes]:
+    one = {"/etc/ssh/sshd_config.d/one.conf": "MaxSessions 1\n"}
+    made = {
+        name: start_used(mirror_rig, "vast", shared_folder, files=one if name == ONE else None)
+        for name in (FIRST, ONE, *SAYS)
+    }
+    user = User(tmp_path_factory.mktemp("several") / "home")
+    found = Boxes(user, made)
+    user.repository("homework", reduce__py=REDUCE)
+    for name, box in made.items():
+        found.run("setup", box.host_string, more=("--name", name)).must(0)
+    made["dead"].blackhole()
+    made["refusing"].kill_sshd()
+    made["changed"].new_host_key()
+    made["silent"].run("pkill -STOP -x sshd")
+    yield found
+    for box in made.values():
+        box.stop()
+
+
+def test_all_tasks_for_several_boxes_are_in_the_table() -> None:
+    every = (task for tasks in FAMILIES.values() for task in tasks)
+    assert {task.name for task in every if HOSTS[0] in task.options} == {*TASKS}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_that_fails_is_named_in_time(boxes: Boxes, faults: Faults, task: str) -> None:
+    with faults.attempt("several boxes, four of them faulty", task) as attempt:
+        began = time.monotonic()
+        done = boxes.run(task, FIRST, ONE, *SAYS, more=TASKS[task])
+        attempt.noticed(time.monotonic() - began, at_most=SAID_WITHIN_S)
+        assert done.rc not in (0, 1), done.text
+        lines = done.text.splitlines()
+        for name, said in SAYS.items():
+            at = boxes.boxes[name].address
+            assert any(said in line and (name in line or at in line) for line in lines), done.text
+        alone = boxes.run(task, ONE, more=TASKS[task])
+        assert alone.rc == (2 if task == "down" else 0), alone.text
+
+
+@pytest.mark.parametrize("task", ["setup", "run"])
+@pytest.mark.parametrize("fault", SAYS)
+def test_nodes_don_t_wait_for_one_that_fails(
+    boxes: Boxes, faults: Faults, task: str, fault: str
+) -> None:
+    more = ("--set", "train.nodes=2", "--set", "train.command=python reduce.py 1")
+    with faults.attempt(f"a node is {fault}", task) as attempt:
+        began = time.monotonic()
+        done = boxes.run(task, FIRST, fault, more=more)
+        attempt.noticed(time.monotonic() - began, at_most=SAID_WITHIN_S)
+        assert done.rc not in (0, 1), done.text
+        assert SAYS[fault] in done.text, done.text
+        assert f"not started: {fault} failed, and all begin or none" in done.text
