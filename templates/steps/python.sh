@@ -47,6 +47,7 @@ apply_python() {
     check_python || again=(--reinstall)
   fi
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
+  find_accepted
   if is_remade; then
     # What is there stays until another Python is.
     ! has_other_python || python=$(find_python) || no_such_python
@@ -110,10 +111,26 @@ find_wanted() {
   done <"$REPO_DIR/.python-version" 2>/dev/null
 }
 
+# find_accepted: sets ACCEPTED to the range of versions that the projects accept which are built here.
+find_accepted() {
+  local file
+  find_sources
+  file=${SOURCES[0]-.}
+  case $file in */*) file=${file%/*} ;; *) file=. ;; esac
+  ACCEPTED=$("$BOX_HOME/agent/bin/python" -I -S -B "$ONBOX" python.accepted . "$file" \
+    ${LINKED_FOLDERS[@]+"${LINKED_FOLDERS[@]}"} ${COPIED_FOLDERS[@]+"${COPIED_FOLDERS[@]}"} 3>&- 9>&-) || ACCEPTED=
+}
+
 # has_other_python: whether the environment is ours, and has another Python than is wanted.
 has_other_python() {
   [ -z "$CONDA" ] || return
   find_wanted
+  if [ -z "$WANTED" ] && [ -n "${ACCEPTED-}" ] && [ -x "$VENV_DIR/bin/python" ]; then
+    case $(VIRTUAL_ENV=$VENV_DIR run_uv python find --no-python-downloads "$ACCEPTED" 2>/dev/null) in
+      "$VENV_DIR"/*) return 1 ;;
+      *) ours && return ;;
+    esac
+  fi
   [ -n "$WANTED" ] && read_text "$VENV_DIR/pyvenv.cfg" && [[ $TEXT =~ version(_info)?\ =\ ([0-9.]+) ]] || return
   case ${BASH_REMATCH[2]}. in "$WANTED".*) return 1 ;; esac
   ours
@@ -127,7 +144,7 @@ find_python() {
   local wanted=("$PYTHON_VERSION")
   ! find_wanted || wanted=("$WANTED")
   ! read_text "$SETUP_DIR/image_path" || PATH=${TEXT%$'\n'}$PATH
-  [ -n "${wanted[0]}" ] || wanted=()
+  [ -n "${wanted[0]}" ] || wanted=(${ACCEPTED:+"$ACCEPTED"})
   run_uv python find --python-preference only-system --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     run_uv python find --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     {
@@ -138,8 +155,8 @@ find_python() {
 }
 
 no_such_python() {
-  ! is_network_error || fail "$(classify_error "$STEP_LOG")" "Python ${WANTED:-${PYTHON_VERSION:-as the repository asks}} is not here, and could not be fetched"
+  ! is_network_error || fail "$(classify_error "$STEP_LOG")" "Python ${WANTED:-${PYTHON_VERSION:-${ACCEPTED:-as the repository asks}}} is not here, and could not be fetched"
   printf 'this box has:\n' >&2
   run_uv python list --only-installed --no-python-downloads >&2 || :
-  fail python-version "Python ${WANTED:-${PYTHON_VERSION:-as the repository asks}} is not here and could not be installed"
+  fail python-version "Python ${WANTED:-${PYTHON_VERSION:-${ACCEPTED:-as the repository asks}}} is not here and could not be installed"
 }

@@ -246,6 +246,8 @@ unpack_box() {
 # (the file onbox/pip_indexes.py)
 onbox/python/__init__.py
 # (the file onbox/python/__init__.py)
+onbox/python/accepted.py
+# (the file onbox/python/accepted.py)
 onbox/python/bytecode.py
 # (the file onbox/python/bytecode.py)
 onbox/python/copy_packages.py

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bootstrap.errors import UsageError
+from bootstrap.onbox.python.accepted import plain_range
 from bootstrap.profile.survey import files
 from bootstrap.profile.survey.files import (
     CONDA,
@@ -146,23 +147,7 @@ def _of_poetry(name: str, value: object) -> str:
     if address := rows.get("git") or rows.get("url"):
         ref = next((f"@{rows[word]}" for word in ("rev", "tag", "branch") if word in rows), "")
         return f"{name}{extras} @ {'git+' if 'git' in rows else ''}{address}{ref}"
-    return f"{name}{extras}{_poetry_version(str(rows.get('version') or '*'))}"
-
-
-def _poetry_version(version: str) -> str:
-    """Convert poetry's `^1.2` and `~1.2`; a bare version is exact, and `*` any."""
-    bounds = []
-    for part in version.replace(" ", "").split(","):
-        caret = re.fullmatch(r"([~^])(\d+(?:\.\d+)*).*", part)
-        if caret:
-            numbers = [int(number) for number in caret[2].split(".")]
-            first = next((n for n, number in enumerate(numbers) if number), len(numbers) - 1)
-            at = min(1, len(numbers) - 1) if caret[1] == "~" else first
-            upper = ".".join(map(str, [*numbers[:at], numbers[at] + 1]))
-            bounds.append(f">={part[1:]},<{upper}")
-        elif part not in ("", "*"):
-            bounds.append(part if part[0] in "<>=!" else f"=={part}")
-    return ",".join(bounds)
+    return f"{name}{extras}{plain_range(str(rows.get('version') or '*'))}"
 
 
 def groups_for_training(project: Project) -> tuple[str, ...]:
