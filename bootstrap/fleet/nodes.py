@@ -53,6 +53,13 @@ MOST_APART_S = 1.0
 """By how many seconds clocks may differ."""
 _MOST_LINE = 4 << 20
 _ELASTIC = re.compile(r"--nnodes[= ]([0-9]{1,4}):[0-9]{1,4}\b")
+_NUMBER = r"[= ](?P<least>[0-9]{1,4})(?::(?P<most>[0-9]{1,4}))?)(?=[\s'\"]|$)"
+_LAUNCHERS = (
+    re.compile(r"\b(?:torchrun|torch\.distributed\.\w+)\b.*?(--standalone|--nnodes" + _NUMBER),
+    re.compile(r"\baccelerate launch\b.*?(--num[-_]machines" + _NUMBER),
+    re.compile(r"\bdeepspeed\b.*?(--num[-_]nodes" + _NUMBER),
+)
+"""How launchers are told of how many nodes they are."""
 _MOST_NAMED = 3
 _MUCH_SLOWER = 8
 """How many times slower than the fastest node one is that is warned of."""
@@ -164,7 +171,23 @@ def _is_node(context: SetupContext) -> bool:
         return False
     if train.nodes != boxes:
         raise alone_error(train.nodes, boxes)
+    wanted = context.request.run
+    if said := wrong_number((wanted and wanted.command) or train.command, train.nodes):
+        raise UsageError(
+            f"train.nodes is {train.nodes}, and the command says {said}.",
+            hint="Leave it out: torchrun finds its nodes by variables that each box has; for other "
+            "launchers see docs/nodes.md. To train on each box alone: --set train.nodes=1",
+        )
     return True
+
+
+def wrong_number(command: str, nodes: int) -> str:
+    """Return the words by which a launcher takes another number of nodes; "" if none does."""
+    for found in filter(None, (one.search(command) for one in _LAUNCHERS)):
+        least = int(found["least"] or 1)
+        if not least <= nodes <= int(found["most"] or least):
+            return found[1]
+    return ""
 
 
 class _NodeStart:
@@ -238,7 +261,8 @@ class _NodeStart:
             raise UsageError("a training of several nodes waits in no queue: each box has its own.")
         self._check(wanted)
         context.request = replace(context.request, holds=False, run=replace(wanted, nodes=self.id))
-        begun = begin_run(context, screen, show)
+        # Mostly node 0 alone prints: nothing is waited for on the others.
+        begun = begin_run(context, screen, show, waits=rank == 0)
         try:
             meeting.gather("started", rank, True)
         except BoxstrapError:

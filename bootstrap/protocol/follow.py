@@ -5,10 +5,12 @@ Wait for a run's first output, and read it.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from bootstrap.errors import StepFailedError, TrainingFailedError, UnreachableError
 from bootstrap.events import Event, EventLines
@@ -21,6 +23,7 @@ from bootstrap.link.exchange import (
     stream_script,
 )
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, ReconnectingLink, Stream, Wire
+from bootstrap.onbox.metrics import LINE as METRIC_LINE
 from bootstrap.protocol.disk import MOST_IN_LINE, LowDisk, parse_low_line
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import GOES_ON, STATES, Run
@@ -222,6 +225,14 @@ def _endless(label: str) -> NoAnswer:
 
 FIRST_OUTPUT_S = 30
 """How long to wait for a run's first output, in seconds."""
+NOT_FIRST = (
+    r"^[[:space:]]*$|^[[:space:]]+[^[:space:]0-9]|^Traceback |^[a-z_.]*(error|exception)(:|$)"
+    r"|warn(ing)?[]):, ]|^\[?(rank[0-9]+\]:)?\[?[WE][0-9]{4} |[0-9]:? [WEI] |^\*+$|OMP_NUM_THREADS"
+    r"|^wandb: "
+)
+"""For `grep -iE`: a line that any program prints, as a warning or a part of a traceback."""
+FIRST_LINE = rf"(step|epoch|iter(ation)?s?)[^a-z]{{0,4}}[0-9]|[0-9]%|[0-9](it/s|s/it)|{METRIC_LINE}"
+"""For `grep -iE`: a line of a training, with a step, a metric or a progress bar."""
 MOMENT_S = "0.3"
 """Seconds to watch a run after its first output: a failure at its start shows by then."""
 _SHOWN_LINES = 10
@@ -234,9 +245,11 @@ class FirstOutput:
     state: str
     rc: int | None
     lines: tuple[str, ...]
+    made_nothing: bool
+    """Whether it is over with 0, without a word in its log and without results."""
 
 
-def watch_beginning(box: AskedBox, run: Run) -> FirstOutput:
+def watch_beginning(box: AskedBox, run: Run, seconds: int = FIRST_OUTPUT_S) -> FirstOutput:
     """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
     answer = run_script(
         box.wire,
@@ -246,8 +259,10 @@ def watch_beginning(box: AskedBox, run: Run) -> FirstOutput:
             workdir=box.workdir,
             repo_key=run.repo_key,
             name=run.name,
-            seconds=FIRST_OUTPUT_S,
+            seconds=seconds,
             moment=MOMENT_S,
+            not_first=NOT_FIRST,
+            first_line=FIRST_LINE,
         ),
         timeout=FIRST_OUTPUT_S + 30,
     )
@@ -262,10 +277,10 @@ def waits_for_output(name: str) -> str:
 
 
 def raise_if_failed(run: Run, box: str) -> None:
-    """Raise TrainingFailedError if a run that just started ended with a nonzero exit code."""
-    if run.rc:
+    """Raise TrainingFailedError if a run that just started failed: by its exit code, or killed."""
+    if run.rc or run.failed:
         raise TrainingFailedError(
-            f"the command ended with exit code {run.rc}.",
+            f"the command ended with exit code {run.rc}." if run.rc else f"it {run.outcome()}.",
             where=run.name,
             hint=f"Its log: boxstrap logs --host {box} --run {run.name}",
         )
@@ -274,11 +289,25 @@ def raise_if_failed(run: Run, box: str) -> None:
 def first_output(answer: bytes) -> FirstOutput:
     """Parse what `show_output` in `templates/lib/first_output.sh` prints."""
     head, _, log = sanitize(answer).partition("\n")
-    state, _, rc = head.partition(" ")
+    state, rc, nothing = [*head.split(" "), "", ""][:3]
     failed = state == "finished" and rc != "0"
     lines = [line for line in log.splitlines() if line.strip()]
+    first = next((at for at, line in enumerate(lines) if is_first(line)), 0)
+    early = lines[max(0, first - _SHOWN_LINES + 1) :][:_SHOWN_LINES]
     return FirstOutput(
         state=state if state in STATES else "died",
         rc=answer_exit_code(rc),
-        lines=tuple(lines[-_SHOWN_LINES:] if failed else lines[:_SHOWN_LINES]),
+        lines=tuple(lines[-_SHOWN_LINES:] if failed else early),
+        made_nothing=nothing == "nothing" and not lines,
     )
+
+
+def is_first(line: str) -> bool:
+    """Whether a line is a training's own: no warning, and not of a traceback."""
+    other, own = (_in_python(one) for one in (NOT_FIRST, FIRST_LINE))
+    return bool(own.search(line) and not other.search(line))
+
+
+@cache
+def _in_python(expression: str) -> re.Pattern[str]:
+    return re.compile(expression.replace("[:space:]", r"\s").replace("[]", r"[\]"), re.IGNORECASE)

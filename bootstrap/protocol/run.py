@@ -306,6 +306,13 @@ class Run:
             and (self.rc != 0 or self.interruption is not None)
         )
 
+    def made_nothing(self, results: int) -> bool:
+        """Whether it ended well in no time, without a word in its log or one of these results."""
+        if self.state != "finished" or self.rc != 0 or (self.node and self.node.rank):
+            return False
+        soon = (self.seconds(self.over) or 0) < _NO_TIME_S
+        return soon and not self.log_bytes and not results
+
     def _ending(self) -> str:
         if self.stopped and not self.begun:
             return "was stopped before it began"
@@ -512,6 +519,8 @@ _AFTER_TRACEBACK = 30
 _WIDTH = 160
 """Characters of a line that are shown."""
 _SIGKILL = 137
+_NO_TIME_S = 60
+MADE_NOTHING = "printed nothing, left no results: was that the training?"
 
 _TRACEBACK = "Traceback (most recent call last):"
 _RANK = re.compile(r"\[rank\d{1,4}\]: ?")

@@ -6,7 +6,7 @@ How they ended is reported, as are news of them before, to the user's own receiv
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -20,6 +20,7 @@ from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.disk import MOST_IN_LINE, parse_low_line
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import (
+    MADE_NOTHING,
     Failure,
     Run,
     as_it_ended,
@@ -27,7 +28,7 @@ from bootstrap.protocol.run import (
     qualified,
     repository_names,
 )
-from bootstrap.protocol.run_details import END_BYTES
+from bootstrap.protocol.run_details import END_BYTES, NO_DETAILS
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import spent, took_in_words
@@ -207,6 +208,7 @@ class _Ended:
     runs: Sequence[Run]
     failures: Mapping[Run, Failure]
     metrics: Mapping[Run, str]
+    made_nothing: Collection[Run]
 
 
 def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
@@ -224,7 +226,13 @@ def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
     runs = [box.as_it_is(run) for run in runs]
     redact = box.redactor.text
     failures = find_failures(runs, box.details.log_ends, redact, END_BYTES)
-    return _Ended(runs, failures, metric_lines(runs, box.details.metrics, redact))
+    there = box.details.results
+    files = {
+        run: there[key].files for run in runs if (key := f"{run.repo_key}/{run.name}") in there
+    }
+    was_asked = box.details is not NO_DETAILS
+    nothing = [run for run in runs if was_asked and run.made_nothing(files.get(run, 0))]
+    return _Ended(runs, failures, metric_lines(runs, box.details.metrics, redact), nothing)
 
 
 def _document(box: BoxLogin, ended: _Ended) -> dict[str, object]:
@@ -255,6 +263,7 @@ def _lines(ended: _Ended, price: float) -> Iterator[str]:
     for run in ended.runs:
         yield _sentence(run, price)
         yield from ([f"  {ended.metrics[run]}"] if run in ended.metrics else [])
+        yield from ([f"  {MADE_NOTHING}"] if run in ended.made_nothing else [])
         failure = failures.get(run)
         if failure:
             yield from (f"  | {line}" for line in failure.lines)

@@ -24,7 +24,14 @@ from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.run import Failure, Run, find_failures, qualified, repository_names
+from bootstrap.protocol.run import (
+    MADE_NOTHING,
+    Failure,
+    Run,
+    find_failures,
+    qualified,
+    repository_names,
+)
 from bootstrap.protocol.run_details import END_BYTES, ResultsThere, UsedGpu
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, runs_from_home
@@ -187,6 +194,8 @@ def _cells(run: Run, called: str, now: int) -> tuple[str, ...]:
 def _about(run: Run, now: int, results: ResultsThere | None) -> tuple[str, ...]:
     quiet = f", last wrote {_ago(run.written, now)}" if run.state == "running" else ""
     log = f"log {size(run.log_bytes)}{quiet}"
+    if run.made_nothing(results.files if results else 0):
+        log = MADE_NOTHING
     commit = run.commit[:12] + ("+" if run.with_changes else "")
     command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
     return (log, str(results or ""), commit, command)

@@ -137,9 +137,10 @@ class SetupResult:
                 hint=f"Its log: boxstrap logs --host {self.box} --run {self.run.name}\n"
                 f"{self._how_to_go_on(self.run)}",
             )
-        if self.run and self.run.rc and self.first_lines is not None:
+        if self.run and (self.run.rc or self.run.failed) and self.first_lines is not None:
+            how = f"ended with exit code {self.run.rc}" if self.run.rc else self.run.outcome()
             raise TrainingFailedError(
-                f"the training ended with exit code {self.run.rc}.",
+                f"the training {how}.",
                 where=self.run.name,
                 hint=f"Its log: boxstrap logs --host {self.box}\n{self._how_to_go_on(self.run)}",
             )

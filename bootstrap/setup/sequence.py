@@ -156,6 +156,7 @@ def result_of(
 ) -> SetupResult:
     """Return how the setup ended. `over` are the runs that were over before it, by key and name."""
     from bootstrap.protocol import follow
+    from bootstrap.protocol.run import MADE_NOTHING
     from bootstrap.setup import result
     from bootstrap.sshconfig.alias import update_alias
 
@@ -176,6 +177,8 @@ def result_of(
         beginning = box.ask(partial(follow.watch_beginning, run=run))
         run = replace(run, state=beginning.state, rc=beginning.rc)
         lines = tuple(map(reporter.redact, beginning.lines))
+        if beginning.made_nothing:
+            reporter.warn(f"{run.name} {MADE_NOTHING}")
     if box_state.lease and box.known.lease:
         held = {**box.known.lease, "held": box_state.lease.held}
         box.save(replace(box.known, lease=held))

@@ -22,8 +22,10 @@ from bootstrap.link.exchange import BASH, answer_rows, answer_time, stream_scrip
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.protocol.follow import (
+    FIRST_LINE,
     FIRST_OUTPUT_S,
     MOMENT_S,
+    NOT_FIRST,
     FirstOutput,
     first_output,
     raise_if_failed,
@@ -31,7 +33,7 @@ from bootstrap.protocol.follow import (
     watch_beginning,
 )
 from bootstrap.protocol.query import build_query
-from bootstrap.protocol.run import Run, is_name
+from bootstrap.protocol.run import MADE_NOTHING, Run, is_name
 from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import execute, prepare, refuse_alone
@@ -111,19 +113,26 @@ def start_run(request: SetupRequest, screen: Screen, show: Show) -> StartedRun:
         context.box.close()
 
 
-def begin_run(context: SetupContext, screen: Screen, show: Show) -> StartedRun:
-    """Start the run of `context.request`, which was prepared. Raises as `start_run`."""
+def begin_run(
+    context: SetupContext, screen: Screen, show: Show, *, waits: bool = True
+) -> StartedRun:
+    """Start the run of `context.request`, which was prepared; `waits`: for its first output.
+
+    Raises as `start_run`.
+    """
     began, request = time.monotonic(), context.request
     assert request.run is not None  # noqa: S101 - callers always set it
     wish = request.run.of(context.payload.profile)
-    return _Beginning(context, wish, screen, show).begin(began)
+    return _Beginning(context, wish, screen, show, FIRST_OUTPUT_S if waits else 0).begin(began)
 
 
 class _Beginning:
     """The start of one run, from the request to its first lines, across lost links."""
 
-    def __init__(self, context: SetupContext, wish: RunOptions, screen: Screen, show: Show) -> None:
-        self._context = context
+    def __init__(
+        self, context: SetupContext, wish: RunOptions, screen: Screen, show: Show, wait_s: int
+    ) -> None:
+        self._context, self._wait_s = context, wait_s
         self._wish = wish
         self._screen = screen
         self._backoff = Backoff(cancel=context.box.cancel)
@@ -228,8 +237,10 @@ class _Beginning:
             "OF_ONE_RUN": "|".join(OF_ONE_RUN),
             "RUN_ID": wish.id,
             "RUN_WORDS": " ".join(wish.words(payload.profile)),
-            "show_s": FIRST_OUTPUT_S if self._shows_at_once() else "",
+            "show_s": self._wait_s if self._shows_at_once() else "",
             "moment": MOMENT_S,
+            "not_first": NOT_FIRST,
+            "first_line": FIRST_LINE,
             "mark": self._mark,
         }
 
@@ -250,7 +261,7 @@ class _Beginning:
         return first_output(stream.rest(b"\n") + b"\n" + stream.rest())
 
     def _say_started(self, name: str) -> None:
-        if self._wish.queue:
+        if self._wish.queue or not self._wait_s:
             return
         self._screen.say(waits_for_output(name))
 
@@ -274,6 +285,8 @@ class _Beginning:
             known = (n for n in range(len(lines), 0, -1) if self._shown[-n:] == lines[:n])
             if fresh := lines[next(known, 0) :]:
                 self._show(fresh)
+        if output.made_nothing and self._wait_s:
+            self._screen.warn(f"{run.name} {MADE_NOTHING}")
         return StartedRun(
             box=name,
             run=replace(run, state=output.state, rc=output.rc),
@@ -314,7 +327,7 @@ class _Beginning:
         box = self._context.box
         self._say_started(run.name)
         self._context.box_state()
-        return box.ask(partial(watch_beginning, run=run))
+        return box.ask(partial(watch_beginning, run=run, seconds=self._wait_s))
 
     def _remember(self) -> None:
         """Remember the snapshot, as the base for the next one."""

@@ -266,6 +266,8 @@ unpack_box() {
 # (the file onbox/python/torch_compat.py)
 onbox/results/__init__.py
 # (the file onbox/results/__init__.py)
+onbox/results/at_risk.py
+# (the file onbox/results/at_risk.py)
 onbox/results/complete_files.py
 # (the file onbox/results/complete_files.py)
 onbox/results/disposable.py

@@ -111,6 +111,18 @@ def test_stop_ends_none_of_several_unasked(here: Runner) -> None:
         assert stopped["stopped"] == [name]
 
 
+def test_a_run_that_made_nothing_is_no_training(here: Runner) -> None:
+    said = "printed nothing, left no results: was that the training?"
+    words = ("run", *TO_LOCAL, "--set", "train.results=[out/]")
+    for command, nothing in (("true", True), ("mkdir -p out && echo 1 >out/silent", False)):
+        done = here.user.run(*words, "--session", "mute", "--", command).must(0)
+        assert (said in done.err) == nothing, command
+    status = here.user.run("status", *TO_LOCAL).must(0).out.splitlines()
+    assert [said in line for line in status if "/mute-" in line] == [False, True]
+    waited = here.user.run("wait", *TO_LOCAL, "--run", "mute-1").must(0).out
+    assert said in waited
+
+
 def test_a_gpu_that_the_box_lacks_is_no_gpu_to_run_on(here: Runner) -> None:
     seen = here.user.home / "work/.boxstrap/gpu.said"
     seen.write_text("gpus 2\n")

@@ -16,6 +16,7 @@ from bootstrap.fleet.nodes import (
     differences,
     judge,
     read_answer,
+    wrong_number,
 )
 
 NAMES = [f"gpu-{number}" for number in range(8)]
@@ -146,6 +147,27 @@ def test_what_a_node_says_is_made_safe() -> None:
     )
     assert facts["same"] == {"torch": "2.6"}
     assert facts["gpus"] == 1024
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("torchrun --standalone train.py", "--standalone"),
+        ("torchrun --nnodes=1 --nproc_per_node 8 train.py", "--nnodes=1"),
+        ("python -m torch.distributed.run --nnodes 3 train.py", "--nnodes 3"),
+        ("torchrun --nnodes 3:4 train.py", "--nnodes 3:4"),
+        ("accelerate launch --num_machines 1 train.py", "--num_machines 1"),
+        ("deepspeed --num_nodes=1 train.py", "--num_nodes=1"),
+        ("torchrun train.py", ""),
+        ("torchrun --nnodes=2 train.py", ""),
+        ("torchrun --nnodes 1:4 train.py", ""),
+        ("torchrun --nnodes=$NNODES train.py --standalone-eval", ""),
+        ("accelerate launch --num_machines 2 train.py --num_nodes 700", ""),
+        ("python train.py --num_nodes 700", ""),
+    ],
+)
+def test_a_launcher_of_another_number_of_nodes_is_seen(command: str, said: str) -> None:
+    assert wrong_number(command, 2) == said
 
 
 def test_one_that_fails_fails_the_others_with_its_kind() -> None:
