@@ -17,7 +17,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from .run_results import RunFolder, is_meant, runs_of
+from .run_results import RunFolder, is_meant, lines_of, runs_of
 
 MOST = 20
 FEW = 5
@@ -116,6 +116,8 @@ def main() -> int:
     except ValueError:
         return 1
     runs = [run for run in runs_of(home) if run.tree == tree]
+    if any(lines_of(f"{run.path}/nodes/rank")[:1] not in ([], ["0"]) for run in runs):
+        return 0  # of a later node nothing is to come, unless the profile says `results_of: all`
     made = MadeHere(notes, tree, venv, runs)
     sent = set(fetched)
     sizes = {path: made.size(path) for path in ignored if path not in sent}
