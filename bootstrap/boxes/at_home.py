@@ -291,6 +291,15 @@ def find_kept(box: KnownBox, run: Run) -> RunAtHome | None:
     return _load(_folder() / f"{run_id(box.name, box.created, run)}.json")
 
 
+def note_name(box: KnownBox, name: str) -> None:
+    """Note that the box has another name now: what came home from it stays its own."""
+    for one in all_kept():
+        if (one.box, one.created) == (box.name, box.created):
+            with contextlib.suppress(OSError):
+                dataclasses.replace(one, box=name).save()
+                (_folder() / f"{one.id}.json").unlink()
+
+
 def all_kept() -> list[RunAtHome]:
     """Return every run of which something is here, the newest first."""
     try:

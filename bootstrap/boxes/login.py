@@ -408,7 +408,20 @@ class BoxLogin:
     def _new_wire(self) -> Wire:
         """Return the shared connection, if there is one, or a login."""
         shared, self._shared = self._shared, None
-        return shared if shared is not None else self._log_in_instead()
+        wire = shared if shared is not None else self._log_in_instead()
+        self._rename()
+        return wire
+
+    def _rename(self) -> None:
+        """Note its new name, if it was given one, now that it showed its pinned key."""
+        before = record.load_box(self.known.folder)
+        if before is None or before.name == self.name:
+            return
+        from bootstrap.boxes.at_home import note_name
+
+        note_name(before, self.name)
+        self.save(self.known)
+        self.reporter.say(f"{before.name} is called {self.name} now")
 
     def _log_in_instead(self) -> Wire:
         """Log in, over the connection that was dialed or a new one.

@@ -16,8 +16,10 @@ from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes
-from bootstrap.link.registry import lookup
+from bootstrap.link.registry import find_known, lookup
+from bootstrap.link.target import resolve
 from bootstrap.paths import config_dir
+from bootstrap.providers import place_of
 
 _WILD = frozenset("*?")
 
@@ -34,10 +36,10 @@ def choose(hosts: Sequence[str], group: str | None = None) -> list[str]:
     """
     named = [*hosts, *(members(group) if group else ())]
     known = all_boxes()
-    found: dict[str, str] = {}
+    found: dict[str | tuple[str, int, str], str] = {}
     for host in named:
         for each in _matching(host, known) if is_pattern(host) else [host]:
-            found.setdefault(_identity(each, known), each)
+            found.setdefault(_identity(each), each)
     return list(found.values())
 
 
@@ -99,8 +101,12 @@ def _matching(pattern: str, known: Sequence[KnownBox]) -> list[str]:
     return found
 
 
-def _identity(host: str, known: Sequence[KnownBox]) -> str:
-    """Return what a box has once, however it is named: the name of its record, else its host."""
+def _identity(host: str) -> str | tuple[str, int, str]:
+    """Return what a box has once, however it is named: the name of its record, else its place."""
     target, box = lookup(host)
-    box = box or next((each for each in known if each.host_text == target.text), None)
-    return box.name if box else target.text
+    box = box or find_known(target)
+    if box or target.is_local or target.is_rented:
+        return box.name if box else target.text
+    endpoint = resolve(target)
+    box = find_known(target, endpoint)
+    return box.name if box else place_of(endpoint.hostname, endpoint.port, endpoint.user)

@@ -208,7 +208,8 @@ class KnownBox:
     seen: float = 0.0
     """When it was last logged in to, seconds since 1970."""
     folder_name: str = ""
-    """The bare address, if an earlier version named the box by it; else empty."""
+    """The name that it was met under, if it was renamed since, or the bare address, by which an
+    earlier version named it; else empty. It leads to the box too."""
     route: Route = field(default_factory=Route)
     provider: str = ""
     """The provider that was recognised."""
@@ -409,7 +410,10 @@ def _with_others(box: KnownBox) -> KnownBox:
     if kept is None or kept.created != box.created:
         return box
     read = _box_of(dict(box.raw)) or _DEFAULT
-    facts = {name: _merged(*(getattr(each, name) for each in (read, box, kept))) for name in _FACTS}
+    facts = {
+        name: _merged(*(getattr(each, name) for each in (read, box, kept)))
+        for name in ("name", "folder_name", *_FACTS)
+    }
     if box.secrets is not None and kept.secrets is not None:  # all that it was ever given
         facts["secrets"] = tuple(sorted({*box.secrets, *kept.secrets}))
     box = dataclasses.replace(box, **facts)

@@ -124,6 +124,7 @@ def box_by_name(name: str) -> KnownBox | None:
             box = load_box(boxes_folder() / folder) if folder else None
             if box and name in (box.name, box.folder_name, box.address):
                 return box
+        return next((box for box in all_boxes() if box.name == name), None)  # it was renamed
     return None
 
 
@@ -161,13 +162,19 @@ def lookup(text: str) -> tuple[Target, KnownBox | None]:
 
 
 def get_or_create(
-    target: Target, endpoint: Endpoint, *, name: str | None = None, new_box: bool = False
+    target: Target,
+    endpoint: Endpoint,
+    *,
+    box: KnownBox | None = None,
+    name: str | None = None,
+    new_box: bool = False,
 ) -> KnownBox:
     """Return the known box of this host, updated, or a new one. Nothing is written.
 
     `name` wins over the host: the box of that name is now reached here, and its
-    pin decides whether it is the same. `new_box` makes a new box even if one is
-    known. Raises UsageError for a `name` that is invalid or taken.
+    pin decides whether it is the same. A new `name` renames the known box, which is `box` if the
+    host named it. `new_box` makes a new box even if one is known. Raises UsageError for a `name`
+    that is invalid or taken.
     """
     if name is not None:
         check_name(name)
@@ -175,9 +182,11 @@ def get_or_create(
     owner = entry_owner(endpoint)
     if owner is not None:
         target = owner.target  # keep where it leads: boxstrap's entry may change
-    box = (box_by_name(name) if name else None) or find_known(target, endpoint)
-    if box and not new_box and name in (None, box.name):
-        return _at(box, target, endpoint)
+    named = box_by_name(name) if name else None
+    box = named if named and named.name == name else box or find_known(target, endpoint)
+    # A former name is free for the box itself alone: it still leads there.
+    if box and not new_box and (named is None or named.folder == box.folder):
+        return _at(_called(box, name or box.name), target, endpoint)
     default = name_for(target, endpoint)
     if not new_box:
         _refuse_lost({name or default, target.text, target.address}, endpoint)
@@ -201,6 +210,12 @@ def get_or_create(
         created=max(time.time(), newest + 0.001),
     )
     return _at(fresh, target, endpoint)
+
+
+def _called(box: KnownBox, name: str) -> KnownBox:
+    """Return the box under this name. Its folder stays, with its pin and all that came home."""
+    folder = "" if name == box.host_key_alias else box.host_key_alias
+    return dataclasses.replace(box, name=name, folder_name=folder)
 
 
 def entry_owner(endpoint: Endpoint) -> KnownBox | None:
@@ -258,7 +273,8 @@ def incomplete_record_error(box: KnownBox, endpoint: Endpoint, what: str) -> Hos
 def _named(text: str) -> KnownBox | None:
     """Return the box of that name; if the name is also a host, the newest box there."""
     box = box_by_name(text)
-    if box is None or (text == box.name and text != box.host_text):
+    is_name = box and text in (box.name, box.folder_name)
+    if box is None or (is_name and text not in (box.host_text, box.address)):
         return box
     place = place_of(box.address, box.port, box.user)
     there = (
@@ -291,8 +307,9 @@ def _at(box: KnownBox, target: Target, endpoint: Endpoint) -> KnownBox:
 
 def _taken() -> dict[str, str]:
     """Map lower-case to used names: URIs and some file systems don't distinguish case."""
-    names = [folder.name for folder in boxes_folder().glob("*/")]
-    return {name.lower(): name for name in (*names, *(box.name for box in all_boxes()))}
+    names = {folder.name.lower(): folder.name for folder in boxes_folder().glob("*/")}
+    ours = ((name, box) for box in all_boxes() for name in (box.host_key_alias, box.name))
+    return {**names, **{name.lower(): box.name for name, box in ours}}
 
 
 def _free_name(name: str, taken: dict[str, str]) -> str:
@@ -419,7 +436,7 @@ def _registered(
     """Return the host's record; a known box's own name means that box, whatever its address."""
     if box is not None and not options.new_box and options.name in (None, box.name):
         return now_at(box, endpoint)
-    return get_or_create(target, endpoint, name=options.name, new_box=options.new_box)
+    return get_or_create(target, endpoint, box=box, name=options.name, new_box=options.new_box)
 
 
 def now_at(box: KnownBox, endpoint: Endpoint) -> KnownBox:

@@ -210,7 +210,7 @@ def _socket_of(box: KnownBox, endpoint: Endpoint) -> Path | None:
 
 def _of_box(box: KnownBox) -> str:
     """A box that was forgotten and is set up again counts as another one."""
-    return _digest(_OF_BOX, str(paths.state_dir()), box.name, str(box.created))
+    return _digest(_OF_BOX, str(paths.state_dir()), box.host_key_alias, str(box.created))
 
 
 def _digest(length: int, *parts: str) -> str:

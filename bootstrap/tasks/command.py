@@ -113,7 +113,7 @@ BOX = (
     Option("repo", "The repository; default: that of the current folder."),
     Option("identity", "The private key to log in with."),
     Option("host_key", "The fingerprint the box's host key must have, as in SHA256:…"),
-    Option("name", "What to call the box."),
+    Option("name", "What to call the box; a known one is renamed."),
     Option("new_box", "A new box at a known address: pin its key apart from the old one's.", False),
     CONSENT,
 )

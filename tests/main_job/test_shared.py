@@ -66,11 +66,18 @@ def test_every_later_command_goes_over_it(rented: Rented) -> None:
     assert logins(rented) == before + 1
     user.run("status", BOXSTRAP_KEEP_OPEN="0").must(0)
     assert logins(rented) == before + 2
+    # Another name is the same box, over the same connection; the first one still leads to it.
+    assert "my-box is called nina now" in rented.run("setup", "--name", "nina").must(0).err
+    assert logins(rented) == before + 2
+    assert connected(rented) == ["nina"]
+    assert "train-2" in user.run("status", "--host", "my-box").must(0).out
+    assert {run["box"] for run in user.run("runs", "--json").must(0).json()["runs"]} == {"nina"}
+    assert user.ssh("nina", "echo", "here") == "here\n"
     user.run("secrets", "--host", "my-box", "--wipe").must(0)
     assert connected(rented) == []
     user.run("status").must(0)
     await_that(lambda: connected(rented))
-    user.run("boxes", "--forget", "my-box").must(0)
+    user.run("boxes", "--forget", "nina").must(0)
     await_that(lambda: "[mux]" not in _masters(user))
 
 

@@ -26,6 +26,16 @@ def group(text: str) -> None:
 def test_boxes_are_meant_in_the_order_in_which_they_are_named_each_once() -> None:
     named = ["gpu-2", "root@198.51.100.1:22", "root@203.0.113.2:22", "gpu-2"]
     assert hosts.choose(named) == ["gpu-2", "root@198.51.100.1:22"]
+    for known, new in (
+        ("root@203.0.113.2", "root@198.51.100.1"),
+        ("ssh root@203.0.113.2 -p 22", "ssh root@198.51.100.1"),
+        ("ssh://203.0.113.2", "198.51.100.1"),
+    ):
+        assert hosts.choose(["root@198.51.100.1:22", known, new, "gpu-2"]) == [
+            "root@198.51.100.1:22",
+            known,
+        ]
+    assert len(hosts.choose(["root@198.51.100.1:22", "root@198.51.100.1:2200"])) == 2
 
 
 def test_a_pattern_is_each_known_box_of_such_a_name() -> None:

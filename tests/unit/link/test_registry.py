@@ -80,6 +80,31 @@ def test_new_boxes_get_names_of_their_own_and_the_newest_is_meant() -> None:
         get_or_create("root@1.2.3.4:22", name="1.2.3.4-22-2", new_box=True)
 
 
+def test_a_new_name_renames_the_known_box_and_its_former_name_leads_to_it() -> None:
+    first = get_or_create("gpu", "10.1.2.3").using("repo-12345678", snapshot="a" * 40)
+    record.save_box(first)
+    read_earlier = registry.box_by_name("gpu")  # by a command that goes on
+    renamed = get_or_create("gpu", "10.1.2.3", name="nina")
+    assert (renamed.name, renamed.folder) == ("nina", first.folder)
+    record.save_box(renamed)
+    assert read_earlier is not None
+    record.save_box(read_earlier, is_new=False)
+    (only,) = record.all_boxes()
+    assert (only.name, only.repositories) == ("nina", first.repositories)
+    assert registry.box_by_name("nina") == registry.box_by_name("gpu") == only
+    # Another box can't have the former name; the box itself can have it back.
+    assert get_or_create("root@9.9.9.9:22", new_box=True).name == "9.9.9.9-22"
+    for name in ("gpu", "Gpu"):
+        with pytest.raises(UsageError, match="there is a box nina already"):
+            get_or_create("root@9.9.9.9:22", name=name)
+    back = get_or_create("nina", "10.1.2.3", box=only, name="gpu")
+    assert (back.name, back.folder_name, back.folder) == ("gpu", "", first.folder)
+    # Of two at one place the one that was named.
+    record.save_box(get_or_create("gpu", "10.1.2.3", new_box=True))
+    assert get_or_create("gpu", "10.1.2.3", box=only, name="old").folder == first.folder
+    assert registry.lookup("nina")[1] == only
+
+
 def test_names_are_no_paths() -> None:
     for name in ("../x", ".x", "a/b", "", "-x", "x" * 64, "a b"):
         with pytest.raises(UsageError, match="name"):

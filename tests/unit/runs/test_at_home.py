@@ -13,8 +13,17 @@ from typing import Any
 
 import pytest
 
-from bootstrap.boxes.at_home import LogFile, RunAtHome, row_of, run_of
+from bootstrap.boxes.at_home import (
+    LogFile,
+    RunAtHome,
+    all_kept,
+    find_kept,
+    note_name,
+    row_of,
+    run_of,
+)
 from bootstrap.link.local import LocalWire
+from bootstrap.link.record import KnownBox
 from bootstrap.link.wire import NoAnswer
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import BoxRecord
@@ -361,3 +370,16 @@ def test_a_record_survives_what_another_version_wrote() -> None:
     assert run_of({**row, "later": 1, "rc": "x", "gpus": 7, "state": "finished"}) is not None
     for broken in ({**row, "state": "flying"}, {**row, "name": "../.."}, [], None):
         assert run_of(broken) is None
+
+
+def test_what_came_home_is_the_boxs_own_also_under_its_new_name() -> None:
+    run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
+    for box, created in (("gpu", 5.0), ("gpu", 6.0), ("other", 5.0)):
+        RunAtHome(box, created, "host", run, place="/results").save()
+    note_name(KnownBox("gpu", "host", created=5.0), "nina")
+    kept = find_kept(KnownBox("nina", "host", created=5.0), run)
+    assert kept is not None
+    assert kept.place == "/results"
+    assert sorted((one.box, one.created) for one in all_kept()) == [
+        ("gpu", 6.0), ("nina", 5.0), ("other", 5.0),
+    ]  # fmt: skip
