@@ -161,6 +161,10 @@ class RunAtHome:
         """How many bytes of the log are missing here: the box, or a limit, dropped them."""
         return self.log_end - self.log_bytes
 
+    def now(self, here: float) -> float:
+        """Return the moment `here` of this machine's clock as its box's clock shows it."""
+        return here + (self.box_time - self.seen if self.box_time and self.seen else 0)
+
     def is_here(self) -> bool:
         """Whether its log and record are still where they were put."""
         try:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bootstrap.boxes.at_home import seen_on
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.fleet.fan_out import fan_out
@@ -18,6 +17,7 @@ from bootstrap.link.registry import lookup
 from bootstrap.link.target import BoxOptions
 from bootstrap.providers.accounts import find_account
 from bootstrap.renting.teardown import is_gone
+from bootstrap.runs.known_runs import known_on
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.ui.screen import Reporter, Screen
 
@@ -143,7 +143,7 @@ def look_at_all(
             run
             for box in (*all_boxes(), *ended_boxes())
             if box.name == name
-            for run in cell_runs(sweep, name, [one.run for one in seen_on(box)], reached=False)
+            for run in cell_runs(sweep, name, [one.run for one in known_on(box)], reached=False)
         ]
         runs += [run for run in seen if run.state == "done" or not freed]
         if not freed:

@@ -104,6 +104,24 @@ def list_runs(place: Path, host: str | None, *, every: bool) -> list[ListedRun]:
     return sorted(listed, key=lambda one: order(one.kept), reverse=True)
 
 
+def known_on(*boxes: KnownBox) -> list[RunAtHome]:
+    """Return every run that is known of these boxes, the newest first."""
+    met = {(box.name, box.created) for box in boxes}
+    found = (one for one in _merged(boxes).values() if (one.box, one.created) in met)
+    return sorted(found, key=order, reverse=True)
+
+
+def known_of_host(host: str) -> list[RunAtHome]:
+    """Return every run that is known of a box, by its name or host: there, forgotten or given back.
+
+    The newest first; of the boxes that had that name, the newest.
+    """
+    all_ = _merged([*all_boxes(), *ended_boxes()]).values()
+    found = [one for one in all_ if host in (one.box, one.host)]
+    met = max((one.created for one in found), default=0.0)
+    return sorted((one for one in found if one.created == met), key=order, reverse=True)
+
+
 def _merged(boxes: Sequence[KnownBox]) -> dict[str, RunAtHome]:
     """Return what is here of each run, and the state that its box told last."""
     found = {one.id: one for one in all_kept()}
@@ -177,21 +195,25 @@ def run_rows(
 
 
 def _when(kept: RunAtHome, now: float) -> str:
-    """Say how long ago it started; its box's clock may differ from this one."""
-    run, skew = kept.run, kept.box_time - kept.seen if kept.box_time and kept.seen else 0
-    return f"{duration(max(0.0, now + skew - (run.begun or run.started)))} ago"
+    """Say how long ago it started."""
+    return f"{duration(max(0.0, kept.now(now) - (kept.run.begun or kept.run.started)))} ago"
 
 
 def _outcome(kept: RunAtHome, now: float) -> str:
     run = kept.run
     took = run.seconds(kept.box_time)
     if run.goes_on:
-        return f"{run.outcome().partition(':')[0]}, as of {duration(now - kept.seen)} ago"
+        return f"{run.outcome().partition(':')[0]}, {age(kept, now)}"
     ran = f", ran {took_in_words(took, kept.price)}" if took is not None else ""
     return f"{run.outcome()}{ran}"
 
 
 _MOST_NAMED = 20
+
+
+def age(kept: RunAtHome, now: float) -> str:
+    """Say how old what is known of it is."""
+    return f"as of {duration(max(0.0, now - kept.seen))} ago"
 
 
 def as_of(kept: RunAtHome) -> str:

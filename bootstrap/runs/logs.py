@@ -243,9 +243,7 @@ def _at_home(options: BoxOptions, found: Sequence[RunAtHome], screen: Screen) ->
     screen.note("log", ", ".join(map(as_of, found)))
     redactor = redactor_of_all(options)
     screen.redact = redactor.text
-    # How long ago something was counts on the box's clock.
-    newest = max(found, key=lambda one: one.seen)
-    now = newest.box_time + int(time.time() - newest.seen)
+    now = int(max(found, key=lambda one: one.seen).now(time.time()))
     names = repository_names({one.repository for one in found})
     readers = [KeptLogReader(one) for one in found]
     return _Logs(readers, now, found[0].price, redactor, lambda run: names[run.repo_key])

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from bootstrap.boxes.at_home import LOG, RunAtHome
+from bootstrap.boxes.at_home import LOG, RunAtHome, kept_of_repository
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
 from bootstrap.event_codes import explain
@@ -34,7 +34,7 @@ from bootstrap.protocol.run import (
 )
 from bootstrap.protocol.run_details import END_BYTES, ResultsThere, UsedGpu
 from bootstrap.providers import WITH_CONTRACTS
-from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, runs_from_home
+from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars, duration, size, spent, spent_in_words
 from bootstrap.ui.layout import aligned, laid_out
@@ -138,21 +138,25 @@ def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     results: Mapping[str, ResultsThere] = MappingProxyType({}),
     disks: Mapping[str, LowDisk] = MappingProxyType({}),
     untold: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    own: str = "",
+    seen: int | None = None,
 ) -> list[str]:
     """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 
     `metrics` has the newest line with a metric of each run, `results` is by `KEY/NAME`; `price` is
-    per hour of the box.
+    per hour of the box. Where `own`, the key on the box of the repository that is meant, has runs,
+    they come first, and of the others only those that go on are shown.
+    `seen`: the box's time when it told of them, if that is not now.
     A run takes two lines where one would be wider than `width` columns.
     """
     names = repository_names({run.repo_key for run in runs})
-    shown = _chosen(runs)
+    shown, others = _chosen(runs, own)
     rows = [
         (
-            *_cells(run, qualified(run, names), now),
-            spent_in_words(run.seconds(now), price),
+            *_cells(run, qualified(run, names), now, seen),
+            spent_in_words(run.seconds(now if seen is None else seen), price),
             gpus_in_words(run, gpu_use(run, runs, gpus)),
-            *_about(run, now, results.get(f"{run.repo_key}/{run.name}")),
+            *_about(run, now, results.get(f"{run.repo_key}/{run.name}"), seen),
         )
         for run in shown
     ]
@@ -164,9 +168,10 @@ def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
         lines += [f"      {low.words()}. See: boxstrap clean"] if low else []
         lines += [f"      {each}" for each in untold.get(f"{run.repo_key}/{run.name}", ())]
         lines += _below(run, failures.get(run), whole=run is newest)
-    if len(runs) > len(shown):
-        lines.append(f"  and {len(runs) - len(shown)} older ones: --json has all")
-    return lines
+    older = len(runs) - len(shown) - others
+    left_out = [f"{older} older ones"] if older else []
+    left_out += [f"{others} of other repositories"] if others else []
+    return [*lines, f"  and {' and '.join(left_out)}: --json has all"] if left_out else lines
 
 
 def metric_lines(
@@ -177,24 +182,30 @@ def metric_lines(
     return {run: " ".join(redact(sanitize(line)).split())[:_LINE] for run, line in found if line}
 
 
-def _chosen(runs: Sequence[Run]) -> list[Run]:
-    over = [run for run in runs if not run.goes_on]
-    left_out = set(over[_SHOWN:])
-    return [run for run in runs if run not in left_out]
+def _chosen(runs: Sequence[Run], own: str) -> tuple[list[Run], int]:
+    """Return the runs to show, and how many of other repositories are not."""
+    mine = [run for run in runs if run.repo_key == own] or runs
+    left_out = {*[run for run in mine if not run.goes_on][_SHOWN:]}
+    live = [run for run in runs if run not in mine and run.goes_on]
+    others = len(runs) - len(mine) - len(live)
+    return [*(run for run in mine if run not in left_out), *live], others
 
 
-def _cells(run: Run, called: str, now: int) -> tuple[str, ...]:
+def _cells(run: Run, called: str, now: int, seen: int | None) -> tuple[str, ...]:
     where = f" in {run.tree}" if run.tree else ""
     if node := run.node:
         all_ = f" on {len(node.names)} nodes: {', '.join(node.names)}"
         where += f" (node {node.rank} of {node.names[0]}'s)" if node.rank else all_
-    return (f"  {called}{where}", run.outcome(), _when(run, now))
+    old = f", as of {_ago(seen, now)}" if seen is not None and run.goes_on else ""
+    return (f"  {called}{where}", f"{run.outcome()}{old}", _when(run, now))
 
 
-def _about(run: Run, now: int, results: ResultsThere | None) -> tuple[str, ...]:
+def _about(run: Run, now: int, results: ResultsThere | None, seen: int | None) -> tuple[str, ...]:
     quiet = f", last wrote {_ago(run.written, now)}" if run.state == "running" else ""
     log = f"log {size(run.log_bytes)}{quiet}"
-    if run.made_nothing(results.files if results else 0):
+    if seen is not None and not run.log_bytes:  # what changes all the time is not noted here
+        log = ""
+    elif run.made_nothing(results.files if results else 0):
         log = MADE_NOTHING
     commit = run.commit[:12] + ("+" if run.with_changes else "")
     command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
@@ -267,8 +278,7 @@ def find_status(
     if name is not None:
         return [_of_run(options, screen, name)]
     if not hosts and find_gone(options):
-        kept = runs_from_home(options.host or "")
-        return [_from_home(kept, "it was given back", screen.width)]
+        return [_from_home(options, "it was given back", screen.width)]
     boxes = [options] if options.host else meant(options, hosts)
     # With a host `connect` reads it later: a host that turns out invalid must leave no record.
     here = None if options.host else options.repository
@@ -276,9 +286,10 @@ def find_status(
         try:
             return [_ask(boxes[0], screen, here)]
         except UnreachableError as error:
-            if not (kept := runs_from_home(boxes[0].host or "")):
+            told = _from_home(boxes[0], error.what, screen.width)
+            if not told.document.get("runs"):
                 raise
-            return [replace(_from_home(kept, error.what, screen.width), error=error)]
+            return [replace(told, error=error)]
     screen.redact = redactor_of_all(options).text
     return _ask_all(boxes, here, screen.width)
 
@@ -287,17 +298,24 @@ def _of_run(options: BoxOptions, screen: Screen, name: str) -> BoxStatus:
     found = box_or_home(options, screen, [name], with_details=True)
     if isinstance(found, list):
         screen.redact = redactor_of_all(options).text
-        return _from_home(found, "", screen.width)
+        return _from_home(options, "", screen.width, found)
     with found as box:
         runs = tuple(box.runs(name)[:1])
         box.state = replace(box.state, runs=runs)
         return _told(box, screen.width)
 
 
-def _from_home(found: Sequence[RunAtHome], why: str, width: int | None) -> BoxStatus:
-    """Return the status of runs of one box that are at home; `why` the box is not asked."""
-    runs, now = [one.run for one in found], max(one.box_time for one in found)
-    price, box = found[0].price, found[0].box
+def _from_home(
+    options: BoxOptions, why: str, width: int | None, named: Sequence[RunAtHome] = ()
+) -> BoxStatus:
+    """Return what is known here of a box's runs, or of one `named`; `why` the box is not asked."""
+    host = options.host or ""
+    found = named or known_of_host(host)
+    if not found:
+        return BoxStatus({"box": host}, [f"{host}: {why}"])
+    runs, last = [one.run for one in found], max(found, key=lambda one: one.seen)
+    now, price, box = int(last.now(time.time())), found[0].price, found[0].box
+    mine = kept_of_repository(found, options.repository[0])
     ends = {f"{one.repository}/{one.run.name}": one.log_tail(END_BYTES) for one in found}
     failures = find_failures(runs, ends, str, END_BYTES)
     metrics = {one.run: one.metric for one in found if one.metric}
@@ -311,12 +329,18 @@ def _from_home(found: Sequence[RunAtHome], why: str, width: int | None) -> BoxSt
             "gpu_use": [],
             "metric": one.metric or None,
             "failure": failures[one.run].as_dict() if one.run in failures else None,
-            "from_home": {"seen": one.seen, "log": f"{one.place}/{LOG}", "results": one.results},
+            "from_home": {
+                "seen": one.seen,
+                "log": f"{one.place}/{LOG}" if one.place else None,
+                "results": one.results,
+            },
         }
         for one in found
     ]
     lines = [f"{box}: {why}; from home:" if why else as_of(found[0])]
-    lines += run_lines(runs, now, (), failures, metrics, price, width)
+    own = mine[0].repository if mine else ""
+    seen = last.box_time or int(last.seen)
+    lines += run_lines(runs, now, (), failures, metrics, price, width, own=own, seen=seen)
     return BoxStatus({"box": box, "price": price or None, "runs": rows, "trees": []}, lines)
 
 
@@ -337,6 +361,8 @@ def _ask_all(
         name = str(boxes[at].host)
         try:
             found[at] = _ask(boxes[at], JsonScreen(io.StringIO()), here, width)
+        except UnreachableError as error:
+            found[at] = replace(_from_home(boxes[at], error.what, width), error=error)
         except BoxstrapError as error:
             found[at] = BoxStatus({"box": name}, [f"{name}: {error.what}"], error)
 
@@ -416,6 +442,7 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
                 box.details.results,
                 box.details.disks,
                 box.details.untold,
+                box.own,
             ),
             *_tree_lines(box.details.trees),
         ],
@@ -479,6 +506,7 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     results: Mapping[str, ResultsThere] = MappingProxyType({}),
     disks: Mapping[str, LowDisk] = MappingProxyType({}),
     untold: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    own: str = "",
 ) -> list[str]:
     """Return the status as text; `why` is the event with which the box's last setup failed."""
     reason = f": {_reason(why)}" if why else ""
@@ -492,7 +520,7 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     price = known.price if known else None
     now = _box_time(box_state)
     runs = run_lines(
-        box_state.runs, now, gpus, failures, metrics, price, width, results, disks, untold
+        box_state.runs, now, gpus, failures, metrics, price, width, results, disks, untold, own
     )
     return [*lines, *(runs or ["no run was started here"])]
 

@@ -32,9 +32,9 @@ def _costs(box: KnownBox, now: float) -> str:
 
 def _running(box: KnownBox) -> list[str]:
     """Return its runs that were alive or waiting when it was asked last."""
-    from bootstrap.boxes.at_home import seen_on
+    from bootstrap.runs.known_runs import known_on
 
-    return [seen.run.name for seen in seen_on(box) if seen.run.goes_on]
+    return [one.run.name for one in known_on(box) if one.run.goes_on]
 
 
 def _named(runs: list[str]) -> str:

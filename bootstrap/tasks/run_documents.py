@@ -101,10 +101,10 @@ class ResultsOnTheBox(TypedDict):
 
 
 class AtHome(TypedDict):
-    """What is at home of a run whose box is gone."""
+    """What is known here of a run whose box is gone, or could not be asked."""
 
     seen: float
-    log: str
+    log: str | None
     results: str
 
 

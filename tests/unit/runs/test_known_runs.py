@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from bootstrap.boxes import at_home
-from bootstrap.boxes.at_home import note_seen, seen_on
+from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
 from bootstrap.link.record import KnownBox, save_box
+from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.run import Run
-from bootstrap.runs.known_runs import ListedRun, run_rows
+from bootstrap.runs import status
+from bootstrap.runs.known_runs import ListedRun, known_on, run_rows
 
 RUN = Run(
     "homework-1", "train-1", "finished", 0, 1_000, "c" * 40, "w", "train", 0, 9, "python x",
@@ -32,3 +35,29 @@ def test_its_age_is_right_after_contacts_that_changed_nothing(
     assert "train-1 gpu 2 h 16 min ago finished, ran 1 h 00 min, $2.00" in row
     assert f"{'c' * 12}+a1b2c3d" in row
     assert listed.as_dict()["dollars"] == 2.0
+
+
+def test_what_is_known_of_a_box_out_of_reach_has_the_live_run_and_ages_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing of them came home. `runs` and `status` tell the same begin, by the same clock."""
+    clock = type("Clock", (), {"time": lambda: 9_000.0})
+    for module in (at_home, status):
+        monkeypatch.setattr(module, "time", clock)
+    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
+    live = dataclasses.replace(RUN, name="train-2", state="running", begun=8_700, over=0)
+    note_seen(box, [live, RUN], str, box_time=9_000)
+    clock.time = lambda: 9_300.0
+    told = "\n".join(status._from_home(BoxOptions("gpu", repo=tmp_path), "it is gone", None).lines)
+    assert "train-2  running, as of 5 min 00 s ago  started 10 min 00 s ago" in told
+    listed = ListedRun(known_on(box)[0], is_gone=False, results="box", log="box")
+    assert "train-2  gpu  10 min 00 s ago" in run_rows([listed], 9_300.0, None, every=False)[0]
+
+
+def test_a_run_that_came_home_as_over_is_not_running_on_its_box(tmp_path: Path) -> None:
+    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
+    note_seen(box, [dataclasses.replace(RUN, state="running", over=0)], str, box_time=9_000)
+    over = RunAtHome(box.name, box.created, box.host_text, RUN, seen=9_100.0, place=str(tmp_path))
+    at_home._folder().mkdir(parents=True)
+    over.save()
+    assert [one.run.state for one in known_on(box)] == ["finished"]

@@ -178,3 +178,16 @@ def test_a_notice_is_no_reason_for_a_run_that_was_stopped_or_does_not_understand
     assert as_it_ended(told, "finished 0 interrupted ec2 1 2") is not None
     stopped = dataclasses.replace(told, state="finished", rc=143, ended="stop", begun=1)
     assert stopped.outcome() == "was stopped"
+
+
+def test_runs_of_this_repository_come_first_and_ended_ones_of_others_are_a_number() -> None:
+    others = [run(f"train-{n}", repo_key="k-2", state="finished", rc=0) for n in range(9, 3, -1)]
+    live, mine = run("train-3", repo_key="k-2"), run("train-1", state="finished", rc=0)
+    lines = run_lines([*others, live, mine, RUN], NOW, (), {}, own="k-1")
+    assert [line.split()[0] for line in lines[:3]] == ["k-1/train-1", "k-1/train-1", "k-2/train-3"]
+    assert lines[3:] == ["  and 6 of other repositories: --json has all"]
+
+
+def test_a_live_run_that_was_not_asked_now_says_how_old_its_state_is() -> None:
+    (line,) = run_lines([run("train-1", log_bytes=0)], NOW, (), {}, price=3600.0, seen=NOW - 60)
+    assert "running, as of 1 min 00 s ago  started 1 min 30 s ago  $30.00  cccccccccccc" in line
