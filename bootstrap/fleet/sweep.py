@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bootstrap.errors import UsageError, write_error
 from bootstrap.paths import make_private, read_regular, refuse_to_leave, state_dir, write_private
@@ -31,8 +32,13 @@ from bootstrap.profile.yaml_source import Items, Keys, Scalar, read_yaml
 _MOST_CELLS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _PARAMETER = re.compile(r"[A-Za-z_][\w.-]*")
-_FILLED = re.compile(r"\$\{([A-Za-z_][\w.-]*)\}")
-_KEYS = ("name", "command", "program", "method", "metric", "parameters", "cells")
+_FILLED = re.compile(r"\$\{(envvar:)?([A-Za-z_][\w.-]*)\}")
+_ARGS = re.compile(r"\$\{(args(?:_\w+)?)\}")
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_BOOLEANS = {"true": True, "false": False}
+_OF_ITS_SERVER = ("project", "entity", "description")
+"""What W&B's server is told of a sweep; it changes no cell."""
+_KEYS = ("name", "command", "program", "method", "metric", "parameters", "cells", *_OF_ITS_SERVER)
 _OF_WANDB = {"env": "/usr/bin/env", "interpreter": "python"}
 
 
@@ -57,10 +63,54 @@ class Cell:
         command = self.command or default
         if self.parameters and not self.command:
             command += " ${args}"
-        args = " ".join(shlex.quote(f"--{name}={value}") for name, value in self.parameters.items())
         values = {name: shlex.quote(value) for name, value in self.parameters.items()}
-        known = {**_OF_WANDB, "args": args, **values}
-        return _FILLED.sub(lambda found: known.get(found[1], found[0]), command)
+        known = {**_OF_WANDB, **self._args(), **values}
+        self._refuse_unused(command, known)
+
+        def fill(found: re.Match[str]) -> str:
+            return f'"${{{found[2]}}}"' if found[1] else known.get(found[2], found[0])
+
+        return _FILLED.sub(fill, command)
+
+    def _args(self) -> dict[str, str]:
+        """Return all parameters in each form that W&B has for them."""
+        names = [*self.parameters]
+        plain = [f"{name}={value}" for name, value in self.parameters.items()]
+        flags: list[str] = []
+        nested: dict[str, Any] = {}
+        clash = any(part.startswith(f"{one}.") for one in names for part in names)
+        for name, text in self.parameters.items():
+            value = _typed(text)
+            if value is not False:
+                flags.append(f"--{name}" if value is True else f"--{name}={text}")
+            *outer, last = [name] if clash else name.split(".")
+            place: dict[str, Any] = nested
+            for each in outer:
+                place = place.setdefault(each, {})
+            place[last] = value
+        return {
+            "args": shlex.join(f"--{each}" for each in plain),
+            "args_no_hyphens": shlex.join(plain),
+            "args_no_boolean_flags": shlex.join(flags),
+            "args_json": shlex.quote(json.dumps(nested)),
+        }
+
+    def _refuse_unused(self, command: str, known: Mapping[str, str]) -> None:
+        """Raise UsageError if the command takes not all parameters: cells would be the same."""
+        args = set(_ARGS.findall(command))
+        if wrong := sorted(args - {*known}):
+            raise UsageError(
+                f"the sweep's command: ${{{wrong[0]}}} can't be filled in here.",
+                hint="There are ${args}, ${args_no_hyphens}, ${args_no_boolean_flags}, "
+                "${args_json}, and each parameter by its name.",
+            )
+        named = {found[2] for found in _FILLED.finditer(command) if not found[1]}
+        unused = [name for name in self.parameters if name not in named]
+        if unused and not args:
+            raise UsageError(
+                f"the sweep's command doesn't take {unused[0]}: {command}",
+                hint=f"Add ${{args}} for all parameters, or ${{{unused[0]}}} for this one.",
+            )
 
     def as_dict(self) -> dict[str, object]:
         """As the ledger has it."""
@@ -114,6 +164,11 @@ def read_sweep(file: Path) -> Sweep:
     return _sweep(_named(file.stem, file), [(command, {}) for command in commands], file)
 
 
+def _typed(text: str) -> object:
+    """Return a value as JSON has it, by its text: a boolean, a number, else the text."""
+    return json.loads(text) if _NUMBER.fullmatch(text) else _BOOLEANS.get(text.lower(), text)
+
+
 def _of_yaml(file: Path) -> Sweep:
     yaml = read_yaml(file, str(file))
     wrong = [problem.message for problem in yaml.problems]
@@ -139,10 +194,9 @@ def _of_yaml(file: Path) -> Sweep:
             cells.append((command, {_parameter(key, file): _one(value, key, file)
                                     for key, value in item.entries}))  # fmt: skip
     elif isinstance(grid := keys.get("parameters"), Keys) and grid.entries:
-        names = [_parameter(key, file) for key, _ in grid.entries]
-        values = [_values(value, key, file) for key, value in grid.entries]
-        for point in itertools.product(*values):
-            cells.append((command, dict(zip(names, point, strict=True))))
+        given = dict(_grid(grid, file))
+        for point in itertools.product(*given.values()):
+            cells.append((command, dict(zip(given, point, strict=True))))
             if len(cells) > _MOST_CELLS:
                 break
     metric, least = _metric(keys.get("metric"), file)
@@ -183,12 +237,39 @@ def _named(name: str, file: Path) -> str:
 def _command(keys: Mapping[str, object], file: Path) -> str:
     given = keys.get("command")
     program = _text(keys.get("program"), "", file)
-    if isinstance(given, Items):  # as W&B's
-        words = [each.text for each in given.items if isinstance(each, Scalar)]
+    if isinstance(given, Items):
+        words = [_word(each, file) for each in given.items]
         return " ".join(words).replace("${program}", shlex.quote(program))
     if given is not None:
         return _text(given, "", file).replace("${program}", shlex.quote(program))
     return f"python {shlex.quote(program)} ${{args}}" if program else ""
+
+
+def _word(item: object, file: Path) -> str:
+    """Return an item of a command's list for the shell: as W&B's, one argument."""
+    text = _text(item, "", file)
+    if not _ARGS.fullmatch(text) and (inside := _ARGS.search(text)):
+        raise UsageError(
+            f"{text!r} is one argument, and ${{{inside[1]}}} is several.",
+            where=str(file),
+            hint="Write the command as a text instead of a list, or each word as an item.",
+        )
+    ends = [0, *(end for found in _FILLED.finditer(text) for end in found.span()), len(text)]
+    parts = [text[begin:end] for begin, end in itertools.pairwise(ends)]
+    quoted = (part if _FILLED.fullmatch(part) else part and shlex.quote(part) for part in parts)
+    return "".join(quoted) or "''"
+
+
+def _grid(grid: Keys, file: Path, outer: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield each parameter with its values; one of a nested mapping is named `outer.inner`."""
+    for key, value in grid.entries:
+        name = outer + _parameter(key, file)
+        inner = value.entries if isinstance(value, Keys) else ()
+        nested = next((each for word, each in inner if word.text == "parameters"), None)
+        if isinstance(nested, Keys) and len(inner) == 1:
+            yield from _grid(nested, file, f"{name}.")
+        else:
+            yield name, _values(value, key, file)
 
 
 def _parameter(key: Scalar, file: Path) -> str:
@@ -200,9 +281,10 @@ def _parameter(key: Scalar, file: Path) -> str:
 def _values(value: object, key: Scalar, file: Path) -> list[str]:
     if isinstance(value, Keys):
         entries = {name.text: each for name, each in value.entries}
-        if "values" in entries:
+        kind = _text(entries.pop("distribution", None), "", file)
+        if "values" in entries and kind in ("", "categorical"):
             value = entries["values"]
-        elif set(entries) == {"value"}:
+        elif set(entries) == {"value"} and kind in ("", "constant"):
             return [_one(entries["value"], key, file)]
     if isinstance(value, Items) and value.items:
         return [_one(each, key, file) for each in value.items]
@@ -233,7 +315,7 @@ def _metric(value: object, file: Path) -> tuple[str, bool]:
         return value.text, True
     entries = dict(_pairs(value))
     goal = entries.get("goal", "minimize")
-    if set(entries) - {"name", "goal"} or "name" not in entries or goal not in _GOALS:
+    if set(entries) - {"name", "goal", "target"} or "name" not in entries or goal not in _GOALS:
         raise UsageError(
             "metric is a name, or {name: …, goal: minimize or maximize}.", where=str(file)
         )

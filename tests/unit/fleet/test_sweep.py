@@ -17,6 +17,16 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.run import Run
 
 GRID = "parameters:\n  lr: [1e-3, 3e-4]\n  seed: [0, 1, 2]\n"
+OF_WANDB = """\
+project: demo
+entity: me
+description: all that its files may say
+metric: {name: loss, target: 0.1}
+parameters:
+  on: {distribution: constant, value: True}
+  off: {distribution: categorical, values: [false]}
+  opt: {parameters: {lr: {value: 1e-3}}}
+"""
 LANES = [("a", ""), ("b", "")]
 
 
@@ -57,6 +67,43 @@ command: ["${env}", "${interpreter}", "${program}", "${args}"]
         sweep_of(tmp_path, text.replace("grid", "bayes"))
 
 
+@pytest.mark.parametrize(
+    ("command", "filled"),
+    [
+        ("python t.py ${args_no_hyphens}", "python t.py on=True off=false opt.lr=1e-3"),
+        ("python t.py ${args_no_boolean_flags}", "python t.py --on --opt.lr=1e-3"),
+        (
+            "python t.py ${args_json}",
+            """python t.py '{"on": true, "off": false, "opt": {"lr": 0.001}}'""",
+        ),
+        ('[go, "${envvar:HOME}", a b, "", "${args}"]',
+         "go \"${HOME}\" 'a b' '' --on=True --off=false --opt.lr=1e-3"),
+        ('[bash, -c, "go ${on} ${off} ${opt.lr}"]', "bash -c 'go 'True' 'false' '1e-3"),
+    ],
+)  # fmt: skip
+def test_each_form_of_wandb_fills_in_the_parameters(
+    tmp_path: Path, command: str, filled: str
+) -> None:
+    (cell,) = sweep_of(tmp_path, f"command: {command}\n{OF_WANDB}").cells
+    assert cell.filled("") == filled
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("python t.py", "doesn't take on: python t.py"),
+        ("python t.py ${on} ${opt.lr}", "doesn't take off"),
+        ("python t.py ${args_json_file}", r"\$\{args_json_file\} can't be filled in"),
+        ('[bash, -c, "python t.py ${args}"]', "is one argument"),
+    ],
+)
+def test_a_command_that_would_lose_parameters_is_refused(
+    tmp_path: Path, command: str, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        sweep_of(tmp_path, f"command: {command}\n{OF_WANDB}").commands("")
+
+
 def test_a_list_and_lines_are_cells_too(tmp_path: Path) -> None:
     found = sweep_of(tmp_path, "command: ./go ${x}\ncells: [{x: 1}, {x: a b}]\n")
     assert [cell.filled("") for cell in found.cells] == ["./go 1", "./go 'a b'"]
@@ -82,6 +129,8 @@ def test_a_cells_key_depends_on_its_content_alone(tmp_path: Path) -> None:
         ("cells: [3]\n", "each of cells is a mapping"),
         ("name: a b\nparameters: {x: [1]}\n", "'a b' can't be a sweep's name"),
         ("parameters: {'a b': [1]}\n", "'a b' can't be a parameter's name"),
+        ("parameters:\n  x: {distribution: uniform, values: [1]}\n", "x needs a list of values"),
+        ("early_terminate: {type: hyperband}\n", "there is no key early_terminate"),
         ("metric: {goal: least}\nparameters: {x: [1]}\n", "metric is a name"),
     ],
 )
