@@ -177,19 +177,48 @@ class LogOptions:
     """The box, if logs of several are shown."""
 
 
+class LastDrawn:
+    """Drops of each line what was drawn over, as a progress bar is: a terminal shows the last."""
+
+    def __init__(self, *, is_growing: bool) -> None:
+        """`is_growing`: an unfinished line is passed on at once, else held back."""
+        self._is_growing = is_growing
+        self._rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the lines that are complete so far."""
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = _last_drawn(rest)
+        whole = b"".join(_last_drawn(line.rstrip(b"\r")) + b"\n" for line in lines)
+        return whole + self.finish() if self._is_growing else whole
+
+    def finish(self) -> bytes:
+        """Return a last line that lacks its newline."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+def _last_drawn(line: bytes) -> bytes:
+    drawn = line.rstrip(b"\r")
+    return drawn.rpartition(b"\r")[2] + line[len(drawn) :]
+
+
 @dataclass
 class _ShownLog:
-    """A log on its way to standard output: sanitized, then redacted, then written."""
+    """A log on its way to standard output: drawn, sanitized, then redacted, then written."""
 
+    drawn: LastDrawn | None
     sanitizer: SanitizeStream
     redactor: RedactStream
     out: PlainLog | NamedLog | JsonLog
 
     def write(self, piece: bytes) -> None:
+        piece = self.drawn.feed(piece) if self.drawn else piece
         self.out.write(self.redactor.feed(self.sanitizer.feed(piece)))
 
     def end(self) -> None:
-        self.out.write(self.redactor.feed(self.sanitizer.finish()) + self.redactor.flush())
+        rest = self.sanitizer.feed(self.drawn.finish()) if self.drawn else b""
+        self.out.write(self.redactor.feed(rest + self.sanitizer.finish()) + self.redactor.flush())
         self.out.end()
 
 
@@ -268,7 +297,7 @@ def _show(
             screen.warn(f"{reader.run.name} has no index of times for its log: showing all of it")
     for reader in readers if wish.follow and wish.lines is not None else ():
         reader.find_last_lines(wish.lines or 0)
-    shown = [_shown(logs, at, wish.among, as_json=as_json, to=to) for at in range(len(readers))]
+    shown = [_shown(logs, at, wish, as_json=as_json, to=to) for at in range(len(readers))]
     told: list[dict[str, object]] = []
     failed: list[str] = []
     for at, piece in together(readers, follow=wish.follow):
@@ -371,8 +400,10 @@ def _dropped_note(run: Run) -> str:
     return f" (its first {size(run.log_kept)} were dropped)" if run.log_kept else ""
 
 
-def _shown(logs: _Logs, at: int, among: str, *, as_json: bool, to: BinaryIO | None) -> _ShownLog:
-    readers = logs.readers
+def _shown(
+    logs: _Logs, at: int, wish: LogOptions, *, as_json: bool, to: BinaryIO | None
+) -> _ShownLog:
+    readers, among = logs.readers, wish.among
     on_terminal = to is None and sys.stdout.isatty() and len(readers) == 1 and not among
     sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
     runs = [reader.run for reader in readers if reader.run]
@@ -389,7 +420,9 @@ def _shown(logs: _Logs, at: int, among: str, *, as_json: bool, to: BinaryIO | No
         name = names[at].ljust(max(map(len, names)))
         name = f"{among} | {name}" if among else name
         out = JsonLog(run=names[at], **of_box) if as_json else NamedLog(name)
-    return _ShownLog(sanitizer, logs.redactor.stream(), out)
+    counts_lines = wish.lines is not None and not on_terminal
+    drawn = LastDrawn(is_growing=wish.follow) if counts_lines else None
+    return _ShownLog(drawn, sanitizer, logs.redactor.stream(), out)
 
 
 def _end_of(run: Run, price: float) -> tuple[int | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -19,8 +20,10 @@ from bootstrap.link.local import LocalWire
 from bootstrap.protocol.query import NO_REDACTION, build_query
 from bootstrap.protocol.run import Run
 from bootstrap.runs.log_reader import LogReader, together
-from bootstrap.runs.logs import JsonLog, NamedLog
+from bootstrap.runs.logs import JsonLog, LastDrawn, LogOptions, NamedLog, _Logs, _show
 from bootstrap.shell import Value, shell_part
+from bootstrap.text.redact import Redactor
+from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 from tests.unit.box.test_runner import make_run, start, was
 from tests.waiting import PATIENCE_S
@@ -344,3 +347,21 @@ def test_a_line_of_one_of_several_says_whose_it_is_in_json(
     out.end()
     lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
     assert lines == [{"v": 1, "run": "train-1", "line": line} for line in ("step 1", "ste")]
+
+
+@pytest.mark.parametrize(("size", "is_growing"), [(1, False), (3, False), (99, False), (99, True)])
+def test_of_a_progress_bar_a_tail_has_what_a_terminal_shows(size: int, is_growing: bool) -> None:
+    log = b"epoch 1\r\n 1%\r 50%\r\r 99%\r100%\r\nepoch 2\n 7%\r 9%\r"
+    drawn = LastDrawn(is_growing=is_growing)
+    shown = b"".join(drawn.feed(log[at : at + size]) for at in range(0, len(log), size))
+    assert shown + drawn.finish() == b"epoch 1\n100%\nepoch 2\n 9%\r"
+
+
+def test_a_tail_of_three_lines_is_three_lines(
+    tmp_path: Path, reader: MakeReader, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    finished(tmp_path, b"one\ntwo\n 1%\r 2%\r 3%\nfour\n")
+    there = reader(tmp_path)
+    logs = _Logs([there], 0, 0.0, Redactor({}), str)
+    _show(logs, JsonScreen(io.StringIO()), LogOptions(lines=3), as_json=False, to=None)
+    assert capfdbinary.readouterr().out == b"two\n 3%\nfour\n"
