@@ -12,6 +12,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.fleet.sweep import CellRun, Dealt, Lane, Ledger, Sweep, deal
+from bootstrap.link.exchange import answer_number
 from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.registry import lookup
 from bootstrap.link.target import BoxOptions
@@ -60,7 +61,7 @@ def count_gpus(box: BoxLogin) -> int:
     said = box.tail(_GPU_FILE, _GPU_BYTES).decode(errors="replace")
     rows = (line.split() for line in said.splitlines())
     numbers = [row[1] for row in rows if row[:1] == ["gpus"] and len(row) == 2]
-    return min(int(numbers[-1]), 64) if numbers and numbers[-1].isdecimal() else 0
+    return min(answer_number(numbers[-1]) or 0, 64) if numbers else 0
 
 
 def lanes_of(view: BoxCapacity, *, each_gpu: bool) -> list[Lane]:

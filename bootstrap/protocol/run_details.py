@@ -264,13 +264,10 @@ def results_in_the_way(said: Sequence[str], where: str, name: str) -> NotSafeErr
     """Return the error for a run that would overwrite results, as `keep_results.py` says."""
     rows = []
     for words in (line.split() for line in said):
-        if len(words) == 4 and words[1].isdecimal() and words[2].isdecimal():
-            run, count, total, why = words
-            what = (
-                f"{run}: {grouped_number(int(count))} files, {size(int(total))}; "
-                if run != "-"
-                else ""
-            )
+        count, total = map(to_number, [*words, "", "", ""][1:3])
+        if len(words) == 4 and count is not None and total is not None:
+            run, _, _, why = words
+            what = f"{run}: {grouped_number(count)} files, {size(total)}; " if run != "-" else ""
             rows.append(f"\n  {what}{_CANT_KEEP.get(why, why)}")
     return NotSafeError(
         "results of earlier runs are not home, and would be overwritten:" + "".join(rows),

@@ -40,7 +40,7 @@ from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.probe import parse_probe, probe
 from bootstrap.protocol.query import LaunchOptions, launch
 from bootstrap.protocol.run import STATES, find_failure, is_name, parse_run, with_files
-from bootstrap.protocol.run_details import ask_details, parse_details
+from bootstrap.protocol.run_details import ask_details, parse_details, results_in_the_way
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
 from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.protocol.trees import BoxWorkStream, clean_trees, parse_uses, read_content
@@ -523,3 +523,9 @@ def test_a_time_that_no_clock_has_is_none(seconds: str) -> None:
     for one in (found, kept):
         assert one
         assert (one.started, one.begun, one.over) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("count", ["9" * 5000, "9" * 4000, "\u0661"])
+def test_a_number_of_results_in_the_way_that_is_none_is_left_out(count: str) -> None:
+    said = results_in_the_way([f"a-1 1 {count} large", f"a-2 {count} 1 large"], "box", "box")
+    assert said.what.endswith("would be overwritten:")
