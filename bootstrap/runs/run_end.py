@@ -50,6 +50,7 @@ def wait_for(  # noqa: PLR0913 - as it was typed
     tell: Callable[[str, Run], None] = lambda _box, _run: None,
 ) -> None:
     """Wait until the run is over; with `every`, all runs that are live or wait for their turn.
+    Then it also counts which of those that were there with them have failed already.
 
     `tell` is called with the box and each awaited run: as it is now, and whenever that changes.
     With `detach` the box tells the user's addresses instead, and nothing is waited for.
@@ -59,7 +60,7 @@ def wait_for(  # noqa: PLR0913 - as it was typed
     notifiers = own_notifiers()
     with BoxLogin.open(options, screen) as box:
         meant = box.runs(run, every=every)
-        awaited = [one for one in meant if one.goes_on] if every else meant[:1]
+        awaited = all_awaited(meant) if every else meant[:1]
         if any(one.state == "waiting" for one in awaited):
             raise UsageError(
                 f"{awaited[0].name} was created, but never started.",
@@ -107,6 +108,20 @@ def wait_for(  # noqa: PLR0913 - as it was typed
             "; ".join(map(_sentence, failed)),
             hint=f"The log: boxstrap logs --host {box.name} --run {failed[0].name}",
         )
+
+
+def all_awaited(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs that go on, and the failed ones that were there with them, or, where none
+    goes on, with the newest; but none whose work was begun anew since. `runs`: the newest first."""
+    living = [run for run in runs if run.goes_on]
+    since = min((run.started for run in living or runs[:1]), default=0)
+    found, works = list[Run](), set[tuple[str, str]]()
+    for run in runs:
+        is_anew = (run.repo_key, run.work) in works
+        failed = run.failed and not is_anew and (run.over or run.started) >= since
+        found += [run] if run.goes_on or failed else []
+        works.add((run.repo_key, run.work))
+    return found
 
 
 def _detach(box: BoxLogin, runs: Sequence[Run], screen: Screen) -> None:

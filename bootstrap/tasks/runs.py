@@ -408,7 +408,12 @@ def report(call: Call) -> None:
     _IDENTITY,
     _REPO,
     RUN,
-    Option("all_", "All runs that live or wait for their turn, of whichever repository.", False),
+    Option(
+        "all_",
+        "All runs that live or wait for their turn, of whichever repository; those that were there "
+        "with them and have failed count too.",
+        False,
+    ),
     EVENTS,
     Option("detach", "Don't wait: the box tells the addresses of notify.yaml.", False),
     changes=("detach",),

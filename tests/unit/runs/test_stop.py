@@ -1,4 +1,4 @@
-"""Stopping several runs."""
+"""Stopping several runs, and waiting for them."""
 
 from __future__ import annotations
 
@@ -34,3 +34,29 @@ def test_what_waits_for_its_turn_is_ended_before_what_runs(monkeypatch: pytest.M
         ("first", True),
     ]
     assert said == ["first: asked to end; if it hasn't after its `train.grace`, it is killed"]
+
+
+def _cell(name: str, state: str, started: int, over: int = 0, rc: int | None = None) -> Run:
+    work = name.rpartition("-")[0]
+    return Run("k", name, state, rc, started, "", work, "", 0, 0, "", begun=started, over=over)
+
+
+LIVE, FAILED = _cell("b-1", "running", 100), _cell("a-1", "finished", 100, 103, 1)
+AGAIN, OLD = _cell("a-2", "queued", 110), _cell("o-1", "finished", 50, 99, 1)
+DONE, STOPPED = _cell("d-1", "finished", 100, 120, 0), _cell("s-1", "finished", 100, 110, 143)
+
+
+@pytest.mark.parametrize(
+    ("runs", "awaited"),
+    [
+        ([LIVE, FAILED, OLD], [LIVE, FAILED]),
+        ([AGAIN, LIVE, FAILED], [AGAIN, LIVE]),
+        ([DONE, FAILED, OLD], [FAILED]),
+        ([DONE, STOPPED, OLD], []),
+        ([], []),
+    ],
+)
+def test_all_that_is_waited_for_has_the_cells_that_failed_before(
+    runs: list[Run], awaited: list[Run]
+) -> None:
+    assert run_end.all_awaited(runs) == awaited
