@@ -25,6 +25,7 @@ from bootstrap.link.target import BoxOptions, KeyAndRoot, resolve
 from bootstrap.link.wire import ReconnectingLink
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.query import NO_REDACTION, build_query
+from bootstrap.repo.place import repository_root
 
 if TYPE_CHECKING:
     from bootstrap.link.dial import PendingConnection
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from bootstrap.link.wire import LinkLost, Wire
     from bootstrap.protocol.run import Run
     from bootstrap.protocol.run_details import RunDetails
+    from bootstrap.repo.local import LocalRepository
     from bootstrap.shell import Value
     from bootstrap.text.redact import Redactor
     from bootstrap.ui.screen import Reporter
@@ -215,6 +217,31 @@ class BoxLogin:
             self._not_kept(write_error(self.known.folder, error).what)
         except UsageError as error:
             self._not_kept(str(error))
+
+    def note_sent(self, here: LocalRepository | None, key: str, workdir: str, **known: str) -> None:
+        """Record what was sent, and say whose files share the folder on the box with it."""
+        place = str(here.root) if here is not None else ""
+        if place and (other := self._other_sender(place, key, known.get("root", ""), workdir)):
+            self.reporter.warn(
+                f"{self.name}: {other} is a clone or worktree of this repository and has the same "
+                "folder on the box: what is sent from one replaces the other's files. A clone has "
+                "one of its own with --set box.workdir='~/NAME' at each setup and run"
+            )
+        self.save(self.known.using(key, workdir=workdir, place=place, **known))
+
+    def warn_of_other_files(self) -> None:
+        """Say so if the files on the box are those of another clone or worktree."""
+        place = str(repository_root(self.options.place) or "")
+        key, root = self.here
+        if key and (other := self._other_sender(place, key, root, self.workdir)):
+            self.reporter.warn(
+                f"{self.name}: the files of this repository there were sent last from {other}; "
+                "those of this folder: boxstrap sync"
+            )
+
+    def _other_sender(self, place: str, key: str, root: str, workdir: str) -> str:
+        last = self.known.sent_from(key, root, workdir)
+        return last if last != place else ""
 
     def _not_kept(self, why: str) -> None:
         if not self._unwritten:

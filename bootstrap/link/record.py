@@ -174,6 +174,8 @@ class BoxRepository:
     """The snapshot placed last in its tree on the box, as far as known here."""
     sent: tuple[str, ...] = ()
     """The snapshots that went there from here, the last one first."""
+    place: str = ""
+    """The folder on this machine, a clone or worktree, from which it was sent last."""
     used: float = 0.0
     """When work of it was last sent from here, seconds since 1970; 0 if that it is there is only
     what the box says."""
@@ -260,6 +262,16 @@ class KnownBox:
         own = (each for each in self.repositories if key and each.key == key)
         named = (each for each in self.repositories if key and each.stood_in == key)
         return next(own, None) or next(named, None)
+
+    def sent_from(self, key: str, root: str, workdir: str) -> str:
+        """Return the clone or worktree that sent its files last to the folder on the box, which
+        all of one first commit share; "" if that is unknown, or was moved or removed."""
+        last = (
+            each.place
+            for each in self.repositories
+            if each.place and each.workdir == workdir and (each.key == key or root == each.root)
+        )
+        return next((place for place in last if Path(place).is_dir()), "")
 
     def workdir_of(self, key: str) -> str:
         """Return the working folder of this repository; if it was never set up, the last one."""

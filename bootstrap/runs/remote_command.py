@@ -166,6 +166,7 @@ def project_of(box: BoxLogin) -> RemoteProject:
             where=box.label,
             hint=f"Do that first: boxstrap setup --host {known.name}",
         )
+    box.warn_of_other_files()
     return found
 
 

@@ -54,23 +54,22 @@ class SetupContext:
         """Save what later commands need: the working folder, the profile, the repository."""
         profile, source = self.payload.profile, self.payload.source
         workdir = profile.box.workdir
-        known = replace(
+        self.box.known = replace(
             self.box.known,
             profile=profile.name,
             workdir=workdir,
             console=profile.provider.console or "",
             keep_open=float(seconds_of(profile.ssh.keep_open) or 0),
         )
-        self.box.save(
-            known.using(
-                source.key,
-                stood_in=stood_in(self.request, self.payload),
-                root=source.root,
-                workdir=workdir,
-                venv=profile.python.venv,
-                script=self.payload.script_id,
-                snapshot=source.snapshot,
-            )
+        self.box.note_sent(
+            self.payload.here,
+            source.key,
+            workdir,
+            stood_in=stood_in(self.request, self.payload),
+            root=source.root,
+            venv=profile.python.venv,
+            script=self.payload.script_id,
+            snapshot=source.snapshot,
         )
 
 

@@ -336,14 +336,14 @@ class _Beginning:
 
         payload, box = self._context.payload, self._context.box
         source = payload.source
-        known = box.known.using(
+        box.note_sent(
+            payload.here,
             source.key,
+            box.workdir,
             stood_in=stood_in(self._context.request, payload),
             root=source.root,
-            workdir=box.workdir,
             snapshot=source.snapshot,
         )
-        box.save(known)
         if payload.here is not None and payload.snapshot is not None:
             remember_snapshot(payload.here, payload.snapshot)
 

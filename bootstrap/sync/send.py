@@ -203,14 +203,8 @@ def take_answer(answer: SyncAnswer, state: LocalState, box: BoxLogin, began: flo
     if not answer.placed:
         raise refusal(answer, box.endpoint.label if box.endpoint else box.name, box.name)
     here = state.here
-    box.save(
-        box.known.using(
-            here.key,
-            root=here.root_commit,
-            workdir=box.known.workdir_of(here.key),
-            snapshot=state.snapshot.id,
-        )
-    )
+    workdir = box.known.workdir_of(here.key)
+    box.note_sent(here, here.key, workdir, root=here.root_commit, snapshot=state.snapshot.id)
     remember_snapshot(here, state.snapshot)
     return Synced(box.name, state, FileChanges(**answer.files), time.monotonic() - began)
 

@@ -289,6 +289,35 @@ def await_text(path: Path, text: str, watch: Running) -> None:
     wait_until(lambda: path.exists() and path.read_text() == text, watch.said)
 
 
+@pytest.mark.parametrize("kind", ["clone", "worktree"])
+def test_who_shares_a_folder_on_the_box_is_told_and_a_clone_can_have_its_own(
+    twin: Twin, kind: str
+) -> None:
+    user, first = twin.user, twin.repository.root
+    other = user.home / f"{kind}s"
+    made = ("clone", "-q", str(first)) if kind == "clone" else ("worktree", "add", "-q")
+    twin.repository.git(*made, str(other))
+    in_other = ("--repo", str(other))
+    warned = f"{first} is a clone or worktree of this repository"
+    executed = ("exec", *TO_LOCAL, "--json", *in_other, "--", "true")
+    twin.sync()
+    assert f"were sent last from {first}" in user.run(*executed).must(0).text
+    assert warned in user.run("setup", *TO_LOCAL, *in_other).must(0).text
+    assert "were sent last" not in user.run(*executed).must(0).text
+    assert warned not in user.run("sync", *TO_LOCAL, *in_other).must(0).text
+    assert f"{other} is a clone or worktree" in twin.sync()
+    assert warned in user.run("sync", *TO_LOCAL, *in_other).must(0).text
+    if kind == "clone":
+        own = ("--set", "box.workdir=~/own")
+        assert warned not in user.run("setup", *TO_LOCAL, *in_other, *own).must(0).text
+        assert "is a clone" not in twin.sync()
+        (other / "mine").write_text("mine\n")
+        assert "is a clone" not in user.run("sync", *TO_LOCAL, *in_other).must(0).text
+        assert (user.home / "own/clones/mine").read_text() == "mine\n"
+    shutil.rmtree(other)
+    assert "is a clone" not in twin.sync()
+
+
 def test_a_box_without_this_tree_says_so(twin: Twin) -> None:
     other = twin.user.home / "other"
     twin.repository.git("clone", "-q", str(twin.repository.root), str(other))
