@@ -210,11 +210,18 @@ def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
 
 
 def not_found(endpoint: Endpoint) -> UnreachableError:
-    """Return the error for a name that the resolver doesn't find."""
+    """Return the error for a name that the resolver doesn't find, with the known box that has
+    nearly that name."""
+    import difflib  # here, as most starts need neither
+
+    from bootstrap.link.record import all_boxes
+
+    near = difflib.get_close_matches(endpoint.hostname, [box.name for box in all_boxes()], 1, 0.7)
     return UnreachableError(
         "the name was not found.",
         where=endpoint.hostname,
-        hint="Check the spelling, your network, and that the alias is in your ssh config.",
+        hint=(f"Did you mean {near[0]}? " if near else "")
+        + "Check the spelling, your network, and that the alias is in your ssh config.",
     )
 
 

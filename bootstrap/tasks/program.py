@@ -40,7 +40,8 @@ IGNORED = {
     "warn-only",
 }
 """Options about commands that Invoke runs; no task here lets Invoke run any."""
-_HIDDEN = IGNORED | {"write-pyc", "complete"}  # bytecode is written anyway; shells call --complete
+_SHOWN = {"help", "list", "dry", "version"}
+"""Options of the program that help names; Invoke's others mean nothing to people here."""
 _FORMATS = ("flat", "nested", "json")
 
 
@@ -56,6 +57,10 @@ class BoxProgram(Program):
         for argument in found:
             if argument.name == "dry":
                 argument.help = "Show what a setup would do; changes nothing."
+            if argument.name == "help":
+                argument.help = "Show this help, or that of a command."
+            if argument.name == "list":
+                argument.help = "List the commands."
         return found
 
     def _make_parser(self) -> Parser:
@@ -144,7 +149,7 @@ class BoxProgram(Program):
     def print_help(self) -> None:
         """Print the tasks by families, and the program's options that have a meaning here."""
 
-        shown = [argument for argument in self.core_args() if argument.name not in _HIDDEN]
+        shown = [argument for argument in self.core_args() if argument.name in _SHOWN]
         rows = ParserContext(args=shown).help_tuples()
         print(program_help(self.binary, self.families, rows))  # noqa: T201
 

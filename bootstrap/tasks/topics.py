@@ -37,9 +37,9 @@ _VARIABLES = (
 
 
 def _exit_codes() -> Rows:
-    from bootstrap.tasks.effects import NEXT
+    from bootstrap.tasks.effects import NEXT  # what comes after it is said to an agent
 
-    return ((str(code), f"{what}: {then}") for code, (what, then) in NEXT.items())
+    return ((str(code), what) for code, (what, _) in NEXT.items())
 
 
 def _keys(section: str = "") -> Rows:
@@ -70,7 +70,7 @@ def _checks() -> Rows:
 
 
 TOPICS: Mapping[str, tuple[str, Callable[[], Rows]]] = {
-    "exit-codes": ("what each exit code means, and what to do then", _exit_codes),
+    "exit-codes": ("what each exit code means; what to do then each error says", _exit_codes),
     "hosts": ("what --host takes", lambda: _HOSTS),
     "profile": ("each key of boxstrap.yaml, as for --set", _keys),
     "providers": (

@@ -33,7 +33,7 @@ class WrongUsageError(ParseError, Exit):
         task = context.name if context is not None else None
         takes = f"What it takes: boxstrap {task} --help" if task else _HINT
         hint = f"Put the ssh command in quotes: {quoted}" if quoted else f"{meant}{takes}"
-        text = _ARGUMENT.sub(r"--\1", text)
+        text = _in_our_words(_ARGUMENT.sub(r"--\1", text), task)
         ParseError.__init__(self, text, context)
         self.error = UsageError(text, hint=hint)
         self.message = None  # Invoke prints the ParseError itself
@@ -67,6 +67,8 @@ WITH_COMMAND = ("exec", "run")
 OTHERS_WORDS = {
     "ps": "status",
     "list": "status",
+    "inspect": "status",
+    "describe": "status",
     "ls": "boxes",
     "instances": "boxes",
     "ssh": "shell",
@@ -135,6 +137,17 @@ OTHERS_OPTIONS = {
 """What is an option in other tools, and here a key of the profile."""
 _NEAR = 0.7
 """Least similarity (0 to 1) for which a word is taken for a misspelt name."""
+
+
+def _in_our_words(text: str, task: str | None) -> str:
+    """Return the sentence of Invoke's parser about an unknown word as one of ours."""
+    unknown = _UNKNOWN.fullmatch(text)
+    if not unknown:
+        return text
+    word = unknown[2]
+    if word.startswith("-"):
+        return f"there is no option {word!r}" + (f" of {task}." if task else ".")
+    return f"{task} takes no {word!r}." if task else f"there is no command {word!r}."
 
 
 def _meant(text: str, context: ParserContext | None) -> str:

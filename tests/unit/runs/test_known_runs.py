@@ -10,7 +10,8 @@ import pytest
 from bootstrap.boxes import at_home
 from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
 from bootstrap.link.record import KnownBox, save_box
-from bootstrap.link.target import BoxOptions
+from bootstrap.link.target import BoxOptions, parse_host, resolve
+from bootstrap.link.wire import not_found
 from bootstrap.protocol.run import Run
 from bootstrap.runs import status
 from bootstrap.runs.known_runs import ListedRun, known_on, run_rows
@@ -61,3 +62,9 @@ def test_a_run_that_came_home_as_over_is_not_running_on_its_box(tmp_path: Path) 
     at_home._folder().mkdir(parents=True)
     over.save()
     assert [one.run.state for one in known_on(box)] == ["finished"]
+
+
+def test_a_host_that_is_not_found_names_the_known_box_of_nearly_that_name() -> None:
+    save_box(KnownBox("nina1", "root@203.0.113.1:22", "203.0.113.1"))
+    assert "Did you mean nina1?" in str(not_found(resolve(parse_host("nina9"))).hint)
+    assert "Did you mean" not in str(not_found(resolve(parse_host("gpu.invalid"))).hint)

@@ -122,6 +122,9 @@ def test_the_help_shows_none_of_it(at: User) -> None:
         assert [name for name in [*HIDDEN, "--write-pyc"] if name in shown] == []
         assert "--dry" in shown
         assert "--list" in shown
+        assert [
+            one for one in ("-format", "-depth", "--debug", "-script", "Invoke") if one in shown
+        ] == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -240,7 +243,7 @@ def test_the_help_of_a_task_says_how_it_is_typed(at: User) -> None:
     assert at.run("run", "--help").must(0).out.splitlines()[0].endswith("[OPTIONS] -- COMMAND")
     assert logs.index("--follow") < logs.index("--host HOST")
     of_program = at.run("--help").must(0).out
-    assert of_program.index("setup  ") < of_program.index("--debug")
+    assert of_program.index("setup  ") < of_program.index("--version")
 
 
 @pytest.mark.parametrize("task", ["logs", "stop", "pull", "report", "wait"])
@@ -345,3 +348,16 @@ def test_a_run_without_a_command_is_of_the_profile_s(user: User) -> None:
     user.repository()
     refused = user.run("run", "--host", "nobody@127.0.0.1:1").must(3)
     assert "is empty" not in refused.err
+
+
+def test_an_unknown_word_is_told_in_our_words_with_the_nearest_of_ours(at: User) -> None:
+    told = at.run("describe").must(2).err
+    assert told.startswith("there is no command 'describe'.\nDid you mean status?")
+    told = at.run("--help", "setpu").must(2).err
+    assert told.startswith("there is no command 'setpu'.\nDid you mean setup?")
+
+
+def test_help_on_exit_codes_speaks_to_people(at: User) -> None:
+    told = at.run("help", "exit-codes").must(0).out
+    assert "the user" not in told
+    assert "error.next" not in told

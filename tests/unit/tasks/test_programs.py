@@ -240,7 +240,7 @@ def test_a_command_shell_linethat_is_wrong_prints_a_document_if_it_asks_for_one(
     program: str, at: User
 ) -> None:
     error = at.run("up", "--json", "--max-pric", "1", program=program).must(2).json()["error"]
-    assert error["what"] == "No idea what '--max-pric' is!"
+    assert error["what"] == "there is no option '--max-pric' of up."
     assert error["next"].startswith("Did you mean --max-price?\nWhat it takes: boxstrap up --help")
     assert at.run("run", "--nope", "--", "python", "--json", program=program).must(2).out == ""
 
