@@ -112,6 +112,11 @@ class Cell:
                 hint=f"Add ${{args}} for all parameters, or ${{{unused[0]}}} for this one.",
             )
 
+    @property
+    def words(self) -> str:
+        """How it is called: `lr=3e-1,seed=1`."""
+        return ",".join(f"{name}={value}" for name, value in self.parameters.items())
+
     def as_dict(self) -> dict[str, object]:
         """As the ledger has it."""
         return {"command": self.command, "parameters": dict(self.parameters)}

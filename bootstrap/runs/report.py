@@ -247,7 +247,8 @@ class Plot:
             background="transparent",
             plot_background="transparent",
             font_family="inherit",
-            colors=_COLOURS,
+            # A colour for each line: pygal darkens what it has to use again.
+            colors=[_look(number)[0] for number in range(max(1, len(self.lines)))],
             label_font_size=11,
             major_label_font_size=11,
             guide_stroke_dasharray="1,3",

@@ -52,8 +52,14 @@ class BoxProgram(Program):
     """The tasks by what they are for, in the order of `--list`."""
 
     def core_args(self) -> list[Argument]:
-        """As Invoke's, with the meaning of --dry here."""
+        """As Invoke's, with the meaning of --dry here, and with two of our own."""
         found: list[Argument] = super().core_args()
+        found += [
+            Argument(names=("directory", "C"), kind=str, help="Work as if started in this folder."),
+            Argument(
+                names=("no-color",), kind=bool, default=False, help="No colours, as NO_COLOR=1."
+            ),
+        ]
         for argument in found:
             if argument.name == "dry":
                 argument.help = "Show what a setup would do; changes nothing."
@@ -92,7 +98,18 @@ class BoxProgram(Program):
         except Exit as end:
             raise _told(end) from None
 
+    def _heed_own(self) -> None:
+        """Do what our own options of the program say; `inv` was parsed without them."""
+        if "directory" in self.args and (folder := self.args.directory.value):
+            try:
+                os.chdir(folder)
+            except OSError as error:
+                raise WrongUsageError(f"-C: no such folder: {folder} ({error.strerror})") from None
+        if "no-color" in self.args and self.args["no-color"].value:
+            os.environ["NO_COLOR"] = "1"
+
     def _check_core(self) -> None:
+        self._heed_own()
         for name in sorted(IGNORED):
             if self.args[name].got_value:
                 raise WrongUsageError(

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     ),
     Option("give_up", "With --sweep: let others have the cells of this box.", many=True),
     Option("beside", "In a tree of its own, without the results of other runs.", False),
+    Option("follow", "Follow its log to its end, as `logs -f` does.", False, short="f"),
     OVERWRITE,
     Option("up", "Where this repository has no box: rent one as `up` does, and run there.", False),
     *OF_RENTING,
@@ -72,11 +73,17 @@ def run(call: Call) -> None:
     """
     is_one = is_about_one(call)
     words = given_command(sys.argv)
+    several = call.given["sweep"] or call.given["each_gpu"] or not is_one
+    if call.given["follow"] and (several or call.is_json):
+        raise UsageError(
+            "--follow shows the log of one run, as text.",
+            hint="Start without it, then: boxstrap logs -f",
+        )
     if call.given["sweep"] or call.given["give_up"]:
         from bootstrap.tasks.sweeps import run_sweep
 
         run_sweep(call, chosen(call), words)
-    elif call.given["each_gpu"] or not is_one:
+    elif several:
         from bootstrap.tasks.sweeps import run_jobs
 
         run_jobs(
@@ -114,7 +121,17 @@ def _run_one(call: Call, words: Sequence[str], variables: tuple[tuple[str, str],
 
     note_seen(begun.login.known, [begun.run], call.screen.redact)
     call.screen.result(begun.as_dict(), f"\n{after_run(begun)}")
+    _follow(call, begun.box, begun.run)
     begun.raise_for_status()
+
+
+def _follow(call: Call, box: str, run: Run) -> None:
+    """With --follow: print the run's log to its end. Raises as `logs -f`."""
+    if call.given["follow"]:
+        from bootstrap.runs.logs import LogOptions, show_log
+
+        options = dataclasses.replace(call.options(), host=box)
+        show_log(options, call.screen, LogOptions(names=[run.name], follow=True), as_json=False)
 
 
 def _rents(call: Call, request: SetupRequest) -> bool:
@@ -160,6 +177,7 @@ def _resume(call: Call, words: Sequence[str]) -> None:
     follow = f"{program_name(sys.argv[0])} logs -f --host {resumed.box} --run {resumed.run.name}"
     text = f"{resumed.run.name} goes on from {resumed.resumes}; to follow it: {follow}"
     call.screen.result(resumed.as_dict(), "\n".join([*lines, text]))
+    _follow(call, resumed.box, resumed.run)
     resumed.raise_for_status()
 
 
@@ -176,6 +194,7 @@ def _resume_of_another_box(call: Call, name: str, unknown: NoSuchRunError) -> No
     done = resume_on(request, name, call.screen, partial(_show_lines, call))
     text = f"\n{done.text()}\n{after_run(done.started)}"
     call.screen.result(done.as_dict(), text)
+    _follow(call, done.started.box, done.started.run)
     done.started.raise_for_status()
 
 
@@ -334,7 +353,7 @@ def runs(call: Call) -> None:
     Option("follow", "Go on as the log grows, across lost links.", False, short="f"),
     Option("since", "What was written since: 10m ago (s, m, h, d), or since 14:30."),
     Option("until", "What was written until then."),
-    Option("tail", "The last lines alone, so many; with --grep, of those that match.", 0),
+    Option("tail", "The last lines alone, so many; with --grep, of those that match.", 0, "n"),
     Option("grep", "The lines alone that match this regular expression, as grep -E does."),
     Option("step", "The log of a step of the last setup, as in python."),
     changes=(),

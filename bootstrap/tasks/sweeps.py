@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
@@ -102,13 +103,14 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
         ledger.boxes |= {cell.key: lane[0] for cell, lane in dealt.given}
         save_ledger(file, ledger)  # before any box is asked
         wanted = options_by_box(sweep, dealt, view, commands)
+        words_of = {cell.key: cell.words for cell, _ in dealt.given if cell.words}
 
         def begin(own: Call) -> None:
             there = view.views.get(own.among)
             if there:
                 stalled = [run.run for run in dealt.taken_out if run.box == there.name]
                 take_out(own.options(), stalled)
-            _queue(own, view.failures, wanted.get(there.name, ()) if there else ())
+            _queue(own, view.failures, wanted.get(there.name, ()) if there else (), words_of)
 
         outcomes = for_each_box(call, hosts, begin, brief=True, once=once)
     call.screen.result({"sweep": dealt.as_dict(sweep)}, "\n".join(_summary(sweep, dealt, view)))
@@ -118,13 +120,21 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
 _NOT_FOR_A_SWEEP = ("session", "gpus", "after", "after_any", "queue", "resume", "beside", "up")
 
 
-def _queue(own: Call, failed: dict[str, BoxstrapError], wanted: Sequence[RunOptions]) -> None:
+def _queue(
+    own: Call,
+    failed: dict[str, BoxstrapError],
+    wanted: Sequence[RunOptions],
+    words_of: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Queue the runs of one box; `words_of` says what a cell is called, by its key."""
     from bootstrap.fleet.jobs import queue_runs
 
     if error := failed.get(own.among):
         raise error
     begun = queue_runs(own.request(), own.screen, wanted)
-    names = ", ".join(each.run.name for each in begun)
+    names = ", ".join(
+        words_of.get(each.run.name.rpartition("-")[0][-8:], each.run.name) for each in begun
+    )
     text = f"queued {len(begun)}: {names}" if begun else "nothing to queue"
     own.screen.result({"runs": [each.as_dict() for each in begun]}, text)
 

@@ -288,6 +288,12 @@ def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner
         (root / name).unlink()
 
 
+def test_a_run_is_followed_to_its_end(here: Runner) -> None:
+    command = "echo first; sleep 2; echo last; exit 4"
+    done = here.user.run("run", "-f", *TO_LOCAL, "--session", "seen", "--", command).must(10)
+    assert done.out.splitlines()[-1] == "last"
+
+
 def test_the_box_drives_a_queue(here: Runner) -> None:
     gate, wait = here.user.home / "gate", "echo up; until [ -e {} ]; do sleep 0.1; done"
     live = here.run("--gpus", "0", "--session", "live", "--", wait.format(gate))["run"]["name"]

@@ -114,6 +114,7 @@ def test_each_cell_is_queued_once_and_its_results_stand_side_by_side(fleet: Flee
     boxes = fleet(2, 2)
     done = boxes.sweep().must(0)
     assert "lr: 4 cells: 4 queued now" in done.out
+    assert "lr=0.1,seed=1" in done.out
     boxes.until_finished(4)
     assert "nothing to queue" in boxes.sweep().must(0).out
     assert boxes.finished() == {

@@ -298,6 +298,15 @@ def test_whatever_the_points_are_there_is_a_plot(points: list[tuple[float, float
         assert "<svg" in Plot("x", [PlotLine(EVIL, points)], in_seconds=True, top=top).drawn(1)
 
 
+def test_the_legend_has_each_lines_colour() -> None:
+    drawn = Plot("x", [PlotLine(str(n), [(0, n), (1, n)]) for n in range(12)]).drawn(1)
+    key = dict(enumerate(re.findall(r'<line [^>]*stroke="(#\w+)"', drawn)))
+    styles = re.findall(r"\.color-(\d+) a:visited{stroke:(#\w+)", drawn)
+    line = {int(number): colour for number, colour in styles}
+    assert len(key) == 12
+    assert line == key
+
+
 def hostile() -> RunReport:
     verdict = document(
         verdict="return",

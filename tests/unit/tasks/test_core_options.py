@@ -53,6 +53,18 @@ def at(user: User) -> User:
     return user
 
 
+def test_a_folder_and_no_colour_can_be_said_before_the_command(at: User) -> None:
+    assert "no such folder: /nowhere" in at.run("-C", "/nowhere", "runs").must(2).err
+    (at.place / "sub").mkdir()
+    (at.place / "sub" / "own.yaml").write_text("version: 1\n")
+    at.run("--no-color", "-C", "sub", "profiles", "--validate", "own.yaml").must(0)
+    at.run("profiles", "--validate", "own.yaml").must(2)
+
+
+def test_what_follows_one_run_is_refused_for_several(at: User) -> None:
+    assert "the log of one run" in at.run("run", "-f", "--each-gpu", "--", "true").must(2).err
+
+
 def on_box(user: User) -> list[str]:
     """The files where a setup of this machine would put things."""
     return sorted(str(path) for path in (user.home / "box").rglob("*"))
