@@ -28,6 +28,7 @@ OWN = {
     "phi-1.5": Model("phi-1.5", 1.418e9, 2048, 24, 32, 8192, 51200),
     "stablelm-alpha-3b": Model("stablelm-alpha-3b", 3.64e9, 4096, 16, 32, 16384, 50432),
     "llama-2-13b": Model("llama-2-13b", 13.016e9, 5120, 40, 40, 13824, 32000),
+    "gemma-2b": Model("gemma-2b", 2.506e9, 2048, 18, 8, 16384, 256000, tied=True),
     "t0-3b": Model("t0-3b", 2.85e9, 2048, 48, 32, 5120, 32128),
     "mt0-xxl": Model("mt0-xxl", 12.92e9, 4096, 48, 64, 10240, 250112),
     "bloomz-7b1": Model("bloomz-7b1", 7.07e9, 4096, 30, 32, 16384, 250880, tied=True),
@@ -72,6 +73,16 @@ PUBLISHED = [
     *(  # hiyouga/LLaMA-Factory's wiki, in an earlier unslothai/unsloth:README.md
         trained("LLaMA-Factory", "llama-2-7b", gb, way, batch=4, sequence=1024, rank=8)
         for way, gb in (("lora", 18), ("lora", 17), ("lora", 16), ("qlora", 9), ("qlora", 7))
+    ),
+    *(  # Zheng et al., "LlamaFactory" (2024), table 4: 8-bit AdamW, bf16, Unsloth for the adapters;
+        # its batch is in tokens, 512, and its adapters have 0.16e9 parameters
+        trained(
+            *("LlamaFactory's paper", model, gb, way),
+            **{"pure": True, "fused_loss": way != "full", "optimizer": "adamw8bit"},
+            **{"batch": 1, "sequence": 512, "rank": 64},
+        )
+        for model, row in (("gemma-2b", (17.06, 7.91, 5.21)), ("llama-2-7b", (38.72, 16.32, 7.52)))
+        for way, gb in zip(("full", "lora", "qlora"), row, strict=True)
     ),
     *(  # hiyouga/LLaMA-Factory:README.md, its table of hardware requirements, itself estimated
         trained("LLaMA-Factory's table", size, gb, way, sequence=512, pure=pure)
