@@ -139,12 +139,13 @@ def _program_ref(work: _Work, whole: Rendering, *, push: Pushing, must: bool = T
     """
     from bootstrap.render.carrier import program
     from bootstrap.repo.program_ref import find_program, push_program, refs_of
+    from bootstrap.repo.urls import without_user_info
 
     made = program()
     if ref := find_program(work.push_url, made):
         return ref
     ref, branch = refs_of(made)
-    where = f"{work.source.url}, as {ref} (where it takes no such ref: as the branch {branch})"
+    where = f"{without_user_info(work.push_url)}, as {ref} (where it takes no such ref: {branch})"
     question = f"Push boxstrap's own program there, which the box then fetches? To {where}"
     if push.asked_for or push.ask(question):
         return push_program(work.push_url, made)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import posixpath
 import re
+import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 _BUCKET_MANIFEST = "boxstrap-manifest.json"
 _ANSWER_S = 60.0
+_SLOWEST = 20_000
+"""Bytes a second, below which a bucket counts as one that doesn't answer."""
 _PIECE = 1 << 20
 
 
@@ -239,13 +242,21 @@ def _fetch(address: str, results: Sequence[str], scratch: Path, screen: Screen) 
     wanted = [one for path, one in listed.files.items() if _is_result(path, results)]
     rows = [row for row in wanted if row.path in objects]
     absent = {row.path for row in wanted} - objects.keys()
+    scratch.mkdir(parents=True, exist_ok=True)
+    needed, free = sum(objects[row.path].size for row in rows), shutil.disk_usage(scratch).free
+    if needed > free:
+        raise NotSafeError(
+            f"there is no room here for the results: {size(needed)}, and {size(free)} are free.",
+            where=str(scratch),
+            hint="Make room there, and run the same command again.",
+        )
     addresses = bucket.sign([objects[row.path] for row in rows])
     for row, signed in zip(rows, addresses, strict=True):
         place = scratch / row.path
         place.parent.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
         with place.open("wb") as file:
-            for piece in _pieces(signed):
+            for piece in _pieces(signed, objects[row.path].size):
                 file.write(piece)
                 digest.update(piece)
         if digest.hexdigest() != row.sha256:
@@ -292,24 +303,26 @@ def bucket_manifest(address: str) -> tuple[ListedResults, Bucket]:
     found = [one for one in bucket.objects() if one.name == _BUCKET_MANIFEST]
     if not found:
         raise NotSafeError("the bucket has no whole results of it yet.", where=address)
-    text = bytearray()
-    for piece in _pieces(bucket.sign(found)[0]):
-        text += piece
-        if len(text) > MOST_MANIFEST:
-            break
+    text = b"".join(_pieces(bucket.sign(found)[0], MOST_MANIFEST + 1))
     try:
-        return read_manifest(bytes(text)), bucket
+        return read_manifest(text), bucket
     except ValueError as error:
         what = f"the manifest in the bucket is damaged: {error}."
         raise NotSafeError(what, where=address) from None
 
 
-def _pieces(signed: str) -> Iterator[bytes]:
+def _pieces(signed: str, most: int) -> Iterator[bytes]:
+    """Yield an object's content, `most` bytes of it: what became longer since it was listed isn't
+    what was listed. Raises UnreachableError, also for one that comes too slowly to end."""
+    ends = time.monotonic() + _ANSWER_S + most / _SLOWEST
     try:
         asked = Request(signed, headers=AGENT)  # noqa: S310 - signed by `Bucket`
         with urlopen(asked, timeout=_ANSWER_S) as answer:  # noqa: S310
-            while piece := answer.read(_PIECE):
+            while most and (piece := answer.read1(min(_PIECE, most))):
+                most -= len(piece)
                 yield piece
+                if time.monotonic() > ends:
+                    raise TimeoutError("it comes too slowly")
     except (OSError, HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()  # its connection is open still

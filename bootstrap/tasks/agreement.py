@@ -9,6 +9,7 @@ import contextlib
 import ipaddress
 import shlex
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bootstrap.tasks.effects import ALWAYS, EFFECTS, VALUES, Effect
 Arguments = Mapping[str, Any]
 _LONGEST_SHOWN, _LONGEST_LINE = 500, 2000
 """Characters of one argument, and of a line, in a question: longer ones would hide what follows."""
+_RESOLVE_S = 2.0
 
 
 def question(name: str, arguments: Arguments) -> str:
@@ -150,10 +152,24 @@ def _is_own(address: str) -> bool:
         numbers = ipaddress.ip_address(bare if ":" in bare else socket.inet_aton(bare))
     except (OSError, ValueError):
         names = ("localhost", "ip6-localhost", "ip6-loopback", socket.gethostname().lower())
-        return bare in names
+        return bare in names or any(map(_is_own, _resolved(bare)))
     numbers = getattr(numbers, "ipv4_mapped", None) or numbers
     own = {each.address for nic in psutil.net_if_addrs().values() for each in nic}
     return numbers.is_loopback or numbers.is_unspecified or str(numbers) in own
+
+
+def _resolved(name: str) -> set[str]:
+    """Return the addresses of a name: any may lead to this machine. None if nobody answers soon."""
+    found = set[str]()
+
+    def resolve() -> None:
+        with contextlib.suppress(OSError, UnicodeError):
+            found.update(str(each[4][0]) for each in socket.getaddrinfo(name, None))
+
+    asked = threading.Thread(target=resolve, daemon=True)
+    asked.start()
+    asked.join(_RESOLVE_S)
+    return {*found}
 
 
 def _is_unknown(host: str) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +29,7 @@ from bootstrap.renting import last_results, rental, resumption
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.transfer import buckets
 from bootstrap.transfer.destination import MANIFEST
+from bootstrap.transfer.manifest import read_manifest
 from bootstrap.transfer.puller import WAITS
 
 RUN = Run("k-1", "train-1", "died", None, 1_700_000_000, "c" * 40, "w", "train", 0, 12, "python x")
@@ -274,6 +277,42 @@ def test_from_a_bucket_comes_what_its_manifest_lists_and_the_profile_names(
     # A single file may be newer than the manifest: it was replaced as a whole.
     assert (tmp_path / "scratch/last.pt").read_text() == NEW
     assert said.warned == ["last.pt was replaced in the bucket after its manifest was written"]
+
+
+def test_a_bucket_that_never_ends_is_read_to_the_size_that_it_listed_or_given_up(
+    bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fill the disk, or keep a guard from all other boxes."""
+    pause = 0.0
+
+    def endless(handler: SilentFileHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(b"x")
+                handler.wfile.flush()
+                time.sleep(pause)
+
+    upload(bucket, {"last.pt": NEW}, {"last.pt": OLD}, live=True)
+    manifest = (bucket / "boxstrap-manifest.json").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(SilentFileHandler, "do_GET", endless)
+        listed = (read_manifest(manifest), FolderBucket(f"{ADDRESS}/"))
+        patch.setattr(last_results, "bucket_manifest", lambda _: listed)
+        said = KeptWarnings()
+        fetch(tmp_path / "scratch", said)
+        assert (tmp_path / "scratch/last.pt").read_text() == "x" * len(NEW)
+        assert "last.pt was replaced" in said.warned[0]
+        patch.setattr(last_results, "_ANSWER_S", 0.2)
+        pause = 0.1
+        with pytest.raises(UnreachableError, match="too slowly"):
+            fetch(tmp_path / "slow", said)
+    monkeypatch.setattr(SilentFileHandler, "do_GET", endless)
+    monkeypatch.setattr(last_results, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(last_results, "_SLOWEST", 1e9)
+    with pytest.raises(UnreachableError, match="too slowly"):
+        fetch(tmp_path / "none", said)
 
 
 def test_of_two_states_of_a_checkpoint_in_a_bucket_nothing_is_taken(

@@ -148,6 +148,14 @@ def test_arguments_become_the_command_line() -> None:
     assert command_line("up", found["up"], {"dry_run": False}) == ["up", "--json"]
 
 
+def test_a_name_that_leads_here_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    leads = {"near.example": "127.0.0.9", "far.example": "203.0.113.7"}
+    monkeypatch.setattr(socket, "getaddrinfo", lambda name, *_: [(0, 0, 0, "", (leads[name], 0))])
+    on_this = "It runs this command on this machine."
+    assert on_this in question("exec", {"host": ["root@near.example:22"]})
+    assert on_this not in question("exec", {"host": ["root@far.example:22"]})
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
