@@ -188,7 +188,7 @@ FREE = {
     *("name", "committed_only", "redo", "strict", "wait", "timeout", "run", "all", "session"),
     *("gpus", "after", "after_any", "queue", "resume", "each_gpu", "give_up", "beside", "provider"),
     *("max_price", "limit", "wait_offer", "back", "to", "exclude", "max_size", "metric", "command"),
-    *("identity", "host", "hosts", "argv"),
+    *("identity", "host", "hosts", "argv", "also"),
 }
 """Arguments by which no call costs, destroys, sends or runs what it would not without them, or
 which only tools have that are always asked about, or that are judged with the box."""
