@@ -94,7 +94,9 @@ def init(call: Call) -> None:
         script = prompt.choose("Which of them is the training?", facts.candidates)
         facts = look_where_you_stand(root, place, url=url, script=script)
     try:
-        write_users_file(file, write_profile(facts), "x")  # "x" never follows a link
+        if file.is_symlink():  # also one that leads nowhere
+            raise FileExistsError
+        write_users_file(file, write_profile(facts), "x")
     except FileExistsError:
         raise UsageError(
             "it is there already; nothing was written.",

@@ -49,7 +49,9 @@ def test_what_a_setup_began_a_paste_leaves_alone(
     there = ("--host", box.host_string, "--identity", str(box.identity))
     url, first = made.git("remote", "get-url", "origin"), made.head
     made.git("remote", "remove", "origin")
-    user.run("setup", *there, *LONG).must(0)
+    # A repository without an address is another one to whoever agreed to what its profile takes.
+    asked = user.run("setup", *there, *LONG, "--json").must(2).json()["error"]
+    user.run("setup", *there, *LONG, "--consent", asked["digest"]).must(0)
     one_training(box, first)
     # As on another machine, which knows the repository by its URL.
     shutil.rmtree(user.state / "repositories")
@@ -81,7 +83,9 @@ def test_an_address_alone_leads_to_the_same_repository(
     there = ("--host", box.host_string, "--identity", str(box.identity))
     url, first = made.git("remote", "get-url", "origin"), made.head
     made.git("remote", "remove", "origin")
-    user.run("setup", *there, *LONG).must(0)
+    # A repository without an address is another one to whoever agreed to what its profile takes.
+    asked = user.run("setup", *there, *LONG, "--json").must(2).json()["error"]
+    user.run("setup", *there, *LONG, "--consent", asked["digest"]).must(0)
     made.git("remote", "add", "origin", url)
     user.run("setup", *there, *LONG).must(0)
     alone = ("--set", f"git.url={url}", "--set", "git.access=url")

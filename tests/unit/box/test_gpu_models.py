@@ -8,7 +8,7 @@ from bootstrap.estimate import Price
 from bootstrap.onbox.smoke.peaks import MODELS, model_of
 from bootstrap.onbox.verdict.gpu_models import difference
 from bootstrap.providers.offer import Offer, RentOrder
-from tests.providers.cards import CARDS, Card, verdict_of
+from tests.providers.cards import CARDS, SoldCard, verdict_of
 
 NAMES = [(card, name) for card in CARDS for name in (*card.written, card.driver)]
 WEAKER = {
@@ -21,7 +21,7 @@ WEAKER = {
 
 
 @pytest.mark.parametrize(("card", "name"), NAMES, ids=[name for _, name in NAMES])
-def test_a_name_means_the_same_card_wherever_it_is_compared(card: Card, name: str) -> None:
+def test_a_name_means_the_same_card_wherever_it_is_compared(card: SoldCard, name: str) -> None:
     assert len(NAMES) >= 60 + len(CARDS)
     for size in (card.sold, None):
         assert verdict_of(name, card, size) == {"pass"}
@@ -34,7 +34,7 @@ def test_a_name_means_the_same_card_wherever_it_is_compared(card: Card, name: st
 
 
 @pytest.mark.parametrize("card", CARDS, ids=[card.driver for card in CARDS])
-def test_no_name_means_another_card(card: Card) -> None:
+def test_no_name_means_another_card(card: SoldCard) -> None:
     for other, name in NAMES:
         if other is card:
             continue
