@@ -21,7 +21,7 @@ find_kind() {
 # Sets SOURCES to the files that say what the environment is made from.
 find_sources() {
   local file=${LOCK:-uv.lock} folder=.
-  SOURCES=() LINKED_FOLDERS=() COPIED_FOLDERS=()
+  SOURCES=() LINKED_FOLDERS=() COPIED_FOLDERS=() STANDS_IN=''
   find_kind
   case $SOURCE_KIND in
     lock)
@@ -111,7 +111,8 @@ add_words() {
 # add_folder_of REQUIREMENT: for one that the profile names.
 add_folder_of() { [[ $1 != *@* ]] || set -- "${1#*@}" && set -- "${1# }" && set -- "${1#file:}" && add_folder "${1#//}" . ''; }
 
-# add_folder WORD FOLDER LINKED: notes a folder of the repository that is installed, if the word is one.
+# add_folder WORD FOLDER LINKED: notes a folder of the repository that is installed, if the word is one. Installers look
+# for it from where they are started: in STANDS_IN, if it is found from the requirements file alone.
 add_folder() {
   local word=${1%%[;#]*} at
   word=${word%%\[*}
@@ -119,6 +120,12 @@ add_folder() {
   for at in "$word" "$2/$word"; do
     if [ "$3" = folder ] && [ -d "$REPO_DIR/$at" ]; then COPIED_FOLDERS+=("$at") && return; fi
     { [ -f "$REPO_DIR/$at/pyproject.toml" ] || [ -f "$REPO_DIR/$at/setup.py" ]; } || continue
+    if [ "$at" != "$word" ]; then
+      STANDS_IN=$REPO_DIR/$2
+      at=$(cd "$REPO_DIR/$at" && pwd -P)/
+      at=${at#"$(cd "$REPO_DIR" && pwd -P)"/}
+      case $at in /*) return ;; '') at=. ;; *) at=${at%/} ;; esac
+    fi
     if [ -n "$3" ]; then LINKED_FOLDERS+=("$at"); else COPIED_FOLDERS+=("$at"); fi
     return
   done
@@ -243,7 +250,8 @@ project_arguments() {
 
 requirements_arguments() {
   local file
-  for file in "${REQUIREMENTS[@]}"; do arguments+=(-r "$file"); done
+  for file in "${REQUIREMENTS[@]}"; do arguments+=(-r "${STANDS_IN:+$REPO_DIR/}$file"); done
+  [ -z "$STANDS_IN" ] || arguments+=(--directory "$STANDS_IN")
   cat() { command cat "$@" | tr -d '\0' | sed 's/^[^[:alnum:]#-]*--/--/'; }
   # pip looks into every index that a file names and takes the best; uv does so with this option.
   if cat -- "${SOURCES[@]}" | grep -qE '^[[:space:]]*--extra-index-url'; then
@@ -260,14 +268,14 @@ with_pip() {
   [ "${ADDED_ARGUMENTS[0]-}" != --group ] || our_pip install --help | grep -q -e '--group ' ||
     fail build-failed "the pip of $VENV_DIR is too old for python.groups" 'take uv, or renew pip there'
   for word in "${arguments[@]:4}" ${1+"--force-reinstall"}; do
-    case $word in --index-strategy | unsafe-best-match | --override | "$SETUP_DIR/last") ;; *) words+=("$word") ;; esac
+    case $word in --index-strategy | unsafe-best-match | --override | "$SETUP_DIR/last" | --directory | "$STANDS_IN") ;; *) words+=("$word") ;; esac
   done
   for word in "${PYTHON_INDEX[@]}"; do words=(--extra-index-url "$word" "${words[@]}"); done
   with_retries our_pip install "${words[@]}"
   [ -z "$exact" ] || [ -n "${made-}" ] || ! ours || uninstall_others
 }
 
-our_pip() { "$VENV_DIR/bin/python" -I -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }
+our_pip() { (cd "${STANDS_IN:-.}" && exec "$VENV_DIR/bin/python" -I -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-); }
 
 # pip removes nothing on its own. Removes what pip would not install again, except what every environment starts with.
 uninstall_others() {

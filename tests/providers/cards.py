@@ -43,10 +43,14 @@ CARDS = (
     SoldCard("Tesla V100-SXM2-16GB", 16160, True, 16, ("V100 SXM2 16GB", "Tesla-V100-SXM2 16 GB")),
     SoldCard("NVIDIA GeForce RTX 4070 Ti", 12282, False, 12, ("RTX 4070 Ti", "RTX4070Ti")),
     SoldCard("NVIDIA GeForce RTX 4070 SUPER", 12282, False, 12, ("RTX 4070S", "RTX 4070 SUPER")),
-    SoldCard("NVIDIA GeForce RTX 4070 Ti SUPER", 16376, False, 16, ("RTX 4070S Ti", "4070 Ti SUPER")),
+    SoldCard(
+        "NVIDIA GeForce RTX 4070 Ti SUPER", 16376, False, 16, ("RTX 4070S Ti", "4070 Ti SUPER")
+    ),
     SoldCard("NVIDIA GeForce RTX 4080", 16376, False, 16, ("RTX 4080", "4080")),
     SoldCard("NVIDIA GeForce RTX 4080 SUPER", 16376, False, 16, ("RTX 4080S", "RTX 4080 SUPER")),
-    SoldCard("NVIDIA GeForce RTX 4090", 24564, False, 24, ("RTX 4090", "RTX_4090", "RTX 4090 24GB")),
+    SoldCard(
+        "NVIDIA GeForce RTX 4090", 24564, False, 24, ("RTX 4090", "RTX_4090", "RTX 4090 24GB")
+    ),
     SoldCard("NVIDIA GeForce RTX 4090 D", 24564, False, 24, ("RTX 4090D", "RTX 4090 D")),
     SoldCard("NVIDIA GeForce GTX 1660 SUPER", 6144, False, 6, ("GTX 1660 S", "1660 SUPER")),
     SoldCard("Quadro M4000", 8126, False, 8, ("M4000",)),

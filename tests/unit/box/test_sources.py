@@ -93,6 +93,24 @@ def test_files_below_include_from_their_folder(trees: Trees) -> None:
     assert len(found) < 200
 
 
+@pytest.mark.parametrize(
+    ("line", "folder"),
+    [("-e ../../libs/common", "apps/a"), ("../../libs/common", "apps/a"), ("-e libs/common", "")],
+)
+def test_a_folder_is_looked_for_where_it_is(trees: Trees, line: str, folder: str) -> None:
+    """Installers read such paths from where they are started, most people from the file."""
+    write(trees.main, {"apps/a/r.txt": f"{line}\n", "libs/common/pyproject.toml": LIB})
+    said = trees.ask(
+        given({"REQUIREMENTS_SET": "yes", "REQUIREMENTS": "(apps/a/r.txt)"})
+        + "find_arguments; find_built; "
+        + 'printf \'%s\\n\' "${arguments[@]:4}" built "${BUILT_FROM[@]}"'
+    ).splitlines()
+    stands = ["-r", f"{trees.main}/apps/a/r.txt", "--directory", f"{trees.main}/{folder}"]
+    assert said == [
+        *(stands if folder else ["-r", "apps/a/r.txt"]), "built", "libs/common/pyproject.toml",
+    ]  # fmt: skip
+
+
 def test_conda_names_pip_files(trees: Trees) -> None:
     listed = "dependencies:\n  - pip:\n    - '-r base.txt'\n    - -c pins.txt\n    - torch\n"
     files: dict[str, str | bytes] = {"e.yml": listed, "base.txt": "", "pins.txt": "", "torch": ""}
