@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
-from bootstrap.paths import make_private, write_private
+from bootstrap.paths import make_private, shipped, write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 
 _GSSAPI = "GSSAPIDelegateCredentials"
@@ -168,7 +168,7 @@ HEAD = """\
 # Written by boxstrap, and again when a box changes: edit nothing here.
 # Your ssh config includes this file. To take it out: boxstrap ssh-config --remove
 """
-TAKEN = "your own ssh config has a host of that name"
+TAKEN = "your own ssh config, or a file of known hosts, has a host of that name"
 _SAME = "its name differs from a newer box's only in upper and lower case"
 _LEFT_OUT = "# left out: "
 
@@ -415,9 +415,35 @@ def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
 
 
 def _is_users_host(place: ConfigPlace, alias: str) -> bool:
-    """Whether the user's own ssh config leads elsewhere for this name, as it is or lower-case."""
-    forms = {alias, alias.lower()} if place.config.exists() else set()
-    return any(_leads_to(place, form) not in ("", alias.lower()) for form in forms)
+    """Whether this name, as it is or lower-case, is a host of the user's: their ssh config has
+    something for it, they have logged in there, or it is a git host, an address, this machine."""
+    if _ADDRESS.fullmatch(alias.lower()):
+        return True
+    for form in {alias, alias.lower()}:
+        for known in (place.config.with_name("known_hosts"), shipped("templates") / "known_hosts"):
+            found = _ask(["ssh-keygen", "-F", form, "-f", str(known)])
+            if found is not None and found.returncode == 0:
+                return True
+        if place.config.exists():
+            if _leads_to(place, form) not in ("", alias.lower()):
+                return True
+            # A pattern such as `gpu-*` or `*-gpu`, which may be there for boxes, says the same of
+            # these; one such as `*.lan` is about hosts.
+            near = [f"{form}x", *([] if "." in form else [f"x{form}"])]
+            if _reached(place, form) not in [_reached(place, each) for each in near]:
+                return True
+    return False
+
+
+def _reached(place: ConfigPlace, alias: str) -> list[str]:
+    """Return what the user's ssh config says of how to log in there."""
+    answer = _ask([*place.ssh, "-G", "--", alias])
+    lines = answer.stdout.splitlines() if answer else []
+    return [line for line in lines if line.startswith(_REACHED)]
+
+
+_ADDRESS = re.compile(r"local|localhost(\.localdomain)?|[0-9.]+")
+_REACHED = ("user ", "port ", "identityfile ", "proxyjump ", "proxycommand ", "hostkeyalias ")
 
 
 def _without_effect(place: ConfigPlace, found: Entries) -> str:

@@ -12,8 +12,9 @@ fetch_program() {
     CHANGED='git was installed, and nothing else was changed.'
   fi
   git init -q --bare --template= "$place"
+  # Another host, to which this one may redirect, gets no answer.
   # shellcheck disable=SC2016 # git runs it
-  printf '#!/bin/sh\ncase $1 in U*) echo x-access-token ;; *) echo "$TOKEN" ;; esac\n' >"$place/askpass"
+  printf '%s\n' '#!/bin/sh' 'case $1 in "Username for '"'"'$SCHEME://$HOST'"'"': ") echo x-access-token ;; "Password for '"'"'$SCHEME://x-access-token@$HOST'"'"': ") echo "$TOKEN" ;; *) exit 1 ;; esac' >"$place/askpass"
   chmod 700 "$place/askpass"
   GIT_TOKEN=${GIT_TOKEN:-$(tr '\0' '\n' </proc/1/environ 2>/dev/null | sed -n 's/^GIT_TOKEN=//p')}
   bring || {
@@ -34,8 +35,9 @@ fetch_program() {
 }
 
 bring() {
-  TOKEN=$GIT_TOKEN GIT_ASKPASS=$place/askpass GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=https:http:git LC_ALL=C \
-    git --git-dir="$place" fetch -q --depth 1 --no-tags "$PROGRAM_URL" "$PROGRAM_REF" 2>"$place/said"
+  local host=${PROGRAM_URL#*://}
+  TOKEN=$GIT_TOKEN SCHEME=${PROGRAM_URL%%://*} HOST=${host%%/*} GIT_ASKPASS=$place/askpass GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=https:http:git LC_ALL=C \
+    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 --git-dir="$place" fetch -q --depth 1 --no-tags "$PROGRAM_URL" "$PROGRAM_REF" 2>"$place/said"
 }
 
 install_git() {

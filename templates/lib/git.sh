@@ -25,9 +25,11 @@ with_token() {
     "$@"
     return
   fi
+  local host=${REPO_URL#*://}
+  # Another host, to which the repository's may redirect, gets no answer.
   # shellcheck disable=SC2016 # git runs it
-  write_if_changed "$PRIVATE/askpass" 700 $'#!/bin/sh\ncase $1 in U*) echo x-access-token ;; *) echo "$BOXSTRAP_TOKEN" ;; esac\n'
-  BOXSTRAP_TOKEN=$TOKEN GIT_ASKPASS=$PRIVATE/askpass "$@"
+  write_if_changed "$PRIVATE/askpass" 700 $'#!/bin/sh\ncase $1 in "Username for \'$SCHEME://$HOST\': ") echo x-access-token ;; "Password for \'$SCHEME://x-access-token@$HOST\': ") echo "$BOXSTRAP_TOKEN" ;; *) exit 1 ;; esac\n'
+  BOXSTRAP_TOKEN=$TOKEN SCHEME=${REPO_URL%%://*} HOST=${host%%/*} GIT_ASKPASS=$PRIVATE/askpass "$@"
 }
 
 # note_packs DIR LIST: writes each pack's size to LIST.

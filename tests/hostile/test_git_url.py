@@ -6,16 +6,21 @@ import contextlib
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from bootstrap.errors import ProfileError
+from bootstrap.paths import shipped
 from bootstrap.profile.load import read_profile
 from bootstrap.render.door_table import DOORS
+from bootstrap.repo import mirror
 from bootstrap.repo.mirror import _ASKPASS
 from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
@@ -253,6 +258,69 @@ def test_only_the_host_of_the_url_gets_the_token(
 ) -> None:
     """After a redirect, git asks for another host's password."""
     assert _answer(tmp_path, prompt, "me") == (f"{answer}\n" if answer else "")
+
+
+_ON_A_BOX = {
+    "the program": "fetch_program",
+    "the repository": 'with_token env GIT_TERMINAL_PROMPT=0 git ls-remote "$REPO_URL"',
+}
+
+
+@pytest.mark.parametrize("redirects", [True, False])
+@pytest.mark.parametrize("what", _ON_A_BOX)
+def test_on_a_box_too_only_the_host_of_the_url_gets_the_token(
+    tmp_path: Path, what: str, redirects: bool
+) -> None:
+    """What a door brings asks git for it there."""
+    other, given = _asking_host("")
+    host, given_first = _asking_host(f"http://localhost:{other}" if redirects else "")
+    url = f"http://127.0.0.1:{host}/me/homework.git"
+    script = "".join(
+        (shipped("templates") / each).read_text()
+        for each in ("lib/base.sh", "lib/git.sh", "doors/fetch.sh")
+    )
+    subprocess.run(
+        ["bash", "-c", f"{script}\n{_ON_A_BOX[what]}"],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PRIVATE": str(tmp_path),
+             "REPO_URL": url, "PROGRAM_URL": url, "PROGRAM_REF": "refs/boxstrap/x",
+             "TOKEN": TOKEN, "GIT_TOKEN": TOKEN},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert not given
+    assert bool(given_first) is not redirects
+
+
+def test_a_host_that_never_lists_its_refs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "_LIST_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/me/homework.git"
+        with pytest.raises(ProfileError, match="no answer within 1 s"):
+            mirror.git_credentials(url, "ls-remote", "--end-of-options", url)
+
+
+def _asking_host(leads_to: str) -> tuple[int, list[str]]:
+    """Serve on loopback until the tests end: ask for a password, or redirect. Returns the port, and
+    what it was given."""
+    given: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given.extend(filter(None, [self.headers.get("Authorization")]))
+            self.send_response(302 if leads_to else 401)
+            self.send_header("Location", f"{leads_to}{self.path}")
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port, given
 
 
 @pytest.mark.parametrize("named", ["ann@corp.org", "ann%40corp.org"])

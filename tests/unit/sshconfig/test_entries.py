@@ -8,10 +8,10 @@ import pytest
 
 from bootstrap.link import registry
 from bootstrap.link.record import Route, all_boxes, forget_box
-from bootstrap.sshconfig.entries import update
+from bootstrap.sshconfig.entries import TAKEN, update
 from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import meaning, options
-from tests.unit.sshconfig.conftest import MakeBox
+from tests.unit.sshconfig.conftest import KEY, MakeBox
 
 
 def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_name_that_means_something_else_is_left_to_the_user(
     box = make_box("work", "root@5.17.27.63:46769")
     kept = update(place)
     assert meaning(place.config, "work") == before
-    assert dict(kept.entries.left_out) == {"work": "your own ssh config has a host of that name"}
+    assert dict(kept.entries.left_out) == {"work": TAKEN}
     assert kept.alias(box) == ""
     assert not update(place).changed
     place.config.write_text(place.config.read_text().replace("Host work", "Host office"))
@@ -196,7 +196,7 @@ def test_a_name_that_is_theirs_in_either_form_is_left_to_the_user(
     kept = update(place)
     assert [meaning(place.config, form) for form in ("gpu", "GPU")] == before
     assert kept.alias(box) == ""
-    assert dict(kept.entries.left_out) == {"GPU": "your own ssh config has a host of that name"}
+    assert dict(kept.entries.left_out) == {"GPU": TAKEN}
 
 
 def test_boxes_whose_names_differ_in_capitals_alone_are_not_taken_for_each_other(
@@ -233,3 +233,24 @@ def test_what_no_config_can_hold_is_said(
     assert not update(place).changed
     key.unlink()
     assert "odd" in update(place).entries.aliases
+
+
+def test_a_host_of_the_users_keeps_its_name_whatever_their_config_says_of_it(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
+    """Else `git push`, or a script of theirs, would log in to a rented box."""
+    place.config.parent.mkdir(parents=True)
+    place.config.with_name("known_hosts").write_text(f"prod.example.org {KEY}\n")
+    for name in ("github.com", "localhost", "127.0.0.1", "prod.example.org", "gpu-1"):
+        make_box(name, address=f"{name}.invalid")
+    assert update(place).entries.aliases == ("gpu-1",)
+    place.config.write_text(
+        place.config.read_text()
+        + "Host corp\n  User me\nHost *.lan\n  ProxyJump gate\nHost gpu-*\n  User root\n"
+    )
+    for name in ("corp", "db.lan", "gpu-2"):
+        make_box(name, address=f"{name}.invalid")
+    kept = update(place)
+    assert set(kept.entries.aliases) == {"gpu-1", "gpu-2"}
+    assert options(place.config, "corp")["user"] == "me"
+    assert set(kept.entries.left_out.values()) == {TAKEN}
