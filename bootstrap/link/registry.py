@@ -226,11 +226,11 @@ def entry_owner(endpoint: Endpoint) -> KnownBox | None:
 
 def check_name(name: str) -> None:
     """Raise UsageError if a box can't have that name."""
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) or name == LOCAL:  # `--host local` would mean that box
         raise UsageError(
             f"{name!r} can't be a box's name.",
             where="--name",
-            hint="Use letters, digits, dots, dashes and underscores, 63 at most.",
+            hint="Use letters, digits, dots, dashes and underscores, 63 at most; not `local`.",
         )
 
 

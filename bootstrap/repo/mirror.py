@@ -44,8 +44,8 @@ _PASSING = re.compile(
 """git's messages about a broken link or a busy host: another try may succeed."""
 _WAITS_S = (0.5, 2.0)
 _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
-_LIST_S = 120
-"""How long a host may take to list its refs, in seconds: one that trickles never ends."""
+_ANSWER_S = 120
+"""How long a host may take to list its refs, or to take our program, in seconds."""
 
 # git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Another host,
 # to which the first one may redirect, gets no answer; a user name in the redirect may imitate the
@@ -78,7 +78,7 @@ def git_credentials(url: str, *arguments: str, folders: Folders = NOWHERE) -> st
     `arguments` name the URL without user-info; `folders` is a mirror, if any. Retries on a busy
     host or broken link. Raises ProfileError with git's message, BoxstrapError on a full disk.
     """
-    limit = _LIST_S if "ls-remote" in arguments else None
+    limit = None if "fetch" in arguments else _ANSWER_S
     with _credential(url) as (options, env):
         try:
             printed = _run_again(

@@ -294,7 +294,7 @@ def test_on_a_box_too_only_the_host_of_the_url_gets_the_token(
 
 
 def test_a_host_that_never_lists_its_refs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "_LIST_S", 1)
+    monkeypatch.setattr(mirror, "_ANSWER_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/me/homework.git"
         with pytest.raises(ProfileError, match="no answer within 1 s"):

@@ -171,6 +171,12 @@ def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> 
     assert record.all_boxes() == []
 
 
+def test_no_box_is_called_as_this_machine_is() -> None:
+    """`--host local` would send there what was meant to stay here."""
+    with pytest.raises(UsageError, match="can't be a box's name"):
+        registry.check_name("local")
+
+
 def test_names_that_differ_in_capitals_alone_are_one_name() -> None:
     """File systems and the addresses of editors may ignore case, so boxstrap does too."""
     record.save_box(get_or_create("root@1.2.3.4:22", name="gpu"))
