@@ -211,7 +211,7 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> _Work
             "from its environment; without either it stops before it begins."
         )
     carried = dataclasses.replace(source, url=url, tree="")
-    return _Work(profile, carried, source.url or "")
+    return _Work(profile, carried, profile.git.url or source.url or "")
 
 
 def _warn_of_dependencies(

@@ -111,22 +111,23 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, **_SET, **(extra or {})}
 
 
-def run_git(
+def run_git(  # noqa: PLR0913 - a call, and its bounds
     folders: Folders,
     *arguments: str,
     stdin: bytes | None = b"",
     env: Mapping[str, str] | None = None,
     ok: Sequence[int] = (0,),
     timeout: float | None = None,
+    most_memory_kib: int = 0,
 ) -> bytes:
     """Run `git <arguments>` on the repository at `folders` and return what it prints.
 
-    Raises GitError if its exit code is not in `ok`, or after `timeout` seconds, UsageError if
-    git is not installed.
+    `most_memory_kib` limits its address space, if the system supports that. Raises GitError if its
+    exit code is not in `ok`, or after `timeout` seconds, UsageError if git is not installed.
     """
     try:
         done = subprocess.run(
-            ["git", *folders.options(), *_OPTIONS, *arguments],
+            [*_bounded(most_memory_kib), "git", *folders.options(), *_OPTIONS, *arguments],
             input=stdin,
             capture_output=True,
             env=environment(env),
@@ -152,10 +153,9 @@ def start_git(
 
     `most_memory_kib` limits its address space, if the system supports that.
     """
-    bounded = ("sh", "-c", _BOUNDED, "sh", str(most_memory_kib)) if most_memory_kib else ()
     try:
         return subprocess.Popen(
-            [*bounded, "git", *folders.options(), *_OPTIONS, *arguments],
+            [*_bounded(most_memory_kib), "git", *folders.options(), *_OPTIONS, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -163,6 +163,10 @@ def start_git(
         )
     except FileNotFoundError:
         raise not_installed() from None
+
+
+def _bounded(most_memory_kib: int) -> tuple[str, ...]:
+    return ("sh", "-c", _BOUNDED, "sh", str(most_memory_kib)) if most_memory_kib else ()
 
 
 def not_installed() -> UsageError:

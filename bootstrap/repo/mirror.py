@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from bootstrap.errors import BoxstrapError, ProfileError
@@ -46,6 +47,8 @@ _WAITS_S = (0.5, 2.0)
 _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
 _ANSWER_S = 120
 """How long a host may take to list its refs, or to take our program, in seconds."""
+_MEMORY_KIB = 2 << 20
+"""What git may need for that: a host may list refs without end."""
 
 # git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Another host,
 # to which the first one may redirect, gets no answer; a user name in the redirect may imitate the
@@ -78,12 +81,14 @@ def git_credentials(url: str, *arguments: str, folders: Folders = NOWHERE) -> st
     `arguments` name the URL without user-info; `folders` is a mirror, if any. Retries on a busy
     host or broken link. Raises ProfileError with git's message, BoxstrapError on a full disk.
     """
-    limit = None if "fetch" in arguments else _ANSWER_S
+    bounds: dict[str, Any] = {"timeout": _ANSWER_S, "most_memory_kib": _MEMORY_KIB}
+    if "fetch" in arguments:  # it may be as long and large as the repository
+        bounds = {}
     with _credential(url) as (options, env):
         try:
             printed = _run_again(
                 lambda: run_git(
-                    folders, *_STALLED, *options, *arguments, stdin=None, env=env, timeout=limit
+                    folders, *_STALLED, *options, *arguments, stdin=None, env=env, **bounds
                 )
             )
         except GitError as failure:

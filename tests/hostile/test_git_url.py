@@ -88,6 +88,8 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Host]:
             folder = tmp_path / "host"
             argv = ["git", "clone", "-q", "--bare", str(origin.root), str(folder / "homework.git")]
             subprocess.run(argv, check=True, env=user.env)
+            takes = ["git", "-C", argv[-1], "config", "http.receivepack", "true"]
+            subprocess.run(takes, check=True, env=user.env)
             host = stack.enter_context(serving("127.0.0.1", folder, token))
             user.place = tmp_path
             return Hosted(user, origin, host, token)
@@ -182,8 +184,9 @@ def test_a_token_is_in_no_argument_file_or_output(user: User, hosted: Host, acce
     tasks += [("plan", "--host", "root@127.0.0.1:1"), ("setup", "--host", "root@127.0.0.1:1")]
     tasks += [("verify", "--host", "root@127.0.0.1:1"), ("profiles", "--show", "--json")]
     if access == "url":
+        # Pushed by the first one, with the same token.
+        tasks += [("oneliner",), ("oneliner", "--push"), ("oneliner", "--uvx", "boxstrap")]
         tasks += [("render", "--for", door) for door in DOORS]
-        tasks += [("oneliner",), ("oneliner", "--small"), ("oneliner", "--uvx", "boxstrap")]
         tasks += [("oneliner", "--url", "https://x.org/b", "--output", str(user.home / "b.sh"))]
     with ArgumentWatch(TOKEN) as watch:
         for task in tasks:
