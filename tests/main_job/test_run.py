@@ -100,17 +100,6 @@ def test_each_time_a_new_run_of_what_stands_here(here: Runner) -> None:
     assert len({one["id"] for one in made}) == len({one["run"]["name"] for one in made}) == 3
 
 
-def test_stop_ends_none_of_several_unasked(here: Runner) -> None:
-    words = ("--session", "stay", "--", "echo begun; exec sleep 60")
-    names = [here.run(*words)["run"]["name"] for _ in range(2)]
-    for _ in range(2):
-        refused = here.user.run("stop", *TO_LOCAL).must(2).err
-        assert all(f"--run {name}  running" in refused for name in names)
-    for words, name in ((("--run", names[1]), names[1]), ((), names[0])):
-        stopped = here.user.run("stop", *TO_LOCAL, "--json", *words).must(0).json()
-        assert stopped["stopped"] == [name]
-
-
 def test_a_run_that_made_nothing_is_no_training(here: Runner) -> None:
     said = "printed nothing, left no results: was that the training?"
     words = ("run", *TO_LOCAL, "--set", "train.results=[out/]")
@@ -286,6 +275,17 @@ def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner
     assert cleaned() == {}
     for name in ("requirements.txt", "pyproject.toml", "backend.py"):
         (root / name).unlink()
+
+
+def test_stop_ends_none_of_several_unasked(here: Runner) -> None:
+    words = ("--session", "stay", "--", "echo begun; exec sleep 60")
+    names = [here.run(*words)["run"]["name"] for _ in range(2)]
+    for _ in range(2):
+        refused = here.user.run("stop", *TO_LOCAL).must(2).err
+        assert all(f"--run {name}  running" in refused for name in names)
+    for words, name in ((("--run", names[1]), names[1]), ((), names[0])):
+        stopped = here.user.run("stop", *TO_LOCAL, "--json", *words).must(0).json()
+        assert stopped["stopped"] == [name]
 
 
 def test_a_run_is_followed_to_its_end(here: Runner) -> None:

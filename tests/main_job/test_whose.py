@@ -19,7 +19,7 @@ from tests.main_job.used import start_used
 pytestmark = pytest.mark.boxes
 
 TRAIN = "import time\nprint('{} begins', flush=True)\ntime.sleep(600)\n"
-FAILS = "import time\nprint('it begins', flush=True)\ntime.sleep(3)\nraise SystemExit(7)\n"
+FAILS = "import time\nprint('step 1 of 9', flush=True)\ntime.sleep(3)\nraise SystemExit(7)\n"
 
 
 @dataclass
@@ -107,7 +107,7 @@ def test_a_log_that_is_followed_ends_as_the_run_does(two: Two) -> None:
     two.mine.commit({"train.py": FAILS})
     rented.run("setup").must(0)
     followed = rented.run("logs", "-f").must(10)
-    assert followed.out == "it begins\n"
+    assert followed.out == "step 1 of 9\n"
     last = followed.err.splitlines()[-1]
     assert re.fullmatch(r"train-2 ended with exit code 7 after ([3-9]\.0|\d\d) s", last), (
         followed.err
