@@ -17,6 +17,7 @@ lacks() {
   is_mounted "$VOLUME_AT" || lack volume-not-mounted "the volume that was rented with this box is not mounted at $VOLUME_AT"
   [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
   ! is_anothers "$BOX_HOME" || lack home-of-another "$BOX_HOME belongs to another user of this box, or leads to a folder of theirs"
+  lack_own_settings "${place%/}"
   lack_room "$place" "$MIN_FREE_MB"
   lack_temporary "${TMPDIR:-/tmp}"
   lack_libc
@@ -28,6 +29,26 @@ lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
 
 # Whether a volume is mounted there; without a place, or without the tool, nothing says that it isn't.
 is_mounted() { [ -z "$1" ] || ! have mountpoint || mountpoint -q "$1"; }
+
+# lack_own_settings FOLDER: uv looks for its settings there and above, up to the root, and they may name an index: whoever
+# puts a file into a folder that all may write decides which packages run as this user.
+lack_own_settings() {
+  local folder=$1 file mode owner
+  while :; do
+    # shellcheck disable=SC2012 # only its first words count
+    read -r mode _ owner _ < <(ls -ldn "$folder/.")
+    case $mode in
+      ?????w* | ????????w*)
+        for file in "$folder"/{uv.toml,pyproject.toml,.python-version,.python-versions}; do
+          { [ -e "$file" ] || [ -L "$file" ]; } || continue
+          case " 0 65534 $EUID $owner " in *" $(owner_of "$file") "*) ;; *) lack settings-of-another "$file belongs to another user of this box, and what installs packages would read it" && return ;; esac
+        done
+        ;;
+    esac
+    [ -n "$folder" ] || return 0
+    folder=${folder%/*}
+  done
+}
 
 # lack_temporary PLACE: temporary files are written there, whatever box.workdir is.
 lack_temporary() {

@@ -59,3 +59,20 @@ def test_a_folder_of_another_user_gets_nothing_and_runs_nothing(rent: Rent, faul
     box.run("rm -rf /scratch/.boxstrap; runuser -u student -- ln -s /scratch/student /scratch/link")
     user.place.joinpath("boxstrap.yaml").write_text(PROFILE.replace("WORKDIR", "/scratch/link"))
     rented.run("setup").must(0)
+
+
+@pytest.mark.parametrize("name", ["uv.toml", ".python-version"])
+def test_settings_of_another_user_above_the_working_folder_are_refused(
+    rent: Rent, name: str
+) -> None:
+    rented = rent("nosudo")
+    rented.user.env["TOKEN_OF_MINE"] = "very-secret-token"
+    rented.box.run("useradd -m -s /bin/bash mallory && mkdir -m 1777 /scratch")
+    rented.box.run(f"runuser -u student -- mkdir /scratch/mine && touch /scratch/mine/{name}")
+    rented.user.repository(boxstrap__yaml=PROFILE.replace("WORKDIR", "/scratch/mine/deeper"))
+    rented.user.agree()
+    assert rented.run("plan").rc == 0  # in a folder that only this user writes to
+    rented.box.run(f"runuser -u mallory -- touch /scratch/{name}")
+    refused = rented.run("setup").must(5).err
+    assert f"/scratch/{name} belongs to another user of this box" in refused
+    assert "Nothing was changed. Set box.workdir" in refused
