@@ -214,12 +214,13 @@ def bucket_of(before: RunAtHome, train: Train) -> str:
 
     if not train.results_to:
         return ""
-    said = before.run.uploaded.address if before.run.uploaded else ""
-    if posixpath.dirname(said) == train.results_to.rstrip("/"):
-        return said
-    # The name that `upload_results.py` gives it.
+    # The name that `upload_results.py` gives it: what else a box says may be another run's.
     began = time.strftime("%Y%m%d-%H%M%S", time.gmtime(before.run.started))
     wanted = f"{before.run.name}-{began}-"
+    said = before.run.uploaded.address if before.run.uploaded else ""
+    folder, name = posixpath.split(said)
+    if folder == train.results_to.rstrip("/") and name.startswith(wanted):
+        return said
     try:
         found = Bucket(f"{train.results_to.rstrip('/')}/").objects()
     except UsageError:

@@ -51,7 +51,10 @@ class ListedBucket:
 @pytest.mark.parametrize(
     ("said", "there", "found"),
     [
-        ("s3://mine/results/train-1-x", (), "s3://mine/results/train-1-x"),
+        ("s3://mine/results/train-1-20231114-221320-ab", (), "…320-ab"),
+        ("s3://mine/results/train-2-20231114-221320-ab", (), ""),
+        ("s3://mine/results/train-1-20231114-221321-ab", (), ""),
+        ("s3://mine/results/..", (), ""),
         ("s3://mine/private", (), ""),
         ("s3://mine/results/../private", (), ""),
         ("", ("train-1-20231114-221320-ab/out/a", "train-1-20231114-221321-ab/out/a"), "…320-ab"),
