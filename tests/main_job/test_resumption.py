@@ -266,7 +266,7 @@ def test_results_at_home_and_files_that_are_no_longer_the_runs(
     first.box.power_off()
     account.address = (second.box.address, second.box.port, second.box.user)
     (repository.root / "train.py").write_text(f"{TRAIN}# something else\n")
-    assert "not those of this folder" in user.run(*resume).must(9).err
+    assert "that is not what stands in this folder" in user.run(*resume).must(9).err
     (repository.root / "train.py").write_text(f"{TRAIN}# not committed\n")
     assert account.rented == ["9001"]
     said = user.run(*resume).must(0)
