@@ -309,7 +309,7 @@ def _asking_host(leads_to: str) -> tuple[int, list[str]]:
     what it was given."""
     given: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class LyingHostHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             given.extend(filter(None, [self.headers.get("Authorization")]))
             self.send_response(302 if leads_to else 401)
@@ -321,7 +321,7 @@ def _asking_host(leads_to: str) -> tuple[int, list[str]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), LyingHostHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_port, given
 

@@ -34,12 +34,12 @@ SERVER = """\
 echo "start of script"
 cat > /tmp/server.py <<'END'
 import http.server, os
-class Handler(http.server.BaseHTTPRequestHandler):
+class ForwardedPageHandler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.end_headers()
         self.wfile.write(f"{os.getpid()} {os.environ.get('WANDB_API_KEY')}".encode())
     def log_message(self, *a): pass
-server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+server = http.server.HTTPServer(("127.0.0.1", 0), ForwardedPageHandler)
 print(server.server_port, flush=True)
 server.serve_forever()
 END
