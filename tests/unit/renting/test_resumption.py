@@ -182,7 +182,7 @@ def test_what_was_spent_is_taken_off_the_leases_dollars() -> None:
     assert resumption._money_left(loaded, 7.5) == ()
 
 
-ADDRESS = "s3://mine/results/train-1-x"
+ADDRESS = "s3://mine/results/train-1-20231114-221320-ab"
 
 
 class FolderBucket:
