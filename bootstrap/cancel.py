@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from bootstrap.errors import BoxstrapError
@@ -56,6 +57,18 @@ class CancelToken:
         """Pause. Raises CancelledError as soon as it is cancelled."""
         if self._event.wait(seconds):
             raise CancelledError
+
+
+@contextlib.contextmanager
+def within(seconds: float, cut: Callable[[], object]) -> Iterator[None]:
+    """Call `cut`, from another thread, if what is done here takes longer than `seconds`."""
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def made_beside(make: Callable[[], _T], seconds: float) -> _T | BoxstrapError:

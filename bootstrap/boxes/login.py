@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from bootstrap.link.exchange import run_script
 from bootstrap.link.local import LocalWire
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions, KeyAndRoot, resolve
-from bootstrap.link.wire import ReconnectingLink
+from bootstrap.link.wire import DeferredLogin, ReconnectingLink
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.query import NO_REDACTION, build_query
 from bootstrap.repo.place import repository_root
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Reporter
 
 _Answer = TypeVar("_Answer")
+_About = tuple[str, str, str]
+"""Working folder, key and first commit of the repository that a box is asked about."""
 _MUCH = 16_000_000
 """Bytes; at 100 ms they take as long as a login."""
 
@@ -80,7 +81,10 @@ class BoxLogin:
         self._shared: SharedWire | None = None
         self.shares = True
         """Whether it may go over the box's shared connection. What moves much data logs in."""
-        self._early: _EarlyLogin | None = None
+        self._early: DeferredLogin | None = None
+        self._early_question: tuple[_About, str] | None = None
+        self._early_answer: BoxState | None = None
+        self._logs_in_anew = False
         self._unwritten = False
         self.set_price(None)
 
@@ -379,10 +383,27 @@ class BoxLogin:
         """
         self.dial()
         if self.is_known:
-            script = self.known.last.script
-            asked = (self.workdir, self.repo_key, self.repo_root) if asks and script else None
-            self._early = _EarlyLogin(self._new_wire, asked, script)
-            self._early.start()
+            if asks and self.known.last.script and self.workdir and self.repo_key:
+                self._early_question = self._about, self.known.last.script
+            self._early = DeferredLogin(self._new_wire, self._ask_early)
+            self._early.begin()
+
+    def _ask_early(self, wire: Wire) -> None:
+        if self._early_question:
+            with contextlib.suppress(BoxstrapError):  # it is asked again later
+                self._early_answer = _probed(wire, *self._early_question)
+
+    def _told_early(self, script: str) -> BoxState | None:
+        """Return what it said early, once, if that also holds for this; else None."""
+        about, asked = self._early_question or (None, "")
+        if self._early is None or about != self._about:
+            return None
+        self._early.join()
+        answer, self._early_answer = self._early_answer, None
+        if answer is None or script == asked:
+            return answer
+        # A box gives no plan for a script that it doesn't have.
+        return None if answer.script == script else replace(answer, plan={})
 
     @property
     def link(self) -> ReconnectingLink:
@@ -428,9 +449,10 @@ class BoxLogin:
     def _next_wire(self) -> Wire:
         """Return the login that was begun; on later calls, a new one."""
         self.cancel.check()
-        if self._early is None or self._early.was_taken:
+        if self._early is None or self._logs_in_anew:
             return self._new_wire()
-        return self._early.take(self.cancel)
+        self._logs_in_anew = True
+        return self._early.first(self.cancel)
 
     def _new_wire(self) -> Wire:
         """Return the shared connection, if there is one, or a login."""
@@ -542,12 +564,11 @@ class BoxLogin:
 
     def state_for(self, script: str) -> BoxState:
         """As `refresh`, across lost links; the early login may have asked already."""
-        early = self._early.answer(self._about, script) if self._early is not None else None
-        self.state = early or self.ask(lambda box: box.refresh(script))
+        self.state = self._told_early(script) or self.ask(lambda box: box.refresh(script))
         return self.state
 
     @property
-    def _about(self) -> tuple[str, str, str]:
+    def _about(self) -> _About:
         return self.workdir, self.repo_key, self.repo_root
 
     def query(self, name: str, /, *, timeout: float = 60, **values: Value) -> bytes:
@@ -575,67 +596,7 @@ class BoxLogin:
         return repository_names({one.repo_key for one in self.state.runs})[run.repo_key]
 
 
-class _EarlyLogin(threading.Thread):
-    """Logs in in the background, and asks for the state as far as it is known what to ask."""
-
-    def __init__(
-        self, login: Callable[[], Wire], about: tuple[str, str, str] | None, script: str
-    ) -> None:
-        super().__init__(name="early login", daemon=True)
-        self.was_taken = False
-        self._log_in, self._about, self._script = login, about, script
-        self._closed = False
-        self._wire: Wire | None = None
-        self._error: BaseException | None = None
-        self._answer: BoxState | None = None
-        self._logged_in = threading.Event()
-
-    def run(self) -> None:
-        """Log in; ask, if there is something to ask about."""
-        try:
-            self._wire = self._log_in()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._logged_in.set()
-        if self._closed:
-            self.close()
-        if self._wire is not None and self._about and all(self._about[:2]):
-            # If this fails, it is asked again later, and its error raised there.
-            with contextlib.suppress(BoxstrapError):
-                self._answer = _probed(self._wire, self._about, self._script)
-
-    def take(self, cancel: CancelToken) -> Wire:
-        """Wait for the login and return it. Raises what it raised, and CancelledError."""
-        self.was_taken = True
-        cancel.on_cancel(self._logged_in.set)
-        self._logged_in.wait()
-        cancel.forget(self._logged_in.set)
-        cancel.check()
-        if self._error is not None:
-            raise self._error
-        assert self._wire is not None  # noqa: S101 - one of the two is there
-        return self._wire
-
-    def close(self) -> None:
-        """Close the login, now or as soon as it is made."""
-        self._closed = True
-        if self._wire is not None:
-            self._wire.close()
-
-    def answer(self, about: tuple[str, str, str], script: str) -> BoxState | None:
-        """Return what the box said, once, if it also holds for this; else None."""
-        if about != self._about or self._wire is None:
-            return None
-        self.join()
-        answer, self._answer = self._answer, None
-        if answer is None or script == self._script:
-            return answer
-        # A box gives no plan for a script that it doesn't have.
-        return None if answer.script == script else replace(answer, plan={})
-
-
-def _probed(wire: Wire, about: tuple[str, str, str], script: str | None) -> BoxState:
+def _probed(wire: Wire, about: _About, script: str | None) -> BoxState:
     workdir, key, root = about
     if script is None:
         return probe(wire, workdir=workdir, repo_key=key, repo_root=root)

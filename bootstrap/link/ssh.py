@@ -20,13 +20,14 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import paramiko
 from fabric import Config, Connection
 from paramiko.config import SSHConfig
 
+from bootstrap.cancel import within
 from bootstrap.errors import UnreachableError
 from bootstrap.link.dial import PendingConnection
 from bootstrap.link.hostkeys import FirstContact, HostKeyCheck
@@ -223,7 +224,7 @@ class SshWire:
                 channel = self._transport.open_session(timeout=_START_TIMEOUT)
             self._has_started = True
             stream = SshStream(channel, self)
-            with _closed_after(_START_TIMEOUT, channel):
+            with within(_START_TIMEOUT, partial(_let_go, channel)):
                 channel.exec_command(command)
         except (paramiko.SSHException, EOFError, OSError) as error:
             refused = isinstance(error, paramiko.ChannelException)
@@ -279,18 +280,6 @@ class SshWire:
             self.label,
             f"the box closed the link{f': {disconnect_reason}' if disconnect_reason else ''}",
         )
-
-
-@contextlib.contextmanager
-def _closed_after(seconds: float, channel: paramiko.Channel) -> Iterator[None]:
-    """Close the channel after `seconds`, which ends any wait for its answer."""
-    timer = threading.Timer(seconds, _let_go, (channel,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _let_go(channel: paramiko.Channel) -> None:

@@ -297,14 +297,20 @@ class Backoff:
 
 
 class DeferredLogin:
-    """A login that is made when it is needed, once; its error is raised each time."""
+    """A login that is made in the background, once; its error is raised each time.
 
-    def __init__(self, login: Callable[[], Wire]) -> None:
-        self._login = login
+    `then` is called with it there, before the login counts as over.
+    """
+
+    def __init__(
+        self, login: Callable[[], Wire], then: Callable[[Wire], object] | None = None
+    ) -> None:
+        self._login, self._then = login, then
         self._wire: Wire | None = None
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._is_made = threading.Event()
         self._closed = False
 
     @property
@@ -323,18 +329,30 @@ class DeferredLogin:
                 self._thread = threading.Thread(target=self._run, name="login", daemon=True)
                 self._thread.start()
 
-    def wire(self) -> Wire:
-        """Return the login, once it is made. Raises what it raised; LinkLost if it broke off, which
-        is tried again where the link is asked."""
+    def join(self) -> None:
+        """Wait until `then` has ended too."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def first(self, cancel: CancelToken) -> Wire:
+        """Wait for the login and return it. Raises what it raised, and CancelledError."""
         self.begin()
-        assert self._thread is not None  # noqa: S101 - it was begun
-        self._thread.join()
-        if isinstance(self._error, LoginBroken):
-            raise LinkLost(self._error.where, self._error.what) from None
+        cancel.on_cancel(self._is_made.set)
+        self._is_made.wait()
+        cancel.forget(self._is_made.set)
+        cancel.check()
         if self._error is not None:
             raise self._error
         assert self._wire is not None  # noqa: S101 - one of the two is there
         return self._wire
+
+    def wire(self) -> Wire:
+        """Return the login, made beside another one. As `first`, but LinkLost if it broke off,
+        which is tried again where the link is asked."""
+        try:
+            return self.first(CancelToken())
+        except LoginBroken as error:
+            raise LinkLost(error.where, error.what) from None
 
     def close(self) -> None:
         """Log out, now or as soon as the login is made."""
@@ -347,8 +365,12 @@ class DeferredLogin:
             self._wire = self._login()
         except BaseException as error:
             self._error = error
-        if self._closed and self._wire is not None:
+        finally:
+            self._is_made.set()
+        if self._wire is not None and self._closed:
             self._wire.close()
+        elif self._wire is not None and self._then is not None:
+            self._then(self._wire)
 
 
 class ReconnectingLink:

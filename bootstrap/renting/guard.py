@@ -13,13 +13,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.cancel import CancelledError
+from bootstrap.cancel import CancelledError, within
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
 from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
 from bootstrap.link.target import BoxOptions, Once
@@ -398,7 +397,10 @@ def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Loss], bool]:
     try:
         for place in places or [None]:  # each gets its own; what is left then is of all of them
             options = BoxOptions(host=box.name, repo=place)
-            with BoxLogin.open(options, screen) as login, _within(_BRING_HOME_S, login):
+            with (
+                BoxLogin.open(options, screen) as login,
+                within(_BRING_HOME_S, login.cancel.cancel),
+            ):
                 find_own(login)  # check that it is this box
                 lost = secure(login, screen, TeardownOptions(_MOST, stop_runs=True))
         return lost, True
@@ -409,18 +411,6 @@ def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Loss], bool]:
         raise
     except BoxstrapError as error:
         return [Loss("unseen", box.name, f"what is on it: nobody could look: {error.what}")], False
-
-
-@contextlib.contextmanager
-def _within(seconds: float, login: BoxLogin) -> Iterator[None]:
-    """Cut the box off if what is done with it takes longer: it costs as long as it stays."""
-    timer = threading.Timer(seconds, login.cancel.cancel)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _ask_box(box: KnownBox, screen: Screen) -> BoxLease | str:

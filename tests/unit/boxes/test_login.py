@@ -13,7 +13,6 @@ from bootstrap.boxes import login as logins
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.link import record
-from bootstrap.link.local import LocalWire
 from bootstrap.link.record import KnownBox
 from bootstrap.protocol.probe import BoxState
 from bootstrap.setup import context, sequence
@@ -32,7 +31,7 @@ def begin(user: User, monkeypatch: pytest.MonkeyPatch) -> Begin:
     for name, value in user.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(BoxLogin, "dial", lambda self: setattr(self, "_dialing", "dialed"))
-    monkeypatch.setattr(logins._EarlyLogin, "start", lambda self: None)
+    monkeypatch.setattr(logins.DeferredLogin, "begin", lambda self: None)
     box = KnownBox("gpu", HOST, address="192.0.2.7", port=2222, user="root", created=1.0)
     record.save_box(box)
     box.known_hosts.write_text("[192.0.2.7]:2222 ssh-ed25519 AAAA\n")
@@ -140,11 +139,17 @@ def test_what_it_said_early_stands_for_what_it_would_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(logins, "_probed", lambda *_: replace(SAID, script=has))
-    early = logins._EarlyLogin(LocalWire, ABOUT, LAST)
-    early.start()
-    early.take(CancelToken())
-    assert early.answer(about, script) == answer
-    assert early.answer(about, script) is None  # an answer is used once
+    box = login_to(KnownBox("gpu", "local"), None)
+    (box.workdir, box.repo_key, box.repo_root), box.known = (
+        ABOUT,
+        box.known.using(ABOUT[1], script=LAST),
+    )
+    box.begin()
+    box.workdir, box.repo_key, box.repo_root = about
+    monkeypatch.setattr(BoxLogin, "refresh", lambda *_: None)
+    for expected in (answer, None):  # an answer is used once
+        assert box.state_for(script) == expected
+    box.close()
 
 
 def test_who_logs_in_redacts_what_the_box_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
