@@ -13,14 +13,12 @@ import contextlib
 import json
 import re
 import signal
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
 
 import mcp_types as types
 from jsonschema import Draft202012Validator
@@ -57,11 +55,10 @@ _LEAST_TIMEOUT_S = 5
 """Seconds in which a command has begun."""
 _EVERY_S = 10.0
 """Seconds between two notices of progress at the most."""
-_MOST_RUNS = 100
-_SCHEME = "boxstrap://"
+_SKILL = "boxstrap://skill"
 _INSTRUCTIONS = (
     "Tools are boxstrap's commands. The loop: init, plan, setup (or up, which rents a box), wait, "
-    "pull, down. Read the resource boxstrap://skill first. A rented box costs money until down."
+    f"pull, down. Read the resource {_SKILL} first. A rented box costs money until down."
 )
 
 
@@ -367,86 +364,23 @@ async def _list_tools(
     )
 
 
-_KINDS = {"logs": ("text/plain", "the log"), "reports": ("text/html", "the report")}
-
-
 async def _list_resources(
     _: _Context, __: types.PaginatedRequestParams | None
 ) -> types.ListResourcesResult:
-    found = [
-        types.Resource(
-            name="skill",
-            uri=f"{_SCHEME}skill",
-            mime_type="text/markdown",
-            description="How to use it.",
-        )
-    ]
-    from bootstrap.link.record import name_of_key
-
-    document, _log = document_of(*await run_command(["runs", "--all", "--json"]))
-    for run in document.get("runs", [])[:_MOST_RUNS]:
-        name = f"{name_of_key(run['repository'])}/{run['name']}"
-        place = "/".join(quote(each, safe="") for each in (run["box"], name))
-        found += [
-            types.Resource(
-                name=f"{kind} of {name} on {run['box']}",
-                uri=f"{_SCHEME}{kind}/{place}",
-                mime_type=mime,
-                description=f"{what} of a run that was {run['state']} when it was seen last",
-            )
-            for kind, (mime, what) in _KINDS.items()
-        ]
-    return types.ListResourcesResult(resources=found)
-
-
-async def _list_templates(
-    _: _Context, __: types.PaginatedRequestParams | None
-) -> types.ListResourceTemplatesResult:
-    return types.ListResourceTemplatesResult(
-        resource_templates=[
-            types.ResourceTemplate(
-                name=kind,
-                uri_template=f"{_SCHEME}{kind}/{{box}}/{{run}}",
-                mime_type=mime,
-                description=f"{what} of a run on a box",
-            )
-            for kind, (mime, what) in _KINDS.items()
-        ]
+    skill = types.Resource(
+        name="skill", uri=_SKILL, mime_type="text/markdown", description="How to use it."
     )
+    return types.ListResourcesResult(resources=[skill])
 
 
 async def _read_resource(
     _: _Context, params: types.ReadResourceRequestParams
 ) -> types.ReadResourceResult:
-    kind, *place = params.uri.removeprefix(_SCHEME).split("/")
-    if params.uri == f"{_SCHEME}skill":
-        return _resource(params.uri, "text/markdown", f"{skill_text()}\n{over_mcp()}")
-    if kind not in _KINDS or len(place) != 2:
+    if params.uri != _SKILL:
         raise MCPError(types.INVALID_PARAMS, f"there is no resource {params.uri!r}")
-    box, run = map(unquote, place)
-    about = [f"--host={box}", f"--run={run}", "--json"]
-    if kind == "logs":
-        document, log = document_of(*await run_command(["logs", *about]))
-        text = log
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            page = Path(folder) / "report.html"
-            document, log = document_of(*await run_command(["report", *about, f"--out={page}"]))
-            text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    error = document.get("error")
-    if error and not text:
-        raise MCPError(types.INTERNAL_ERROR, f"{error['what']}\n{error.get('next', '')}".rstrip())
-    return _resource(params.uri, _KINDS[kind][0], text)
-
-
-def _resource(uri: str, mime: str, text: str) -> types.ReadResourceResult:
-    mark = [] if uri == f"{_SCHEME}skill" else [("text/plain", NOT_OBEYED)]
-    return types.ReadResourceResult(
-        contents=[
-            types.TextResourceContents(uri=uri, mime_type=kind, text=each)
-            for kind, each in [*mark, (mime, text)]
-        ]
-    )
+    text = f"{skill_text()}\n{over_mcp()}"
+    skill = types.TextResourceContents(uri=_SKILL, mime_type="text/markdown", text=text)
+    return types.ReadResourceResult(contents=[skill])
 
 
 def make_server(into: Path | None = None) -> Server[Any]:
@@ -458,7 +392,6 @@ def make_server(into: Path | None = None) -> Server[Any]:
         on_list_tools=partial(_list_tools, into),
         on_call_tool=partial(_call_tool, into),
         on_list_resources=_list_resources,
-        on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
     )
 
