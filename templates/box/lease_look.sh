@@ -1,23 +1,11 @@
 #!/usr/bin/env bash
-# lease_look: reports to the lease's monitor what exists only on this box, as `made` does, and what still runs there.
+# lease_look: reports to the lease's monitor what exists only on this box, as `made` does.
 # usage: bash lease_look.sh BOX_HOME | bash lease_look.sh BOX_HOME empty-queue
 # shellcheck disable=SC2034,SC2154,SC2317 # the library reads, sets and calls it
 {
   # library: process run_state queue base repository git trees queries/holds
 
   box_home=$1
-
-  # Reports each run that is alive, waits for its turn, or left processes behind.
-  look_at_runs() {
-    local run
-    for run in "$box_home"/runs/*/*/; do
-      run=${run%/}
-      case $(run_state "$run") in
-        running | queued) answer run "${run##*/}" ;;
-        *) [ ! -f "$run/left" ] || [ "$(left_of "$run")" = 0 ] || answer run "${run##*/}" ;;
-      esac
-    done
-  }
 
   # Reports each repository's folder that somebody moved: nobody looks at what is in it.
   look_at_folders() {
@@ -36,7 +24,6 @@
     empty_queue "$box_home" stop
     exit
   fi
-  look_at_runs
   look_at_folders
   # library: queries/made
   exit

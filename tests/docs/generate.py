@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bootstrap.event_codes import CODES
+from bootstrap.onbox.run_folder import FILES
 from bootstrap.onbox.verdict.check import Check
 from bootstrap.onbox.verdict.judge import BOX_CHECKS, OF_GPUS
 from bootstrap.plan import STEPS
@@ -157,6 +158,11 @@ def of_json(_: str) -> str:
     return json_reference.sections()
 
 
+def run_files(_: str) -> str:
+    """The files of a run's folder."""
+    return _table("file", "what it says", rows=((f"`{name}`", FILES[name]) for name in FILES))
+
+
 PARTS: dict[str, Callable[[str], str]] = {
     "profile-keys": profile_keys,
     "options": options,
@@ -165,6 +171,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "checks": checks,
     "doors": doors,
     "documents": of_json,
+    "run-files": run_files,
 }
 
 

@@ -244,6 +244,8 @@ unpack_box() {
 # (the file onbox/metrics.py)
 onbox/pip_indexes.py
 # (the file onbox/pip_indexes.py)
+onbox/processes.py
+# (the file onbox/processes.py)
 onbox/python/__init__.py
 # (the file onbox/python/__init__.py)
 onbox/python/accepted.py
@@ -278,6 +280,8 @@ unpack_box() {
 # (the file onbox/results/run_results.py)
 onbox/retry_after.py
 # (the file onbox/retry_after.py)
+onbox/run_folder.py
+# (the file onbox/run_folder.py)
 onbox/runs/__init__.py
 # (the file onbox/runs/__init__.py)
 onbox/runs/disk_watch.py

@@ -23,8 +23,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..results.complete_files import STOOD_S, ResultFile, state_of
-from ..results.run_results import KEPT, LostFile, OwnResults, RunFolder
-from ..runs.top_stream import run_state
+from ..results.run_results import KEPT, LostFile, OwnResults, RunResults
+from ..run_folder import RunFolder
 from .s3_client import NETWORK_ERRORS, S3Client, S3Key, S3RefusedError
 
 SECRET = "RESULTS_KEY"  # noqa: S105 - its name
@@ -50,7 +50,7 @@ class Upload:
     def __init__(self, run: Path, stood_s: float = STOOD_S) -> None:
         self.run = run
         folder, *self._where = [*_lines(run / "results_to"), "", "", ""][:3]
-        self._folder = RunFolder(str(run))
+        self._folder = RunResults(str(run))
         self._looking = OwnResults(self._folder, stood_s)
         self._kept: set[str] = set()
         self._files: dict[str, dict[str, Any]] = {}
@@ -220,7 +220,7 @@ def upload(run: Path) -> None:
     one, pause, over_since, left = Upload(run), EVERY_S, 0.0, 0
     one.tell("going", left)
     while True:
-        live = run_state(run) == "running"
+        live = RunFolder(run).is_running
         over_since = 0.0 if live else over_since or time.monotonic()
         why = "-"
         try:

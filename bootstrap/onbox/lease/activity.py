@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..processes import TICKS, is_alive, stat_of
 from .rules import UseReading
 
 EVERY_S = 30.0
@@ -38,7 +39,6 @@ SILENT_S = 60.0
 """Seconds without a byte after which a login's connection is dead."""
 _SOCK_DIAG, _DIAG, _REQUEST, _TCP_INFO, _LAST_DATA_RECEIVED = 4, 20, 1, 2, 52
 """Of linux/netlink.h, sock_diag.h, inet_diag.h; the last one is an offset in tcp.h's tcp_info."""
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class _Seen(NamedTuple):
@@ -89,33 +89,15 @@ class ActivityReader:
 def is_set_up(box_home: Path) -> bool:
     """Return whether a setup is running: the first line of the lock names its process."""
     try:
-        number, start, boot = (box_home / "lock").read_text().split("\n")[0].split()
-    except (OSError, ValueError):
-        return False
-    stat = _stat(number)
-    return boot == boot_id() and stat is not None and stat[21 - 2] == start and stat[0] != "Z"
-
-
-def boot_id() -> str:
-    """Return the id of this boot of the machine, as `process.sh` does."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return is_alive((box_home / "lock").read_text().split("\n")[0])
     except OSError:
-        return "none"
+        return False
 
 
 def started_at() -> float:
     """Return when this box or container's first process started, in seconds since boot."""
-    stat = _stat("1")
-    return float(stat[21 - 2]) / _TICKS if stat else 0.0
-
-
-def _stat(pid: str) -> list[str] | None:
-    """Return the fields after the name in a process's `stat`: state, parent, …"""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
-    except OSError:
-        return None
+    stat = stat_of("1")
+    return float(stat.start) / TICKS if stat else 0.0
 
 
 def _see(now: float, runs: Sequence[Path]) -> _Seen:
@@ -125,18 +107,18 @@ def _see(now: float, runs: Sequence[Path]) -> _Seen:
     entered: dict[str, str] = {}
     parents: dict[str, str] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - names alone
-        stat = _stat(name) if name.isdigit() else None
+        stat = stat_of(name) if name.isdigit() else None
         if stat is None or int(name) == os.getpid():
             continue
-        one = int(name), int(stat[21 - 2])
-        cpu[one] = (int(stat[13 - 2]) + int(stat[14 - 2])) / _TICKS
+        one = int(name), int(stat.start)
+        cpu[one] = stat.cpu / TICKS
         words = _words(name)
         is_transfer = any(mark.encode() in words for mark in _AT_WORK)
         if is_transfer:
             transfers.add(one)
         if is_transfer or b"/.boxstrap/box/" not in words:  # to look is no use
             io[one] = _moved(name)
-        parents[name] = stat[1]
+        parents[name] = stat.parent
         if words.startswith((b"sshd: ", b"sshd-session: ")) and b" [listener] " not in words:
             logins.add(name)
         elif (connection := _entered_by(name)) is not None:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import SHELL_PROGRAMS
-from .activity import MOST_FILES, ActivityReader, boot_id, started_at
+from ..processes import boot_id
+from .activity import MOST_FILES, ActivityReader, started_at
 from .instance import KeyRefusedError, NoAnswerError, OwnInstance, ShutdownInstance, find_instance
 from .rules import (
     CAN_END,

@@ -22,7 +22,8 @@ from typing import IO, Any
 
 from .. import MAIN, SHELL_PROGRAMS
 from ..results.complete_files import FileState, state_of
-from ..results.run_results import KEPT, OwnLook, OwnResults, RunFolder
+from ..results.run_results import KEPT, OwnLook, OwnResults, RunResults
+from ..run_folder import QUEUED, RUNNING, runs_below
 from .activity import is_set_up
 
 SAFE, DIGESTS, OVER = "safe", "lease.digests", "over"
@@ -39,7 +40,6 @@ _SETTLED_NS = 2 * 10**9
 _KEPT_S = 10.0
 """Seconds of reading after which the digests so far are saved."""
 _MADE = {
-    "run": "still running",
     "gone": "its folder is not there, and may be elsewhere",
     "ref": "commits that were made here",
     "edits": "edited here",
@@ -50,7 +50,7 @@ _MADE = {
     "repositories": "submodules with commits of their own, perhaps",
     "unread": "git can't tell",
 }
-"""Sentences for the shell library's words about runs and trees."""
+"""Sentences for the shell library's words about trees."""
 _CHANGED = "changed during the check"
 
 
@@ -104,7 +104,7 @@ class ResultsLook:
 
     def _why_unsafe(self, run: Path) -> str:
         """Say why a run's results are unsafe, or ""."""
-        folder = RunFolder(str(run))
+        folder = RunResults(str(run))
         looking = OwnResults(folder, 0.0)
         look = looking.look(live=False)
         files = [one.file for one in look.files]
@@ -198,7 +198,10 @@ def _note(run: Path) -> str:
 
 
 def unsafe_work(box_home: Path) -> Iterator[str]:
-    """Yield live runs and new work in the trees, as the shell library reports them."""
+    """Yield live runs and what they left, and new work in the trees, as the shell reports it."""
+    for run in runs_below(box_home / "runs"):
+        if run.state() in (RUNNING, QUEUED) or run.left:
+            yield f"{run.name.partition('/')[2]}: still running"
     command = ["bash", f"{SHELL_PROGRAMS}/lease_look.sh", str(box_home)]
     said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     words = said.stdout.decode("utf-8", "replace").splitlines()

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from .run_results import RunFolder, is_meant, lines_of, runs_of
+from .run_results import RunResults, is_meant, lines_of, runs_of
 
 MOST = 20
 FEW = 5
@@ -31,7 +31,7 @@ _MADE_BESIDE = re.compile(
 class MadeHere:
     """What somebody made in a tree."""
 
-    def __init__(self, notes: str, tree: str, venv: str, runs: list[RunFolder]) -> None:
+    def __init__(self, notes: str, tree: str, venv: str, runs: list[RunResults]) -> None:
         self._tree, self._runs = tree, runs
         self._venv = os.path.relpath(os.path.join(tree, venv), tree)
         self._environments: dict[str, bool] = {}

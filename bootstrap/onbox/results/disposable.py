@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from .complete_files import state_of
-from .run_results import RunFolder, is_same, lines_of, names_in
+from .run_results import RunResults, is_same, lines_of, names_in
 
 CACHES = ("huggingface/hub", "huggingface/xet", "torch/hub", "pip", "uv")
 """Below `cache/`. What else is there, such as prepared datasets, was computed."""
@@ -30,20 +30,20 @@ def tell(kind: str, name: str, size: int, became: str) -> None:
     sys.stdout.write(f"{kind} {name} {size} {became}\n")
 
 
-def all_runs(home: str) -> Iterator[RunFolder]:
+def all_runs(home: str) -> Iterator[RunResults]:
     """Yield the runs of a box, also those that have not begun."""
     for key in names_in(f"{home}/runs"):
         for name in names_in(f"{home}/runs/{key}"):
             if not name.startswith("."):
-                yield RunFolder(f"{home}/runs/{key}/{name}")
+                yield RunResults(f"{home}/runs/{key}/{name}")
 
 
-def goes_on(run: RunFolder) -> bool:
+def goes_on(run: RunResults) -> bool:
     """Return whether it lives, or waits for its turn."""
     return not (run.begun and run.is_over) and not os.path.exists(f"{run.path}/exit")
 
 
-def is_finished(run: RunFolder) -> bool:
+def is_finished(run: RunResults) -> bool:
     """Return whether it ended with 0."""
     return lines_of(f"{run.path}/exit")[:1] == ["0"]
 
@@ -62,12 +62,12 @@ class Uses:
         self._trees = {os.path.realpath(run.tree) for run in needy}
         self._places = {place for run in needy for place in run.places}
 
-    def has(self, run: RunFolder) -> bool:
+    def has(self, run: RunResults) -> bool:
         """Return whether one of them works where this run's results are."""
         return os.path.realpath(run.tree) in self._trees or not self._places.isdisjoint(run.places)
 
 
-def files_of(run: RunFolder) -> dict[str, int]:
+def files_of(run: RunResults) -> dict[str, int]:
     """Return the results that are still as the run made them, at their place: path and bytes."""
     found = {}
     for path, state in run.wanted(run.made() or {}).items():
@@ -79,7 +79,7 @@ def files_of(run: RunFolder) -> dict[str, int]:
     return found
 
 
-def remove_files(run: RunFolder, places: dict[str, int]) -> None:
+def remove_files(run: RunResults, places: dict[str, int]) -> None:
     """Remove results, and the folders below the profile's own paths that are empty then."""
     for place in places:
         os.unlink(place)

@@ -32,7 +32,7 @@ from .run_results import (
     KEPT,
     Files,
     Neighbours,
-    RunFolder,
+    RunResults,
     is_unchanged,
     made_by,
     runs_of,
@@ -60,7 +60,7 @@ class CantKeep(Exception):  # noqa: N818 - not an error of this program
 class Keeping:
     """The copies of one run's results that are made before another run begins."""
 
-    def __init__(self, run: RunFolder, made: Files, later: list[RunFolder]) -> None:
+    def __init__(self, run: RunResults, made: Files, later: list[RunResults]) -> None:
         """`later`: runs that began there after it."""
         self.run, self._aside = run, f"{run.path}/results.new.{os.getpid()}"
         self.files = {
@@ -74,7 +74,7 @@ class Keeping:
         """Bytes, holes included."""
         return sum(state.size for state in self.files.values())
 
-    def _is_there(self, path: str, made: FileState, later: list[RunFolder]) -> bool:
+    def _is_there(self, path: str, made: FileState, later: list[RunResults]) -> bool:
         now = self.run.state_in_place(path)
         return now is not None and is_unchanged(self.run, path, made, now, later)
 
@@ -161,7 +161,7 @@ def copy_bytes(source: int, copy: int, until: float) -> None:
             return
 
 
-def earlier(run: RunFolder, *, live: bool = False) -> list[Keeping]:
+def earlier(run: RunResults, *, live: bool = False) -> list[Keeping]:
     """Return what would be lost of earlier runs; `live`: also of one that is stopped before.
 
     Raises CantKeep if it can't be told.
@@ -182,7 +182,7 @@ def earlier(run: RunFolder, *, live: bool = False) -> list[Keeping]:
     return [one for one in found if one.files]
 
 
-def begin(run: RunFolder, word: str, seconds: float) -> int:
+def begin(run: RunResults, word: str, seconds: float) -> int:
     """Make sure that nothing is lost when a run begins, and note what is there."""
     if run.begun:
         return 0
@@ -206,7 +206,7 @@ def begin(run: RunFolder, word: str, seconds: float) -> int:
     return refused
 
 
-def ahead(run: RunFolder) -> int:
+def ahead(run: RunResults) -> int:
     """Copy what a run in this place would lose, while other things are done; then do what comes.
 
     What can't be kept is told when the run begins.
@@ -220,7 +220,7 @@ def ahead(run: RunFolder) -> int:
     return 0
 
 
-def note_before(run: RunFolder) -> None:
+def note_before(run: RunResults) -> None:
     """Note what is there. If the disk is full all that is there counts as the run's later."""
     files = run.find()
     wait_for_tick(files.values())
@@ -238,7 +238,7 @@ def wait_for_tick(files: object) -> None:
         time.sleep((last + tick - now) / 1e9)
 
 
-def end(run: RunFolder) -> int:
+def end(run: RunResults) -> int:
     """Record what a run made."""
     settle(run)
     return 0
@@ -303,10 +303,10 @@ def asked(word: str, place: str, *more: str) -> int:
     """Do what is asked for of a run; return the exit code."""
     try:
         if word == "end":
-            return end(RunFolder(place))
+            return end(RunResults(place))
         if word == "look":
-            return begin(RunFolder(place, more[0], more[1:]), word, QUICK_S)
-        return begin(RunFolder(place), word, float(more[0]) if more else QUICK_S)
+            return begin(RunResults(place, more[0], more[1:]), word, QUICK_S)
+        return begin(RunResults(place), word, float(more[0]) if more else QUICK_S)
     except CantKeep as error:
         print("-", 0, 0, error)
         return REFUSED
@@ -318,5 +318,5 @@ def main() -> int:
     if word in ("status", "clean"):
         return status(place) if word == "status" else clean(place, *more)
     if word == "ahead":
-        return ahead(RunFolder(place, more[0], more[1:]))
+        return ahead(RunResults(place, more[0], more[1:]))
     return asked(word, place, *more)

@@ -17,6 +17,8 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from ..processes import boot_id
+from ..run_folder import DIED, FINISHED, RunFolder
 from .complete_files import (
     CompleteFiles,
     FileState,
@@ -77,7 +79,7 @@ class OwnLook(NamedTuple):
     lost: list[LostFile]
 
 
-class RunFolder:
+class RunResults:
     """The folder of one run, and its notes."""
 
     def __init__(self, path: str, tree: str = "", paths: Iterable[str] = ()) -> None:
@@ -108,10 +110,8 @@ class RunFolder:
     @property
     def is_over(self) -> bool:
         """Whether it has begun and is over, also if it died."""
-        if os.path.exists(f"{self.path}/exit"):
-            return True
-        processes = lines_of(f"{self.path}/pid")
-        return bool(processes) and not any(map(is_alive, processes)) and self.begun > 0
+        state = RunFolder(self.path).state()
+        return state == DIED or state.startswith(FINISHED)
 
     def before(self) -> Files | None:
         """Return what was there when it began; None if that is unknown."""
@@ -169,7 +169,7 @@ class RunFolder:
         os.replace(new, file)
         self.let_go = read_let_go(file)
 
-    def with_results(self, paths: list[str]) -> RunFolder:
+    def with_results(self, paths: list[str]) -> RunResults:
         """Note that these are results of it too; return it with them. Raises OSError."""
         file = f"{self.path}/results"
         names = [name for name in map(os.path.normpath, paths) if _is_inside(name)]
@@ -177,7 +177,7 @@ class RunFolder:
         with open(f"{file}.{os.getpid()}", "w", encoding="utf-8", errors="surrogateescape") as out:
             out.writelines(f"{one}\n" for one in (*self.results, *new))
         os.replace(out.name, file)
-        return RunFolder(self.path, self.tree)
+        return RunResults(self.path, self.tree)
 
     def given_up(self) -> str:
         """Return the run that may overwrite its results; "" if none may."""
@@ -210,7 +210,7 @@ class RunFolder:
         """Return whether a place is one of its results, or below one."""
         return any(place == one or place.startswith(f"{one}/") for one in self.places)
 
-    def overlaps(self, other: RunFolder) -> bool:
+    def overlaps(self, other: RunResults) -> bool:
         """Return whether the two have results in the same place, or the same tree."""
         return (
             self.tree == other.tree
@@ -225,30 +225,30 @@ class RunFolder:
         return finder.files
 
 
-def runs_of(home: str) -> Iterator[RunFolder]:
+def runs_of(home: str) -> Iterator[RunResults]:
     """Yield all runs of a box that have begun."""
     for key in names_in(f"{home}/runs"):
         for name in names_in(f"{home}/runs/{key}"):
             if os.path.exists(f"{home}/runs/{key}/{name}/pid"):
-                yield RunFolder(f"{home}/runs/{key}/{name}")
+                yield RunResults(f"{home}/runs/{key}/{name}")
 
 
 class Neighbours:
     """The other runs with results in the same places as one run."""
 
-    def __init__(self, run: RunFolder) -> None:
+    def __init__(self, run: RunResults) -> None:
         self.run = run
         home = os.path.dirname(os.path.dirname(os.path.dirname(run.path)))
         others = (one for one in runs_of(home) if one.path != run.path)
         self.runs = sorted((one for one in others if run.overlaps(one)), key=lambda one: -one.begun)
-        self._records: list[tuple[RunFolder, Files | None, Files | None]] = []
+        self._records: list[tuple[RunResults, Files | None, Files | None]] = []
 
-    def later(self) -> list[RunFolder]:
+    def later(self) -> list[RunResults]:
         """Return those that began after the run, the newest first."""
         begun = self.run.begun
         return [one for one in self.runs if begun and one.begun > begun]
 
-    def owner(self, place: str, state: FileState) -> RunFolder | None:
+    def owner(self, place: str, state: FileState) -> RunResults | None:
         """Return which of them has the file that is now at a place; None if none has."""
         if not self._records:  # once for all files
             self._records = [(one, one.made(), one.before()) for one in self.runs]
@@ -267,7 +267,7 @@ class Neighbours:
 class OwnResults:
     """Looks at one run's results repeatedly: which are there, complete, kept, lost."""
 
-    def __init__(self, run: RunFolder, stood_s: float) -> None:
+    def __init__(self, run: RunResults, stood_s: float) -> None:
         self.run, self._stood_s = run, stood_s
         self._rows: Files = {}
         self._kinds: dict[str, str] = {}
@@ -326,7 +326,7 @@ class OwnResults:
         }
 
 
-def as_placed(run: RunFolder, paths: Collection[str]) -> set[str]:
+def as_placed(run: RunResults, paths: Collection[str]) -> set[str]:
     """Return the tracked ones of these paths that are as they were placed: home has them."""
     import subprocess  # slow to import, as above
 
@@ -364,7 +364,7 @@ def as_placed(run: RunFolder, paths: Collection[str]) -> set[str]:
     return (found[0] - found[1]).intersection(paths)
 
 
-def made_by(run: RunFolder, files: Files, near: Neighbours, *, live: bool) -> Files:
+def made_by(run: RunResults, files: Files, near: Neighbours, *, live: bool) -> Files:
     """Return what a run has made, of what lies at its results; record it if the run is over."""
     made = run.made()
     if made is not None:
@@ -380,7 +380,7 @@ def made_by(run: RunFolder, files: Files, near: Neighbours, *, live: bool) -> Fi
     return made
 
 
-def settle(run: RunFolder, *, at_last: bool = False) -> bool:
+def settle(run: RunResults, *, at_last: bool = False) -> bool:
     """Record what a run made, if it is over; return whether that is known from now on.
 
     `at_last`: another run is about to begin there, so that later it could not be told any more.
@@ -394,7 +394,7 @@ def settle(run: RunFolder, *, at_last: bool = False) -> bool:
 
 
 def is_unchanged(
-    run: RunFolder, path: str, made: FileState, now: FileState, later: Iterable[RunFolder]
+    run: RunResults, path: str, made: FileState, now: FileState, later: Iterable[RunResults]
 ) -> bool:
     """Return whether a file is what the run made.
 
@@ -484,15 +484,7 @@ def write_files(file: str, files: Files) -> bool:
 
 def _clock() -> tuple[str, float]:
     """Return which boot of this machine it is, and the seconds since, as every process has them."""
-    return "".join(lines_of("/proc/sys/kernel/random/boot_id")[:1]) or "none", time.monotonic()
-
-
-def is_alive(process: str) -> bool:
-    """Return whether a process is alive, noted as number, start and boot: see `process.sh`."""
-    number, start, boot = [*process.split(), "", "", ""][:3]
-    stat = "".join(lines_of(f"/proc/{number}/stat")).rpartition(") ")[2].split()
-    here = _clock()[0]
-    return len(stat) > 19 and stat[0] != "Z" and (stat[19], here) == (start, boot)
+    return boot_id(), time.monotonic()
 
 
 def lines_of(path: str) -> list[str]:
@@ -513,7 +505,7 @@ def names_in(folder: str) -> list[str]:
         return []
 
 
-def _path_in(run: RunFolder, place: str) -> str | None:
+def _path_in(run: RunResults, place: str) -> str | None:
     """Return the path by which a run has a place among its results; None if it has not."""
     for own, name in run.places.items():
         if place == own or place.startswith(f"{own}/"):
@@ -522,7 +514,7 @@ def _path_in(run: RunFolder, place: str) -> str | None:
 
 
 def _lost(
-    run: RunFolder, path: str, state: FileState, now: FileState | None, near: Neighbours
+    run: RunResults, path: str, state: FileState, now: FileState | None, near: Neighbours
 ) -> LostFile:
     if now is None:
         return LostFile(path, state, "gone", "")

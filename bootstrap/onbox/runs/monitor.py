@@ -20,11 +20,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..run_folder import RunFolder
 from ..verdict.gpu_reader import GPU, INIT, ask, load_library
 from . import notice
 from .disk_watch import DiskWatch
 from .news import NewsWatch
-from .top_stream import POWER, host, known, run_state, watts
+from .top_stream import POWER, host, known, watts
 
 if TYPE_CHECKING:
     from ..lease.keeper import LeaseKeeper
@@ -109,7 +110,7 @@ class Monitor:
     def live_runs(self) -> list[Path]:
         """Return the live runs. One that ended never lives again, and is not checked again."""
         begun = {note.parent for note in self.runs.glob("*/*/pid")} - self._over
-        live = {run for run in begun if not (run / "exit").exists() and run_state(run) == "running"}
+        live = {run for run in begun if RunFolder(run).is_running}
         self._over |= begun - live
         return sorted(live)
 

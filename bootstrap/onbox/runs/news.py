@@ -20,9 +20,9 @@ from typing import Any
 
 from .. import MAIN
 from ..metrics import find_metrics, read_patterns
+from ..run_folder import DIED, RunFolder
 from .disk_watch import NAME as DISK_LOW
 from .disk_watch import files_below, tree_of
-from .top_stream import run_state
 
 NAME = "news"
 KINDS = ("loss", "stall", "disk", "lease", "end")
@@ -182,9 +182,7 @@ def end_of(run: Path) -> str:
     """Say how a run ended; "" if it goes on."""
     code = "".join(lines_of(run / "exit")[:1])
     if not code:
-        # Asking takes a process: not for what waits in the queue.
-        is_over = (run / "pid").exists() and run_state(run) == "died"
-        return "it died, with its box or its runner" if is_over else ""
+        return "it died, with its box or its runner" if RunFolder(run).state() == DIED else ""
     why = "".join(lines_of(run / "ended")[:1]).split(" ")[0]
     if why in ("stop", "interrupted"):
         words = "it was stopped" if why == "stop" else "it was interrupted"

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from .. import SHELL_PROGRAMS
-from .top_stream import run_state
+from ..run_folder import RunFolder, runs_below
 
 ADDRESS = "169.254.169.254", 80
 ANSWERS_S = 1.0
@@ -269,10 +269,9 @@ class NoticeHeeder:
         return begun
 
     def _live(self) -> Iterator[Path]:
-        for note in sorted(self._home.glob("runs/*/*/pid")):
-            run = note.parent
-            if not (run / "exit").exists() and run_state(run) == "running":
-                yield run
+        for run in runs_below(self._home / "runs"):
+            if run.is_running:
+                yield Path(run.path)
 
 
 def _end(run: Path, words: str, leaves: float) -> None:
@@ -282,7 +281,7 @@ def _end(run: Path, words: str, leaves: float) -> None:
         (run / f"{NOTE}.new").write_text(f"{words}\n")
         (run / f"{NOTE}.new").replace(run / NOTE)
     if _save(run):
-        while time.time() < leaves - LAST_S and run_state(run) == "running":
+        while time.time() < leaves - LAST_S and RunFolder(run).is_running:
             time.sleep(0.5)
     _run_shell("stop_run", str(run), limit_s=None)
 

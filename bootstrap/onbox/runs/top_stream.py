@@ -16,14 +16,13 @@ import argparse
 import json
 import os
 import select
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .. import SHELL_PROGRAMS
 from ..metrics import newest, read_patterns
+from ..run_folder import RunFolder
 from ..runs.disk_watch import NAME
 from ..verdict.expected_hardware import parse_expected
 from ..verdict.gpu_reader import GPU, ask, load_library
@@ -171,7 +170,7 @@ def newest_run(runs: Path) -> dict[str, Any] | None:
     if not found:
         return None
     run = max(found, key=lambda folder: (folder / "started").stat().st_mtime)
-    state, _, code = run_state(run).partition(" ")
+    state, _, code = RunFolder(run).state().partition(" ")
     end = end_of(run / "log")
     own = run / "metrics"
     return {
@@ -188,15 +187,9 @@ def low_disk(runs: Path) -> str:
     """Return what a live run is told of a disk that will soon be full, see `disk_watch.py`."""
     for file in runs.glob(f"*/*/{NAME}"):
         with suppress(OSError):
-            if run_state(file.parent) == "running":
+            if RunFolder(file.parent).is_running:
                 return file.read_text("utf-8", "replace")[:MOST_TOLD]
     return ""
-
-
-def run_state(run: Path) -> str:
-    """Return a run's state, which the shell library decides, as everywhere (`run_state.sh`)."""
-    command = ["sh", f"{SHELL_PROGRAMS}/processes.sh", "run_state", str(run)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def end_of(log: Path) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..results.run_results import KEPT, OwnFile, OwnResults, RunFolder, lines_of
+from ..results.run_results import KEPT, OwnFile, OwnResults, RunResults, lines_of
 from .frames import BLOCK, encoded_name, pack_frame, read_frame
 from .take import BoxReceiver
 
@@ -157,7 +157,7 @@ class ResultReporter:
         path = os.path.join(self.home, "runs", request["run"])
         noted = "".join(f"{name}\0{lines_of(f'{path}/{name}')}\n" for name in OF_PROFILE)
         self.profile = hashlib.sha256(noted.encode("utf-8", "surrogateescape")).hexdigest()
-        run = RunFolder(path, request["tree"], request["paths"])
+        run = RunResults(path, request["tree"], request["paths"])
         if "also" in request:
             with suppress(OSError):  # a full disk: the answer has what is noted
                 run = run.with_results(request["also"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox.results.at_risk import MadeHere, folder_of, lists_in, told
-from bootstrap.onbox.results.run_results import LET_GO, RunFolder
+from bootstrap.onbox.results.run_results import LET_GO, RunResults
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_was_made_since_the_first_run_began_is_at_risk(
         (tree / path).symlink_to("to")
     (run / "pid").write_text("1")
     os.utime(run / "pid", (0, 0) if path != "old" else None)
-    made = MadeHere(str(tmp_path), str(tree), ".venv", [RunFolder(str(run))])
+    made = MadeHere(str(tmp_path), str(tree), ".venv", [RunResults(str(run))])
     assert made.size(path) == (4 if is_one else -1)
 
 

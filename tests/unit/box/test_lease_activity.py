@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox import processes
 from bootstrap.onbox.lease import activity
-from bootstrap.onbox.lease.activity import ActivityReader, boot_id
+from bootstrap.onbox.lease.activity import ActivityReader
 from bootstrap.onbox.lease.rules import UseReading
+from bootstrap.onbox.processes import ProcessStat, boot_id
 from bootstrap.protocol.transfer import PROGRAM
 from bootstrap.shell import sent_program
 
@@ -37,7 +39,8 @@ def run(tmp_path: Path) -> Path:
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Show only the processes that a test names: this machine is busy with other things."""
     monkeypatch.setattr(activity, "EVERY_S", 0.0)
-    monkeypatch.setattr(activity, "_stat", SEEN.get)
+    for module in (activity, processes):
+        monkeypatch.setattr(module, "stat_of", seen)
     monkeypatch.setattr(activity, "_terminals", lambda: iter(()))
     monkeypatch.setattr(activity, "_network", lambda: 0)
     monkeypatch.setattr(activity, "IO", float("inf"))
@@ -47,6 +50,10 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 SEEN: dict[str, list[str]] = {}
+
+
+def seen(number: str) -> ProcessStat | None:
+    return ProcessStat(SEEN[number]) if number in SEEN else None
 
 
 def stat(seconds: float, start: str = "77") -> list[str]:

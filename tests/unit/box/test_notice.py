@@ -129,7 +129,6 @@ def test_each_run_is_told_once_and_a_wrong_clock_leaves_it_time(
     run = tmp_path / "runs/homework-1/train-1"
     lay(CASES["at work"], processes, run)
     ended: list[tuple[str, float]] = []
-    monkeypatch.setattr(notice, "run_state", lambda _: "running")
     monkeypatch.setattr(notice, "_run_shell", lambda *_, **__: None)
     monkeypatch.setattr(notice, "_end", lambda _, words, leaves: ended.append((words, leaves)))
     heeder = NoticeHeeder(tmp_path)

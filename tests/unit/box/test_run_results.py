@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.onbox.results.run_results import MADE, OwnResults, RunFolder, write_files
+from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_later_node_without_a_note_has_none(
     for name, text in {"nodes/rank": rank, "results": noted}.items():
         if text:
             (run / name).write_text(text)
-    assert RunFolder(str(run), str(tmp_path), ["asked/"]).results == results
+    assert RunResults(str(run), str(tmp_path), ["asked/"]).results == results
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,10 @@ def test_what_is_as_it_was_recorded_at_the_runs_end_is_not_waited_for(
     tmp_path: Path, boot: str | None, ago: float, why: str
 ) -> None:
     """Each of many small runs would cost two seconds, though nothing has changed for days."""
-    result, run = tmp_path / "out/a", RunFolder(str(tmp_path / "k/train-1"), str(tmp_path), ["out"])
+    result, run = (
+        tmp_path / "out/a",
+        RunResults(str(tmp_path / "k/train-1"), str(tmp_path), ["out"]),
+    )
     result.parent.mkdir()
     result.write_text("x")
     os.utime(result, ns=(0, 0))

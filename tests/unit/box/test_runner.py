@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.run_folder import FILES, RunFolder
 from bootstrap.protocol.query import build_query
-from bootstrap.shell import box_files, shell_part
+from bootstrap.shell import box_files
 from tests.run_states import CASES
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -189,10 +190,9 @@ def test_each_moment_of_a_run_is_the_state_that_all_read(tmp_path: Path) -> None
 
 
 def state(run: Path) -> str:
-    """Return the state of a run as the shell library reads it."""
-    library = shell_part("lib", "process") + shell_part("lib", "run_state")
-    command = ["sh", "-c", f'{library}run_state "$0"', str(run)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    """Return the state of a run, each of whose files is known."""
+    assert {file.name for file in run.iterdir()} <= {name.rstrip("/") for name in FILES}
+    return RunFolder(run).state()
 
 
 def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
