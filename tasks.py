@@ -1,5 +1,5 @@
 """`inv` looks for its tasks here; they live in `bootstrap.tasks`."""
 
-from bootstrap.tasks import namespace
+from bootstrap.tasks.invoke_tasks import make_tasks
 
-__all__ = ["namespace"]
+namespace = make_tasks()

@@ -1,16 +1,17 @@
-"""The program `boxstrap`: the same tasks as `inv`, anywhere."""
+"""The program `boxstrap`: reads the command line, and calls the command that it names.
+
+A command's module is imported when it is chosen, and what is heavy where it is used.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import os
 import sys
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+_PACKAGE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 - pathlib takes a third of a start
 
 
 def _leave_out_this_folder() -> None:
@@ -22,7 +23,7 @@ def _leave_out_this_folder() -> None:
         here = os.path.realpath(os.curdir)
     except OSError:  # it was removed
         return
-    if here != os.path.realpath(Path(__file__).parents[1]):
+    if here != os.path.dirname(_PACKAGE):  # noqa: PTH120
         sys.path[:] = [path for path in sys.path if os.path.realpath(path) != here]
 
 
@@ -32,86 +33,92 @@ _leave_out_this_folder()
 gc.set_threshold(100_000, 50, 50)
 
 
-class _Later(ModuleType):
-    """Stands in for a module during another import; calling one of its functions imports it."""
+def _run(argv: Sequence[str]) -> int:
+    """Do what was typed; return the exit code."""
+    from bootstrap.errors import UsageError
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("__"):  # imports look for these
-            raise AttributeError(name)
-
-        def call(*given: object, **named: object) -> object:
-            return getattr(import_module(self.__name__), name)(*given, **named)
-
-        return call
-
-
-def _import_invoke() -> None:
-    """Import Invoke without a mock library, and without its own YAML for configuration files.
-
-    No task uses the first, few users have such files, and the two take half of the import's time.
-    """
-    later = {name: _Later(name) for name in ("unittest.mock", "invoke.vendor.yaml")}
-    wanted = {name: module for name, module in later.items() if name not in sys.modules}
-    sys.modules.update(wanted)
-    import_module("invoke")
-    for name in wanted:
-        del sys.modules[name]
-
-
-def _postpone_methods_of_dataclasses() -> None:
-    """Let what `dataclass` adds to a class be compiled when it is first called.
-
-    Most of it never is, and compiling it took a quarter of a start. From Python 3.13 on, which
-    compiles it much faster, there is no such function.
-    """
-    create = vars(dataclasses).get("_create_fn")
-    if not create:
-        return
-
-    def postpone(name: str, *given: object, **named: object) -> Callable[..., Any]:
-        made: Callable[..., Any] | None = None
-
-        def method(self: object, *args: object, **options: object) -> object:
-            nonlocal made
-            if made is None:
-                made = create(name, *given, **named)
-                made.__qualname__ = method.__qualname__
-                for each in type(self).__mro__:
-                    if vars(each).get(name) is method:
-                        setattr(each, name, made)
-            return made(self, *args, **options)
-
-        method.__name__ = name
-        return method
-
-    vars(dataclasses)["_create_fn"] = postpone
-
-
-_postpone_methods_of_dataclasses()
-_import_invoke()
-
-from bootstrap import __version__  # noqa: E402
-from bootstrap.errors import UNREAD, write_error  # noqa: E402
-from bootstrap.tasks import namespace  # noqa: E402
-from bootstrap.tasks.program import BoxProgram  # noqa: E402
-
-program = BoxProgram(version=__version__, namespace=namespace, name="boxstrap", binary="boxstrap")
-
-
-def main() -> None:
-    """Run the task that was typed, and exit with the documented code."""
-    code: str | int | None = 0
     try:
+        return _run_words(argv)
+    except UsageError as wrong:
+        from bootstrap.tasks.usage import refuse
+
+        return refuse(wrong)
+
+
+def _run_words(argv: Sequence[str]) -> int:
+    """Do what was typed; return the exit code. Raises UsageError."""
+    from bootstrap.tasks import NAMES, find
+    from bootstrap.tasks.parser import parse_command, parse_program
+
+    if argv[:1] == ["--complete"]:
+        from bootstrap.tasks.completion import candidates
+
+        return _print("\n".join(candidates(" ".join(argv[2:]))))
+    typed, words = parse_program(argv[: argv.index("--") if "--" in argv else None])
+    _heed(typed)
+    if typed["version"] or words == ["version"]:
+        from bootstrap import __version__
+
+        return _print(f"boxstrap {__version__}")
+    asks = words[:1] == ["help"]
+    words = words[1:] if asks else words
+    if asks and words and words[0] not in NAMES:
+        from bootstrap.tasks.help import topic_help
+
+        return _print(topic_help(words[0]))
+    if words and words[0] not in NAMES:
+        from bootstrap.tasks.usage import unknown_command
+
+        raise unknown_command(words[0])
+    if not words:
+        from bootstrap.tasks.help import family_list, program_help
+
+        return _print(family_list() if typed["list"] else program_help())
+    command = find(words[0])
+    given = {} if asks else parse_command(command, words[1:])
+    if asks or typed["help"] or given["help"]:
+        from bootstrap.tasks.help import command_help
+
+        return _print(command_help(command))
+    own = {option.name: given[option.name] for option in command.options}
+    return command.run(own, dry=typed["dry"] or given["dry"])
+
+
+def _heed(typed: dict[str, Any]) -> None:
+    """Go to the folder of -C, and show no colours. Raises UsageError."""
+    if typed["no_color"]:
+        os.environ["NO_COLOR"] = "1"
+    if folder := typed["directory"]:
         try:
-            program.run()
-        except SystemExit as end:
-            code = end.code
+            os.chdir(folder)
+        except OSError as error:
+            from bootstrap.errors import UsageError
+
+            raise UsageError(f"-C: no such folder: {folder} ({error.strerror})") from None
+
+
+def _print(text: str) -> int:
+    print(text)  # noqa: T201
+    return 0
+
+
+def main() -> NoReturn:
+    """Run the command that was typed, and exit with the documented code."""
+    from bootstrap.tasks.streams import open_streams
+
+    open_streams()
+    code = 0
+    try:
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
         sys.stderr.flush()
-    except BrokenPipeError as error:  # the reader of the output is gone (`| head`)
-        untold = getattr(error.__context__, "code", None)  # of the Exit that was being printed
-        code = code or untold or UNREAD
+    except BrokenPipeError:  # the reader of the output is gone (`| head`)
+        from bootstrap.errors import UNREAD
+
+        code = code or UNREAD
     except OSError as error:  # such as a full disk
+        from bootstrap.errors import write_error
+
         if not code:
             code = 1
             sys.stderr.write(f"{write_error('the output', error)}\n")
@@ -120,4 +127,4 @@ def main() -> None:
     if "bootstrap.link.shared" in sys.modules:  # it has its answer: now there is time
         sys.modules["bootstrap.link.shared"].open_offered()
     # Tearing down the modules takes a tenth of a second, and there is nothing left to save.
-    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+    os._exit(code)

@@ -266,14 +266,9 @@ def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
 
 def _be_inv() -> NoReturn:
     """Run Invoke's own program, and exit as Python does."""
-    from bootstrap.tasks.program import use_box_program
-
     code: str | int | None = 0
     try:
-        program = import_module("invoke.main").program
-        # As happens when `tasks.py` imports them.
-        use_box_program(import_module("bootstrap.tasks").FAMILIES)
-        program.run()
+        import_module("invoke.main").program.run()
     except SystemExit as end:
         code = end.code
     if isinstance(code, str):

@@ -1,43 +1,60 @@
-"""The tasks, as `inv` and `boxstrap` list them. One module for each family; all are thin.
-
-Nothing heavy is imported here: a task imports what it needs when it runs.
-"""
+"""The commands, by what they are for, and the module of each; one is imported when it is chosen."""
 
 from __future__ import annotations
 
-from itertools import chain
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from invoke.collection import Collection
-
-from bootstrap.tasks import (
-    boxes,
-    completion,
-    estimate,
-    files,
-    profiles,
-    programs,
-    renting,
-    runs,
-    setup,
-)
-from bootstrap.tasks.program import use_box_program
-from bootstrap.tasks.usage import wrong_usage_exits_2
+if TYPE_CHECKING:
+    from bootstrap.tasks.command import Command
 
 FAMILIES = {
-    "First steps": (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),
-    "Before anything is built": (setup.plan, setup.verify),
-    "Runs and files": (runs.run, files.sync, files.push, files.pull),
-    "A run at work": (runs.wait, runs.attach, runs.shell, runs.exec_, runs.top, runs.report),
-    "In your editor and browser": (boxes.code, boxes.ssh_config, boxes.tunnel),
-    "Renting": (estimate.estimate, renting.up, renting.down, boxes.lease, boxes.guard),
-    "What is there": (
-        *(runs.runs, boxes.boxes, boxes.clean),
-        *(boxes.secrets, setup.doctor, profiles.profiles, completion.completion),
-    ),
-    "Without SSH": (profiles.render, profiles.oneliner),
-    "For programs and agents": (programs.skill, programs.mcp, programs.schema),
-    "To see it once": (setup.demo,),
+    "First steps": {
+        "init": "profiles",
+        "setup": "setup",
+        "logs": "runs",
+        "status": "runs",
+        "stop": "runs",
+    },
+    "Before anything is built": {"plan": "setup", "verify": "setup"},
+    "Runs and files": {"run": "runs", "sync": "files", "push": "files", "pull": "files"},
+    "A run at work": {
+        "wait": "runs",
+        "attach": "runs",
+        "shell": "runs",
+        "exec": "runs",
+        "top": "runs",
+        "report": "runs",
+    },
+    "In your editor and browser": {"code": "boxes", "ssh-config": "boxes", "tunnel": "boxes"},
+    "Renting": {
+        "estimate": "estimate",
+        "up": "renting",
+        "down": "renting",
+        "lease": "boxes",
+        "guard": "boxes",
+    },
+    "What is there": {
+        "runs": "runs",
+        "boxes": "boxes",
+        "clean": "boxes",
+        "secrets": "boxes",
+        "doctor": "setup",
+        "profiles": "profiles",
+        "completion": "completion",
+    },
+    "Without SSH": {"render": "profiles", "oneliner": "profiles"},
+    "For programs and agents": {"skill": "programs", "mcp": "programs", "schema": "programs"},
+    "To see it once": {"demo": "setup"},
 }
-wrong_usage_exits_2()
-use_box_program(FAMILIES)
-namespace = Collection(*chain(*FAMILIES.values()))
+"""In the order in which they are listed, with the module in which each is."""
+_MODULES = {name: module for family in FAMILIES.values() for name, module in family.items()}
+NAMES = tuple(_MODULES)
+
+
+def find(name: str) -> Command:
+    """Return the command of that name, one of `NAMES`."""
+    import_module(f"bootstrap.tasks.{_MODULES[name]}")
+    from bootstrap.tasks.command import COMMANDS
+
+    return COMMANDS[name]

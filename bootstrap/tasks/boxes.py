@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command, own_error
+from bootstrap.tasks.command import BOX, HOST, JSON, Call, command, own_error
+from bootstrap.tasks.options import Option
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox

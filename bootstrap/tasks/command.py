@@ -8,10 +8,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import errno
-import functools
 import inspect
-import os
-import select
 import shlex
 import signal
 import sys
@@ -20,13 +17,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from invoke.context import Context
-from invoke.exceptions import Exit
-from invoke.parser.argument import Argument
-from invoke.tasks import Task
 
 from bootstrap.errors import (
     INTERRUPTED,
@@ -39,7 +32,8 @@ from bootstrap.errors import (
     write_error,
 )
 from bootstrap.paths import expanded, make_private, trust_absolute_path
-from bootstrap.tasks.usage import WrongUsageError
+from bootstrap.tasks.options import Option
+from bootstrap.tasks.streams import End, leave_unread, tell
 
 if TYPE_CHECKING:
     from bootstrap.fleet.fan_out import Outcome
@@ -77,19 +71,6 @@ def resend_dropped_interrupts() -> Iterator[None]:
     finally:
         waiting[0] = False
         sys.unraisablehook = before
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option: its parameter, what it means, and a short form if it has one."""
-
-    name: str
-    help: str
-    default: object = None
-    short: str = ""
-    many: bool = False
-    bare: bool = False
-    """Whether a word without an option is a value of this one."""
 
 
 JSON = Option("json_", "One JSON document on standard output, nothing else.", False)
@@ -190,51 +171,43 @@ class Call:
         )
 
 
-class _Checked(Argument):
-    """An argument that reports wrong usage if its value is empty, or is no number but should be."""
-
-    def __repr__(self) -> str:
-        """As it is typed, for Invoke's messages."""
-        return f"--{self.names[0]}"
-
-    def set_value(self, value: object, cast: bool = True) -> None:
-        """As Invoke's, but without a traceback for a wrong value, and never with an empty one.
-
-        `--gpus "$MINE"` without that variable doesn't mean what leaving the option out means.
-        """
-        if isinstance(value, str) and not value.strip():
-            raise WrongUsageError(f"{self!r}: its value is empty; leave it out, or give it one")
-        try:
-            super().set_value(value, cast)
-        except ValueError:
-            raise WrongUsageError(f"{self!r}: {value!r} is no whole number") from None
+COMMANDS: dict[str, Command] = {}
+"""The commands whose modules are imported; `bootstrap.tasks.find` imports one's."""
 
 
-class BoxTask(Task[Callable[..., None]]):
-    """A task with short forms only for the options that define one."""
+@dataclass(frozen=True)
+class Command:
+    """A command: what it is called, its options as data, what it does. `command` makes it."""
 
-    options: Sequence[Option] = ()
-    shorts: Mapping[str, str] = {}
-    bare: str = ""
-    """The option that takes words without an option, such as `--port`; "" for none."""
+    name: str
+    body: Callable[[Call], None]
+    options: Sequence[Option]
+    changes: Sequence[str] | None
+    interrupted: str
+    brief: bool
+    is_for_each: bool
+    """Whether its body is called for each of several boxes."""
 
-    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
-        """As Invoke's, each checked; keeps the help texts that Invoke's drops, for later calls."""
-        described = dict(self.help)
-        arguments: list[Argument] = super().get_arguments(ignore_unknown_help)
-        self.help = described
-        for argument in arguments:
-            argument.__class__ = _Checked
-            if argument.kind is list:
-                argument.raw_value = None  # Invoke takes the empty list for a value that was given
-        return arguments
+    @property
+    def text(self) -> str:
+        """What it does, with an example: its help."""
+        return inspect.getdoc(self.body) or ""
 
-    def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
-        """As Invoke's, with the defined short forms instead of guessed ones."""
-        options: dict[str, Any] = super().arg_opts(name, default, taken_names)
-        if name in self.shorts:
-            options["names"] = (*options["names"], self.shorts[name])
-        return options
+    @property
+    def bare(self) -> Option | None:
+        """The option that takes words without an option."""
+        return next((option for option in self.options if option.bare), None)
+
+    def run(self, given: Mapping[str, Any], *, dry: bool) -> int:
+        """Run it, say how it ended, and return the documented exit code."""
+        trust_absolute_path()
+        call = Call(given, dry=dry)
+        changing = self.changes is None or any(given[name] for name in self.changes)
+        work = _refuse_dry if dry and changing else self.body
+        if self.is_for_each and not is_about_one(call):
+            work = partial(_on_several, work, self.brief)
+        with resend_dropped_interrupts():
+            return tell(_guarded(work, call, self.interrupted))
 
 
 def command(
@@ -243,8 +216,8 @@ def command(
     interrupted: str = "",
     brief: bool = False,
     takes_all: bool = False,
-) -> Callable[[Callable[[Call], None]], BoxTask]:
-    """Make a task from a function that takes a `Call`; its options are data.
+) -> Callable[[Callable[[Call], None]], Command]:
+    """Make a command from a function that takes a `Call`; its options are data.
 
     `changes`: the options with which it changes something, and so refuses --dry; None: it always
     does. `interrupted` tells the user what to do after Ctrl-C: `{again}` stands for the whole
@@ -252,74 +225,31 @@ def command(
     for each box; `brief`: what each says at the end is only summed up then; `takes_all`: it is
     called once, and asks which they are (`chosen`).
     """
-    for_several = HOSTS[1] in options and not takes_all
 
-    def make(body: Callable[[Call], None]) -> BoxTask:
-        @functools.wraps(body)
-        def run(context: Context, **given: Any) -> None:  # noqa: ANN401
-            # Invoke turns bytecode off, and uv installs none: each start would compile all its
-            # imports again, which takes a second.
-            sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
-            trust_absolute_path()
-            call = Call(given, dry=bool(context.config.run.dry))
-            changing = changes is None or any(given[name] for name in changes)
-            work = _refuse_dry if call.dry and changing else body
-            if for_several and not is_about_one(call):
-                work = functools.partial(_on_several, work, brief)
-            with resend_dropped_interrupts():
-                _guarded(work, call, interrupted)
-
-        run.__signature__ = _signature(options)  # type: ignore[attr-defined]
-        task = BoxTask(
-            run,
-            name=body.__name__.rstrip("_"),
-            positional=[],
-            iterable=[option.name for option in options if option.many],
-            auto_shortflags=False,
-            help={option.name: option.help for option in options},
-        )
-        task.options = options
-        task.shorts = {option.name: option.short for option in options if option.short}
-        task.bare = next((f"--{option.name}" for option in options if option.bare), "")
-        return task
+    def make(body: Callable[[Call], None]) -> Command:
+        name = body.__name__.rstrip("_").replace("_", "-")
+        is_for_each = HOSTS[1] in options and not takes_all
+        COMMANDS[name] = Command(name, body, options, changes, interrupted, brief, is_for_each)
+        return COMMANDS[name]
 
     return make
 
 
-def _signature(options: Sequence[Option]) -> inspect.Signature:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter("context", kind)]
-    for option in options:
-        parameters.append(inspect.Parameter(option.name, kind, default=option.default))
-    return inspect.Signature(parameters)
-
-
-def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
+def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
     """Run the task; turn whatever ends it into the documented exit code and one clear message."""
     try:
-        _end(body, call, interrupted)
+        return _end(body, call, interrupted)
     except BrokenPipeError as error:
         if not leave_unread():  # of another program, or of a socket
-            raise _exit(call, own_error(error, _redacting(call))) from None
+            return _failed(call, own_error(error, _redacting(call)))
         told = error.__context__
         known = isinstance(told, BoxstrapError | KeyboardInterrupt)
         code = exit_code(told) if known and told else UNREAD
-        raise Exit(str(told) if code != UNREAD else None, code=code) from None
+        return End(code, str(told) if code != UNREAD else "")
 
 
-def leave_unread() -> bool:
-    """Drop what is printed from now on where nobody reads it; return whether there is any such."""
-    watched = select.poll()
-    for stream in (1, 2):
-        watched.register(stream, 0)
-    gone = watched.poll(0)
-    for stream, _ in gone:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    return bool(gone)
-
-
-def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
-    """Run the task. Raises Exit, and BrokenPipeError where the reader of the output is gone."""
+def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
+    """Run the task. Raises BrokenPipeError where the reader of the output is gone."""
     try:
         try:
             body(call)
@@ -335,15 +265,16 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
             error.command = _typed_with(*error.answered_by)
             error.hint = error.hint.removesuffix(" ".join(error.answered_by)) + error.command
         error.redact(_redacting(call))
-        raise _exit(call, error) from None
+        return _failed(call, error)
     except KeyboardInterrupt:
         words = interrupted.format(again=_typed_again(), host=_same_host(call))
         _close(call, KeyboardInterrupt(words))
-        raise Exit(f"{_INTERRUPTED_WORDS}\n{words}".rstrip(), code=INTERRUPTED) from None
+        return End(INTERRUPTED, f"{_INTERRUPTED_WORDS}\n{words}".rstrip())
     except BrokenPipeError:
         raise
     except Exception as error:
-        raise _exit(call, own_error(error, _redacting(call))) from None
+        return _failed(call, own_error(error, _redacting(call)))
+    return End(0)
 
 
 def is_about_one(call: Call) -> bool:
@@ -440,10 +371,10 @@ def _start_stopped(call: Call, error: UnreachableError) -> bool:
     return start_asked(error.stopped, known.price if known else 0.0, Prompt(say).confirm, say)
 
 
-def _exit(call: Call, error: BoxstrapError) -> Exit:
-    """Report how the task ended; Invoke prints the returned Exit and exits with its code."""
+def _failed(call: Call, error: BoxstrapError) -> End:
+    """Report the error to the screen; return the end that it is."""
     _close(call, error)
-    return Exit(error.text(), code=exit_code(error))
+    return End(exit_code(error), error.text())
 
 
 def complete(error: WhichBoxError) -> None:

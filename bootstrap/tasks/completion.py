@@ -1,4 +1,4 @@
-"""completion: what makes a shell complete tasks, options and the names that this machine knows."""
+"""completion: what Tab offers (commands, options, names that are known here), and how to get it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import contextlib
 import io
 import os
 import shlex
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bootstrap.errors import UsageError, write_error
-from bootstrap.tasks.command import JSON, Call, Option, command
+from bootstrap.tasks import NAMES, find
+from bootstrap.tasks.command import JSON, Call, command
+from bootstrap.tasks.options import Option
 
 _RCS = {"bash": ".bashrc", "zsh": ".zshrc"}
 SHELLS = (*_RCS, "fish")
@@ -95,3 +98,123 @@ def install_completion(shell: str) -> list[Path]:
     except OSError as error:
         raise write_error(at, error) from None
     return written
+
+
+def _boxes() -> Iterable[str]:
+    from bootstrap.link.record import all_boxes
+
+    return (box.name for box in all_boxes())
+
+
+def _groups() -> Iterable[str]:
+    from bootstrap.fleet.hosts import group_names
+
+    return group_names()
+
+
+def _runs() -> Iterable[str]:
+    """Runs of boxes that are here, and runs at home, as this machine knows them."""
+    from bootstrap.boxes.at_home import all_kept, seen_on
+    from bootstrap.link.record import all_boxes
+
+    seen = (one.run.name for box in all_boxes() for one in seen_on(box))
+    return {*seen, *(one.run.name for one in all_kept())}
+
+
+def _profiles() -> Iterable[str]:
+    from bootstrap.profile.load import listed
+
+    return (item.name for item in listed())
+
+
+def _steps() -> Iterable[str]:
+    from bootstrap.plan import STEPS
+
+    return (step.name for step in STEPS)
+
+
+def _doors() -> Iterable[str]:
+    from bootstrap.fleet.export import EXPORTS
+    from bootstrap.render.door_table import DOORS
+
+    return [*DOORS, *EXPORTS]
+
+
+def _providers() -> Iterable[str]:
+    from bootstrap.providers import NAMES, outside
+
+    return [*NAMES, *outside()]
+
+
+def _editors() -> Iterable[str]:
+    from bootstrap.runs.editors import EDITORS
+
+    return EDITORS
+
+
+def _schemas() -> Iterable[str]:
+    from bootstrap.tasks.documents import DOCUMENTS
+
+    return (*DOCUMENTS, "profile")
+
+
+VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "host": _boxes,
+    "hosts": _groups,
+    "group": _groups,
+    "forget": _boxes,
+    "give_up": _boxes,
+    "run": _runs,
+    "resume": _runs,
+    "after": _runs,
+    "after_any": _runs,
+    "profile": _profiles,
+    "show": _profiles,
+    "validate": _profiles,
+    "step": _steps,
+    "redo": _steps,
+    "for_": _doors,
+    "provider": _providers,
+    "editor": _editors,
+}
+"""The values of an option that are known without asking a box; other values are left to the
+shell, which offers files."""
+
+
+def candidates(line: str) -> list[str]:
+    """Return what may stand where the cursor is, at the end of a command line.
+
+    `line` begins with the program's name. What the user has begun to type is in it, too; the
+    shell compares it with what is returned.
+    """
+    words = _words(line)[1:]
+    if words[:1] == ["help"]:
+        from bootstrap.tasks.topics import TOPICS
+
+        return [*NAMES, *TOPICS] if len(words) < 3 else []
+    name = next((word for word in words if word in NAMES), "")
+    if not name:
+        return [*NAMES, "help"]
+    behind = words[words.index(name) + 1 :]
+    if "--" in behind:
+        return []  # a command of the user's own: files
+    options = find(name).options
+    flags = {flag: option for option in options for flag in option.flags}
+    for word in behind[-1:-3:-1]:  # the value's option is the last word, or the one before
+        option = flags.get(word.partition("=")[0])
+        if option is not None and option.default is not False:
+            return _values(option)
+    bare = find(name).bare
+    begins_option = behind[-1:] and behind[-1].startswith("-")
+    return [*(_values(bare) if bare and not begins_option else ()), *flags]
+
+
+def _values(option: Option) -> list[str]:
+    return sorted(VALUES[option.name]()) if option.name in VALUES else []
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # inside quotes
+        return line.split()

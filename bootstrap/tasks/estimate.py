@@ -8,7 +8,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from bootstrap.tasks.command import JSON, SET, Call, Option, command
+from bootstrap.tasks.command import JSON, SET, Call, command
+from bootstrap.tasks.options import Option
 
 if TYPE_CHECKING:
     from bootstrap.estimate import Asking, Found, Row, Usage

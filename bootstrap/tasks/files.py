@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded
-from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, Call, Option, command
+from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, Call, command
+from bootstrap.tasks.options import Option
 from bootstrap.tasks.runs import RUN
 from bootstrap.tasks.setup import COMMITTED, WAIT
 

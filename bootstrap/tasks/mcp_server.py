@@ -16,7 +16,6 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +29,12 @@ from mcp.shared.exceptions import MCPError
 from bootstrap import __version__
 from bootstrap.errors import INTERRUPTED
 from bootstrap.paths import own_command
+from bootstrap.tasks import NAMES, find
 from bootstrap.tasks.agreement import note_consent, question
-from bootstrap.tasks.command import BoxTask, Option
+from bootstrap.tasks.command import Command
 from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED
+from bootstrap.tasks.options import WITH_COMMAND, Option
 from bootstrap.tasks.skill import over_mcp, skill_text
-from bootstrap.tasks.usage import WITH_COMMAND
 
 _NO_TOOLS = frozenset(
     {"attach", "shell", "tunnel", "top", "code", "demo", "guard", "mcp", "skill", "completion"}
@@ -62,20 +62,17 @@ _INSTRUCTIONS = (
 )
 
 
-def tasks() -> dict[str, BoxTask]:
+def tasks() -> dict[str, Command]:
     """Return the commands that are tools, by the tools' names."""
-    from bootstrap.tasks import FAMILIES
-
-    named = {str(task.name).replace("-", "_"): task for task in chain(*FAMILIES.values())}
-    return {name: task for name, task in named.items() if name not in _NO_TOOLS}
+    return {name.replace("-", "_"): find(name) for name in NAMES if name not in _NO_TOOLS}
 
 
-def tool_of(name: str, task: BoxTask, into: Path | None = None) -> types.Tool:
+def tool_of(name: str, task: Command, into: Path | None = None) -> types.Tool:
     """Return the tool of a command; it may write files below `into`."""
     effect = EFFECTS[_command_name(name)]
     writes = bool(effect.writes and into)
     is_read = effect.kind == "reads" and not effect.asks and not writes
-    about = (task.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    about = task.text.partition("\n\n")[0].replace("\n", " ")
     return types.Tool(
         name=name,
         description=f"{about} {effect.sentence}".rstrip(),
@@ -89,7 +86,7 @@ def tool_of(name: str, task: BoxTask, into: Path | None = None) -> types.Tool:
     )
 
 
-def input_schema(name: str, task: BoxTask, into: Path | None = None) -> dict[str, Any]:
+def input_schema(name: str, task: Command, into: Path | None = None) -> dict[str, Any]:
     """Return the JSON Schema of a tool's arguments: the command's options."""
     properties = {_key(option): _property(option) for option in _options(name, task, into)}
     if _command_name(name) in WITH_COMMAND:
@@ -122,7 +119,7 @@ def check_arguments(name: str, schema: Mapping[str, Any], arguments: Mapping[str
 
 
 def command_line(
-    name: str, task: BoxTask, arguments: Mapping[str, Any], into: Path | None = None
+    name: str, task: Command, arguments: Mapping[str, Any], into: Path | None = None
 ) -> list[str]:
     """Return the words of the command. Raises ValueError as `check_arguments`."""
     check_arguments(name, input_schema(name, task, into), arguments)
@@ -169,7 +166,7 @@ def _drop_empty(place: Path) -> None:
             place.unlink()
 
 
-def _options(name: str, task: BoxTask, into: Path | None) -> Sequence[Option]:
+def _options(name: str, task: Command, into: Path | None) -> Sequence[Option]:
     writes = "" if into else EFFECTS[_command_name(name)].writes
     return [option for option in task.options if option.name not in {*_NO_OPTIONS, writes}]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.tasks.command import CONSENT, JSON, SET, Call, Option, command
+from bootstrap.tasks.command import CONSENT, JSON, SET, Call, command
+from bootstrap.tasks.options import Option
 
 if TYPE_CHECKING:
     from bootstrap.doors import CarriedScript, Pushing

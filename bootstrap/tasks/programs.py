@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bootstrap.tasks.command import JSON, Call, Option, command
+from bootstrap.tasks.command import JSON, Call, command
+from bootstrap.tasks.options import Option
 
 
 @command(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
 from bootstrap.providers import NAMES
-from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, Call, Option, command, for_each_box
+from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, Call, command, for_each_box
+from bootstrap.tasks.options import Option
 from bootstrap.tasks.setup import COMMITTED, WAIT
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from bootstrap.tasks.command import (
     HOSTS,
     JSON,
     Call,
-    Option,
     chosen,
     command,
     complete,
     is_about_one,
 )
+from bootstrap.tasks.options import Option
 from bootstrap.tasks.renting import OF_RENTING, rent_shown, up_request
 from bootstrap.tasks.setup import COMMITTED, OVERWRITE, WAIT
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
-from bootstrap.tasks.command import BOXES, EVENTS, HOST, JSON, Call, Option, command
+from bootstrap.tasks.command import BOXES, EVENTS, HOST, JSON, Call, command
+from bootstrap.tasks.options import Option
 
 if TYPE_CHECKING:
     from bootstrap.protocol.verdict import Verdict

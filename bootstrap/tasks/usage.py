@@ -1,69 +1,23 @@
-"""Make wrong usage exit with 2 in `inv` and `boxstrap`; Invoke's own parser errors exit with 1.
-
-Both programs run Invoke's `Program`, which exits with 1 on a ParseError, and with
-an `Exit`'s own code on an `Exit`. So the parser gets a ParseError that is also an Exit
-(docs/adr/0003-invoke.md).
-"""
+"""Wrong usage in our own words, with what was meant: misspelt names, words of other tools."""
 
 from __future__ import annotations
 
-import contextlib
-import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from invoke.exceptions import Exit, ParseError
-from invoke.parser import parser
-from invoke.parser.context import ParserContext
+from bootstrap.errors import UsageError, exit_code
+from bootstrap.link.target import looks_like_unquoted_ssh
+from bootstrap.profile.values import nearest
+from bootstrap.tasks import NAMES
+from bootstrap.tasks.options import ANYWHERE, PROGRAM, WITH_COMMAND, looks_like_a_host
+from bootstrap.tasks.streams import End, tell
 
-from bootstrap.errors import EXIT_CODES, UsageError
-
-
-class WrongUsageError(ParseError, Exit):
-    """A command line that the parser did not understand."""
-
-    code = EXIT_CODES[UsageError]
-
-    def __init__(self, text: str, context: ParserContext | None = None) -> None:
-        from bootstrap.link.target import looks_like_unquoted_ssh
-
-        quoted = looks_like_unquoted_ssh(sys.argv[1:])
-        meant = _meant(text, context)
-        task = context.name if context is not None else None
-        takes = f"What it takes: boxstrap {task} --help" if task else _HINT
-        hint = f"Put the ssh command in quotes: {quoted}" if quoted else f"{meant}{takes}"
-        text = _in_our_words(_ARGUMENT.sub(r"--\1", text), task)
-        ParseError.__init__(self, text, context)
-        self.error = UsageError(text, hint=hint)
-        self.message = None  # Invoke prints the ParseError itself
-
-    def __str__(self) -> str:
-        return self.error.text()
-
-
-@contextlib.contextmanager
-def told_as_json() -> Iterator[None]:
-    """Print the document of a command line that is wrong, if it asks for one."""
-    try:
-        yield
-    except WrongUsageError as wrong:
-        typed = sys.argv[1:]
-        if "--json" in typed[: typed.index("--") if "--" in typed else None]:
-            from bootstrap.ui.screens import make_screen
-
-            screen = make_screen(json=True)
-            screen.failed(wrong.error, wrong.code)
-            screen.close()
-        raise
-
+if TYPE_CHECKING:
+    from bootstrap.tasks.command import Command
 
 _HINT = "See what there is: boxstrap --list. What a task takes: boxstrap TASK --help"
-_UNKNOWN = re.compile(r"No idea what (['\"])(.*)\1 is!")
-_ARGUMENT = re.compile(r"<Argument: ([\w-]+)[^>]*>")
-"""How Invoke's parser prints one of its options."""
-WITH_COMMAND = ("exec", "run")
-"""Tasks that take a command after `--`."""
 OTHERS_WORDS = {
     "ps": "status",
     "list": "status",
@@ -139,53 +93,50 @@ _NEAR = 0.7
 """Least similarity (0 to 1) for which a word is taken for a misspelt name."""
 
 
-def _in_our_words(text: str, task: str | None) -> str:
-    """Return the sentence of Invoke's parser about an unknown word as one of ours."""
-    unknown = _UNKNOWN.fullmatch(text)
-    if not unknown:
-        return text
-    word = unknown[2]
+def wrong_usage(text: str, command: Command | None, meant: str = "") -> UsageError:
+    """Return the error of a command line that can't be understood; `meant` may be what it was."""
+    quoted = looks_like_unquoted_ssh(sys.argv[1:])
+    if quoted:
+        return UsageError(text, hint=f"Put the ssh command in quotes: {quoted}")
+    takes = f"What it takes: boxstrap {command.name} --help" if command else _HINT
+    return UsageError(text, hint=f"Did you mean {meant}?\n{takes}" if meant else takes)
+
+
+def unknown_command(word: str) -> UsageError:
+    """Return the error of a word that stands where a command does."""
     if word.startswith("-"):
-        return f"there is no option {word!r}" + (f" of {task}." if task else ".")
-    return f"{task} takes no {word!r}." if task else f"there is no command {word!r}."
+        flags = [each for option in PROGRAM for each in option.flags]
+        return wrong_usage(f"there is no option {word!r}.", None, nearest(word, flags, _NEAR))
+    named = OTHERS_WORDS.get(word) or nearest(word, NAMES, _NEAR)
+    meant = f"setup --host {word}" if looks_like_a_host(word) else named
+    return wrong_usage(f"there is no command {word!r}.", None, meant)
 
 
-def _meant(text: str, context: ParserContext | None) -> str:
-    """Return a sentence that suggests what an unknown word was meant to be; "" if unclear."""
-    from bootstrap.profile.values import nearest
-
-    unknown = _UNKNOWN.fullmatch(text)
-    if not unknown:
-        return ""
-    word = unknown[2]
-    in_task = context is not None and context.name
-    if context is not None and context.name in WITH_COMMAND and not word.startswith("-"):
-        rest = sys.argv[sys.argv.index(word) :] if word in sys.argv else []
-        near = f"{context.name} -- {shlex.join(rest)}" if rest else ""
-    elif word.startswith("-"):
-        core = ("--list", "--help", "--version", "--dry")
-        flags = context.flags if context else {}
+def unknown_word(
+    word: str, command: Command, words: Sequence[str], *, has_host: bool, meant: str = ""
+) -> UsageError:
+    """Return the error of one of the `words` after a command, which it doesn't take."""
+    flags = [each for option in (*command.options, *ANYWHERE) for each in option.flags]
+    if word.startswith("-"):
         key = OTHERS_OPTIONS.get(word.partition("=")[0]) if "--set" in flags else None
-        near = f"--set {key}=…" if key else nearest(word, [*flags, *core], _NEAR)
-    elif looks_like_a_host(word):
-        near = "" if in_task else f"setup --host {word}"
-    elif not in_task and word in OTHERS_WORDS:
-        near = OTHERS_WORDS[word]
-    else:
-        from bootstrap.tasks import namespace
-
-        near = nearest(word, namespace.task_names, _NEAR)
-    host = context.flags.get("--host") if context and in_task else None
-    if not near and not word.startswith("-") and host is not None and not host.got_value:
-        near = f"--host {word}"
-    return f"Did you mean {near}?\n" if near else ""
+        meant = f"--set {key}=…" if key else nearest(word, flags, _NEAR)
+        return wrong_usage(f"there is no option {word!r} of {command.name}.", command, meant)
+    if command.name in WITH_COMMAND:
+        meant = f"{command.name} -- {shlex.join(words[words.index(word) :])}"
+    elif not meant:
+        meant = "" if looks_like_a_host(word) else nearest(word, NAMES, _NEAR)
+        if not meant and "--host" in flags and not has_host:
+            meant = f"--host {word}"
+    return wrong_usage(f"{command.name} takes no {word!r}.", command, meant)
 
 
-def looks_like_a_host(word: str) -> bool:
-    """Whether a word is an address, or a user at one."""
-    return "@" in word or re.fullmatch(r"[\d.]+(:\d+)?", word) is not None
+def refuse(wrong: UsageError) -> int:
+    """Say what is wrong with the command line, by a document if it asks for one; return 2."""
+    typed = sys.argv[1:]
+    if "--json" in typed[: typed.index("--") if "--" in typed else None]:
+        from bootstrap.ui.screens import make_screen
 
-
-def wrong_usage_exits_2() -> None:
-    """Make Invoke's parser raise WrongUsageError."""
-    parser.ParseError = WrongUsageError  # type: ignore[attr-defined,assignment]
+        screen = make_screen(json=True)
+        screen.failed(wrong, exit_code(wrong))
+        screen.close()
+    return tell(End(exit_code(wrong), wrong.text()))

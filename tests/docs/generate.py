@@ -17,7 +17,8 @@ from bootstrap.plan import STEPS
 from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.values import EXPECTED, REQUIRED, Field
 from bootstrap.render.door_table import DOORS
-from bootstrap.tasks import namespace
+from bootstrap.tasks import find
+from bootstrap.tasks.options import Option
 from tests.docs import json_reference, profile_schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,18 +79,14 @@ def _default(field: Field) -> str:
 
 def options(task: str) -> str:
     """The options of a task."""
-    found = namespace.tasks[task].get_arguments()
-    return _table("option", "meaning", rows=(_option(argument) for argument in found))
+    return _table("option", "meaning", rows=(_option(option) for option in find(task).options))
 
 
-def _option(argument: object) -> tuple[str, ...]:
-    from invoke.parser.argument import Argument
-
-    assert isinstance(argument, Argument)
-    name = str(argument.name).replace("_", "-").strip("-")
-    shorts = [f"`-{nick}`" for nick in argument.nicknames if len(nick) == 1]
-    value = "" if argument.kind is bool else f" {'N' if argument.kind is int else '…'}"
-    return ", ".join([f"`--{name}{value}`", *shorts]), str(argument.help)
+def _option(option: Option) -> tuple[str, ...]:
+    flag, *shorts = option.flags
+    number = " N" if isinstance(option.default, int) else " …"
+    value = "" if option.default is False else number
+    return ", ".join([f"`{flag}{value}`", *(f"`{short}`" for short in shorts)]), option.help
 
 
 def codes(_: str) -> str:

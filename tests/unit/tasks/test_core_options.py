@@ -1,8 +1,7 @@
-"""Invoke's own options in `boxstrap` and `inv`: what they mean, and that the rest is refused."""
+"""What is typed: options of the program, what was meant, help, Tab; in `boxstrap` and `inv`."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 
@@ -13,26 +12,13 @@ from bootstrap.link import record
 from bootstrap.link.record import KnownBox
 from bootstrap.profile.schema import PROFILE
 from bootstrap.protocol.run import Run
-from bootstrap.tasks import namespace, usage
-from tests.cli import Completed, User
+from bootstrap.tasks import NAMES, usage
+from tests.cli import User
 from tests.plain_environment import BIN, HERE
 
 pytestmark = pytest.mark.slow
 
 PROGRAMS = ["boxstrap", "inv"]
-MEANINGLESS = {
-    "--command-timeout": ["--command-timeout", "5"],
-    "-T": ["-T", "5"],
-    "--config": ["--config", "x.yaml"],
-    "--echo": ["--echo"],
-    "--hide": ["--hide", "both"],
-    "--prompt-for-sudo-password": ["--prompt-for-sudo-password"],
-    "--pty": ["--pty"],
-    "-p": ["-p"],
-    "--warn-only": ["--warn-only"],
-    "-w": ["-w"],
-}
-HIDDEN = sorted(name for name in MEANINGLESS if name.startswith("--"))
 REFUSED_DRY = {
     "init": ["init"],
     "demo": ["demo"],
@@ -113,52 +99,35 @@ def test_a_task_that_changes_nothing_takes_dry(case: str, at: User) -> None:
     at.run("--dry", *HARMLESS[case]).must(0)
 
 
-def refused(done: Completed, name: str) -> None:
-    assert name in done.err
-    assert done.out == ""
-    assert len(done.err.strip().splitlines()) <= 3
+def test_the_help_shows_what_means_something_here(at: User) -> None:
+    shown = at.run("--help").must(0).out
+    assert at.run().must(0).out == shown
+    own = shown.partition("Options of the program")[2].split()
+    assert {word for word in own if word.startswith("--")} == {
+        *("--directory", "--dry", "--help", "--list", "--no-color", "--version"),
+    }
+    assert "Invoke" not in shown
 
 
-@pytest.mark.parametrize("name", MEANINGLESS)
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_what_would_be_ignored_is_refused(program: str, name: str, at: User) -> None:
-    (at.place / "x.yaml").write_text("{}")
-    said = {"-T": "--command-timeout", "-p": "--pty", "-w": "--warn-only"}.get(name, name)
-    refused(at.run(*MEANINGLESS[name], "boxes", program=program).must(2), said)
-    refused(at.run("boxes", *MEANINGLESS[name], program=program).must(2), said)
+@pytest.mark.parametrize("words", [["--echo", "boxes"], ["boxes", "--echo"], ["boxes", "-w"]])
+def test_options_of_invoke_are_unknown(words: list[str], at: User) -> None:
+    assert "there is no option '-" in at.run(*words).must(2).err
 
 
-def test_the_help_shows_none_of_it(at: User) -> None:
-    for words in ([], ["--help"]):
-        shown = at.run(*words).must(0).out
-        assert [name for name in [*HIDDEN, "--write-pyc"] if name in shown] == []
-        assert "--dry" in shown
-        assert "--list" in shown
-        assert [
-            one for one in ("-format", "-depth", "--debug", "-script", "Invoke") if one in shown
-        ] == []
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_invokes_own_that_mean_something_still_do(program: str, at: User) -> None:
-    assert "invoke.executor" in at.run("-d", "boxes", program=program).must(0).err
-    assert "complete" in at.run("--print-completion-script=bash", program=program).must(0).out
-    assert "Example: boxstrap setup" in at.run("-h", "setup", program=program).must(0).out
+def test_a_word_without_its_option_is_wrong_usage_of_invokes_program(at: User) -> None:
+    assert "Did you mean --run train-1?" in at.run("logs", "train-1", program="inv").must(2).err
 
 
 WRONG = {
     "help of no task": (["--help", "setpu"], "setup"),
-    "list of no collection": (["--list", "setpu"], "setpu"),
-    "no such format": (["--list", "--list-format", "xml"], "xml"),
+    "list of no task": (["--list", "setpu"], "setpu"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_wrong_core_options_are_2(program: str, case: str, at: User) -> None:
+def test_wrong_core_options_are_2(case: str, at: User) -> None:
     words, said = WRONG[case]
-    done = at.run(*words, program=program).must(2)
-    assert said in done.err
+    assert said in at.run(*words).must(2).err
 
 
 MEANT = {
@@ -197,9 +166,8 @@ def test_nothing_is_guessed_where_nothing_is_near(at: User) -> None:
     assert "Did you mean" not in at.run("profiles", "xyzzy").must(2).err
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_the_list_begins_with_what_is_needed_first(program: str, at: User) -> None:
-    shown = at.run("--list", program=program).must(0).out
+def test_the_list_begins_with_what_is_needed_first(at: User) -> None:
+    shown = at.run("--list").must(0).out
     families = [
         [line.split()[0] for line in part.splitlines() if line.startswith("  ") and line[2] != " "]
         for part in shown.partition(":")[2].strip("\n").split("\n\n")
@@ -207,10 +175,7 @@ def test_the_list_begins_with_what_is_needed_first(program: str, at: User) -> No
     assert families[0] == ["init", "setup", "logs", "status", "stop"]
     assert ["plan", "verify"] in families
     assert ["render", "oneliner"] in families
-    listed = json.loads(at.run("--list", "--list-format=json").must(0).out)
-    assert sorted(name for family in families for name in family) == sorted(
-        task["name"] for task in listed["tasks"]
-    )
+    assert sorted(name for family in families for name in family) == sorted(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -225,18 +190,16 @@ def test_a_word_of_another_tool_leads_on(word: str, here: str, at: User) -> None
 
 
 def test_each_of_those_words_leads_to_a_task_that_exists_and_is_none_itself() -> None:
-    assert usage.OTHERS_WORDS.keys() & namespace.task_names.keys() == set()
+    assert usage.OTHERS_WORDS.keys() & {*NAMES} == set()
     led_to = {re.split(r" or | ", task)[0] for task in usage.OTHERS_WORDS.values()}
-    assert led_to <= set(namespace.task_names)
+    assert led_to <= {*NAMES}
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_help_and_version_are_words_too(program: str, at: User) -> None:
-    assert "Example: boxstrap logs" in at.run("help", "logs", program=program).must(0).out
-    of_program = at.run("help", program=program).must(0).out
-    assert of_program.partition("\n\n")[2] == at.run("--help").must(0).out.partition("\n\n")[2]
-    assert at.run("version", program="boxstrap").must(0).out.startswith("boxstrap ")
-    assert "Did you mean logs?" in at.run("help", "lgos", program=program).must(2).err
+def test_help_and_version_are_words_too(at: User) -> None:
+    assert "Example: boxstrap logs" in at.run("help", "logs").must(0).out
+    assert at.run("help").must(0).out == at.run("--help").must(0).out
+    assert at.run("version").must(0).out == at.run("--version").must(0).out
+    assert "Did you mean logs?" in at.run("help", "lgos").must(2).err
 
 
 @pytest.mark.parametrize("columns", [50, 80, 200])
@@ -311,7 +274,7 @@ def test_tab_offers_what_may_stand_there(case: str, at: User) -> None:
 
 def test_bash_completes_by_the_printed_script(at: User) -> None:
     record.save_box(KnownBox("one-box", "root@203.0.113.1", "203.0.113.1"))
-    script = at.run("--print-completion-script=bash").must(0).out
+    script = at.run("completion", "--shell", "bash").must(0).out
     use = "COMP_WORDS=(boxstrap status --host one); _complete_boxstrap boxstrap one --host"
     shell = ["bash", "-c", f"{script}\n{use}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\""]
     done = subprocess.run(

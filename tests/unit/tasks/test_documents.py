@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from bootstrap.tasks import namespace
-from bootstrap.tasks.command import HOSTS, BoxTask
+from bootstrap.tasks import NAMES, find
+from bootstrap.tasks.command import HOSTS
 from bootstrap.tasks.documents import DOCUMENTS, LINES, SEVERAL, json_schema
 from tests.cli import User
 from tests.documents import check_documents
 
-TASKS = sorted({*namespace.task_names} - {"mcp"})
+TASKS = sorted({*NAMES} - {"mcp"})
 """That one speaks its protocol."""
 GIVEN_BACK = {"v": 1, "exit": 0, "box": "gpu", "destroyed": True}
 
@@ -24,15 +24,13 @@ ONE_DOCUMENT = ("status", "top", "report")
 
 def test_each_command_has_json_and_a_schema_of_it() -> None:
     for name in TASKS:
-        task = namespace.tasks[name]
-        assert isinstance(task, BoxTask)
-        assert "json_" in [option.name for option in task.options], name
+        assert "json_" in [option.name for option in find(name).options], name
     assert sorted(DOCUMENTS) == TASKS
 
 
 def test_a_command_for_several_boxes_has_a_document_of_each() -> None:
     for name in TASKS:
-        takes_several = HOSTS[1] in namespace.tasks[name].options and name not in ONE_DOCUMENT
+        takes_several = HOSTS[1] in find(name).options and name not in ONE_DOCUMENT
         assert takes_several == (name in SEVERAL), name
     failed = {"error": "Unreachable", "what": "no answer", "exit": 3}
     each = [{**GIVEN_BACK, "host": "gpu-1", "seconds": 1.5}]

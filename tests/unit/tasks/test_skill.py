@@ -6,14 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from invoke.parser import Parser
 
 from bootstrap.errors import EXIT_CODES, BoxstrapError
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES
-from bootstrap.tasks import FAMILIES, namespace
+from bootstrap.tasks import NAMES as TASKS
+from bootstrap.tasks import find
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, NEXT, NOT_OBEYED
-from bootstrap.tasks.program import task_help, with_options
+from bootstrap.tasks.help import command_help
+from bootstrap.tasks.parser import parse_command
 from bootstrap.tasks.skill import FOLDERS, install_skill, skill_text
 from tests.cli import User
 from tests.docs.test_docs import commands_in
@@ -23,12 +24,12 @@ LONGEST = 250
 
 def test_each_exit_code_and_each_command_has_its_row() -> None:
     assert set(NEXT) == {0, *EXIT_CODES.values()}
-    assert sorted(EFFECTS) == sorted(namespace.task_names)
+    assert sorted(EFFECTS) == sorted(TASKS)
     for name, effect in EFFECTS.items():
-        options = {option.name for option in namespace.tasks[name].options}
+        options = {option.name for option in find(name).options}
         assert {*effect.asks, *filter(None, [effect.except_with])} - {ALWAYS} <= options, name
         assert bool(effect.does) or effect.kind in ("reads", "changes"), name
-        assert effect.sentence in " ".join(task_help("boxstrap", namespace.tasks[name]).split())
+        assert effect.sentence in " ".join(command_help(find(name)).split())
 
 
 def test_it_is_short_and_names_only_what_there_is() -> None:
@@ -43,9 +44,7 @@ def test_it_is_short_and_names_only_what_there_is() -> None:
     commands = [words for words in commands_in(text) if not words[0].startswith(("-", "COMMAND"))]
     assert len(commands) >= 25
     for words in commands:
-        parser = Parser(contexts=namespace.to_contexts())
-        found = parser.parse_argv(with_options(words, FAMILIES))
-        assert [one.name for one in found] == [words[0]], words
+        parse_command(find(words[0]), words[1 : words.index("--") if "--" in words else None])
 
 
 def test_it_answers_what_agents_asked() -> None:

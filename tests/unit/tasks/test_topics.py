@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
 
 from bootstrap.event_codes import CODES
 from bootstrap.profile.schema import PROFILE
-from bootstrap.tasks import FAMILIES
+from bootstrap.tasks import NAMES
+from bootstrap.tasks.completion import candidates
 from bootstrap.tasks.effects import NEXT
-from bootstrap.tasks.program import candidates
 from bootstrap.tasks.topics import TOPICS, find_topic
 from tests.cli import User
 
@@ -22,8 +21,7 @@ def test_each_topic_lists_what_its_table_has() -> None:
     assert [name for name, _ in find_topic("exit-codes")[1]] == [str(code) for code in NEXT]
     assert [name for name, _ in find_topic("profile")[1]] == [key for key, _ in PROFILE.leaves()]
     assert [name for name in TOPICS if len(find_topic(name)[1]) < 5] == []
-    commands = {str(task.name).replace("_", "-") for task in itertools.chain(*FAMILIES.values())}
-    assert not commands & set(TOPICS)
+    assert not {*NAMES} & set(TOPICS)
 
 
 @pytest.mark.parametrize(
@@ -56,5 +54,5 @@ def test_what_there_is_no_help_on_is_told_with_the_nearest(user: User) -> None:
     assert "Usage: boxstrap setup" in user.run("help", "setup").must(0).out
     assert "exit-codes" in user.run("help").must(0).out
     assert "Did you mean gpu.name" in user.run("help", "gpu.nam").must(2).err
-    assert {"exit-codes", "setup"} <= set(candidates("boxstrap help ", FAMILIES))
+    assert {"exit-codes", "setup"} <= set(candidates("boxstrap help "))
     assert len(CODES) > 50

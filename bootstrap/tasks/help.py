@@ -1,0 +1,148 @@
+"""Help texts, in our own words and layout: of the program, of a command, of a topic."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable
+
+from bootstrap.errors import UsageError
+from bootstrap.tasks import FAMILIES, NAMES, find
+from bootstrap.tasks.command import BOX, Command
+from bootstrap.tasks.effects import EFFECTS
+from bootstrap.tasks.options import PROGRAM, WITH_COMMAND, Option
+
+_MOST = 100
+"""Columns that are used at the most: longer lines are harder to read."""
+_LEAST = 40
+_LABEL = 28
+"""Columns for an option; the text about a longer one begins on the next line."""
+_BOX = frozenset(option.name for option in BOX)
+_VALUES = {
+    "set_": "KEY=VALUE",
+    "identity": "FILE",
+    "host_key": "SHA256:…",
+    "consent": "DIGEST",
+    "out": "FILE",
+    "output": "FILE",
+    "report": "FILE",
+    "to": "FOLDER",
+    "write": "FOLDER",
+    "path": "PATH",
+    "exclude": "PATTERN",
+    "max_size": "SIZE",
+    "max_price": "DOLLARS",
+    "limit": "DOLLARS",
+    "wait": "SECONDS",
+    "wait_offer": "TIME",
+    "every": "SECONDS",
+    "looks": "COUNT",
+    "gpus": "0,1",
+    "since": "TIME",
+    "for_": "DOOR",
+    "hosts": "GROUP",
+    "group": "GROUP",
+    "sweep": "FILE",
+    "give_up": "BOX",
+    "url": "ADDRESS",
+    "after": "RUN",
+    "after_any": "RUN",
+    "resume": "RUN",
+    "forget": "BOX",
+    "show": "PROFILE",
+    "validate": "PROFILE",
+    "redo": "STEP",
+    "directory": "FOLDER",
+}
+"""What stands for an option's value; for any other option its name."""
+
+
+def width() -> int:
+    """Return the columns of a help text: those of the terminal, within reason."""
+    return max(_LEAST, min(_MOST, shutil.get_terminal_size((80, 24)).columns - 1))
+
+
+def program_help() -> str:
+    """Return the help of the program."""
+    from bootstrap.tasks.topics import TOPICS
+
+    usage = ["Usage: boxstrap COMMAND [OPTIONS]", "       boxstrap COMMAND --help"]
+    own = ["Options of the program, before COMMAND:", *columns(map(_option_row, PROGRAM))]
+    more = ["More, by help TOPIC (or a profile's key):"]
+    more += columns((name, title) for name, (title, _) in TOPICS.items())
+    return "\n\n".join(["\n".join(usage), family_list(), "\n".join(more), "\n".join(own)])
+
+
+def family_list() -> str:
+    """Return each family with a line, or a few, for each of its commands."""
+    label = 2 + max(map(len, NAMES))
+    parts = []
+    for title, names in FAMILIES.items():
+        rows = [(name, find(name).text.partition("\n")[0]) for name in names]
+        parts.append("\n".join([f"{title}:", *columns(rows, label)]))
+    return "\n\n".join(parts)
+
+
+def command_help(command: Command) -> str:
+    """Return the help of one command: its own options first, then those about the box."""
+    own = [option for option in command.options if option.name not in _BOX]
+    box = [option for option in command.options if option.name in _BOX]
+    about = [*command.text.splitlines(), EFFECTS[command.name].sentence]
+    folded = [line for each in about for line in _fold(textwrap.indent(each, "  "))]
+    parts = [_usage(command), "\n".join(folded).rstrip()]
+    for title, group in (("Options", own), ("The box, its profile, the output", box)):
+        if group:
+            parts.append("\n".join([f"{title}:", *columns(map(_option_row, group))]))
+    return "\n\n".join(parts)
+
+
+def topic_help(name: str) -> str:
+    """Return the help of a topic, or of a profile's key or another thing. Raises UsageError."""
+    from bootstrap.tasks.topics import find_topic, near
+
+    title, rows = find_topic(name)
+    if rows:
+        return "\n".join([*([title, ""] if title else []), *columns(rows)])
+    meant = near(name, NAMES)
+    hint = f"Did you mean {meant}?" if meant else "The topics: boxstrap help"
+    raise UsageError(f"there is no help on {name!r}.", hint=hint)
+
+
+def columns(rows: Iterable[tuple[str, str | None]], label: int = _LABEL) -> list[str]:
+    """Lay out names and texts in two columns; a text is folded to the width."""
+    lines = []
+    label = min(label, width() // 2)
+    for name, text in rows:
+        room = width() - label - 2
+        folded = textwrap.wrap(text or "", room, break_on_hyphens=False) or [""]
+        if len(name) > label - 2:
+            lines.append(f"  {name}")
+        else:
+            lines.append(f"  {name:<{label}}{folded.pop(0)}".rstrip())
+        lines += [f"  {'':<{label}}{line}" for line in folded]
+    return lines
+
+
+def value_name(option: Option) -> str:
+    """Return what stands for the option's value in a help text."""
+    return _VALUES.get(option.name, option.name.rstrip("_").upper())
+
+
+def _usage(command: Command) -> str:
+    bare = command.bare
+    word = f" [{value_name(bare)}{' …' if bare.many else ''}]" if bare else ""
+    own = " -- COMMAND" if command.name in WITH_COMMAND else ""
+    return f"Usage: boxstrap {command.name}{word} [OPTIONS]{own}"
+
+
+def _option_row(option: Option) -> tuple[str, str]:
+    short = f"-{option.short}, " if option.short else ""
+    value = "" if option.default is False else f" {value_name(option)}"
+    return f"{short}{option.flag}{value}", option.help
+
+
+def _fold(line: str) -> list[str]:
+    """Fold a sentence to the width; an example stays one line, so that it can be copied."""
+    if line.lstrip().startswith("Example:"):
+        return [line]
+    return textwrap.wrap(line, width(), subsequent_indent="  ", break_on_hyphens=False) or [""]

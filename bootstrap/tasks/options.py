@@ -1,0 +1,50 @@
+"""What can be typed, as data: an option, and those of the program itself."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    """One option: its parameter, what it means, and a short form if it has one."""
+
+    name: str
+    help: str
+    default: object = None
+    short: str = ""
+    many: bool = False
+    bare: bool = False
+    """Whether a word without an option is a value of this one."""
+
+    @property
+    def flag(self) -> str:
+        """The option as it is typed, without its value."""
+        return f"--{self.name.rstrip('_').replace('_', '-')}"
+
+    @property
+    def flags(self) -> list[str]:
+        """All its forms."""
+        return [self.flag, *([f"-{self.short}"] if self.short else [])]
+
+
+ANYWHERE = (
+    Option("dry", "Show what a setup would do; changes nothing.", False, "R"),
+    Option("help", "Show this help, or that of a command.", False, "h"),
+)
+"""The program's options that may stand among those of a command, too."""
+PROGRAM = (
+    Option("directory", "Work as if started in this folder.", short="C"),
+    *ANYWHERE,
+    Option("list", "List the commands.", False, "l"),
+    Option("no_color", "No colours, as NO_COLOR=1.", False),
+    Option("version", "Show the version.", False, "V"),
+)
+"""The program's own options, before the command."""
+WITH_COMMAND = ("exec", "run")
+"""Commands that take a command of the user's after `--`."""
+
+
+def looks_like_a_host(word: str) -> bool:
+    """Whether a word is an address, or a user at one."""
+    return "@" in word or re.fullmatch(r"[\d.]+(:\d+)?", word) is not None

@@ -1,0 +1,112 @@
+"""The parsers that argparse makes of the options: of the program, and of a command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from bootstrap.tasks.options import ANYWHERE, PROGRAM, Option, looks_like_a_host
+
+if TYPE_CHECKING:
+    from bootstrap.tasks.command import Command
+
+_NARROW = partial(argparse.HelpFormatter, width=80)
+"""Argparse's help is not shown: without a width it asks the terminal, which imports much."""
+
+
+def parse_program(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the program's own options, and the words from the command on. Raises UsageError."""
+    parser = _parser(PROGRAM, None)
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    typed, unknown = _parsed(parser, PROGRAM, words, None)
+    return typed, [*unknown, *typed.pop("words")]
+
+
+def parse_command(command: Command, words: Sequence[str], *, bare: bool = True) -> dict[str, Any]:
+    """Return the command's options, and the program's among them. Raises UsageError.
+
+    `bare`: whether a word may stand without its option.
+    """
+    options = (*command.options, *ANYWHERE)
+    typed, unknown = _parsed(_parser(options, command), options, words, command)
+    option = command.bare if bare else None
+    if option and unknown:
+        named = [word for word in unknown if not word.startswith("-")]
+        if option.name == "run":
+            named = [word for word in named if not _is_a_box(word)]
+        if not option.many:
+            named = named[: 0 if typed[option.name] else 1]
+        unknown = [word for word in unknown if word not in named]
+        if named:
+            typed[option.name] = [*typed[option.name], *named] if option.many else named[0]
+    if unknown:
+        from bootstrap.tasks.usage import unknown_word
+
+        bad, has_host = unknown[0], bool(typed.get("host"))
+        meant = f"{command.bare.flag} {bad}" if command.bare and not bare else ""
+        raise unknown_word(bad, command, words, has_host=has_host, meant=meant)
+    return typed
+
+
+def _parser(options: Sequence[Option], command: Command | None) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False, formatter_class=_NARROW
+    )
+    for option in options:
+        if option.default is False:
+            made.add_argument(*option.flags, dest=option.name, action="store_true")
+        else:
+            made.add_argument(
+                *option.flags,
+                dest=option.name,
+                action="append" if option.many else "store",
+                default=[] if option.many else option.default,
+                type=_reader(option, command),
+            )
+    return made
+
+
+def _reader(option: Option, command: Command | None) -> Callable[[str], object]:
+    def read(text: str) -> object:
+        """Raises UsageError: `--gpus "$MINE"` without that variable doesn't mean no --gpus."""
+        from bootstrap.tasks.usage import wrong_usage
+
+        if not text.strip():
+            why = "its value is empty; leave it out, or give it one"
+            raise wrong_usage(f"{option.flag}: {why}", command)
+        if not isinstance(option.default, int):
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            raise wrong_usage(f"{option.flag}: {text!r} is no whole number", command) from None
+
+    return read
+
+
+def _parsed(
+    parser: argparse.ArgumentParser,
+    options: Sequence[Option],
+    words: Sequence[str],
+    command: Command | None,
+) -> tuple[dict[str, Any], list[str]]:
+    try:
+        typed, unknown = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        from bootstrap.tasks.usage import wrong_usage
+
+        flag = (error.argument_name or "").partition("/")[0]
+        takes = any(each.flag == flag and each.default is not False for each in options)
+        says = "needs a value" if takes else "takes no value"
+        raise wrong_usage(f"{flag} {says}.", command) from None
+    return vars(typed), unknown
+
+
+def _is_a_box(word: str) -> bool:
+    """Whether a word is no run's name, but a host or the name of a known box."""
+    from bootstrap.link.record import NAME, boxes_folder
+
+    is_name = NAME.fullmatch(word) is not None
+    return looks_like_a_host(word) or (is_name and (boxes_folder() / word).is_dir())
