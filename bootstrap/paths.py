@@ -82,14 +82,14 @@ def make_private(folder: Path) -> None:
 
 def refuse_others_word(file: Path) -> None:
     """Raise UsageError if other users can write this file of the config folder, or replace it."""
-    above = [each for each in file.parents if each.is_relative_to(config_dir())]
-    if not any(_is_others(each) for way in (file, *above) for each in (way, real(way))):
-        return
-    raise UsageError(
-        "other users can write this file, or put another one there. It was not used.",
-        where=str(file),
-        hint=f"Look at what it says; then keep it to yourself: chmod go-w {config_dir()} {file}",
-    )
+    own = config_dir()
+    for way in (file, *(each for each in file.parents if each.is_relative_to(own))):
+        if theirs := way if _is_others(way) else _others_behind(way, own):
+            raise UsageError(
+                "other users can write this file, or put another one there. It was not used.",
+                where=str(file),
+                hint=f"Look at what it says; then keep it to yourself: chmod go-w {own} {theirs}",
+            )
 
 
 def _folder(kind: str) -> Path:
@@ -108,10 +108,14 @@ def _private(folder: Path) -> Path:
         mode = folder.stat().st_mode
     except OSError:  # not made yet, or reported where it is used
         return folder
-    if not mode & 0o077 and not _is_others(folder):
+    links = [folder]
+    with contextlib.suppress(OSError):  # as of another user: refused below
+        links += (each for each in folder.iterdir() if each.is_symlink())
+    theirs = next(filter(None, (_others_behind(each, folder) for each in links)), None)
+    if not theirs and not mode & 0o077 and not _is_others(folder):
         return folder
     inside = (each for each in folder.rglob("*") if _is_others(each, by_mode=not each.is_dir()))
-    theirs = folder if _is_others(folder, by_mode=False) else next(inside, None)
+    theirs = theirs or (folder if _is_others(folder, by_mode=False) else next(inside, None))
     if theirs is None:
         with contextlib.suppress(OSError):
             folder.chmod(0o700)
@@ -125,13 +129,26 @@ def _private(folder: Path) -> Path:
     )
 
 
-def _is_others(path: Path, *, by_mode: bool = True) -> bool:
-    """Whether another user than root and this one made it or, `by_mode`, can write it."""
+def _others_behind(path: Path, own: Path) -> Path | None:
+    """Return where others can write or replace what a link in the folder `own`, or it, leads to."""
+    home, led = real(own.parent) / own.name, real(path)
+    above = (up for up in led.parents if not home.is_relative_to(up))
+    if led.is_relative_to(home):
+        return None
+    return led if _is_others(led) else next((up for up in above if _is_others(up, held=True)), None)
+
+
+def _is_others(path: Path, *, by_mode: bool = True, held: bool = False) -> bool:
+    """Whether another user than root and this one made it or, `by_mode`, can write it.
+
+    `held`: or can replace what it holds, which the sticky bit forbids.
+    """
     try:
         found = path.lstat()
     except FileNotFoundError:  # another command removed it meanwhile
         return False
     can_write = by_mode and not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & 0o022)
+    can_write &= not (held and found.st_mode & stat.S_ISVTX)
     return can_write or (hasattr(os, "geteuid") and found.st_uid not in {0, *_own_ids()})
 
 

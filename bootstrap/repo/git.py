@@ -97,6 +97,9 @@ class Folders:
 AT_ONCE_S = 20
 """Seconds for a quick read: git would wait forever for a pipe or a lost disk."""
 
+TIMED_OUT = 124
+"""The code of a git that was given up, as `timeout` has it."""
+
 NOWHERE = Folders(Path(os.devnull))
 """No repository: for questions about the user's configuration, or to a host."""
 
@@ -137,7 +140,7 @@ def run_git(  # noqa: PLR0913 - a call, and its bounds
     except FileNotFoundError:
         raise not_installed() from None
     except subprocess.TimeoutExpired:
-        raise GitError(124, f"no answer within {timeout} s") from None
+        raise GitError(TIMED_OUT, f"no answer within {timeout} s") from None
     if done.returncode in ok:
         return done.stdout
     raise GitError(done.returncode, done.stderr.decode("utf-8", "replace").strip())
@@ -199,8 +202,9 @@ def git_error(folder: Path, failure: GitError, written: Path | None = None) -> B
     amiss = disk_error(written or folder, failure)
     if amiss:
         return amiss
+    kind = UsageError if failure.returncode == TIMED_OUT else BoxstrapError  # a pipe, a lost disk
     lines = [shown(line) for line in failure.said.splitlines() if line.strip()]
-    return BoxstrapError(
+    return kind(
         f"git failed: {lines[-1] if lines else f'exit code {failure.returncode}'}",
         where=shown(str(folder)),
         hint="`git fsck` in that folder says whether the repository is damaged.",

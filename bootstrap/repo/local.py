@@ -74,6 +74,12 @@ def open_repository(path: Path, *, exactly: bool = False) -> Repository:
     strangers = place.strangers()
     if strangers and not is_trusted(place.root):
         raise not_yours(place.root, strangers[0])
+    if endless := place.endless():
+        raise UsageError(
+            "git would wait for this: it is a pipe or a device. None of it was read.",
+            where=shown(str(endless)),
+            hint="A repository that came as files can have that: clone it anew.",
+        )
     settings = _settings(place)
     if not place.bare and place.git_dir == place.common_dir and _says_bare(settings):
         place = Place(place.git_dir, place.git_dir, place.common_dir, bare=True)

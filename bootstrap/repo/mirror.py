@@ -49,6 +49,8 @@ _ANSWER_S = 120
 """How long a host may take to list its refs, or to take our program, in seconds."""
 _MEMORY_KIB = 2 << 20
 """What git may need for that: a host may list refs without end."""
+_FETCH_S = 4 * 3600
+"""How long a fetch may take, which may be as long and large as the repository."""
 
 # git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Another host,
 # to which the first one may redirect, gets no answer; a user name in the redirect may imitate the
@@ -82,8 +84,8 @@ def git_credentials(url: str, *arguments: str, folders: Folders = NOWHERE) -> st
     host or broken link. Raises ProfileError with git's message, BoxstrapError on a full disk.
     """
     bounds: dict[str, Any] = {"timeout": _ANSWER_S, "most_memory_kib": _MEMORY_KIB}
-    if "fetch" in arguments:  # it may be as long and large as the repository
-        bounds = {}
+    if "fetch" in arguments:
+        bounds = {"timeout": _FETCH_S}
     with _credential(url) as (options, env):
         try:
             printed = _run_again(

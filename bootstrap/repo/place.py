@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from bootstrap.repo.names import shown
 
 _LONGEST = 8 * 1024
 _WORKTREE = re.compile(r'^\s*worktree\s*=\s*"?(.*?)"?\s*$', re.MULTILINE)
+_PATH = re.compile(r'^\s*path\s*=\s*"?(.*?)"?\s*$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,15 @@ class Place:
         return [
             path for path in asked if path not in bare_has_no_dot_git and is_foreign_owned(path)
         ]
+
+    def endless(self) -> Path | None:
+        """Return what git would read first and isn't a file, such as a pipe."""
+        config = self.common_dir / "config"
+        included = (config.parent / expanded(path) for path in _PATH.findall(read_text(config)))
+        named = (head(self.git_dir) or "").removeprefix("ref:").strip()
+        rest = (self.git_dir / "config.worktree", self.common_dir / "objects/info/alternates")
+        read = (config, *included, *rest, self.common_dir / named)
+        return next(filter(_is_endless, read), None)
 
     def others(self) -> list[Path]:
         """Return the git and object folders outside of this repository that it would use.
@@ -137,6 +148,14 @@ def read_text(file: Path, longest: int = _LONGEST) -> str:
     except OSError:
         return ""
     return "" if "\0" in read else read
+
+
+def _is_endless(file: Path) -> bool:
+    try:
+        mode = file.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _object_folders(objects: Path) -> list[Path]:

@@ -20,7 +20,7 @@ from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.paths import make_private, write_private
-from bootstrap.transfer.destination import LONGEST_PATH, HomeFile
+from bootstrap.transfer.destination import DEEPEST, LONGEST_PATH, HomeFile
 
 _KEPT = 2
 """Digests remembered for each place: after a power cut in a replacement, either may be there."""
@@ -163,9 +163,9 @@ def read_manifest(text: bytes) -> ListedResults:
 
 def _listed(row: object) -> ListedFile:
     match row:
-        case {"path": str(path), "sha256": str(sha256), **more} if len(
-            path
-        ) <= LONGEST_PATH and _SHA256.fullmatch(sha256):
+        case {"path": str(path), "sha256": str(sha256), **more} if (
+            len(path) <= LONGEST_PATH and path.count("/") < DEEPEST and _SHA256.fullmatch(sha256)
+        ):
             size = more.get("size", 0)
             if type(size) is int and 0 <= size < _MOST_SIZE:
                 return ListedFile(path, sha256, size, "here" not in more)

@@ -62,7 +62,7 @@ run_script() {
   write_file "$SETUP_DIR/setup.sh" 600 <"$PRIVATE/setup.sh"
   hand_over_secrets
   : >"$SETUP_DIR/events.jsonl"
-  BOXSTRAP_TOKEN=$TOKEN setsid bash "$SETUP_DIR/setup.sh" run "$id" 60 "$@" </dev/null >"$SETUP_DIR/output" 2>&1 &
+  setsid bash "$SETUP_DIR/setup.sh" run "$id" 60 "$@" < <(printf '%s\n' "$TOKEN") >"$SETUP_DIR/output" 2>&1 &
   leader=$!
   tail -n +1 -s 0.2 --pid="$leader" -f "$SETUP_DIR/events.jsonl" 2>/dev/null | sed -unE \
     's/.*"step":"([a-z]+)","event":"(start|note|skip|ok|warn|fail|wait)"(.*"(code|why)":"([a-z0-9-]+)")?.*/\1 \2 \5/p'

@@ -37,7 +37,7 @@ fetch_program() {
 bring() {
   local host=${PROGRAM_URL#*://}
   TOKEN=$GIT_TOKEN SCHEME=${PROGRAM_URL%%://*} HOST=${host%%/*} GIT_ASKPASS=$place/askpass GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=https:http:git LC_ALL=C \
-    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 --git-dir="$place" fetch -q --depth 1 --no-tags "$PROGRAM_URL" "$PROGRAM_REF" 2>"$place/said"
+    timeout 14400 git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 --git-dir="$place" fetch -q --depth 1 --no-tags "$PROGRAM_URL" "$PROGRAM_REF" 2>"$place/said"
 }
 
 install_git() {

@@ -21,6 +21,9 @@ tree_git() { if [ -d "$PLACED" ]; then placed_git "$@"; else work_git "$@"; fi; 
 
 # The token that a door asked for is only in the environment of this call; the helper that git asks does not contain it.
 with_token() {
+  # A host that trickles is given up; a Mac has no such program.
+  # shellcheck disable=SC2317 # box_git calls it
+  ! have timeout || git() { timeout 14400 git "$@"; }
   if [ -z "$TOKEN" ]; then
     "$@"
     return

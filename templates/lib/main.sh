@@ -9,7 +9,7 @@
 # `overwrite` lets it overwrite results that are not home; `beside` gives a new run a tree without any.
 # `run=ID` starts a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`,
 # `variables=BASE64`, a line NAME=VALUE each; `nodes=ID` with those of other nodes, as onbox/nodes/check.py wrote down.
-# BOXSTRAP_TOKEN in the environment opens a private repository; trainings and other commands never see it.
+# Standard input of `run` has the token that opens a private repository, if any: no process but git has it in its environment.
 
 main() {
   begin_script
@@ -115,6 +115,8 @@ plan() {
 
 setup() {
   local taken=0
+  IFS= read -r TOKEN || :
+  exec </dev/null
   open_setup "$1"
   # A request for a run is not the same as a request for a setup, or for another run.
   [ -z "$RUN_ID" ] || SCRIPT_ID+=+$RUN_ID

@@ -3,9 +3,8 @@
 
 begin_script() {
   set -eu
-  TOKEN=${BOXSTRAP_TOKEN-}
   reset_shell
-  unset BASH_ENV CDPATH TMOUT BOXSTRAP_TOKEN BOXSTRAP_RUN
+  unset BASH_ENV CDPATH TMOUT BOXSTRAP_RUN
   LC_ALL=C
   umask 022
   case $WORKDIR in '~'*) WORKDIR=$(expand_home "$WORKDIR") ;; esac
@@ -14,7 +13,7 @@ begin_script() {
   ONBOX=$PROGRAMS/onbox/__main__.py
   settle_names
   RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE=''
-  SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
+  SETUP_EXIT=0 TOKEN='' RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
 }
 
 # Sets the names that the steps share, once the box's own folders are known.

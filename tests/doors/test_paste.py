@@ -89,7 +89,9 @@ def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast")
-    _, host = hosted(box, token=TOKEN, extends="vast", more="secrets: [API_KEY]\n")
+    seen = "grep -ls tok-91c2e[5]ab /proc/[0-9]*/environ >/workspace/seen || true"
+    more = f"secrets: [API_KEY]\nprepare: [{seen!r}]\n"
+    _, host = hosted(box, token=TOKEN, extends="vast", more=more)
     paste = user.run("oneliner").must(0)
     assert "is private" in paste.err
     with terminal(tmp_path, login(box)) as shown:
@@ -102,6 +104,7 @@ def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(
         shown.wait_for("its log: ")
         assert TOKEN not in shown.screen()
     assert host.given[-1] == TOKEN
+    assert box.read("/workspace/seen") == ""
     assert "step 1 it's $HOME key-51c0'$x " in box.run(
         "cat /workspace/.boxstrap/runs/*/train-1/log"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import shutil
@@ -21,6 +22,7 @@ from bootstrap.paths import shipped
 from bootstrap.profile.load import read_profile
 from bootstrap.render.door_table import DOORS
 from bootstrap.repo import mirror
+from bootstrap.repo.git import Folders
 from bootstrap.repo.mirror import _ASKPASS
 from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
@@ -265,7 +267,7 @@ def test_only_the_host_of_the_url_gets_the_token(
 
 _ON_A_BOX = {
     "the program": "fetch_program",
-    "the repository": 'with_token env GIT_TERMINAL_PROMPT=0 git ls-remote "$REPO_URL"',
+    "the repository": 'with_token box_git ls-remote "$REPO_URL"',
 }
 
 
@@ -278,34 +280,81 @@ def test_on_a_box_too_only_the_host_of_the_url_gets_the_token(
     other, given = _asking_host("")
     host, given_first = _asking_host(f"http://localhost:{other}" if redirects else "")
     url = f"http://127.0.0.1:{host}/me/homework.git"
+    _ask_on_a_box(what, url, tmp_path)
+    assert not given
+    assert bool(given_first) is not redirects
+
+
+def _ask_on_a_box(what: str, url: str, folder: Path, limit_s: float = 60) -> None:
     script = "".join(
         (shipped("templates") / each).read_text()
         for each in ("lib/base.sh", "lib/git.sh", "doors/fetch.sh")
     )
     subprocess.run(
         ["bash", "-c", f"{script}\n{_ON_A_BOX[what]}"],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PRIVATE": str(tmp_path),
+        env={"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder), "PRIVATE": str(folder),
              "REPO_URL": url, "PROGRAM_URL": url, "PROGRAM_REF": "refs/boxstrap/x",
+             "BOX_HOME": str(folder), "REPO_STORE": "", "REPO_DIR": "",
              "TOKEN": TOKEN, "GIT_TOKEN": TOKEN},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=limit_s,
         check=False,
     )  # fmt: skip
-    assert not given
-    assert bool(given_first) is not redirects
 
 
-def test_a_host_that_never_lists_its_refs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "_ANSWER_S", 1)
+@pytest.mark.parametrize(("asked", "limit"), [("ls-remote", "_ANSWER_S"), ("fetch", "_FETCH_S")])
+def test_a_host_that_never_answers_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str, limit: str
+) -> None:
+    monkeypatch.setattr(mirror, limit, 1)
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/me/homework.git"
         with pytest.raises(ProfileError, match="no answer within 1 s"):
-            mirror.git_credentials(url, "ls-remote", "--end-of-options", url)
+            mirror.git_credentials(url, asked, "--end-of-options", url, folders=Folders(tmp_path))
+
+
+def test_a_host_that_lists_refs_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "_MEMORY_KIB", 200_000)
+
+    class EndlessHostHandler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                self.wfile.write(b"001e# service=git-upload-pack\n0000")
+                for number in itertools.count():
+                    self.wfile.write(b"003f%040x refs/heads/%07d\n" % (number + 1, number))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    url = f"http://127.0.0.1:{_serve(EndlessHostHandler)}/me/homework.git"
+    with pytest.raises(ProfileError, match="memory"):
+        mirror.git_credentials(url, "ls-remote", "--end-of-options", url)
+
+
+@pytest.mark.parametrize("what", _ON_A_BOX)
+def test_a_host_that_never_answers_is_given_up_on_a_box_too(tmp_path: Path, what: str) -> None:
+    timeout = tmp_path / "timeout"
+    timeout.write_text(f'#!/bin/sh\nshift && exec {shutil.which("timeout")} 1 "$@"\n')
+    timeout.chmod(0o700)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/me/homework.git"
+        _ask_on_a_box(what, url, tmp_path, limit_s=15)
+
+
+def _serve(handler: type[BaseHTTPRequestHandler]) -> int:
+    """Serve on loopback until the tests end. Returns the port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
 
 
 def _asking_host(leads_to: str) -> tuple[int, list[str]]:
-    """Serve on loopback until the tests end: ask for a password, or redirect. Returns the port, and
+    """Serve: ask for a password, or redirect. Returns the port, and
     what it was given."""
     given: list[str] = []
 
@@ -321,9 +370,7 @@ def _asking_host(leads_to: str) -> tuple[int, list[str]]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), LyingHostHandler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_port, given
+    return _serve(LyingHostHandler), given
 
 
 @pytest.mark.parametrize("named", ["ann@corp.org", "ann%40corp.org"])

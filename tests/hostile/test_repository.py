@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.repo.git import AT_ONCE_S
+from bootstrap.errors import exit_code
+from bootstrap.repo.git import AT_ONCE_S, TIMED_OUT, GitError, git_error
 from tests.cli import PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
 from tests.hostile.inputs import LIBRARIES
@@ -378,7 +379,6 @@ PIPES = (
 
 
 def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(user: User) -> None:
-    going = {}
     for name in PIPES:
         repository = user.repository(name.replace("/", "-"), boxstrap__yaml=PROFILE)
         file = repository.root / ".git" / name
@@ -386,12 +386,15 @@ def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(user: User) -> None:
         os.mkfifo(file)
         if name == "include":
             repository.git("config", "include.path", str(file))
-        going[name] = user.begin("render", "--committed-only")
-    for name, each in going.items():
-        done = each.end(AT_ONCE_S * 3)
-        waited = name not in ("packed-refs", "shallow")  # git isn't shown these
-        assert done.rc == (1 if waited else 0), f"{name}: {done.text}"
-        assert ("no answer within" in done.err) is waited, f"{name}: {done.text}"
+        going = user.begin("render", "--committed-only")
+        done = going.end(AT_ONCE_S / 2)
+        refused = name not in ("packed-refs", "shallow")  # git isn't shown these
+        assert done.rc == (2 if refused else 0), f"{name}: {done.text}"
+        assert (f"{file}: " in done.err) is refused, f"{name}: {done.text}"
+
+
+def test_a_file_that_never_answers_is_the_repositorys_fault(tmp_path: Path) -> None:
+    assert exit_code(git_error(tmp_path, GitError(TIMED_OUT, "no answer within 20 s"))) == 2
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", ".gitattributes", ".gitignore", "uv.lock"])

@@ -82,6 +82,27 @@ def test_what_a_colleague_may_have_written_is_refused_until_somebody_looked(
     assert caught.value.where.startswith(str(state))
 
 
+def _moved(path: Path) -> Path:
+    """Replace it by a link into a folder beside the user's own ones. Returns that folder."""
+    there = paths.config_dir().parents[1] / "theirs"
+    there.mkdir()
+    path.symlink_to(path.rename(there / path.name))
+    return there
+
+
+@pytest.mark.parametrize("what", ["the folder", "one in it"])
+def test_a_state_folder_behind_a_link_is_no_others_to_replace(what: str, box: KnownBox) -> None:
+    state = paths.state_dir()
+    there = _moved(state if what == "the folder" else state / "boxes")
+    assert [each.name for each in all_boxes()] == ["gpu"]
+    there.chmod(0o1777)  # as /tmp: nobody else can rename what is in it
+    assert all_boxes()
+    there.chmod(0o777)
+    with pytest.raises(UsageError, match="other users could write") as caught:
+        all_boxes()
+    assert caught.value.where == str(there)
+
+
 def _own_profile() -> Path:
     return paths.config_dir() / "mine.yaml"
 
@@ -96,7 +117,16 @@ def _own_profile() -> Path:
         (_own_profile, "version: 1\n", lambda: read_profile("mine", sets=(), repo_root=None)),
     ],
 )
-@pytest.mark.parametrize("attack", ["file", "folder", "link", pytest.param("owner", marks=as_root)])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "file",
+        "folder",
+        "link",
+        "behind",
+        *(pytest.param(f"owner{at}", marks=as_root) for at in ("", " behind")),
+    ],
+)
 def test_each_file_of_the_config_folder_is_the_users_own(
     attack: str, file: Callable[[], Path], text: str, read: Callable[[], object], box: KnownBox
 ) -> None:
@@ -110,6 +140,10 @@ def test_each_file_of_the_config_folder_is_the_users_own(
         paths.config_dir().chmod(0o775)
     elif attack == "owner":
         os.chown(path, COLLEAGUE, -1)
+    elif attack == "behind":
+        _moved(path).chmod(0o777)
+    elif attack == "owner behind":
+        os.chown(_moved(path), COLLEAGUE, -1)
     else:
         elsewhere = path.rename(paths.config_dir().parent / "theirs")
         path.symlink_to(elsewhere)

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -447,36 +448,43 @@ def pointers(
 ) -> dict[str, str]:
     """Map each short file that names a checkpoint beside it to that, with a slash at its end: a
     folder, a single file, or what is not there. `read` returns the text of one."""
-    known = {one for one, _ in together.values() if one.endswith("/")}
+    known: dict[str, dict[object, str]] = {}
+    for one in {one for one, _ in together.values() if one.endswith("/")}:
+        parent, slash, name = one[:-1].rpartition("/")
+        numbers = tuple(map(int, _NUMBER.findall(name)))
+        known.setdefault(parent + slash, {}).update(
+            dict.fromkeys((f"{name}/", numbers), f"{name}/")
+        )
     found = {}
     for path in short:
         if path not in together and _POINTER.fullmatch(path):
             parent = path[: path.rfind("/") + 1]
-            beside = {
-                one[len(parent) :] for one in known if os.path.dirname(one[:-1]) == parent[:-1]
-            }
             for word in _WORD.findall(read(path)):
-                name = _named_by(word, beside)
+                name = _named_by(word, known.get(parent, {}))
                 if name or (parent + word in paths and parent + word != path):
                     found[path] = parent + (name or f"{word}/")
                     break
     return found
 
 
-def _named_by(word: str, folders: Collection[str]) -> str:
+def _named_by(word: str, folders: Mapping[object, str]) -> str:
     """Return which checkpoint's folder a word means, by its name or its number; "" if none."""
     if word.isdecimal():
-        numbers = {tuple(map(int, _NUMBER.findall(folder))): folder for folder in folders}
-        return numbers.get((int(word),), f"{word}/") if numbers else ""
+        return folders.get((int(word),), f"{word}/") if folders else ""
     return f"{word}/" if f"{word}/" in folders or _FOLDER.fullmatch(word) else ""
 
 
-def _checkpoint_of(path: str, folders: Container[str]) -> str:
-    parts = path.split("/")[:-1]
-    for end, name in enumerate(parts, 1):
-        folder = "/".join(parts[:end])
-        if _FOLDER.fullmatch(name) or folder in folders:
-            return f"{folder}/"
+@lru_cache(10000)
+def _is_folder(name: str) -> bool:
+    return bool(_FOLDER.fullmatch(name))
+
+
+def _checkpoint_of(path: str, folders: Collection[str]) -> str:
+    end = -1
+    for name in path.split("/")[:-1]:
+        end += 1 + len(name)
+        if _is_folder(name) or (folders and path[:end] in folders):
+            return path[: end + 1]
     shard = _SHARD.fullmatch(path)
     if shard:
         return f"{shard[1]}{shard[4]}"
@@ -523,9 +531,9 @@ def _shards(paths: Iterable[str]) -> dict[tuple[str, str, str], set[str]]:
 
 
 def _has_all_parts(files: list[str]) -> bool:
-    shards = _shards(files)
+    shards, there = _shards(files), set(files)
     return all(len(parts) >= int(of) for (_, of, _), parts in shards.items()) and all(
-        f"{folder}/{_ITS_LAST}" in files for folder in _distributed(files)
+        f"{folder}/{_ITS_LAST}" in there for folder in _distributed(files)
     )
 
 

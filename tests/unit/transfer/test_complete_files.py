@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,34 @@ def test_parts_are_waited_for_while_the_run_lives(there: list[str], whole: bool)
     assert {path: complete for path, (_, complete) in found.items()} == dict.fromkeys(there, whole)
     assert len({name for name, _ in found.values()}) == 1
     assert all(complete for _, complete in checkpoints(there, live=False).values())
+
+
+DEEP = "a/" * 900
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [f"{DEEP}{at}/{at}" for at in range(1000)],
+        [
+            f"{DEEP[:100]}step_1/{at}/{name}"
+            for at in range(12000)
+            for name in ("a.distcp", ".metadata")
+        ],
+        [
+            f"out/{name}{at}"
+            for at in range(3000)
+            for name in ("latest", "step_1/a", f"step_{at}/a")
+        ],
+    ],
+    ids=["deep", "parts in parts", "pointers"],
+)
+def test_each_path_is_looked_at_about_once(paths: list[str]) -> None:
+    """A manifest of a box, or of a cloned repository, may list so many."""
+    began = time.process_time()
+    found = checkpoints(paths, live=True)
+    pointers(paths, set(paths), found, lambda _: "1 2 3 4 5 6 7 8 step_9")
+    assert time.process_time() - began < 3
 
 
 OF_TWO = [f"out/checkpoint-{at}/{name}" for at in (1, 2) for name in ("model", "rng_0", "rng_1")]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from bootstrap.transfer.destination import DEEPEST
 from bootstrap.transfer.manifest import ListedFile, read_manifest
 
 SHA = "0123456789abcdef" * 4
@@ -39,6 +40,7 @@ def test_what_is_listed_is_read() -> None:
         json.dumps(listing("a", sha256=SHA.upper())),
         json.dumps(listing("a", sha256=None)),
         json.dumps(listing("a" * 3000)),
+        json.dumps(listing("a/" * DEEPEST + "b")),
         json.dumps(listing("out/a", "out/a")),
         json.dumps(listing("out/a", "out/a/b")),
         json.dumps(listing("out/a/b/c", "out")),
