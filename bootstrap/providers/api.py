@@ -25,11 +25,11 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import urllib3
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from bootstrap import __version__
@@ -203,6 +203,17 @@ class CamelModel(ApiModel):
 
 _Model = TypeVar("_Model", bound=BaseModel)
 T = TypeVar("T")
+
+
+class Envelope(ApiModel, Generic[T]):
+    """An answer that is one value under one key."""
+
+    content: T = Field(
+        validation_alias=AliasChoices(
+            *("data", "value", "items", "instances", "offers", "pods", "clusters", "gpus"),
+            "networkVolumes",
+        )
+    )
 
 
 class Api:

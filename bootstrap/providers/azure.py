@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from pydantic import AliasPath, Field
+
 from bootstrap.errors import UnreachableError
 from bootstrap.providers.api import (
     BY_POLICY,
@@ -25,6 +27,7 @@ from bootstrap.providers.api import (
     THIS_OFFER,
     ApiKey,
     CamelModel,
+    Envelope,
     Refusal,
     RefusedError,
     RefusedKeyError,
@@ -98,15 +101,16 @@ _POWER = {
 _OFF = "it was shut down from within, which Azure bills as if it ran: az vm deallocate"
 
 
-class _GroupProperties(CamelModel):
-    provisioning_state: str = ""
+def _of(*path: str, default: object = ...) -> Any:  # noqa: ANN401 - as pydantic's own
+    """Return the field that lies there below `properties`, where Azure has most."""
+    return Field(default, validation_alias=AliasPath("properties", *path))
 
 
 class _Group(CamelModel):
     name: str
     location: str = ""
     tags: Mapping[str, str] = {}
-    properties: _GroupProperties = _GroupProperties()
+    state: str = _of("provisioningState", default="")
 
     @property
     def mark(self) -> str:
@@ -114,24 +118,14 @@ class _Group(CamelModel):
         is_ours = _MARK.fullmatch(self.name) and self.tags.get(TAG) == self.name
         return self.name if is_ours else ""
 
-    @property
-    def is_leaving(self) -> bool:
-        """Whether it is being deleted."""
-        return self.properties.provisioning_state == "Deleting"
 
-
-class _Groups(CamelModel):
-    value: Sequence[_Group]
+class _Groups(Envelope[Sequence[_Group]], CamelModel):
     next_link: str | None = None
 
 
-class _DeploymentProperties(CamelModel):
-    provisioning_state: str
-    error: Any = None
-
-
 class _Deployment(CamelModel):
-    properties: _DeploymentProperties
+    state: str = _of("provisioningState")
+    error: Any = _of("error", default=None)
 
 
 class _Status(CamelModel):
@@ -140,69 +134,37 @@ class _Status(CamelModel):
     time: str | None = None
 
 
-class _View(CamelModel):
-    statuses: Sequence[_Status] = ()
-
-
-class _Hardware(CamelModel):
-    vm_size: str = ""
-
-
-class _OsDisk(CamelModel):
-    disk_size_g_b: float | None = None
-
-
-class _Storage(CamelModel):
-    os_disk: _OsDisk = _OsDisk()
-
-
-class _VmProperties(CamelModel):
-    hardware_profile: _Hardware = _Hardware()
-    storage_profile: _Storage = _Storage()
-    priority: str = "Regular"
-    provisioning_state: str = ""
-    time_created: str | None = None
-    instance_view: _View = _View()
-
-
 class _Vm(CamelModel):
     location: str = ""
-    properties: _VmProperties
+    size: str = _of("hardwareProfile", "vmSize", default="")
+    disk_gb: float | None = _of("storageProfile", "osDisk", "diskSizeGB", default=None)
+    priority: str = _of("priority", default="Regular")
+    making: str = _of("provisioningState", default="")
+    time_created: str | None = _of("timeCreated", default=None)
+    statuses: Sequence[_Status] = _of("instanceView", "statuses", default=())
 
     def status(self, what: str) -> str:
         """Return what its statuses say of its power, or its making; "" if nothing."""
-        found = (one.code.partition("/") for one in self.properties.instance_view.statuses)
+        found = (one.code.partition("/") for one in self.statuses)
         return next((said for of, _, said in found if of == what), "").lower()
 
     @property
     def failure(self) -> str:
         """Why the last thing that was asked of it failed; "" if it didn't."""
-        for one in self.properties.instance_view.statuses:
+        for one in self.statuses:
             if one.code.startswith("ProvisioningState/failed"):
                 code = one.code.rpartition("/")[2]
                 return f"{code}: {one.message}" if one.message else code
         return ""
 
 
-class _AddressProperties(CamelModel):
-    ip_address: str | None = None
-
-
 class _Address(CamelModel):
-    properties: _AddressProperties = _AddressProperties()
-
-
-class _Daily(CamelModel):
-    time: str = ""
-
-
-class _ScheduleProperties(CamelModel):
-    status: str = ""
-    daily_recurrence: _Daily | None = None
+    ip: str | None = _of("ipAddress", default=None)
 
 
 class _Schedule(CamelModel):
-    properties: _ScheduleProperties
+    status: str = _of("status", default="")
+    time: str | None = _of("dailyRecurrence", "time", default=None)
 
 
 class Azure(CloudAccount):
@@ -284,7 +246,7 @@ class Azure(CloudAccount):
         place = f"{path}?{_GROUPS}&$filter=tagName%20eq%20%27{TAG}%27"
         for _ in range(MOST_PAGES):
             page = self._azure.get(place, _Groups)
-            yield from (one for one in page.value if one.mark)
+            yield from (one for one in page.content if one.mark)
             if not page.next_link:
                 return
             place = f"{path}?{page.next_link.partition('?')[2]}"
@@ -315,21 +277,21 @@ class Azure(CloudAccount):
             f"{vm_path(place)}?{COMPUTE}&$expand=instanceView", _Vm, (NO_THING, NO_GROUP)
         )
         state, said = self._unmade(place, group) if vm is None else _state_of(vm)
-        if group.is_leaving:
+        if group.state == "Deleting":
             state = RentedState.GONE if vm is None else RentedState.UNKNOWN
             said = "it is being deleted"
         is_running = state is RentedState.RUNNING and vm is not None
         is_on = is_running and said != _OFF
         box_id = f"{group.name.rpartition('-')[2]}_{digest_of(subscription)}"
         self._ours.add(box_id)
-        size = (vm.properties.storage_profile.os_disk.disk_size_g_b if vm else None) or 0.0
+        size = (vm.disk_gb if vm else None) or 0.0
         price = _number(group.tags.get(PRICE_TAG, ""))
         return RentedBox(
             provider=self.name,
             id=box_id,
             name=group.name,
             state=state,
-            gpu=vm.properties.hardware_profile.vm_size if vm else "",
+            gpu=vm.size if vm else "",
             address=self._address_of(place) if is_on else "",
             port=22,
             user=USER,
@@ -338,36 +300,35 @@ class Azure(CloudAccount):
             since=_since(vm) if vm else None,
             ends=self._end_of(place) if is_running and HOLD_TAG in group.tags else None,
             said=said,
-            is_spot=vm.properties.priority == "Spot" if vm else None,
+            is_spot=vm.priority == "Spot" if vm else None,
         )
 
     def _unmade(self, place: str, group: _Group) -> tuple[RentedState, str]:
         """Return the state of a group without a machine, and what to say of it."""
-        if group.is_leaving:
+        if group.state == "Deleting":
             return RentedState.GONE, ""
         path = f"{_deployment_path(place)}?{_GROUPS}"
         made = self._azure.find(path, _Deployment, (NO_DEPLOYMENT, NO_THING, NO_GROUP))
         if made is None:
             return RentedState.BROKEN, "nothing was made in its resource group"
-        state = made.properties.provisioning_state
+        state = made.state
         if state in _FAILED:
-            return RentedState.BROKEN, ": ".join(reason_of(made.properties.error))
+            return RentedState.BROKEN, ": ".join(reason_of(made.error))
         # Once it was made: Azure took it back, or somebody deleted it.
         return (RentedState.GONE if state == "Succeeded" else RentedState.STARTING), ""
 
     def _address_of(self, place: str) -> str:
         path = f"{place}/Microsoft.Network/publicIPAddresses/{VM}?{NETWORK}"
         found = self._azure.find(path, _Address, (NO_THING, NO_GROUP))
-        return (found.properties.ip_address or "") if found else ""
+        return (found.ip or "") if found else ""
 
     def _end_of(self, place: str) -> float | None:
         """Return when Azure's schedule stops a box that runs; None if there is none."""
         path = f"{place}/Microsoft.DevTestLab/schedules/{SCHEDULE}?{TIMES}"
         found = self._azure.find(path, _Schedule, (NO_THING, NO_GROUP))
-        daily = found.properties.daily_recurrence if found else None
-        if not found or not daily or found.properties.status != "Enabled":
+        if not found or found.time is None or found.status != "Enabled":
             return None
-        return next_time(daily.time, self._azure.now)
+        return next_time(found.time, self._azure.now)
 
     # Offers
 
@@ -414,7 +375,7 @@ class Azure(CloudAccount):
         One that goes on, or can't be read, is no reason to doubt: the box has its name.
         """
         waited, looks = 0.0, 0
-        while made is None or made.properties.provisioning_state not in {"Succeeded", *_FAILED}:
+        while made is None or made.state not in {"Succeeded", *_FAILED}:
             pause = _LOOKS_S[min(looks, len(_LOOKS_S) - 1)]
             if waited + pause > _LONGEST_DEPLOYMENT_S:
                 return None
@@ -424,9 +385,9 @@ class Azure(CloudAccount):
                 made = self._azure.get(path, _Deployment)
             except UnreachableError:
                 return None
-        if made.properties.provisioning_state == "Succeeded":
+        if made.state == "Succeeded":
             return None
-        code, said = reason_of(made.properties.error)
+        code, said = reason_of(made.error)
         refused = RefusedError(f"it refuses: {code}: {said}", where=self.name)
         refused.code = code
         return refused
@@ -487,7 +448,7 @@ class Azure(CloudAccount):
         found = list[Leftover]()
         for group in self._groups():
             box = self._rented(group, self._azure.subscription)
-            if box.state is RentedState.GONE and not group.is_leaving:
+            if box.state is RentedState.GONE and group.state != "Deleting":
                 found.append(Leftover(self.name, group.name, group.name, "resource group"))
         return found
 
@@ -522,7 +483,7 @@ def _deployment_path(place: str) -> str:
 
 
 def _state_of(vm: _Vm) -> tuple[RentedState, str]:
-    power, making = vm.status("PowerState"), vm.properties.provisioning_state
+    power, making = vm.status("PowerState"), vm.making
     if power in _POWER:
         return _POWER[power], _OFF if power in {"stopping", "stopped"} else vm.failure
     if making == "Failed":
@@ -532,8 +493,8 @@ def _state_of(vm: _Vm) -> tuple[RentedState, str]:
 
 def _since(vm: _Vm) -> float | None:
     """Return when it was last started, as far as Azure says: when it was last changed."""
-    times = [one.time for one in vm.properties.instance_view.statuses if one.time]
-    seconds = [found for each in (*times, vm.properties.time_created) if (found := time_of(each))]
+    times = [one.time for one in vm.statuses if one.time]
+    seconds = [found for each in (*times, vm.time_created) if (found := time_of(each))]
     return max(seconds, default=None)
 
 

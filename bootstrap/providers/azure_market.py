@@ -14,10 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from bootstrap.errors import UnreachableError
-from bootstrap.providers.api import MOST_PAGES, Api, ApiModel, CamelModel, RefusedKeyError, too_many
+from bootstrap.providers.api import (
+    MOST_PAGES,
+    Api,
+    ApiModel,
+    CamelModel,
+    Envelope,
+    RefusedKeyError,
+    too_many,
+)
 from bootstrap.providers.azure_api import AzureApi
 from bootstrap.providers.offer import Offer, RentOrder
 
@@ -97,22 +105,10 @@ class _Sku(CamelModel):
         return next((one.value for one in self.capabilities if one.name == name), "")
 
 
-class _Skus(CamelModel):
-    value: Sequence[_Sku]
-
-
-class _UsageName(CamelModel):
-    value: str = ""
-
-
 class _Usage(CamelModel):
-    name: _UsageName
+    name: str = Field("", validation_alias=AliasPath("name", "value"))
     limit: float
     current_value: float
-
-
-class _Usages(CamelModel):
-    value: Sequence[_Usage]
 
 
 class _AzureRegion(NamedTuple):
@@ -210,13 +206,15 @@ class AzureMarket:
     def _region(self, name: str) -> _AzureRegion:
         place = f"/subscriptions/{self._azure.subscription}/providers/Microsoft.Compute"
         skus = self._azure.get(
-            f"{place}/skus?{_SKUS}&$filter=location%20eq%20%27{name}%27", _Skus
-        ).value
+            f"{place}/skus?{_SKUS}&$filter=location%20eq%20%27{name}%27", Envelope[Sequence[_Sku]]
+        ).content
         machines = {one.name: one for one in skus if one.resource_type == "virtualMachines"}
         left: dict[str, float] = {}
         with contextlib.suppress(RefusedKeyError):  # a launch says it, too
-            usages = self._azure.get(f"{place}/locations/{name}/usages?{COMPUTE}", _Usages).value
-            left = {one.name.value.lower(): one.limit - one.current_value for one in usages}
+            usages = self._azure.get(
+                f"{place}/locations/{name}/usages?{COMPUTE}", Envelope[Sequence[_Usage]]
+            ).content
+            left = {one.name.lower(): one.limit - one.current_value for one in usages}
         return _AzureRegion(machines, left)
 
 

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Generic
 
 import urllib3
+from pydantic import BeforeValidator
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.paths import expanded, read_regular
@@ -33,6 +34,7 @@ from bootstrap.providers.api import (
     PartialListError,
     RefusedError,
     RefusedKeyError,
+    T,
     UndecidedError,
     digest_of,
     segment,
@@ -142,14 +144,20 @@ class _ErrorsOfOperation(CamelModel):
     errors: Sequence[_ErrorOfOperation] = ()
 
 
-class GooglePage(CamelModel):
-    """A page of a list."""
+def _of_all_zones(items: object) -> object:
+    """Return what a list by zones has: {ZONE: {KIND: [...]}}, with a warning beside it."""
+    if not isinstance(items, dict):
+        return items
+    inside = [each for zone in items.values() if isinstance(zone, dict) for each in zone.values()]
+    return [one for each in inside if isinstance(each, list) for one in each]
 
+
+class GooglePage(CamelModel, Generic[T]):
+    """A page of a list, of one zone or of all."""
+
+    items: Annotated[Sequence[T], BeforeValidator(_of_all_zones)] = ()
     next_page_token: str | None = None
     unreachables: Sequence[str] = ()
-
-
-_PageModel = TypeVar("_PageModel", bound=GooglePage)
 
 
 class GoogleOperation(CamelModel):
@@ -234,18 +242,17 @@ class GoogleApi(Api):
         place = f"/zones/{segment(zone)}" if zone else ""
         return f"/compute/v1/projects/{segment(project or self.project)}{place}"
 
-    def pages(
-        self, what: str, model: type[_PageModel], path: str = "", **query: str
-    ) -> Iterator[_PageModel]:
-        """Yield the pages of a list: of the project, or of what has this path.
+    def every(self, what: str, model: type[T], path: str = "", **query: str) -> Iterator[T]:
+        """Yield what a list has: of the project, or of what has this path.
 
-        Raises UnreachableError; PartialListError after all pages of one that is not whole.
+        Raises UnreachableError; PartialListError after all of one that is not whole.
         """
         away = set[str]()
         for _ in range(MOST_PAGES):
-            page = self.get(f"{path or self.path()}/{what}", model, maxResults="500", **query)
+            place = f"{path or self.path()}/{what}"
+            page = self.get(place, GooglePage[model], maxResults="500", **query)  # type: ignore[valid-type]
             away |= {*page.unreachables}
-            yield page
+            yield from page.items
             if not page.next_page_token:
                 break
             query["pageToken"] = page.next_page_token

@@ -38,7 +38,6 @@ from bootstrap.providers.google_api import (
     GoogleApi,
     GoogleKeys,
     GoogleOperation,
-    GooglePage,
     request_id,
 )
 from bootstrap.providers.google_market import MORE, NAME, GoogleMarket, kind_of
@@ -129,18 +128,6 @@ class _Instance(CamelModel):
     creation_timestamp: str | None = None
 
 
-class _Instances(CamelModel):
-    instances: Sequence[_Instance] = ()
-
-
-class _InstancePage(GooglePage):
-    items: Mapping[str, _Instances] = {}
-
-
-class _ZonePage(GooglePage):
-    items: Sequence[_Instance] = ()
-
-
 class _Disk(CamelModel):
     id: str
     name: str
@@ -148,14 +135,6 @@ class _Disk(CamelModel):
     size_gb: str = "0"
     users: Sequence[str] = ()
     labels: Mapping[str, str] = {}
-
-
-class _Disks(CamelModel):
-    disks: Sequence[_Disk] = ()
-
-
-class _DiskPage(GooglePage):
-    items: Mapping[str, _Disks] = {}
 
 
 class _Allowed(CamelModel):
@@ -191,10 +170,6 @@ class _Rule(CamelModel):
             and not self.target_service_accounts
             and any(each.has_ssh for each in self.allowed)
         )
-
-
-class _RulePage(GooglePage):
-    items: Sequence[_Rule] = ()
 
 
 class _Console(CamelModel):
@@ -265,9 +240,9 @@ class GoogleCloud(CloudAccount):
         place = self._place(box_id).rpartition("/instances/")[0]
         if not place:
             return self.boxes()
-        pages = self._google.pages("instances", _ZonePage, place, filter=f"labels.{LABEL}:*")
+        found = self._google.every("instances", _Instance, place, filter=f"labels.{LABEL}:*")
         digest = _digest_of(box_id)
-        return [self._rented(one, digest) for page in pages for one in page.items]
+        return [self._rented(one, digest) for one in found]
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
         """As `CloudAccount.find_mark`."""
@@ -275,9 +250,7 @@ class GoogleCloud(CloudAccount):
         return [self._rented(one) for one in found if one.labels.get(LABEL) == mark]
 
     def _listed(self, wanted: str) -> Iterator[_Instance]:
-        for page in self._google.pages("aggregated/instances", _InstancePage, filter=wanted):
-            for of_zone in page.items.values():
-                yield from of_zone.instances
+        return self._google.every("aggregated/instances", _Instance, filter=wanted)
 
     def _box(self, box_id: str) -> RentedBox | None:
         if not (place := self._place(box_id)):
@@ -398,8 +371,7 @@ class GoogleCloud(CloudAccount):
         One lets SSH in; one of their own lets the boxes of a `network` reach each other.
         Raises NoOfferError, which is final, and UnreachableError; nothing is rented then.
         """
-        pages = self._google.pages("global/firewalls", _RulePage)
-        rules = [rule for page in pages for rule in page.items]
+        rules = [*self._google.every("global/firewalls", _Rule)]
         if not any(rule.lets_in for rule in rules):
             self._make_rule(
                 RULE,
@@ -456,13 +428,11 @@ class GoogleCloud(CloudAccount):
     def leftovers(self) -> Sequence[Leftover]:
         """Return disks of ours that no box uses."""
         found = list[Leftover]()
-        for page in self._google.pages("aggregated/disks", _DiskPage, filter=f"labels.{LABEL}:*"):
-            for one in (one for zone in page.items.values() for one in zone.disks):
-                size = float(one.size_gb)
-                where = f"{one.name}, {_last(one.zone)}"
-                if not one.users:
-                    price = size * _DISK_GB_HOUR
-                    found.append(Leftover(self.name, one.id, where, "disk", size, price))
+        for one in self._google.every("aggregated/disks", _Disk, filter=f"labels.{LABEL}:*"):
+            if not one.users:
+                size, where = float(one.size_gb), f"{one.name}, {_last(one.zone)}"
+                price = size * _DISK_GB_HOUR
+                found.append(Leftover(self.name, one.id, where, "disk", size, price))
         return found
 
 

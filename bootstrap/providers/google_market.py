@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from bootstrap.estimate import machine_prices
 from bootstrap.providers.api import CamelModel, PartialListError, RefusedKeyError
-from bootstrap.providers.google_api import GoogleApi, GooglePage
+from bootstrap.providers.google_api import GoogleApi
 from bootstrap.providers.offer import Offer, RentOrder, limit_s
 
 NAME = "gcp"
@@ -90,22 +90,10 @@ def kind_of(name: str) -> GoogleKind | None:
     return GoogleKind(name, found[1], size, 0)
 
 
-class _Deprecated(CamelModel):
-    state: str = ""
-
-
 class _MachineType(CamelModel):
     name: str
     zone: str
-    deprecated: _Deprecated | None = None
-
-
-class _MachineTypes(CamelModel):
-    machine_types: Sequence[_MachineType] = ()
-
-
-class _MachineTypePage(GooglePage):
-    items: Mapping[str, _MachineTypes] = {}
+    deprecated: object = None
 
 
 class _Quota(CamelModel):
@@ -123,10 +111,6 @@ class _Region(CamelModel):
     quotas: Sequence[_Quota] = ()
 
 
-class _RegionPage(GooglePage):
-    items: Sequence[_Region] = ()
-
-
 class GoogleMarket:
     """What a project may rent. Raises as `GoogleApi`."""
 
@@ -137,14 +121,12 @@ class GoogleMarket:
         """Return an offer for each type that fits and each zone, if it has a price."""
         anywhere = dataclasses.replace(order, max_price=None, region="", beside="")
         wanted = f'name eq "{_NAMES}"'
-        pages = self._google.pages("aggregated/machineTypes", _MachineTypePage, filter=wanted)
-        zones = list[_MachineTypes]()
+        types = list[_MachineType]()
         with contextlib.suppress(PartialListError):  # what is down has no offers
-            for page in pages:
-                zones += page.items.values()
+            types.extend(self._google.every("aggregated/machineTypes", _MachineType, filter=wanted))
         fits = [
             (kind, offer)
-            for one in (one for zone in zones for one in zone.machine_types)
+            for one in types
             if not one.deprecated
             and (kind := kind_of(one.name))
             and (offer := _offered(kind, one.zone.rpartition("/")[2], order))
@@ -159,8 +141,8 @@ class GoogleMarket:
         """Return what is left of quotas; nothing of those that nobody may read."""
         with contextlib.suppress(RefusedKeyError, PartialListError):  # a launch says it, too
             whole = self._google.get(self._google.path(), _Project).quotas
-            pages = self._google.pages("regions", _RegionPage)
-            regions = {one.name: _by_name(one.quotas) for page in pages for one in page.items}
+            every = self._google.every("regions", _Region)
+            regions = {one.name: _by_name(one.quotas) for one in every}
             return _Left(_by_name(whole), regions)
         return _Left({}, {})
 

@@ -120,10 +120,6 @@ class _Job(ApiModel):
         return {"info": info, "timeout": said.get("timeout")}  # type: ignore[attr-defined]
 
 
-class _Jobs(RootModel[Sequence[_Job]]):
-    """A page of the list."""
-
-
 class _Flavor(ApiModel):
     """One kind of machine as the library reads it."""
 
@@ -138,10 +134,6 @@ class _Flavor(ApiModel):
             return {"info": JobHardwareInfo(**said)}  # type: ignore[arg-type]
         except (TypeError, KeyError) as error:
             raise ValueError("no hardware") from error
-
-
-class _Flavors(RootModel[Sequence[_Flavor]]):
-    """All of them."""
 
 
 class HuggingFaceJobs(CloudAccount):
@@ -174,14 +166,14 @@ class HuggingFaceJobs(CloudAccount):
 
     @cached_property
     def _hardware(self) -> Mapping[str, JobHardwareInfo]:
-        found = self._api.get("/api/jobs/hardware", _Flavors).root
+        found = self._api.get("/api/jobs/hardware", RootModel[Sequence[_Flavor]]).root
         return {one.info.name: one.info for one in found}
 
     def boxes(self) -> Sequence[RentedBox]:
         """Return all jobs that have not ended; without SSH, too: they cost as much."""
         found, path = list[RentedBox](), f"{self._place}?{_ALIVE}"
         for _ in range(MOST_PAGES):
-            page = self._api.get(path, _Jobs).root
+            page = self._api.get(path, RootModel[Sequence[_Job]]).root
             path = self._api.next_path
             found += map(self._rented, page)
             if not path:

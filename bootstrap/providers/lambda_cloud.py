@@ -16,6 +16,7 @@ from bootstrap.providers.api import (
     THIS_OFFER,
     ApiKey,
     ApiModel,
+    Envelope,
     KeyPlaces,
     Refusal,
     RefusedError,
@@ -55,14 +56,6 @@ class _LambdaInstance(ApiModel):
     instance_type: _LambdaType | None = None
 
 
-class _LambdaMany(ApiModel):
-    data: Sequence[_LambdaInstance]
-
-
-class _LambdaOne(ApiModel):
-    data: _LambdaInstance
-
-
 class _LambdaSpecs(ApiModel):
     gpus: int = 0
     storage_gib: float | None = None
@@ -84,33 +77,17 @@ class _LambdaOffer(ApiModel):
     regions_with_capacity_available: Sequence[_LambdaRegion] = ()
 
 
-class _LambdaOffers(ApiModel):
-    data: Mapping[str, _LambdaOffer]
-
-
 class _LambdaKey(ApiModel):
     name: str
     public_key: str
-
-
-class _LambdaKeys(ApiModel):
-    data: Sequence[_LambdaKey]
 
 
 class _LambdaLaunch(ApiModel):
     instance_ids: Sequence[str]
 
 
-class _LambdaLaunched(ApiModel):
-    data: _LambdaLaunch
-
-
 class _LambdaEnd(ApiModel):
     terminated_instances: Sequence[_LambdaInstance]
-
-
-class _LambdaEnded(ApiModel):
-    data: _LambdaEnd
 
 
 class _LambdaFileSystem(ApiModel):
@@ -118,10 +95,6 @@ class _LambdaFileSystem(ApiModel):
     name: str
     region: _LambdaRegion | None = None
     bytes_used: float | None = None
-
-
-class _LambdaFileSystems(ApiModel):
-    data: Sequence[_LambdaFileSystem]
 
 
 class Lambda(CloudAccount):
@@ -148,12 +121,14 @@ class Lambda(CloudAccount):
 
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
-        answer = self._api.get("/api/v1/instances", _LambdaMany)
-        return [_rented(one) for one in answer.data]
+        answer = self._api.get("/api/v1/instances", Envelope[Sequence[_LambdaInstance]])
+        return [_rented(one) for one in answer.content]
 
     def _box(self, box_id: str) -> RentedBox | None:
-        answer = self._api.find(f"/api/v1/instances/{segment(box_id)}", _LambdaOne, [_GONE])
-        return _rented(answer.data) if answer else None
+        answer = self._api.find(
+            f"/api/v1/instances/{segment(box_id)}", Envelope[_LambdaInstance], [_GONE]
+        )
+        return _rented(answer.content) if answer else None
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
         """Return an offer for each type and region with capacity: single machines aren't listed."""
@@ -161,7 +136,9 @@ class Lambda(CloudAccount):
             return ()
         region = self._volume(order.volume).region if order.volume else None
         near = region.name if region else ""
-        found = self._api.get("/api/v1/instance-types", _LambdaOffers).data
+        found = self._api.get(
+            "/api/v1/instance-types", Envelope[Mapping[str, _LambdaOffer]]
+        ).content
         return [
             _offered(one.instance_type, region.name)
             for one in found.values()
@@ -171,7 +148,7 @@ class Lambda(CloudAccount):
 
     def _volume(self, name: str) -> _LambdaFileSystem:
         """Return a file system: only instances of its region can mount it."""
-        found = self._api.get("/api/v1/file-systems", _LambdaFileSystems).data
+        found = self._api.get("/api/v1/file-systems", Envelope[Sequence[_LambdaFileSystem]]).content
         one = next((one for one in found if one.name == name), None)
         if one is None:
             raise no_volume(self.name, name)
@@ -185,7 +162,7 @@ class Lambda(CloudAccount):
             self._api.post("/api/v1/ssh-keys", body, NOTHING)
 
     def _key_name(self, public_key: str) -> str:
-        keys = self._api.get("/api/v1/ssh-keys", _LambdaKeys).data
+        keys = self._api.get("/api/v1/ssh-keys", Envelope[Sequence[_LambdaKey]]).content
         return next((one.name for one in keys if same_key(one.public_key, public_key)), "")
 
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
@@ -202,10 +179,10 @@ class Lambda(CloudAccount):
         if self._has_launched:  # it takes one launch in that time
             self._api.pause(_LAUNCH_EVERY_S)
         self._has_launched = True
-        made = self._api.post("/api/v1/instance-operations/launch", wanted, _LambdaLaunched)
-        if len(made.data.instance_ids) != 1:
+        made = self._api.post("/api/v1/instance-operations/launch", wanted, Envelope[_LambdaLaunch])
+        if len(made.content.instance_ids) != 1:
             raise UndecidedError("it says that it rented a box, but not which.", where=self.name)
-        return made.data.instance_ids[0]
+        return made.content.instance_ids[0]
 
     def _mounts(self, order: RentOrder) -> Sequence[Mapping[str, str]]:
         """Return where the file system is mounted, if the working folder may be such a place."""
@@ -221,19 +198,19 @@ class Lambda(CloudAccount):
 
     def destroy(self, box_id: str) -> None:
         """As `CloudAccount.destroy`."""
-        ids = {"instance_ids": [box_id]}
+        path, ids = "/api/v1/instance-operations/terminate", {"instance_ids": [box_id]}
         try:
-            ended = self._api.post("/api/v1/instance-operations/terminate", ids, _LambdaEnded)
+            ended = self._api.post(path, ids, Envelope[_LambdaEnd])
         except RefusedError as error:
             if error.code != _GONE:
                 raise
             return
-        if box_id not in {one.id for one in ended.data.terminated_instances}:
+        if box_id not in {one.id for one in ended.content.terminated_instances}:
             raise UndecidedError(f"it didn't terminate {box_id}.", where=self.name)
 
     def leftovers(self) -> Sequence[Leftover]:
         """As `CloudAccount.leftovers`."""
-        found = self._api.get("/api/v1/file-systems", _LambdaFileSystems).data
+        found = self._api.get("/api/v1/file-systems", Envelope[Sequence[_LambdaFileSystem]]).content
         sizes = ((one, one.bytes_used) for one in found)
         return [
             Leftover(self.name, one.id, one.name, "file system", size and size / 1e9)

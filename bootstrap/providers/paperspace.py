@@ -11,14 +11,16 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from bootstrap.providers.api import (
     MOST_PAGES,
     NOTHING,
     CamelModel,
+    Envelope,
     KeyPlaces,
     RefusedError,
+    T,
     segment,
     too_many,
 )
@@ -87,10 +89,6 @@ class _PaperspaceMachine(CamelModel):
     dt_deleted: str | None = None
 
 
-class _PaperspaceChange(CamelModel):
-    data: _PaperspaceMachine
-
-
 class _TypeOfTemplate(CamelModel):
     machine_type_label: str
     is_available: bool
@@ -125,28 +123,9 @@ class _PaperspaceEvent(CamelModel):
     error: str | None = None
 
 
-class _Page(CamelModel):
+class _Page(Envelope[Sequence[T]], CamelModel):
     has_more: bool = False
     next_page: str | None = None
-
-
-class _Machines(_Page):
-    items: Sequence[_PaperspaceMachine]
-
-
-class _Templates(_Page):
-    items: Sequence[_PaperspaceTemplate]
-
-
-class _Scripts(_Page):
-    items: Sequence[_PaperspaceScript]
-
-
-class _Events(_Page):
-    items: Sequence[_PaperspaceEvent]
-
-
-_AnyPage = TypeVar("_AnyPage", bound=_Page)
 
 
 class Paperspace(CloudAccount):
@@ -167,12 +146,12 @@ class Paperspace(CloudAccount):
 
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
-        return [_rented(one) for page in self._pages("machines", _Machines) for one in page.items]
+        return [_rented(one) for one in self._every("machines", _PaperspaceMachine)]
 
-    def _pages(self, what: str, model: type[_AnyPage], **query: str) -> Iterator[_AnyPage]:
+    def _every(self, what: str, model: type[T], **query: str) -> Iterator[T]:
         for _ in range(MOST_PAGES):
-            page = self._api.get(f"/v1/{what}", model, **query)
-            yield page
+            page = self._api.get(f"/v1/{what}", _Page[model], **query)  # type: ignore[valid-type]
+            yield from page.content
             if not page.has_more or not page.next_page:
                 return
             query["after"] = page.next_page
@@ -208,8 +187,8 @@ class Paperspace(CloudAccount):
 
     def _templates(self, order: RentOrder) -> Sequence[_PaperspaceTemplate]:
         """Return the templates that the order may mean, the newest first."""
-        every = [one for page in self._pages("os-templates", _Templates) for one in page.items]
-        every = [one for one in every if one.agent_type.startswith("Linux")]
+        found = self._every("os-templates", _PaperspaceTemplate)
+        every = [one for one in found if one.agent_type.startswith("Linux")]
         if order.image:
             named = [one for one in every if order.image in {one.id, one.name}]
             return named or every  # else it is the id of a template of one's own
@@ -233,10 +212,9 @@ class Paperspace(CloudAccount):
 
     def _script_with(self, public_key: str) -> str | None:
         name = _script_name(public_key)
-        for page in self._pages("startup-scripts", _Scripts, name=name):
-            for one in page.items:
-                if one.name == name and one.is_enabled and not one.dt_deleted:
-                    return one.id
+        for one in self._every("startup-scripts", _PaperspaceScript, name=name):
+            if one.name == name and one.is_enabled and not one.dt_deleted:
+                return one.id
         return None
 
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
@@ -256,12 +234,12 @@ class Paperspace(CloudAccount):
             "startOnCreate": False,
             **({"enableNvlink": True} if kind in {f"{one}x8" for one in _NVLINK} else {}),
         }
-        return self._api.post("/v1/machines", wanted, _PaperspaceChange).data.id
+        return self._api.post("/v1/machines", wanted, Envelope[_PaperspaceMachine]).content.id
 
     def log(self, box_id: str) -> Sequence[str]:
         """As `CloudAccount.log`: the errors of its events, oldest first."""
-        pages = self._pages("machine-events", _Events, machineId=box_id)
-        said = [f"{one.name}: {one.error}" for one in next(pages).items if one.error]
+        page = self._api.get("/v1/machine-events", _Page[_PaperspaceEvent], machineId=box_id)
+        said = [f"{one.name}: {one.error}" for one in page.content if one.error]
         return said[::-1]
 
     def destroy(self, box_id: str) -> None:

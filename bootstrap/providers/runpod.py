@@ -11,12 +11,15 @@ from contextlib import suppress
 from datetime import datetime
 from typing import ClassVar
 
+from pydantic import AliasPath, Field
+
 from bootstrap.errors import UnreachableError
 from bootstrap.providers.api import (
     NONE_LEFT,
     NOTHING,
     TAKEN,
     CamelModel,
+    Envelope,
     KeyPlaces,
     Refusal,
     RefusedError,
@@ -63,21 +66,9 @@ class _Endpoint(CamelModel):
     username: str
 
 
-class _Ssh(CamelModel):
-    direct: _Endpoint | None = None
-
-
 class _Gpu(CamelModel):
     id: str
     count: int = 1
-
-
-class _Persistent(CamelModel):
-    size: float
-
-
-class _Mounts(CamelModel):
-    persistent: _Persistent | None = None
 
 
 class _Cluster(CamelModel):
@@ -88,28 +79,23 @@ class _Pod(CamelModel):
     id: str
     name: str | None = None
     status: str
-    ssh: _Ssh | None = None
+    ssh: _Endpoint | None = Field(None, validation_alias=AliasPath("ssh", "direct"))
     gpu: _Gpu | None = None
     cpu: object = None
     """Set instead of `gpu` for a pod that was ordered without GPUs."""
-    mounts: _Mounts | None = None
+    kept: float | None = Field(None, validation_alias=AliasPath("mounts", "persistent", "size"))
     cost: float | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
     cluster: _Cluster | None = None
 
 
-class _Pods(CamelModel):
-    pods: Sequence[_Pod]
+_Pods = Envelope[Sequence[_Pod]]
 
 
 class _NamedCluster(_Cluster):
     name: str
     created_at: datetime | None = None
-
-
-class _Clusters(CamelModel):
-    clusters: Sequence[_NamedCluster]
 
 
 class _CloudPrices(CamelModel):
@@ -137,19 +123,11 @@ class _GpuType(CamelModel):
     data_centers: Sequence[_DataCenter] = ()
 
 
-class _Gpus(CamelModel):
-    gpus: Sequence[_GpuType]
-
-
 class _NetworkVolume(CamelModel):
     id: str
     name: str = ""
     size: float | None = None
     data_center: str = ""
-
-
-class _NetworkVolumes(CamelModel):
-    network_volumes: Sequence[_NetworkVolume]
 
 
 class RunPod(CloudAccount):
@@ -179,7 +157,7 @@ class RunPod(CloudAccount):
 
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
-        pods = self._api.get("/v2/pods", _Pods, includeClusterPods="true").pods
+        pods = self._api.get("/v2/pods", _Pods, includeClusterPods="true").content
         clusters = self._clusters(may_be_refused=not any(pod.cluster for pod in pods))
         names = {cluster.id: cluster.name for cluster in clusters}
         filled = {pod.cluster.id for pod in pods if pod.cluster}
@@ -189,7 +167,7 @@ class RunPod(CloudAccount):
     def _clusters(self, *, may_be_refused: bool) -> Sequence[_NamedCluster]:
         """Return the account's clusters; none for a key that may not see any, where that may be."""
         try:
-            return self._api.get("/v2/clusters", _Clusters).clusters
+            return self._api.get("/v2/clusters", Envelope[Sequence[_NamedCluster]]).content
         except RefusedKeyError:
             if may_be_refused:
                 return ()
@@ -221,7 +199,7 @@ class RunPod(CloudAccount):
             asked["count"] = str(order.gpu_count)
             if cuda := _min_cuda(order):
                 asked["minCudaVersion"] = cuda
-            types = self._api.get("/v2/catalog/gpus", _Gpus, **asked).gpus
+            types = self._api.get("/v2/catalog/gpus", Envelope[Sequence[_GpuType]], **asked).content
             found += (offer for kind in types for offer in _offered(kind, cloud, order))
         return [offer for offer in found if near is None or offer.region == near]
 
@@ -267,7 +245,7 @@ class RunPod(CloudAccount):
         whose answer was lost, it is found by its name."""
         said = f"the cluster {cluster} has no pods yet."
         try:
-            pods = self._api.get(f"/v2/clusters/{segment(cluster)}/pods", _Pods).pods
+            pods = self._api.get(f"/v2/clusters/{segment(cluster)}/pods", _Pods).content
         except UnreachableError as error:
             pods, said = (), f"the pods of the cluster {cluster} are unknown: {error.what}"
         if not pods:
@@ -301,7 +279,7 @@ class RunPod(CloudAccount):
 
     def leftovers(self) -> Sequence[Leftover]:
         """As `CloudAccount.leftovers`."""
-        found = self._api.get("/v2/network-volumes", _NetworkVolumes).network_volumes
+        found = self._api.get("/v2/network-volumes", Envelope[Sequence[_NetworkVolume]]).content
         return [Leftover(self.name, one.id, one.name, "network volume", one.size) for one in found]
 
 
@@ -340,8 +318,7 @@ def _min_cuda(order: RentOrder) -> str:
 
 def _stopped_price(pod: _Pod) -> float | None:
     """Return what its volume costs while it is stopped: its own price is 0 then."""
-    kept = pod.mounts.persistent if pod.mounts else None
-    return round(kept.size * _STOPPED_GB_HOUR, 6) if kept else None
+    return None if pod.kept is None else round(pod.kept * _STOPPED_GB_HOUR, 6)
 
 
 def _gpu_count(pod: _Pod) -> int | None:
@@ -367,7 +344,7 @@ def _unfilled(cluster: _NamedCluster) -> RentedBox:
 def _rented(pod: _Pod, clusters: Mapping[str, str]) -> RentedBox:
     """Return a pod as a box. Its mark is its cluster's name, if it is of one: `clusters` by id."""
     state = _STATES.get(pod.status, RentedState.UNKNOWN)
-    direct = pod.ssh.direct if pod.ssh and state is RentedState.RUNNING else None
+    direct = pod.ssh if state is RentedState.RUNNING else None
     began = pod.started_at or pod.created_at
     return RentedBox(
         provider=RunPod.name,

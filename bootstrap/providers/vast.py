@@ -22,6 +22,7 @@ from bootstrap.providers.api import (
     TAKEN,
     THIS_OFFER,
     ApiModel,
+    Envelope,
     KeyPlaces,
     Refusal,
     RefusedError,
@@ -62,12 +63,6 @@ class VastOffer(ApiModel):
     hosting_type: int | None = None
     duration: float | None = None
     """Seconds from now until its host's contract ends."""
-
-
-class VastOffers(ApiModel):
-    """An answer of `bundles`."""
-
-    offers: Sequence[VastOffer]
 
 
 def search_terms(order: RentOrder, machine: int | None) -> dict[str, object]:
@@ -186,15 +181,6 @@ class _VastInstance(ApiModel):
     end_date: float | None = None
 
 
-class _VastPage(ApiModel):
-    instances: Sequence[_VastInstance]
-    next_token: str | None = None
-
-
-class _VastAnswer(ApiModel):
-    instances: _VastInstance | None = None
-
-
 class _VastUser(ApiModel):
     credit: float | None = None
     balance: float | None = None
@@ -214,8 +200,8 @@ def _listed(keys: object) -> object:
     return keys.get("ssh_keys") if isinstance(keys, dict) and "ssh_keys" in keys else keys
 
 
-class _VastKeys(RootModel[Annotated[Sequence[_VastKey], BeforeValidator(_listed)]]):
-    """The account's public keys: a list, or a list in a field."""
+_VastKeys = RootModel[Annotated[Sequence[_VastKey], BeforeValidator(_listed)]]
+"""The account's public keys: a list, or a list in a field."""
 
 
 class _VastIncrease(ApiModel):
@@ -231,6 +217,10 @@ class _VastIncreases(ApiModel):
 class _VastLog(ApiModel):
     success: bool = False
     result_url: str = ""
+
+
+class _VastPage(Envelope[Sequence[_VastInstance]]):
+    next_token: str | None = None
 
 
 class _VastVolume(ApiModel):
@@ -270,7 +260,7 @@ class Vast(CloudAccount):
             if token:
                 query["after_token"] = token
             page = self._api.get("/api/v1/instances/", _VastPage, **query)
-            found += (self._rented(one) for one in page.instances)
+            found += (self._rented(one) for one in page.content)
             token = page.next_token or ""
             if not token:
                 return found
@@ -279,8 +269,10 @@ class Vast(CloudAccount):
     def _box(self, box_id: str) -> RentedBox | None:
         if not box_id.isdecimal():
             return None
-        answer = self._api.find(f"/api/v0/instances/{segment(box_id)}/", _VastAnswer, _GONE)
-        one = answer.instances if answer else None
+        answer = self._api.find(
+            f"/api/v0/instances/{segment(box_id)}/", Envelope[_VastInstance | None], _GONE
+        )
+        one = answer.content if answer else None
         return self._rented(one) if one else None
 
     def _rented(self, one: _VastInstance) -> RentedBox:
@@ -314,7 +306,7 @@ class Vast(CloudAccount):
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
         machine = self._machine_of(order.volume) if order.volume else None
         wanted = search_terms(order, machine)
-        found = self._api.search("/api/v0/bundles/", wanted, VastOffers).offers
+        found = self._api.search("/api/v0/bundles/", wanted, Envelope[Sequence[VastOffer]]).content
         return [offered(self.name, offer, order) for offer in found]
 
     def _machine_of(self, volume: str) -> int | None:
