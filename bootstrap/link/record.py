@@ -4,8 +4,8 @@
     boxes/NAME/known_hosts   its host keys, for both boxstrap and OpenSSH
 
 The two files of a new box are created together: if one is missing or unreadable, the box's host key
-can't be checked any more, and the box is refused (docs/adr/0004). An older record is read as it is:
-missing fields get their defaults, and keys that a newer program added are kept (docs/adr/0027).
+can't be checked any more, and the box is refused (docs/adr/0004). Missing fields get their
+defaults, and keys that a newer program added are kept (docs/adr/0027).
 Records of boxes that were given back are kept apart, with their receipts and what they cost.
 OpenSSH's known_hosts files (sshd(8)): which keys they list for a host.
 """
@@ -152,8 +152,8 @@ LOCAL = "local"
 GUARD = "guard.json"
 """Next to `box.json`: what `guard` counted of the box's lease."""
 VERSION = 1
-"""Version of `box.json`; a record without one has version 1. Raise it only if an earlier program
-would misread the record: new keys need no new version, since programs keep unknown keys."""
+"""Version of `box.json`. Raise it only if an earlier program would misread the record: new keys
+need no new version, since programs keep unknown keys."""
 
 
 @dataclass(frozen=True)
@@ -210,8 +210,7 @@ class KnownBox:
     seen: float = 0.0
     """When it was last logged in to, seconds since 1970."""
     folder_name: str = ""
-    """The name that it was met under, if it was renamed since, or the bare address, by which an
-    earlier version named it; else empty. It leads to the box too."""
+    """The name that it was met under, if it was renamed since; else empty. It leads there too."""
     route: Route = field(default_factory=Route)
     provider: str = ""
     """The provider that was recognised."""
@@ -352,13 +351,8 @@ _FACTS = tuple(
     for f in dataclasses.fields(KnownBox)
     if f.name not in (*_TOP, "route", "raw", "repositories")
 )
-"""All other fields; they and the route are in `extra`, where programs without `v` expect them."""
+"""All other fields; they and the route are in `extra`."""
 _OF_REPOSITORY = tuple(f.name for f in dataclasses.fields(BoxRepository))
-_ONE_REPOSITORY = {
-    "repo_root": "root", "venv": "venv", "script": "script", "snapshot": "snapshot",
-}  # fmt: skip
-"""Where programs that know one repository of a box look for the one used last, besides the top
-level's `repo_key`: the key in `extra`, and the field."""
 
 
 def name_of_key(key: str) -> str:
@@ -489,23 +483,15 @@ def forget_box(box: KnownBox) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def name_with_port(name: str, address: str, port: int) -> str:
-    """Add the port to a name that is the bare address: its ssh entry would match every port."""
-    return f"{name}-{port}" if name.lower() == address.lower() else name
-
-
 def _text(box: KnownBox) -> str:
     values = dataclasses.asdict(box)
     extra = {**values["route"], **{name: values[name] for name in _FACTS}}
     for name in ("secrets", "held_secrets"):
         if values[name] is None:
             del extra[name]
-    record = {name: values[name] for name in _TOP} | {"repo_key": box.last.key}
-    for name, own in _ONE_REPOSITORY.items():
-        extra[name] = getattr(box.last, own)
     extra["repositories"] = values["repositories"]
-    extra = {**box.raw.get("extra", {}), **extra}
-    whole = {**box.raw, **record, "v": VERSION, "extra": extra}
+    own = {name: values[name] for name in _TOP}
+    whole = {**box.raw, **own, "v": VERSION, "extra": {**box.raw.get("extra", {}), **extra}}
     return json.dumps(whole, indent=1, sort_keys=True) + "\n"
 
 
@@ -525,10 +511,7 @@ def read_box(folder: Path) -> KnownBox | None:
 def load_box(folder: Path) -> KnownBox | None:
     """Read the box whose folder this is, under the name that it has today."""
     box = read_box(folder)
-    if box is None or box.host_key_alias != folder.name:
-        return None
-    name = name_with_port(box.name, box.address, box.port)
-    return box if name == box.name else dataclasses.replace(box, name=name, folder_name=folder.name)
+    return box if box and box.host_key_alias == folder.name else None
 
 
 def _box_of(record: dict[str, Any]) -> KnownBox | None:
@@ -539,23 +522,17 @@ def _box_of(record: dict[str, Any]) -> KnownBox | None:
         return None
     if not all(_is_sound(value, getattr(_DEFAULT, name)) for name, value in own.items()):
         return None
-    if not isinstance(record.get("repo_key", ""), str):
-        return None
     return KnownBox(
         **own,
-        repositories=_repositories(record, extra),
+        repositories=_repositories(extra),
         **{name: _like(extra.get(name), getattr(_DEFAULT, name)) for name in _FACTS},
         route=Route(**{name: _like(extra.get(name), getattr(Route(), name)) for name in _ROUTE}),
         raw=record,
     )
 
 
-def _repositories(record: dict[str, Any], extra: dict[str, Any]) -> tuple[BoxRepository, ...]:
-    """Read the repositories, the one used last first.
-
-    A program that knows only one writes it where it always was, and keeps the list as it is: if
-    the two differ, what is said of that one is newer than the list.
-    """
+def _repositories(extra: dict[str, Any]) -> tuple[BoxRepository, ...]:
+    """Read the repositories, the one used last first."""
     listed = extra.get("repositories")
     found = []
     for each in listed if isinstance(listed, list) else []:
@@ -563,17 +540,7 @@ def _repositories(record: dict[str, Any], extra: dict[str, Any]) -> tuple[BoxRep
             known = {name: _like(each.get(name), getattr(NO_REPOSITORY, name))
                      for name in _OF_REPOSITORY}  # fmt: skip
             found.append(BoxRepository(**known))
-    found.sort(key=lambda each: each.used, reverse=True)
-    key = record.get("repo_key", "")
-    if not key:
-        return tuple(found)
-    alone = {own: _like(extra.get(name), "") for name, own in _ONE_REPOSITORY.items()}
-    last = next((each for each in found if each.key == key), None)
-    if last is None or dataclasses.replace(last, **alone) != last:
-        used = max(_like(record.get("seen"), 0.0), *(each.used for each in found), 0.0)
-        workdir = _like(extra.get("workdir"), "")
-        last = dataclasses.replace(last or BoxRepository(key), **alone, workdir=workdir, used=used)
-    return (last, *(each for each in found if each.key != key))
+    return tuple(sorted(found, key=lambda each: each.used, reverse=True))
 
 
 def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field's type

@@ -26,7 +26,6 @@ from bootstrap.link.record import (
     ended_boxes,
     load_box,
     name_of_key,
-    name_with_port,
     pins_of,
     refuse_newer,
     unreadable_record,
@@ -178,7 +177,8 @@ def get_or_create(
     """
     if name is not None:
         check_name(name)
-        name = name_with_port(name, endpoint.hostname, endpoint.port)
+        if name.lower() == endpoint.hostname.lower():  # its ssh entry would match every port
+            name = f"{name}-{endpoint.port}"
     owner = entry_owner(endpoint)
     if owner is not None:
         target = owner.target  # keep where it leads: boxstrap's entry may change

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -140,31 +139,6 @@ def test_a_known_box_whose_record_is_lost_is_4_and_the_ways_out_lead_out(
     assert "its pinned host key" in told.out
     rented.run("setup", "--host-key", old).must(0)
     assert rented.status()["runs"]
-
-
-def test_a_box_that_an_earlier_version_met_is_the_same_box(rented: Rented) -> None:
-    """It was named by its bare address; both names lead to it, and its pin holds."""
-    rented.run("setup").must(0)
-    (folder,) = (rented.user.state / "boxes").iterdir()
-    address = rented.box.address
-    record = json.loads((folder / "box.json").read_text())
-    del record["folder_name"]
-    (folder / "box.json").write_text(json.dumps({**record, "name": address}))
-    pins = (folder / "known_hosts").read_text().replace(f"{address}-22 ", f"{address} ")
-    (folder / "known_hosts").write_text("".join(dict.fromkeys(pins.splitlines(keepends=True))))
-    folder = folder.rename(folder.with_name(address))
-    before = (folder / "known_hosts").read_bytes()
-    for host in (None, address, f"{address}-22"):
-        assert "nothing to do" in rented.run("setup", host=host).must(0).out
-        told = rented.status() if host is None else rented.run("status", "--json", host=host).json()
-        assert [run["name"] for run in told["runs"]] == ["train-1"]
-    assert (folder / "known_hosts").read_bytes() == before
-    (box,) = rented.user.run("boxes", "--json").must(0).json()["boxes"]
-    assert box["name"] == f"{address}-22"
-    assert [each.name for each in (rented.user.state / "boxes").iterdir()] == [address]
-    rented.box.new_host_key()
-    for host in (None, address, f"{address}-22"):
-        rented.run("setup", host=host).must(4)
 
 
 def test_a_new_box_at_an_old_address_has_a_pin_of_its_own(rented: Rented, faults: Faults) -> None:

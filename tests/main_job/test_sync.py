@@ -340,7 +340,7 @@ def test_a_record_that_lies_about_the_box_is_found_out(twin: Twin) -> None:
     record = twin.user.state / "boxes/local/box.json"
     known = json.loads(record.read_text())
     stores = list(twin.box_home.glob("store/*.git"))
-    sent = known["extra"]["snapshot"]
+    sent = known["extra"]["repositories"][0]["snapshot"]
     for store in stores:
         subprocess.run(
             ["git", "--git-dir", store, "update-ref", "-d", f"refs/boxstrap/{sent}"], check=True

@@ -1,4 +1,4 @@
-"""A box's record: read if an earlier version wrote it, left alone if a later one did."""
+"""A box's record: what it keeps, what others add to it, left alone if a later version wrote it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,21 @@ EXTRA = {
     "known_hosts": ["/home/me/.ssh/known_hosts"],
     "provider": "vast",
     "proxy": "",
-    "repo_name": "homework",
-    "repo_root": "8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
-    "script": "abababab",
+    "repositories": [
+        {
+            "key": "homework-1a2b3c4d5e6f",
+            "place": "",
+            "root": "8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
+            "script": "abababab",
+            "sent": [],
+            "snapshot": "",
+            "stood_in": "",
+            "used": 1795316402.1966858,
+            "venv": ".venv",
+            "workdir": "/workspace",
+        }
+    ],
     "secrets": ["HF_TOKEN", "WANDB_API_KEY"],
-    "venv": ".venv",
     "workdir": "/workspace",
 }
 WRITTEN = {
@@ -43,11 +53,10 @@ WRITTEN = {
     "own_pin": False,
     "port": 46769,
     "profile": "vast",
-    "repo_key": "homework-1a2b3c4d5e6f",
     "seen": 1795316402.1966858,
     "user": "root",
+    "v": VERSION,
 }
-"""A record as commit d9bc910 wrote it, without a `v`."""
 READ = KnownBox(
     name="gpu",
     host_text="gpu",
@@ -98,36 +107,11 @@ def rewritten(file: Path) -> dict[str, object]:
     return values
 
 
-def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None:
-    file = write("gpu", WRITTEN)
+def test_a_record_is_read_and_written_as_it_was() -> None:
+    written = rewritten(write("gpu", WRITTEN))
     assert registry.box_by_name("gpu") == READ
-    assert rewritten(file) == {
-        **WRITTEN,
-        "v": VERSION,
-        "extra": {
-            **{**EXTRA, "price": 0.0, "since": 0.0, "ends": 0.0, "snapshot": ""},
-            **{"ended": 0.0, "lease": {}, "spent": 0.0, "before": 0.0, "resumes": "", "group": ""},
-            "keep_open": 600.0,
-            "repositories": [{**dataclasses.asdict(READ.last), "sent": []}],
-        },
-    }
-    assert registry.box_by_name("gpu") == READ
-
-
-def test_the_least_that_an_earlier_version_wrote() -> None:
-    """The record of a box that was only logged in to."""
-    least = {name: value for name, value in WRITTEN.items() if name != "extra"}
-    write("gpu", {**least, "extra": {}})
-    box = registry.box_by_name("gpu")
-    key, used = str(least.pop("repo_key")), READ.seen
-    assert box == KnownBox(repositories=(BoxRepository(key, used=used),), **least)  # type: ignore[arg-type]
-    assert box.secrets is None
-
-
-def test_what_an_earlier_version_noted_and_this_one_does_not_is_read_over() -> None:
-    listed = {**dataclasses.asdict(READ.last), "proved": "abcd"}
-    extra = {**EXTRA, "proved": "abcd", "repositories": [listed]}
-    rewritten(write("gpu", {**WRITTEN, "v": VERSION, "extra": extra}))
+    assert isinstance(written["extra"], dict)
+    assert written == {**written, **WRITTEN, "extra": {**written["extra"], **EXTRA}}
     assert registry.box_by_name("gpu") == READ
 
 
@@ -195,25 +179,6 @@ def test_a_command_that_runs_for_hours_takes_back_nothing_that_others_recorded()
             assert {*value} <= {*found} if name == "secrets" else value == found, name
             assert getattr(login.known, name) == found
         assert after.last.key == "other-00000001"
-
-
-def test_an_earlier_program_finds_the_repository_used_last_where_it_looks() -> None:
-    record.save_box(TWO)
-    file = TWO.folder / "box.json"
-    values = json.loads(file.read_text())
-    assert (values["repo_key"], values["extra"]["repo_root"]) == ("other-00000001", "b" * 40)
-    assert values["extra"]["snapshot"] == "c" * 40
-    # It sets up the first repository in another folder, and keeps the list as it was.
-    values["repo_key"], values["seen"] = "homework-1a2b3c4d5e6f", TWO.last.used + 5
-    values["extra"] |= {"repo_root": "f" * 40, "workdir": "/late", "snapshot": "1" * 40}
-    file.write_text(json.dumps(values))
-    box = registry.box_by_name("gpu")
-    assert box is not None
-    assert box.last == BoxRepository(
-        "homework-1a2b3c4d5e6f", root="f" * 40, workdir="/late", snapshot="1" * 40,
-        used=TWO.last.used + 5,
-    )  # fmt: skip
-    assert box.of("other-00000001") == TWO.last
 
 
 def test_what_is_not_known_of_the_same_version_is_kept() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import stat
 
 import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.link import record, registry
-from bootstrap.link.record import KnownBox, boxes_folder
+from bootstrap.link.record import KnownBox
 from bootstrap.link.target import Endpoint, parse_host
 
 
@@ -149,26 +148,6 @@ def test_a_host_means_its_newest_box_even_where_it_is_an_earlier_ones_name(
     assert registry.lookup(text)[1] == new
     assert get_or_create(text, hostname) == new
     assert registry.box_by_name(text) != new
-
-
-def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> None:
-    """Its folder, pin and HostKeyAlias stay; either name finds it, and one name is shown."""
-    folder = boxes_folder() / "1.2.3.4"
-    folder.mkdir(parents=True)
-    values = {"name": "1.2.3.4", "host_text": "root@1.2.3.4", "address": "1.2.3.4", "port": 22}
-    (folder / "box.json").write_text(json.dumps(values))
-    for text in ("1.2.3.4", "1.2.3.4-22"):
-        found = registry.box_by_name(text)
-        assert found is not None, text
-        assert (found.name, found.folder) == ("1.2.3.4-22", folder)
-        assert get_or_create(text, "1.2.3.4").name == "1.2.3.4-22"
-        assert registry.lookup(text)[1] == found
-    record.save_box(found)
-    assert [box.name for box in record.all_boxes()] == ["1.2.3.4-22"]
-    assert [path.name for path in folder.parent.iterdir()] == ["1.2.3.4"]
-    assert get_or_create("1.2.3.4", name="1.2.3.4").name == "1.2.3.4-22"
-    record.forget_box(found)
-    assert record.all_boxes() == []
 
 
 def test_no_box_is_called_as_this_machine_is() -> None:
