@@ -30,7 +30,8 @@ def is_pattern(host: str) -> bool:
 
 
 def choose(hosts: Sequence[str], group: str | None = None) -> list[str]:
-    """Return the boxes that are meant, each once, in the order in which they were named.
+    """Return the boxes that are meant, each once, in the order in which they were named; known ones
+    by their names, however they were typed.
 
     Raises UsageError if a pattern fits no known box, or there is no such group.
     """
@@ -39,7 +40,8 @@ def choose(hosts: Sequence[str], group: str | None = None) -> list[str]:
     found: dict[str | tuple[str, int, str], str] = {}
     for host in named:
         for each in _matching(host, known) if is_pattern(host) else [host]:
-            found.setdefault(_identity(each), each)
+            identity = _identity(each)
+            found.setdefault(identity, identity if isinstance(identity, str) else each)
     return list(found.values())
 
 

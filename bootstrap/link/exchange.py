@@ -304,6 +304,10 @@ class AnswerStream:
         """As `Stream.close_write`."""
         self._stream.close_write()
 
+    def exit_status(self) -> int | None:
+        """As `Stream.exit_status`."""
+        return self._stream.exit_status()
+
     def close(self) -> None:
         """Close the command's stream."""
         self._timer.cancel()

@@ -204,7 +204,7 @@ def _last_drawn(line: bytes) -> bytes:
 
 
 @dataclass
-class _ShownLog:
+class ShownLog:
     """A log on its way to standard output: drawn, sanitized, then redacted, then written."""
 
     drawn: LastDrawn | None
@@ -213,10 +213,12 @@ class _ShownLog:
     out: PlainLog | NamedLog | JsonLog
 
     def write(self, piece: bytes) -> None:
+        """Write the next piece."""
         piece = self.drawn.feed(piece) if self.drawn else piece
         self.out.write(self.redactor.feed(self.sanitizer.feed(piece)))
 
     def end(self) -> None:
+        """Write what was held back."""
         rest = self.sanitizer.feed(self.drawn.finish()) if self.drawn else b""
         self.out.write(self.redactor.feed(rest + self.sanitizer.finish()) + self.redactor.flush())
         self.out.end()
@@ -402,7 +404,7 @@ def _dropped_note(run: Run) -> str:
 
 def _shown(
     logs: _Logs, at: int, wish: LogOptions, *, as_json: bool, to: BinaryIO | None
-) -> _ShownLog:
+) -> ShownLog:
     readers, among = logs.readers, wish.among
     on_terminal = to is None and sys.stdout.isatty() and len(readers) == 1 and not among
     sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
@@ -422,7 +424,7 @@ def _shown(
         out = JsonLog(run=names[at], **of_box) if as_json else NamedLog(name)
     counts_lines = wish.lines is not None and not on_terminal
     drawn = LastDrawn(is_growing=wish.follow) if counts_lines else None
-    return _ShownLog(drawn, sanitizer, logs.redactor.stream(), out)
+    return ShownLog(drawn, sanitizer, logs.redactor.stream(), out)
 
 
 def _end_of(run: Run, price: float) -> tuple[int | None, str]:

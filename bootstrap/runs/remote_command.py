@@ -7,6 +7,7 @@ The repository on a box, and its environment, for editors, shells and commands.
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 import os
 import posixpath
@@ -22,16 +23,19 @@ from typing import NoReturn
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxLacksError, CommandFailedError, UsageError
-from bootstrap.link.exchange import run_script_checked, shell_command
+from bootstrap.link.exchange import BASH, shell_command, stream_script
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import name_of_key
 from bootstrap.link.shared import open_offered
 from bootstrap.link.target import BoxOptions
+from bootstrap.link.wire import PIECE
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import repository_names
+from bootstrap.runs.logs import NamedLog, ShownLog
 from bootstrap.shell import quote, shell_part
 from bootstrap.sshconfig.entries import common_options, quoted
+from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.ui.screen import TEXT_LENGTH, Screen
 
 
@@ -201,7 +205,7 @@ def enter(
         )
     with BoxLogin.open(options, screen) as box:
         script = _script(box, command)
-    line = shell_command(script, "bash --norc")
+    line = shell_command(script, BASH)
     over_ssh = ssh_command(box, line, terminal=terminal or as_json)
     if over_ssh and not Prompt(screen.say).has_terminal():
         over_ssh[1:1] = ["-o", "BatchMode=yes"]  # it would ask where nobody answers
@@ -214,23 +218,39 @@ def enter(
     become(over_ssh or ["/bin/sh", "-c", line])
 
 
-def run_there(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
-    """Run the command; its output is the result, for a document or for one of several boxes.
+def run_there(
+    options: BoxOptions, screen: Screen, command: Sequence[str], *, as_lines: bool
+) -> None:
+    """Run the command, and pass on its output: lines after the box's name as they come, of one of
+    several boxes, or a document.
 
     Raises CommandFailedError with its exit code, and as `enter`.
     """
+    text, size = "", 0
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     with BoxLogin.open(options, screen) as box:
-        script = f"exec 2>&1\nbash --norc -c {quote(_script(box, command))}"
-        answer = run_script_checked(box.wire, script)
-    text = answer.output.decode(errors="replace")
-    if len(text) > TEXT_LENGTH:
+        sanitizer = SanitizeStream(keep_colour=False, keep_returns=False)
+        shown = ShownLog(None, sanitizer, box.redactor.stream(), NamedLog(box.name))
+        stream = stream_script(box.wire, f"exec 2>&1\n{_script(box, command)}", BASH)
+        stream.close_write()
+        while piece := stream.read(PIECE):
+            if as_lines:
+                shown.write(piece)
+                continue
+            part = decode(piece)
+            size += len(part)
+            text += part[: max(0, TEXT_LENGTH + 1 - len(text))]
+        shown.end()
+        code = stream.exit_status()
+    if size > TEXT_LENGTH:
         screen.warn(
-            f"of its {len(text):,} characters these are the first {TEXT_LENGTH:,}; write them to a "
-            "file on the box, or leave out --json and ask one box"
+            f"of its {size:,} characters these are the first {TEXT_LENGTH:,}; write them to a "
+            "file on the box, or leave out --json"
         )
-    screen.result({"box": box.name, "output": text, "code": answer.code}, text.rstrip("\n"))
-    if answer.code:
-        raise CommandFailedError(f"it ended with {answer.code}.", code=answer.code)
+    screen.result({"box": box.name, "output": text, "code": code})
+    if code != 0:
+        ended = "without an exit code" if code is None else f"with {code}"
+        raise CommandFailedError(f"it ended {ended}.", code=1 if code is None else code)
 
 
 def _script(box: BoxLogin, command: Sequence[str]) -> str:

@@ -184,7 +184,8 @@ class Command:
     options: Sequence[Option]
     changes: Sequence[str] | None
     interrupted: str
-    brief: bool
+    shown: tuple[bool, bool]
+    """Of several boxes: whether it is brief, and whether it streams, see `command`."""
     is_for_each: bool
     """Whether its body is called for each of several boxes."""
 
@@ -205,7 +206,7 @@ class Command:
         changing = self.changes is None or any(given[name] for name in self.changes)
         work = _refuse_dry if dry and changing else self.body
         if self.is_for_each and not is_about_one(call):
-            work = partial(_on_several, work, self.brief)
+            work = partial(_on_several, work, *self.shown)
         with resend_dropped_interrupts():
             return tell(_guarded(work, call, self.interrupted))
 
@@ -215,6 +216,7 @@ def command(
     changes: Sequence[str] | None = None,
     interrupted: str = "",
     brief: bool = False,
+    streams: bool = False,
     takes_all: bool = False,
 ) -> Callable[[Callable[[Call], None]], Command]:
     """Make a command from a function that takes a `Call`; its options are data.
@@ -222,14 +224,15 @@ def command(
     `changes`: the options with which it changes something, and so refuses --dry; None: it always
     does. `interrupted` tells the user what to do after Ctrl-C: `{again}` stands for the whole
     command that was typed, `{host}` for its --host. With the options of `HOSTS` its body is called
-    for each box; `brief`: what each says at the end is only summed up then; `takes_all`: it is
-    called once, and asks which they are (`chosen`).
+    for each box; `brief`: what each says at the end is only summed up then; `streams`: its lines
+    are printed as they come; `takes_all`: it is called once, and asks which they are (`chosen`).
     """
 
     def make(body: Callable[[Call], None]) -> Command:
         name = body.__name__.rstrip("_").replace("_", "-")
         is_for_each = HOSTS[1] in options and not takes_all
-        COMMANDS[name] = Command(name, body, options, changes, interrupted, brief, is_for_each)
+        shown = (brief, streams)
+        COMMANDS[name] = Command(name, body, options, changes, interrupted, shown, is_for_each)
         return COMMANDS[name]
 
     return make
@@ -302,13 +305,15 @@ _OF_ONE = ("name", "host_key", "to", "out", "report", "new_box")
 """Options that name one box, or a file of this machine that each box would write."""
 
 
-def _on_several(body: Callable[[Call], None], brief: bool, call: Call) -> None:
+def _on_several(
+    body: Callable[[Call], None], brief: bool, streams: bool, call: Call
+) -> None:
     """Do the task for each box that is meant, at the same time. Raises BoxesFailedError."""
     from bootstrap.fleet.fan_out import raise_for_failures
     from bootstrap.fleet.hosts import choose
 
     hosts = choose(call.given["host"], call.given["hosts"])
-    raise_for_failures(for_each_box(call, hosts, body, brief=brief))
+    raise_for_failures(for_each_box(call, hosts, body, brief=brief, streams=streams))
 
 
 def for_each_box(
@@ -317,6 +322,7 @@ def for_each_box(
     body: Callable[[Call], None],
     *,
     brief: bool,
+    streams: bool = False,
     once: Once | None = None,
 ) -> list[Outcome[None]]:
     """Call `body` with a call for each box, at the same time, and show how each ended.
@@ -330,7 +336,9 @@ def for_each_box(
     wrong = next((name for name in _OF_ONE if call.given.get(name)), None)
     if wrong and not (wrong == "to" and "path" in call.given):  # a push's is a folder on the box
         raise UsageError(f"--{wrong.replace('_', '-')} is about one box, and several are named.")
-    screens = make_box_screens(hosts, call.screen, as_json=call.is_json, brief=brief)
+    screens = make_box_screens(
+        hosts, call.screen, as_json=call.is_json, brief=brief, streams=streams
+    )
     shared = once or Once(hosts)
 
     def work(host: str) -> None:

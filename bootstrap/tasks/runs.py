@@ -357,6 +357,7 @@ def runs(call: Call) -> None:
     Option("grep", "The lines alone that match this regular expression, as grep -E does."),
     Option("step", "The log of a step of the last setup, as in python."),
     changes=(),
+    streams=True,
     interrupted="To read on: {again}; to end the training: boxstrap stop{host}",
 )
 def logs(call: Call) -> None:
@@ -488,7 +489,7 @@ def shell(call: Call) -> None:
     enter(call.options(), call.screen, [], as_json=call.is_json)
 
 
-@command(*HOSTS, JSON, _IDENTITY, _REPO)
+@command(*HOSTS, JSON, _IDENTITY, _REPO, streams=True)
 def exec_(call: Call) -> None:
     """Run a command on a box, in the repository's folder and environment; its exit code is ours.
 
@@ -501,7 +502,7 @@ def exec_(call: Call) -> None:
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
         raise UsageError("which command? Put it after `--`.", hint=f"As in: {example}")
     if call.among or call.is_json:
-        run_there(call.options(), call.screen, words)
+        run_there(call.options(), call.screen, words, as_lines=not call.is_json)
     else:
         enter(call.options(), call.screen, words)
 

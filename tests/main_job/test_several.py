@@ -10,7 +10,7 @@ from shutil import which
 import pytest
 
 from tests.boxes import Rig, RigBox
-from tests.cli import Completed, User
+from tests.cli import Completed, Running, User
 from tests.main_job.conftest import Card
 from tests.main_job.rented import Rented
 from tests.main_job.used import start_used
@@ -35,9 +35,12 @@ class SeveralBoxes:
         self.user, self.boxes = user, boxes
         self.identity = str(boxes["gpu-0"].identity)
 
-    def run(self, *words: str) -> Completed:
+    def begin(self, *words: str) -> Running:
         at = words.index("--") if "--" in words else len(words)
-        return self.user.run(*words[:at], "--identity", self.identity, *words[at:])
+        return self.user.begin(*words[:at], "--identity", self.identity, *words[at:])
+
+    def run(self, *words: str) -> Completed:
+        return self.begin(*words).end()
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +133,14 @@ def test_logs_and_commands_have_the_boxs_name_in_front(boxes: SeveralBoxes) -> N
     command = ("--", "sh", "-c", 'printf "a\\nb\\n"; exit 4')
     done = boxes.run("exec", "--host", "gpu-0", "--host", "gpu-1", *command).must(4)
     assert "gpu-1 | a\ngpu-1 | b\n" in done.out
+    # However long: as it comes, none of it left out.
+    much = "echo begun; until [ -e /tmp/on ]; do sleep 0.1; done; yes | tr -d '\\n' | fold -w 999"
+    began = boxes.begin("exec", "--host", "gpu-?", "--", "sh", "-c", f"{much} | head -n 9999")
+    assert {began.line(), began.line()} == {"gpu-0 | begun\n", "gpu-1 | begun\n"}
+    for box in boxes.boxes.values():
+        box.run("touch /tmp/on")
+    done = began.end().must(0)
+    assert [done.out.count(f"{name} | {'y' * 999}\n") for name in NAMES] == [9999, 9999]
     # Of several codes: one that says that there are several.
     other = f"[ $(hostname) = {boxes.boxes['gpu-0'].run('hostname').strip()} ] || exit 3; exit 4"
     assert boxes.run("exec", "--host", "gpu-?", "--", "sh", "-c", other).rc == 7

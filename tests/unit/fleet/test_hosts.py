@@ -33,7 +33,7 @@ def test_boxes_are_meant_in_the_order_in_which_they_are_named_each_once() -> Non
     ):
         assert hosts.choose(["root@198.51.100.1:22", known, new, "gpu-2"]) == [
             "root@198.51.100.1:22",
-            known,
+            "gpu-2",
         ]
     assert len(hosts.choose(["root@198.51.100.1:22", "root@198.51.100.1:2200"])) == 2
 

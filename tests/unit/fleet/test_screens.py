@@ -103,6 +103,9 @@ def test_on_a_terminal_each_box_has_a_row(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TERM", "xterm")
     screens = make_box_screens(HOSTS, make_screen(stream=err, out=out), as_json=False, brief=True)
     assert isinstance(screens, _LiveBoxes)
+    streams = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False, streams=True)
+    streams.of("gpu-1").say("begun")  # a row would be drawn over what is printed meanwhile
+    assert err.getvalue().endswith("begun\n")
     one = screens.of("gpu-1")
     one.plan(["repo", "python"])
     one.event(Event(setup="x", seq=1, t=1.0, step="repo", event="start"))
