@@ -288,16 +288,24 @@ class _Brought:
             raise self.failed
 
 
+def find_at_risk(box: BoxLogin) -> list[tuple[RiskyFolder, ...]]:
+    """Return, of each tree of this repository, what no pull brings, since no profile names it."""
+    with contextlib.suppress(LinkLost, NoAnswer, BoxLacksError):  # what it told before holds
+        trees = read_content(box).trees
+        return [tree.risky for tree in trees if tree.risky and tree.repo_key == box.own]
+    return []
+
+
+def risk_in_words(box: str, risky: Sequence[RiskyFolder]) -> str:
+    """Return what would be lost of a tree, and the commands about it."""
+    named = "\n".join(f"  {one}" for one in risky[:_MOST_NAMED])
+    pull = f"boxstrap pull --host {box} --run {risky[0].run}"
+    return f"this would go with the box:\n{named}\n{also_commands(pull, risky)}"
+
+
 def _say_at_risk(box: BoxLogin, screen: Screen) -> None:
-    """Warn of what no pull brings, since no profile names it: it would go with the box."""
-    with contextlib.suppress(LinkLost, NoAnswer, BoxLacksError):  # what came is here anyway
-        for tree in read_content(box).trees:
-            if tree.risky and tree.repo_key == box.own:
-                pull = f"boxstrap pull --host {box.name} --run {tree.risky[0].run}"
-                named = "\n".join(f"  {one}" for one in tree.risky[:_MOST_NAMED])
-                screen.warn(
-                    f"this would go with the box:\n{named}\n{also_commands(pull, tree.risky)}"
-                )
+    for risky in find_at_risk(box):
+        screen.warn(risk_in_words(box.name, risky))
 
 
 def _lines_of_all(brought: Sequence[_Brought]) -> Iterator[str]:

@@ -43,7 +43,7 @@ from bootstrap.ui.screens import JsonScreen
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
-    from bootstrap.protocol.trees import TreeUse
+    from bootstrap.protocol.trees import RiskyFolder, TreeUse
     from bootstrap.providers.offer import RentedBox
 
 
@@ -427,8 +427,14 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
         box.warn_of_unredacted()
     metrics = metric_lines(box_state.runs, box.details.metrics, box.redactor.text)
     why = _why(box, _setup(box_state))
+    at_risk: list[tuple[RiskyFolder, ...]] = []
+    if any(run.repo_key == box.own for run in box_state.runs):  # else nothing made any
+        from bootstrap.runs.pull import find_at_risk, risk_in_words
+
+        at_risk = find_at_risk(box)
+    risky = [one._asdict() for each in at_risk for one in each]
     return BoxStatus(
-        _document(box, why, failures, metrics),
+        {**_document(box, why, failures, metrics), "at_risk": risky},
         [
             *status_lines(
                 name,
@@ -445,6 +451,7 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
                 box.own,
             ),
             *_tree_lines(box.details.trees),
+            *(line for each in at_risk for line in risk_in_words(name, each).splitlines()),
         ],
     )
 

@@ -145,6 +145,15 @@ class TreeBesideUse(TypedDict):
     run: str | None
 
 
+class FilesAtRisk(TypedDict):
+    """What git ignores, was made since the run began, and no `pull` brings; `path` for a shell."""
+
+    run: str
+    files: int
+    bytes: int
+    path: str
+
+
 class BoxStatusDocument(TypedDict):
     """One box, as `status` tells of it; with `error` if it could not be asked."""
 
@@ -156,6 +165,7 @@ class BoxStatusDocument(TypedDict):
     setup: NotRequired[LastSetup]
     runs: NotRequired[list[RunStatus]]
     trees: NotRequired[list[TreeBesideUse]]
+    at_risk: NotRequired[list[FilesAtRisk]]
     ends: NotRequired[float | None]
     price_increase: NotRequired[float | None]
     error: NotRequired[ErrorDocument]
@@ -176,6 +186,7 @@ class StatusDocument(TypedDict):
     setup: NotRequired[LastSetup]
     runs: NotRequired[list[RunStatus]]
     trees: NotRequired[list[TreeBesideUse]]
+    at_risk: NotRequired[list[FilesAtRisk]]
     ends: NotRequired[float | None]
     price_increase: NotRequired[float | None]
 

@@ -415,7 +415,10 @@ def test_what_a_training_wrote_into_ignored_files_comes_or_is_let_go_by_what_is_
     named = [f"{one} is ignored by git, and no run's result" for one in (
         "models/ (1 file, 7 B)", "runs/ (1 file, 7 B)", "pred.csv (1 file, 1 B)",
     )]  # fmt: skip
-    assert all(one in pulled.err for one in named)
+    shown = user.run("status", *LOCAL).must(0).out
+    assert all(one in told for one in named for told in (pulled.err, shown))
+    (found, *_) = user.run("status", *LOCAL, "--json").must(0).json()["at_risk"]
+    assert found == {"run": "train-1", "files": 1, "bytes": 7, "path": "models/"}
     refused = user.run("down", *LOCAL).must(9).err
     assert all(f"homework: {one}" in refused for one in named)
     commands = [line.partition(": ")[2] for line in refused.splitlines() if " pull --host " in line]
