@@ -63,6 +63,11 @@ def state_dir() -> Path:
     return _private(_folder("state"))
 
 
+def sweeps_dir() -> Path:
+    """Return the folder of what is known of sweeps."""
+    return state_dir() / "sweeps"
+
+
 def cache_dir() -> Path:
     """Return the folder of files that can be made again."""
     return _private(_folder("cache"))

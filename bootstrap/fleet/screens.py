@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link import prompt
+from bootstrap.protocol.run import called
 from bootstrap.text import sizes
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Paint, Screen
@@ -75,7 +76,7 @@ class _Told:
         run = data.get("run")
         if isinstance(run, Mapping):
             how = f"ended with exit code {run['rc']}" if run.get("rc") else run["state"]
-            self._run = f"{run['name']} {'stopped' if run.get('ended') == 'stop' else how}"
+            self._run = f"{called(run['name'])} {'stopped' if run.get('ended') == 'stop' else how}"
 
     @property
     def summary(self) -> str:

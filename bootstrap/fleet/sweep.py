@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import UsageError, write_error
-from bootstrap.paths import make_private, read_regular, refuse_to_leave, state_dir, write_private
+from bootstrap.paths import make_private, read_regular, refuse_to_leave, sweeps_dir, write_private
 from bootstrap.profile.yaml_source import Items, Keys, Scalar, read_yaml
+from bootstrap.protocol.run import cell_words
 
 _MOST_CELLS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -115,7 +116,7 @@ class Cell:
     @property
     def words(self) -> str:
         """How it is called: `lr=3e-1,seed=1`."""
-        return ",".join(f"{name}={value}" for name, value in self.parameters.items())
+        return cell_words(self.parameters)
 
     def as_dict(self) -> dict[str, object]:
         """As the ledger has it."""
@@ -383,7 +384,7 @@ class Ledger:
 
 def ledger_file(repository: str, sweep: str) -> Path:
     """Return the file of a repository's sweep."""
-    return state_dir() / "sweeps" / f"{repository or 'none'}-{sweep}.json"
+    return sweeps_dir() / f"{repository or 'none'}-{sweep}.json"
 
 
 def load_ledger(file: Path) -> Ledger:

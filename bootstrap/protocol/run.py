@@ -9,16 +9,21 @@ run failed is found in what its box reports and in the end of its log.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import glob
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from bootstrap.errors import NoSuchRunError, UsageError
 from bootstrap.link.exchange import answer_exit_code, answer_number, answer_time
 from bootstrap.link.record import name_of_key
+from bootstrap.paths import sweeps_dir
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size
 
@@ -470,6 +475,32 @@ def repository_names(keys: Iterable[str]) -> dict[str, str]:
     names = {key: name_of_key(key) for key in keys}
     often = Counter(names.values())
     return {key: name if often[name] == 1 else key for key, name in names.items()}
+
+
+_CELL = re.compile(r"(.+)-([0-9a-f]{8})-[0-9]+")
+
+
+def called(run: str) -> str:
+    """Return a run's name as it is shown: that of a sweep's cell has its parameters behind it."""
+    cell = _CELL.fullmatch(run)
+    words = _cells_of(cell[1]).get(cell[2]) if cell else ""
+    return f"{run} ({words})" if words else run
+
+
+def cell_words(parameters: Mapping[str, object]) -> str:
+    """Return how a cell is called: `lr=3e-1,seed=1`."""
+    return ",".join(f"{name}={value}" for name, value in parameters.items())
+
+
+@cache
+def _cells_of(sweep: str) -> dict[str, str]:
+    """Return how the cells of all sweeps of this name are called, by key, as far as known here."""
+    found = {}
+    for file in sweeps_dir().glob(f"*-{glob.escape(sweep)}.json"):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            for key, cell in json.loads(file.read_text(encoding="utf-8"))["cells"].items():
+                found[key] = cell_words(cell["parameters"])
+    return found
 
 
 def qualified(run: Run, names: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ from bootstrap.estimate import Price
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
-from bootstrap.protocol.run import repository_names
+from bootstrap.protocol.run import called, repository_names
 from bootstrap.repo.local import known_key
 from bootstrap.text.sizes import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
@@ -182,7 +182,7 @@ def run_rows(
     rows = []
     for one in listed[:_SHOWN]:
         kept, run = one.kept, one.kept.run
-        name = f"{names[kept.repository]}/{run.name}" if every else run.name
+        name = (f"{names[kept.repository]}/" if every else "") + called(run.name)
         commit = run.commit[:12] + (f"+{run.snapshot[:7]}" if run.with_changes else "")
         gone = " (gone)" if one.is_gone else ""
         where = f"{_RESULTS[one.results]}, {_LOG[one.log]}"
@@ -218,7 +218,7 @@ def age(kept: RunAtHome, now: float) -> str:
 
 def as_of(kept: RunAtHome) -> str:
     """Say that it is shown from here, and how old that is."""
-    return f"{kept.run.name} of {kept.box}: from home, as of {_moment(kept.seen)}"
+    return f"{called(kept.run.name)} of {kept.box}: from home, as of {_moment(kept.seen)}"
 
 
 def box_or_home(

@@ -24,7 +24,7 @@ from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.target import BoxOptions
 from bootstrap.plan import NAMES
 from bootstrap.protocol.disk import LowDisk
-from bootstrap.protocol.run import Run, qualified, repository_names
+from bootstrap.protocol.run import Run, called, qualified, repository_names
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.runs.log_reader import AnyReader, KeptLogReader, LogReader, together
 from bootstrap.text.redact import Redactor, RedactStream
@@ -370,7 +370,7 @@ def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]
     if wish.step:
         return [_reader(box, _step_log(box, wish.step), None)]
     runs = list(dict.fromkeys(_meant(box, wish)))
-    words = [f"{one.name} of {box.repository(one)}{_dropped_note(one)}" for one in runs]
+    words = [f"{called(one.name)} of {box.repository(one)}{_dropped_note(one)}" for one in runs]
     screen.note("log", ", ".join(words))
     readers = [_reader(box, one.log, one) for one in runs]
     for reader, one in zip(readers, runs, strict=True):
@@ -419,7 +419,10 @@ def _shown(
         names = [
             qualified(run, repository_names(keys)) if len(keys) > 1 else run.name for run in runs
         ]
-        name = names[at].ljust(max(map(len, names)))
+        shown = [
+            name.replace(run.name, called(run.name)) for name, run in zip(names, runs, strict=True)
+        ]
+        name = shown[at].ljust(max(map(len, shown)))
         name = f"{among} | {name}" if among else name
         out = JsonLog(run=names[at], **of_box) if as_json else NamedLog(name)
     counts_lines = wish.lines is not None and not on_terminal
@@ -431,7 +434,7 @@ def _end_of(run: Run, price: float) -> tuple[int | None, str]:
     """Return how long a followed run took, and a sentence on how it ended."""
     took = run.seconds(run.over)
     after = "" if took is None else f" after {took_in_words(took, price)}"
-    return took, f"{run.name} {run.outcome()}{after}"
+    return took, f"{called(run.name)} {run.outcome()}{after}"
 
 
 def _step_log(box: BoxLogin, step: str) -> str:

@@ -30,7 +30,7 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.onbox.results.complete_files import absent_parts
 from bootstrap.onbox.results.run_results import is_meant
-from bootstrap.protocol.run import Run, as_it_ended
+from bootstrap.protocol.run import Run, as_it_ended, called
 from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
 from bootstrap.protocol.trees import RiskyFolder, read_content
 from bootstrap.repo.names import shown
@@ -90,7 +90,7 @@ class Pulled:
         came = f"{_files(count)}, {transferred(self.received, self.seconds)}"
         words = [came] if count else []
         words += [f"{_files(had)} here already"] if had > 0 else []
-        name = self.manifest.origin.run
+        name = called(self.manifest.origin.run)
         said = [f"{name}: {'; '.join(words) or 'nothing to pull'}", ""]
         beside = {path: place for path, place in self.landed.items() if path != place}
         left = self.manifest.left_out.items()

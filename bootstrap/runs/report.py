@@ -28,7 +28,7 @@ from bootstrap.onbox.metrics import WORDS
 from bootstrap.paths import expanded, write_private
 from bootstrap.plan import NAMES
 from bootstrap.protocol.disk import parse_low_disk
-from bootstrap.protocol.run import Failure, Run, find_failures, repository_names
+from bootstrap.protocol.run import Failure, Run, called, find_failures, repository_names
 from bootstrap.protocol.run_details import END_BYTES
 from bootstrap.protocol.run_history import (
     MetricCurve,
@@ -101,7 +101,8 @@ def _write(text: str, file: Path, *, is_given: bool) -> None:
 
 def _say(screen: Screen, run: Run, file: Path) -> None:
     screen.result(
-        {"report": str(file), "run": run.as_dict()}, f"{run.name} {run.outcome()}\nreport: {file}"
+        {"report": str(file), "run": run.as_dict()},
+        f"{called(run.name)} {run.outcome()}\nreport: {file}",
     )
 
 

@@ -24,6 +24,7 @@ from bootstrap.protocol.run import (
     Failure,
     Run,
     as_it_ended,
+    called,
     find_failures,
     qualified,
     repository_names,
@@ -159,7 +160,7 @@ class _Listener:
         self._known.add(kind)
         # After a lost link, what is old to the box may be new here.
         if kind != "end" and (word == "news" or self._reads_again):
-            self._screen.say(f"{run.name}: {text}")
+            self._screen.say(f"{called(run.name)}: {text}")
             notify(self._notifiers, run, self._box.name, kind, text, self._screen.warn)
 
     def was_cut(self) -> None:
@@ -183,7 +184,7 @@ def _await_end(
                 told += 1
                 if line.startswith("low\t"):
                     if told <= _MOST_TOLD and (low := parse_low_line(line[4:])):
-                        screen.warn(f"{run.name}: {low.words()}")
+                        screen.warn(f"{called(run.name)}: {low.words()}")
                     continue
                 if line.startswith(("old\t", "news\t")):
                     if told <= _MOST_TOLD:
@@ -194,7 +195,7 @@ def _await_end(
                 if now is None or told > _MOST_TOLD:
                     raise NoAnswer("its answers make no sense.", where=box.label)
                 if now.state != run.state and now.goes_on:
-                    screen.say(f"{run.name} is {now.state}")
+                    screen.say(f"{called(run.name)} is {now.state}")
                 before, begun_at = run.state, answer_time(begun)
                 run = replace(now, over=answer_time(ended), begun=begun_at)
                 if run.state != before:
@@ -288,7 +289,7 @@ def _lines(ended: _Ended, price: float) -> Iterator[str]:
 
 
 def _sentence(run: Run, price: float = 0.0) -> str:
-    return f"{run.name} {_ending(run, price)}"
+    return f"{called(run.name)} {_ending(run, price)}"
 
 
 def _ending(run: Run, price: float = 0.0) -> str:
@@ -297,7 +298,7 @@ def _ending(run: Run, price: float = 0.0) -> str:
 
 
 def _called(box: BoxLogin, run: Run) -> str:
-    return f"{box.repository(run)}/{run.name}"
+    return f"{box.repository(run)}/{called(run.name)}"
 
 
 _PATIENCE_S = 60
@@ -340,7 +341,9 @@ def stop_run(
             if ended:
                 box.note_runs_now()
             ended = [box.as_it_is(one) for one in ended]
-            stopped = [f"{one.name} of {box.repository(one)} ({_ending(one)})" for one in ended]
+            stopped = [
+                f"{called(one.name)} of {box.repository(one)} ({_ending(one)})" for one in ended
+            ]
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(box, meant, run)
         if not box.is_local:
             known = box.known
@@ -377,7 +380,10 @@ def stop_run(
 
 def _which(alive: Sequence[Run], where: str) -> UsageError:
     """Return the error for several runs of which none was named: which one to end is no guess."""
-    listed = "".join(f"\n  --run {one.name}  {one.state}" for one in alive[:_MOST_NAMED])
+    listed = "".join(
+        f"\n  --run {one.name}  {one.state}{called(one.name)[len(one.name) :]}"
+        for one in alive[:_MOST_NAMED]
+    )
     more = f"\n  and {len(alive) - _MOST_NAMED} more" if len(alive) > _MOST_NAMED else ""
     return UsageError(
         f"{len(alive)} runs are alive, or wait for their turn:{listed}{more}",

@@ -28,8 +28,8 @@ from bootstrap.protocol.run import (
     MADE_NOTHING,
     Failure,
     Run,
+    called,
     find_failures,
-    qualified,
     repository_names,
 )
 from bootstrap.protocol.run_details import END_BYTES, ResultsThere, UsedGpu
@@ -153,7 +153,7 @@ def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     shown, others = _chosen(runs, own)
     rows = [
         (
-            *_cells(run, qualified(run, names), now, seen),
+            *_cells(run, f"{names[run.repo_key]}/{called(run.name)}", now, seen),
             spent_in_words(run.seconds(now if seen is None else seen), price),
             gpus_in_words(run, gpu_use(run, runs, gpus)),
             *_about(run, now, results.get(f"{run.repo_key}/{run.name}"), seen),
@@ -191,13 +191,13 @@ def _chosen(runs: Sequence[Run], own: str) -> tuple[list[Run], int]:
     return [*(run for run in mine if run not in left_out), *live], others
 
 
-def _cells(run: Run, called: str, now: int, seen: int | None) -> tuple[str, ...]:
+def _cells(run: Run, name: str, now: int, seen: int | None) -> tuple[str, ...]:
     where = f" in {run.tree}" if run.tree else ""
     if node := run.node:
         all_ = f" on {len(node.names)} nodes: {', '.join(node.names)}"
         where += f" (node {node.rank} of {node.names[0]}'s)" if node.rank else all_
     old = f", as of {_ago(seen, now)}" if seen is not None and run.goes_on else ""
-    return (f"  {called}{where}", f"{run.outcome()}{old}", _when(run, now))
+    return (f"  {name}{where}", f"{run.outcome()}{old}", _when(run, now))
 
 
 def _about(run: Run, now: int, results: ResultsThere | None, seen: int | None) -> tuple[str, ...]:

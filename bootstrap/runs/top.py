@@ -21,6 +21,7 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost
 from bootstrap.protocol.disk import is_low
 from bootstrap.protocol.query import BoxRedaction, build_query
+from bootstrap.protocol.run import called
 from bootstrap.protocol.run_history import Sample, SampleLines
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import duration, size
@@ -403,7 +404,7 @@ def box_lines(sample: Sample) -> list[str]:
         run = sample.run
         failed = run.state == "finished" and run.rc
         what = f"ended with exit code {run.rc}" if failed else run.state
-        lines.append(f"{run.name} {what}" + (f": {run.last}" if run.last else ""))
+        lines.append(f"{called(run.name)} {what}" + (f": {run.last}" if run.last else ""))
         # The metric, unless it is that line: a log may have much between two of them.
         lines += [f"  {run.metric}"] if run.metric not in ("", run.last) else []
     return lines

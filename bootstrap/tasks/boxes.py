@@ -39,8 +39,10 @@ def _running(box: KnownBox) -> list[str]:
 
 
 def _named(runs: list[str]) -> str:
+    from bootstrap.protocol.run import called
+
     more = [f"+{len(runs) - _MOST_RUNS}"] if len(runs) > _MOST_RUNS else []
-    return ", ".join([*runs[:_MOST_RUNS], *more]) or "-"
+    return ", ".join([*map(called, runs[:_MOST_RUNS]), *more]) or "-"
 
 
 def _place(box: KnownBox) -> str:

@@ -305,9 +305,7 @@ _OF_ONE = ("name", "host_key", "to", "out", "report", "new_box")
 """Options that name one box, or a file of this machine that each box would write."""
 
 
-def _on_several(
-    body: Callable[[Call], None], brief: bool, streams: bool, call: Call
-) -> None:
+def _on_several(body: Callable[[Call], None], brief: bool, streams: bool, call: Call) -> None:
     """Do the task for each box that is meant, at the same time. Raises BoxesFailedError."""
     from bootstrap.fleet.fan_out import raise_for_failures
     from bootstrap.fleet.hosts import choose
@@ -316,7 +314,7 @@ def _on_several(
     raise_for_failures(for_each_box(call, hosts, body, brief=brief, streams=streams))
 
 
-def for_each_box(
+def for_each_box(  # noqa: PLR0913 - what a task says of itself, and a sweep of its boxes
     call: Call,
     hosts: Sequence[str],
     body: Callable[[Call], None],

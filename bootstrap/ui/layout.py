@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TextIO
@@ -224,17 +225,34 @@ def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def laid_out(rows: Sequence[tuple[str, ...]], width: int | None, of_first: int) -> list[list[str]]:
-    """Return the lines of each row: one, or two if the terminal is too narrow for one.
+_INDENT = " " * 6
 
-    The first of two has `of_first` cells.
+
+def laid_out(rows: Sequence[tuple[str, ...]], width: int | None, of_first: int) -> list[list[str]]:
+    """Return the lines of each row: one, or several if the terminal is too narrow for one.
+
+    The first of several has `of_first` cells, if they fit. Nothing is cut: it tells rows apart.
     """
     one_line = aligned(filled(rows))
     if width is None or max(map(len, one_line), default=0) <= width:
         return [[line] for line in one_line]
     first = aligned(filled([row[:of_first] for row in rows]))
-    second = ("      " + "  ".join(cell for cell in row[of_first:] if cell) for row in rows)
-    return [[cut(line, width) for line in both] for both in zip(first, second, strict=True)]
+    return [
+        [line, *_flowed(row[of_first:], width)]
+        if len(line) <= width
+        else [row[0][:width], *_flowed([row[0][width:], *row[1:]], width)]
+        for line, row in zip(first, rows, strict=True)
+    ]
+
+
+def _flowed(cells: Iterable[str], width: int) -> list[str]:
+    """Return indented lines with as many cells as fit into each; a longer cell is folded."""
+    lines = [""]
+    for cell in filter(None, cells):
+        for piece in textwrap.wrap(cell, width - len(_INDENT)):
+            longer = f"{lines[-1]}  {piece}" if lines[-1] else _INDENT + piece
+            lines[-1:] = [longer] if len(longer) <= width else [lines[-1], _INDENT + piece]
+    return lines
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,21 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.fleet import sweep_report
 from bootstrap.fleet.comparison import ComparedRun
-from bootstrap.fleet.sweep import CellRun, Ledger, Sweep, deal, read_sweep
+from bootstrap.fleet.screens import _Told
+from bootstrap.fleet.sweep import (
+    CellRun,
+    Ledger,
+    Sweep,
+    deal,
+    ledger_file,
+    read_sweep,
+    save_ledger,
+)
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions
-from bootstrap.protocol.run import Run
+from bootstrap.paths import make_private
+from bootstrap.protocol.run import Run, called
+from bootstrap.runs.status import run_lines
 
 GRID = "parameters:\n  lr: [1e-3, 3e-4]\n  seed: [0, 1, 2]\n"
 OF_WANDB = """\
@@ -202,3 +213,23 @@ def test_a_report_has_the_figures_of_the_box_that_was_given_the_cell(
     ledger = Ledger({first: "a", sweep.cells[1].key: "b"})
     results = sweep_report._results(BoxOptions(), sweep, ledger, screen)
     assert [one.box for one in results] == ["a", "", "", "", "", ""]
+
+
+def test_a_cell_of_a_sweep_is_shown_with_its_parameters(tmp_path: Path) -> None:
+    """As this machine dealt it out, wherever a run is named for people."""
+    sweep = sweep_of(tmp_path, "parameters: {lr: [3e-1, 1e-3], seed: [1]}\n")
+    ledger = Ledger()
+    ledger.note(sweep)
+    make_private(ledger_file("k-1", "lr").parent)
+    save_ledger(ledger_file("k-1", "lr"), ledger)
+    name = f"{sweep.session(sweep.cells[0])}-1"
+    shown = f"{name} (lr=3e-1,seed=1)"
+    assert called(name) == shown
+    assert [called(other) for other in ("train-1", "lr-0123abcd-1", f"x{name}")] == [
+        "train-1", "lr-0123abcd-1", f"x{name}",
+    ]  # fmt: skip
+    named = Run("k-1", name, "running", None, 9, "c", "w", "lr", 0, 12, "python x.py")
+    assert f"k-1/{shown}" in run_lines([named], 100_000, (), {})[0]
+    live = _Told()
+    live.note_run({"run": {"name": name, "state": "running"}})
+    assert live.summary == f"{shown} running"
