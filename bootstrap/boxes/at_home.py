@@ -9,8 +9,6 @@
 
 Only the state folder is trusted: a cloned repository may have any file. The log has the bytes that
 the program wrote, except secrets, so whoever shows it sanitizes it.
-
-Where a run's results are put, and where pulls record what they put there.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
 """Which keys a login tries, in which order, and the errors when none works.
 
-OpenSSH's order: certificates, keys of the agent that an IdentityFile names,
-other keys of the agent (unless IdentitiesOnly), key files. The key that the user
-named and the one that logged in last time go first, because each wrong key costs
-a round trip and one of the few tries that the box allows.
+OpenSSH's order: certificates, keys of the agent that an IdentityFile names, other keys of the agent
+(unless IdentitiesOnly), key files. The key that the user named and the one that logged in last time
+go first: each wrong key costs a round trip and one of the few tries that the box allows. Of a key
+file the public half is read first, which needs no passphrase.
 
-Key files: what can be read of them without a passphrase, and how they are loaded.
-
-An OpenSSH private key contains its public half unencrypted, so its type, its
-fingerprint and whether it is encrypted are known before the user is asked.
-
-A client for the ssh agent at the socket that the ssh config names.
-
-The protocol is draft-miller-ssh-agent. paramiko's own client supports only
+The agent's protocol (draft-miller-ssh-agent) is spoken from here: paramiko's client supports only
 SSH_AUTH_SOCK, and loses all keys if the agent has one that it can't parse.
 """
 

@@ -1,17 +1,12 @@
 """A login over SSH, based on Fabric and paramiko, and commands on it.
 
-Fabric alone trusts every host key, ignores `Include` and buffers output
-(docs/adr/0004). Here its connection gets the socket that was dialled, the box's
-host keys and boxstrap's choice of keys, and output is read directly from the
-channel.
+Fabric alone trusts every host key, ignores `Include` and buffers output (docs/adr/0004). Here its
+connection gets the socket that was dialled, the box's host keys and boxstrap's choice of keys, and
+output is read directly from the channel.
 
-Notice a dead link within 12 s, on any system and behind any proxy.
-
-After 4 s of silence the box is asked for an answer (a global request that it
-doesn't know: a refusal is an answer too); after 12 s without a single byte the
-transport is closed, and every read on it raises LinkLost. Asking blocks if a
-full send buffer never drains, so it has its own thread. Any received byte counts
-as a sign of life, otherwise slow uploads would look dead.
+A dead link is noticed within 12 s. After 4 s of silence the box is asked for an answer (a refusal
+is one too); after 12 s without a single byte the transport is closed. Asking blocks if a full send
+buffer never drains, so it has its own thread. Any byte counts, or slow uploads would look dead.
 """
 
 from __future__ import annotations

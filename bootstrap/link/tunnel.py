@@ -1,9 +1,7 @@
-"""A local port that leads to a port of a box, over the existing login.
+"""A local port that leads to a port of a box, or to one that it reaches, over the existing login.
 
 It listens only on this machine's loopback. When the link is lost, new connections wait for it to
 come back; existing ones are cut off (a browser reconnects on its own).
-
-Where a tunnel leads on a box: a port, or ssh's own `-L` syntax. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Write a first `boxstrap.yaml` from the facts of a repository. Nothing in it is run.
-
-The facts of a repository that a first profile is made from, each with its reason.
-"""
+"""Write a first `boxstrap.yaml` from the facts of a repository. Nothing in it is run."""
 
 from __future__ import annotations
 

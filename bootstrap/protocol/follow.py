@@ -1,7 +1,4 @@
-"""Read files on the box: the end of one, or all of it as it grows, each byte once, across links.
-
-Wait for a run's first output, and read it.
-"""
+"""Follow files on the box as they grow, each byte once, across lost links."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Build queries: the static scripts of `templates/queries`, preceded by their variables.
-
-Start a setup: send script and secrets over one command's input; it then runs detached.
-"""
+"""Build queries: the static scripts of `templates/queries`, preceded by their variables."""
 
 from __future__ import annotations
 

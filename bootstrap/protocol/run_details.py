@@ -1,8 +1,6 @@
 """What `status` asks beyond the probe, in the same exchange: ends of the logs of failed runs, the
 newest metric of others, where results are, GPU use while a run is alive, and trees beside the main
 ones.
-
-Where a box has the results of its runs, and why it can't keep some before a later run begins.
 """
 
 from __future__ import annotations

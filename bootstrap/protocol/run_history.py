@@ -1,13 +1,7 @@
-"""History of a run on its box: samples, metrics, its setup's events. Bounded and sanitized.
+"""A run's history on its box: samples, metrics, its setup's events, its record and log. Bounded and
+sanitized.
 
-The query brings `bootstrap/onbox/report/run_history.py` along, so that runs of earlier versions can
-be read too.
-
-A run's record on its box: what boxstrap noted of it, and its log from a byte on. Bounded.
-
-It needs only a shell on the box, so it works for runs of earlier versions.
-
-Samples of a box, lines of `bootstrap/onbox/runs/top_stream.py`: bounded and sanitized.
+The query brings `bootstrap/onbox/report/run_history.py` along, so it works for every run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""The trees on a box: those beside a repository's main one and their removal, and work that was
-made in them and may not be here.
-
-Work made on a box: branches, edits and their objects in the repository's folder, what was made in
-its other trees, and where the results of its runs are. Copies of results go with the trees beside.
+"""The trees on a box, their removal, and work that was made in them and may not be here: branches,
+edits, their objects, and where the results of runs are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""One provider's REST API: JSON over https, with the user's key.
+"""One provider's REST API: JSON over https, with the user's key, which is never stored by us.
 
 Reads are retried after a temporary failure. A change is sent once: a create that timed out may
 have rented, and a retry would rent twice. A change is retried only after "too many requests", and
 after an answer that isn't the API's: what stands before it turned the request away.
-
-An account's API key, from the environment or the provider's own file; never stored by us.
 """
 
 from __future__ import annotations

@@ -84,7 +84,6 @@ class AwsChain(KeyPlaces):
 
     @property
     def missing(self) -> str:
-        """As `KeyPlaces.missing`."""
         return "" if find_spec("boto3") else "pip install 'boxstrap[aws]'"
 
     def find(self) -> ApiKey | None:

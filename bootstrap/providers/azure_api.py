@@ -67,7 +67,6 @@ class AzureLogin(KeyPlaces):
 
     @property
     def missing(self) -> str:
-        """As `KeyPlaces.missing`."""
         return "" if shutil.which("az") else f"az, the Azure CLI: {_INSTALL}"
 
     def find(self) -> ApiKey | None:
@@ -114,7 +113,6 @@ class AzureApi(Api):
 
     @property
     def has_key(self) -> bool:
-        """As `Api.has_key`."""
         return bool(self._source)
 
     @property

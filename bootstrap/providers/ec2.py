@@ -112,12 +112,10 @@ class Ec2(CloudAccount):
 
     @property
     def has_key(self) -> bool:
-        """As `CloudAccount.has_key`."""
         return bool(self._source)
 
     @property
     def answered_at(self) -> float | None:
-        """As `CloudAccount.answered_at`."""
         return self._aws.answered_at
 
     # Boxes
@@ -131,7 +129,6 @@ class Ec2(CloudAccount):
         return self._tagged({"tag-key": [TAG]}, [_place_of(box_id)[1]])
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
-        """As `CloudAccount.find_mark`."""
         return self._tagged({f"tag:{TAG}": [mark]}, self._regions())
 
     def _regions(self) -> list[str]:
@@ -450,7 +447,6 @@ class Ec2(CloudAccount):
 
     @property
     def lets_in(self) -> str:
-        """As `CloudAccount.lets_in`."""
         return self._lets_in
 
     def let_in(self, box_id: str) -> bool:
@@ -466,7 +462,6 @@ class Ec2(CloudAccount):
         return False
 
     def destroy(self, box_id: str) -> None:
-        """As `CloudAccount.destroy`."""
         instance, region = _place_of(box_id)
         try:
             self._aws.change("terminate_instances", region, InstanceIds=[instance])
@@ -480,7 +475,6 @@ class Ec2(CloudAccount):
         self._aws.change("stop_instances", region, InstanceIds=[instance])
 
     def start(self, box_id: str) -> None:
-        """As `CloudAccount.start`."""
         instance, region = _place_of(box_id)
         self._aws.change("start_instances", region, InstanceIds=[instance])
 

@@ -72,7 +72,6 @@ class GoogleKeys(KeyPlaces):
 
     @property
     def missing(self) -> str:
-        """As `KeyPlaces.missing`."""
         is_there = find_spec("google") and find_spec("google.auth")
         return "" if is_there else "pip install 'boxstrap[gcp]'"
 
@@ -199,7 +198,6 @@ class GoogleApi(Api):
 
     @property
     def has_key(self) -> bool:
-        """As `Api.has_key`."""
         return bool(self._source)
 
     @cached_property

@@ -245,7 +245,6 @@ class GoogleCloud(CloudAccount):
         return [self._rented(one, digest) for one in found]
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
-        """As `CloudAccount.find_mark`."""
         found = self._listed(f"labels.{LABEL}={mark}")
         return [self._rented(one) for one in found if one.labels.get(LABEL) == mark]
 
@@ -413,7 +412,6 @@ class GoogleCloud(CloudAccount):
             self._google.delete(place, GoogleOperation, GONE)
 
     def stop(self, box_id: str) -> None:
-        """As `CloudAccount.stop`."""
         place = self._place(box_id)
         self._google.post(f"{place}/stop?discardLocalSsd=true", None, GoogleOperation)
 

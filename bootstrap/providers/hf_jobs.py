@@ -68,7 +68,6 @@ class _HubToken(KeyPlaces):
 
     @property
     def missing(self) -> str:
-        """As `KeyPlaces.missing`."""
         return "" if find_spec("huggingface_hub") else "pip install 'boxstrap[hf]'"
 
     def __str__(self) -> str:
@@ -76,7 +75,6 @@ class _HubToken(KeyPlaces):
         return f"{self.variable}, or log in: hf auth login{needs}"
 
     def find(self) -> ApiKey | None:
-        """As `KeyPlaces.find`."""
         if self.missing:
             return None
         from huggingface_hub import get_token

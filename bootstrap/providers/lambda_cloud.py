@@ -120,7 +120,6 @@ class Lambda(CloudAccount):
         self._has_launched = False
 
     def boxes(self) -> Sequence[RentedBox]:
-        """As `CloudAccount.boxes`."""
         answer = self._api.get("/api/v1/instances", Envelope[Sequence[_LambdaInstance]])
         return [_rented(one) for one in answer.content]
 
@@ -155,7 +154,6 @@ class Lambda(CloudAccount):
         return one
 
     def add_key(self, public_key: str) -> None:
-        """As `CloudAccount.add_key`."""
         if not self._key_name(public_key):
             name = f"boxstrap-{hashlib.sha256(public_key.encode()).hexdigest()[:12]}"
             body = {"name": name, "public_key": public_key}
@@ -192,12 +190,10 @@ class Lambda(CloudAccount):
 
     @classmethod
     def volume_place(cls, order: RentOrder) -> str:
-        """As `CloudAccount.volume_place`."""
         may = _MAY_MOUNT.fullmatch(order.volume_at)
         return order.volume_at if may else f"/lambda/nfs/{order.volume}"
 
     def destroy(self, box_id: str) -> None:
-        """As `CloudAccount.destroy`."""
         path, ids = "/api/v1/instance-operations/terminate", {"instance_ids": [box_id]}
         try:
             ended = self._api.post(path, ids, Envelope[_LambdaEnd])
@@ -209,7 +205,6 @@ class Lambda(CloudAccount):
             raise UndecidedError(f"it didn't terminate {box_id}.", where=self.name)
 
     def leftovers(self) -> Sequence[Leftover]:
-        """As `CloudAccount.leftovers`."""
         found = self._api.get("/api/v1/file-systems", Envelope[Sequence[_LambdaFileSystem]]).content
         sizes = ((one, one.bytes_used) for one in found)
         return [

@@ -1,7 +1,4 @@
-"""A rental order, and what a provider has for rent.
-
-A rented box, as its account describes it.
-"""
+"""A rental order, what a provider has for rent, and a rented box as its account describes it."""
 
 from __future__ import annotations
 

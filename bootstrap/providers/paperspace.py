@@ -145,7 +145,6 @@ class Paperspace(CloudAccount):
     loading_minutes = 20
 
     def boxes(self) -> Sequence[RentedBox]:
-        """As `CloudAccount.boxes`."""
         return [_rented(one) for one in self._every("machines", _PaperspaceMachine)]
 
     def _every(self, what: str, model: type[T], **query: str) -> Iterator[T]:
@@ -243,15 +242,12 @@ class Paperspace(CloudAccount):
         return said[::-1]
 
     def destroy(self, box_id: str) -> None:
-        """As `CloudAccount.destroy`."""
         self._api.delete(f"/v1/machines/{segment(box_id)}", NOTHING)
 
     def stop(self, box_id: str) -> None:
-        """As `CloudAccount.stop`."""
         self._api.patch(f"/v1/machines/{segment(box_id)}/stop", None, NOTHING)
 
     def start(self, box_id: str) -> None:
-        """As `CloudAccount.start`."""
         self._api.patch(f"/v1/machines/{segment(box_id)}/start", None, NOTHING)
 
 

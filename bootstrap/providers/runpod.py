@@ -156,7 +156,6 @@ class RunPod(CloudAccount):
     )
 
     def boxes(self) -> Sequence[RentedBox]:
-        """As `CloudAccount.boxes`."""
         pods = self._api.get("/v2/pods", _Pods, includeClusterPods="true").content
         clusters = self._clusters(may_be_refused=not any(pod.cluster for pod in pods))
         names = {cluster.id: cluster.name for cluster in clusters}
@@ -257,11 +256,9 @@ class RunPod(CloudAccount):
         self._api.delete(f"/v2/pods/{segment(box_id)}", NOTHING)
 
     def destroy_cluster(self, cluster: str) -> None:
-        """As `CloudAccount.destroy_cluster`."""
         self._api.delete(f"/v2/clusters/{segment(cluster)}", NOTHING)
 
     def stop(self, box_id: str) -> None:
-        """As `CloudAccount.stop`."""
         self._api.post(f"/v2/pods/{segment(box_id)}/action", {"action": "stop"}, NOTHING)
 
     def start(self, box_id: str) -> None:
@@ -278,7 +275,6 @@ class RunPod(CloudAccount):
         return found
 
     def leftovers(self) -> Sequence[Leftover]:
-        """As `CloudAccount.leftovers`."""
         found = self._api.get("/v2/network-volumes", Envelope[Sequence[_NetworkVolume]]).content
         return [Leftover(self.name, one.id, one.name, "network volume", one.size) for one in found]
 

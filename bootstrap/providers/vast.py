@@ -1,7 +1,4 @@
-"""Vast.ai: instances, offers (`bundles`), asks, keys and volumes of its OpenAPI document.
-
-Vast.ai's offers: the search for an order, and the conversion of its answer.
-"""
+"""Vast.ai: instances, offers (`bundles`), asks, keys and volumes of its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -253,7 +250,6 @@ class Vast(CloudAccount):
     }
 
     def boxes(self) -> Sequence[RentedBox]:
-        """As `CloudAccount.boxes`."""
         found, token = list[RentedBox](), ""
         for _ in range(MOST_PAGES):
             query = {"limit": str(_PAGE), "select_cols": json.dumps(_COLUMNS)}
@@ -279,7 +275,6 @@ class Vast(CloudAccount):
         return _rented(one, self._api.answered_at or time.time())
 
     def balance(self) -> float | None:
-        """As `CloudAccount.balance`."""
         user = self._api.get("/api/v0/users/current", _VastUser)
         return user.credit if user.credit is not None else user.balance
 
@@ -383,14 +378,12 @@ class Vast(CloudAccount):
                 ) from None
 
     def destroy(self, box_id: str) -> None:
-        """As `CloudAccount.destroy`."""
         path = f"/api/v0/instances/{segment(box_id)}/"
         ended = self._api.delete(path, _VastContract, _GONE)
         if ended and not ended.success:
             raise UndecidedError(f"it didn't destroy {box_id}.", where=self.name)
 
     def stop(self, box_id: str) -> None:
-        """As `CloudAccount.stop`."""
         if not self._has_set(box_id, "stopped"):
             raise UndecidedError(f"it didn't stop {box_id}.", where=self.name)
 
@@ -404,7 +397,6 @@ class Vast(CloudAccount):
         return self._api.put(path, {"state": state}, _VastContract).success
 
     def leftovers(self) -> Sequence[Leftover]:
-        """As `CloudAccount.leftovers`."""
         found = self._api.get("/api/v0/volumes/", _VastVolumes).volumes
         return [
             Leftover(self.name, str(one.id), "", "volume", one.disk_space, one.storage_total_cost)

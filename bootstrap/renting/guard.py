@@ -1,11 +1,9 @@
 """`guard`: holds the leases of boxes that can't do it themselves, from a machine of the user.
 
-How long a box has been idle or hung is known only from its own report: that can end only this box,
-and extends no lease. Only boxes that this machine knows by their account's id are ended.
-
-Count a lease on this machine, by its account's clock; the count is kept with the box's record.
-
-`onbox/lease/rules.py` does the counting, as on a box. Only the box knows how idle it is.
+It counts by the account's clock, as `onbox/lease/rules.py` does on a box, and keeps the count with
+the box's record. How long a box has been idle or hung is known only from its own report: that can
+end only this box, and extends no lease. Only boxes that this machine knows by their account's id
+are ended.
 """
 
 from __future__ import annotations

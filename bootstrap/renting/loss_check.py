@@ -1,10 +1,6 @@
 """What would be lost with a box: what runs there, was made there, or is not at home yet.
 
-Find what exists only on a box: what is running there, and what was made in its trees.
-
-Find results of a box's runs that are missing here, by checking each file on both sides.
-
-Find runs of a box whose log and record are missing here, and bring them.
+Results are missing here unless each file was checked on both sides.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 In `rentals/MARK.json`; the mark is the box's name in its account, so that the box can be found
 even if the answer was lost.
-
-What this machine rented, for `boxes --all`, which shows it with the accounts' boxes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Start a stopped box, and wait until it answers. It is paid for again from then on.
+"""Start a stopped or just rented box, and wait until it answers by SSH, or never will.
 
-The clock for code that waits for a provider; tests replace it.
-
-Wait until a box that was just rented answers by SSH, or never will.
+A stopped one is paid for again from then on.
 """
 
 from __future__ import annotations

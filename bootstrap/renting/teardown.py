@@ -1,10 +1,7 @@
 """`down`: fetch what a box has, then destroy it; nothing is lost without being named.
 
-The result of giving a box back, as JSON and as text.
-
-Destroy a rented box by its exact id, and wait until its account no longer lists it.
-
-End a known box: destroy it, put its record aside, and report what it cost.
+It is destroyed by its exact id, and over once its account no longer lists it. Its record is put
+aside, with what it cost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`up`: the request, and how it is done; the profile is the order, and a setup follows.
-
-The lease of a box that `up` rents, so that a forgotten box ends automatically.
-"""
+"""`up`: the profile is the order, and a setup follows. A lease ends a forgotten box."""
 
 from __future__ import annotations
 

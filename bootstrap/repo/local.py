@@ -1,8 +1,4 @@
-"""The repository on this machine: opened, read, and recognised again.
-
-Open a repository: find it, check its owner, read its settings, make a view of it.
-
-Read the local repository: its commit, address and identity, and the user's name in git.
+"""The repository on this machine: found, its owner checked, read without running what it names.
 
 Its identity stays the same when its remote or its path changes:
 

@@ -4,8 +4,6 @@ A mirror is sent over the login, so that the box needs no credential for it. It 
 another name and then renamed, so an existing one is complete. Once the refs are fetched it keeps
 the host's list of them; a mirror without that list is rebuilt.
 
-Ask a git host, with the user's git configuration and the credential in `git.url`.
-
 A token in the URL is never in an argument or a file: git asks a boxstrap script for it, which
 reads it from the environment and gives it only to the host that the URL names.
 """

@@ -1,15 +1,12 @@
 """What is sent of a commit: its objects, its tags, and dependencies as bundles.
 
-A stream of git objects, as `git receive-pack --stateless-rpc` on a box reads it:
-one command line, `old new ref`, then a pack, without waiting for an advertisement. The
-receiving git does quarantine, the connectivity check and compare-and-swap of the ref
-(gitprotocol-pack(5), "Pushing Data To a Server"). A stream that stops early sets no
-ref, and can be sent again.
+Objects go as `git receive-pack --stateless-rpc` on a box reads them: one command line, `old new
+ref`, then a pack, without waiting for an advertisement. The receiving git does quarantine, the
+connectivity check and compare-and-swap of the ref (gitprotocol-pack(5), "Pushing Data To a
+Server"). A stream that stops early sets no ref, and can be sent again.
 
-The tags that describe a commit: tools that derive a version from git need them on the box.
-
-Parts of a mirror as a git bundle (git-bundle(1)), to send a dependency to a box. It has the full
-history with its tags: a package may derive its version from them.
+Tags go along, since tools derive a version from them: those of a commit, and with a dependency its
+full history (git-bundle(1)).
 """
 
 from __future__ import annotations

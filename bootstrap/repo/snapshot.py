@@ -4,12 +4,8 @@ It is a commit in boxstrap's own store, outside of the repository, with the user
 parent. Its tree has the bytes of the working tree as they are: no filter, no conversion of line
 endings or encodings, submodules as ordinary folders. The repository itself is not changed.
 
-boxstrap's own index of a working tree, and the trees that are written from it.
-
-It is kept between calls, so that git reads only what changed. The user's index is used only as
-a list of files: a flag in it hides no change.
-
-Find Git LFS files that are only pointers, because their content isn't here.
+boxstrap's own index is kept between calls, so that git reads only what changed. The user's index is
+used only as a list of files: a flag in it hides no change.
 """
 
 from __future__ import annotations

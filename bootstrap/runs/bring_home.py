@@ -1,6 +1,6 @@
 """Bring a run's log and record home, and keep the receipt of its results.
 
-Log and record come from where the last pull ended, redacted as `logs` redacts.
+Log and record go on where the last pull ended, redacted as `logs` redacts.
 
 A receipt is this machine's record of which results of a run were pulled and verified. Before a box
 is destroyed, its receipts are compared with what the box has now, and with the files here. A

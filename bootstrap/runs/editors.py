@@ -1,11 +1,8 @@
 """`boxstrap code`: open the repository on a box in an editor, with its environment's Python.
 
-What an editor's server finds on the box, what it will lack there (VS Code's documentation of remote
-Linux prerequisites, 2026), and its settings; the user's own settings, changed so that the editor
-asks nothing.
-
 The supported editors are forks of VS Code and differ only in names, and in where they keep settings
-and servers (VS Code's documentation of its command line, remote settings and links).
+and servers. What their server needs on a box is as VS Code's documentation has it (2026). Settings
+are changed so that the editor asks nothing.
 """
 
 from __future__ import annotations

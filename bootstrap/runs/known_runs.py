@@ -1,10 +1,7 @@
 """The runs that this machine knows of, on boxes that are there or gone. No box is asked.
 
-`runs` lists them. Those at home are meant where their box is gone or can't be reached.
-
-What runs at home took: peak memory, time, and the speed that their GPUs were measured at. From
-these an estimate says what the same run would take on another GPU, only if the smoke test measured
-both models.
+What those at home took (memory, time, the measured speed of their GPUs) says what the same run
+would take on another GPU, if the smoke test measured both models.
 """
 
 from __future__ import annotations

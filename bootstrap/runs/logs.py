@@ -1,8 +1,5 @@
-"""`logs`: select the logs of runs or of a step, and show them.
-
-Write a log to standard output: unchanged, with the run's name before each line, or as JSON.
-
-Parse `--since` and `--until`: `10m`, `14:30`, `2026-11-22 14:30`. Pure.
+"""`logs`: select the logs of runs or of a step, and show them: unchanged, as lines with the run's
+name, or as JSON.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`pull`: copy a run's results to this machine, once or as they become complete.
-
-The result of a pull, as JSON and as text.
-"""
+"""`pull`: copy a run's results to this machine, once or as they become complete."""
 
 from __future__ import annotations
 

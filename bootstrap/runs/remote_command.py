@@ -1,9 +1,4 @@
-"""Run a shell or one command in the repository's folder and environment on a box, through ssh.
-
-Attach the terminal to a run's session, with the system's ssh and the box's tmux.
-
-The repository on a box, and its environment, for editors, shells and commands.
-"""
+"""A terminal or a command on a box, in the repository's folder and environment, by ssh."""
 
 from __future__ import annotations
 

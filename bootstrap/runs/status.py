@@ -1,9 +1,4 @@
-"""`status`: the state of the runs on a box and of its last setup, for one box or several.
-
-Which GPUs a live run uses, and how much of them. Pure.
-
-Runs as text: a line each, and below a failed one the reason. Pure.
-"""
+"""`status`: the state of the runs on a box and of its last setup, for one box or several."""
 
 from __future__ import annotations
 

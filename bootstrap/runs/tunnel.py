@@ -1,10 +1,8 @@
-"""`tunnel`: open ports of a box on this machine, keep them open, and show them.
+"""`tunnel`: open ports of a box on this machine; with Jupyter or TensorBoard behind one, if wanted.
 
-Find, start and stop Jupyter and TensorBoard on a box (templates/queries/server.sh).
-
-They outlive the tunnel, and the next tunnel finds them: a closed laptop must not cost a notebook
-an hour of work in memory. Jupyter ends on its own after an hour without a kernel and without
-requests; TensorBoard, which only reads, ends with the box or with `--stop`.
+These servers outlive the tunnel, and the next tunnel finds them: a closed laptop must not cost a
+notebook an hour of work in memory. Jupyter ends on its own after an hour without a kernel and
+without requests; TensorBoard, which only reads, ends with the box or with `--stop`.
 """
 
 from __future__ import annotations

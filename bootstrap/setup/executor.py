@@ -1,7 +1,4 @@
-"""Drive a setup from probe to done: send what is needed, and report the box's events.
-
-What this machine sends while a setup runs: the commit, and what the box asks for.
-"""
+"""Drive a setup from probe to done: send what is needed, and report the box's events."""
 
 from __future__ import annotations
 

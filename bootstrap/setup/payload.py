@@ -1,7 +1,5 @@
-"""What is sent to a box: the script, the commit, the secrets, private dependencies.
-
-Which commit the box should check out, and where it gets that from; private dependencies are found
-in the files that are sent, and get the user's consent.
+"""What is sent to a box: the script, the commit and where the box gets it, secrets, and private
+dependencies, which the user agreed to.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
-"""What this machine sends while a setup runs, when the box asks for it.
-
-Send a snapshot: git objects over the existing login into the box's store.
-
-Send private dependencies that this machine's git can read into stores on the box.
-
-Send uv to a box whose package index does not have it, from this machine's index.
+"""What this machine sends while a setup runs, when the box asks for it: the snapshot, private
+dependencies, and uv where the box's package index has none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`run_setup`: from a request to a running training, in the order of this module.
-
-`verify_box`: run only the gpu step, and the smoke test if there is an environment.
-"""
+"""`run_setup`: from a request to a running training, in the order of this module."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`sync --watch`: send each save over a channel that stays open, until Ctrl-C.
-
-Watch a working tree for changes, except in what git ignores.
-"""
+"""`sync --watch`: send each save over a channel that stays open, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""boxes, secrets: the boxes known on this machine, and the secrets that they hold.
-
-clean: remove from a box what it can do without.
-
-lease, guard: show or change a box's lease, and end boxes whose lease is over.
-
-code, ssh-config, tunnel: a box in an editor, the known boxes as hosts of the user's ssh config,
-ports of a box on this machine, such as those of Jupyter and TensorBoard.
-"""
+"""The commands on boxes: what is known of them, what they hold, their leases, ways to them."""
 
 from __future__ import annotations
 

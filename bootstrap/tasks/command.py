@@ -1,7 +1,4 @@
-"""Shared by all tasks: their options, their screen, and how they end.
-
-Make Ctrl-C work, also when Python drops it.
-"""
+"""Shared by all tasks: their options, their screen, and how they end, by Ctrl-C too."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ _SOON_S = 0.1
 
 @contextlib.contextmanager
 def resend_dropped_interrupts() -> Iterator[None]:
-    """Send a Ctrl-C again if Python drops it: it does so in cleanup, such as `__del__`."""
+    """Send a Ctrl-C again if Python drops it: it does so in cleanup, such as __del__."""
     before, waiting, main = sys.unraisablehook, [False], threading.get_ident()
 
     def send_again() -> None:

@@ -1,9 +1,4 @@
-"""sync, push, pull: files to a box and from it.
-
-push, pull: send files to a box, and copy a run's results from it.
-
-sync: keep the local repository and its tree on a box in sync.
-"""
+"""sync, push, pull: files to a box and from it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""profiles, init: list, show and check profiles, and write a first one.
-
-render, oneliner: the script for every door other than SSH.
-"""
+"""profiles, init: list, show and check profiles, write one; render, oneliner: scripts for doors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""run: start a new run of the local state, whatever ran before.
-
-status, runs, logs, report, wait, attach, shell, exec, stop, top: for trainings that were started.
-"""
+"""run, and what is done with runs: status, logs, wait, attach, shell, exec, stop, report, top."""
 
 from __future__ import annotations
 

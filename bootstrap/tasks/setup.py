@@ -1,9 +1,4 @@
-"""setup, plan, verify: set up a box, show what a setup would do, and check the box.
-
-doctor: does this machine have what boxstrap needs, and does it reach the box?
-
-demo: a setup of this machine, with a small training that boxstrap brings along.
-"""
+"""setup, plan, verify: set up a box, or look at one; doctor, demo: the same of this machine."""
 
 from __future__ import annotations
 

@@ -1,17 +1,11 @@
 """Buckets of S3, Google and Azure: listed and signed here, with the user's own credentials.
 
+Keys are found where the provider's tools look: obstore itself reads only environment variables, and
+most users have keys in `~/.aws`, or get them for an hour by a login of the `aws` program.
+
 The box gets an https address for each object, valid for an hour, for reading that object only.
-Such an address is a credential: it is sent over standard input, and is in no message.
-
-Find this machine's keys for an S3 bucket, in the places where the provider's tools look.
-
-obstore itself reads only environment variables. Most users have keys in `~/.aws`, or get them
-for an hour by a login of the `aws` program, which is then asked for them.
-
-Send a box the signed addresses of objects in the profile's buckets, valid for an hour.
-
-They go over one command's standard input, into a file that only the box's user can read, and that
-is removed when it is read.
+Such an address is a credential: it goes over standard input into a file that only the box's user
+can read, which is removed when it is read, and is in no message.
 """
 
 from __future__ import annotations

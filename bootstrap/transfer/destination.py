@@ -312,7 +312,7 @@ class Destination(LocalFolder):
     """The folder that receives one run's results. One process at a time can open it."""
 
     def __init__(self, base: Path, inside: Sequence[str], run: str) -> None:
-        """As `HomeFolder`, but makes the folders. Also raises BusyError."""
+        """As `LocalFolder`, but makes the folders. Also raises BusyError."""
         base.mkdir(parents=True, exist_ok=True)
         super().__init__(base, inside, make=True)
         self._run = run

@@ -1,8 +1,6 @@
 """The manifest of a run's results: path, size and SHA-256 of each file; and which run it was.
 
 One that is read may be of a box, or changed since: `read_manifest` takes it whole, or not at all.
-
-A record of what pulls of one run put into one folder here: a line for each landed file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Look at a box's results, and pull everything that is complete and not here yet.
-
-Choose which of a box's files are pulled in one round. Pure.
-
-Receive files from a box, block by block: written to partial files, counted and compared.
+"""Look at a box's results, choose what is complete and not here yet, and receive it block by block,
+into partial files, counted and compared.
 """
 
 from __future__ import annotations

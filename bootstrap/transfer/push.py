@@ -1,7 +1,4 @@
-"""Push a file or a folder to a box; what is there already is not sent again.
-
-The items of `data:` on this machine are pushed too: their current state is read, and sent.
-"""
+"""Push a file, a folder or the items of `data:` to a box; what is there is not sent again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What is sent of files here: their list, and the frames.
-
-List what is sent of a file or a folder here: each file with its path, size and time.
-
-The frames of files that are sent to a box: read and hashed on the way.
-"""
+"""What is sent of files here: their list with size and time, and frames, hashed on the way."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
 """A self-contained HTML page to view and to share: one file, no scripts, no external resources.
 
 Its frame is `templates/page.html.j2`. Everything is escaped, including a box's output: the box may
-be hostile.
-
-A verdict as a table for the terminal: the GPUs, every check, the reasons and what to do.
-
-A verdict as one page of HTML, to send to the host's owner: no scripts, no external files.
-
-Everything is escaped, because the box may be hostile.
+be hostile. A verdict is such a page, and a table for the terminal.
 """
 
 from __future__ import annotations

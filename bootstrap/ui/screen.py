@@ -1,10 +1,8 @@
 """The interface through which tasks talk to the user.
 
-Progress and notes go to standard error, results to standard output. A task
-doesn't know which screen it uses (a live timeline, plain lines, one JSON
-document). The screen redacts and sanitizes every text that it is given.
-
-What a setup reports while it runs. `Reporter` does nothing; screens and programs override it.
+Progress and notes go to standard error, results to standard output. A task doesn't know which
+screen it uses (a live timeline, plain lines, one JSON document). The screen redacts and sanitizes
+every text that it is given. `Reporter` does nothing; screens and programs override it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Choose the screen that fits the output.
+"""The screens beside the live one, and which fits the output: plain lines for pipes and files, or
+one document at the end (`--json`).
 
-A screen of plain lines, for pipes, files and simple terminals.
-
-12:03:04  python     start  new requirements
-12:03:10  python     ...    12 of 90 packages, 4.2/s, 19 s left
-12:03:26  python     ok     21 s
-
-`--json`: collect everything, and print exactly one document at the end.
+    12:03:04  python     start  new requirements
+    12:03:10  python     ...    12 of 90 packages, 4.2/s, 19 s left
+    12:03:26  python     ok     21 s
 """
 
 # ruff: noqa: ARG002, D102 - `Screen` gives the methods their arguments and docstrings

@@ -1,9 +1,7 @@
-"""The state of each step, gathered from events. Pure: no I/O, no drawing.
+"""The state of each step, its speed and remaining time, gathered from events. Pure.
 
-Steps, codes and reasons come from closed vocabularies, so memory use is
-bounded, whatever a box sends.
-
-Speed and remaining time of a step. Pure: the time comes with the events.
+Steps, codes and reasons come from closed vocabularies, so memory use is bounded, whatever a box
+sends.
 """
 
 from __future__ import annotations

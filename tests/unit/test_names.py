@@ -1,8 +1,10 @@
-"""Class names are unique in the whole tree."""
+"""Class names are unique in the whole tree, and docstrings name what is there."""
 
 from __future__ import annotations
 
 import ast
+import builtins
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,3 +31,23 @@ def test_a_class_name_stands_for_one_thing_in_the_whole_tree() -> None:
             for node in classes(ast.parse(file.read_text(encoding="utf-8"))):
                 places[node.name].append(f"{file.relative_to(TOP)}:{node.lineno}")
     assert {name: at for name, at in places.items() if len(at) > 1} == {}
+
+
+def test_a_name_in_a_docstring_is_there() -> None:
+    named, there = dict[str, str](), {*dir(builtins)}
+    for file in (TOP / "templates").rglob("*.[sj]*"):
+        there |= {*re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+    for file in (TOP / "bootstrap").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(text)) as said):
+                    for name in re.findall(r"`([A-Za-z_.]+)`", text):
+                        named |= {part: f"{file}:{node.lineno}" for part in name.split(".") if part}
+                    said.value = ""
+                case ast.Constant(value=str(text)):
+                    there |= {*re.findall(r"\w+", text)}
+                case ast.ImportFrom(module=str(module)):
+                    there |= {*module.split(".")}
+                case _:
+                    there |= {each for each in vars(node).values() if isinstance(each, str)}
+    assert {name: at for name, at in named.items() if name not in there} == {}

@@ -158,7 +158,7 @@ def _is_alive(connection: str) -> bool:
     """Return whether something came over a connection of late; True if the kernel doesn't say.
 
     Those of boxstrap send a sign of life every 15 s: one that is silent has lost its other end,
-    and TCP may take hours to notice. Anybody may ask the kernel (`sock_diag`), as `ss -i` does.
+    and TCP may take hours to notice. Anybody may ask the kernel (sock_diag(7)), as `ss -i` does.
     """
     try:
         far, far_port, near, near_port = connection.split()

@@ -1,8 +1,4 @@
-"""Find install and run commands in a README and in run scripts. Nothing is run.
-
-Find scripts that may be the training, what they and notebooks import, and where they write.
-They are read as text and never run.
-"""
+"""Which commands a README and scripts show: to install, to run, to train. All is read as text."""
 
 from __future__ import annotations
 

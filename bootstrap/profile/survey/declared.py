@@ -1,10 +1,8 @@
-"""What a repository declares that it needs.
+"""What a repository declares that it needs: requirements, lock files, setup.*, Pipfile, conda.
 
-Dependencies from requirements*.txt, pyproject.toml, uv.lock, setup.*, Pipfile and conda.
-
-The git dependencies of its environment, and which of them this machine sends. A box has no
-credential for a git host. An ssh address always needs one; whether an https address does can't be
-told without asking the host, so the profile says it.
+Of its git dependencies, which ones this machine sends: a box has no credential for a git host. An
+ssh address always needs one; whether an https address does can't be told without asking the host,
+so the profile says it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Well-known modules lead to their packages; an unknown module gets none: anybody may have registered
 its name on an index.
-
-Requirements files as pip and uv read them, and what neither can install anywhere else.
 """
 
 from __future__ import annotations
