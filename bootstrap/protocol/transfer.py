@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
-from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S
+from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, link_digest
 from bootstrap.onbox.transfer.frames import BadFrame, pack_frame, read_frame
 from bootstrap.protocol.query import build_query
 from bootstrap.shell import sent_program
@@ -183,7 +183,7 @@ CLOSED = "closed"
 """Not complete, but the file may be read ahead: see `ResultFile.why`."""
 WAITS = ("young", CLOSED, "held", "checkpoint")
 """Why a file on a box is not complete."""
-LEFT = ("outside", "dead", "special", "unreadable", "name", "missing", "many")
+LEFT = ("outside", "dead", "stray", "special", "unreadable", "name", "missing", "many")
 LOST = ("by", "changed", "gone")
 KINDS = ("own", "kept", "after")
 MOST_LET_GO = 1000
@@ -205,6 +205,8 @@ class BoxFile(NamedTuple):
     """Device, inode, size, mtime and ctime."""
     kind: str = "own"
     """own; kept: a copy made before a later run began; after: no run made it."""
+    to: str = ""
+    """To which other path a link leads; not sanitized."""
 
     @property
     def size(self) -> int:
@@ -238,8 +240,6 @@ class BoxLook:
     """What one look at the results found."""
 
     files: dict[str, BoxFile] = field(default_factory=dict)
-    links: list[str] = field(default_factory=list)
-    """Links that point to other results."""
     left: dict[str, str] = field(default_factory=dict)
     """Paths that can't be transferred, each with one of `LEFT`."""
     lost: dict[str, LostResult] = field(default_factory=dict)
@@ -316,7 +316,7 @@ class BoxResults:
     def look(self, *, live: bool) -> BoxLook:
         """List what is there now; `live`: the run is still going. Raises as `Transfer.run`."""
         look, before = BoxLook(self._files), self._before
-        self._text = sum(len(one.path) + len(one.checkpoint) for one in self._files.values())
+        self._text = sum(map(_text_in, self._files.values()))
         for header, _ in self._transfer.run([({**self._asked, "live": live}, b"")]):
             for row in _list(header, "files"):
                 file = self._file(row)
@@ -338,13 +338,13 @@ class BoxResults:
                 look.without, look.unmet = _texts(header, "without"), _texts(header, "unmet")
                 if max(len(look.without), len(look.unmet)) > MOST_LET_GO:
                     raise self._nonsense(f"it lists more than {MOST_LET_GO:,} results to let go of")
-            others = len(look.left) + len(look.links) + len(look.lost)
+            others = len(look.left) + len(look.lost)
             if len(look.files) > MOST_FILES or len(look.files) + others > 2 * MOST_FILES:
                 raise self._nonsense(f"it lists more than {MOST_FILES:,} files")
             if self._text > _MOST_TEXT:
                 raise self._nonsense("it tells of more names than any run has")
             if header.get("left_as_before") is True:
-                look.links, look.left, look.lost = before.links, before.left, before.lost
+                look.left, look.lost = before.left, before.lost
         self._before = look
         return dataclasses.replace(look, files=dict(look.files))
 
@@ -353,16 +353,15 @@ class BoxResults:
             case [str(path), str(why), str(checkpoint), str(kind), *state] if (
                 why in ("", *WAITS) and kind in KINDS
             ):
-                self._text += len(path) + len(checkpoint)
-                if _is_state(state) and max(len(path), len(checkpoint)) <= _LONGEST_PATH:
-                    return BoxFile(path, why, checkpoint, _numbers(state), kind)
+                to = str(state.pop()) if state and isinstance(state[-1], str) else ""
+                file = BoxFile(path, why, checkpoint, _numbers(state), kind, to)
+                self._text += _text_in(file)
+                if _is_state(state) and max(len(path), len(checkpoint), len(to)) <= _LONGEST_PATH:
+                    return file
         raise self._nonsense("its description of a file is invalid")
 
     def _leave(self, look: BoxLook, row: object) -> None:
         match row:
-            case [str(path), "link"]:
-                look.links.append(path[:_LONGEST_PATH])
-                self._text += len(look.links[-1])
             case [str(path), str(why), str(by), *state] if (
                 why in LOST and _is_state(state) and len(path) <= _LONGEST_PATH
             ):
@@ -404,7 +403,9 @@ class BoxResults:
 
     def digests(self, files: Sequence[BoxFile]) -> Iterator[tuple[BoxFile, GivenFile]]:
         """Yield the SHA-256 of each file on the box, without transferring it. Raises as `get`."""
-        for (file, _), item in self.get([WantedFile(file, file.size) for file in files]):
+        yield from ((file, GivenFile("", link_digest(file.to))) for file in files if file.to)
+        plain = [WantedFile(file, file.size) for file in files if not file.to]
+        for (file, _), item in self.get(plain):
             if isinstance(item, GivenFile):
                 yield file, item
 
@@ -416,6 +417,10 @@ class BoxResults:
 
     def _nonsense(self, what: str) -> NoAnswer:
         return NoAnswer(f"{what}.", where=self._label, hint="Log in with ssh and look.")
+
+
+def _text_in(file: BoxFile) -> int:
+    return len(file.path) + len(file.checkpoint) + len(file.to)
 
 
 def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:

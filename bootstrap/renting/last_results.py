@@ -25,7 +25,13 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
 from bootstrap.link.record import KnownBox
 from bootstrap.onbox import AGENT
-from bootstrap.onbox.results.complete_files import SHORT, checkpoints, pointers, unproven
+from bootstrap.onbox.results.complete_files import (
+    SHORT,
+    checkpoints,
+    pointers,
+    unproven,
+    with_folders,
+)
 from bootstrap.repo.names import shown
 from bootstrap.text.sizes import size
 from bootstrap.transfer.destination import MANIFEST, LocalFolder, why_refused
@@ -162,6 +168,7 @@ def _whole_here(
             with folder.open(MANIFEST) as opened:
                 listed = read_manifest(opened.read(MOST_MANIFEST + 1))
             here = {path: folder.digest(path) for path in found}
+            links = {path: to for path in found if (to := folder.leads_to(path))}
     except (OSError, ValueError):
         return set()
     rows = {path: one.sha256 for path, one in listed.files.items() if one.here}
@@ -186,14 +193,18 @@ def _whole_here(
             else digest and digest in {rows.get(path), *recorded.get(path, ())}
         )
     }
-    return whole - _pointing_elsewhere(place, whole)
+    return whole - _pointing_elsewhere(place, whole, links)
 
 
-def _pointing_elsewhere(place: PullPlace, whole: Collection[str]) -> set[str]:
-    """Return the files that name a checkpoint which is not among what is whole."""
+def _pointing_elsewhere(
+    place: PullPlace, whole: Collection[str], links: Mapping[str, str]
+) -> set[str]:
+    """Return the files that name, and the links that lead to, what is not among what is whole."""
     together = checkpoints(whole, live=False)
-    there = {*whole, *(one[:-1] for one, _ in together.values())}
-    named = pointers(whole, whole, together, lambda path: _beginning(place, path))
+    plain = [path for path in whole if path not in links]
+    there = with_folders(plain)
+    named = pointers(plain, whole, together, lambda path: _beginning(place, path))
+    named |= {path: f"{to}/" for path, to in links.items() if path in whole}
     return {path for path, one in named.items() if one[:-1] not in there}
 
 
@@ -241,8 +252,9 @@ def _fetch(address: str, results: Sequence[str], scratch: Path, screen: Screen) 
     listed, bucket = bucket_manifest(address)
     objects = {one.name: one for one in bucket.objects()}
     wanted = [one for path, one in listed.files.items() if _is_result(path, results)]
-    rows = [row for row in wanted if row.path in objects]
-    absent = {row.path for row in wanted} - objects.keys()
+    rows = [row for row in wanted if row.path in objects and not row.to]
+    links = {row.path: row.to for row in wanted if row.to and not why_refused(row.to)}
+    absent = {row.path for row in wanted} - objects.keys() - links.keys()
     scratch.mkdir(parents=True, exist_ok=True)
     needed, free = sum(objects[row.path].size for row in rows), shutil.disk_usage(scratch).free
     if needed > free:
@@ -263,8 +275,12 @@ def _fetch(address: str, results: Sequence[str], scratch: Path, screen: Screen) 
         if digest.hexdigest() != row.sha256:
             screen.warn(f"{row.path} was replaced in the bucket after its manifest was written")
             newer.add(row.path)
+    for path, to in links.items():  # after all files: nothing is written through one
+        (scratch / path).parent.mkdir(parents=True, exist_ok=True)
+        (scratch / path).symlink_to(posixpath.relpath(to, posixpath.dirname(path) or "."))
+    rows += [row for row in wanted if row.path in links]
     rows = _without_half(rows, newer, absent, scratch, screen)
-    bytes_ = sum(objects[row.path].size for row in rows)
+    bytes_ = sum(objects[row.path].size for row in rows if not row.to)
     return f"{address} ({file_count(len(rows))}, {size(bytes_)})"
 
 
@@ -281,7 +297,8 @@ def _without_half(
     other = {*newer, *absent}
     half = {one for path, (one, has_all) in together.items() if path in other or not has_all}
     gone = {path for path, (one, _) in together.items() if one in half}
-    gone |= _pointing_elsewhere(PullPlace(scratch), {row.path for row in rows} - gone)
+    links = {row.path: row.to for row in rows if row.to}
+    gone |= _pointing_elsewhere(PullPlace(scratch), {row.path for row in rows} - gone, links)
     _say_what_is_half({row.path for row in rows} - gone, gone, screen)
     for path in gone - {*absent}:
         (scratch / path).unlink()

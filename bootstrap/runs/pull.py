@@ -76,7 +76,7 @@ class Pulled:
             "seconds": round(self.seconds, 3),
             "missing": dict(manifest.missing),
             "left_out": dict(manifest.left_out),
-            "links": list(manifest.links),
+            "links": {shown(path): shown(one.to) for path, one in manifest.files.items() if one.to},
             "without": list(manifest.without),
             "receipt": str(self.receipt) if self.receipt else None,
         }
@@ -397,7 +397,8 @@ class _Pull:
         self._landed[file.path] = place
         if self._wish.watch:
             beside = "" if place == file.path else f", as {shown(place)}"
-            self._screen.say(f"{shown(file.path)}  {size(file.size)}{beside}")
+            what = f"-> {shown(file.to)}" if file.to else size(file.size)
+            self._screen.say(f"{shown(file.path)}  {what}{beside}")
 
     def pull(self) -> Pulled:
         """Take all results, and return what was taken."""
@@ -541,7 +542,6 @@ class _Pull:
             files,
             on_box,
             made=(done.look.files.keys() | done.look.lost.keys()) & files.keys() - after,
-            links=[shown(path) for path in done.look.links],
             left_out=left,
             missing=missing,
             never=done.never(),
@@ -550,7 +550,7 @@ class _Pull:
         )
 
     def _is_here(self, one: PulledFile) -> bool:
-        return self._landing.look(one.place) == one.home
+        return self._landing.look(one.place, one.to) == one.home
 
     def _land_manifest(self, manifest: Manifest) -> None:
         """Raises OSError, except for a full disk, which is reported with the missing files."""

@@ -523,7 +523,7 @@ class PulledRun(TypedDict):
     seconds: NotRequired[float]
     missing: NotRequired[dict[str, str]]
     left_out: NotRequired[dict[str, str]]
-    links: NotRequired[list[str]]
+    links: NotRequired[dict[str, str]]
     without: NotRequired[list[str]]
     receipt: NotRequired[str | None]
 

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import posixpath
 import re
 import stat
 import unicodedata
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from bootstrap.errors import BusyError, NotSafeError
+from bootstrap.onbox.results.complete_files import link_digest
 from bootstrap.paths import open_regular
 from bootstrap.repo.names import IGNORED, is_gits, shown
 
@@ -191,6 +193,13 @@ class PartialFile:
             self._file = -1
 
 
+class PartialLink(NamedTuple):
+    """A link in the folder of incomplete files, which leads to its target from its own folder."""
+
+    name: str
+    sha256: str
+
+
 _MOST_BESIDE = 1000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
@@ -246,22 +255,35 @@ class LocalFolder:
             return open_regular(Path(name), os.O_NOFOLLOW, folder)
 
     def digest(self, path: str) -> str:
-        """Return the SHA-256 of a file here; "" if there is no plain file."""
+        """Return the SHA-256 of a file here, or a link's digest; "" if there is neither."""
         digest = hashlib.sha256()
         try:
             with self.open(path) as file:
                 while piece := file.read(_PIECE):
                     digest.update(piece)
         except OSError:
-            return ""
+            to = self.leads_to(path)
+            return link_digest(to) if to else ""
         return digest.hexdigest()
 
-    def look(self, path: str) -> HomeFile | None:
-        """Return the current state of a file here; None if there is no plain file."""
+    def leads_to(self, path: str) -> str:
+        """Return to which path in this folder a link here leads; "" if it is none that does."""
+        with contextlib.suppress(OSError, NotSafeError):
+            with self._folder_of(path, make=False) as (folder, name):
+                text = os.readlink(name, dir_fd=folder)
+            to = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
+            return "" if to.startswith(("/", "..")) or to == "." else to
+        return ""
+
+    def look(self, path: str, to: str = "") -> HomeFile | None:
+        """Return the current state of a file here, or of a link that leads to `to`; None if there
+        is none."""
         with contextlib.suppress(OSError, NotSafeError):
             with self._folder_of(path, make=False) as (folder, name):
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISREG(found.st_mode):
+            if to and self.leads_to(path) == to:
+                return HomeFile(len(os.fsencode(to)), found.st_mtime_ns, found.st_ino)
+            if stat.S_ISREG(found.st_mode) and not to:
                 return HomeFile(found.st_size, found.st_mtime_ns, found.st_ino)
         return None
 
@@ -349,6 +371,15 @@ class Destination(LocalFolder):
         """Open the partial file for a path and its state on the box. Raises OSError."""
         return PartialFile(self._parts, self._part(path, state), size)
 
+    def link(self, path: str, to: str) -> PartialLink:
+        """Make a link that `land` takes. Raises OSError."""
+        name = self._part(path, ())
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._parts)
+        text = posixpath.relpath(to, posixpath.dirname(path) or ".")
+        os.symlink(text, name, dir_fd=self._parts)
+        return PartialLink(name, link_digest(to))
+
     def begun(self, path: str, state: Sequence[int], size: int) -> int:
         """Return how many bytes of it are here already."""
         try:
@@ -375,7 +406,7 @@ class Destination(LocalFolder):
     def land(
         self,
         path: str,
-        partial: PartialFile,
+        partial: PartialFile | PartialLink,
         ours: Callable[[str], Collection[str]],
         replaces: Callable[[str], None],
     ) -> str:
@@ -406,10 +437,11 @@ class Destination(LocalFolder):
         yield path
         yield from (name_beside(path, self._run, number) for number in range(1, _MOST_BESIDE))
 
-    def _link_new(self, partial: PartialFile, folder: int, name: str) -> bool:
+    def _link_new(self, partial: PartialFile | PartialLink, folder: int, name: str) -> bool:
         """Name the file; return False if the name is taken."""
+        parts = self._parts
         try:
-            os.link(partial.name, name, src_dir_fd=self._parts, dst_dir_fd=folder)
+            os.link(partial.name, name, src_dir_fd=parts, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
             return False
         except OSError:  # this file system has no hard links

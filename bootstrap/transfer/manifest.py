@@ -32,6 +32,8 @@ class PulledFile(NamedTuple):
     place: str
     """Path below the folder: its own, or another name next to it."""
     home: HomeFile
+    to: str = ""
+    """To which of the others a link leads."""
 
 
 class PulledRecord:
@@ -62,14 +64,15 @@ class PulledRecord:
         os.close(self._out)
 
     def _take(self, row: Sequence[object]) -> None:
-        path, state, sha256, place, home = row
+        path, state, sha256, place, home, *to = row
         if not (isinstance(path, str) and isinstance(sha256, str) and isinstance(place, str)):
             return
         kept = self._places.setdefault((path, place), [])
         if sha256 not in kept:
             self._places[path, place] = [*kept, sha256][-_KEPT:]
         if isinstance(state, list) and isinstance(home, list):
-            self.files[path] = PulledFile(tuple(state), sha256, place, HomeFile(*home))
+            led = map(str, to)
+            self.files[path] = PulledFile(tuple(state), sha256, place, HomeFile(*home), *led)
 
     def ours(self, path: str, place: str) -> Collection[str]:
         """Return digests of what was put at `place` for `path`: other files may have that path."""
@@ -81,18 +84,20 @@ class PulledRecord:
 
     def add(self, path: str, pulled: PulledFile) -> None:
         """Note a file that has landed here. Raises OSError."""
-        self._write([path, [*pulled.state], pulled.sha256, pulled.place, [*pulled.home]])
+        self._write(_row_of(path, pulled))
 
     def _write(self, row: list[object]) -> None:
         self._take(row)
         os.write(self._out, json.dumps(row, separators=(",", ":")).encode() + b"\n")
 
     def _rewrite(self) -> None:
-        rows = [
-            [path, [*one.state], one.sha256, one.place, [*one.home]]
-            for path, one in self.files.items()
-        ]
+        rows = [_row_of(path, one) for path, one in self.files.items()]
         write_private(self._file, "".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def _row_of(path: str, one: PulledFile) -> list[object]:
+    to = [one.to] if one.to else []
+    return [path, [*one.state], one.sha256, one.place, [*one.home], *to]
 
 
 def recorded_digests(file: Path) -> dict[str, set[str]]:
@@ -101,7 +106,7 @@ def recorded_digests(file: Path) -> dict[str, set[str]]:
     with contextlib.suppress(OSError):
         for line in file.read_bytes().split(b"\n"):
             with contextlib.suppress(ValueError, TypeError, RecursionError):
-                path, _, sha256, place, _ = json.loads(line)
+                path, _, sha256, place, *_ = json.loads(line)
                 if path == place:
                     found.setdefault(path, set()).add(sha256)
     return found
@@ -123,6 +128,8 @@ class ListedFile(NamedTuple):
     size: int
     here: bool
     """Whether it has its own name here."""
+    to: str = ""
+    """To which path a link leads."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +171,10 @@ def _listed(row: object) -> ListedFile:
         case {"path": str(path), "sha256": str(sha256), **more} if (
             len(path) <= LONGEST_PATH and path.count("/") < DEEPEST and _SHA256.fullmatch(sha256)
         ):
-            size = more.get("size", 0)
-            if type(size) is int and 0 <= size < _MOST_SIZE:
-                return ListedFile(path, sha256, size, "here" not in more)
+            size, to = more.get("size", 0), more.get("link", "")
+            is_link = isinstance(to, str) and len(to) <= LONGEST_PATH
+            if is_link and type(size) is int and 0 <= size < _MOST_SIZE:
+                return ListedFile(path, sha256, size, "here" not in more, str(to))
     raise ValueError("it describes a file without a path, a size or a digest")
 
 
@@ -211,8 +219,6 @@ class Manifest:
     """Those that were on the box at the last look; the others were removed there."""
     made: Set[str] = frozenset()
     """Those that the run made. Others were put to its results by no run, and come with the last."""
-    links: Sequence[str] = ()
-    """Links on the box to results; what they lead to is here."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """What has no content to pull, and why."""
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -233,7 +239,6 @@ class Manifest:
             "complete": not self.missing,
             "results": list(self.results),
             "files": [self._row(path) for path in sorted(self.files)],
-            "links": list(self.links),
             "left_out": dict(self.left_out),
             "missing": dict(self.missing),
             "without": list(self.without),
@@ -246,6 +251,7 @@ class Manifest:
             "path": path,
             "size": one.home.size,
             "sha256": one.sha256,
+            **({"link": one.to} if one.to else {}),
             **({"here": one.place} if one.place != path else {}),
             **({} if path in self.on_box else {"on_box": False}),
             **({"after_run": True} if path in self.on_box and path not in self.made else {}),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bootstrap.errors import NotSafeError
-from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S
+from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, with_folders
 from bootstrap.protocol.transfer import (
     CLOSED,
     BegunFile,
@@ -27,6 +27,7 @@ from bootstrap.text.sizes import size as shown_size
 from bootstrap.transfer.destination import (
     Destination,
     PartialFile,
+    PartialLink,
     TooLong,
     has_more_folders,
     why_refused,
@@ -183,6 +184,7 @@ REASONS = {
     "unread": "the box can't read it",
     "damaged": "what came is not what the box says it sent",
     "outside": "is a link that leads out of the results",
+    "led": "is a link to what is not here",
     "unreadable": "may not be read on the box",
     "name": "has a name that is no UTF-8",
     "many": "is one of too many files",
@@ -191,6 +193,7 @@ REASONS = {
 NOTHING = {
     "special": "is no plain file",
     "dead": "is a link that leads nowhere",
+    "stray": "is a link to what is no result of this run",
     "missing": "is not on the box",
     "given-up": "was overwritten by a later run, as --overwrite-results allows",
 }
@@ -235,12 +238,14 @@ class PullRound:
 
     def may_come(self, path: str) -> bool:
         """Whether this file may still come."""
-        return self.missing[path] in WAITS or self.missing[path] == "damaged"
+        return self.missing.get(path) in {*WAITS, "damaged"}
 
     def never(self) -> list[str]:
         """Return what no other pull brings either, unless something changes on the box."""
         return sorted(
-            path for path, why in self.missing.items() if path in self.stuck or why == "unread"
+            path
+            for path, why in self.missing.items()
+            if path in self.stuck or why in ("unread", "led")
         )
 
     def reasons(self) -> dict[str, str]:
@@ -312,13 +317,19 @@ class Puller:
             done.missing.update(dict.fromkeys(left, self.stopped))
         return done
 
-    def _refused(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return the paths that may not be made here, and why. Each is checked once."""
+    def _refused(self, files: Mapping[str, BoxFile]) -> dict[str, str]:
+        """Return what may not be made here, and why. Each path is checked once."""
         before = self._why_refused
+        paths = {*files, *(one.to for one in files.values() if one.to)}
         self._why_refused = {
             path: before[path] if path in before else why_refused(path) for path in paths
         }
-        return {path: why for path, why in self._why_refused.items() if why}
+        refused = {path for path, why in self._why_refused.items() if why}
+        return {
+            path: self._why_refused[path] or f"leads to what {self._why_refused[one.to]}"
+            for path, one in (files.items() if refused else ())
+            if path in refused or one.to in refused
+        }
 
     def is_home(self, file: BoxFile) -> bool:
         """Whether the file is here in the same state as there. No content is read."""
@@ -327,8 +338,8 @@ class Puller:
         of = slice(2, 4) if file.kind == "kept" else slice(None)
         return (
             one is not None
-            and one.state[of] == file.state[of]
-            and self._landing.look(one.place) == one.home
+            and (one.state[of], one.to) == (file.state[of], file.to)
+            and self._landing.look(one.place, one.to) == one.home
         )
 
     def _lost(self, look: BoxLook) -> dict[str, str]:
@@ -380,15 +391,20 @@ class Puller:
         """Pull these files. Raises NoRoom."""
         # A checkpoint lands in the order in which it was written: what names it comes last.
         files = sorted(files, key=lambda file: (file.checkpoint or file.path, file.modified))
+        links = [file for file in files if file.to]
         wanted = [
             WantedFile(file, self._landing.begun(file.path, file.state, file.size))
             for file in files
+            if not file.to
         ]
         self._progress.bytes += sum(at for _, at in wanted)
         self._came(0)
         if any(file.why for file in files):
             time.sleep(_TICK_S)  # a file written while it is read gets another time than it has now
-        waiting: dict[BoxFile, PartialFile] = {}
+        waiting: dict[BoxFile, PartialFile | None] = {
+            file: None for file in links if file.why or file.checkpoint
+        }
+        ready = [file for file in links if file not in waiting]
         full: NoRoom | None = None
         try:
             receiver = ResultReceiver(self._landing, self._came)
@@ -405,7 +421,9 @@ class Puller:
         self._came(0)
         broken = {file.unit for file in files if file not in waiting}
         if waiting := {one: part for one, part in waiting.items() if one.unit not in broken}:
-            self._land_waiting(self._second_look(source, waiting, live=live), waiting, done)
+            look = self._second_look(source, waiting, live=live)
+            ready += self._land_waiting(look, waiting, done)
+        self._land_links(ready, done)
         if full is not None:
             raise full
 
@@ -425,18 +443,43 @@ class Puller:
             time.sleep(_LOOK_S)
 
     def _land_waiting(
-        self, look: BoxLook, files: Mapping[BoxFile, PartialFile], done: PullRound
-    ) -> None:
-        """Land files that are complete and unchanged, and whose checkpoint is unchanged too."""
+        self, look: BoxLook, files: Mapping[BoxFile, PartialFile | None], done: PullRound
+    ) -> list[BoxFile]:
+        """Land files that are complete and unchanged, and whose checkpoint is unchanged too; return
+        such links."""
         before, now = _checkpoints(done.look), _checkpoints(look)
+        links = []
         for file, partial in files.items():
             is_whole = look.files.get(file.path) == file._replace(why="")
-            if is_whole and before.get(file.checkpoint) == now.get(file.checkpoint):
+            if not is_whole or before.get(file.checkpoint) != now.get(file.checkpoint):
+                done.missing[file.path] = "changed"
+            elif partial:
                 self._land(file, partial, done)
             else:
-                done.missing[file.path] = "changed"
+                links.append(file)
+        return links
 
-    def _land(self, file: BoxFile, partial: PartialFile, done: PullRound) -> None:
+    def _land_links(self, links: Sequence[BoxFile], done: PullRound) -> None:
+        """Land each link after all of what it leads to, so that none is followed. Raises NoRoom."""
+        if not links:
+            return
+        plain = [path for path, file in done.look.files.items() if not file.to]
+        wait = with_folders(path for path in plain if done.may_come(path))
+        here = with_folders(
+            path
+            for path in plain
+            if path not in done.missing and self._record.files[path].place == path
+        )
+        for file in links:
+            if file.to in here and file.to not in wait:
+                try:
+                    self._land(file, self._landing.link(file.path, file.to), done)
+                except OSError as error:
+                    done.missing[file.path] = file_error(error)
+            else:
+                done.missing[file.path] = "later" if file.to in wait else "led"
+
+    def _land(self, file: BoxFile, partial: PartialFile | PartialLink, done: PullRound) -> None:
         """Give a file its name and record it. Raises NoRoom."""
         path, record = file.path, self._record
         try:
@@ -446,10 +489,10 @@ class Puller:
                 lambda place: record.ours(path, place),
                 lambda place: record.will_replace(path, partial.sha256, place),
             )
-            home = self._landing.look(place)
+            home = self._landing.look(place, file.to)
             if home is None:
                 return
-            record.add(path, PulledFile(file.state, partial.sha256, place, home))
+            record.add(path, PulledFile(file.state, partial.sha256, place, home, file.to))
         except OSError as error:
             done.missing[path] = file_error(error)
         except NotSafeError as error:

@@ -25,7 +25,13 @@ from bootstrap.link.wire import Backoff, LinkLost, ReconnectingLink, Stream, Wir
 from bootstrap.protocol.query import build_query, refuse
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
 from bootstrap.text.sizes import grouped_number, size
-from bootstrap.transfer.sender import GONE, FileSender, PushProgress, SourceFile, read_source
+from bootstrap.transfer.sender import (
+    GONE,
+    FileSender,
+    PushProgress,
+    SourceFile,
+    read_source,
+)
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile, SentItem
@@ -288,6 +294,8 @@ class Push:
     def _listed_again(self, i: int) -> bool:
         """List a file again as it is now; return False if it is gone."""
         file = self._source.files[i]
+        if file.to:
+            return True
         try:
             found = os.stat(self._outgoing.path(file))  # noqa: PTH116 - bytes
         except OSError:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from bootstrap.errors import UsageError
+from bootstrap.onbox.results.complete_files import with_folders
 from bootstrap.onbox.transfer.frames import BLOCK, decoded_name, encoded_name
 from bootstrap.paths import real
 from bootstrap.protocol.transfer import Frame
@@ -30,6 +31,8 @@ class SourceFile(NamedTuple):
     mtime: int
     """Nanoseconds."""
     mode: int
+    to: str = ""
+    """The text of a link that is sent as one."""
 
 
 @dataclass
@@ -52,7 +55,7 @@ class SourceFiles:
 def read_source(source: Path, exclude: Sequence[str] = ()) -> SourceFiles:
     """List everything at `source`, without what `exclude` names in `.gitignore` style.
 
-    A link is followed if it leads to something in the source. Raises UsageError if there is
+    A link to what is listed is listed as one, after all files. Raises UsageError if there is
     nothing to read, or a pattern is invalid.
     """
     try:
@@ -64,7 +67,8 @@ def read_source(source: Path, exclude: Sequence[str] = ()) -> SourceFiles:
         if not stat.S_ISDIR(found.st_mode):
             raise UsageError("only files and folders can be sent.", where=str(source))
         walk = _Walk(SourceFiles(source), _excluding(exclude))
-        walk.folder(source, "", (real(source),))
+        walk.folder(source, "")
+        walk.add_links()
     except OSError as error:
         raise UsageError(
             f"it can't be read: {(error.strerror or str(error)).lower()}.",
@@ -85,8 +89,9 @@ def _excluding(patterns: Sequence[str]) -> Callable[[str], bool]:
         raise UsageError(f"not a .gitignore pattern: {error}", where="exclude") from None
 
 
-def _file(path: str, found: os.stat_result) -> SourceFile:
-    return SourceFile(path, found.st_size, found.st_mtime_ns, stat.S_IMODE(found.st_mode))
+def _file(path: str, found: os.stat_result, to: str = "") -> SourceFile:
+    size = len(encoded_name(to)) if to else found.st_size
+    return SourceFile(path, size, found.st_mtime_ns, stat.S_IMODE(found.st_mode), to)
 
 
 class _Walk:
@@ -94,39 +99,56 @@ class _Walk:
         self.found = found
         self._excludes = excludes
         self._root = real(found.root)
+        self._links: dict[str, tuple[SourceFile, str]] = {}
+        """Each link, and the path below the source to which it leads."""
 
-    def folder(self, folder: Path, path: str, above: tuple[Path, ...]) -> None:
-        """List a folder. `above`: the folders around it, to detect links in a circle."""
+    def folder(self, folder: Path, path: str) -> None:
+        """List a folder."""
         count = 0
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: os.fsencode(entry.name))
         for entry in ordered:
             count += 1
-            self._entry(entry, f"{path}{decoded_name(os.fsencode(entry.name))}", above)
+            self._entry(entry, f"{path}{decoded_name(os.fsencode(entry.name))}")
         if not count and path:
             self.found.empty.append(path.rstrip("/"))
 
-    def _entry(self, entry: os.DirEntry[str], path: str, above: tuple[Path, ...]) -> None:
+    def _entry(self, entry: os.DirEntry[str], path: str) -> None:
         is_folder = entry.is_dir()
         if entry.name == PARTS or self._excludes(f"{path}/" if is_folder else path):
             return
         try:
             if entry.is_symlink() and not real(Path(entry)).is_relative_to(self._root):
                 self._leave_out(path, "a link that leads out of the folder")
-            elif is_folder and real(Path(entry)) in above:
-                self._leave_out(path, "a link to a folder that it is in")
+            elif entry.is_symlink():
+                self._link(Path(entry), path)
             elif is_folder:
-                self.folder(Path(entry), f"{path}/", (*above, real(Path(entry))))
+                self.folder(Path(entry), f"{path}/")
             elif entry.is_file():
                 self.found.files.append(_file(path, entry.stat()))
             elif not os.path.lexists(entry):
                 self._leave_out(path, GONE)
             else:
-                self._leave_out(path, "no file: a broken link, a pipe, a socket or a device")
+                self._leave_out(path, "no file: a pipe, a socket or a device")
         except FileNotFoundError:
             self._leave_out(path, GONE)
         except OSError as error:
             self._leave_out(path, (error.strerror or str(error)).lower())
+
+    def _link(self, link: Path, path: str) -> None:
+        to = real(link)
+        text = decoded_name(os.fsencode(os.path.relpath(to, real(link.parent))))
+        led = decoded_name(os.fsencode(to.relative_to(self._root)))
+        self._links[path] = _file(path, link.lstat(), text), led
+
+    def add_links(self) -> None:
+        """List the links that lead to something that is sent."""
+        sent = with_folders([*(file.path for file in self.found.files), *self.found.empty])
+        for path, (link, led) in self._links.items():
+            if led in sent:
+                self.found.files.append(link)
+            else:
+                self._leave_out(path, "a link to what is not sent")
 
     def _leave_out(self, path: str, why: str) -> None:
         self.found.left_out.append(f"{path}: {why}")
@@ -167,10 +189,11 @@ class FileSender:
     def comparisons(self, files: Iterable[tuple[int, SourceFile]]) -> Iterator[Frame]:
         """Yield questions whether the box has files with exactly this content."""
         for i, file in files:
-            digest = hashlib.sha256()
+            digest = hashlib.sha256(encoded_name(file.to))
             try:
-                with open(self.path(file), "rb", buffering=0) as source:
-                    _hash(source, digest, file.size)
+                if not file.to:
+                    with open(self.path(file), "rb", buffering=0) as source:
+                        _hash(source, digest, file.size)
             except OSError:
                 self.unread.append(i)
                 continue
@@ -182,6 +205,14 @@ class FileSender:
         for i, file, begun in files:
             put = {"op": "put", "i": i, "path": file.path, "size": file.size, "mtime": file.mtime}
             put |= {"mode": file.mode, "at": begun}
+            if file.to:
+                text = encoded_name(file.to)
+                yield (
+                    {**put, "at": 0, "link": True, "sha256": hashlib.sha256(text).hexdigest()},
+                    text,
+                )
+                self._count(len(text))
+                continue
             try:
                 source = open(self.path(file), "rb", buffering=0)  # noqa: SIM115 - closed below
             except OSError:

@@ -546,7 +546,7 @@ LIES: dict[str, Lie] = {
     "results that lie elsewhere": {"transfer": results(*told(*OUTSIDE), *given())},
     "results full of escapes": {
         "transfer": results(
-            ({"left": [[ESCAPES, "outside"], [f"{ESCAPES}2", "link"]]}, b""),
+            ({"left": [[ESCAPES, "outside"], [f"{ESCAPES}2", "stray"]]}, b""),
             *told(f"out/{ESCAPES}", f"out/a\nb{ESCAPES}"),
         )
     },

@@ -53,10 +53,14 @@ from pathlib import Path
 last = Path("out/last")
 step = int(last.read_text()) if "--resume" in sys.argv else 0
 print("goes on from" if step else "begins at", step, flush=True)
+newest = Path("out/newest.ckpt")
+if newest.is_symlink():
+    print("by its link", newest.read_text(), flush=True)
 
 def save(*_):
     (part := Path("out/last.part")).write_text(str(step))
     part.replace(last)
+    newest.is_symlink() or newest.symlink_to("last")
     print("saved at", step, flush=True)
     sys.exit(0)
 
@@ -193,7 +197,8 @@ def test_at_ec2_a_spot_instance_is_interrupted_and_its_run_goes_on_in_the_next(
             attempt.noticed()
         assert done["resumes"] == {"box": "ec2-9001", "run": "train-1"}
         assert done["spent_before"] > 0
-        assert f"goes on from {saved}\n" in user.run("logs", "--host", "ec2-9002").must(0).out
+        log = user.run("logs", "--host", "ec2-9002").must(0).out
+        assert f"goes on from {saved}\nby its link {saved}\n" in log
         user.run("stop", "--host", "ec2-9002").must(0)
         user.run("down", "--host", "ec2-9002").must(0)
         assert account.boxes == []

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..results.complete_files import STOOD_S, ResultFile, state_of
+from ..results.complete_files import STOOD_S, ResultFile, link_digest, state_of
 from ..results.run_results import KEPT, LostFile, OwnResults, RunResults
 from ..run_folder import RunFolder
 from .s3_client import NETWORK_ERRORS, S3Client, S3Key, S3RefusedError
@@ -38,6 +38,8 @@ HELD_S = 600.0
 PART = 32 * 1024 * 1024
 """Bytes in memory at a time; a larger file is uploaded in parts of at least this size."""
 MOST_PARTS = 10_000
+_LISTED = ("size", "sha256", "link")
+"""What the manifest says of a file; `link`: to which of the others it leads."""
 
 
 class ChangedError(Exception):
@@ -103,6 +105,10 @@ class Upload:
         return bool(self._files.get(file.path, {}).get("state") == _state(file))
 
     def _put(self, file: ResultFile) -> None:
+        if file.to:  # which a bucket can't hold: the manifest does
+            row = {"state": _state(file), "size": file.state.size, "link": file.to}
+            self._files[file.path] = {**row, "sha256": link_digest(file.to)}
+            return self._save()
         with self._opened(file) as read:
             if file.state.size <= PART:
                 content = read(PART)
@@ -113,7 +119,7 @@ class Upload:
                 digest = self._put_large(file, read)
         row = {"state": _state(file), "size": file.state.size, "sha256": digest}
         self._files[file.path] = row
-        self._save()
+        return self._save()
 
     def _put_large(self, file: ResultFile, read: Callable[[int], bytes]) -> str:
         """Upload a file in parts; parts uploaded before an interruption are only read again."""
@@ -200,7 +206,7 @@ class Upload:
             "complete": complete,
             "results": self._folder.results,
             "files": [
-                {"path": path, "size": row["size"], "sha256": row["sha256"]}
+                {"path": path, **{word: row[word] for word in _LISTED if word in row}}
                 for path, row in sorted(self._files.items())
             ],
         }

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .. import MAIN, SHELL_PROGRAMS
-from ..results.complete_files import FileState, state_of
+from ..results.complete_files import FileState, link_digest, state_of
 from ..results.run_results import KEPT, OwnLook, OwnResults, RunResults
 from ..run_folder import QUEUED, RUNNING, runs_below
 from .activity import is_set_up
@@ -30,7 +30,7 @@ SAFE, DIGESTS, OVER = "safe", "lease.digests", "over"
 MOST = 10
 """Most things that are named."""
 VERSION = "v1"
-_NO_CONTENT = frozenset({"link", "dead", "special", "missing"})
+_NO_CONTENT = frozenset({"stray", "dead", "special", "missing"})
 """Kinds of paths without content of their own that could be lost."""
 _PEOPLE = range(1000, 60000)
 """User ids of people; root counts as one too."""
@@ -127,7 +127,11 @@ class ResultsLook:
         present: dict[str, tuple[int, str]] = {}
         for file, kind in look.files:
             root = f"{run}/{KEPT}" if kind == "kept" else folder.tree
-            digest = self._digest(f"{root}/{file.path}", file.state, exact=kind != "kept")
+            digest = (
+                link_digest(file.to)
+                if file.to
+                else self._digest(f"{root}/{file.path}", file.state, exact=kind != "kept")
+            )
             if not digest:
                 return f"{file.path} {_CHANGED}"
             present[file.path] = (file.state.size, digest)

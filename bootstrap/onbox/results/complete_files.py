@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Dict, NamedTuple  # noqa: UP035 - a base class, which 3.8 has by this name alone
 
 
 def held_files(wanted: set[tuple[int, int]], proc: str = "/proc") -> set[tuple[int, int]]:
@@ -108,7 +108,9 @@ _WORD = re.compile(r"""[^\s"'/:,{}\[\]]+""")
 
 
 class FileState(NamedTuple):
-    """Identifies an unchanged file. `modified` and `changed`: mtime and ctime in nanoseconds."""
+    """Identifies an unchanged file. `modified` and `changed`: mtime and ctime in nanoseconds.
+
+    A link's size is the length of the path to which it leads, below the tree."""
 
     device: int
     inode: int
@@ -117,8 +119,47 @@ class FileState(NamedTuple):
     changed: int
 
 
+class Files(Dict[str, FileState]):  # noqa: UP006 - as above
+    """Files and links by path in the tree."""
+
+    def __init__(self, rows: Iterable[tuple[str, FileState]] = ()) -> None:
+        super().__init__(rows)
+        self.links: dict[str, str] = {}
+        """Those that are links, and where each leads: to a file, or a folder with files."""
+
+    def only(self, keeps: Callable[[str], bool]) -> Files:
+        """Return some of them."""
+        found = Files((path, state) for path, state in self.items() if keeps(path))
+        found.links = {path: to for path, to in self.links.items() if path in found}
+        return found
+
+    def without_strays(self) -> Files:
+        """Return them without the links that lead to none of them."""
+        if not self.links:
+            return self
+        there = with_folders(path for path in self if path not in self.links)
+        return self.only(lambda path: self.links.get(path, path) in there)
+
+
+def with_folders(paths: Iterable[str]) -> set[str]:
+    """Return these paths and all folders above them."""
+    found: set[str] = set()
+    for path in paths:
+        while path and path not in found:
+            found.add(path)
+            path = path.rpartition("/")[0]  # noqa: PLW2901 - the one above
+    return found
+
+
+def link_digest(to: str) -> str:
+    """Return the digest by which a link is known that leads there."""
+    import hashlib  # slow to import, and no run that begins waits for it
+
+    return hashlib.sha256(to.encode("utf-8", "surrogateescape")).hexdigest()
+
+
 class ResultFile(NamedTuple):
-    """A plain file below the results; `path` is relative to the tree."""
+    """A plain file or a link below the results; `path` is relative to the tree."""
 
     path: str
     state: FileState
@@ -131,6 +172,8 @@ class ResultFile(NamedTuple):
     checkpoint: str
     """The same word for all files of one checkpoint, and those that name it: FOLDER/ if it is, or
     has, a path of its own; "" for a file outside of one."""
+    to: str = ""
+    """To which of the results a link leads, or to which folder of them."""
 
     @property
     def is_pointer(self) -> bool:
@@ -155,8 +198,8 @@ class Look(NamedTuple):
 class Finder:
     """Finds the files below the results of one tree, and what else is there.
 
-    `left_out` says why: link (it leads to results, which are taken anyway), outside (a link that
-    leads elsewhere), dead (one that leads nowhere), special (a device, socket or pipe), unreadable,
+    `left_out` says why: outside (a link that leads out of the results), dead (one that leads
+    nowhere), stray (to results, but none of these), special (a device, socket or pipe), unreadable,
     name (not UTF-8), missing (no such result), many.
     """
 
@@ -170,9 +213,9 @@ class Finder:
         """`between` is called at each file; `skips`: with a path, to which nobody is to look."""
         self.tree, self._between, self._skips = tree, between, skips
         self.results = [path.rstrip("/") for path in results]
-        self.files: dict[str, FileState] = {}
+        self.files = Files()
         self.left_out: list[LeftOut] = []
-        self._places = [os.path.realpath(os.path.join(tree, path)) for path in self.results]
+        self._places = {os.path.realpath(os.path.join(tree, one)): one for one in self.results}
 
     def find(self) -> None:
         """Fill `files` and `left_out`."""
@@ -192,11 +235,12 @@ class Finder:
     def _take(self, path: str, found: os.stat_result) -> None:
         if stat.S_ISDIR(found.st_mode):
             self._walk(path)
+        elif stat.S_ISLNK(found.st_mode):
+            self._take_link(path, found)
         elif not stat.S_ISREG(found.st_mode):
             self._leave(path, "special")
-        elif len(self.files) >= MOST_FILES:
-            if not self.left_out or self.left_out[-1].why != "many":
-                self._leave(path, "many")
+        elif self._is_full(path):
+            pass
         elif not os.access(os.path.join(self.tree, path), os.R_OK):
             self._leave(path, "unreadable")
         else:
@@ -216,8 +260,6 @@ class Finder:
                 continue
             if not _is_text(path):
                 self._leave(path, "name")
-            elif entry.is_symlink():
-                self._leave(path, self._link(path))
             else:
                 try:
                     found = entry.stat(follow_symlinks=False)
@@ -228,16 +270,32 @@ class Finder:
                     continue
                 self._take(path, found)
 
-    def _link(self, link: str) -> str:
-        """Return where a link leads: `link` (to results), `outside`, or `dead`."""
+    def _is_full(self, path: str) -> bool:
+        if len(self.files) < MOST_FILES:
+            return False
+        if not self.left_out or self.left_out[-1].why != "many":
+            self._leave(path, "many")
+        return True
+
+    def _take_link(self, link: str, found: os.stat_result) -> None:
         place = os.path.realpath(os.path.join(self.tree, link))
         try:
             os.stat(place)
         except OSError as error:
             # If it may not be seen, something may be there.
-            return "dead" if error.errno in _NOWHERE else "outside"
-        inside = any(f"{place}/".startswith(f"{one}/") for one in self._places)
-        return "link" if inside else "outside"
+            self._leave(link, "dead" if error.errno in _NOWHERE else "outside")
+            return
+        inside = [one for one in self._places if f"{place}/".startswith(f"{one}/")]
+        to = self._places[inside[0]] + place[len(inside[0]) :] if inside else ""
+        if not to:
+            self._leave(link, "outside")
+        elif not _is_text(to):
+            self._leave(link, "name")
+        elif self._skips(to):
+            self._leave(link, "stray")
+        elif not self._is_full(link):
+            self.files.links[link] = to
+            self.files[link] = link_state(found, to)
 
     def _leave(self, path: str, why: str) -> None:
         if len(self.left_out) < MOST_FILES:
@@ -260,7 +318,7 @@ class CompleteFiles:
         self._clock, self._proc = clock, proc
         self.between: Callable[[], None] = lambda: None
         """Called at each file that is looked at."""
-        self.choose: Callable[[dict[str, FileState]], dict[str, FileState]] = lambda files: files
+        self.choose: Callable[[Files], Files] = lambda files: files
         """Returns those of the files found that count."""
         self.skips: Callable[[str], bool] = lambda _: False
         """Whether nobody is to look at a path."""
@@ -292,8 +350,12 @@ class CompleteFiles:
         why = self._judge(finder.files, now, live=live)
         stood = {path for path in finder.files if now - self._since[path][1] >= _LONG_S}
         together = checkpoints(finder.files, live=live, others=self._found, stood=stood)
+        links = finder.files.links
         short = [path for path, state in finder.files.items() if state.size <= SHORT]
         whole = dict(together.values())
+        for path, to in links.items():  # what leads to a checkpoint comes with it, as its pointers
+            if path not in together and (to in together or f"{to}/" in whole):
+                together[path] = together.get(to) or (f"{to}/", whole[f"{to}/"])
         for path, one in pointers(short, finder.files, together, self._text_of).items():
             if one[:-1] in finder.files:
                 together[one[:-1]] = together[path] = (one, True)
@@ -304,11 +366,12 @@ class CompleteFiles:
         for path, state in finder.files.items():
             checkpoint = together[path][0] if path in together else ""
             reason = why[path] or ("checkpoint" if checkpoint in broken else "")
-            files.append(ResultFile(path, state, reason, checkpoint))
+            files.append(ResultFile(path, state, reason, checkpoint, links.get(path, "")))
         return Look(files, finder.left_out)
 
     def _text_of(self, path: str) -> str:
-        with suppress(OSError), open(os.path.join(self._tree, path), "rb") as opened:
+        place = os.path.join(self._tree, path)
+        with suppress(OSError), open(place, "rb", opener=_open_plain) as opened:
             return opened.read(SHORT).decode("utf-8", "replace")
         return ""
 
@@ -339,13 +402,22 @@ class CompleteFiles:
 
         Only that may show another machine's write to a shared disk; a read ahead isn't repeated."""
         try:
-            file = os.open(os.path.join(self._tree, path), os.O_RDONLY | os.O_NONBLOCK)
+            file = _open_plain(os.path.join(self._tree, path), os.O_RDONLY)
         except OSError:
-            return True  # its reader gets the error
+            return True  # its reader gets the error; a link has no content
         try:
             return state_of(os.fstat(file))[2:] == state[2:]
         finally:
             os.close(file)
+
+
+def _open_plain(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def link_state(found: os.stat_result, to: str) -> FileState:
+    """Return the values that identify an unchanged link."""
+    return state_of(found)._replace(size=len(to.encode("utf-8", "surrogateescape")))
 
 
 def state_of(found: os.stat_result) -> FileState:

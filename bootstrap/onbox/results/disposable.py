@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
-from .complete_files import state_of
+from .complete_files import Files
 from .run_results import RunResults, is_same, lines_of, names_in
 
 CACHES = ("huggingface/hub", "huggingface/xet", "torch/hub", "pip", "uv")
@@ -70,12 +69,11 @@ class Uses:
 def files_of(run: RunResults) -> dict[str, int]:
     """Return the results that are still as the run made them, at their place: path and bytes."""
     found = {}
-    for path, state in run.wanted(run.made() or {}).items():
-        place = os.path.join(run.tree, path)
-        with suppress(OSError):
-            now = os.lstat(place)
-            if stat.S_ISREG(now.st_mode) and is_same(state, state_of(now)):
-                found[place] = now.st_blocks * 512
+    for path, state in run.wanted(run.made() or Files()).items():
+        place, now = os.path.join(run.tree, path), run.state_in_place(path)
+        if now and is_same(state, now) and not (path in run.paths and os.path.islink(place)):
+            with suppress(OSError):
+                found[place] = os.lstat(place).st_blocks * 512
     return found
 
 

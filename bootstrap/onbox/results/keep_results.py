@@ -25,12 +25,11 @@ import sys
 import time
 from contextlib import suppress
 
-from .complete_files import FileState, state_of
+from .complete_files import Files, FileState, state_of
 from .run_results import (
     BEFORE,
     GIVEN_UP,
     KEPT,
-    Files,
     Neighbours,
     RunResults,
     is_unchanged,
@@ -63,11 +62,11 @@ class Keeping:
     def __init__(self, run: RunResults, made: Files, later: list[RunResults]) -> None:
         """`later`: runs that began there after it."""
         self.run, self._aside = run, f"{run.path}/results.new.{os.getpid()}"
-        self.files = {
-            path: state
-            for path, state in made.items()
-            if not run.has_kept(path, state) and self._is_there(path, state, later)
-        }
+        self.files = made.only(
+            lambda path: (
+                not run.has_kept(path, made[path]) and self._is_there(path, made[path], later)
+            )
+        )
 
     @property
     def size(self) -> int:
@@ -83,7 +82,9 @@ class Keeping:
 
     def check(self, until: float) -> bool:
         """Return whether blocks can be shared. Raises CantKeep if it can't be copied either."""
-        path = next(iter(self.files))
+        path = next((path for path in self.files if path not in self.files.links), "")
+        if not path:
+            return False
         try:
             with open(self._source(path), "rb") as source, open(self._aside, "wb") as copy:
                 if clone(source.fileno(), copy.fileno()):
@@ -101,6 +102,12 @@ class Keeping:
         clones, rest = self.check(until), self.size
         try:
             for path, state in sorted(self.files.items(), key=lambda one: one[1].size):
+                if to := self.files.links.get(path):
+                    with suppress(FileNotFoundError):
+                        os.unlink(self._aside)
+                    os.symlink(to, self._aside)
+                    self._name(path, state)
+                    continue
                 with open(self._source(path), "rb") as source, open(self._aside, "wb") as copy:
                     if not (clones and clone(source.fileno(), copy.fileno())):
                         self._check_room(rest, until)
@@ -125,7 +132,7 @@ class Keeping:
     def _name(self, path: str, state: FileState) -> None:
         """Give a copy its name, in one step. It has the time of its file, which proves it."""
         place = f"{self.run.path}/{KEPT}/{path}"
-        os.utime(self._aside, ns=(state.modified, state.modified))
+        os.utime(self._aside, ns=(state.modified, state.modified), follow_symlinks=False)
         os.makedirs(os.path.dirname(place), exist_ok=True)
         os.replace(self._aside, place)
 
@@ -174,7 +181,7 @@ def earlier(run: RunResults, *, live: bool = False) -> list[Keeping]:
     for other in near.runs:
         if other.paths and other.is_over and not (other.is_home() or other.given_up()):
             later = [one for one in near.runs if one.begun > other.begun]
-            found.append(Keeping(other, other.wanted(other.made() or {}), later))
+            found.append(Keeping(other, other.wanted(other.made() or Files()), later))
         elif live and not other.is_over and other.tree == run.tree:
             found.append(
                 Keeping(other, made_by(other, other.find(), Neighbours(other), live=True), [])
@@ -295,7 +302,8 @@ def remove(folder: str) -> None:
         for name in files:
             os.unlink(f"{place}/{name}")
         for name in folders:
-            os.rmdir(f"{place}/{name}")
+            aside = f"{place}/{name}"
+            (os.unlink if os.path.islink(aside) else os.rmdir)(aside)
     os.rmdir(folder)
 
 

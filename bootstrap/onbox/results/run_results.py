@@ -21,12 +21,14 @@ from ..processes import boot_id
 from ..run_folder import DIED, FINISHED, RunFolder
 from .complete_files import (
     CompleteFiles,
+    Files,
     FileState,
     Finder,
     LeftOut,
     ResultFile,
     checkpoints,
     held_files,
+    link_state,
     state_of,
 )
 
@@ -38,8 +40,6 @@ GIVEN_UP = "results.given_up"
 LET_GO = "results.without"
 """Which of its results the user lets go of: paths and patterns, as a list of JSON."""
 VERSION = 1
-Files = Mapping[str, FileState]
-"""By path in the tree."""
 
 
 class Record(NamedTuple):
@@ -148,9 +148,12 @@ class RunResults:
             digest_of(self.wanted(made))
         ]
 
-    def wanted(self, files: Files) -> dict[str, FileState]:
+    def wanted(self, files: Files) -> Files:
         """Return those of its results that the user does not let go of."""
-        return {path: state for path, state in files.items() if not self.lets_go(path)}
+        links = files.links
+        return files.only(
+            lambda path: not (self.lets_go(path) or self.lets_go(links.get(path, path)))
+        )
 
     def lets_go(self, path: str) -> bool:
         """Return whether the user lets go of a result."""
@@ -192,11 +195,14 @@ class RunResults:
         return (found.st_size, found.st_mtime_ns) == (state.size, state.modified)
 
     def state_in_place(self, path: str) -> FileState | None:
-        """Return the state of the plain file that is at a path of its results now."""
+        """Return the state of the plain file, or its own link, that is at a path of its results."""
         try:
             found = os.stat(os.path.join(self.tree, path), follow_symlinks=path in self.paths)
         except OSError:
             return None
+        if stat.S_ISLNK(found.st_mode):
+            to = (self.made() or Files()).links.get(path)
+            return link_state(found, to) if to else None
         return state_of(found) if stat.S_ISREG(found.st_mode) else None
 
     def place_of(self, path: str) -> str:
@@ -269,9 +275,10 @@ class OwnResults:
 
     def __init__(self, run: RunResults, stood_s: float) -> None:
         self.run, self._stood_s = run, stood_s
-        self._rows: Files = {}
+        self._rows = Files()
         self._kinds: dict[str, str] = {}
         self._lost: list[LostFile] = []
+        self._strays: list[LeftOut] = []
         self._covered: Callable[[str], bool] = lambda _: False
         self._live = False
         self.looking = CompleteFiles(run.tree, run.paths, stood_s=stood_s)
@@ -287,16 +294,17 @@ class OwnResults:
         together = checkpoints(self._rows, live=False) if kept else {}
         for path in kept:
             checkpoint = together[path][0] if path in together else ""
-            files.append(OwnFile(ResultFile(path, self._rows[path], "", checkpoint), "kept"))
+            to = self._rows.links.get(path, "")
+            files.append(OwnFile(ResultFile(path, self._rows[path], "", checkpoint, to), "kept"))
         left = [one for one in look.left_out if one.why == "missing" or not self._covered(one.path)]
-        return OwnLook(files, left, self._lost)
+        return OwnLook(files, [*left, *self._strays], self._lost)
 
     def is_only_here(self, lost: LostFile) -> bool:
         """Return whether what is now at the path of a lost result is of no run, so that no pull
         brings it."""
         return lost.why == "changed" and not self._covered(lost.path)
 
-    def _choose(self, files: Files) -> dict[str, FileState]:
+    def _choose(self, files: Files) -> Files:
         """Return which files in place are the run's, or come with it."""
         run, near = self.run, Neighbours(self.run)
         for other in reversed(near.runs):
@@ -320,10 +328,11 @@ class OwnResults:
                 if not (path in rows or self._covered(path))
                 and not near.owner(run.place_of(path), state)
             }
-            self._kinds.update(dict.fromkeys(after - as_placed(run, after), "after"))
-        return {
-            one: state for one, state in files.items() if self._kinds.get(one, "kept") != "kept"
-        }
+            after -= as_placed(run, after)
+            there = files.only(lambda path: path in self._kinds or path in after).without_strays()
+            self._strays = [LeftOut(path, "stray") for path in sorted(after - there.keys())]
+            self._kinds.update(dict.fromkeys(after & there.keys(), "after"))
+        return files.only(lambda path: self._kinds.get(path, "kept") != "kept")
 
 
 def as_placed(run: RunResults, paths: Collection[str]) -> set[str]:
@@ -372,9 +381,13 @@ def made_by(run: RunResults, files: Files, near: Neighbours, *, live: bool) -> F
     before = run.before()
     if before is None:
         if near.later():
-            return {}
-        return {p: s for p, s in files.items() if not near.owner(run.place_of(p), s)}
-    made = {p: s for p, s in files.items() if not (p in before and is_same(before[p], s))}
+            return Files()
+        return files.only(
+            lambda path: not near.owner(run.place_of(path), files[path])
+        ).without_strays()
+    made = files.only(
+        lambda path: not (path in before and is_same(before[path], files[path]))
+    ).without_strays()
     if not live and run.is_over and not held_files({state[:2] for state in made.values()}):
         write_files(f"{run.path}/{MADE}", made)
     return made
@@ -418,7 +431,7 @@ def is_same(one: FileState, other: FileState) -> bool:
     return one[1:] == other[1:]
 
 
-def digest_of(files: Files) -> str:
+def digest_of(files: Mapping[str, FileState]) -> str:
     """Return one digest of paths, sizes and times, which a copy has too."""
     import hashlib  # slow to import, and no run that begins waits for it
 
@@ -433,7 +446,8 @@ def read_record(file: str) -> Record | None:
             document = json.load(text)
         boot, at = document.get("at", ("", 0))  # earlier versions noted none
         rows = document["files"].items()
-        files = {str(path): FileState(*map(int, state)) for path, state in rows}
+        files = Files((str(path), FileState(*map(int, state))) for path, state in rows)
+        files.links = {str(path): str(to) for path, to in document.get("links", {}).items()}
         return Record(files, str(boot), float(at))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -462,7 +476,7 @@ def _matches(pattern: str, path: str) -> bool:
     return fnmatchcase(path, pattern) or fnmatchcase(path, f"{pattern}/*")
 
 
-def write_files(file: str, files: Files) -> bool:
+def write_files(file: str, files: Mapping[str, FileState]) -> bool:
     """Write a record, once and for all: what another process wrote meanwhile stays.
 
     Return whether there is one now: the disk may be full.
@@ -470,7 +484,8 @@ def write_files(file: str, files: Files) -> bool:
     new = f"{file}.{os.getpid()}"
     try:
         with open(new, "w", encoding="ascii") as out:
-            document = {"v": VERSION, "at": _clock(), "files": files}
+            links = files.links if isinstance(files, Files) else {}
+            document = {"v": VERSION, "at": _clock(), "files": files, "links": links}
             json.dump(document, out, separators=(",", ":"))
         if read_record(file) is None:
             os.replace(new, file)

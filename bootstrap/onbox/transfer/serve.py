@@ -113,7 +113,8 @@ class ResultReporter:
         self.noted = 0.0
 
     def results(self, request: dict[str, Any]) -> None:
-        """Send frames with `files`, each [path, why, checkpoint, kind, *state]; the last ends it.
+        """Send frames with `files`, each [path, why, checkpoint, kind, *state], and of a link where
+        it leads; the last frame ends it.
 
         A request about another run than the last begins anew.
         """
@@ -124,7 +125,7 @@ class ResultReporter:
         self.noted = time.monotonic()
         now = {one.file.path: one for one in look.files}
         rows = [
-            [file.path, file.why, file.checkpoint, kind, *file.state]
+            [file.path, file.why, file.checkpoint, kind, *file.state, *filter(None, [file.to])]
             for file, kind in look.files
             if self.told.get(file.path) != (file, kind)
         ]

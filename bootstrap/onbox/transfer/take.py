@@ -34,8 +34,11 @@ SYNC_S = 1.0  # seconds between two calls while waiting for the disk
 
 
 def sha256_of(path: bytes, between: Callable[[], None]) -> str:
-    """Return the SHA-256 of a file. Raises OSError."""
+    """Return the SHA-256 of a file, or of a link's text. Raises OSError."""
     digest = hashlib.sha256()
+    if os.path.islink(path):
+        digest.update(os.readlink(path))
+        return digest.hexdigest()
     with open(path, "rb", buffering=0) as file:
         while True:
             piece = file.read(PIECE)
@@ -261,23 +264,26 @@ class BoxReceiver:
             return ABSENT
         except OSError:
             return FOREIGN
-        if not stat.S_ISREG(found.st_mode):
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
             return FOREIGN
         ours = self.ours(path, found)
         if ours and (size, mtime) == (ours.size, ours.source_mtime):
             return HAS
         if found.st_size == size:
             return SAME_SIZE
-        return OLDER if ours or self.replace else FOREIGN
+        return OLDER if self.may_replace(path, found) else FOREIGN
+
+    def may_replace(self, path: str, found: os.stat_result) -> bool:
+        """Return whether what is there may be replaced: our own, or with `replace` any file."""
+        is_ours = self.ours(path, found) is not None
+        return is_ours or (self.replace and stat.S_ISREG(found.st_mode))
 
     def is_in_the_way(self, path: str) -> bool:
         """Return whether something is there that must not be replaced."""
         try:
-            found = os.lstat(self.place(path))
+            return not self.may_replace(path, os.lstat(self.place(path)))
         except OSError:
             return False
-        is_file = stat.S_ISREG(found.st_mode)
-        return not is_file or (not self.replace and self.ours(path, found) is None)
 
     def ours(self, path: str, found: os.stat_result) -> KnownFile | None:
         """Return the record of a file, if the file is as a transfer put it there."""
@@ -295,7 +301,7 @@ class BoxReceiver:
             if have == request["sha256"]:
                 state = HAS
                 self.note(path, request["mtime"], have, found)
-            elif ours or self.replace:
+            elif self.may_replace(path, found):
                 state = OLDER
         self.say({"i": request["i"], "state": state})
 
@@ -346,7 +352,11 @@ class BoxReceiver:
         """Move a complete file to its path. Raises OSError."""
         asked = incoming.request
         place = self.place(asked["path"])
-        os.utime(incoming.file, ns=(asked["mtime"], asked["mtime"]))
+        if asked.get("link"):
+            text = os.pread(incoming.file, asked["size"], 0)
+            os.unlink(incoming.part)
+            os.symlink(text, incoming.part)
+        os.utime(incoming.part, ns=(asked["mtime"], asked["mtime"]), follow_symlinks=False)
         if asked["size"] > SYNCED:
             sync(incoming.file, self.between)
         try:
@@ -354,7 +364,7 @@ class BoxReceiver:
         except FileNotFoundError:
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.rename(incoming.part, place)
-        self.note(asked["path"], asked["mtime"], sha256, os.fstat(incoming.file))
+        self.note(asked["path"], asked["mtime"], sha256, os.lstat(place))
 
     def note(self, path: str, mtime: int, sha256: str, found: os.stat_result) -> None:
         """Record a file that is there now, with its time at the source."""

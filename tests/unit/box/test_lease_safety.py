@@ -37,14 +37,15 @@ class PulledBox:
 
     def pull(self) -> None:
         """Write the note that a verified pull leaves."""
-        files = [one for one in (self.tree / "out").rglob("*") if one.is_file()]
-        present = {
-            str(one.relative_to(self.tree)): (
-                one.stat().st_size,
-                hashlib.sha256(one.read_bytes()).hexdigest(),
-            )
-            for one in files
-        }
+        present = {}
+        for one in (self.tree / "out").rglob("*"):
+            path = str(one.relative_to(self.tree))
+            if one.is_symlink() and one.resolve().is_relative_to(self.tree):
+                led = str(one.resolve().relative_to(self.tree)).encode()
+                present[path] = (len(led), hashlib.sha256(led).hexdigest())
+            elif one.is_file():
+                content = one.read_bytes()
+                present[path] = (len(content), hashlib.sha256(content).hexdigest())
         (self.run / "safe").unlink(missing_ok=True)
         (self.run / "safe").write_text(f"{safe_note(present)}\n")
 
@@ -99,6 +100,7 @@ CHANGES: dict[str, Callable[[PulledBox], object]] = {
         (box.run / "safe").rename(box.run / "else"),
         (box.run / "safe").symlink_to("else"),
     ),
+    "a link": lambda box: (box.tree / "out/c").symlink_to("a.pt"),
     "a link that leads out": lambda box: (box.tree / "out/c").symlink_to("/etc/passwd"),
     "a folder with a line's end of Unicode's": lambda box: (
         (box.tree / "o\x85t").mkdir(),

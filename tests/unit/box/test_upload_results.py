@@ -161,6 +161,19 @@ def test_a_link_is_not_followed(training: UploadTraining, tmp_path: Path) -> Non
     (training.out / "link").symlink_to(tmp_path / "of another")
     Upload(training.run, stood_s=0).once(live=False)
     assert [*training.there] == [MANIFEST]
+    # One within the results is written down: a bucket holds none.
+    (training.out / "epoch=1.ckpt").write_text("weights")
+    (training.out / "last.ckpt").symlink_to("epoch=1.ckpt")
+    one = Upload(training.run, stood_s=0)
+    assert (one.once(live=False), one.once(live=False)) == (0, 0)
+    assert {*training.there} == {"out/epoch=1.ckpt", MANIFEST}
+    rows = training.manifest["files"]
+    assert isinstance(rows, list)
+    assert {row["path"]: row.get("link") for row in rows} == {
+        "out/epoch=1.ckpt": None,
+        "out/last.ckpt": "out/epoch=1.ckpt",
+    }
+    assert training.manifest["complete"] is True
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,8 @@ def pulled(wire: Any) -> None:
         results = BoxResults(transfer, "root@box", "r-1/train-1", "/w", ["out/"])
         look = results.look(live=True)
         assert all(file.size >= 0 and len(file.state) == 5 for file in look.files.values())
-        assert all(isinstance(path, str) for path in (*look.links, *look.left, *results.paths))
+        assert all(isinstance(path, str) for path in (*look.left, *results.paths))
+        assert all(isinstance(file.to, str) for file in look.files.values())
         file = BoxFile("out/a", "", "", (1, 2, 3, 4, 5))
         given = [item for _, item in results.get([WantedFile(file, 0)])]
         assert isinstance(given[-1], GivenFile)
@@ -428,7 +429,8 @@ HEADERS = st.dictionaries(
     st.sampled_from(
         [
             *([["out/a", "", "", 1, 2, 3, 4, 5]], [["out/a", "", "", 1, 2, -3, 4, 5]]),
-            *([["out/a", "link"]], [["out/a", "outside"]], [["\x1b[31m", [], None]], [[]], ["x"]),
+            *([["out/a", "", "", "own", 1, 2, 3, 4, 5, "out/b"]], [["out/a", "", "", "own", "b"]]),
+            *([["out/a", "outside"]], [["\x1b[31m", [], None]], [[]], ["x"]),
             0,
             1,
             2,

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
 import threading
 import time
@@ -146,10 +147,15 @@ def test_half_a_checkpoint_and_what_points_to_it_stay_here_and_are_named(
 ) -> None:
     whole = {f"out/global_step{at}/{name}": OLD for at in (1, 2) for name in ("model", "optim")}
     half = {"out/global_step3/model": OLD, "out/latest": "global_step3"}
+    led = {"out/best": "out/global_step2", "out/global_step2/base": "out/global_step1/model"}
+    astray = {"out/newest": "out/global_step3"}
     said, place = KeptWarnings(), tmp_path / "home"
     there = {**whole, **half}
     for folder in (place, bucket):
-        upload(folder, there, there, live=live)
+        upload(folder, there, there, live=live, links={**led, **astray})
+    for path, to in {**led, **astray}.items():
+        (place / path).symlink_to(os.path.relpath(place / to, (place / path).parent))
+    half |= astray
 
     def find() -> set[str]:
         said.warned.clear()
@@ -162,7 +168,7 @@ def test_half_a_checkpoint_and_what_points_to_it_stay_here_and_are_named(
         found = last_results.find_last_results(at_home(place), None, train, tmp_path, screen)
         return names_in(place) - {*found.half, MANIFEST}
 
-    assert find() == {*whole}
+    assert find() == {*whole, *led}
     assert said.warned == [f"not sent, since not all of it came home whole: {', '.join(half)}"]
     # Of the first one nothing says whether it is whole.
     first = dict([*whole.items()][:2])
@@ -242,12 +248,20 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         server.shutdown()
 
 
-def upload(bucket: Path, there: dict[str, str], listed: dict[str, str], *, live: bool) -> None:
-    """Put files there, and a manifest that lists these contents."""
+def upload(
+    bucket: Path,
+    there: dict[str, str],
+    listed: dict[str, str],
+    *,
+    live: bool,
+    links: dict[str, str] | None = None,
+) -> None:
+    """Put files there, and a manifest that lists these contents and links."""
     for path, content in there.items():
         (bucket / path).parent.mkdir(parents=True, exist_ok=True)
         (bucket / path).write_text(content)
     rows = [{"path": path, "sha256": digest(content)} for path, content in listed.items()]
+    rows += [{"path": one, "sha256": digest(to), "link": to} for one, to in (links or {}).items()]
     manifest = json.dumps({"files": rows, "live": live, "missing": {}})
     (bucket / "boxstrap-manifest.json").write_text(manifest)
 
@@ -258,7 +272,8 @@ def fetch(scratch: Path, said: KeptWarnings) -> str:
 
 
 def names_in(folder: Path) -> set[str]:
-    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+    found = (file for file in folder.rglob("*") if file.is_file() or file.is_symlink())
+    return {str(file.relative_to(folder)) for file in found}
 
 
 def test_from_a_bucket_comes_what_its_manifest_lists_and_the_profile_names(

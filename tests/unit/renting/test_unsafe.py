@@ -35,6 +35,7 @@ from pathlib import Path
 Path("out").mkdir(exist_ok=True)
 for name in "ab":
     Path(f"out/{name}").write_text(name)
+Path("out/last").symlink_to("b")
 print("step 1", flush=True)
 """
 LOCAL = ("--host", "local")
@@ -356,7 +357,7 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     ),
     "no receipt": (
         lambda w: another(w.receipt, None),
-        ["results homework/train-1: never pulled to the end: 2 files, 2 B"],
+        ["results homework/train-1: never pulled to the end: 3 files, 7 B"],
     ),
     "a forged receipt": (forged, [f"results homework/train-1: {NO_RECEIPT}"]),
     "another box's receipt": (

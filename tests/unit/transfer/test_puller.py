@@ -68,8 +68,8 @@ def test_what_was_told_once_is_told_again_only_where_it_changed(box: ResultsHere
         (box.out / "elsewhere").unlink()
         (box.out / "a").unlink()
         looks.append(source.look(live=False))
-    links, left = ["out/latest"], {"out/elsewhere": "outside"}
-    assert [(look.links, look.left) for look in looks[:2]] == [(links, left)] * 2
+    left, files = {"out/elsewhere": "outside"}, ["out/a", "out/latest"]
+    assert [([*look.files], look.left) for look in looks[:2]] == [(files, left)] * 2
     assert (looks[2].left, [*looks[2].files]) == ({"out/latest": "dead"}, [])
 
 
@@ -458,13 +458,15 @@ ANSWERS: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["outside", "link"])
-def test_names_of_what_stays_there_do_not_fill_this_machine(
-    box: ResultsHere, name: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "more"), [("left", ["outside"]), ("files", ["", "", "own", 1, 2, 3, 4, 5, "x" * 20])]
+)
+def test_names_of_what_is_there_do_not_fill_this_machine(
+    box: ResultsHere, kind: str, more: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.protocol.transfer._MOST_TEXT", 100)
     with box.source() as source:
-        answers = [({"left": [[f"{n}" + "x" * 20, name]]}, b"") for n in range(9)]
+        answers = [({kind: [[f"{n}" + "x" * 20, *more]]}, b"") for n in range(9)]
         monkeypatch.setattr(source._transfer, "run", lambda _: iter(answers))
         with pytest.raises(NoAnswer, match="more names"):
             source.look(live=False)

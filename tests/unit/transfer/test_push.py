@@ -154,29 +154,33 @@ def test_what_gitignore_lines_exclude_stays(push: Push, source: Path, target: Pa
     assert sorted(contents(target)) == [b"keep.txt", b"sub/cache/y", b"sub/kept.log"]
 
 
-def test_links_are_followed_within_the_source_alone(
+def test_links_within_what_is_sent_arrive_as_links(
     push: Push, source: Path, target: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("s")
     (source / "sub").mkdir()
-    write(source / "sub", a="1")
-    for name, to in {
-        "file": "sub/a",
-        "folder": "sub",
-        "out": "../secret",
-        "circle": ".",
-        "nowhere": "gone",
-    }.items():
+    write(source / "sub", a="1", b="2", left="3")
+    links = {"file": "sub/a", "folder": "sub", "sub/back": "b", "chain": "file"}
+    out = {"out": "../secret", "circle": ".", "nowhere": "gone", "to-left": "sub/left"}
+    for name, to in {**links, **out}.items():
         (source / name).symlink_to(to)
     os.mkfifo(source / "pipe")
-    pushed = push()
-    assert sorted(contents(target)) == [b"file", b"folder/a", b"sub/a"]
-    assert [line.partition(":")[0] for line in pushed.left_out] == [
+    pushed = push(exclude=["left"])
+    assert sorted(contents(target)) == [b"chain", b"file", b"sub/a", b"sub/b", b"sub/back"]
+    there = {name: (target / name).readlink() for name in links}
+    assert {name: str(to) for name, to in there.items()} == {**links, "chain": "sub/a"}
+    assert sorted(line.partition(":")[0] for line in pushed.left_out) == [
         "circle",
         "nowhere",
         "out",
         "pipe",
+        "to-left",
     ]
+    assert push(exclude=["left"]).files == 0
+    (source / "file").unlink()
+    (source / "file").symlink_to("sub/b")
+    assert push(exclude=["left"]).files == 1
+    assert (target / "file").read_text() == "2"
 
 
 class CutStream(LocalStream):

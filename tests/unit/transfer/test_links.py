@@ -1,0 +1,287 @@
+"""A link in results comes home as a link and goes on as one; nothing is written through it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.link.local import LocalWire
+from bootstrap.onbox.results.complete_files import CompleteFiles, link_digest
+from bootstrap.onbox.results.keep_results import FOREVER, Keeping
+from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
+from bootstrap.protocol.transfer import BoxFile, BoxLook, GivenFile, WantedFile
+from bootstrap.transfer.destination import PARTS
+from bootstrap.transfer.manifest import Manifest, RunOrigin, read_manifest
+from bootstrap.transfer.push import push_folder
+from tests.unit.transfer.boxes import ResultsHere
+
+pytestmark = pytest.mark.slow  # each starts programs
+
+HUB = {"out/blobs/ab": "weights", "out/blobs/cd": "config"}
+LAYOUTS: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str]]] = {
+    "Lightning's last": (
+        {"out/epoch=17.ckpt": "w"},
+        {"out/last.ckpt": "epoch=17.ckpt"},
+        {"out/last.ckpt": "out/epoch=17.ckpt"},
+    ),
+    "the Hub's snapshots": (
+        HUB,
+        {"out/snapshots/1/model": "../../blobs/ab", "out/snapshots/1/config": "../../blobs/cd"},
+        {"out/snapshots/1/model": "out/blobs/ab", "out/snapshots/1/config": "out/blobs/cd"},
+    ),
+    "a checkpoint's folder": (
+        {"out/checkpoint-5/a": "w", "out/checkpoint-5/b": "w"},
+        {"out/latest": "checkpoint-5"},
+        {"out/latest": "out/checkpoint-5"},
+    ),
+    "a link to a link": (
+        {"out/a": "w"},
+        {"out/b": "a", "out/c": "b"},
+        {"out/b": "out/a", "out/c": "out/a"},
+    ),
+    "by its whole path": ({"out/a": "w"}, {"out/b": "{tree}/out/a"}, {"out/b": "out/a"}),
+    "into other results": ({"more/a": "w"}, {"out/b": "../more/a"}, {"out/b": "more/a"}),
+}
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[ResultsHere]:
+    wire = LocalWire()
+    yield ResultsHere(tmp_path / "box", tmp_path / "home", wire, ("out/", "more"))
+    wire.close()
+
+
+def links_in(folder: Path) -> dict[str, str]:
+    """Return where each link of a folder leads, as a path below that."""
+    found = (path for path in folder.rglob("*") if path.is_symlink() and PARTS not in path.parts)
+    texts = {path: path.readlink() for path in found}
+    return {
+        str(path.relative_to(folder)): os.path.relpath(path.parent / text, folder)
+        for path, text in texts.items()
+        if not text.is_absolute()
+    }
+
+
+def link(box: ResultsHere, links: dict[str, str]) -> None:
+    for path, to in links.items():
+        (box.tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (box.tree / path).unlink(missing_ok=True)
+        (box.tree / path).symlink_to(to.format(tree=box.tree))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_it_comes_once_leads_to_what_came_and_goes_on(
+    box: ResultsHere, layout: str, tmp_path: Path
+) -> None:
+    files, links, wanted = LAYOUTS[layout]
+    for path, text in files.items():
+        box.write(path, text)
+    link(box, links)
+    first = box.pull()
+    assert (first.landed, first.missing) == ({*files, *links}, {})
+    assert links_in(box.home) == wanted
+    assert box.pull().landed == set()
+    with box.record() as record:
+        rows = dict(record.files)
+    text = Manifest(RunOrigin("box", "r", "train-1"), [], rows, frozenset(rows)).text()
+    listed = read_manifest(text.encode())
+    assert {path: one.to for path, one in listed.files.items() if one.to} == wanted
+    present = {path: (one.size, one.sha256) for path, one in listed.files.items()}
+    with box.source() as source:
+        given = source.digests([*source.look(live=False).files.values()])
+        assert present == {file.path: (file.size, said.sha256) for file, said in given}
+    for sent in (len({*files, *links} - {"more/a"}), 0):
+        pushed = push_folder(box.wire, box.home / "out", "on/out", workdir=str(tmp_path / "new"))
+        named = 0 if layout != "into other results" else 1  # each path of the results goes alone
+        assert (pushed.files, len(pushed.left_out)) == (max(0, sent - named), named)
+    if not named:
+        assert links_in(tmp_path / "new/on") == wanted
+    (tmp_path / "new/on/out/b").unlink(missing_ok=True)
+
+
+def test_one_that_leads_elsewhere_is_a_new_one_and_nobody_elses_is_replaced(
+    box: ResultsHere, tmp_path: Path
+) -> None:
+    for name in "abc":
+        box.write(f"out/{name}", name)
+    link(box, {"out/last": "a", "out/mine": "a", "out/file": "a"})
+    assert len(box.pull().landed) == 6
+    (box.home / "out/mine").unlink()
+    (box.home / "out/mine").symlink_to("/etc/passwd")
+    (box.home / "out/file").unlink()
+    (box.home / "out/file").write_text("the user's")
+    (box.out / "file").unlink()
+    box.write("out/file", "now a file")
+    link(box, {"out/last": "b", "out/mine": "b"})
+    assert box.pull().missing == {}
+    assert links_in(box.home) == {"out/last": "out/b", "out/mine.from-train-1": "out/b"}
+    assert (box.home / "out/mine").readlink() == Path("/etc/passwd")
+    assert (box.home / "out/file").read_text() == "the user's"
+    assert (box.home / "out/file.from-train-1").read_text() == "now a file"
+    # A link is replaced by a file, and a file by a link, each in place.
+    for path in ("out/last", "out/c"):
+        (box.tree / path).unlink()
+    box.write("out/last", "a file")
+    link(box, {"out/c": "a"})
+    assert box.pull().missing == {}
+    assert (box.home / "out/last").read_text() == "a file"
+    assert links_in(box.home)["out/c"] == "out/a"
+    assert (box.home / "out/b").read_text() == "b"
+    # On a box nobody else's link is replaced either, and none is written through.
+    there = tmp_path / "new/out"
+    there.mkdir(parents=True)
+    (there / "a").symlink_to(tmp_path / "outside")
+    (there / "c").symlink_to("x")
+    pushed = push_folder(
+        box.wire, box.home / "out", "out", workdir=str(tmp_path / "new"), replace=True
+    )
+    assert sorted(pushed.kept) == ["a", "c"]
+    assert not (tmp_path / "outside").exists()
+
+
+def test_what_leads_out_or_to_no_result_of_the_run_is_named(box: ResultsHere) -> None:
+    box.write("out/mine")
+    (box.tree / "secret").write_text("x")
+    (box.out / "empty").mkdir()
+    out = {"out/etc": "/etc/passwd", "out/up": "..", "out/tree": "../secret"}
+    link(box, {**out, "out/dead": "gone", "out/empty-1": "empty", "out/self": "self"})
+    found = box.pull()
+    assert found.landed == {"out/mine"}
+    assert found.missing == dict.fromkeys(out, "outside")
+    none = {"out/dead": "dead", "out/self": "dead", "out/empty-1": "stray", "more": "missing"}
+    assert found.look.left == {**found.missing, **none}
+    assert links_in(box.home) == {}
+
+
+class SaidResults:
+    """A box that says anything of its results, and gives each file as its own path."""
+
+    stood_s = 0.0
+
+    def __init__(self, *rows: tuple[str, str]) -> None:
+        self.files = {
+            path: BoxFile(path, "", "", (1, n, len(to or path), 4, 5), "own", to)
+            for n, (path, to) in enumerate(rows)
+        }
+
+    def look(self, *, live: bool) -> BoxLook:
+        return BoxLook(dict(self.files))
+
+    def get(self, wanted: Sequence[WantedFile]) -> Iterator[tuple[WantedFile, Any]]:
+        for one in wanted:
+            yield one, one.file.path.encode()
+            yield one, GivenFile("", link_digest(one.file.path))
+
+
+OUT = "leads to what "
+HOSTILE: dict[str, tuple[list[tuple[str, str]], dict[str, str]]] = {
+    "up": ([("a", ".."), ("b", "../b"), ("c", "out/../..")], dict.fromkeys("abc", OUT)),
+    "from the root": ([("a", "/etc/passwd")], {"a": OUT}),
+    "into git": ([("a", ".git/hooks")], {"a": OUT}),
+    "into what is boxstrap's own": ([("a", f"{PARTS}/x"), ("b", "boxstrap-run/log")], {"a": OUT}),
+    "to nothing": ([("a", "gone"), ("b", "b")], {"a": "led", "b": "led"}),
+    "to a link": ([("d/x", ""), ("a", "d"), ("b", "a"), ("c", "a/x")], {"b": "led", "c": "led"}),
+    "to a refused file": ([("x\n", ""), ("a", "x\n")], {"a": OUT}),
+    "at a name of boxstrap's": ([("x", ""), ("boxstrap-manifest.json", "x")], {}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_link_of_a_box_leads_out(box: ResultsHere, name: str) -> None:
+    rows, refused = HOSTILE[name]
+    with box.pulling() as puller:
+        found = puller.round(SaidResults(*rows), live=False)
+    for path, why in refused.items():
+        assert found.missing[path].startswith(why)
+        assert not os.path.lexists(box.home / path)
+    for path in links_in(box.home):
+        assert (box.home / path).resolve().is_relative_to(box.home)
+    assert not os.path.lexists(box.home / "boxstrap-manifest.json")
+
+
+def test_no_file_is_written_through_a_link_of_the_box(box: ResultsHere) -> None:
+    """Whether the link is said first or last, and in which round."""
+    with box.pulling() as puller:
+        first = puller.round(SaidResults(("d/x", ""), ("a", "d"), ("b", "d")), live=False)
+        assert first.missing == {}
+        through = SaidResults(("d/x", ""), ("a", "d"), ("a/y", ""), ("b/x", ""), ("b", "d"))
+        through.files["n/x"] = through.files["d/x"]._replace(path="n/x", state=(1, 9, 3, 4, 5))
+        through.files["n"] = through.files["a"]._replace(path="n", state=(1, 8, 1, 4, 5))
+        found = puller.round(through, live=False)
+    assert {path for path in found.missing if "not a folder" in found.missing[path]} == {
+        "a/y",
+        "b/x",
+    }
+    assert [path.name for path in (box.home / "d").iterdir()] == ["x"]
+    assert (box.home / "n/x").read_text() == "n/x"
+    assert links_in(box.home) == {"a": "d", "b": "d", "n.from-train-1": "d"}
+
+
+def test_it_waits_for_what_it_leads_to(box: ResultsHere) -> None:
+    """Else a `last.ckpt` would be here before its file, or never, where that does not come."""
+    said = SaidResults(("a", ""), ("d/x", ""), ("d/y", ""), ("to-a", "a"), ("to-d", "d"))
+    for path in ("a", "d/x"):
+        said.files[path] = said.files[path]._replace(why="held")
+    with box.pulling() as puller:
+        found = puller.round(said, live=True)
+        assert (found.missing["to-a"], found.missing["to-d"]) == ("later", "later")
+        assert links_in(box.home) == {}
+        for path in ("a", "d/x"):
+            said.files[path] = said.files[path]._replace(why="")
+        assert puller.round(said, live=True).missing == {}
+    assert links_in(box.home) == {"to-a": "a", "to-d": "d"}
+
+
+def test_which_part_of_a_checkpoint_is_there_counts_links(tmp_path: Path) -> None:
+    now = 0.0
+    looking = CompleteFiles(str(tmp_path), ["out"], clock=lambda: now)
+    for at in (1, 2):
+        folder = tmp_path / f"out/checkpoint-{at}"
+        folder.mkdir(parents=True)
+        (folder / "model").write_text("w")
+        (folder / "tokens").symlink_to("../checkpoint-1/model")
+    (tmp_path / "out/latest").symlink_to("checkpoint-2")
+    (tmp_path / "out/checkpoint-2/tokens").unlink()
+    why = []
+    for _ in range(2):
+        why.append({one.path: one.why for one in looking.look(live=True).files})
+        now += 10
+    half = {path: said for path, said in why[1].items() if said}
+    assert half == dict.fromkeys(("out/checkpoint-2/model", "out/latest"), "checkpoint")
+    (tmp_path / "out/checkpoint-2/tokens").symlink_to("../checkpoint-1/model")
+    looking.look(live=True)
+    now += 10
+    assert not any(one.why for one in looking.look(live=True).files)
+
+
+def test_one_that_a_later_run_replaced_comes_from_its_copy(box: ResultsHere) -> None:
+    for name in "ab":
+        box.write(f"out/{name}", name)
+    link(box, {"out/last": "a", "out/of b": "b"})
+    run = RunResults(str(box.workdir / ".boxstrap/runs/homework-01234567/train-1"))
+    (Path(run.path) / "exit").write_text("0\n")
+    made = run.find()
+    assert write_files(f"{run.path}/{MADE}", made)
+    Keeping(run, made, []).keep(FOREVER)
+    link(box, {"out/last": "b"})
+    kinds = {
+        one.file.path: (one.kind, one.file.to)
+        for one in OwnResults(run, 0.0).look(live=False).files
+    }
+    assert kinds["out/last"] == ("kept", "out/a")
+    assert box.pull().missing == {}
+    assert links_in(box.home) == {"out/last": "out/a", "out/of b": "out/b"}
+    # What its user lets go of takes the links to it along.
+    (Path(run.path) / "results.without").write_text(json.dumps(["out/a"]))
+    left = OwnResults(RunResults(run.path), 0.0).look(live=False)
+    kinds = {one.file.path: (one.kind, one.file.to) for one in left.files}
+    assert kinds == {
+        "out/b": ("kept", ""),
+        "out/of b": ("kept", "out/b"),
+        "out/last": ("after", "out/b"),  # the one that is there now
+    }
