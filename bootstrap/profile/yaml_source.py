@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -149,16 +149,14 @@ def _build(text: str, label: str) -> tuple[Node, list[ProfileProblem]]:
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
         raise _stop(label, line, f"a character that can't be seen (U+{ord(bad.group()):04X})")
-    builder = _Builder(label)
+    composer = _Composer(text, label)
     try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            builder.feed(event)
+        return composer.whole(), composer.problems
     except WrongProfileError as error:
-        raise WrongProfileError([*builder.problems, *error.problems]) from None
+        raise WrongProfileError([*composer.problems, *error.problems]) from None
     except yaml.YAMLError as error:
         wrong = _not_yaml(error, text, label)
-        raise WrongProfileError([*builder.problems, *wrong.problems]) from None
-    return builder.root, builder.problems
+        raise WrongProfileError([*composer.problems, *wrong.problems]) from None
 
 
 def _not_yaml(error: yaml.YAMLError, text: str, label: str) -> WrongProfileError:
@@ -182,96 +180,75 @@ def _tag_of(event: yaml.ScalarEvent) -> str:
     return "str"
 
 
-@dataclass
-class _Frame:
-    """A list or a mapping that is still open."""
+class _Composer:
+    """Composes nodes of events, within limits."""
 
-    line: int
-    is_map: bool
-    items: list[Node] = field(default_factory=list)
-    entries: dict[str, tuple[Scalar, Node]] = field(default_factory=dict)
-    key: Scalar | None = None
-    repeated: bool = False
-
-    def step(self) -> str:
-        if self.is_map:
-            return f".{self.key.text}" if self.key else ""
-        return f"[{len(self.items)}]"
-
-    def node(self) -> Node:
-        if self.is_map:
-            return Keys(tuple(self.entries.values()), self.line)
-        return Items(tuple(self.items), self.line)
-
-
-class _Builder:
-    """Builds nodes out of events, without recursion, within limits."""
-
-    def __init__(self, label: str) -> None:
+    def __init__(self, text: str, label: str) -> None:
         self.label = label
         self.problems: list[ProfileProblem] = []
-        self.root: Node = Scalar("", "null", 1)
-        self._frames: list[_Frame] = []
+        self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
         self._count = 0
-        self._documents = 0
 
-    def feed(self, event: yaml.Event) -> None:
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        if isinstance(event, yaml.NodeEvent):
-            self._admit(event, line)
-        if isinstance(event, yaml.ScalarEvent):
-            self._add(Scalar(event.value, _tag_of(event), line))
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._open(_Frame(line, isinstance(event, yaml.MappingStartEvent)))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            self._add(self._frames.pop().node())
-        elif isinstance(event, yaml.DocumentStartEvent):
-            self._documents += 1
-            if self._documents > 1:
+    def whole(self) -> Node:
+        """Return the only document."""
+        root: Node | None = None
+        for event in self._events:
+            line = _line_of(event)
+            if isinstance(event, yaml.DocumentStartEvent) and root is not None:
                 raise _stop(self.label, line, "a second document starts here; one is expected")
+            if isinstance(event, yaml.NodeEvent):
+                root = self._node(event, "")
+        return root or Scalar("", "null", 1)
 
-    def _admit(self, event: yaml.NodeEvent, line: int) -> None:
+    def _node(self, event: yaml.Event, key: str, depth: int = 0) -> Node:
+        line = _line_of(event)
         self._count += 1
         if self._count > MOST_NODES:
             raise _stop(self.label, line, f"more than {MOST_NODES:,} values")
+        anchor, tag = getattr(event, "anchor", None), getattr(event, "tag", None)
         if isinstance(event, yaml.AliasEvent):
-            self._refuse(line, f"aliases ({_short('*', event.anchor)}) are not used here")
-            self._add(Scalar("", REFUSED, line))
-        elif event.anchor is not None:
-            self._refuse(line, f"anchors ({_short('&', event.anchor)}) are not used here")
-        tag = getattr(event, "tag", None)
+            self._refuse(key, line, f"aliases ({_short('*', anchor)}) are not used here")
+            return Scalar("", REFUSED, line)
+        if anchor is not None:
+            self._refuse(key, line, f"anchors ({_short('&', anchor)}) are not used here")
         if tag is not None:
-            self._refuse(line, f"tags ({_short('', tag)}) are not used here")
+            self._refuse(key, line, f"tags ({_short('', tag)}) are not used here")
+        if isinstance(event, yaml.ScalarEvent):
+            return Scalar(event.value, _tag_of(event), line)
+        if depth >= DEEPEST:
+            raise _stop(self.label, line, f"nested more than {DEEPEST} deep")
+        if isinstance(event, yaml.MappingStartEvent):
+            return Keys(tuple(self._entries(key, depth + 1)), line)
+        items = list[Node]()
+        for inner in self._inside():
+            items.append(self._node(inner, f"{key}[{len(items)}]", depth + 1))
+        return Items(tuple(items), line)
 
-    def _refuse(self, line: int, message: str) -> None:
-        key = "".join(frame.step() for frame in self._frames).lstrip(".")
-        self.problems.append(ProfileProblem(Origin(self.label, line), _printable(key), message))
-
-    def _open(self, frame: _Frame) -> None:
-        if self._frames and self._frames[-1].is_map and self._frames[-1].key is None:
-            raise _stop(self.label, frame.line, "a key is one word, followed by a colon")
-        if len(self._frames) >= DEEPEST:
-            raise _stop(self.label, frame.line, f"nested more than {DEEPEST} deep")
-        self._frames.append(frame)
-
-    def _add(self, node: Node) -> None:
-        if not self._frames:
-            self.root = node
-            return
-        frame = self._frames[-1]
-        if not frame.is_map:
-            frame.items.append(node)
-        elif frame.key is None:
-            assert isinstance(node, Scalar)  # noqa: S101  (_open refuses the others)
-            frame.key = node
-            earlier = frame.entries.get(node.text)
-            frame.repeated = earlier is not None
+    def _entries(self, key: str, depth: int) -> Iterable[tuple[Scalar, Node]]:
+        entries: dict[str, tuple[Scalar, Node]] = {}
+        for event in self._inside():
+            name = None if isinstance(event, yaml.CollectionStartEvent) else self._node(event, key)
+            if not isinstance(name, Scalar):
+                raise _stop(self.label, _line_of(event), "a key is one word, followed by a colon")
+            inside, earlier = f"{key}.{name.text}", entries.get(name.text)
             if earlier:
-                self._refuse(node.line, f"given twice; first in line {earlier[0].line}")
-        else:
-            if not frame.repeated:
-                frame.entries[frame.key.text] = (frame.key, node)
-            frame.key = None
+                self._refuse(inside, name.line, f"given twice; first in line {earlier[0].line}")
+            value = self._node(next(self._events), inside, depth)
+            entries.setdefault(name.text, (name, value))
+        return entries.values()
+
+    def _inside(self) -> Iterator[yaml.Event]:
+        """Yield the events of an open list or mapping, up to its end."""
+        while not isinstance(event := next(self._events), yaml.CollectionEndEvent):
+            yield event
+
+    def _refuse(self, key: str, line: int, message: str) -> None:
+        origin = Origin(self.label, line)
+        self.problems.append(ProfileProblem(origin, _printable(key.lstrip(".")), message))
+
+
+def _line_of(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
 
 
 def _short(sign: str, name: str | None) -> str:
