@@ -7,7 +7,6 @@ import secrets as random
 import time
 from base64 import b64encode
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -171,13 +170,6 @@ def launch(wire: Wire, start: LaunchOptions) -> None:
         raise BoxstrapError(
             f"the box did not start the setup{': ' + said if said else '.'}", where=wire.label
         )
-
-
-def refuse(wire: Wire, what: str, *, workdir: str, setup: str) -> None:
-    """Tell a setup that `what` it waits for can't be sent: see templates/lib/client.sh."""
-    query = build_query("refuse", workdir=workdir, setup_id=setup, what=what)
-    with suppress(BoxstrapError):  # without it the box waits for as long as it may
-        run_script_checked(wire, query, timeout=60)
 
 
 def _lacks(lacks: list[list[str]], label: str) -> BoxLacksError:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError, UsageError
 from bootstrap.event_codes import Code, explain
@@ -21,14 +21,10 @@ from bootstrap.setup.result import SetupEnd, raise_for
 
 if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
+    from bootstrap.protocol.sender import Sender
     from bootstrap.setup.context import SetupContext
-    from bootstrap.setup.send import CommitSender, DependencySender, UvSender
-    from bootstrap.transfer.buckets import AddressSender, BucketItems
-    from bootstrap.transfer.push import DataSender
+    from bootstrap.transfer.buckets import BucketItems
     from bootstrap.transfer.sender import PushProgress
-
-    AskedSender = UvSender | DependencySender | DataSender | AddressSender
-    """A sender of what a step on the box waits for."""
 
 
 # Senders are imported only when there is something to send, so that no box waits for that.
@@ -47,8 +43,8 @@ class SetupSenders:
         self._context = context
         self._box, self._payload = context.box, context.payload
         self._reporter, self._telling = context.box.reporter, threading.Lock()
-        self._sending: dict[str, CommitSender | AskedSender] = {}
-        self._asked_for: dict[str, Callable[[], AskedSender]] = {
+        self._sending: dict[str, Sender] = {}
+        self._asked_for: dict[str, Callable[[], Sender]] = {
             "uv-unlisted": self._uv_sender,
             "dependencies": self._dependency_sender,
             "data": self._data_sender,
@@ -90,49 +86,47 @@ class SetupSenders:
         from bootstrap.setup.send import CommitSender
 
         self._sending["commit"] = CommitSender(
-            self._box.wire,
-            here,
-            snapshot,
-            have,
-            workdir=self._box.workdir,
+            **self._about,
+            here=here,
+            snapshot=snapshot,
+            have=have,
             repo_key=self._payload.source.key,
             repo_root=self._payload.source.root,
-            setup=self.setup,
             progress=self._tell_objects,
-            failed=self._not_sent,
             share=self._context.request.once.share,
         )
         self._sending["commit"].start()
 
-    def _uv_sender(self) -> UvSender:
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What every sender is given."""
+        box = self._box
+        about = {"wire": box.wire, "workdir": box.workdir, "setup": self.setup}
+        return {**about, "failed": self._not_sent}
+
+    def _uv_sender(self) -> Sender:
         """Make the sender for a box whose package index lacks uv."""
         from bootstrap.setup.send import UvSender
 
         return UvSender(
-            self._box.wire,
+            **self._about,
             machine=self.machine,
-            workdir=self._box.workdir,
-            setup=self.setup,
             progress=partial(self._tell_bytes, "agent"),
             sent=self._uv_arrived,
-            failed=self._not_sent,
         )
 
-    def _dependency_sender(self) -> DependencySender:
+    def _dependency_sender(self) -> Sender:
         """Make the sender for private dependencies that the box lacks for its environment."""
         from bootstrap.setup.send import DependencySender
 
         return DependencySender(
-            self._box.wire,
+            **self._about,
             dependencies=self._payload.dependencies,
-            workdir=self._box.workdir,
-            setup=self.setup,
             progress=partial(self._tell_bytes, "python"),
             say=self._say,
-            failed=self._not_sent,
         )
 
-    def _data_sender(self) -> DataSender:
+    def _data_sender(self) -> Sender:
         """Make the sender for the profile's data on this machine."""
         from bootstrap.transfer.push import DataSender, upload_of_several
 
@@ -146,15 +140,12 @@ class SetupSenders:
         if once.is_shared:
             once.get("cost of data", tell)
         return DataSender(
-            self._box.wire,
+            **self._about,
             items=self._payload.data,
-            workdir=self._box.workdir,
-            setup=self.setup,
             progress=self._tell_push,
-            failed=self._not_sent,
         )
 
-    def _address_sender(self) -> AddressSender:
+    def _address_sender(self) -> Sender:
         """Make the sender for addresses of data in buckets, which are missing or expired."""
         from bootstrap.transfer.buckets import AddressSender, BucketItems
 
@@ -162,11 +153,8 @@ class SetupSenders:
         addresses = {n: each.source for n, each in data if each.place == "bucket"}
         self._in_buckets = self._in_buckets or BucketItems(addresses)
         return AddressSender(
-            self._box.wire,
+            **self._about,
             items=self._in_buckets,
-            workdir=self._box.workdir,
-            setup=self.setup,
-            failed=self._not_sent,
         )
 
     def _tell_objects(self, done: int, total: int, sent: int) -> None:

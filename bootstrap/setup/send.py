@@ -10,19 +10,17 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.link.exchange import read_until, shell_command
-from bootstrap.link.wire import PIECE, LinkLost, Stream, Wire
+from bootstrap.link.wire import PIECE, LinkLost, Stream
 from bootstrap.paths import cache_dir, temporary_dir, write_private
 from bootstrap.profile.survey.declared import GitDependency
-from bootstrap.protocol.query import build_query, refuse
+from bootstrap.protocol.sender import Sender
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.mirror import key_of, mirrored
 from bootstrap.repo.names import decoded, shown
@@ -46,47 +44,28 @@ _MOST_ANSWER = 1024 * 1024
 """Limit for git's report and the noise before it, in bytes: one line for our single ref."""
 
 
-@dataclass(eq=False, repr=False)
-class CommitSender(threading.Thread):
-    """Send the commit in its own thread; errors are passed to `failed`."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class CommitSender(Sender):
+    """Sends the commit."""
 
-    wire: Wire
+    what, noun = "commit", "the commit"
     here: LocalRepository
     snapshot: Snapshot
     have: Sequence[str]
-    workdir: str
     repo_key: str
     repo_root: str
-    setup: str
     progress: ProgressCallback
-    failed: Callable[[BoxstrapError], None]
     share: SharePack | None = None
-    arrived: bool = False
-    """Whether the box has the commit."""
 
-    def __post_init__(self) -> None:
-        super().__init__(name="objects", daemon=True)
-
-    def run(self) -> None:
-        """Send; a lost link is not an error, since following reconnects and sends again."""
-        try:
-            self._send()
-        except LinkLost:
-            return
-        except BoxstrapError as error:
-            self.failed(error)
-            refuse(self.wire, "commit", workdir=self.workdir, setup=self.setup)
-
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Send it as objects for the box's git. Raises BoxstrapError, LinkLost."""
         here, snapshot = self.here, checked(self.here, self.snapshot)
-        query = build_query(
+        stream = self.start_query(
             "receive",
-            workdir=self.workdir,
             repo_key=self.repo_key,
             repo_root=self.repo_root,
             object_format=here.object_format,
         )
-        stream = self.wire.start(shell_command(query))
         objects = ObjectStream(
             here,
             ref=wanted_ref(snapshot.id),
@@ -126,7 +105,7 @@ def _answer(stream: Stream) -> bytes:
     return bytes(answer)
 
 
-_READY, _ALL_ARRIVED = b"\nready\n", b"\narrived\n"
+_READY, _ARRIVED = b"\nready\n", b"\narrived\n"
 """Lines that end the box's list of refs, and its confirmation."""
 _NOTHING = "0 sha1 -"
 
@@ -139,51 +118,31 @@ def refs_there(answer: bytes) -> dict[str, str]:
     return {decoded(name): commit.decode() for commit, name in _REF.findall(answer)}
 
 
-@dataclass(eq=False, repr=False)
-class DependencySender(threading.Thread):
-    """Send them in its own thread; errors are passed to `failed`.
+@dataclass(eq=False, repr=False, kw_only=True)
+class DependencySender(Sender):
+    """Sends private dependencies, as far as this machine can read them.
 
-    A dependency that this machine can't read either is left out; the box tries to fetch it itself.
+    One that it can't read either is left out; the box tries to fetch it itself.
     """
 
-    wire: Wire
+    what, noun = "dependencies", "a dependency"
     dependencies: Sequence[GitDependency]
-    workdir: str
-    setup: str
     progress: Callable[[int, int], None]
     say: Callable[[str], None]
-    failed: Callable[[BoxstrapError], None]
-    arrived: bool = False
-    """Whether the box has received everything that could be sent."""
 
-    def __post_init__(self) -> None:
-        super().__init__(name="dependencies", daemon=True)
-
-    def run(self) -> None:
-        """Send; a lost link is not an error, since following reconnects and sends again."""
+    def send(self) -> None:
+        """Send them, address after address. Raises BoxstrapError, LinkLost."""
         of_address = [
             (address, [each.ref for each in group])
             for address, group in groupby(self.dependencies, lambda each: each.address)
         ]
-        try:
-            for number, (address, refs) in enumerate(of_address, 1):
-                self._send(address, refs, is_last=number == len(of_address))
-        except LinkLost:
-            return
-        except BoxstrapError as error:
-            self.failed(error)
-            refuse(self.wire, "dependencies", workdir=self.workdir, setup=self.setup)
+        for number, (address, refs) in enumerate(of_address, 1):
+            self._send(address, refs, is_last=number == len(of_address))
 
     def _send(self, address: str, refs: Sequence[str], *, is_last: bool) -> None:
-        query = build_query(
-            "take_dependency",
-            workdir=self.workdir,
-            setup_id=self.setup,
-            store=key_of(address),
-            is_last=is_last,
-        )
-        stream = self.wire.start(shell_command(query))
-        there = self._read(stream, _READY)
+        about = {"store": key_of(address), "setup_id": self.setup}
+        stream = self.start_query("take_dependency", **about, is_last=is_last)
+        there = self.read(stream, _READY)
         try:
             with mirrored(address, refs) as mirror:
                 self._send_from(mirror, address, refs, stream, there)
@@ -196,7 +155,7 @@ class DependencySender(threading.Thread):
             why = what.removeprefix("git.url: ")
             self.failed(BoxstrapError(f"{shown(address)} can't be sent: {why}"))
         stream.close_write()
-        self._read(stream, _ALL_ARRIVED)
+        self.read(stream, _ARRIVED)
         self.arrived = is_last
 
     def _send_from(
@@ -228,15 +187,10 @@ class DependencySender(threading.Thread):
         if wanted.with_submodules:
             self.say(f"{shown(address)} has submodules, which are not sent: the box asks for them")
 
-    def _read(self, stream: Stream, until: bytes) -> bytes:
-        """Read its answer up to a line. Raises as `read_until`."""
-        return read_until(self.wire, stream, until, "a dependency")
-
 
 _FETCH_S = 300
 """How long pip may take, in seconds."""
 _LONGEST = 300
-_ARRIVED = b"\narrived\n"
 
 
 def fetch_wheel(machine: str) -> bytes:
@@ -297,53 +251,28 @@ def _not_here(said: str) -> BoxstrapError:
     )
 
 
-@dataclass(eq=False, repr=False)
-class UvSender(threading.Thread):
-    """Send uv in its own thread; calls `sent` at the end, and `failed` with errors.
+@dataclass(eq=False, repr=False, kw_only=True)
+class UvSender(Sender):
+    """Sends uv, and calls `sent` at the end; nothing, if this machine can't get it either."""
 
-    If this machine can't get uv either, the box is notified and does not wait for it.
-    """
-
-    wire: Wire
+    what = noun = "uv"
     machine: str
-    workdir: str
-    setup: str
     progress: Callable[[int, int], None]
     sent: Callable[[], None]
-    failed: Callable[[BoxstrapError], None]
-    arrived: bool = False
-    """Whether the box has uv, or knows that it won't be sent."""
 
-    def __post_init__(self) -> None:
-        super().__init__(name="uv", daemon=True)
-
-    def run(self) -> None:
-        """Send; a lost link is not an error, since following reconnects and sends again."""
+    def send(self) -> None:
+        """Send its wheel. Raises BoxstrapError, LinkLost."""
         wheel = b""
         try:
             wheel = fetch_wheel(self.machine)
         except BoxstrapError as error:
             self.failed(error)
-        try:
-            self._send(wheel)
-        except LinkLost:
-            return
-        except BoxstrapError as error:
-            self.arrived = True
-            self.failed(error)
-            refuse(self.wire, "uv", workdir=self.workdir, setup=self.setup)
-
-    def _send(self, wheel: bytes) -> None:
-        query = build_query(
-            "take_uv", workdir=self.workdir, setup_id=self.setup, wheel_bytes=len(wheel)
-        )
-        stream = self.wire.start(shell_command(query))
-        with suppress(BrokenPipeError):  # its error output says why
-            for start in range(0, len(wheel), PIECE):
-                stream.write(wheel[start : start + PIECE])
-                self.progress(min(start + PIECE, len(wheel)), len(wheel))
-        stream.close_write()
-        read_until(self.wire, stream, _ARRIVED, "uv")
-        self.arrived = True
+        stream = self.start_query("take_uv", setup_id=self.setup, wheel_bytes=len(wheel))
+        self.pass_on(stream, self._pieces(wheel), _ARRIVED)
         if wheel:
             self.sent()
+
+    def _pieces(self, wheel: bytes) -> Iterator[bytes]:
+        for start in range(0, len(wheel), PIECE):
+            yield wheel[start : start + PIECE]
+            self.progress(min(start + PIECE, len(wheel)), len(wheel))

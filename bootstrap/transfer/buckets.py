@@ -18,9 +18,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -28,11 +26,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.link.exchange import read_until, shell_command
-from bootstrap.link.wire import LinkLost, Wire
+from bootstrap.link.wire import LinkLost
 from bootstrap.onbox.bucket.s3_client import region_of
 from bootstrap.paths import expanded, read_regular
-from bootstrap.protocol.query import build_query, refuse
+from bootstrap.protocol.sender import Sender
 from bootstrap.text.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -339,48 +336,24 @@ def _line(number: int, each: BucketObject, address: str) -> bytes:
     return json.dumps(row).encode() + b"\n"
 
 
-@dataclass(eq=False, repr=False)
-class AddressSender(threading.Thread):
-    """Sends the addresses in parallel; `failed` is called with what went wrong.
+@dataclass(eq=False, repr=False, kw_only=True)
+class AddressSender(Sender):
+    """Sends the addresses of what is in buckets; if there are none, the box is told that."""
 
-    If there are none, that is reported to the box, which then does not wait.
-    """
-
-    wire: Wire
+    what = noun = "addresses"
     items: BucketItems
-    workdir: str
-    setup: str
-    failed: Callable[[BoxstrapError], None]
-    arrived: bool = False
-    """Whether the box has them, or knows that they won't come."""
 
-    def __post_init__(self) -> None:
-        super().__init__(name="addresses", daemon=True)
-
-    def run(self) -> None:
-        """Send; a lost link is no error here: following the setup logs in and sends again."""
+    def send(self) -> None:
+        """List and sign, and send the addresses. Raises BoxstrapError, LinkLost."""
         try:
-            try:
-                self.items.list()
-                self._send(self.items.lines())
-            except LinkLost:
-                raise
-            except BoxstrapError as error:
-                self.failed(error)
-                if not self.arrived:
-                    self._send(iter([b"end\n"]))
+            self.items.list()
+            self._send(self.items.lines())
         except LinkLost:
-            return
+            raise
         except BoxstrapError as error:
             self.failed(error)
-            refuse(self.wire, "addresses", workdir=self.workdir, setup=self.setup)
+            if not self.arrived:
+                self._send([b"end\n"])
 
-    def _send(self, lines: Iterator[bytes]) -> None:
-        query = build_query("take_addresses", workdir=self.workdir, setup_id=self.setup)
-        stream = self.wire.start(shell_command(query))
-        with suppress(BrokenPipeError):  # the box's own message says why
-            for piece in lines:
-                stream.write(piece)
-        stream.close_write()
-        read_until(self.wire, stream, _ARRIVED, "addresses")
-        self.arrived = True
+    def _send(self, lines: Iterable[bytes]) -> None:
+        self.pass_on(self.start_query("take_addresses", setup_id=self.setup), lines, _ARRIVED)

@@ -9,20 +9,17 @@ import posixpath
 import re
 import socket
 import stat
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link import exchange
-from bootstrap.link.exchange import read_until, shell_command
-from bootstrap.link.wire import Backoff, LinkLost, ReconnectingLink, Stream, Wire
-from bootstrap.protocol.query import build_query, refuse
+from bootstrap.link.wire import Backoff, LinkLost, ReconnectingLink, Wire
+from bootstrap.protocol.sender import Sender
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
 from bootstrap.text.sizes import grouped_number, size
 from bootstrap.transfer.sender import (
@@ -393,39 +390,20 @@ def _digest(source: Path, exclude: Sequence[str]) -> str:
     return hashlib.sha256(files.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-@dataclass(eq=False, repr=False)
-class DataSender(threading.Thread):
-    """Sends what a box waits for, in parallel; `failed` is called with what went wrong."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class DataSender(Sender):
+    """Sends the profile's data that is on this machine."""
 
-    wire: Wire
+    what, noun = "data", "the data"
     items: Sequence[LocalItem]
-    workdir: str
-    setup: str
     progress: Callable[[PushProgress], None]
-    failed: Callable[[BoxstrapError], None]
-    arrived: bool = False
-    """Whether the box has it, or knows that not all of it will come."""
 
-    def __post_init__(self) -> None:
-        super().__init__(name="data", daemon=True)
-
-    def run(self) -> None:
-        """Send; a lost link is no error here: following the setup logs in and sends again."""
-        try:
-            query = build_query("take_data", workdir=self.workdir, setup_id=self.setup)
-            stream = self.wire.start(shell_command(query))
-            targets = targets_there(self._read(stream, _READY))
-            sent = [self._send(item, targets) for item in self.items if item.number in targets]
-            with suppress(BrokenPipeError):  # the box's own message says why
-                stream.write(b"all\n" if all(sent) else b"some\n")
-            stream.close_write()
-            self._read(stream, _ARRIVED)
-            self.arrived = True
-        except LinkLost:
-            return
-        except BoxstrapError as error:
-            self.failed(error)
-            refuse(self.wire, "data", workdir=self.workdir, setup=self.setup)
+    def send(self) -> None:
+        """Send what the box asks for. Raises BoxstrapError, LinkLost."""
+        stream = self.start_query("take_data", setup_id=self.setup)
+        targets = targets_there(self.read(stream, _READY))
+        sent = [self._send(item, targets) for item in self.items if item.number in targets]
+        self.pass_on(stream, [b"all\n" if all(sent) else b"some\n"], _ARRIVED)
 
     def _send(self, item: LocalItem, targets: dict[int, str]) -> bool:
         """Send one item; return whether all of it has arrived. Raises LinkLost."""
@@ -459,7 +437,3 @@ class DataSender(threading.Thread):
         for name in pushed.failed:
             self.failed(BoxstrapError(f"not sent: {name}", where=where))
         return not (pushed.kept or pushed.failed)
-
-    def _read(self, stream: Stream, until: bytes) -> bytes:
-        """Return the answer up to the line `until`. Raises as `read_until`."""
-        return read_until(self.wire, stream, until, "the data")

@@ -167,10 +167,10 @@ def send(
         here = SimpleNamespace(commit="a" * 40, object_format="sha1")
         snapshot = SimpleNamespace(commit="a" * 40, id="a" * 40)
         sending = CommitSender(
-            wire,
-            here,  # type: ignore[arg-type]
-            snapshot,  # type: ignore[arg-type]
-            [],
+            wire=wire,
+            here=here,  # type: ignore[arg-type]
+            snapshot=snapshot,  # type: ignore[arg-type]
+            have=[],
             workdir="/nowhere",
             repo_key="k",
             repo_root="",

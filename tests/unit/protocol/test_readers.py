@@ -29,7 +29,6 @@ from bootstrap.link.exchange import (
     answer_rows,
     run_script,
     run_script_checked,
-    shell_command,
     stream_script,
 )
 from bootstrap.onbox.transfer.frames import pack_frame
@@ -42,6 +41,7 @@ from bootstrap.protocol.query import LaunchOptions, launch
 from bootstrap.protocol.run import STATES, find_failure, is_name, parse_run, with_files
 from bootstrap.protocol.run_details import ask_details, parse_details, results_in_the_way
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
+from bootstrap.protocol.sender import Sender
 from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.protocol.trees import BoxWorkStream, clean_trees, parse_uses, read_content
 from bootstrap.renting.ownership import read_box_id
@@ -58,13 +58,12 @@ from bootstrap.runs.top import BoxView, JsonLines, LiveTable, PlainLines
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
 from bootstrap.runs.upkeep import ask_lease, what_was_wiped
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
-from bootstrap.setup.send import DependencySender, UvSender, refs_there
+from bootstrap.setup.send import refs_there
 from bootstrap.sync.new_run import _begun
 from bootstrap.sync.send import SyncState, SyncStream, refusal
 from bootstrap.text import jsonc
 from bootstrap.text.sanitize import SanitizeStream
-from bootstrap.transfer.buckets import AddressSender, BucketItems
-from bootstrap.transfer.push import DataSender, push_folder, targets_there
+from bootstrap.transfer.push import push_folder, targets_there
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 from tests.unit.protocol.conftest import text_of
@@ -127,6 +126,18 @@ def all_of(wire: Any) -> bytes:
     """Return the whole output of a streamed command, which has no frame of its own."""
     stream = stream_script(wire, "")
     return b"".join(iter(lambda: stream.read(1000), b""))
+
+
+def before_ready(wire: Any) -> bytes:
+    """Return what a box answers to a sender before it is ready."""
+    sender = Sender(wire=wire, workdir="/w", setup=SETUP, failed=str)
+    return sender.read(sender.start_query("take_data", setup_id=SETUP), b"\nready\n")
+
+
+def confirmed(wire: Any) -> None:
+    sender = Sender(wire=wire, workdir="/w", setup=SETUP, failed=str)
+    stream = sender.start_query("take_data", setup_id=SETUP)
+    sender.pass_on(stream, [b"wheel"], b"\narrived\n")
 
 
 def end_of_setup(wire: Any) -> None:
@@ -322,6 +333,7 @@ READERS: dict[str, Callable[[Any], object]] = {
         SimpleNamespace(_wire=wire, _query="x", seen=0, _has_told=True)  # type: ignore[arg-type]
     ),
     "protocol/probe.py": probe,
+    "protocol/sender.py": confirmed,
     "protocol/run_details.py": detailed,
     "protocol/run_history.py": remembered,
     "protocol/trees.py, unsent work": worked,
@@ -330,22 +342,8 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/trees.py": cleaned,
     "sync/send.py": synced,
     "protocol/query.py": lambda wire: launch(wire, LaunchOptions("x", SETUP, "/w")),
-    "setup/send.py, dependencies": lambda wire: refs_there(
-        DependencySender(
-            wire, [], "/w", SETUP, lambda done, total: None, print, lambda error: None
-        )._read(wire.start(shell_command("x")), b"\nready\n")
-    ),
-    "setup/send.py, uv": lambda wire: UvSender(
-        wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
-    )._send(b"wheel"),
-    "transfer/push.py, data": lambda wire: targets_there(
-        DataSender(wire, [], "/w", SETUP, lambda progress: None, lambda error: None)._read(
-            wire.start(shell_command("x")), b"\nready\n"
-        )
-    ),
-    "transfer/buckets.py": lambda wire: AddressSender(
-        wire, BucketItems({}), "/w", SETUP, lambda error: None
-    )._send(iter([b"end\n"])),
+    "setup/send.py, dependencies": lambda wire: refs_there(before_ready(wire)),
+    "transfer/push.py, data": lambda wire: targets_there(before_ready(wire)),
     "protocol/transfer.py": pushed,
     "protocol/transfer.py, results": pulled,
     "setup/send.py": lambda wire: parse_report(all_of(wire), all_of(wire)),

@@ -644,7 +644,12 @@ def test_data_of_which_a_part_did_not_arrive_is_no_data_that_has_arrived(
     wire: Any = None
     item = LocalItem(4, source, (), SentItem("tree/data", "x"))
     data = DataSender(
-        wire, [item], "/w", "1", lambda _: None, lambda one: failed.append(one.text())
+        wire=wire,
+        items=[item],
+        workdir="/w",
+        setup="1",
+        progress=lambda _: None,
+        failed=lambda one: failed.append(one.text()),
     )
 
     def sends(pushed: Pushed | BoxstrapError) -> bool:
