@@ -1,7 +1,7 @@
 """Runs side by side, or a sweep's cells: one page, a table as CSV, and JSON lines.
 
 Boxes that have the runs are asked, each once; what came home counts where a box is gone or can't be
-reached. Plots are SVG without scripts, as in a run's report.
+reached.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
@@ -31,16 +30,16 @@ from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve, ask_history
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.known_runs import list_runs
-from bootstrap.runs.report import Plot, PlotLine, metric_is_less
+from bootstrap.runs.report import metric_is_less
 from bootstrap.text.sizes import dollars, duration, spent
 from bootstrap.ui.layout import aligned
 from bootstrap.ui.page import check_place, fill
+from bootstrap.ui.plots import Plot, PlotLine, parallel_coordinates
 from bootstrap.ui.screen import Reporter, Screen
 
 TEMPLATE = "comparison.html.j2"
 MOST_LINES = 40
 """Curves of one metric that are drawn over each other."""
-_EDGE, _TEXT_HEIGHT = 40, 13
 _MOST_NAMED = 20
 
 
@@ -429,7 +428,6 @@ def as_lines(report: Comparison) -> str:
 
 def comparison_page(report: Comparison, redact: Callable[[str], str]) -> str:
     """Return the page as HTML; deterministic."""
-    numbers = count(1)
     plots = []
     for name in report.metric_names:
         with_it = [
@@ -448,7 +446,7 @@ def comparison_page(report: Comparison, redact: Callable[[str], str]) -> str:
                 in_seconds=axis == "seconds",
                 note=f"The best {len(drawn)}; {left} more are not drawn." if left else "",
             )
-            plots.append((plot, plot.drawn(next(numbers))))
+            plots.append(plot)
     head, *rows = _rows(report)
     finished = sum(1 for one in report.results if one.run and one.state == "finished")
     return fill(
@@ -462,83 +460,16 @@ def comparison_page(report: Comparison, redact: Callable[[str], str]) -> str:
         rows=rows,
         has_best=bool(report.ranked),
         plots=plots,
-        parallel=parallel_coordinates(report, redact) if report.names and report.ranked else "",
+        parallel=_coordinates(report, redact) if report.names and report.ranked else "",
     )
 
 
-def parallel_coordinates(report: Comparison, redact: Callable[[str], str]) -> Markup:
-    """Return the ranked cells as lines over an axis for each parameter that varies, and the metric;
-    the better a cell, the darker its line. For wide and for narrow screens."""
+def _coordinates(report: Comparison, redact: Callable[[str], str]) -> Markup:
+    """Return the ranked cells over an axis for each parameter that varies, and the metric."""
     ranked = report.ranked
     columns: list[tuple[str, list[str]]] = [
         (name, [one.parameters.get(name, "") for one in ranked]) for name in report.names
     ]
     columns = [(redact(name), values) for name, values in columns if len({*values}) > 1]
     columns.append((redact(report.metric), [repr(one.metrics[report.metric]) for one in ranked]))
-    wide, narrow = (_coordinates(columns, *size, redact) for size in ((880, 320), (360, 260)))
-    return Markup(  # noqa: S704 - each text in it is escaped
-        f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
-    )
-
-
-def _coordinates(
-    columns: Sequence[tuple[str, list[str]]], width: int, height: int, redact: Callable[[str], str]
-) -> str:
-    count = len(columns[0][1])
-    step = (width - 2 * _EDGE) / max(1, len(columns) - 1)
-    letters = max(4, int(step / 7))
-    heights, parts = [], []
-    for at, (name, values) in enumerate(columns):
-        x = _EDGE + step * at if len(columns) > 1 else width / 2
-        places, ticks = _scale(values, height)
-        heights.append([(x, y) for y in places])
-        parts.append(
-            f'<line x1="{x:.1f}" y1="30" x2="{x:.1f}" y2="{height - 20}" stroke="#b6bac2"/>'
-        )
-        parts.append(f'<text x="{x:.1f}" y="18" text-anchor="middle" font-weight="600">'
-                     f"{escape(name[:letters])}</text>")  # fmt: skip
-        is_last = at and at == len(columns) - 1  # beyond it there is no room
-        beside, anchor = (x - 5, "end") if is_last else (x + 5, "start")
-        parts += [f'<text x="{beside:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}">'
-                  f"{escape(redact(text)[:letters])}</text>" for y, text in ticks]  # fmt: skip
-    lines = []
-    for at in reversed(range(count)):  # the best on top
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (column[at] for column in heights))
-        share = at / max(1, count - 1)
-        colour = "#c4502e" if at == 0 else "#2563ab"
-        thick = 2.6 if at == 0 else 1.2
-        stroke = f'stroke="{colour}" stroke-opacity="{1 - 0.8 * share:.2f}" stroke-width="{thick}"'
-        lines.append(f'<polyline points="{points}" fill="none" {stroke}/>')
-    view = f'viewBox="0 0 {width} {height}" font-size="11" role="img"'
-    return f"<svg {view}>{''.join([*lines, *parts])}</svg>"
-
-
-def _scale(values: Sequence[str], height: int) -> tuple[list[float], list[tuple[float, str]]]:
-    """Return where each value is on an axis, and its labels: numbers by size, else in order."""
-    top, bottom = 30.0, float(height - 20)
-    numbers = [_as_number(value) for value in values]
-    if all(number is not None for number in numbers):
-        found = [float(number or 0.0) for number in numbers]
-        low, high = min(found), max(found)
-        is_log = low > 0 and high / low >= 100
-        scaled = [math.log(each) for each in found] if is_log else found
-        low, span = min(scaled), (max(scaled) - min(scaled)) or 1.0
-        places = [bottom - (each - low) / span * (bottom - top) for each in scaled]
-        labels = dict(zip(places, (f"{each:.4g}" for each in found), strict=True))
-        shown, ordered = list[float](), sorted(labels)
-        for place in (ordered[0], ordered[-1], *ordered):  # the ends before what is between
-            if all(abs(place - other) >= _TEXT_HEIGHT for other in shown):
-                shown.append(place)
-        return places, [(place, labels[place]) for place in shown]
-    order = [*dict.fromkeys(values)]
-    gap = (bottom - top) / max(1, len(order) - 1)
-    where = {value: bottom - gap * at for at, value in enumerate(order)}
-    return [where[value] for value in values], [(y, value[:24]) for value, y in where.items()]
-
-
-def _as_number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    return parallel_coordinates(columns, redact)

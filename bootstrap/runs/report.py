@@ -1,21 +1,16 @@
 """`report`: a run as one HTML page, from what its box kept and what was pulled from it.
 
-Its outcome, its metrics, the use of GPUs and machine, its setup. Plots are SVG without scripts or
-external resources: of a report, inline; of costs, as a file.
+Its outcome, its metrics, the use of GPUs and machine, its setup.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from markupsafe import Markup, escape
 
 from bootstrap import __version__
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
@@ -40,10 +35,11 @@ from bootstrap.protocol.run_history import (
 from bootstrap.protocol.verdict import Verdict, read_verdict
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.text.sanitize import one_line
-from bootstrap.text.sizes import dollars, duration, grouped_number, size
+from bootstrap.text.sizes import duration, grouped_number, size
 from bootstrap.transfer.destination import MANIFEST, why_refused
 from bootstrap.transfer.manifest import MOST_MANIFEST, read_manifest
 from bootstrap.ui.page import check_place, fill, verdict_end, write_page
+from bootstrap.ui.plots import Plot, PlotLine
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.steps import Steps
 
@@ -191,181 +187,6 @@ def _made(place: PullPlace) -> Path:
         return place.make()
     except OSError as error:
         raise write_error(place.path, error) from error
-
-
-SIZE, HALF, NARROW = (880, 220), (430, 180), (360, 210)
-"""Width and height in pixels: of a full-width plot, of one of two side by side, on a phone."""
-_COLOURS = ("#2563ab", "#c4502e", "#2c8a57", "#8a4fb0", "#b0892c", "#3a9aa8", "#b03a6d", "#5d6470")
-_DASHES = ("", "6,3", "2,3", "9,3,2,3", "12,5")
-"""So that more lines than there are colours can be told apart."""
-_XMLNS = re.compile(r' xmlns(?::\w+)?="[^"]*"')
-
-
-@dataclass(frozen=True)
-class PlotLine:
-    """One line of a plot: its name, and x and y of its points."""
-
-    name: str
-    points: Sequence[tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A plot with its title, and a note below it."""
-
-    title: str
-    lines: Sequence[PlotLine]
-    in_seconds: bool = False
-    """Whether x is time; otherwise it is a count."""
-    top: float | None = None
-    """The highest possible y."""
-    note: str = ""
-    unit: str = ""
-    is_half: bool = False
-
-    def drawn(self, at: int) -> Markup:
-        """Return the plot as HTML, for wide and for narrow screens; `at`: its number on the page.
-
-        Each is drawn in its own size, since text that shrinks with its picture can't be read.
-        """
-        wide = self.svg(f"{at}", HALF if self.is_half else SIZE)
-        narrow = self.svg(f"{at}n", NARROW)
-        keys = "".join(map(self._key, range(len(self.lines))))
-        return Markup(  # noqa: S704 - each text in it is escaped
-            f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
-            f'<ul class="keys">{keys}</ul>'
-        )
-
-    def _key(self, at: int) -> str:
-        colour, dash = _look(at)
-        stroke = f'<line x2="20" y1="6" y2="6" stroke="{colour}" stroke-dasharray="{dash}"/>'
-        return f'<li><svg viewBox="0 0 20 12">{stroke}</svg> {escape(self.lines[at].name)}</li>'
-
-    def svg(self, name: str, size: tuple[int, int]) -> str:
-        """Return the plot as SVG without its legend; `name` makes its id unique on the page."""
-        pygal = _import_pygal()
-        style = pygal.style.Style(
-            background="transparent",
-            plot_background="transparent",
-            font_family="inherit",
-            # A colour for each line: pygal darkens what it has to use again.
-            colors=[_look(number)[0] for number in range(max(1, len(self.lines)))],
-            label_font_size=11,
-            major_label_font_size=11,
-            guide_stroke_dasharray="1,3",
-            transition="none",
-        )
-        width, height = size
-        chart = pygal.XY(
-            style=style,
-            width=width,
-            height=height,
-            show_dots=False,
-            show_legend=False,
-            js=(),
-            y_labels_major_count=3,
-            max_scale=4 if size == NARROW else 5,
-            truncate_label=-1,
-            x_value_formatter=_time_words if self.in_seconds else grouped_number,
-            value_formatter=self._value_words,
-            no_data_text="no data",
-            range=None if self.top is None else (0, self.top),
-        )
-        chart.uuid = f"plot-{name}"
-        for number, line in enumerate(self.lines):
-            _, dash = _look(number)
-            stroke = {"width": 1.6, **({"dasharray": dash} if dash else {})}
-            points = [(_drawable(x), _drawable(y)) for x, y in _thinned(line.points, width)]
-            chart.add(line.name, points, stroke_style=stroke)
-        root = chart.render_tree()
-        _drop(root)
-        return _XMLNS.sub("", pygal.etree.etree.tostring(root, encoding="unicode"))
-
-    def _value_words(self, value: float) -> str:
-        return f"{value:.4g}{self.unit}"
-
-
-def _drawable(value: float) -> float:
-    """Return a number without what no plot shows: pygal finds no scale, and looks for one without
-    end, between two numbers that differ in their last bits, and none at the least ones there are.
-    """
-    return 0.0 if abs(value) < 1e-200 else float(f"{value:.12g}")
-
-
-def _look(number: int) -> tuple[str, str]:
-    """Return the colour and the dashes of a plot's line."""
-    colours = len(_COLOURS)
-    return _COLOURS[number % colours], _DASHES[number // colours % len(_DASHES)]
-
-
-def _thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """Return about `most` of the points, the last one among them, with each stretch's extremes."""
-    if len(points) <= most:
-        return list(points)
-    each = -(-2 * len(points) // most)
-    kept = []
-    for start in range(0, len(points), each):
-        part = points[start : start + each]
-        kept += sorted({min(part, key=lambda one: one[1]), max(part, key=lambda one: one[1])})
-    return [*kept, *([points[-1]] if kept[-1] != points[-1] else [])]
-
-
-def cost_bars(totals: Sequence[tuple[str, float]], title: str) -> str:
-    """Return names and dollars as bars, the first on top; readable on light and dark pages."""
-    pygal = _import_pygal()
-    grey = "#7d8590"
-    style = pygal.style.Style(
-        background="transparent",
-        plot_background="transparent",
-        foreground=grey,
-        foreground_strong=grey,
-        foreground_subtle=f"{grey}55",
-        colors=("#3f83c8",),
-        opacity="1",
-        font_family="system-ui, sans-serif",
-        label_font_size=13,
-        title_font_size=16,
-    )
-    chart = pygal.HorizontalBar(
-        style=style,
-        title=title,
-        width=900,
-        height=110 + 34 * len(totals),
-        show_legend=False,
-        show_x_labels=False,
-        show_x_guides=False,
-        truncate_label=-1,
-        js=(),
-    )
-    ordered = [*reversed(totals)]
-    chart.x_labels = [f"{name}   {dollars(total)}" for name, total in ordered]
-    chart.add("total", [round(total, 2) for _, total in ordered])
-    root = chart.render_tree()
-    _drop(root)
-    return str(pygal.etree.etree.tostring(root, encoding="unicode"))
-
-
-def _import_pygal() -> Any:  # noqa: ANN401 - a module without types
-    """Import it late: it takes half a second, which only reports should wait for."""
-    finders = [*sys.meta_path]
-    import pygal
-
-    # It adds a finder for maps with the Python 2 API: later imports would warn about that.
-    sys.meta_path[:] = finders
-    return pygal
-
-
-def _time_words(seconds: float) -> str:
-    return duration(seconds) if seconds else "0"
-
-
-def _drop(parent: Any) -> None:  # noqa: ANN401 - an element
-    """Remove comments, pygal's tooltip script, and the texts of tooltips."""
-    for child in list(parent):
-        if not isinstance(child.tag, str) or child.tag.rpartition("}")[2] in ("script", "title"):
-            parent.remove(child)
-        else:
-            _drop(child)
 
 
 MOST_PLOTS = 12
@@ -575,11 +396,6 @@ def report_page(report: RunReport, redact: Callable[[str], str] = str) -> str:
     history, run = report.history, report.run
     head, rows = history.read_samples()
     metrics, left_out = metric_plots(history.curves, redact)
-    numbers = count(1)
-
-    def drawn(plots: Sequence[Plot]) -> list[tuple[Plot, Markup]]:
-        return [(plot, plot.drawn(next(numbers))) for plot in plots]
-
     return fill(
         TEMPLATE,
         redact,
@@ -589,11 +405,11 @@ def report_page(report: RunReport, redact: Callable[[str], str] = str) -> str:
         began=_began(run),
         took=_took(run, report.now),
         cost=_cost(report),
-        metrics=drawn(metrics),
+        metrics=metrics,
         numbers=metric_numbers(history.curves),
         left_out=left_out,
         log_words=_log_words(history),
-        machine=drawn(machine_plots(head, rows, run)),
+        machine=machine_plots(head, rows, run),
         use=". ".join(filter(None, [use_words(head, rows, run), disk_words(history)])),
         steps=step_bars(history),
         changes=[[*line.split(" ", 2), "", ""][:3] for line in history.changes],

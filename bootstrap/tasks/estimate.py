@@ -196,8 +196,8 @@ def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit
         lines += _buying(call, rows)
         call.screen.result(data, "\n".join(lines))
     if call.given["plot"]:
-        from bootstrap.runs.report import cost_bars
         from bootstrap.ui.page import write_page
+        from bootstrap.ui.plots import cost_bars
 
         file = expanded(call.given["plot"])
         totals = [(" ".join(row.cells()[:3]), row.cost.total) for row in rows[:_SHOWN]]

@@ -25,7 +25,7 @@ from bootstrap.estimate import (
     shipped_prices,
     with_live,
 )
-from bootstrap.runs.report import cost_bars
+from bootstrap.ui.plots import cost_bars
 from tests.packaging.prices import renewed
 from tests.plain_environment import HERE
 

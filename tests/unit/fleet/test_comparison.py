@@ -18,7 +18,6 @@ from bootstrap.fleet.comparison import (
     Comparison,
     compare_by,
     comparison_page,
-    parallel_coordinates,
 )
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve
@@ -59,7 +58,7 @@ def test_the_best_at_the_end_and_the_best_ever_are_named_with_step_time_and_cost
     assert "All runs: $1.75" in seen
     # One plot, drawn for two widths: what was logged once is a number in the table alone.
     assert re.findall(r"<figcaption>(.*?)</figcaption>", text) == ["loss by step"]
-    assert text.count('class="line reactive') == 4
+    assert text.count('class="line"') == 4
     assert '<td data-name="acc">0.5</td>' in text
     # On a phone a row is a block, in which each value is named.
     rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.DOTALL)
@@ -93,7 +92,7 @@ def test_many_lines_can_be_told_apart_and_what_a_box_says_is_text() -> None:
     assert len(keys) == len(set(keys)) == 40
     assert "<script" not in text
     cells = [replace(one, parameters={EVIL: EVIL + str(at)}) for at, one in enumerate(results)]
-    assert "<script" not in parallel_coordinates(comparison(*cells), str)
+    assert "<script" not in comparison_page(comparison(*cells), str)
 
 
 @pytest.fixture
@@ -129,7 +128,7 @@ def test_runs_of_two_boxes_one_of_them_gone_are_compared_on_one_page(
     assert "was not asked" in told.out
     page = Path(found["report"])
     assert page.parent == there.root / "boxstrap-results/compared"
-    assert page.read_text().count('class="line reactive') == 6
+    assert page.read_text().count('class="line"') == 6
     rows = [*csv.DictReader(Path(found["csv"]).read_text().splitlines())]
     assert [row["least loss"] for row in rows] == ["2.0", "0.5", "1.0"]
     lines = Path(found["lines"]).read_text().splitlines()

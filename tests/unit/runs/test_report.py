@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -30,8 +31,6 @@ from bootstrap.protocol.run_history import (
 )
 from bootstrap.protocol.verdict import read_verdict
 from bootstrap.runs.report import (
-    Plot,
-    PlotLine,
     ReportedFile,
     RunReport,
     machine_plots,
@@ -41,6 +40,7 @@ from bootstrap.runs.report import (
     step_bars,
 )
 from bootstrap.transfer.destination import MANIFEST
+from bootstrap.ui.plots import Plot, PlotLine
 from tests.logins import login_on
 from tests.unit.box.test_verdict import document, gpu, reason, row
 from tests.unit.box.test_verdict_page import EVIL, parsed
@@ -295,16 +295,26 @@ def test_the_gpus_of_the_run_are_shown() -> None:
 )
 def test_whatever_the_points_are_there_is_a_plot(points: list[tuple[float, float]]) -> None:
     for top in (None, 100.0):
-        assert "<svg" in Plot("x", [PlotLine(EVIL, points)], in_seconds=True, top=top).drawn(1)
+        assert "<svg" in Plot("x", [PlotLine(EVIL, points)], in_seconds=True, top=top).drawn()
 
 
 def test_the_legend_has_each_lines_colour() -> None:
-    drawn = Plot("x", [PlotLine(str(n), [(0, n), (1, n)]) for n in range(12)]).drawn(1)
-    key = dict(enumerate(re.findall(r'<line [^>]*stroke="(#\w+)"', drawn)))
-    styles = re.findall(r"\.color-(\d+) a:visited{stroke:(#\w+)", drawn)
-    line = {int(number): colour for number, colour in styles}
-    assert len(key) == 12
-    assert line == key
+    drawn = Plot("x", [PlotLine(str(n), [(0, n), (1, n)]) for n in range(12)]).drawn()
+    keys = re.findall(r'<line [^>]*stroke="(#\w+)" stroke-dasharray="(.*?)"', drawn)
+    lines = re.findall(r'class="line"[^>]*stroke="(#\w+)"[^>]*stroke-dasharray="(.*?)"', drawn)
+    assert len({*keys}) == 12
+    assert lines == keys * 2  # for wide and for narrow screens
+
+
+def test_an_axis_has_round_numbers_within_what_is_drawn() -> None:
+    plot = Plot("x", [PlotLine("a", [(0, 0.13), (299, 0.97)])], unit=" %")
+    svg = ElementTree.fromstring(plot.svg((430, 180)))
+    assert [one.text for one in svg.iter("text")] == [
+        *("0.2 %", "0.4 %", "0.6 %", "0.8 %", "0", "100", "200"),
+    ]
+    for one in svg.iter("text"):
+        assert 0 < float(one.attrib["x"]) < 430
+        assert 0 < float(one.attrib["y"]) < 180
 
 
 def hostile() -> RunReport:
@@ -428,7 +438,7 @@ def test_a_plot_of_any_two_numbers_is_drawn(of_x: bool) -> None:
         Plot("loss", [PlotLine("loss", [(a, 1.0), (b, 2.0)] if of_x else [(0.0, a), (1.0, b)])])
         for a, b in pairs
     ]
-    drawn = made_beside(lambda: [plot.drawn(1) for plot in plots], 120)
+    drawn = made_beside(lambda: [plot.drawn() for plot in plots], 120)
     assert isinstance(drawn, list), drawn
 
 
