@@ -13,7 +13,7 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from bootstrap.errors import BoxstrapError, UsageError
 
@@ -173,6 +173,34 @@ def write_private(path: Path, content: str | bytes, *, make_folder: bool = True)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+_MOST_NUMBER = 1 << 64
+"""What no size, inode, price or clock of a record reaches."""
+
+
+def read_record(file: Path) -> Any:  # noqa: ANN401 - as JSON has it
+    """Read a record of boxstrap's own. Raises OSError, and ValueError if it is damaged: no JSON,
+    too deep, or with a number that is none of ours."""
+    import json  # not at the top: the shortest commands read none
+
+    try:
+        return json.loads(
+            file.read_bytes(), parse_int=_int, parse_float=_float, parse_constant=_float
+        )
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+
+
+def _float(text: str) -> float:
+    if not abs(found := float(text)) < _MOST_NUMBER:
+        raise ValueError(f"{text[:20]} is no number of a record")
+    return found
+
+
+def _int(text: str) -> int:
+    _float(text)
+    return int(text)
 
 
 def temporary_dir() -> str:

@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bootstrap.errors import BusyError, NotSafeError, UsageError
 from bootstrap.link.exchange import answer_number, valid_time
-from bootstrap.paths import state_dir, temporary_dir, write_private
+from bootstrap.paths import read_record, state_dir, temporary_dir, write_private
 from bootstrap.protocol.run import STATES, Run, Uploaded, is_name
 from bootstrap.repo.place import repository_root
 from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import LATEST
 from bootstrap.text.sizes import size as size_in_words
 from bootstrap.transfer.destination import RECORD, Destination, LocalFolder
 
@@ -53,6 +54,8 @@ _LINE_BACK = 64 * 1024
 _MOST_FOLDERS = 1000
 _MOST_FILE = 16 * 1024 * 1024
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+_MOST_LOG = 1 << 60
+_RESULTS = ("home", "partly", "none")
 _VOLATILE = ("written", "log_bytes", "log_kept")
 """What changes all the time while a run is alive."""
 
@@ -327,8 +330,8 @@ def _folder() -> Path:
 
 def _load(file: Path) -> RunAtHome | None:
     try:
-        return _kept_of(json.loads(file.read_bytes()))
-    except (OSError, ValueError, RecursionError):
+        return _kept_of(read_record(file))
+    except (OSError, ValueError):
         return None
 
 
@@ -347,14 +350,16 @@ def _kept_of(row: object) -> RunAtHome | None:
         tuple(
             (start, size)
             for start, size in (one for one in parts if isinstance(one, list) and len(one) == 2)
-            if type(start) is type(size) is int and min(start, size) >= 0
+            if type(start) is type(size) is int
+            and 0 <= min(start, size) <= start + size < _MOST_LOG
         )
         if isinstance(parts, list)
         else ()
     )
     names = [field.name for field in dataclasses.fields(RunAtHome)]
     given = {name: _like(row.get(name), getattr(_DEFAULT, name)) for name in names}
-    return RunAtHome(**{**given, "run": run, "log": log})
+    results = given["results"] if given["results"] in _RESULTS else ""
+    return RunAtHome(**{**given, "run": run, "log": log, "results": results})
 
 
 def row_of(run: Run) -> dict[str, object]:
@@ -379,16 +384,18 @@ def run_of(row: object) -> Run | None:
     for name in _TIMES:
         fields[name] = valid_time(fields[name])
     fields["rc"] = rc if type(rc) is int else None
-    fields["uploaded"] = None
-    with contextlib.suppress(TypeError):
-        fields["uploaded"] = Uploaded(*uploaded) if isinstance(uploaded, list) else None
+    told: list[Any] = uploaded if isinstance(uploaded, list) else []
+    is_sound = [*map(type, told)] == [str, int, int, int, str, str]
+    fields["uploaded"] = Uploaded(*told) if is_sound else None
     run = Run(**fields)
     return run if run.state in STATES and is_name(run.name) and is_name(run.repo_key) else None
 
 
 def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field's type
-    if isinstance(default, float) and type(value) is int:
-        return float(value)
+    if isinstance(default, float):  # a time, or a price
+        if isinstance(value, int | float) and type(value) is not bool and 0 <= value < LATEST:
+            return float(value)
+        return default
     return value if type(value) is type(default) else default
 
 
@@ -435,7 +442,8 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
     """Return the runs of a box, live or gone, as of the last contact."""
     document = _read_seen(box.folder / SEEN)
     keys = document.get("keys", {})
-    mine = {own: key for key, own in keys.items()} if isinstance(keys, dict) else {}
+    pairs = keys.items() if isinstance(keys, dict) else ()
+    mine = {own: key for key, own in pairs if isinstance(own, str)}
     found = []
     rows = document.get("runs", {})
     # Where nothing changed it is not written again, and the last contact was later.
@@ -462,8 +470,8 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
 
 def _read_seen(file: Path) -> dict[str, Any]:
     try:
-        document = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        document = read_record(file)
+    except (OSError, ValueError):
         return {}
     is_sound = isinstance(document, dict) and document.get("v") == VERSION
     return document if is_sound else {}

@@ -26,7 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import UsageError, write_error
-from bootstrap.paths import make_private, read_regular, refuse_to_leave, sweeps_dir, write_private
+from bootstrap.paths import (
+    make_private,
+    read_record,
+    read_regular,
+    refuse_to_leave,
+    sweeps_dir,
+    write_private,
+)
 from bootstrap.profile.yaml_source import Items, Keys, Scalar, read_yaml
 from bootstrap.protocol.run import cell_words
 
@@ -372,7 +379,8 @@ class Ledger:
         found = []
         for key, cell in self.cells.items():
             given = cell.get("parameters")
-            parameters = given if isinstance(given, dict) else {}
+            pairs = given.items() if isinstance(given, dict) else ()
+            parameters = {name: str(value) for name, value in pairs}
             found.append(Cell(str(cell.get("command", "")), parameters, key))
         return tuple(found)
 
@@ -389,8 +397,10 @@ def ledger_file(repository: str, sweep: str) -> Path:
 
 def load_ledger(file: Path) -> Ledger:
     """Read it; an empty one if there is none. Raises UsageError if it can't be read."""
+    from pydantic import TypeAdapter  # not at the top: it is heavy
+
     try:
-        return Ledger(**json.loads(file.read_text(encoding="utf-8")))
+        return TypeAdapter(Ledger).validate_python(read_record(file))
     except FileNotFoundError:
         return Ledger()
     except (OSError, ValueError, TypeError) as error:

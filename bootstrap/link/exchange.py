@@ -26,6 +26,7 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Stream, Wire
 from bootstrap.shell import SHELL_SETTINGS
 from bootstrap.text.sanitize import one_line, sanitize
+from bootstrap.text.sizes import LATEST
 
 _TAKEN = "'!\\\n"
 """Characters that some login shell interprets even between single quotes."""
@@ -333,10 +334,6 @@ def answer_number(text: str | bytes) -> int | None:
     return int(plain) if re.fullmatch(r"[0-9]{1,18}", plain) else None
 
 
-_LATEST = 1 << 35
-"""Seconds since 1970 in a year that every calendar has."""
-
-
 def answer_time(text: str | bytes) -> int:
     """Parse a time in seconds since 1970; 0 for anything else, also for one that no clock has."""
     return valid_time(answer_number(text))
@@ -344,7 +341,7 @@ def answer_time(text: str | bytes) -> int:
 
 def valid_time(seconds: object) -> int:
     """Return a time that a box told, or that was kept of it; 0 for one that no clock has."""
-    return seconds if type(seconds) is int and 0 <= seconds < _LATEST else 0
+    return seconds if type(seconds) is int and 0 <= seconds < LATEST else 0
 
 
 def answer_exit_code(text: str | bytes) -> int | None:

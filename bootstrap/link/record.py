@@ -33,7 +33,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import make_private, write_private
 from bootstrap.providers import end_does
-from bootstrap.text.sizes import duration
+from bootstrap.text.sizes import LATEST, duration
 
 if TYPE_CHECKING:
     from bootstrap.link.target import Endpoint, Target
@@ -497,8 +497,8 @@ def _text(box: KnownBox) -> str:
 
 def _read(folder: Path) -> dict[str, Any]:
     try:
-        record = json.loads((folder / "box.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        record = paths.read_record(folder / "box.json")
+    except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
 
@@ -547,12 +547,12 @@ def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field
     """Return the value for a field; `default` if it is missing or has another type."""
     if isinstance(value, list) and (default is None or isinstance(default, tuple)):
         return tuple(item for item in value if isinstance(item, str))
-    return value if type(value) is type(default) else default
+    return value if type(value) is type(default) and _is_sound(value, default) else default
 
 
 def _is_sound(value: object, like: object) -> bool:
-    if isinstance(like, float):
-        return isinstance(value, int | float) and type(value) is not bool and abs(value) < 1e300
+    if isinstance(like, float):  # a time, or a price
+        return isinstance(value, int | float) and type(value) is not bool and abs(value) < LATEST
     return type(value) is type(like)
 
 

@@ -435,7 +435,7 @@ _SHOWN = {
 def agreed(whose: str) -> frozenset[Grant]:
     """Return what the user agreed to for this repository; nothing if it can't be read."""
     try:
-        kept = json.loads(_record(whose).read_bytes())
+        kept = paths.read_record(_record(whose))
         if kept["repository"] != whose:
             return frozenset()
         return frozenset(Grant(str(key), str(what)) for key, what in kept["takes"])

@@ -33,7 +33,7 @@ from bootstrap.onbox.lease.rules import (
     limits,
     reached,
 )
-from bootstrap.paths import write_private
+from bootstrap.paths import read_record, write_private
 from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
@@ -116,7 +116,7 @@ def describe_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> 
 def read_count(box: KnownBox) -> LeaseState:
     """Return the count so far; an empty one if there is none or its file is invalid."""
     try:
-        kept = json.loads((box.folder / GUARD).read_text(encoding="utf-8"))
+        kept = read_record(box.folder / GUARD)
         return LeaseState.read(kept["counted"])
     except (OSError, ValueError, TypeError, KeyError):
         return LeaseState()

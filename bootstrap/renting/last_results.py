@@ -37,6 +37,7 @@ from bootstrap.text.sizes import size
 from bootstrap.transfer.destination import MANIFEST, LocalFolder, why_refused
 from bootstrap.transfer.manifest import (
     MOST_MANIFEST,
+    NOTHING_LISTED,
     ListedFile,
     ListedResults,
     read_manifest,
@@ -109,7 +110,8 @@ def find_last_results(
     place = Path(before.result_place) if before.result_place else None
     if place and before.results in ("home", "partly") and (place / MANIFEST).is_file():
         found = [one for path in paths for one in _files_below(place, path)]
-        whole = _whole_here(PullPlace.again(place), found, _digests_of_pulls(before, known, place))
+        recorded = _digests_of_pulls(before, known, place)
+        whole = _whole_here(before, PullPlace.again(place), found, recorded)
         half = {*found} - whole
         _say_what_is_half(whole, half, screen)
         if whole:
@@ -158,7 +160,10 @@ def _digests_of_pulls(
 
 
 def _whole_here(
-    place: PullPlace, found: Sequence[str], recorded: Mapping[str, Collection[str]]
+    before: RunAtHome,
+    place: PullPlace,
+    found: Sequence[str],
+    recorded: Mapping[str, Collection[str]],
 ) -> set[str]:
     """Return those of the files found that are whole: as they were pulled, and not part of a
     checkpoint of several files that did not come home as one. None is reached by a link, which a
@@ -167,10 +172,15 @@ def _whole_here(
         with LocalFolder(place.base, place.inside) as folder:
             with folder.open(MANIFEST) as opened:
                 listed = read_manifest(opened.read(MOST_MANIFEST + 1))
+            manifest = folder.digest(MANIFEST)
             here = {path: folder.digest(path) for path in found}
             links = {path: to for path in found if (to := folder.leads_to(path))}
     except (OSError, ValueError):
         return set()
+    # Another box's run of that name may have been put there first. Without a record, names count.
+    own = (before.box, before.run.repo_key, before.run.name)
+    if manifest not in recorded.get(MANIFEST, ()) if recorded else listed.origin != own:
+        listed = NOTHING_LISTED
     rows = {path: one.sha256 for path, one in listed.files.items() if one.here}
     missing = listed.missing
     # Of what merely waited, an earlier state may be here as a whole.

@@ -210,11 +210,11 @@ def _read(file: Path) -> Rental:
             "hours": 0.0,
             "cluster": "",
             "boxes": 1,
-            **json.loads(file.read_text(encoding="utf-8")),
+            **paths.read_record(file),
         }
         known = {field.name: record[field.name] for field in dataclasses.fields(Rental)}
         rental = Rental(**{**known, "state": RentalState(record["state"])})
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         return unknown
     sound = all(
         type(value) is type(getattr(unknown, name))

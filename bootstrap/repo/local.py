@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.paths import real, state_dir, write_private
+from bootstrap.paths import read_record, real, state_dir, write_private
 from bootstrap.repo.git import (
     AT_ONCE_S,
     NOWHERE,
@@ -508,8 +508,8 @@ def _known_identities() -> list[Identity]:
 def _read_identity(file: Path) -> Identity | None:
     """Read a record; None if it is missing or can't be read."""
     try:
-        found = Identity(**json.loads(file.read_text(encoding="utf-8", errors="surrogateescape")))
-    except (OSError, ValueError, TypeError, RecursionError):
+        found = Identity(**read_record(file))
+    except (OSError, ValueError, TypeError):
         return None
     texts = (found.id, found.git_dir, found.root)
     return found if found.id and all(isinstance(text, str) for text in texts) else None

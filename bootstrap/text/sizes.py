@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+LATEST = 1 << 35
+"""Seconds since 1970 in a year that every calendar has."""
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _TIME = re.compile(r"([0-9]{1,9})([smhd])")

@@ -140,6 +140,11 @@ class ListedResults:
     missing: Mapping[str, str]
     live: bool
     ended: str
+    origin: tuple[object, ...] = ()
+    """Box, repository and run, as `RunOrigin`."""
+
+
+NOTHING_LISTED = ListedResults({}, {}, live=False, ended="")
 
 
 def read_manifest(text: bytes) -> ListedResults:
@@ -163,7 +168,8 @@ def read_manifest(text: bytes) -> ListedResults:
     if not (isinstance(missing, dict) and all(isinstance(why, str) for why in missing.values())):
         raise ValueError("what is missing is no list of names and reasons")
     live, ended = document.get("live") is True, document.get("ended")
-    return ListedResults(files, missing, live, ended if isinstance(ended, str) else "")
+    origin = tuple(document.get(name) for name in ("box", "repository", "run"))
+    return ListedResults(files, missing, live, ended if isinstance(ended, str) else "", origin)
 
 
 def _listed(row: object) -> ListedFile:

@@ -34,6 +34,7 @@ from bootstrap.transfer.manifest import read_manifest
 from bootstrap.transfer.puller import WAITS
 
 RUN = Run("k-1", "train-1", "died", None, 1_700_000_000, "c" * 40, "w", "train", 0, 12, "python x")
+ORIGIN = {"box": "gpu", "repository": RUN.repo_key, "run": RUN.name}
 BEFORE = RunAtHome("gpu", 1.0, "vast:1", RUN)
 
 
@@ -130,14 +131,23 @@ def test_what_is_whole_at_home(
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(OLD)
     rows = [{"path": path, "sha256": digest(OLD)} for path in listed]
-    document = {"files": rows, "missing": missing, "live": True}
-    (tmp_path / MANIFEST).write_text(json.dumps(document))
-    pulled = {path: {digest(OLD)} for path in recorded}
-    assert last_results._whole_here(PullPlace(tmp_path), here, pulled) == {*whole}
+    document = json.dumps({"files": rows, "missing": missing, "live": True, **ORIGIN})
+    (tmp_path / MANIFEST).write_text(document)
+    pulled = {path: {digest(OLD)} for path in recorded} | {MANIFEST: {digest(document)}}
+    place = PullPlace(tmp_path)
+    assert last_results._whole_here(BEFORE, place, here, pulled) == {*whole}
+    if not recorded:
+        assert last_results._whole_here(BEFORE, place, here, {}) == {*whole}
+    # Another box's run of that name, whose pull put its files there first, is none of its own.
+    (tmp_path / MANIFEST).write_text(json.dumps({**json.loads(document), "box": "gpu-2"}))
+    for records in (pulled, {}):
+        of_another = last_results._whole_here(BEFORE, place, here, records)
+        assert of_another == ({*recorded} if recorded == ("last.pt",) and records else set())
+    (tmp_path / MANIFEST).write_text(document)
     # Of two states no file of a checkpoint is taken; a single one that no pull put there neither.
     for path in here[:1]:
         (tmp_path / path).write_text(NEW)
-    assert last_results._whole_here(PullPlace(tmp_path), here, pulled) == set()
+    assert last_results._whole_here(BEFORE, place, here, pulled) == set()
 
 
 @pytest.mark.parametrize("live", [True, False], ids=["box gone", "died"])
@@ -262,7 +272,7 @@ def upload(
         (bucket / path).write_text(content)
     rows = [{"path": path, "sha256": digest(content)} for path, content in listed.items()]
     rows += [{"path": one, "sha256": digest(to), "link": to} for one, to in (links or {}).items()]
-    manifest = json.dumps({"files": rows, "live": live, "missing": {}})
+    manifest = json.dumps({"files": rows, "live": live, "missing": {}, **ORIGIN})
     (bucket / "boxstrap-manifest.json").write_text(manifest)
 
 
@@ -395,7 +405,7 @@ def lay(place: Path, there: dict[str, str], listed: tuple[str, ...]) -> None:
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_text(content)
     rows = [{"path": path, "sha256": digest(OLD)} for path in listed]
-    text = json.dumps({"files": rows, "missing": {}, "live": False})
+    text = json.dumps({"files": rows, "missing": {}, "live": False, **ORIGIN})
     (place / MANIFEST).write_text(text)
 
 
@@ -443,7 +453,7 @@ def test_nothing_behind_a_link_of_the_repository_is_whole(tmp_path: Path, linked
     screen: Any = KeptWarnings()
     for sha256 in ("", digest("mine")):
         rows = [{"path": "out/key", "sha256": sha256}]
-        document = {"files": rows, "missing": {}, "live": False}
+        document = {"files": rows, "missing": {}, "live": False, **ORIGIN}
         (results / "box/train-1" / MANIFEST).write_text(json.dumps(document))
         before = at_home(results / "box/train-1")
         with pytest.raises(NotSafeError, match="no whole results"):
