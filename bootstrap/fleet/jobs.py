@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.fleet.sweep import CellRun, Dealt, Lane, Ledger, Sweep, deal
@@ -209,16 +211,23 @@ def queue_runs(
     wanted: Sequence[RunOptions],
 ) -> list[StartedRun]:
     """Queue runs on one box, in order. Raises as `start_run`, with what was not queued."""
-    from bootstrap.sync.new_run import start_run
+    from bootstrap.setup.sequence import prepare, refuse_alone
+    from bootstrap.sync.new_run import begin_run
 
-    done = []
-    for at, each in enumerate(wanted):
-        try:
-            done.append(start_run(replace(request, run=each), screen, lambda _: None))
-        except BoxstrapError as error:
-            said = f"{at} of {len(wanted)} were queued; the same line queues the others."
-            error.hint = f"{error.hint}\n{said}".lstrip()
-            raise
+    done: list[StartedRun] = []
+    if not wanted:
+        return done
+    try:
+        context = prepare(replace(request, run=wanted[0]), screen, CancelToken())
+        with contextlib.closing(context.box):
+            refuse_alone(context.payload.profile)
+            for each in wanted:
+                of_one = replace(context, request=replace(context.request, run=each))
+                done.append(begin_run(of_one, screen, lambda _: None))
+    except BoxstrapError as error:
+        said = f"{len(done)} of {len(wanted)} were queued; the same line queues the others."
+        error.hint = f"{error.hint}\n{said}".lstrip()
+        raise
     return done
 
 

@@ -188,7 +188,7 @@ class BoxScreens(ABC):
         rows = [("BOX", "EXIT", "TIME", "")]
         for host in self._hosts:
             error, code, seconds = self._ends[host]
-            what = error.text().splitlines()[0] if error else summaries[host]
+            what = _unnamed(host, error).splitlines()[0] if error else summaries[host]
             rows.append((host, str(code), sizes.duration(seconds), what))
         width = self._screen.width
         lines = [layout.cut(line, width) for line in layout.aligned(rows)]
@@ -200,8 +200,13 @@ class BoxScreens(ABC):
         for host in self._hosts:
             error = self._ends[host][0]
             if error and ("\n" in error.text() or self._screen.width is not None):
-                errors.setdefault(error.text(), []).append(host)
+                errors.setdefault(_unnamed(host, error), []).append(host)
         return [f"\n{', '.join(hosts)}: {text}" for text, hosts in errors.items()]
+
+
+def _unnamed(host: str, error: BoxstrapError) -> str:
+    """Return the error without the name of its box, which stands before it."""
+    return error.text().removeprefix(f"{host}: ")
 
 
 def plain_screens(hosts: Sequence[str], *, brief: bool) -> Mapping[str, _PlainBox]:

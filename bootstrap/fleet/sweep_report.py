@@ -38,7 +38,7 @@ def report_sweep(
     given = expanded(out) if out else None
     if given:
         check_place(given, "--out")
-    sweep, ledger = _find(options, text)
+    sweep, ledger = find_sweep(options, text)
     results = _results(options, sweep, ledger, screen)
     chosen, least = compare_by(metric, results, sweep.metric, least=sweep.least)
     report = Comparison(f"Sweep {sweep.name}", results, chosen, least)
@@ -47,7 +47,8 @@ def report_sweep(
     screen.result({"sweep": sweep.name, **data}, said)
 
 
-def _find(options: BoxOptions, text: str) -> tuple[Sweep, Ledger]:
+def find_sweep(options: BoxOptions, text: str) -> tuple[Sweep, Ledger]:
+    """Return a sweep by its file or its name. Raises UsageError if there is none."""
     file = expanded(text)
     key = options.repository[0]
     if file.is_file():

@@ -292,6 +292,11 @@ class KnownBox:
         return dataclasses.replace(self, repositories=(*self.repositories, found))
 
     @property
+    def is_billed(self) -> bool:
+        """Whether somebody is known to bill it: a provider that was recognised, or a price."""
+        return self.target.is_rented or bool(self.price or self.console)
+
+    @property
     def is_local(self) -> bool:
         """Whether it is this machine."""
         return self.host_text == LOCAL

@@ -57,6 +57,7 @@ class TeardownResult:
     """Why boxstrap did not destroy it."""
     console: str = ""
     is_rented: bool = True
+    is_billed: bool = True
     spent: float | None = None
     """Dollars, if known."""
     spent_since: str = "its last start"
@@ -93,7 +94,8 @@ class TeardownResult:
                 f"{self.why_not}"
             ]
             if self.is_rented:
-                lines += [f"still billing: end it {where}"]
+                billing = "still billing" if self.is_billed else "if somebody bills you for it"
+                lines += [f"{billing}: end it {where}"]
                 lines += [f"Then, to forget it here: boxstrap boxes --forget {self.name}"]
         if self.lost:
             lost = "thrown away with it" if self.destroyed else "but for this"
@@ -331,7 +333,7 @@ def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> No
             given_back(options.once).await_others(own.box, held, again)
     if isinstance(own, str):
         done = TeardownResult(name, why_not=own, console=box.known.console, lost=unsafe)
-        done.is_rented = not box.is_local
+        done.is_rented, done.is_billed = not box.is_local, box.known.is_billed
         screen.result(done.as_dict(), done.text())
         return
     done = end_rental(own, box.known, screen, unsafe, options.once)

@@ -228,15 +228,17 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     brought.check()
 
 
-def pull_all(options: BoxOptions, screen: Screen, wish: PullOptions) -> None:
-    """Copy the results of all runs of this repository, each into a folder of its own.
+def pull_several(
+    options: BoxOptions, screen: Screen, wish: PullOptions, names: Sequence[str]
+) -> None:
+    """Copy the results of these runs, or of all of this repository, each into its own folder.
 
     Raises as `pull_results`, after all of them were tried.
     """
     with BoxLogin.open(options, screen, shares=False) as box:
         brought = [
             _bring(box, screen, wish, run)
-            for run in box.runs(None)
+            for run in ([box.runs(name)[0] for name in names] or box.runs(None))
             if run.state not in ("waiting", "queued")
             and not any(map(why_refused, (run.repo_key, run.name)))
         ]

@@ -47,11 +47,13 @@ def wait_for(  # noqa: PLR0913 - as it was typed
     *,
     run: str | None,
     every: bool,
+    cell_of: Callable[[str], str] | None = None,
     detach: bool = False,
     tell: Callable[[str, Run], None] = lambda _box, _run: None,
 ) -> None:
     """Wait until the run is over; with `every`, all runs that are live or wait for their turn.
-    Then it also counts which of those that were there with them have failed already.
+    Then it also counts which of those that were there with them have failed already. `cell_of`:
+    instead, the newest run of each cell of a sweep, by what this returns for a run's name.
 
     `tell` is called with the box and each awaited run: as it is now, and whenever that changes.
     With `detach` the box tells the user's addresses instead, and nothing is waited for.
@@ -62,6 +64,8 @@ def wait_for(  # noqa: PLR0913 - as it was typed
     with BoxLogin.open(options, screen) as box:
         meant = box.runs(run, every=every)
         awaited = all_awaited(meant) if every else meant[:1]
+        if cell_of:  # the newest come first
+            awaited = [*{key: one for one in meant[::-1] if (key := cell_of(one.name))}.values()]
         if any(one.state == "waiting" for one in awaited):
             raise UsageError(
                 f"{awaited[0].name} was created, but never started.",
@@ -345,8 +349,7 @@ def stop_run(
                 f"{called(one.name)} of {box.repository(one)} ({_ending(one)})" for one in ended
             ]
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(box, meant, run)
-        if not box.is_local:
-            known = box.known
+        if (known := box.known).is_billed:
             text += f"\n{still_billing(f'boxstrap down --host {known.name}', known.console)}"
         screen.result(
             {

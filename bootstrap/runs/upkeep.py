@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -281,7 +282,7 @@ def clean_box(
         if not (look or agreed) and can_go is not None:
             for line in _lines(found, look=True):
                 screen.say(line)
-            _ask_to_clean(box.name, can_go, screen)
+            _ask_to_clean(box.name, can_go, _discards(discard), screen)
             found = clean_trees(box, repo_key=box.own, discard=discard, look=False)
         trees, known = found.trees, box.known
         document = {
@@ -305,23 +306,27 @@ def clean_box(
         free = [tree for tree in refused if not tree.is_in_use]
         hint = "A run ends with: boxstrap stop"
         if free:
-            words = " ".join(f"--discard {tree.name}" for tree in free)
+            words = _discards([tree.name for tree in free]) + " --yes" * agreed
             hint = (
                 "Copy what you need from it (scp and rsync reach the box by its name), then:\n"
-                f"  boxstrap clean --host {known.name} {words}"
+                f"  boxstrap clean --host {known.name}{words}"
             )
         raise NotSafeError(f"{_names(refused)} stayed.", where=known.name, hint=hint)
 
 
-def _ask_to_clean(name: str, count: int, screen: Screen) -> None:
+def _discards(trees: Sequence[str]) -> str:
+    return "".join(f" --discard {shlex.quote(tree)}" for tree in trees)
+
+
+def _ask_to_clean(name: str, count: int, discards: str, screen: Screen) -> None:
     """Raises UsageError if the user does not agree, or can't be asked."""
     prompt = Prompt(screen.say)
     if not prompt.has_terminal():
         raise UsageError(
             f"nobody said that {size(count)} may be removed, and there is no terminal to ask.",
             where=name,
-            hint=f"What it is: boxstrap --dry clean --host {name}; to remove it: boxstrap clean "
-            f"--host {name} --yes",
+            hint=f"What it is: boxstrap --dry clean --host {name}{discards}\n"
+            f"To remove it: boxstrap clean --host {name}{discards} --yes",
         )
     if not prompt.confirm(f"Remove this from {name}, {size(count)} in all?"):
         raise UsageError("nothing was removed.", where=name)

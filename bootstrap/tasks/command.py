@@ -264,7 +264,7 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
         if error.answered_by:
             error.command = _typed_with(*error.answered_by)
             error.hint = error.hint.removesuffix(" ".join(error.answered_by)) + error.command
-        error.redact(_redacting(call))
+        _complete_error(error, call)
         return _failed(call, error)
     except KeyboardInterrupt:
         words = interrupted.format(again=_typed_again(), host=_same_host(call))
@@ -342,7 +342,7 @@ def for_each_box(  # noqa: PLR0913 - what a task says of itself, and a sweep of 
         try:
             body(own)
         except BoxstrapError as error:
-            error.redact(_redacting(own))
+            _complete_error(error, own)
             raise
         except BrokenPipeError:  # judged where all have ended
             raise
@@ -419,6 +419,17 @@ def _typed_again() -> str:
     from bootstrap.tasks.setup_report import program_name
 
     return shlex.join([program_name(sys.argv[0]), *sys.argv[1:]])
+
+
+def _complete_error(error: BoxstrapError, call: Call) -> None:
+    """Redact it, and let it call its box by name, unless an address was typed."""
+    error.redact(_redacting(call))
+    if "@" in error.where:
+        from bootstrap.link.record import all_boxes
+
+        at = {f"{box.user}@{box.address}:{box.port}": box.name for box in all_boxes()}
+        name = at.get(error.where, "")
+        error.where = name if call.given.get("host") in (None, (), name) else error.where
 
 
 def _redacting(call: Call) -> Callable[[str], str]:

@@ -55,7 +55,7 @@ def push(call: Call) -> None:
 
 @command(
     *HOSTS,
-    RUN,
+    Option("run", f"{RUN.help} Repeatable.", many=True, bare=True),
     Option("all", "All runs of this repository, each into a folder of its own.", False),
     Option("watch", "Go on while it trains: what becomes complete comes, to its end.", False),
     Option("to", "The folder here; default: boxstrap-results/BOX/RUN in the repository."),
@@ -84,7 +84,7 @@ def pull(call: Call) -> None:
     Example: boxstrap pull --host my-box --watch
     """
     from bootstrap.protocol.transfer import MOST_LET_GO
-    from bootstrap.runs.pull import PullOptions, pull_all, pull_results
+    from bootstrap.runs.pull import PullOptions, pull_results, pull_several
     from bootstrap.text.sizes import bytes_of
     from bootstrap.transfer.destination import why_refused
 
@@ -94,9 +94,13 @@ def pull(call: Call) -> None:
         raise UsageError(f"--max-size: {given['max_size']!r} is no size.", hint="As in: 50G, 1.5T")
     to = expanded(given["to"]) if given["to"] else None
     also = tuple(given["also"] or ())
-    if given["all"] and (given["run"] or to or given["watch"] or also):
+    names = tuple(dict.fromkeys(given["run"] or ()))
+    if given["all"] and names:
+        raise UsageError("--all, or --run: name one of them.")
+    several = given["all"] or names[1:]
+    if several and (to or given["watch"] or also):
         raise UsageError(
-            "--all: each run has a folder of its own, without --run, --to, --watch or --also."
+            "each of several runs has a folder of its own, without --to, --watch or --also."
         )
     for one in also:
         if why := why_refused(posixpath.normpath(one)):
@@ -104,15 +108,18 @@ def pull(call: Call) -> None:
                 f"--also {one} {why}.",
                 hint="As in: --also artifacts/, below the repository's folder on the box",
             )
-    pull = pull_all if given["all"] else pull_results
     without = tuple(one for one in given["without"] if one != "-") if given["without"] else None
     if without and len(without) > MOST_LET_GO:
         raise UsageError(
             f"--without: more than {MOST_LET_GO} are too many.",
             hint="Use a pattern, as in 'out/*.tmp'",
         )
-    wish = PullOptions(most, given["run"], to, given["watch"], without, also)
-    pull(call.options(), call.screen, wish)
+    run = names[0] if names else None
+    wish = PullOptions(most, run, to, given["watch"], without, also)
+    if several:
+        pull_several(call.options(), call.screen, wish, names)
+    else:
+        pull_results(call.options(), call.screen, wish)
 
 
 _OF_THIS = tuple(option for option in BOXES if option.name not in ("name", "new_box"))

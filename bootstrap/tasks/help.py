@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable
@@ -57,6 +58,10 @@ _VALUES = {
 """What stands for an option's value; for any other option its name."""
 
 
+_GIST = re.compile(r"[.;:]\s|(?<=\?) ")
+"""What ends the first clause of a sentence."""
+
+
 def width() -> int:
     """Return the columns of a help text: those of the terminal, within reason."""
     return max(_LEAST, min(_MOST, shutil.get_terminal_size((80, 24)).columns - 1))
@@ -74,11 +79,11 @@ def program_help() -> str:
 
 
 def family_list() -> str:
-    """Return each family with a line, or a few, for each of its commands."""
+    """Return each family with what each of its commands is for; the rest is in their own help."""
     label = 2 + max(map(len, NAMES))
     parts = []
     for title, names in FAMILIES.items():
-        rows = [(name, find(name).text.partition("\n")[0]) for name in names]
+        rows = [(name, _GIST.split(find(name).text, maxsplit=1)[0]) for name in names]
         parts.append("\n".join([f"{title}:", *columns(rows, label)]))
     return "\n\n".join(parts)
 

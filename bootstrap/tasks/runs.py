@@ -6,11 +6,19 @@ import dataclasses
 import json
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import NoSuchRunError, UsageError, WhichBoxError, error_document
+from bootstrap.errors import (
+    BoxesFailedError,
+    NoSuchRunError,
+    UnreachableError,
+    UsageError,
+    WhichBoxError,
+    error_document,
+)
 from bootstrap.tasks.command import (
     BOXES,
     EVENTS,
@@ -266,6 +274,7 @@ _ALL = Option("all_", "Of all repositories on the box, not only that of the curr
     _IDENTITY,
     _REPO,
     Option("run", "Only this run; from home if its box is gone."),
+    Option("watch", "Ask again every 10 seconds, until Ctrl-C.", False),
     changes=(),
     takes_all=True,
 )
@@ -274,6 +283,31 @@ def status(call: Call) -> None:
 
     Example: boxstrap status --host my-box
     """
+    if not call.given["watch"]:
+        _tell_status(call)
+        return
+    if call.is_json:
+        raise UsageError(
+            "--watch is for people.", hint="Lines for programs: boxstrap wait --json --events"
+        )
+    screen = call.screen
+    try:
+        while True:
+            began = time.monotonic()
+            try:
+                _tell_status(dataclasses.replace(call), clear=sys.stdout.isatty())
+            except (UnreachableError, BoxesFailedError) as error:  # it may come back
+                screen.say(error.text())
+            time.sleep(max(1.0, _WATCH_S - (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        return  # the normal way to end it
+
+
+_WATCH_S = 10.0
+_CLEAR = "\x1b[H\x1b[J"
+
+
+def _tell_status(call: Call, *, clear: bool = False) -> None:
     from bootstrap.runs.status import failure, find_status
 
     hosts = chosen(call)
@@ -297,6 +331,7 @@ def status(call: Call) -> None:
     if any(one.error is None or one.document.get("runs") for one in found):
         # A single box's keys are at the top level too, as earlier versions had them.
         own = boxes[0] if len(boxes) == 1 else {}
+        sys.stdout.write(_CLEAR * clear)
         call.screen.result(
             {**own, "boxes": boxes}, "\n".join(line for one in found for line in one.lines)
         )
@@ -431,6 +466,7 @@ def report(call: Call) -> None:
         "with them and have failed count too.",
         False,
     ),
+    Option("sweep", "Instead, all cells of this sweep, wherever they are: its file, or its name."),
     EVENTS,
     Option("detach", "Don't wait: the box tells the addresses of notify.yaml.", False),
     changes=("detach",),
@@ -449,15 +485,23 @@ def wait(call: Call) -> None:
         sys.stdout.flush()
 
     given = call.given
+    told = tell if given["events"] else lambda _box, _run: None
     if given["events"] and given["detach"]:
         raise UsageError("--events are of a run that is waited for: leave out --detach.")
+    if given["sweep"]:
+        from bootstrap.tasks.sweeps import wait_for_sweep
+
+        if given["detach"]:
+            raise UsageError("--detach is about the runs of a box: leave out --sweep.")
+        wait_for_sweep(call, told)
+        return
     wait_for(
         call.options(),
         call.screen,
         run=given["run"],
         every=given["all_"],
         detach=given["detach"],
-        **({"tell": tell} if given["events"] else {}),
+        tell=told,
     )
 
 

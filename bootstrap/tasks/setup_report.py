@@ -78,7 +78,7 @@ def next_steps(result: SetupResult) -> str:
             pull="" if local else _pull(program, there, run, result.profile),
             fetch=_fetch(result),
             status=f"{program} status --host {name}",
-            down="" if local else f"{program} down {there}",
+            down=f"{program} down {there}" if box.known.is_billed else "",
             destroy_at=result.profile.provider.console or "",
             price=result.price,
         )
@@ -105,7 +105,7 @@ def after_run(begun: StartedRun) -> str:
             stop=f"{program} stop {there} --run {run.name}" if alive else "",
             pull="" if box.is_local else _pull(program, there, run, begun.profile),
             status=f"{program} status --host {name}",
-            down="" if box.is_local else f"{program} down {there}",
+            down=f"{program} down {there}" if box.known.is_billed else "",
             destroy_at=begun.profile.provider.console or "",
             price=box.known.price or None,
         )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bootstrap.fleet.fan_out import Outcome
     from bootstrap.fleet.jobs import SweepView
     from bootstrap.fleet.sweep import Dealt, Sweep
+    from bootstrap.protocol.run import Run
     from bootstrap.setup.request import RunOptions
 
 Variables = tuple[tuple[str, str], ...]
@@ -115,6 +116,32 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
         outcomes = for_each_box(call, hosts, begin, brief=True, once=once)
     call.screen.result({"sweep": dealt.as_dict(sweep)}, "\n".join(_summary(sweep, dealt, view)))
     raise_for_failures(outcomes)
+
+
+def wait_for_sweep(call: Call, tell: Callable[[str, Run], None]) -> None:
+    """Wait for the cells of a sweep, on the boxes that they were given to.
+
+    Raises UsageError if there are none, BoxesFailedError.
+    """
+    from bootstrap.fleet.fan_out import raise_for_failures
+    from bootstrap.fleet.sweep_report import find_sweep
+    from bootstrap.runs.run_end import wait_for
+
+    if call.given["host"] or call.given["hosts"] or call.given["run"] or call.given["all_"]:
+        raise UsageError("--sweep knows its boxes and runs: leave out --host, --run and --all.")
+    text = call.given["sweep"]
+    sweep, ledger = find_sweep(call.options(), text)
+    boxes = {cell.key: ledger.boxes.get(cell.key, "") for cell in sweep.cells}
+    given = [box for box in dict.fromkeys(boxes.values()) if box not in ("", *ledger.given_up)]
+    left = sum(box not in given for box in boxes.values())
+    if left:
+        call.screen.warn(f"{left} cells of {sweep.name} are in no queue: boxstrap run --sweep FILE")
+
+    def wait(own: Call) -> None:
+        cell_of = sweep.key_of
+        wait_for(own.options(), own.screen, run=None, every=False, cell_of=cell_of, tell=tell)
+
+    raise_for_failures(for_each_box(call, given, wait, brief=False))
 
 
 _NOT_FOR_A_SWEEP = ("session", "gpus", "after", "after_any", "queue", "resume", "beside", "up")

@@ -87,8 +87,9 @@ OTHERS_OPTIONS = {
     "--region": "rent.region",
     "--spot": "rent.spot",
     "--env": "env.NAME",
+    **dict.fromkeys(("--no-browser", "--no-launch"), "--no-open"),
 }
-"""What is an option in other tools, and here a key of the profile."""
+"""What is an option in other tools, and here a key of the profile, or another option."""
 _NEAR = 0.7
 """Least similarity (0 to 1) for which a word is taken for a misspelt name."""
 
@@ -118,8 +119,10 @@ def unknown_word(
     """Return the error of one of the `words` after a command, which it doesn't take."""
     flags = [each for option in (*command.options, *ANYWHERE) for each in option.flags]
     if word.startswith("-"):
-        key = OTHERS_OPTIONS.get(word.partition("=")[0]) if "--set" in flags else None
-        meant = f"--set {key}=…" if key else nearest(word, flags, _NEAR)
+        ours = OTHERS_OPTIONS.get(word.partition("=")[0], "")
+        meant = ours if ours in flags else nearest(word, flags, _NEAR)
+        if ours and not ours.startswith("-") and "--set" in flags:
+            meant = f"--set {ours}=…"
         return wrong_usage(f"there is no option {word!r} of {command.name}.", command, meant)
     if command.name in WITH_COMMAND:
         meant = f"{command.name} -- {shlex.join(words[words.index(word) :])}"

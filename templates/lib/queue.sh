@@ -62,12 +62,12 @@ share_gpus() {
   return 1
 }
 
-# missing_gpu BOX_HOME NUMBERS: prints the first that this box does not have; 1 if it has all, or no GPU was seen. CUDA
+# missing_gpu BOX_HOME NUMBERS: prints the first that this box does not have; 1 if it has all, or none were looked for. CUDA
 # hides all GPUs from such a number on, and a program then silently computes without them.
 missing_gpu() {
-  _count=0
+  _count=
   { while read -r _word _number; do [ "$_word" != gpus ] || _count=$_number; done <"$1/gpu.said"; } 2>/dev/null
-  [ "$_count" != 0 ] || return 1
+  [ -n "$_count" ] || return 1
   for _number in $(printf '%s\n' "$2" | tr , ' '); do
     [ "$_number" -lt "$_count" ] || { printf '%s\n' "$_number" && return; }
   done

@@ -36,7 +36,7 @@ new_run() {
   local number=1 tmp gpu
   # One that was made under this id, but never started: the power failed.
   [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR"
-  [ -z "$RUN_GPUS" ] || ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu: they count from 0"
+  [ -z "$RUN_GPUS" ] || ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu"
   while [ -e "$RUNS/$TRAIN_SESSION-$number" ]; do number=$((number + 1)); done
   RUN_DIR=$RUNS/$TRAIN_SESSION-$number
   tmp=$RUNS/.new.$BASHPID

@@ -131,6 +131,8 @@ def test_three_runs_in_one_tree_bring_three_results_home(trainer: Trainer) -> No
     assert "4 files" in one.out
     assert trainer.home("train-1") == FIRST
     assert trainer.manifest("train-1")["complete"] is True
+    trainer.run("pull", "train-1", "train-2").must(0)
+    assert [trainer.home(f"train-{number}") for number in (2, 4)] == [SECOND, {}]
     trainer.run("pull", "--all").must(0)
     assert [trainer.home(f"train-{number}") for number in (1, 2, 3, 4)] == [
         FIRST,

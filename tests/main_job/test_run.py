@@ -114,13 +114,14 @@ def test_a_run_that_made_nothing_is_no_training(here: Runner) -> None:
 
 def test_a_gpu_that_the_box_lacks_is_no_gpu_to_run_on(here: Runner) -> None:
     seen = here.user.home / "work/.boxstrap/gpu.said"
-    seen.write_text("gpus 2\n")
     before = len(here.runs())
     try:
         words = ("run", *TO_LOCAL, "--repo", str(here.repository.root))
-        refused = here.user.run(*words, "--gpus", "1,2", "--", "true").must(7)
-        assert "the box has no GPU of a number that was asked for" in refused.err
-        assert "this box has no GPU 2" in refused.err
+        for count, gpus, lacks in ((0, "7", 7), (2, "1,2", 2)):
+            seen.write_text(f"gpus {count}\n")
+            refused = here.user.run(*words, "--gpus", gpus, "--", "true").must(7)
+            assert "the box has no GPU of a number that was asked for" in refused.err
+            assert f"this box has no GPU {lacks}" in refused.err
         assert len(here.runs()) == before
         here.run("--gpus", "1", "--", "true")
     finally:

@@ -115,7 +115,11 @@ def test_each_cell_is_queued_once_and_its_results_stand_side_by_side(fleet: Flee
     done = boxes.sweep().must(0)
     assert "lr: 4 cells: 4 queued now" in done.out
     assert "lr=0.1,seed=1" in done.out
-    boxes.until_finished(4)
+    assert done.err.count("  commit ") == 2  # once for each box, however many cells it has
+    waited = boxes.run("wait", "--sweep", "lr.yaml").must(0).out
+    assert {*re.findall(r"\((lr=[^)]*)\) finished", waited)} == {
+        f"lr={lr},seed={seed}" for lr in (0.1, 0.2) for seed in (0, 1)
+    }
     assert "nothing to queue" in boxes.sweep().must(0).out
     assert boxes.finished() == {
         f"--lr={lr} --seed={seed}": 1 for lr in (0.1, 0.2) for seed in (0, 1)

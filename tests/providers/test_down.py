@@ -342,7 +342,7 @@ def test_without_a_key_nothing_is_begun_and_a_host_without_an_account_is_the_per
     user.run("boxes", "--forget", "runpod-pod-a").must(0)
     said = user.run("down", *host, "--profile", "ssh").must(0).out
     assert "nothing on it would be lost, and it keeps running" in said
-    assert "still billing: end it where you rented it" in said
+    assert "if somebody bills you for it: end it where you rented it" in said
     assert "boxes --forget" in said
 
 

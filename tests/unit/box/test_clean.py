@@ -14,6 +14,8 @@ import pytest
 from bootstrap.errors import BusyError, UsageError
 from bootstrap.link.local import LocalWire
 from bootstrap.protocol.trees import TreeBeside, clean_trees
+from bootstrap.runs import upkeep
+from bootstrap.ui.screens import make_screen
 from tests.logins import login_on
 from tests.unit.box.test_place import Placed, beside
 
@@ -197,6 +199,13 @@ def test_one_in_use_stays_whatever_is_said(box: Beside, make: Callable[[Beside],
     assert kept.is_in_use
     assert (box.tree / "b").exists()
     assert json.loads(json.dumps(kept.as_dict()))["state"] == "kept"
+
+
+def test_who_is_told_to_say_yes_is_told_the_whole_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep.Prompt, "has_terminal", lambda _: False)
+    with pytest.raises(UsageError) as refused:
+        upkeep._ask_to_clean("gpu", 1, upkeep._discards(["h@2"]), make_screen(json=True))
+    assert refused.value.hint.endswith("boxstrap clean --host gpu --discard h@2 --yes")
 
 
 def test_nothing_goes_where_a_name_is_wrong_or_a_setup_is_at_work(box: Beside) -> None:

@@ -32,7 +32,7 @@ def _open() -> None:
 
 def ended(screens: object, **kinds: object) -> None:
     screens.ended("gpu-1", None, 0, 1.0)  # type: ignore[attr-defined]
-    screens.ended("b", UnreachableError("no answer.", hint="Look."), 3, 2.0)  # type: ignore[attr-defined]
+    screens.ended("b", UnreachableError("no answer.", where="b", hint="Look."), 3, 2.0)  # type: ignore[attr-defined]
 
 
 def test_lines_have_their_box_in_front_and_a_table_ends_them(

@@ -282,6 +282,13 @@ def test_a_box_that_stays_is_said_to_cost() -> None:
         "but for this:",
         "  a: running",
     ]
+    named = ("root@203.0.113.1:22", "vast:1")
+    assert [KnownBox("a", host).is_billed for host in named] == [False, True]
+    assert KnownBox("a", named[0], console="https://console.example").is_billed
+    kept.is_billed = False
+    assert kept.text().splitlines()[1] == (
+        "if somebody bills you for it: end it where you rented it"
+    )
     kept.console, kept.is_rented = "https://console.example", False
     assert "billing" not in kept.text()
     kept.is_rented = True

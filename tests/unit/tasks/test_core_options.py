@@ -8,11 +8,13 @@ import subprocess
 import pytest
 
 from bootstrap.boxes.at_home import note_seen
+from bootstrap.errors import UnreachableError
 from bootstrap.link import record
 from bootstrap.link.record import KnownBox
 from bootstrap.profile.schema import PROFILE
 from bootstrap.protocol.run import Run
 from bootstrap.tasks import NAMES, usage
+from bootstrap.tasks.command import Call, _complete_error
 from tests.cli import User
 from tests.plain_environment import BIN, HERE
 
@@ -107,6 +109,7 @@ def test_the_help_shows_what_means_something_here(at: User) -> None:
         *("--directory", "--dry", "--help", "--list", "--no-color", "--version"),
     }
     assert "Invoke" not in shown
+    assert len(shown.splitlines()) <= 90
 
 
 @pytest.mark.parametrize("words", [["--echo", "boxes"], ["boxes", "--echo"], ["boxes", "-w"]])
@@ -136,6 +139,7 @@ MEANT = {
     "second task": (["boxes", "plna"], "Did you mean plan?"),
     "option": (["setup", "--hsot", "x"], "Did you mean --host?"),
     "option with its value": (["logs", "--folow=1"], "Did you mean --follow?"),
+    "another tool's word for an option": (["tunnel", "--no-browser"], "Did you mean --no-open?"),
     "another tool's option": (["up", "--gpu", "A100"], "Did you mean --set gpu.name=…?"),
     "one with its value": (["up", "--hours=6"], "Did you mean --set lease.hours=…?"),
     "core option": (["--lits"], "Did you mean --list?"),
@@ -147,7 +151,8 @@ MEANT = {
 
 def test_another_tool_s_option_is_a_key_of_the_profile() -> None:
     keys = {key for key, _ in PROFILE.leaves()}
-    for option, key in usage.OTHERS_OPTIONS.items():
+    ours = {option: key for option, key in usage.OTHERS_OPTIONS.items() if key[0] != "-"}
+    for option, key in ours.items():
         assert key in keys or key.partition(".")[0] in keys, option
 
 
@@ -231,6 +236,15 @@ def test_a_run_can_be_named_without_its_option(task: str, at: User) -> None:
 def test_a_known_box_is_not_taken_for_a_run(at: User) -> None:
     record.save_box(KnownBox("my-box", "root@203.0.113.1", "203.0.113.1"))
     assert "Did you mean --host my-box?" in at.run("logs", "my-box").must(2).err
+
+
+def test_an_error_calls_a_box_by_its_name_unless_its_address_was_typed() -> None:
+    address = "root@127.0.0.1:1"
+    record.save_box(KnownBox("nina1", address, "127.0.0.1", 1, user="root"))
+    for host, named in ((None, "nina1"), ("nina1", "nina1"), (address, address)):
+        error = UnreachableError("no answer.", where=address)
+        _complete_error(error, Call({"host": host}))
+        assert error.where == named
 
 
 def test_boxes_names_the_runs_that_were_alive_and_tab_knows_them(at: User) -> None:
