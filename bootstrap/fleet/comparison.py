@@ -26,7 +26,7 @@ from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link.record import all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import expanded, refuse_to_leave, write_private
-from bootstrap.protocol.run import Run
+from bootstrap.protocol.run import Run, cell_words
 from bootstrap.protocol.run_history import MetricCurve, ask_history
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.known_runs import list_runs
@@ -67,8 +67,7 @@ class ComparedRun:
     @property
     def words(self) -> str:
         """How it is called."""
-        given = " ".join(f"{name}={value}" for name, value in self.parameters.items())
-        return self.title or given or self.command
+        return self.title or cell_words(self.parameters) or self.command
 
     @cached_property
     def metrics(self) -> dict[str, float]:

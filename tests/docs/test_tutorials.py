@@ -25,12 +25,14 @@ from tests.providers.accounts import SimulatedOffer, simulated
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 REDUCE = (ROOT / "tests/main_job/reduce.py").read_text("utf-8")
 TRAIN = (shipped("templates") / "demo/train.py").read_text("utf-8") + demo.RESULT
+PRINTS = re.compile(r"^<!-- prints: (.*?) -->\n```\n(?:(?!```).*\n)*```$", re.MULTILINE)
 WATCHING = {"top": ["--looks", "1"], "sync --watch": None, "tunnel": None}
 """What is added to a command that goes on until a person ends it; None: it is left out."""
 CELL = """\
-import sys
+import sys, time
 given = dict(word.lstrip("-").split("=") for word in sys.argv[1:])
 print(f"step 1 val_loss {float(given['lr']) * (1 + int(given['seed']))}", flush=True)
+time.sleep(2)
 """
 
 
@@ -41,6 +43,9 @@ class Tutorial:
         self.page = (ROOT / f"docs/tutorials/{name}.md").read_text(encoding="utf-8")
         self.user, self.place = user, Path(user.place)
         self.said: dict[str, str] = {}
+        self.instead: dict[str, str] = {}
+        self.printed: dict[str, str] = {}
+        """The first output of each command."""
 
     def profile(self, instead: Mapping[str, str] | None = None, *, takes: bool = True) -> None:
         """Write the page's profile for boxes without GPUs, and agree to what it takes."""
@@ -56,6 +61,7 @@ class Tutorial:
 
     def do(self, instead: Mapping[str, str], *, but: str = "") -> None:
         """Type every command but `init`, with these words instead of the page's."""
+        self.instead |= instead
         for line in re.findall(r"^boxstrap .*$", replaced(self.page, instead), re.MULTILINE):
             words = shlex.split(line, comments=True)[1:]
             typed = " ".join(words)
@@ -64,6 +70,34 @@ class Tutorial:
                 continue
             done = self.user.run(*words, *(added[0] or [] if added else [])).must(0)
             self.said[typed] = self.said.get(typed, "") + done.out + done.err
+            self.printed.setdefault(typed, done.out)
+
+    def compare(self, name: str, request: pytest.FixtureRequest) -> None:
+        """Compare the page's blocks of output with what was printed, but for ids and numbers.
+
+        With --update-golden: write them anew.
+        """
+
+        def block(found: re.Match[str]) -> str:
+            out = self.printed[found[1]].strip("\n").replace(str(self.place), "~/homework")
+            for was, now in self.instead.items():
+                out = out.replace(now, was)
+            return f"<!-- prints: {found[1]} -->\n```\n{out}\n```"
+
+        made, count = PRINTS.subn(block, self.page)
+        assert count
+        if request.config.getoption("--update-golden"):
+            (ROOT / f"docs/tutorials/{name}.md").write_text(made, encoding="utf-8")
+        else:
+            assert told_alike(self.page) == told_alike(made)
+
+
+def told_alike(text: str) -> str:
+    """Return the text without what differs from day to day: ids, numbers, widths, how far it is."""
+    text = re.sub(r"\b(running|finished)\b", "STATE", text)
+    text = re.sub(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{7,}\b", "ID", text)
+    amount = r"\d[\d.:,-]*( (s|ms|min|h|B|kB|MB|GB|GiB)\b)?"
+    return re.sub(r"[ -]+", " ", re.sub(rf"{amount}( {amount})*", "N", text))
 
 
 def replaced(text: str, instead: Mapping[str, str]) -> str:
@@ -94,13 +128,16 @@ def without_commits(user: User) -> None:
     user.run("init").must(0)
 
 
-def test_the_fine_tuning_is_done_with_nothing_committed(mirror_rig: Rig, tmp_path: Path) -> None:
+def test_the_fine_tuning_is_done_with_nothing_committed(
+    mirror_rig: Rig, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     with demo.rentable(mirror_rig, tmp_path / "home", TRAIN) as (user, account):
         without_commits(user)
         page = Tutorial("fine-tune", user)
         page.profile(takes=False)
         agreed = user.run("up", "--json").must(2).json()["error"]["digest"]
         page.do({"boxstrap up\n": f"boxstrap up --consent {agreed}\n"})
+        page.compare("fine-tune", request)
         assert account.rented == account.destroyed == ["9001"]
         assert "Sweden, SE" in page.said["up --dry-run"]
         assert "4 new" in page.said[f"up --consent {agreed}"]
@@ -111,7 +148,9 @@ def test_the_fine_tuning_is_done_with_nothing_committed(mirror_rig: Rig, tmp_pat
         assert [path.parts[-3] for path in results] == ["train-1", "train-2"]
 
 
-def test_a_training_overnight_ends_at_home(mirror_rig: Rig, tmp_path: Path) -> None:
+def test_a_training_overnight_ends_at_home(
+    mirror_rig: Rig, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     with demo.rentable(mirror_rig, tmp_path / "home", TRAIN) as (user, account):
         page = Tutorial("overnight", user)
         data = page.place / "data/shakespeare_char"
@@ -120,6 +159,7 @@ def test_a_training_overnight_ends_at_home(mirror_rig: Rig, tmp_path: Path) -> N
         packages = "[torch, numpy, transformers, datasets, tiktoken, tqdm]"
         page.profile({packages: "[tqdm]"})
         page.do({}, but="wait --detach")  # tests/main_job/test_wait.py has a receiver
+        page.compare("overnight", request)
         assert account.rented == account.destroyed == ["9001"]
         assert "right: boxstrap.yaml" in page.said["profiles --validate boxstrap.yaml"]
         assert "held by the box" in page.said["up --max-price 0.80"]
@@ -128,7 +168,9 @@ def test_a_training_overnight_ends_at_home(mirror_rig: Rig, tmp_path: Path) -> N
         assert [*page.place.glob("boxstrap-results/*/train-1/out/line.txt")]
 
 
-def test_a_sweep_on_two_boxes_is_compared(mirror_rig: Rig, user: User) -> None:
+def test_a_sweep_on_two_boxes_is_compared(
+    mirror_rig: Rig, user: User, request: pytest.FixtureRequest
+) -> None:
     boxes = [mirror_rig.start(demo.KIND) for _ in range(2)]
     let_in(user, mirror_rig)
     user.repository(train__py=CELL, requirements__txt="tqdm\n")
@@ -142,16 +184,19 @@ def test_a_sweep_on_two_boxes_is_compared(mirror_rig: Rig, user: User) -> None:
         user.env |= account.environment()
         page.profile()
         page.do({})
+        page.compare("sweep", request)
         assert sorted(account.rented) == sorted(account.destroyed) == ["9001", "9002"]
     assert "6 queued now" in page.said["run --hosts seeds --sweep lr.yaml"]
     assert "nothing to queue" in page.said["run --hosts seeds --sweep lr.yaml"]
-    assert "least at the end: 0.0003 of lr=3e-4 seed=0" in page.said["report --sweep lr.yaml"]
+    assert "least at the end: 0.0003 of lr=3e-4,seed=0" in page.said["report --sweep lr.yaml"]
     assert (page.place / "boxstrap-results/sweeps/lr.html").is_file()
     for box in boxes:
         box.stop()
 
 
-def test_two_nodes_begin_and_end_together(mirror_rig: Rig, user: User) -> None:
+def test_two_nodes_begin_and_end_together(
+    mirror_rig: Rig, user: User, request: pytest.FixtureRequest
+) -> None:
     """The boxes have no torch: a stand-in for torchrun adds numbers up between them."""
     boxes = [mirror_rig.start("lambda") for _ in range(2)]
     let_in(user, mirror_rig)
@@ -163,7 +208,9 @@ def test_two_nodes_begin_and_end_together(mirror_rig: Rig, user: User) -> None:
     config = Path(user.env["XDG_CONFIG_HOME"]) / "boxstrap"
     config.mkdir(parents=True, exist_ok=True)
     (config / "groups.yaml").write_text(replaced(f"{group}\n", at))
+    page.instead |= at
     page.do({"torchrun train.py --lr 3e-4": "python reduce.py 2"}, but="up ")
+    page.compare("nodes", request)
     assert page.said["setup --hosts cluster"].count("train-1") >= 2
     first = page.place / f"boxstrap-results/{boxes[0].address}-{boxes[0].port}"
     sums = [(first / f"train-{n}/out/sum.txt").read_text() for n in (1, 2)]
@@ -172,7 +219,9 @@ def test_two_nodes_begin_and_end_together(mirror_rig: Rig, user: User) -> None:
         box.stop()
 
 
-def test_a_box_is_opened_in_an_editor_and_given_back(mirror_rig: Rig, user: User) -> None:
+def test_a_box_is_opened_in_an_editor_and_given_back(
+    mirror_rig: Rig, user: User, request: pytest.FixtureRequest
+) -> None:
     box = mirror_rig.start(demo.KIND)
     user.repository(train__py=TRAIN, requirements__txt="tqdm\n")
     page = Tutorial("editor", user)
@@ -180,6 +229,7 @@ def test_a_box_is_opened_in_an_editor_and_given_back(mirror_rig: Rig, user: User
     typed = f"ssh -i {mirror_rig.identity} -p {box.port} {box.user}@{box.address}"
     user.env["BOXSTRAP_SSH_CONFIG"] = str(Path(user.env["HOME"]) / ".ssh/config")
     page.do({"ssh -p 46769 root@203.0.113.7": typed})
+    page.compare("editor", request)
     assert "vscode" in page.said["code --host my-box"]
     assert "my-box" in page.said["sync --back --host my-box"]
     assert [*page.said][-1] == "down --host my-box"

@@ -186,7 +186,7 @@ def test_the_ten_experiments_of_the_documents_from_renting_to_one_page_with_its_
     _, begun, _, again, _, told, ended = said
     assert f"ten: {2 * seeds} cells: {2 * seeds} queued now" in begun.out
     assert "nothing to queue" in again.out
-    assert "best by loss, least at the end: 0.0333333 of lr=0.1 seed=0" in told.out
+    assert "best by loss, least at the end: 0.0333333 of lr=0.1,seed=0" in told.out
     page = (user.place / "boxstrap-results/sweeps/ten.html").read_text()
     assert f"{2 * seeds} of {2 * seeds} cells finished" in page
     rows = csv.DictReader((user.place / "boxstrap-results/sweeps/ten.csv").read_text().splitlines())
