@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import threading
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -90,6 +89,8 @@ def made_beside(make: Callable[[], _T], seconds: float) -> _T | BoxstrapError:
     thread.start()
     thread.join(seconds)
     if thread.is_alive() and thread.ident is not None:
+        import ctypes  # late: hardly ever needed
+
         end = ctypes.py_object(SystemExit)  # raised there as soon as it is in Python code again
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), end)
     return made[0] if made else BoxstrapError(f"it did not finish within {seconds:g} s")

@@ -15,11 +15,12 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn, TypeGuard
 
 from bootstrap.event_codes import CODES
 from bootstrap.plan import NAMES
+from bootstrap.value import dataclass
 
 VERSION = 1
 MAX_LINE = 4096  # bytes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from operator import attrgetter
+
+from bootstrap.value import dataclass
 
 
 @dataclass(frozen=True)

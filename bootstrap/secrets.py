@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from bootstrap.paths import (
     write_private,
 )
 from bootstrap.text.redact import SHORTEST, Redactor, TooShortError
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox

@@ -23,7 +23,6 @@ import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -37,6 +36,7 @@ from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import LATEST
 from bootstrap.text.sizes import size as size_in_words
 from bootstrap.transfer.destination import RECORD, Destination, LocalFolder
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox

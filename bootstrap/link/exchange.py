@@ -15,18 +15,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import re
-import secrets
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Stream, Wire
 from bootstrap.shell import SHELL_SETTINGS
 from bootstrap.text.sanitize import one_line, sanitize
 from bootstrap.text.sizes import LATEST
+from bootstrap.value import dataclass
 
 _TAKEN = "'!\\\n"
 """Characters that some login shell interprets even between single quotes."""
@@ -115,7 +115,7 @@ def run_script_checked(
 
     Raises as `exchange`.
     """
-    sentinel = secrets.token_hex(16)
+    sentinel = os.urandom(16).hex()
     stream = wire.start(shell_command(_frame(script, sentinel)))
     out_of_time = threading.Event()
     timer = threading.Timer(timeout, _give_up, (stream, out_of_time)) if timeout else None
@@ -146,7 +146,7 @@ def stream_script(wire: Wire, script: str, shell: str = "/bin/sh") -> AnswerStre
 
     Raises LinkLost; reading raises NoAnswer if the box prints something else.
     """
-    mark = secrets.token_hex(16)
+    mark = os.urandom(16).hex()
     stream = wire.start(shell_command(f"echo\necho {mark}\n{script}", shell))
     return AnswerStream(stream, mark, wire.label)
 

@@ -7,7 +7,8 @@ import binascii
 import hashlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from bootstrap.value import dataclass
 
 CERTIFICATE = "-cert-v01@openssh.com"
 """The end of the type of a key that a certificate authority signed."""

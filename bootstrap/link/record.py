@@ -17,14 +17,11 @@ import binascii
 import dataclasses
 import errno
 import fnmatch
-import hmac
 import json
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +31,7 @@ from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import make_private, write_private
 from bootstrap.providers import end_does
 from bootstrap.text.sizes import LATEST, duration
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.link.target import Endpoint, Target
@@ -136,6 +134,8 @@ def _name_matches(pattern: str, host: str) -> bool:
         # Brackets belong to `[host]:port`; only * and ? are wildcards here.
         literal = pattern.lower().replace("[", "[[]")
         return fnmatch.fnmatchcase(host.lower(), literal)
+    import hmac  # late: few files hash their names
+
     try:
         _, _, salt, digest = pattern.split("|")
         wanted = base64.b64decode(digest)
@@ -456,6 +456,9 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
         save_box(box, is_new=False)  # first, because a pin without a record is never looked up
         write_private(box.known_hosts, pins, make_folder=False)
         return True
+    import shutil  # late: once for each box
+    import tempfile
+
     make_private(folder.parent)
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
@@ -482,6 +485,8 @@ def pins_of(box: KnownBox) -> list[tuple[str, PublicKey]]:
 
 def forget_box(box: KnownBox) -> None:
     """Remove everything known of the box, including its pin. Raises OSError."""
+    import shutil
+
     aside = box.folder.with_name(f".{box.folder.name}.forgotten")
     shutil.rmtree(aside, ignore_errors=True)
     box.folder.rename(aside)  # in one step: a half-removed folder would be a box that is refused

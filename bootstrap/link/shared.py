@@ -16,13 +16,11 @@ import base64
 import contextlib
 import hashlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import paths
@@ -31,6 +29,7 @@ from bootstrap.link.record import KnownBox, load_box, pins_of, read_known_hosts
 from bootstrap.link.target import Endpoint
 from bootstrap.link.wire import Wire
 from bootstrap.text.sizes import seconds_of
+from bootstrap.value import dataclass
 
 VARIABLE = "BOXSTRAP_KEEP_OPEN"
 """Environment variable: how long connections stay open, instead of what the profiles say."""
@@ -125,6 +124,8 @@ def close(box: KnownBox) -> None:
 def _open(path: Path, box: KnownBox, endpoint: Endpoint, key: SilentKey) -> None:
     """Start a master, unless one is there or is starting. Raises OSError."""
     seconds = keep_open_s(box)
+    import shutil  # late: the command has its answer
+
     ssh, shell = shutil.which("ssh"), shutil.which("sh")
     if not seconds or not ssh or not shell or mux.is_alive(str(path)):
         return

@@ -24,21 +24,23 @@ import itertools
 import os
 import pwd
 import re
-import secrets as random
 import shlex
 import socket
 import subprocess
 import threading
 import unicodedata
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.paths import expanded
 from bootstrap.providers import NAMES, is_provider
+from bootstrap.value import dataclass
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _T = TypeVar("_T")
 
@@ -79,6 +81,8 @@ class Once:
 
     def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` returned for this key, or raise what it raised."""
+        from concurrent.futures import Future  # late: only several boxes share
+
         with self._lock:
             is_first = key not in self._made
             future: Future[_T] = self._made.setdefault(key, Future())
@@ -514,7 +518,7 @@ def resolve(
 
 def has_alias(name: str) -> bool:
     """Whether the user's ssh config has an entry for this name. Raises as `resolve`."""
-    return _entry(name) != _entry(f"{name}-{random.token_hex(4)}")
+    return _entry(name) != _entry(f"{name}-{os.urandom(4).hex()}")
 
 
 def _entry(host: str) -> list[list[str]]:

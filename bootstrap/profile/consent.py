@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +32,7 @@ from bootstrap.repo.names import is_gits
 from bootstrap.repo.place import repository_root
 from bootstrap.repo.working_files import credential_by_name
 from bootstrap.text.sizes import seconds_of
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.link.target import BoxOptions

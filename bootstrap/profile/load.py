@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from bootstrap import paths
@@ -49,6 +49,7 @@ from bootstrap.profile.yaml_source import (
 )
 from bootstrap.providers import is_provider
 from bootstrap.repo.urls import without_user_info
+from bootstrap.value import dataclass
 
 # This key decides which files are read, and they are read before `--set` applies.
 _NOT_HERE = {"extends": "can't be set here; choose the profile with --profile"}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from bootstrap.profile import values
@@ -41,6 +41,7 @@ from bootstrap.profile.yaml_source import (
     YamlFile,
     read_as,
 )
+from bootstrap.value import dataclass
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ import re
 import types
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from bootstrap.shell import SHELL_SETTINGS
+from bootstrap.value import dataclass
 
 LONGEST_TEXT = 4 * 1024
 ANYTHING = r"(?s).+"

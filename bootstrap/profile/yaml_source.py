@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -22,6 +21,7 @@ import yaml
 from bootstrap.errors import ProfileError
 from bootstrap.paths import open_regular, real
 from bootstrap.profile.values import ordinary, shown_value
+from bootstrap.value import dataclass
 
 REFUSED = "refused"
 LARGEST_FILE = 256 * 1024  # bytes

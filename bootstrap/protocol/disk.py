@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bootstrap.link.exchange import answer_number
 from bootstrap.onbox.runs.disk_watch import ENOUGH, LOW
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import duration, size
+from bootstrap.value import dataclass
 
 MOST_BYTES, MOST_IN_LINE = 4096, 2300
 _MOST_FILES = 5

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from bootstrap.errors import StepFailedError, TrainingFailedError, UnreachableError
@@ -25,6 +24,7 @@ from bootstrap.protocol.disk import MOST_IN_LINE, LowDisk, parse_low_line
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import GOES_ON, STATES, Run
 from bootstrap.text.sanitize import sanitize
+from bootstrap.value import dataclass
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of events that one setup may send: two events a second for most of a day."""

@@ -11,11 +11,10 @@ import posixpath
 import re
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from bootstrap.errors import BoxLacksError
-from bootstrap.events import WHY
 from bootstrap.link.exchange import (
     answer_number,
     answer_rows,
@@ -24,12 +23,11 @@ from bootstrap.link.exchange import (
     run_script,
 )
 from bootstrap.link.wire import Wire
-from bootstrap.onbox.lease.rules import LIMITS, WIPES
-from bootstrap.plan import NAMES
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, parse_run, with_files
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import dollars, duration
+from bootstrap.value import dataclass
 
 _HELD = {
     "yes": "held by the box",
@@ -136,7 +134,7 @@ class BoxLease:
         return f"{self._why_not()}{way}{end}{error}{self._uncounted()}"
 
     def _why_not(self) -> str:
-        if self.held == WIPES and self.shutdown:
+        if self.held == "wipes" and self.shutdown:
             return _WIPED_BY_SHUTDOWN
         if self.held == "refused" and self.shutdown:
             return _MAY_NOT_SHUT_DOWN
@@ -206,13 +204,13 @@ def _limits(said: object) -> dict[str, tuple[float, float]]:
     pairs = said if isinstance(said, dict) else {}
     return {
         name: (_number(pairs[name][0]), _number(pairs[name][1]))
-        for name in LIMITS
+        for name in _LEFT
         if isinstance(pairs.get(name), list) and len(pairs[name]) == 2
     }
 
 
 def _limit(said: object) -> str:
-    return said if isinstance(said, str) and said in LIMITS else ""
+    return said if isinstance(said, str) and said in _LEFT else ""
 
 
 def _number(said: object) -> float:
@@ -483,6 +481,9 @@ def _secrets(names: list[str], ids: list[str]) -> dict[str, str]:
 
 
 def _plan(lines: list[str]) -> dict[str, str]:
+    from bootstrap.events import WHY  # late: only a setup asks for a plan
+    from bootstrap.plan import NAMES
+
     rows = (line.partition("\t") for line in lines)
     return {step: why for step, _, why in rows if step in NAMES and why in WHY}
 

@@ -7,7 +7,6 @@ import secrets as random
 import time
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +18,7 @@ from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.shell import Value, assignments, named_library, shell_part
 from bootstrap.text import redact
 from bootstrap.text.sanitize import sanitize
+from bootstrap.value import dataclass
 
 
 class AskedBox(Protocol):

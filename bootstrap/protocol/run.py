@@ -16,7 +16,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -26,8 +26,9 @@ from bootstrap.link.record import name_of_key
 from bootstrap.paths import sweeps_dir
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size
+from bootstrap.value import dataclass
 
-_NOTE = re.compile(
+_NOTE = (
     r"(going|failing|left|whole) ([0-9]{1,12}) ([0-9]{1,18}) ([0-9]{1,12}) ([A-Za-z0-9.-]{1,60}) "
     r"(s3://[A-Za-z0-9._+@=/-]{1,400})"
 )
@@ -63,7 +64,7 @@ class Uploaded(NamedTuple):
 
 def parse_uploaded(note: str) -> Uploaded | None:
     """Parse the box's note; None if it is invalid."""
-    found = _NOTE.fullmatch(note)
+    found = re.fullmatch(_NOTE, note)
     if not found:
         return None
     word, files, bytes_, left, why, address = found.groups()
@@ -98,7 +99,7 @@ def parse_interruption(text: str) -> Interruption | None:
     return Interruption(found[1], int(found[2]), int(found[3])) if found else None
 
 
-_NODES = re.compile(r"([0-9]{1,3}) ([0-9]{1,3}) [0-9a-f]{16}((?: [A-Za-z0-9._-]{1,120}){1,64})")
+_NODES = r"([0-9]{1,3}) ([0-9]{1,3}) [0-9a-f]{16}((?: [A-Za-z0-9._-]{1,120}){1,64})"
 _BY_NODE = re.compile(r"node ([0-9]{1,3}) ([0-9]{1,3}) (exit|lost|missing|interrupted|unwatched)")
 _BY_NODE_WORDS = {
     "exit": "{} ended with exit code {}",
@@ -127,7 +128,7 @@ class NodeOf(NamedTuple):
 
 def parse_node(note: str) -> NodeOf | None:
     """Parse the box's note; None if it is none."""
-    found = _NODES.fullmatch(note)
+    found = re.fullmatch(_NODES, note)
     names = tuple(found[3].split()) if found else ()
     if not found or int(found[2]) != len(names) or int(found[1]) >= len(names):
         return None
@@ -139,7 +140,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
 """The exit code of a run that `stop` ended, unless it has another one: 128 + SIGTERM."""
 _RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
-_ENDED = re.compile(
+_ENDED = (
     rf"stop|interrupted {_INTERRUPTION.pattern}|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}"
     rf"|after {_RUN}|{_BY_NODE.pattern}"
 )
@@ -463,7 +464,7 @@ def _state(said: str) -> tuple[str, int | None, tuple[str, int]]:
     return (
         word,
         answer_exit_code(rc),
-        (ended if _ENDED.fullmatch(ended) else "", answer_number(left) or 0),
+        (ended if re.fullmatch(_ENDED, ended) else "", answer_number(left) or 0),
     )
 
 
@@ -477,12 +478,12 @@ def repository_names(keys: Iterable[str]) -> dict[str, str]:
     return {key: name if often[name] == 1 else key for key, name in names.items()}
 
 
-_CELL = re.compile(r"(.+)-([0-9a-f]{8})-[0-9]+")
+_CELL = r"(.+)-([0-9a-f]{8})-[0-9]+"
 
 
 def called(run: str) -> str:
     """Return a run's name as it is shown: that of a sweep's cell has its parameters behind it."""
-    cell = _CELL.fullmatch(run)
+    cell = re.fullmatch(_CELL, run)
     words = _cells_of(cell[1]).get(cell[2]) if cell else ""
     return f"{run} ({words})" if words else run
 
@@ -554,25 +555,23 @@ _NO_TIME_S = 60
 MADE_NOTHING = "printed nothing, left no results: was that the training?"
 
 _TRACEBACK = "Traceback (most recent call last):"
-_RANK = re.compile(r"\[rank\d{1,4}\]: ?")
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(:|$)")
-_LAUNCHERS = re.compile(
-    r"(torch\.distributed\.\S*ChildFailedError|subprocess\.CalledProcessError)\b"
-)
+_RANK = r"\[rank\d{1,4}\]: ?"
+_EXCEPTION = r"[A-Za-z_][\w.]{0,200}(:|$)"
+_LAUNCHERS = r"(torch\.distributed\.\S*ChildFailedError|subprocess\.CalledProcessError)\b"
 """Exceptions of a launcher; the exception of the program itself is above them."""
-_UNDERLINE = re.compile(r"[\s~^]*\^[\s~^]*")
+_UNDERLINE = r"[\s~^]*\^[\s~^]*"
 
 _AMOUNT = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes)"
-_OUT_OF_MEMORY = re.compile(
+_OUT_OF_MEMORY = (
     r"(?:CUDA|HIP) (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
     r"|RESOURCE_EXHAUSTED: Out of memory|OOM when allocating tensor|cupy\S*OutOfMemoryError"
 )
-_ASKED = re.compile(rf"(?:Tried to allocate|trying to allocate|memory allocating) ({_AMOUNT})")
-_GPU = re.compile(r"\bGPU (\d{1,3})\b")
-_FREE = re.compile(rf"of which ({_AMOUNT}) is free|({_AMOUNT}) free")
-_TOTAL = re.compile(rf"total capaci?ty of ({_AMOUNT})|({_AMOUNT}) total capacity")
+_ASKED = rf"(?:Tried to allocate|trying to allocate|memory allocating) ({_AMOUNT})"
+_GPU = r"\bGPU (\d{1,3})\b"
+_FREE = rf"of which ({_AMOUNT}) is free|({_AMOUNT}) free"
+_TOTAL = rf"total capaci?ty of ({_AMOUNT})|({_AMOUNT}) total capacity"
 
-_KILLED = re.compile(r"(\d{1,6}) (\d{1,18}|-) (\d{1,18}|-) (.{1,60})")
+_KILLED = r"(\d{1,6}) (\d{1,18}|-) (\d{1,18}|-) (.{1,60})"
 """Count of processes; bytes that the box may use, bytes that the last process held, its name."""
 
 
@@ -639,7 +638,7 @@ def find_failures(
 
 def _killed_for_memory(run: Run, shown: tuple[str, ...]) -> Failure | None:
     """The box counts all kills while the run lives: some may be of processes of other runs."""
-    found = _KILLED.fullmatch(run.killed_for_memory)
+    found = re.fullmatch(_KILLED, run.killed_for_memory)
     count = answer_number(found[1]) if found else 0
     if not found or not count:
         return None
@@ -665,11 +664,11 @@ def _not_for_memory(run: Run) -> str:
 
 def _out_of_gpu_memory(lines: Sequence[str], shown: tuple[str, ...]) -> Failure | None:
     """Read the last out-of-memory line of any framework."""
-    told = next((line for line in reversed(lines) if _OUT_OF_MEMORY.search(line)), None)
+    told = next((line for line in reversed(lines) if re.search(_OUT_OF_MEMORY, line)), None)
     if told is None:
         return None
     asked, gpu, free, total = (
-        next(filter(None, found.groups()), "") if (found := pattern.search(told)) else ""
+        next(filter(None, found.groups()), "") if (found := re.search(pattern, told)) else ""
         for pattern in (_ASKED, _GPU, _FREE, _TOTAL)
     )
     where = f" on GPU {gpu}" if gpu else ""
@@ -685,14 +684,16 @@ def _out_of_gpu_memory(lines: Sequence[str], shown: tuple[str, ...]) -> Failure 
 
 def _last_traceback(lines: Sequence[str]) -> list[str]:
     """Return the program's last traceback without its first line; empty if there is none."""
-    bare = [_RANK.sub("", line, count=1) if line.startswith("[") else line for line in lines]
+    bare = [re.sub(_RANK, "", line, count=1) if line.startswith("[") else line for line in lines]
     starts = [at for at, line in enumerate(bare) if line.strip() == _TRACEBACK]
     found: list[str] = []
     for start, stop in zip(starts, [*starts[1:], len(bare)], strict=False):
         size = _size_of_traceback(bare[start:stop])
-        one = [line for line in bare[start + 1 : start + size] if not _UNDERLINE.fullmatch(line)]
+        one = [
+            line for line in bare[start + 1 : start + size] if not re.fullmatch(_UNDERLINE, line)
+        ]
         is_near = len(bare) - start - size <= _AFTER_TRACEBACK
-        if one and is_near and not (found and _LAUNCHERS.match(one[-1])):
+        if one and is_near and not (found and re.match(_LAUNCHERS, one[-1])):
             found = one
     return found
 
@@ -705,4 +706,4 @@ def _size_of_traceback(lines: Sequence[str]) -> int:
 
 
 def _is_exception(line: str) -> bool:
-    return not line.startswith(" ") and _EXCEPTION.match(line) is not None
+    return not line.startswith(" ") and re.match(_EXCEPTION, line) is not None

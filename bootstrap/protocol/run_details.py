@@ -6,9 +6,9 @@ ones.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import NotSafeError
@@ -22,6 +22,7 @@ from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import is_name
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import grouped_number, size
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.protocol.trees import TreeUse
@@ -79,7 +80,7 @@ def ask_details(
     wire: Wire, *, workdir: str, repo_key: str, repo_root: str, redact: Sequence[str]
 ) -> tuple[BoxState, RunDetails]:
     """Probe and get the details; the box redacts the secrets in `redact`. Raises as `probe`."""
-    mark = secrets.token_hex(16)
+    mark = os.urandom(16).hex()
     query = build_query(
         "status",
         BoxRedaction(redact),

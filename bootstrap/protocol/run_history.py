@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Annotated, Literal, TypeVar
 
@@ -26,6 +26,7 @@ from bootstrap.protocol.run import Run, RunState
 from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import duration
+from bootstrap.value import dataclass
 
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 """Notes that come from the profile, in the order in which a manifest's digest has them."""

@@ -14,7 +14,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from bootstrap.errors import BoxLacksError, BoxstrapError
@@ -25,6 +25,7 @@ from bootstrap.onbox.transfer.frames import BadFrame, pack_frame, read_frame
 from bootstrap.protocol.query import build_query
 from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
+from bootstrap.value import dataclass
 
 Frame = tuple[Mapping[str, Any], bytes]
 """Header and body."""

@@ -4,18 +4,20 @@ edits, their objects, and where the results of runs are.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Timer
 from typing import NamedTuple
 
-from bootstrap.errors import BusyError, UsageError
+from bootstrap.errors import BoxLacksError, BusyError, UsageError
 from bootstrap.link.exchange import BASH, AnswerStream, answer_number, answer_rows, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import AskedBox, build_long_query, build_query
 from bootstrap.text.sizes import size
+from bootstrap.value import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -437,6 +439,31 @@ def read_content(box: AskedBox) -> BoxContent:
     """Ask the box, changing nothing on it. Raises LinkLost, NoAnswer."""
     query = build_long_query("made", WORKDIR=box.workdir)
     return parse_made(stream_script(box.wire, query, BASH).whole(), box.wire)
+
+
+_MOST_RISKY, _MOST_OPTIONS = 20, 5
+
+
+def find_at_risk(box: AskedBox, own: str) -> list[tuple[RiskyFolder, ...]]:
+    """Return, of each tree of the repository `own`, what no pull brings, as no profile names it."""
+    with contextlib.suppress(LinkLost, NoAnswer, BoxLacksError):  # what it told before holds
+        trees = read_content(box).trees
+        return [tree.risky for tree in trees if tree.risky and tree.repo_key == own]
+    return []
+
+
+def risk_in_words(box: str, risky: Sequence[RiskyFolder]) -> str:
+    """Return what would be lost of a tree, and the commands about it."""
+    named = "\n".join(f"  {one}" for one in risky[:_MOST_RISKY])
+    pull = f"boxstrap pull --host {box} --run {risky[0].run}"
+    return f"this would go with the box:\n{named}\n{also_commands(pull, risky)}"
+
+
+def also_commands(pull: str, risky: Sequence[RiskyFolder]) -> str:
+    """Return the commands that bring what is at risk, and that let go of it."""
+    options = [f"--{{}} {one.path}" for one in risky[:_MOST_OPTIONS]]
+    bring, let_go = (" ".join(options).replace("{}", word) for word in ("also", "without"))
+    return f"To bring what git ignores: {pull} {bring}\nTo let go of it: {pull} {let_go}"
 
 
 def parse_made(answer: bytes, wire: Wire) -> BoxContent:

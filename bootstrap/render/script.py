@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +39,7 @@ from bootstrap.shell import (
     shell_part,
 )
 from bootstrap.text.sizes import seconds_of
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     import jinja2
@@ -50,11 +50,9 @@ if TYPE_CHECKING:
 @cache
 def default_index() -> str:
     """Return the URL of pip's default index; empty if pip is not installed."""
-    try:
-        from pip._internal.models.index import PyPI
-    except ImportError:
-        return ""
-    return str(PyPI.simple_url)
+    from bootstrap.onbox.pip_indexes import built_in
+
+    return built_in()
 
 
 AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")

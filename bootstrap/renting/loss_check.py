@@ -16,13 +16,12 @@ from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run, qualified, repository_names
 from bootstrap.protocol.transfer import BoxResults, Transfer
-from bootstrap.protocol.trees import BoxContent, BoxWork, UnsentContent
+from bootstrap.protocol.trees import BoxContent, BoxWork, UnsentContent, also_commands
 from bootstrap.repo.local import LocalRepository, known_folder, read_repository
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import bring_home, check_receipt, receipt_file
 from bootstrap.runs.pull import (
     PullOptions,
-    also_commands,
     let_go_words,
     pull_run,
     results_of_profile,

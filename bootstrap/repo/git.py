@@ -22,7 +22,6 @@ import subprocess
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from bootstrap.errors import BoxstrapError, UsageError, write_error
 from bootstrap.paths import temporary_dir
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import Place, head
+from bootstrap.value import dataclass
 
 _OPTIONS = (
     "--no-pager",

@@ -18,7 +18,7 @@ import os
 import re
 import secrets
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError, UsageError
@@ -36,6 +36,7 @@ from bootstrap.repo.git import (
 from bootstrap.repo.names import decoded, shown, slug
 from bootstrap.repo.place import Place, locate, read_text, repository_root
 from bootstrap.repo.urls import as_https, check_url, repository_name, without_user_info
+from bootstrap.value import dataclass
 
 _PARTIAL = re.compile(
     r"extensions\.partialclone|remote\..*\.(promisor|partialclonefilter)", re.DOTALL

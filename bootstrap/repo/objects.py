@@ -21,7 +21,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -32,6 +32,7 @@ from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import decoded, shown
 from bootstrap.repo.place import head
 from bootstrap.repo.snapshot import Snapshot
+from bootstrap.value import dataclass
 
 PIECE = 64 * 1024
 

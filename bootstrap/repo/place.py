@@ -10,12 +10,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded, is_foreign_owned, real
 from bootstrap.repo.names import shown
+from bootstrap.value import dataclass
 
 _LONGEST = 8 * 1024
 _WORKTREE = re.compile(r'^\s*worktree\s*=\s*"?(.*?)"?\s*$', re.MULTILINE)

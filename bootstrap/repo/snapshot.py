@@ -14,7 +14,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -45,6 +45,7 @@ from bootstrap.repo.working_files import (
     untracked_first,
     working_files,
 )
+from bootstrap.value import dataclass
 
 _TAKE = ("update-index", "--add", "--remove", "--replace", "-z")
 # First compares what the index has already with the files; exits with 1 if some differ.

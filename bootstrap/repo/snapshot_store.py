@@ -28,7 +28,7 @@ import re
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ from bootstrap.paths import PROFILE, cache_dir, make_private, write_private
 from bootstrap.repo.git import Folders, GitError, Settings, run_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import decoded, slug
+from bootstrap.value import dataclass
 
 RAW = "* -text -ident -filter !working-tree-encoding !eol\n"
 """Attributes with which git reads and writes a file's bytes as they are."""

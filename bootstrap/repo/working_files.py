@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+from functools import cache
 from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.repo.git import run_git
 from bootstrap.repo.local import Repository, open_repository
 from bootstrap.repo.names import decoded
+from bootstrap.value import dataclass
 
 _MOST_SUBMODULES = 100
 NO_FILE = "neither a file nor a folder"
@@ -270,25 +272,30 @@ _SHAPES = (
 )
 
 
-def _any(rows: Iterable[tuple[str, str]]) -> Callable[[str], str]:
-    compiled = [(re.compile(rf"({row})", re.DOTALL), what) for row, what in rows]
-    # One pattern for nearly every file, which is none: a folder of data may have a million.
-    every = re.compile(rf"(?:^|/)(?:{'|'.join(row for row, _ in rows)})\Z", re.DOTALL)
-
-    def find(path: str) -> str:
-        if not every.search(path):
-            return ""
-        ends = [path, *(path[at.end() :] for at in re.finditer("/", path))]
-        return next((what for row, what in compiled if any(map(row.fullmatch, ends))), "")
-
-    return find
+@cache
+def _every_name() -> re.Pattern[str]:
+    """One pattern for nearly every file, which is none: a folder of data may have a million."""
+    return re.compile(rf"(?:^|/)(?:{'|'.join(row for row, _ in _NAMES)})\Z", re.DOTALL)
 
 
-_by_name = _any(_NAMES)
-_named_holding = [
-    (re.compile(rf"(.*/)?({name})", re.DOTALL), re.compile(b)) for name, b in _HOLDING
-]
-_shapes = [(re.compile(shape), what) for shape, what in _SHAPES]
+def _by_name(path: str) -> str:
+    if not _every_name().search(path):
+        return ""
+    ends = [path, *(path[at.end() :] for at in re.finditer("/", path))]
+    for row, what in _NAMES:
+        if any(re.fullmatch(row, end, re.DOTALL) for end in ends):
+            return what
+    return ""
+
+
+@cache  # not at the import: most setups look into no file
+def _holding() -> list[tuple[re.Pattern[str], re.Pattern[bytes]]]:
+    return [(re.compile(rf"(.*/)?({name})", re.DOTALL), re.compile(b)) for name, b in _HOLDING]
+
+
+@cache
+def _shapes() -> list[tuple[re.Pattern[bytes], str]]:
+    return [(re.compile(shape), what) for shape, what in _SHAPES]
 
 
 def credential_by_name(path: str) -> str:
@@ -299,9 +306,9 @@ def credential_by_name(path: str) -> str:
 
 def credential_by_content(path: str, begin: bytes) -> str:
     """Return the kind of credential in a file that starts with `begin`, or ""."""
-    if any(name.fullmatch(path) and held.search(begin) for name, held in _named_holding):
+    if any(name.fullmatch(path) and held.search(begin) for name, held in _holding()):
         return "token"
-    return next((what for shape, what in _shapes if shape.search(begin)), "")
+    return next((what for shape, what in _shapes() if shape.search(begin)), "")
 
 
 def find_credentials(root: Path, paths: Iterable[bytes]) -> dict[bytes, str]:

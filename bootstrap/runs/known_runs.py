@@ -10,14 +10,13 @@ import dataclasses
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, order, seen_on
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError, WhichBoxError
-from bootstrap.estimate import Price
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
@@ -27,8 +26,10 @@ from bootstrap.text.sizes import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.layout import laid_out
 from bootstrap.ui.screen import Screen
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
+    from bootstrap.estimate import Price
     from bootstrap.protocol.run_history import RunHistory
 
 _FIRST = 5

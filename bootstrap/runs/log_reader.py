@@ -9,7 +9,7 @@ import gc
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from bootstrap.boxes.at_home import WHOLE, LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
@@ -20,6 +20,7 @@ from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
 from bootstrap.protocol.query import NO_REDACTION, BoxRedaction, build_query
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.shell import Value
+from bootstrap.value import dataclass
 
 _PIECE = 1024 * 1024
 HOLE = bytes(4096)

@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import BinaryIO
@@ -28,6 +27,7 @@ from bootstrap.text.redact import Redactor, RedactStream
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import seconds_of, size, spent, took_in_words
 from bootstrap.ui.screen import Screen
+from bootstrap.value import dataclass
 
 _LONGEST_LINE = 1024 * 1024
 """Bytes of a line in one JSON object, or after one name; a longer line is split."""

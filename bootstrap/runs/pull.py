@@ -9,7 +9,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
@@ -29,7 +29,7 @@ from bootstrap.onbox.results.complete_files import absent_parts
 from bootstrap.onbox.results.run_results import is_meant
 from bootstrap.protocol.run import Run, as_it_ended, called
 from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
-from bootstrap.protocol.trees import RiskyFolder, read_content
+from bootstrap.protocol.trees import find_at_risk, risk_in_words
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import (
     as_it_is_now,
@@ -46,6 +46,7 @@ from bootstrap.transfer.destination import MANIFEST, Destination, why_refused
 from bootstrap.transfer.manifest import Manifest, PulledFile, PulledRecord, RunOrigin
 from bootstrap.transfer.puller import NOTHING, Puller, PullRound
 from bootstrap.ui.screen import Screen
+from bootstrap.value import dataclass
 
 _MOST_NAMED = 20
 _MOST_OPTIONS = 5
@@ -142,13 +143,6 @@ class Pulled:
         more = " …" if len(manifest.without) + len(manifest.never) > _MOST_OPTIONS else ""
         origin = manifest.origin
         return f"boxstrap pull --host {origin.box} --run {origin.run} {options}{more}"
-
-
-def also_commands(pull: str, risky: Sequence[RiskyFolder]) -> str:
-    """Return the commands that bring what is at risk, and that let go of it."""
-    options = [f"--{{}} {one.path}" for one in risky[:_MOST_OPTIONS]]
-    bring, let_go = (" ".join(options).replace("{}", word) for word in ("also", "without"))
-    return f"To bring what git ignores: {pull} {bring}\nTo let go of it: {pull} {let_go}"
 
 
 LET_GO = "To let go of them, for down and the lease too"
@@ -287,23 +281,8 @@ class _Brought:
             raise self.failed
 
 
-def find_at_risk(box: BoxLogin) -> list[tuple[RiskyFolder, ...]]:
-    """Return, of each tree of this repository, what no pull brings, since no profile names it."""
-    with contextlib.suppress(LinkLost, NoAnswer, BoxLacksError):  # what it told before holds
-        trees = read_content(box).trees
-        return [tree.risky for tree in trees if tree.risky and tree.repo_key == box.own]
-    return []
-
-
-def risk_in_words(box: str, risky: Sequence[RiskyFolder]) -> str:
-    """Return what would be lost of a tree, and the commands about it."""
-    named = "\n".join(f"  {one}" for one in risky[:_MOST_NAMED])
-    pull = f"boxstrap pull --host {box} --run {risky[0].run}"
-    return f"this would go with the box:\n{named}\n{also_commands(pull, risky)}"
-
-
 def _say_at_risk(box: BoxLogin, screen: Screen) -> None:
-    for risky in find_at_risk(box):
+    for risky in find_at_risk(box, box.own):
         screen.warn(risk_in_words(box.name, risky))
 
 

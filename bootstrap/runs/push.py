@@ -6,7 +6,6 @@ import posixpath
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
@@ -21,6 +20,7 @@ from bootstrap.text.sizes import grouped_number, transferred
 from bootstrap.transfer.push import MOST_NAMED, Pushed, file_count, push_folder, upload_of_several
 from bootstrap.transfer.sender import PushProgress
 from bootstrap.ui.screen import Screen
+from bootstrap.value import dataclass
 
 
 @dataclass(frozen=True)

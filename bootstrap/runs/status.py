@@ -6,15 +6,13 @@ import io
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.at_home import LOG, RunAtHome, kept_of_repository
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
-from bootstrap.event_codes import explain
-from bootstrap.events import Event, parse_event
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.protocol.disk import LowDisk
@@ -35,8 +33,10 @@ from bootstrap.text.sizes import dollars, duration, size, spent, spent_in_words
 from bootstrap.ui.layout import aligned, laid_out
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import JsonScreen
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
+    from bootstrap.events import Event
     from bootstrap.link.record import KnownBox
     from bootstrap.protocol.trees import RiskyFolder, TreeUse
     from bootstrap.providers.offer import RentedBox
@@ -424,9 +424,9 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
     why = _why(box, _setup(box_state))
     at_risk: list[tuple[RiskyFolder, ...]] = []
     if any(run.repo_key == box.own for run in box_state.runs):  # else nothing made any
-        from bootstrap.runs.pull import find_at_risk, risk_in_words
+        from bootstrap.protocol.trees import find_at_risk, risk_in_words
 
-        at_risk = find_at_risk(box)
+        at_risk = find_at_risk(box, box.own)
     risky = [one._asdict() for each in at_risk for one in each]
     return BoxStatus(
         {**_document(box, why, failures, metrics), "at_risk": risky},
@@ -581,6 +581,8 @@ def _why(box: BoxLogin, setup: dict[str, object]) -> Event | None:
     """Return the event with which the last setup failed, if the box kept it."""
     if setup.get("exit") not in _ENDS:
         return None
+    from bootstrap.events import parse_event  # late: of a setup that failed
+
     kept = f"setups/{setup['id']}/events.jsonl"
     tail = box.tail(kept, _EVENTS_BYTES)
     events = [
@@ -591,6 +593,8 @@ def _why(box: BoxLogin, setup: dict[str, object]) -> Event | None:
 
 def _reason(why: Event) -> str:
     """Return the reason in words, with the step unless it is obvious: `no GPU`."""
+    from bootstrap.event_codes import explain
+
     what = explain(why.word("code"), why.fields).what.removeprefix("the box shows ")
     return what if why.step in ("setup", "gpu", "preflight") else f"{what} (step {why.step})"
 

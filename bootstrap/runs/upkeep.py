@@ -13,7 +13,7 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
@@ -33,6 +33,7 @@ from bootstrap.shell import functions
 from bootstrap.text.sizes import duration, seconds_of, size
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.ui.screen import Screen
+from bootstrap.value import dataclass
 
 _LONGEST_S = 30 * 86400
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from bootstrap.profile.detect_provider import recognise as by_hints
 from bootstrap.providers import FIXED_END, ONLY_END, end_does
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.text.sizes import duration, seconds_of
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.cancel import CancelToken

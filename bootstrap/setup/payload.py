@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,9 +24,9 @@ from bootstrap.profile.survey.declared import (
 from bootstrap.profile.survey.files import check_requirements, decode
 from bootstrap.render.script import ROOT, Source
 from bootstrap.repo.git import Folders, GitError, git_error, run_git
-from bootstrap.repo.mirror import key_of
 from bootstrap.repo.place import repository_root
 from bootstrap.secrets import SecretSet, folder_of, take_secrets
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
@@ -212,12 +212,16 @@ def private_dependencies(
     check_requirements(profile.python, read_data)
     found = find_git_dependencies(profile.python, read)
     sent = sent_from_here(profile.python, found)
+    if not sent:
+        return (), []
+    from bootstrap.repo.mirror import key_of  # late: few profiles have such dependencies
+
     rows = [f"{key_of(each.address)} {_commit(each)} {each.address}" for each in sent]
     # git uses the longest matching address, so public ones that extend a private one get own rows.
     others = {each.address for each in found} - {each.address for each in sent}
     begins = tuple({each.address for each in sent})
     rows += [f"- - {other}" for other in sorted(others) if other.startswith(begins)]
-    return tuple(sent), rows if sent else []
+    return tuple(sent), rows
 
 
 def _commit(dependency: GitDependency) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets as random
 from base64 import b64encode
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.link.target import BoxOptions
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile

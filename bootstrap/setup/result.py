@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import (
@@ -21,6 +21,7 @@ from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import spent
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.boxes.login import BoxLogin

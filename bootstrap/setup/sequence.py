@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -17,6 +17,7 @@ from bootstrap.link.registry import box_by_name
 from bootstrap.plan import PlanRow, plan_rows
 from bootstrap.protocol.probe import BoxState, parse_probe
 from bootstrap.ui.screen import Reporter
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,7 @@ from bootstrap.sshconfig.userfile import (
     find_place,
 )
 from bootstrap.ui.screen import Reporter, Screen
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.sshconfig.entries import UpdateResult

@@ -17,13 +17,14 @@ import fcntl
 import re
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
 from bootstrap.paths import make_private, shipped, write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
+from bootstrap.value import dataclass
 
 _GSSAPI = "GSSAPIDelegateCredentials"
 COMMON_OPTIONS = (

@@ -11,10 +11,10 @@ import os
 import pwd
 import stat
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import paths
+from bootstrap.value import dataclass
 
 LARGEST = 16 * 1024 * 1024
 """Bytes; ssh itself would be slow to read a larger config."""

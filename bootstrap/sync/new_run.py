@@ -10,7 +10,7 @@ import secrets
 import secrets as random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,7 @@ from bootstrap.sync.send import (
     refusal,
 )
 from bootstrap.ui.screen import Screen
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:  # the login to the box begins before these are imported
     from bootstrap.profile.schema import Profile

@@ -13,7 +13,6 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from bootstrap.repo.names import decoded, shown, unquoted
 from bootstrap.setup.request import SetupRequest
 from bootstrap.shell import Value
 from bootstrap.ui.screen import Screen
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:  # the login to the box begins before these are imported
     from bootstrap.profile.schema import Profile

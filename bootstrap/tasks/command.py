@@ -11,9 +11,8 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from bootstrap.errors import (
 from bootstrap.paths import expanded, make_private, trust_absolute_path
 from bootstrap.tasks.options import Option
 from bootstrap.tasks.streams import End, leave_unread, tell
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.fleet.fan_out import Outcome
@@ -463,6 +463,8 @@ _NOT_OURS = (errno.EACCES, errno.EPERM)
 
 def own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
     """Return the error for one of boxstrap's own; what happened is kept in a file."""
+    import traceback
+
     from bootstrap.paths import state_dir
 
     named = _NOT_OURS if isinstance(error, OSError) and error.filename else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -71,17 +72,17 @@ def _parser(options: Sequence[Option], command: Command | None) -> argparse.Argu
 def _reader(option: Option, command: Command | None) -> Callable[[str], object]:
     def read(text: str) -> object:
         """Raises UsageError: `--gpus "$MINE"` without that variable doesn't mean no --gpus."""
+        wrong = f"{text!r} is no whole number"
+        if not text.strip():
+            wrong = "its value is empty; leave it out, or give it one"
+        elif not isinstance(option.default, int):
+            return text
+        else:
+            with contextlib.suppress(ValueError):
+                return int(text)
         from bootstrap.tasks.usage import wrong_usage
 
-        if not text.strip():
-            why = "its value is empty; leave it out, or give it one"
-            raise wrong_usage(f"{option.flag}: {why}", command)
-        if not isinstance(option.default, int):
-            return text
-        try:
-            return int(text)
-        except ValueError:
-            raise wrong_usage(f"{option.flag}: {text!r} is no whole number", command) from None
+        raise wrong_usage(f"{option.flag}: {wrong}", command)
 
     return read
 

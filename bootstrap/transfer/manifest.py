@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.paths import make_private, write_private
 from bootstrap.transfer.destination import DEEPEST, LONGEST_PATH, HomeFile
+from bootstrap.value import dataclass
 
 _KEPT = 2
 """Digests remembered for each place: after a power cut in a replacement, either may be there."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from bootstrap.errors import NotSafeError
@@ -34,6 +34,7 @@ from bootstrap.transfer.destination import (
 )
 from bootstrap.transfer.manifest import PulledFile, PulledRecord
 from bootstrap.transfer.sender import PushProgress
+from bootstrap.value import dataclass
 
 AHEAD = 256 * 10**6
 """Bytes that are read ahead of files not yet known to be complete."""

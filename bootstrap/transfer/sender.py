@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -17,6 +17,7 @@ from bootstrap.onbox.results.complete_files import with_folders
 from bootstrap.onbox.transfer.frames import BLOCK, decoded_name, encoded_name
 from bootstrap.paths import real
 from bootstrap.protocol.transfer import Frame
+from bootstrap.value import dataclass
 
 PARTS = ".boxstrap-parts"
 """The folder of incomplete files."""

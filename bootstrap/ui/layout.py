@@ -9,12 +9,12 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TextIO
 
 from bootstrap.text import sizes
 from bootstrap.ui import steps
 from bootstrap.ui.steps import FAILED, OK, RUNNING, SKIPPED, WAITING, WARNED, StepRow
+from bootstrap.value import dataclass
 
 
 @dataclass(frozen=True)

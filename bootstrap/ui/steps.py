@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from bootstrap.event_codes import explain
 from bootstrap.events import WHY, Event
 from bootstrap.plan import DOING
 from bootstrap.text import sizes
+from bootstrap.value import dataclass
 
 MEMORY = 5.0  # seconds over which the speed is smoothed
 _MIN_STEP = 0.05  # seconds; closer reports are combined, since noise would dominate the speed

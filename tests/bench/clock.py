@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import threading
 import time
@@ -47,6 +48,14 @@ def run(call: TimedCall, log: Path, limit: float = 600) -> float:
         end = log.read_text(errors="replace")[-3000:]
         raise BenchError(f"{' '.join(call.argv)[:300]}: exit {code}\n{end}")
     return took
+
+
+def processor_time(call: TimedCall, log: Path) -> float:
+    """Run it; return the seconds of processor time that it and what it started took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run(call, log)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def first_output(call: TimedCall) -> float:

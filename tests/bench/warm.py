@@ -7,6 +7,7 @@ without one that is made afterwards; the memory of what stays.
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -36,6 +37,8 @@ _MORE_S = {
     **{(True, name): 0.4 for name in (_STATUS, _RUN, _SYNC)},
 }
 _MOST_MB = 10.0
+_PROCESSOR = "processor time, beside python -I -c pass"
+_MOST_TIMES = {"version": 3.0, _STATUS: 9.0, _AGAIN: 14.0}
 _NOISE_S = 0.05
 _PROFILE = "version: 1\nextends: vast\ngpu: {require: false}\ntrain: {command: python train.py}\n"
 
@@ -111,6 +114,7 @@ def measure(stage: Stage, runs: int) -> list[BenchRow]:
             each.timed("setup")
             each.await_open()
         rows += _warm_rows(warm, still, runs, is_far=is_far)
+        rows += [] if is_far else _processor_rows(replace(warm, repository=still), runs)
         tell(f"warm, {'100 ms away' if is_far else 'near'}: {runs} of each")
     return [*rows, *_first_contact(stage, near, runs)]
 
@@ -151,6 +155,27 @@ def _warm_rows(warm: _Warm, still: Path, runs: int, *, is_far: bool) -> list[Ben
         rows.append(BenchRow(group, name, values, bar=limit))
     rows.append(BenchRow(group, "memory of what stays", memory, "MB", Bar(_MOST_MB), digits=1))
     return rows
+
+
+def _processor_rows(warm: _Warm, runs: int) -> list[BenchRow]:
+    """Measure how many times the processor time of an empty program commands take."""
+    stage = warm.stage
+    bare = TimedCall([sys.executable, "-I", "-c", "pass"], stage.environment(), stage.folder)
+    calls = {
+        "version": stage.boxstrap("version", state="start"),
+        _STATUS: warm.call("status"),
+        _AGAIN: warm.call("setup"),
+    }
+    found: dict[str, list[float]] = defaultdict(list)
+    for _ in range(runs):
+        once = clock.processor_time(bare, stage.file("bare.out"))
+        for name, call in calls.items():
+            found[name].append(clock.processor_time(call, stage.file("warm.out")) / once)
+    bars = {name: Bar(most, "of an empty program") for name, most in _MOST_TIMES.items()}
+    return [
+        BenchRow(_PROCESSOR, name, values, "times", bars[name], digits=1)
+        for name, values in found.items()
+    ]
 
 
 def _first_contact(stage: Stage, place: StagePlace, runs: int) -> list[BenchRow]:

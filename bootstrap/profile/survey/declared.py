@@ -34,12 +34,12 @@ from bootstrap.repo.urls import UrlKind, check_url, without_user_info
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Python
 
-_EDITABLE = re.compile(r"^\s*(?:-e|--editable)[=\s]+")
+_EDITABLE = r"^\s*(?:-e|--editable)[=\s]+"
 _LOCKED = re.compile(r'^name = "([A-Za-z0-9][A-Za-z0-9._-]*)"', re.MULTILINE)
 _EXTRA = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*) = \[", re.MULTILINE)
 _OWN_PACKAGE = re.compile(r'^source = \{ (?:editable|virtual) = "\." \}', re.MULTILINE)
 CONDA_FILES = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
-_CONDA_WORD = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9_][\w.-]*)\s*(.*)")
+_CONDA_WORD = r"(?:[\w-]+::)?([A-Za-z0-9_][\w.-]*)\s*(.*)"
 _REQUIREMENTS = re.compile(r"(?:.*[-_.])?requirements?(?:[-_.].*)?\.txt", re.IGNORECASE)
 _NOT_FOR_TRAINING = re.compile(r"dev|doc|test|lint|ci\b|mac|windows|win32|rocm|cpu|freeze", re.I)
 
@@ -86,7 +86,7 @@ def with_includes(root: Path, file: str, depth: int = 8) -> Declared:
     found = list[str]()
     for _, line in requirement_lines(files.text_of_file(root / file)):
         name = included(line)
-        text = _EDITABLE.sub("", line).strip()
+        text = re.sub(_EDITABLE, "", line).strip()
         if name is None and not text.startswith("-"):
             found.append(text)
         inner = Path(file).parent / (name or "/")
@@ -217,7 +217,7 @@ def _conda(file: str, needs: list[Any]) -> Declared:
         if isinstance(need, dict):
             found += _texts(need.get("pip"))
             continue
-        word = _CONDA_WORD.fullmatch(str(need).strip())
+        word = re.fullmatch(_CONDA_WORD, str(need).strip())
         name, version = (word[1].lower(), _pip_version(word[2])) if word else ("", "")
         if name == "python":
             python = version
@@ -300,11 +300,9 @@ ReadFiles = Callable[[list[str]], dict[str, str]]
 _MOST_INCLUDED = 8
 _SCHEMES = "|".join(kind.value for kind in UrlKind)
 # `git+URL@REF#FRAGMENT` of a requirement; pip takes `git+user@host:path` too.
-_REQUIRED = re.compile(
-    rf"git\+((?:(?:{_SCHEMES})://[^\s\"'#;/]+/|[\w.-]+@[\w.-]+:)[^\s\"'#;]+?)(?:@([^\s\"'#;@]+))?(?=[\s\"'#;]|$)"
-)
-_LOCKED_GIT = re.compile(r'source = \{ git = "([^"?#]+)(?:\?[^"#]*)?#([0-9a-f]{40,64})" \}')
-_USER = re.compile(r"(?<=^ssh://)[^/@]+@")
+_REQUIRED = rf"git\+((?:(?:{_SCHEMES})://[^\s\"'#;/]+/|[\w.-]+@[\w.-]+:)[^\s\"'#;]+?)(?:@([^\s\"'#;@]+))?(?=[\s\"'#;]|$)"
+_LOCKED_GIT = r'source = \{ git = "([^"?#]+)(?:\?[^"#]*)?#([0-9a-f]{40,64})" \}'
+_USER = r"(?<=^ssh://)[^/@]+@"
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 """A full commit id."""
 
@@ -348,8 +346,8 @@ def _in_files(python: Python, read: ReadFiles) -> Iterator[GitDependency]:
 
 def _in_lock(lock: str, project: str) -> Iterator[GitDependency]:
     """Take other users than `git` from pyproject.toml, as uv does: a lock drops them."""
-    named = {_USER.sub("", each.address): each.address for each in _sources(project)}
-    for address, commit in _LOCKED_GIT.findall(lock):
+    named = {re.sub(_USER, "", each.address): each.address for each in _sources(project)}
+    for address, commit in re.findall(_LOCKED_GIT, lock):
         yield GitDependency(named.get(address, address), commit)
 
 
@@ -400,7 +398,7 @@ def _sources(text: str) -> Iterator[GitDependency]:
 
 
 def _required(text: str) -> Iterator[GitDependency]:
-    yield from map(GitDependency._make, _REQUIRED.findall(text))
+    yield from map(GitDependency._make, re.findall(_REQUIRED, text))
 
 
 def sent_from_here(python: Python, found: Iterable[GitDependency]) -> list[GitDependency]:

@@ -177,7 +177,7 @@ _PROVIDED = {
     "timm": {"pytorch-image-models"},
     "triton": {"pytorch-triton"},
 }
-_VARIANT = re.compile(
+_VARIANT = (
     r"-(?:headless|contrib|rolling|gpu|cpu|nightly|simd|macos|metal|intel|rocm|cuda|directml|openvino"
     r"|training|windows|silicon|cu\d+|rocm[\d.]+|cuda\d+\w*|py\d+)(?=-|$)"
 )
@@ -186,8 +186,8 @@ _VARIANT = re.compile(
 def provides(names: Iterable[str], package: str) -> bool:
     """Whether one of these distributions has the modules of `package`, under any name."""
     package = same(package)
-    wanted = {package, _VARIANT.sub("", package), *_PROVIDED.get(package, ())}
-    return any(name in wanted or _VARIANT.sub("", name) in wanted for name in names)
+    wanted = {package, re.sub(_VARIANT, "", package), *_PROVIDED.get(package, ())}
+    return any(name in wanted or re.sub(_VARIANT, "", name) in wanted for name in names)
 
 
 def same(name: str) -> str:
@@ -200,14 +200,14 @@ def is_known(name: str) -> bool:
     return same(name) in _KNOWN
 
 
-_NAMED = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^]]*\]\s*)?(?![A-Za-z0-9._+:/-])")
-_EGG = re.compile(r"[#&]egg=([A-Za-z0-9][A-Za-z0-9._-]*)")
-_REPOSITORY = re.compile(
+_NAMED = r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^]]*\]\s*)?(?![A-Za-z0-9._+:/-])"
+_EGG = r"[#&]egg=([A-Za-z0-9][A-Za-z0-9._-]*)"
+_REPOSITORY = (
     r"(?:git|hg|svn|bzr)\+(?:\w+://)?(?:[^/@]*@)?[^/@:]+(?::\d+(?=/))?[/:](?:[^@#]*/)?"
     r"([\w.-]+?)(?:\.git)?/?(?:@[^#]*)?(?:#.*)?"
 )
-_ARCHIVE = re.compile(r".*?/([\w.-]+)/(?:archive|tarball|zipball)/.*")
-_WHEEL = re.compile(r"(?:.*/)?([A-Za-z0-9][A-Za-z0-9._]*)-\d[^/]*\.(?:whl|zip|tar\.\w+)(?:#.*)?")
+_ARCHIVE = r".*?/([\w.-]+)/(?:archive|tarball|zipball)/.*"
+_WHEEL = r"(?:.*/)?([A-Za-z0-9][A-Za-z0-9._]*)-\d[^/]*\.(?:whl|zip|tar\.\w+)(?:#.*)?"
 
 
 def package_name(requirement: str) -> str:
@@ -216,9 +216,9 @@ def package_name(requirement: str) -> str:
     An address counts by the name that it is given, else by that of its repository or file.
     """
     text = requirement.partition(" ;")[0].strip()
-    found = _NAMED.match(text) or _EGG.search(text)
+    found = re.match(_NAMED, text) or re.search(_EGG, text)
     for pattern in (_REPOSITORY, _ARCHIVE, _WHEEL):
-        found = found or pattern.fullmatch(text)
+        found = found or re.fullmatch(pattern, text)
     return same(found[1]) if found else ""
 
 
@@ -226,13 +226,11 @@ ReadData = Callable[[list[str]], dict[str, bytes]]
 """Reads files by name; returns the contents of those that exist."""
 
 _MOST = 200
-_COMMENT = re.compile(r"(?:^|(?<!\s)\s+)#.*$")
-_INCLUDE = re.compile(r"\s*(?:- *[\"']?)?(?:-r|-c|--requirement|--constraint)(?:[\s=]+|(?=\S))(.+)")
+_COMMENT = r"(?:^|(?<!\s)\s+)#.*$"
+_INCLUDE = r"\s*(?:- *[\"']?)?(?:-r|-c|--requirement|--constraint)(?:[\s=]+|(?=\S))(.+)"
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-.\w]+)", re.MULTILINE)
-_PATH = re.compile(r"(?:@\s*|^\s*(?:- *[\"']?)?(?:-e\s*)?)file:(?://(?:localhost)?)?(/[^\s;#\"']+)")
-_OF_CONDA = re.compile(
-    r"/croot/|feedstock_root|/conda-bld/|/tmp/build/|/bld/|/_bld/|/tmp/abs_|/rattler-build"
-)
+_PATH = r"(?:@\s*|^\s*(?:- *[\"']?)?(?:-e\s*)?)file:(?://(?:localhost)?)?(/[^\s;#\"']+)"
+_OF_CONDA = r"/croot/|feedstock_root|/conda-bld/|/tmp/build/|/bld/|/_bld/|/tmp/abs_|/rattler-build"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -240,7 +238,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_OF_A_MACHINE = re.compile(r"/?[A-Za-z]:|/Users/")
+_OF_A_MACHINE = r"/?[A-Za-z]:|/Users/"
 
 
 def decode(data: bytes, errors: str = "replace") -> str:
@@ -259,7 +257,7 @@ def requirement_lines(text: str) -> Iterator[tuple[int, str]]:
         if line.endswith("\\") and not line.lstrip().startswith("#"):
             held += line[:-1]
             continue
-        whole = _COMMENT.sub("", held + line)
+        whole = re.sub(_COMMENT, "", held + line)
         if whole.strip():
             yield begun, whole
         held, begun = "", 0
@@ -269,7 +267,7 @@ def requirement_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def included(line: str) -> str | None:
     """Return the file that a line includes, without quotes; None if it includes none."""
-    found = _INCLUDE.match(line)
+    found = re.match(_INCLUDE, line)
     return found[1].strip().strip("\"'").replace("\\ ", " ") if found else None
 
 
@@ -297,7 +295,7 @@ def _checked(file: str, data: bytes, python: Python, read: ReadData) -> list[str
     found = []
     for number, line in requirement_lines(_text(file, data, python)):
         where = f"{shown(file)}:{number}"
-        if path := _PATH.search(line):
+        if path := re.search(_PATH, line):
             _check_path(path[1], line.strip(), where)
         name = included(line)
         if name is None or "://" in name or "${" in name or name.startswith(("/", "file:")):
@@ -333,13 +331,13 @@ def _text(file: str, data: bytes, python: Python) -> str:
 def _check_path(path: str, line: str, where: str) -> None:
     """Raise UsageError for a path of another machine, as `pip freeze` writes in conda."""
     name = re.split(r"[ @]", line.lstrip("- \"'"))[0]
-    if _OF_CONDA.search(path):
+    if re.search(_OF_CONDA, path):
         raise UsageError(
             f"{shown(line[:120])} names the folder in which conda's package was built.",
             where=where,
             hint=f"Write {shown(name)} with its version, as `pip list --format=freeze` prints it.",
         )
-    if _OF_A_MACHINE.match(path):
+    if re.match(_OF_A_MACHINE, path):
         raise UsageError(
             f"{shown(line[:120])} names a folder of one machine, which a box does not have.",
             where=where,
