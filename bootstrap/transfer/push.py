@@ -134,7 +134,8 @@ class Push:
         self._began = time.monotonic()
         self._source = read_source(source, exclude)
         self._target, self._workdir, self._replace = target, workdir, replace
-        self._outgoing = FileSender(self._source.root, progress)
+        by_link = source.is_symlink() and source.is_file()
+        self._outgoing = FileSender(self._source.root, progress, by_link=by_link)
         self._who = _who(source, target)
         self._label = ""
         self._arrived: set[int] = set()

@@ -15,8 +15,9 @@ from typing import IO, Any, NamedTuple
 from bootstrap.errors import UsageError
 from bootstrap.onbox.results.complete_files import with_folders
 from bootstrap.onbox.transfer.frames import BLOCK, decoded_name, encoded_name
-from bootstrap.paths import real
+from bootstrap.paths import open_regular, real
 from bootstrap.protocol.transfer import Frame
+from bootstrap.transfer.destination import LocalFolder
 from bootstrap.value import dataclass
 
 PARTS = ".boxstrap-parts"
@@ -170,10 +171,15 @@ class PushProgress:
 
 
 class FileSender:
-    """Files of the folder `root` as frames; `tell` is called with the progress."""
+    """Files of the folder `root` as frames; `tell` is called with the progress.
 
-    def __init__(self, root: Path, tell: Callable[[PushProgress], None]) -> None:
-        self._root, self._tell = os.fsencode(root), tell
+    `by_link`: a link was named, which leads to the only file.
+    """
+
+    def __init__(
+        self, root: Path, tell: Callable[[PushProgress], None], *, by_link: bool = False
+    ) -> None:
+        self._root, self._tell, self._by_link = os.fsencode(root), tell, by_link
         self._told = 0.0
         self.progress = PushProgress()
         self.sent = 0
@@ -187,13 +193,21 @@ class FileSender:
         """Return a file's path here."""
         return os.path.join(self._root, encoded_name(file.path))
 
+    def _open(self, file: SourceFile) -> IO[bytes]:
+        """Open it, by no link that took its place or a folder's since it was listed. Raises
+        OSError."""
+        if self._by_link:
+            return open_regular(Path(os.fsdecode(self.path(file))))
+        with LocalFolder(Path(os.fsdecode(self._root))) as folder:
+            return folder.open(os.fsdecode(encoded_name(file.path)))
+
     def comparisons(self, files: Iterable[tuple[int, SourceFile]]) -> Iterator[Frame]:
         """Yield questions whether the box has files with exactly this content."""
         for i, file in files:
             digest = hashlib.sha256(encoded_name(file.to))
             try:
                 if not file.to:
-                    with open(self.path(file), "rb", buffering=0) as source:
+                    with self._open(file) as source:
                         _hash(source, digest, file.size)
             except OSError:
                 self.unread.append(i)
@@ -215,7 +229,7 @@ class FileSender:
                 self._count(len(text))
                 continue
             try:
-                source = open(self.path(file), "rb", buffering=0)  # noqa: SIM115 - closed below
+                source = self._open(file)
             except OSError:
                 self.unread.append(i)
                 continue

@@ -261,20 +261,43 @@ def test_a_file_that_changes_while_it_is_read_is_sent_as_it_is_then(
     assert contents(target) == contents(source)
 
 
+def _then(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do this once what is sent is listed."""
+    listed = sender.read_source
+    monkeypatch.setattr(
+        "bootstrap.transfer.push.read_source", lambda *named: (listed(*named), act())[0]
+    )
+
+
 def test_a_file_that_is_gone_meanwhile_is_said(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, a="1", gone="2")
-    path = sender.FileSender.path
-    monkeypatch.setattr(
-        sender.FileSender,
-        "path",
-        lambda self, file: path(self, file) + (b"?" if file.path == "gone" else b""),
-    )
+    _then(monkeypatch, (source / "gone").unlink)
     pushed = push()
     assert (pushed.files, pushed.failed) == (1, [])
     assert pushed.left_out == ["gone: it is no longer here"]
     pushed.check("box")  # nothing that is here is missing there
+
+
+@pytest.mark.parametrize("what", ["inner", "inner/key"])
+@pytest.mark.parametrize("size", [1, 2 * MIB])
+def test_a_link_that_takes_a_place_meanwhile_is_not_followed(
+    push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, what: str, size: int
+) -> None:
+    home = source.parent / "home"
+    for folder, text in ((source / "inner", b"x"), (home / "inner", b"secret")):
+        folder.mkdir(parents=True)
+        (folder / "key").write_bytes((text * size)[:size])
+        os.utime(folder / "key", (5, 5))
+
+    def swap() -> None:
+        (source / what).rename(source.parent / "aside")
+        (source / what).symlink_to(home / what)
+
+    _then(monkeypatch, swap)
+    assert push().failed
+    assert not contents(target)
 
 
 def test_files_that_change_or_can_t_be_read_are_no_internal_error(
@@ -498,7 +521,8 @@ def test_a_disk_that_fails_here_costs_its_files_alone(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, good="12", small="1", large=bytes(MIB))
-    monkeypatch.setattr(sender, "open", lambda path, *_, **__: DyingFile(path), raising=False)
+    dying = lambda self, file: DyingFile(self.path(file))  # noqa: E731
+    monkeypatch.setattr(sender.FileSender, "_open", dying)
     pushed = push()
     assert [one.partition(":")[0] for one in sorted(pushed.failed)] == ["large", "small"]
     assert names(target) == ["good"]
