@@ -67,9 +67,9 @@ class PrefixedStream(io.TextIOBase):
 class _Told:
     """What a box's results say, for the table and for the end of a live one."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.texts: list[str] = []
-        self._run = ""
+        self._name, self._run = f"{name}: ", ""
 
     def note_run(self, data: Mapping[str, object]) -> None:
         """Note the run that a result is about."""
@@ -87,10 +87,13 @@ class _Told:
 
 
 class _PlainBox(PlainScreen, _Told):
-    def __init__(self, stream: TextIO, out: TextIO, *, brief: bool) -> None:
+    def __init__(self, name: str, stream: TextIO, out: TextIO, *, brief: bool) -> None:
         PlainScreen.__init__(self, stream, out)
-        _Told.__init__(self)
+        _Told.__init__(self, name)
         self._brief = brief
+
+    def warn(self, text: str) -> None:
+        super().warn(text.removeprefix(self._name))
 
     def result(
         self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
@@ -104,9 +107,9 @@ class _PlainBox(PlainScreen, _Told):
 class _LiveBox(Screen, _Told):
     """Keeps what its row shows; results and warnings are printed when the table is done."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         Screen.__init__(self)
-        _Told.__init__(self)
+        _Told.__init__(self, name)
         self.warnings: list[str] = []
         self.said = ""
         self._steps = Steps()
@@ -137,7 +140,7 @@ class _LiveBox(Screen, _Told):
         self.said = f"{self.safe_text(label)}: {self.safe_text(text)}"
 
     def warn(self, text: str) -> None:
-        self.warnings.append(f"warning: {self.safe_text(text)}")
+        self.warnings.append(f"warning: {self.safe_text(text).removeprefix(self._name)}")
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
         self.warnings += [f"{step} | {line}" for line in self.safe_tail(lines)]
@@ -190,8 +193,8 @@ class BoxScreens(ABC):
             error, code, seconds = self._ends[host]
             what = _unnamed(host, error).splitlines()[0] if error else summaries[host]
             rows.append((host, str(code), sizes.duration(seconds), what))
-        width = self._screen.width
-        lines = [layout.cut(line, width) for line in layout.aligned(rows)]
+        table = layout.laid_out(rows, self._screen.width, len(rows[0]) - 1)
+        lines = [line for row in table for line in row]
         self._screen.result({}, "\n".join(["", *lines, *self._advice()]))
 
     def _advice(self) -> list[str]:
@@ -199,7 +202,7 @@ class BoxScreens(ABC):
         errors: dict[str, list[str]] = {}
         for host in self._hosts:
             error = self._ends[host][0]
-            if error and ("\n" in error.text() or self._screen.width is not None):
+            if error and "\n" in error.text():
                 errors.setdefault(_unnamed(host, error), []).append(host)
         return [f"\n{', '.join(hosts)}: {text}" for text, hosts in errors.items()]
 
@@ -214,6 +217,7 @@ def plain_screens(hosts: Sequence[str], *, brief: bool) -> Mapping[str, _PlainBo
     lock, longest = threading.Lock(), max(map(len, hosts), default=0)
     return {
         host: _PlainBox(
+            host,
             cast("TextIO", PrefixedStream(sys.stderr, host.ljust(longest), lock)),
             cast("TextIO", PrefixedStream(sys.stdout, host.ljust(longest), lock)),
             brief=brief,
@@ -240,7 +244,7 @@ class _LiveBoxes(BoxScreens):
         from rich.live import Live
 
         super().__init__(hosts, screen, brief=brief)
-        self._of = {host: _LiveBox() for host in hosts}
+        self._of = {host: _LiveBox(host) for host in hosts}
         self._began = time.monotonic()
         self._longest = max(map(len, hosts))
         self._marks = layout.marks(sys.stderr)

@@ -43,6 +43,8 @@ def _place(box: KnownBox) -> str:
 
 
 _HEAD = ("BOX", "REACHED AT", "PROFILE", "REPOSITORIES", "RUNNING", "LAST SEEN", "COST")
+_FIRST = 3
+"""Cells in the first line of a row, where the terminal is too narrow for one."""
 _MOST_RUNS = 3
 """Number of runs that are named for each box."""
 _REMOVED = ("its name", "its pinned host key", "its last profile", "its entry in your ssh config")
@@ -76,7 +78,7 @@ def boxes(call: Call) -> None:
     from bootstrap.link.registry import box_by_name
     from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.text.sizes import duration, spent
-    from bootstrap.ui.layout import aligned, cut
+    from bootstrap.ui.layout import laid_out
 
     name = call.given["forget"]
     if call.given["all_"]:
@@ -121,7 +123,8 @@ def boxes(call: Call) -> None:
         )
         for box in known
     ]
-    rows = [cut(line, call.screen.width) for line in aligned([_HEAD, *cells])] if cells else []
+    table = laid_out([_HEAD, *cells], call.screen.width, _FIRST) if cells else []
+    rows = [line for row in table for line in row]
     lost, ended = unreadable_record(), ended_boxes()
     rows += [
         f"{box.name}  was written by a newer boxstrap: update this one"

@@ -274,7 +274,7 @@ _ALL = Option("all_", "Of all repositories on the box, not only that of the curr
     _IDENTITY,
     _REPO,
     Option("run", "Only this run; from home if its box is gone."),
-    Option("watch", "Ask again every 10 seconds, until Ctrl-C.", False),
+    Option("watch", "Ask again every 5 seconds, until Ctrl-C.", False),
     changes=(),
     takes_all=True,
 )
@@ -303,7 +303,7 @@ def status(call: Call) -> None:
         return  # the normal way to end it
 
 
-_WATCH_S = 10.0
+_WATCH_S = 5.0
 _CLEAR = "\x1b[H\x1b[J"
 
 

@@ -11,7 +11,7 @@ import pytest
 from bootstrap.errors import UnreachableError
 from bootstrap.events import Event
 from bootstrap.fleet.screens import PrefixedStream, _LiveBoxes, make_box_screens
-from bootstrap.ui.screens import make_screen
+from bootstrap.ui.screens import PlainScreen, make_screen
 
 HOSTS = ["gpu-1", "b"]
 
@@ -41,16 +41,31 @@ def test_lines_have_their_box_in_front_and_a_table_ends_them(
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
     one = screens.of("gpu-1")
     one.redact = lambda text: text.replace("canary", "***")
+    one.warn("gpu-1: its contract ends")  # named once
     one.say("said canary")
     one.result({"run": {"name": "train-1", "state": "running"}}, "first canary\nsecond")
     ended(screens)
     screens.close()
     said = capsys.readouterr()
     assert said.err.startswith("gpu-1 | ")
+    assert said.err.count("gpu-1") == 2
     assert said.err.endswith("said ***\n")
     assert "gpu-1 | first ***\ngpu-1 | second\n" in said.out
     assert "gpu-1  0     1.0 s  train-1 running: first ***\n" in said.out
     assert "b      3     2.0 s  no answer.\n\nb: no answer.\nLook.\n" in said.out
+
+
+def test_the_table_cuts_nothing_where_the_terminal_is_narrow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PlainScreen, "width", 40)
+    screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
+    screens.of("gpu-1").result({}, said := "queued 3: lr=1e-3,seed=0, lr=1e-3,seed=2, lr=3e-4")
+    ended(screens)
+    screens.close()
+    out = capsys.readouterr().out
+    assert said in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 40
 
 
 def test_what_is_brief_is_only_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -230,6 +230,6 @@ def test_a_cell_of_a_sweep_is_shown_with_its_parameters(tmp_path: Path) -> None:
     ]  # fmt: skip
     named = Run("k-1", name, "running", None, 9, "c", "w", "lr", 0, 12, "python x.py")
     assert f"k-1/{shown}" in run_lines([named], 100_000, (), {})[0]
-    live = _Told()
+    live = _Told("gpu")
     live.note_run({"run": {"name": name, "state": "running"}})
     assert live.summary == f"{shown} running"

@@ -238,6 +238,15 @@ def test_a_known_box_is_not_taken_for_a_run(at: User) -> None:
     assert "Did you mean --host my-box?" in at.run("logs", "my-box").must(2).err
 
 
+def test_status_goes_on_until_it_is_interrupted(at: User) -> None:
+    going = at.begin("status", "--watch")
+    first, *_, again = [going.line() for _ in range(4)]
+    assert first == again == "No box is known yet.\n"
+    going.interrupt()
+    assert "interrupted" not in going.end().must(0).err
+    assert "--watch is for people" in at.run("status", "--watch", "--json").must(2).err
+
+
 def test_an_error_calls_a_box_by_its_name_unless_its_address_was_typed() -> None:
     address = "root@127.0.0.1:1"
     record.save_box(KnownBox("nina1", address, "127.0.0.1", 1, user="root"))
