@@ -112,6 +112,8 @@ def main() -> NoReturn:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
         sys.stderr.flush()
+    except SystemExit as end:  # with the code of the ssh that `exec` waited for
+        code = int(end.code or 0)
     except BrokenPipeError:  # the reader of the output is gone (`| head`)
         from bootstrap.errors import UNREAD
 
