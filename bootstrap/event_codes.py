@@ -39,7 +39,7 @@ run-left | {count} processes of the stopped run are still alive, the first is pr
 no-bash | the box has no bash | install bash on the box, or rent another image
 old-bash | the box's bash is too old | install a newer bash, or rent another image
 no-writable-dir | the working folder can't be written | set box.workdir to a folder that this user owns
-settings-of-another | settings above the working folder belong to another user of the box, who could choose which packages run | set box.workdir to a folder that only this user can write
+settings-of-another | settings in the working folder belong to another user of the box, who could choose which packages run | set box.workdir to a folder that only this user can write
 home-of-another | boxstrap's folder there belongs to another user of the box, who could read your secrets and change what runs | set box.workdir to a folder that only this user can write
 volume-not-mounted | the volume that was rented with the box is not mounted where it belongs, and what is made there would be lost with the box | mount it there, or give the box back: boxstrap down; to go on without it: --set box.volume=null
 read-only-home | the home folder can't be written: the login keys and shells of the box stay as they are | nothing; the training still has its environment

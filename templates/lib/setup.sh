@@ -55,6 +55,7 @@ prepare_box() {
   settle_names
   sweep
   link_home
+  guard_settings
   unpack_box
   tell_agents
   note_repository

@@ -17,7 +17,7 @@ lacks() {
   is_mounted "$VOLUME_AT" || lack volume-not-mounted "the volume that was rented with this box is not mounted at $VOLUME_AT"
   [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
   ! is_anothers "$BOX_HOME" || lack home-of-another "$BOX_HOME belongs to another user of this box, or leads to a folder of theirs"
-  lack_own_settings "${place%/}"
+  lack_own_settings
   lack_room "$place" "$MIN_FREE_MB"
   lack_temporary "${TMPDIR:-/tmp}"
   lack_libc
@@ -30,23 +30,36 @@ lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
 # Whether a volume is mounted there; without a place, or without the tool, nothing says that it isn't.
 is_mounted() { [ -z "$1" ] || ! have mountpoint || mountpoint -q "$1"; }
 
-# lack_own_settings FOLDER: uv looks for its settings there and above, up to the root, and they may name an index: whoever
-# puts a file into a folder that all may write decides which packages run as this user.
+# lack_own_settings: uv looks for its settings in the tree and above, and they may name an index: whoever puts a file
+# into a working folder that all may write decides which packages run as this user. Above it, guard_settings helps.
 lack_own_settings() {
-  local folder=$1 file mode owner
+  local file mode owner
+  # shellcheck disable=SC2012 # only its first words count
+  read -r mode _ owner _ < <(ls -ldn "$WORKDIR/." 2>/dev/null) || return 0
+  case $mode in ?????w* | ????????w*) ;; *) return 0 ;; esac
+  for file in "$WORKDIR"/{uv.toml,pyproject.toml,.python-version,.python-versions}; do
+    { [ -e "$file" ] || [ -L "$file" ]; } || continue
+    case " 0 65534 $EUID $owner " in *" $(owner_of "$file") "*) ;; *) lack settings-of-another "$file belongs to another user of this box, and what installs packages would read it" && return ;; esac
+  done
+}
+
+# Where others may put files above the working folder, or into it and not replace what is there: uv reads the nearest ones.
+guard_settings() {
+  local own folder name mode
+  own=$(cd "$WORKDIR" && pwd -P) folder=$own
+  [ "$MAIN_DIR" != "$WORKDIR" ] || return 0
   while :; do
-    # shellcheck disable=SC2012 # only its first words count
-    read -r mode _ owner _ < <(ls -ldn "$folder/.")
-    case $mode in
-      ?????w* | ????????w*)
-        for file in "$folder"/{uv.toml,pyproject.toml,.python-version,.python-versions}; do
-          { [ -e "$file" ] || [ -L "$file" ]; } || continue
-          case " 0 65534 $EUID $owner " in *" $(owner_of "$file") "*) ;; *) lack settings-of-another "$file belongs to another user of this box, and what installs packages would read it" && return ;; esac
-        done
-        ;;
+    # shellcheck disable=SC2012 # only its first word counts
+    read -r mode _ < <(ls -ldn "$folder/.")
+    case $folder:$mode in
+      "$own":?????????[!tT]*) ;;
+      *:?????w* | *:????????w*) break ;;
     esac
     [ -n "$folder" ] || return 0
     folder=${folder%/*}
+  done
+  for name in pyproject.toml uv.toml .python-version; do
+    (set -C && printf '# of boxstrap: others can write to %s, and uv looks there if this is not here\n' "${folder:-/}" >"$own/$name") 2>/dev/null || :
   done
 }
 

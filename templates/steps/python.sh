@@ -144,7 +144,7 @@ find_python() {
   local wanted=("$PYTHON_VERSION")
   ! find_wanted || wanted=("$WANTED")
   ! read_text "$SETUP_DIR/image_path" || PATH=${TEXT%$'\n'}$PATH
-  [ -n "${wanted[0]}" ] || wanted=(${ACCEPTED:+"$ACCEPTED"})
+  [ -n "${wanted[0]}" ] || wanted=("${ACCEPTED:-3}") # named, or uv looks for a file that does
   run_uv python find --python-preference only-system --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     run_uv python find --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     {

@@ -61,18 +61,36 @@ def test_a_folder_of_another_user_gets_nothing_and_runs_nothing(rent: Rent, faul
     rented.run("setup").must(0)
 
 
-@pytest.mark.parametrize("name", ["uv.toml", ".python-version"])
-def test_settings_of_another_user_above_the_working_folder_are_refused(
-    rent: Rent, name: str
-) -> None:
+SETTINGS = {
+    "uv.toml": "index-url = 'http://127.0.0.1:1/theirs'\n",
+    "pyproject.toml": "[tool.uv]\nindex-url = 'http://127.0.0.1:1/theirs'\n"
+    "[tool.uv.workspace]\nmembers = ['mine/*']\n",
+    ".python-version": "/scratch/python\n",
+}
+
+
+def test_settings_of_another_user_above_the_working_folder_count_for_nothing(rent: Rent) -> None:
+    """Those in it are refused; above it they may come at any moment."""
     rented = rent("nosudo")
-    rented.user.env["TOKEN_OF_MINE"] = "very-secret-token"
-    rented.box.run("useradd -m -s /bin/bash mallory && mkdir -m 1777 /scratch")
-    rented.box.run(f"runuser -u student -- mkdir /scratch/mine && touch /scratch/mine/{name}")
-    rented.user.repository(boxstrap__yaml=PROFILE.replace("WORKDIR", "/scratch/mine/deeper"))
-    rented.user.agree()
-    assert rented.run("plan").rc == 0  # in a folder that only this user writes to
-    rented.box.run(f"runuser -u mallory -- touch /scratch/{name}")
-    refused = rented.run("setup").must(5).err
-    assert f"/scratch/{name} belongs to another user of this box" in refused
-    assert "Nothing was changed. Set box.workdir" in refused
+    box, user = rented.box, rented.user
+    user.env["TOKEN_OF_MINE"] = "very-secret-token"
+    box.run("useradd -m -s /bin/bash mallory && mkdir -m 1777 /scratch")
+    box.run("runuser -u student -- mkdir /scratch/mine")
+    project = "[project]\nname = 'own'\nversion = '1'\ndependencies = ['iniconfig>=2']\n"
+    profile = PROFILE.replace("WORKDIR", "/scratch/mine")
+    user.repository(boxstrap__yaml=profile, pyproject__toml=project)
+    user.agree()
+    for name, text in SETTINGS.items():
+        box.write(f"/scratch/{name}", text)
+        box.run(f"chown mallory /scratch/{name}")
+    rented.run("setup").must(0)
+    # The repository's own settings are uv's still.
+    user.place.joinpath("uv.toml").write_text("no-index = true\n")
+    user.place.joinpath("pyproject.toml").write_text(project.replace("']", "', 'packaging']"))
+    assert "packaging was not found" in rented.run("setup").must(7).text
+    user.place.joinpath("boxstrap.yaml").write_text(PROFILE.replace("WORKDIR", "/scratch"))
+    for name in SETTINGS:
+        box.run(f"cd /scratch && rm -f *.toml .python*; runuser -u mallory -- touch {name}")
+        refused = rented.run("setup").must(5).err
+        assert f"/scratch/{name} belongs to another user of this box" in refused
+        assert "Nothing was changed. Set box.workdir" in refused
