@@ -6,6 +6,7 @@ import _thread
 import contextlib
 import errno
 import inspect
+import re
 import shlex
 import signal
 import sys
@@ -428,8 +429,9 @@ def _complete_error(error: BoxstrapError, call: Call) -> None:
         from bootstrap.link.record import all_boxes
 
         at = {f"{box.user}@{box.address}:{box.port}": box.name for box in all_boxes()}
-        name = at.get(error.where, "")
-        error.where = name if call.given.get("host") in (None, (), name) else error.where
+        place = re.split(r",|: ", error.where)[0]
+        if (name := at.get(place)) and call.given.get("host") in (None, (), name):
+            error.where = error.where.replace(place, name, 1)
 
 
 def _redacting(call: Call) -> Callable[[str], str]:

@@ -251,9 +251,10 @@ def test_an_error_calls_a_box_by_its_name_unless_its_address_was_typed() -> None
     address = "root@127.0.0.1:1"
     record.save_box(KnownBox("nina1", address, "127.0.0.1", 1, user="root"))
     for host, named in ((None, "nina1"), ("nina1", "nina1"), (address, address)):
-        error = UnreachableError("no answer.", where=address)
-        _complete_error(error, Call({"host": host}))
-        assert error.where == named
+        for more in ("", ": data/", ", train-1"):
+            error = UnreachableError("no answer.", where=address + more)
+            _complete_error(error, Call({"host": host}))
+            assert error.where == named + more
 
 
 def test_boxes_names_the_runs_that_were_alive_and_tab_knows_them(at: User) -> None:
