@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
+from bootstrap.onbox.redact import SHORTEST, Redactor, TooShortError
 from bootstrap.paths import (
     config_dir,
     is_foreign_owned,
@@ -32,7 +33,6 @@ from bootstrap.paths import (
     state_dir,
     write_private,
 )
-from bootstrap.text.redact import SHORTEST, Redactor, TooShortError
 from bootstrap.value import dataclass
 
 if TYPE_CHECKING:

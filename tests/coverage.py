@@ -34,7 +34,7 @@ AT_LEAST = {
         ("bootstrap/transfer/*", "bootstrap/protocol/transfer.py", "bootstrap/onbox/transfer/*"),
     ),
     "consent": (95, ("bootstrap/profile/consent.py",)),
-    "redaction": (95, ("bootstrap/text/redact.py", "bootstrap/text/sanitize.py")),
+    "redaction": (95, ("bootstrap/onbox/redact.py", "bootstrap/text/sanitize.py")),
     "the whole": (85, ("bootstrap/*",)),
 }
 """Percent of lines and branches, and of which files: what destroys, deletes, sends or pays."""
@@ -88,7 +88,7 @@ def use_whole_programs() -> None:
     for name in ("bootstrap.render.carrier", "bootstrap.render.script"):
         import_module(name)  # these keep a `bare_python` of their own
     shell = import_module("bootstrap.shell")
-    redacts = HERE / "bootstrap/text/redact.py"  # alone it is sent too, by queries
+    redacts = HERE / "bootstrap/onbox/redact.py"  # alone it is sent too, by queries
     runs = f"exec(compile({redacts.read_text()!r},{str(redacts)!r},'exec'))"
     shell.bare_python = lambda text: runs if text == redacts.read_text() else text
     file = f"'{HERE}/bootstrap/'+name.replace('.','/')+'.py'"
@@ -115,7 +115,7 @@ _SETTINGS = f"""\
 [run]
 branch = true
 parallel = true
-include = */onbox/*, */text/redact.py
+include = */onbox/*, */onbox/redact.py
 data_file = {ON_BOX}/data
 patch = fork, _exit
 sigterm = true

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from bootstrap.link.hostkeys import FirstContact
     from bootstrap.link.mux import SharedWire
     from bootstrap.link.wire import LinkLost, Wire
+    from bootstrap.onbox.redact import Redactor
     from bootstrap.protocol.run import Run
     from bootstrap.protocol.run_details import RunDetails
     from bootstrap.repo.local import LocalRepository
     from bootstrap.shell import Value
-    from bootstrap.text.redact import Redactor
     from bootstrap.ui.screen import Reporter
 
 _Answer = TypeVar("_Answer")
@@ -630,8 +630,8 @@ def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
 
 def redactor_of_all(options: BoxOptions) -> Redactor:
     """Redact the secrets of every box, for use before it is clear which boxes are meant."""
+    from bootstrap.onbox.redact import Redactor
     from bootstrap.secrets import redactor_of
-    from bootstrap.text.redact import Redactor
 
     boxes = [*record.all_boxes(), *record.ended_boxes()]
     here = redactor_for(KnownBox("", ""), options)

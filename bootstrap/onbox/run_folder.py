@@ -68,6 +68,11 @@ FILES = {
 }
 """What each of its files says; `docs/architecture.md` has the same list."""
 
+MOST_ENDS = 8
+"""At most so many failed runs (the newest) with their log's end, and others with their metric."""
+END_BYTES = 6000
+"""For each run: enough for the tracebacks of some ranks; all of them fit in two round trips."""
+
 WAITING, QUEUED, RUNNING, FINISHED, DIED = "waiting", "queued", "running", "finished", "died"
 
 
@@ -91,6 +96,11 @@ class RunFolder:
         self.path = os.fspath(path)
 
     @property
+    def key(self) -> str:
+        """The repository's key on the box."""
+        return self.name.partition("/")[0]
+
+    @property
     def name(self) -> str:
         """REPO/NAME, as it is named on the box."""
         return "/".join(self.path.split("/")[-2:])
@@ -111,9 +121,21 @@ class RunFolder:
         """Return whether one of its files is there."""
         return os.path.exists(f"{self.path}/{name}")
 
-    def processes(self) -> list[str]:
-        """Return its runner and its command, as far as it has begun."""
-        return [line for line in self.lines("pid") or [] if line]
+    def stat(self, name: str) -> os.stat_result | None:
+        """Return size and times of one of its files; None if it isn't there."""
+        try:
+            return os.stat(f"{self.path}/{name}")
+        except OSError:
+            return None
+
+    def end(self, name: str, most: int) -> str:
+        """Return the last bytes of one of its files; "" if it isn't there."""
+        try:
+            with open(f"{self.path}/{name}", "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+                return file.read(most).decode("utf-8", "replace")
+        except OSError:
+            return ""
 
     def state(self, is_alive: Callable[[str], bool] = is_alive) -> str:
         """Return its state, a finished one with its exit code: `finished 0`."""
@@ -142,13 +164,14 @@ class RunFolder:
 def runs_below(runs: str | os.PathLike[str]) -> list[RunFolder]:
     """Return the runs of a box, in order of their names."""
     found = []
-    for key in _names(os.fspath(runs)):
+    for key in names_in(os.fspath(runs)):
         folder = f"{os.fspath(runs)}/{key}"
-        found += [RunFolder(f"{folder}/{name}") for name in _names(folder)]
+        found += [RunFolder(f"{folder}/{name}") for name in names_in(folder)]
     return found
 
 
-def _names(folder: str) -> list[str]:
+def names_in(folder: str) -> list[str]:
+    """Return the names in a folder, sorted, hidden ones left out; none if it can't be read."""
     try:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError:

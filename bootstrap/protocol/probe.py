@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
-from functools import partial
+from operator import itemgetter
 
 from bootstrap.errors import BoxLacksError
 from bootstrap.link.exchange import (
@@ -23,8 +23,9 @@ from bootstrap.link.exchange import (
     run_script,
 )
 from bootstrap.link.wire import Wire
+from bootstrap.protocol.answers import BoxDocument, documents
 from bootstrap.protocol.query import build_query
-from bootstrap.protocol.run import Run, parse_run, with_files
+from bootstrap.protocol.run import Run, parse_run
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import dollars, duration
 from bootstrap.value import dataclass
@@ -223,8 +224,7 @@ _LONGEST_WHAT = 80
 _SHOWN = 60
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-_SECRET_ID = re.compile(r"^([A-Za-z_][A-Za-z0-9_]{0,255}) ([0-9a-f]{32})$", re.MULTILINE)
-_MOST_SECRETS = 200
+_SECRET_ID = re.compile(r"[0-9a-f]{32}")
 _COUNT = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SETUP_STATES = ("running", "over")
@@ -260,6 +260,10 @@ class BoxState:
     last_setup: dict[str, object] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
     """Newest first."""
+    alive: str = ""
+    """The run that is alive in the repository's folder, as KEY/NAME."""
+    had_other_secrets: bool = False
+    """Whether a run may have been started with earlier values of its secrets."""
     secrets: dict[str, str] = field(default_factory=dict)
     """Id by name of each secret on the box; "" if it has no id."""
     lease: BoxLease | None = None
@@ -319,11 +323,6 @@ class BoxState:
         """Whether a run has a session that can be attached to."""
         return bool(self.facts.get("tmux"))
 
-    @property
-    def had_other_secrets(self) -> bool:
-        """Whether a run may have been started with earlier values of its secrets."""
-        return "earlier" in self.facts
-
     def in_home(self, path: str) -> str:
         """Return the path, its `~/` replaced by the user's home there."""
         return posixpath.join(self.facts.get("home", "/"), path[2:]) if path[:2] == "~/" else path
@@ -359,8 +358,7 @@ class BoxState:
     @property
     def live_run(self) -> Run | None:
         """The run that is alive in that folder, whoever started it."""
-        parts = self.facts.get("alive", "").rsplit("/", 2)[1:]
-        return next((run for run in self.runs if [run.repo_key, run.name] == parts), None)
+        return next((run for run in self.runs if f"{run.repo_key}/{run.name}" == self.alive), None)
 
     @property
     def nothing_to_do(self) -> bool:
@@ -395,6 +393,7 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
             script_id=script,
             hint_names=" ".join(sorted(hint_names)),
             hint_files=" ".join(sorted(hint_files)),
+            details="",
         ),
         timeout=60,
     )
@@ -406,21 +405,32 @@ def read_probe(answer: bytes, label: str) -> BoxState:
     box_state = replace(parse_probe(answer), told=time.time())
     _check_system(box_state, label)
     _check_bash(box_state, label)
+    if "unread" in box_state.facts:
+        raise BoxLacksError(
+            "there are runs on this box, and nothing on it that can read them.",
+            where=label,
+            hint="Install python3 on it; `boxstrap setup` brings what else is missing.",
+        )
     return box_state
 
 
 def parse_probe(answer: bytes) -> BoxState:
-    """Parse an answer: lines of a word, a tab, and a value. Invalid values are left out."""
+    """Parse an answer: lines of a word, a tab, and a value, and documents. What is invalid is left
+    out."""
     facts: dict[str, str] = {}
-    words = ("env", "file", "have", "run", "plan", "secret", "secretid", "stat", "note")
+    words = ("env", "file", "have", "plan")
     many: dict[str, list[str]] = {word: [] for word in words}
     for word, value in answer_rows(answer):
         if word in many:
             many[word].append(value)
         else:
             facts[word] = value
-    files, notes = _by_path(many["stat"]), _by_path(many["note"])
-    runs = [with_files(run, files, notes) for run in map(parse_run, many["run"]) if run]
+    runs, beside = [], BoxDocument({})
+    for said in documents(answer):
+        if said.kind == "run" and (run := parse_run(said)):
+            runs.append((run.started, said.count("made_us") or 0, run.number, run))
+        elif said.kind == "box":
+            beside = said
     return BoxState(
         facts=facts,
         env=frozenset(many["env"]),
@@ -429,23 +439,18 @@ def parse_probe(answer: bytes) -> BoxState:
         working=_working(facts.get("working", "")),
         holder=_holder(facts.get("holder", ""), answer_number(facts.get("time", "")) or 0),
         last_setup=_status(facts.get("last", "")),
-        runs=tuple(sorted(runs, key=partial(_age, files=files), reverse=True)),
-        secrets=_secrets(many["secret"], many["secretid"]),
+        runs=tuple(run for *_, run in sorted(runs, key=itemgetter(0, 1, 2), reverse=True)),
+        alive=beside.text("alive"),
+        had_other_secrets=beside.flag("earlier"),
+        secrets={
+            name: known if _SECRET_ID.fullmatch(known) else ""
+            for name, known in beside.texts("secrets").items()
+            if _NAME.fullmatch(name)
+        },
         lease=parse_lease(facts.get("lease", "")),
         script=facts.get("script", ""),
         plan=_plan(many["plan"]),
     )
-
-
-def _age(run: Run, files: Mapping[str, str]) -> tuple[int, str, int]:
-    """Sort key of runs, oldest first; file times decide between two of the same second."""
-    written = files.get(f"{run.repo_key}/{run.name}/started", "").rpartition("\t")[2]
-    return run.started, written, run.number
-
-
-def _by_path(lines: list[str]) -> dict[str, str]:
-    parts = (line.partition("\t") for line in lines)
-    return {path: said for path, _, said in parts}
 
 
 def _working(value: str) -> tuple[str, str] | None:
@@ -473,11 +478,6 @@ def _status(value: str) -> dict[str, object]:
     if not isinstance(setup, str) or not _SETUP.fullmatch(setup) or state not in _SETUP_STATES:
         return {}
     return {"setup": setup, "state": state, "exit": code if code in range(256) else None}
-
-
-def _secrets(names: list[str], ids: list[str]) -> dict[str, str]:
-    known = dict(_SECRET_ID.findall("\n".join(ids)))
-    return {name: known.get(name, "") for name in names[:_MOST_SECRETS] if _NAME.fullmatch(name)}
 
 
 def _plan(lines: list[str]) -> dict[str, str]:

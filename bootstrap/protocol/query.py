@@ -15,8 +15,8 @@ from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.event_codes import explain
 from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
+from bootstrap.onbox import redact
 from bootstrap.shell import Value, assignments, named_library, shell_part
-from bootstrap.text import redact
 from bootstrap.text.sanitize import sanitize
 from bootstrap.value import dataclass
 
@@ -40,8 +40,6 @@ class AskedBox(Protocol):
 _SHARED = (("lib", "owner"), ("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every query may use: where boxstrap's folder is, and which processes and runs are alive.
 More is sent only with those that need it: each names it in a line `# library:`."""
-_AFTER = {"status": "probe"}
-"""Queries that continue another one. They redact their output themselves."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +76,6 @@ def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Valu
     if there.names:
         shared += _bare(shell_part("queries", "redacted"))
         values |= there.variables()
-    if name in _AFTER:
-        shared += _bare(shell_part("queries", _AFTER[name]))
-        values.setdefault("redact", "")
-    elif there.names:
         own = f"find_home\n(\n{own}) | redacted\n"
     return assignments({"workdir": "", **values}) + shared + own
 
@@ -93,7 +87,7 @@ def _shared(name: str) -> str:
 
 @cache
 def _redactor() -> str:
-    """Return the program of `text/redact.py`, minified."""
+    """Return the program of `onbox/redact.py`, minified."""
     from bootstrap.shell import bare_python  # imported only if the box redacts
 
     return bare_python(Path(redact.__file__).read_text(encoding="utf-8"))

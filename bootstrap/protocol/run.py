@@ -1,6 +1,6 @@
 """A run as the box reports it: one training command, its state, and why it failed.
 
-The state is decided on the box, only by `templates/lib/run_state.sh`. With it comes the progress of
+The state is decided on the box, only by `onbox/run_folder.py`. With it comes the progress of
 a box that uploads the run's results to a bucket (`onbox/bucket/upload_results.py`).
 
 Runs of a box are selected here: those of the current repository, unless more is asked for. Why a
@@ -18,12 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from bootstrap.errors import NoSuchRunError, UsageError
-from bootstrap.link.exchange import answer_exit_code, answer_number, answer_time
+from bootstrap.link.exchange import answer_exit_code, answer_number
 from bootstrap.link.record import name_of_key
 from bootstrap.paths import sweeps_dir
+from bootstrap.protocol.answers import BoxDocument
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size
 from bootstrap.value import dataclass
@@ -135,7 +136,6 @@ def parse_node(note: str) -> NodeOf | None:
     return NodeOf(int(found[1]), names)
 
 
-_FIELDS = 8
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
 """The exit code of a run that `stop` ended, unless it has another one: 128 + SIGTERM."""
@@ -383,89 +383,52 @@ def is_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text))
 
 
-def parse_run(value: str) -> Run | None:
-    """Parse a run from its line of tab-separated fields; None if it is invalid."""
-    parts = value.split("\t", _FIELDS - 1)
-    if len(parts) != _FIELDS:
-        return None
-    key, name, state, started, commit, work, session, command = parts
-    word, rc, (ended, left) = _state(state)
-    commit, _, snapshot = commit.partition(" ")
-    if word not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
+def parse_run(said: BoxDocument) -> Run | None:
+    """Parse a run, as `onbox/runs/status.py` tells it; None if it is invalid."""
+    key, _, name = said.text("run").partition("/")
+    state, gpus, tree = said.text("state"), said.text("gpus"), said.text("tree")
+    ended, queue, waits = said.text("ended"), said.text("queue"), said.text("waits_for")
+    if state not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
     return Run(
         repo_key=key,
         name=name,
-        state=word,
-        rc=rc,
-        started=answer_time(started),
-        commit=commit,
-        work=work,
-        session=session,
-        written=0,
-        log_bytes=0,
-        command=command,
-        ended=ended,
-        snapshot=snapshot,
-        left=left,
-        **_of_state(state),
-    )
-
-
-def _of_state(said: str) -> dict[str, Any]:
-    """Return the fields for a queued run, or for one that died."""
-    word, how, what = [*said.split(" ", 2), "", ""][:3]
-    if word == "queued":
-        return {"queue": what if _QUEUE.fullmatch(what) else "", "attended": how == "waits"}
-    return {"can_resume": word == "died" and how == "resume"}
-
-
-def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> Run:
-    """Add what is in the run's folder: `files` has time and size of each file by path, `notes` the
-    contents of small files by path."""
-    path = f"{run.repo_key}/{run.name}"
-    written, size = _time_and_size(files.get(f"{path}/log", ""))
-    begun, _ = _time_and_size(files.get(f"{path}/pid", ""))
-    over, _ = _time_and_size(files.get(f"{path}/exit", ""))
-    gpus = notes.get(f"{path}/gpus", "")
-    return dataclasses.replace(
-        run,
-        written=written,
-        log_bytes=size,
-        log_kept=answer_number(notes.get(f"{path}/times", "").partition(" ")[2]) or 0,
-        begun=begun,
-        over=over if run.state == "finished" else 0,
+        state=state,
+        rc=answer_exit_code(str(said.count("rc"))),
+        started=said.time("started"),
+        commit=said.text("commit"),
+        work=said.text("work"),
+        session=said.text("session"),
+        written=said.time("written"),
+        log_bytes=said.count("log_bytes") or 0,
+        command=said.text("command"),
+        ended=ended if re.fullmatch(_ENDED, ended) else "",
+        snapshot=said.text("snapshot"),
+        left=said.count("left") or 0,
+        queue=queue if _QUEUE.fullmatch(queue) else "",
+        attended=said.flag("attended"),
+        can_resume=said.flag("can_resume"),
+        begun=said.time("begun"),
+        over=said.time("over"),
+        log_kept=said.count("log_kept") or 0,
         gpus=gpus if _GPUS.fullmatch(gpus) else "",
-        tree=tree if _TREE.fullmatch(tree := notes.get(f"{path}/tree", "")) else "",
-        restarted=notes.get(f"{path}/boot") != "same",
-        notice=notes.get(f"{path}/interrupted", "")[:_LONGEST_WORD],
-        node=parse_node(notes.get(f"{path}/nodes/about", "")),
-        waits_for=waits if _RANKS.fullmatch(waits := notes.get(f"{path}/nodes/waits", "")) else "",
-        uploaded=parse_uploaded(notes.get(f"{path}/uploaded", "")),
-        killed_for_memory=notes.get(f"{path}/killed", "")[:_LONGEST_WORD],
+        restarted=said.flag("restarted"),
+        tree=tree if _TREE.fullmatch(tree) else "",
+        killed_for_memory=said.text("killed", _LONGEST_WORD),
+        notice=said.text("notice", _LONGEST_WORD),
+        node=parse_node(said.text("node")),
+        waits_for=waits if _RANKS.fullmatch(waits) else "",
+        uploaded=parse_uploaded(said.text("uploaded")),
     )
-
-
-def _time_and_size(said: str) -> tuple[int, int]:
-    time, size = [*said.split("\t"), "", ""][:2]
-    return answer_time(time), answer_number(size) or 0
 
 
 def as_it_ended(run: Run, said: str) -> Run | None:
     """Return the run with the state that the box now reports; None if that is invalid."""
-    word, rc, (ended, _) = _state(said)
-    return dataclasses.replace(run, state=word, rc=rc, ended=ended) if word in STATES else None
-
-
-def _state(said: str) -> tuple[str, int | None, tuple[str, int]]:
-    """Parse state and exit code, what decided the code, and how many processes are left."""
-    word, rc, rest = [*said.split(" ", 2), "", ""][:3]
-    ended, _, left = rest.partition(" left ")
-    return (
-        word,
-        answer_exit_code(rc),
-        (ended if re.fullmatch(_ENDED, ended) else "", answer_number(left) or 0),
-    )
+    word, rc, why = [*said.split(" ", 2), "", ""][:3]
+    if word not in STATES:
+        return None
+    ended = why if re.fullmatch(_ENDED, why) else ""
+    return dataclasses.replace(run, state=word, rc=answer_exit_code(rc), ended=ended)
 
 
 _SHOWN = 20

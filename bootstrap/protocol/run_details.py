@@ -6,7 +6,6 @@ ones.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -15,10 +14,11 @@ from bootstrap.errors import NotSafeError
 from bootstrap.link.exchange import answer_number as to_number
 from bootstrap.link.exchange import run_script
 from bootstrap.link.wire import Wire
-from bootstrap.onbox.metrics import LINE
-from bootstrap.protocol.disk import LowDisk, parse_low_disk
+from bootstrap.onbox.run_folder import END_BYTES, MOST_ENDS
+from bootstrap.protocol.answers import BoxDocument, documents
+from bootstrap.protocol.disk import MOST_BYTES, LowDisk, parse_low_disk
 from bootstrap.protocol.probe import BoxState, read_probe
-from bootstrap.protocol.query import BoxRedaction, build_query
+from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import is_name
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import grouped_number, size
@@ -28,17 +28,7 @@ if TYPE_CHECKING:
     from bootstrap.protocol.trees import TreeUse
 
 
-MOST_ENDS = 8
-"""At most so many failed runs (the newest) with their log's end, and others with their metric."""
-END_BYTES = 6000
-"""For each run: enough for the tracebacks of some ranks; all of them fit in two round trips."""
 _METRIC_BYTES = 1000
-_MOST_BYTES = 256 * 1024
-_MOST_GPUS = 128
-_RESULTS_S = 3
-"""Time limit for looking at results, in seconds: there may be very many files."""
-_GPUS_S = 5
-"""Time limit for reading the GPUs, in seconds: a driver may hang."""
 
 
 @dataclass(frozen=True)
@@ -80,109 +70,78 @@ def ask_details(
     wire: Wire, *, workdir: str, repo_key: str, repo_root: str, redact: Sequence[str]
 ) -> tuple[BoxState, RunDetails]:
     """Probe and get the details; the box redacts the secrets in `redact`. Raises as `probe`."""
-    mark = os.urandom(16).hex()
     query = build_query(
-        "status",
-        BoxRedaction(redact),
+        "probe",
         workdir=workdir,
         repo_key=repo_key,
         repo_root=repo_root,
         script_id="",
         hint_names="",
         hint_files="",
-        mark=mark,
-        most=MOST_ENDS,
-        bytes=END_BYTES,
-        patience=_GPUS_S,
-        results_patience=_RESULTS_S,
-        usual_metrics=LINE,
+        details=json.dumps({"redact": [*redact]}),
     )
-    answer, *parts = run_script(wire, query, timeout=60).split(f"\n{mark} ".encode())
-    return read_probe(answer, wire.label), parse_details(parts)
+    answer = run_script(wire, query, timeout=60)
+    return read_probe(answer, wire.label), parse_details(answer)
 
 
-_MOST_DISKS, _MOST_UNTOLD = 64, 64
+_MOST_EACH = 64
 
 
-def parse_details(parts: Sequence[bytes]) -> RunDetails:
-    """Parse the parts of an answer; the first line is a word and perhaps a run, then its data."""
-    ends: dict[str, bytes] = {}
-    metrics: dict[str, bytes] = {}
-    disks: dict[str, LowDisk] = {}
-    untold: dict[str, tuple[str, ...]] = {}
-    results: dict[str, ResultsThere] = {}
-    gpus: tuple[UsedGpu, ...] = ()
-    trees: tuple[TreeUse, ...] = ()
-    for part in parts[: MOST_ENDS + _MOST_DISKS + _MOST_UNTOLD + 4]:
-        head, _, told = part.partition(b"\n")
-        word, _, path = head.decode("utf-8", "replace").partition(" ")
-        if word == "log":
-            ends[path] = told[-END_BYTES:]
-        elif word == "metrics":
-            metrics = _metrics(told)
-        elif word == "results" and told.strip():
-            results = parse_results(told)
-        elif word == "disk" and (low := parse_low_disk(told)):
-            disks[path] = low
-        elif word == "untold":
-            untold[path] = _untold(told)
-        elif word == "gpus":
-            gpus = _gpus(told.partition(b"\n")[0][:_MOST_BYTES])
-        elif word == "trees" and told.strip():
-            from bootstrap.protocol.trees import parse_uses
+def parse_details(answer: bytes) -> RunDetails:
+    """Parse what `onbox/runs/status.py` tells beside the runs."""
+    kinds: dict[str, list[BoxDocument]] = {}
+    for said in documents(answer):
+        kinds.setdefault(said.kind, []).append(said)
 
-            trees = parse_uses(told)
-    return RunDetails(ends, metrics, disks, untold, results, gpus, trees)
+    def of(kind: str, most: int = _MOST_EACH) -> dict[str, BoxDocument]:
+        return {said.text("run"): said for said in kinds.get(kind, [])[:most]}
+
+    lows = {run: parse_low_disk(said.block("text", MOST_BYTES)) for run, said in of("disk").items()}
+    gpus = [row for said in kinds.get("gpus", [])[:1] for row in said.rows("gpus")]
+    return RunDetails(
+        log_ends={run: said.block("text", END_BYTES) for run, said in of("log", MOST_ENDS).items()},
+        metrics={
+            run: said.block("text", _METRIC_BYTES) for run, said in of("metric", MOST_ENDS).items()
+        },
+        disks={run: low for run, low in lows.items() if low},
+        untold={run: _untold(said.block("text", 2000)) for run, said in of("untold").items()},
+        results={run: _results(said) for run, said in of("results", _MOST_RUNS).items()},
+        gpus=tuple(gpu for gpu in map(_gpu, gpus) if gpu),
+        trees=_trees(kinds.get("tree", [])),
+    )
 
 
-def _metrics(told: bytes) -> dict[str, bytes]:
-    """Parse lines of a run, a tab, and the last line of its log with a metric."""
-    rows = (row.partition(b"\t") for row in told.split(b"\n")[:MOST_ENDS])
-    return {run.decode("utf-8", "replace"): line[:_METRIC_BYTES] for run, _, line in rows if line}
+def _trees(said: Sequence[BoxDocument]) -> tuple[TreeUse, ...]:
+    if not said:
+        return ()
+    from bootstrap.protocol.trees import read_uses
+
+    return read_uses(said)
 
 
 def _untold(told: bytes) -> tuple[str, ...]:
     """Parse lines of `tell.py`: what, who, when, `failed`, and why."""
-    rows = (
-        sanitize(line)[:200].split(" ", 4)
-        for line in told[:2000].decode("utf-8", "replace").splitlines()
-    )
+    rows = (sanitize(line)[:200].split(" ", 4) for line in told.splitlines())
     return tuple(f"could not tell {row[1]} ({row[0]}): {row[4]}" for row in rows if len(row) == 5)
 
 
-def _gpus(sample: bytes) -> tuple[UsedGpu, ...]:
-    """Parse the GPUs in a line of `top_stream.py`; pydantic would take longer than the query."""
-    try:
-        rows = json.loads(sample)["gpus"][:_MOST_GPUS]
-        return tuple(gpu for gpu in map(_gpu, rows) if gpu)
-    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        return ()
-
-
-def _gpu(row: Mapping[str, object]) -> UsedGpu | None:
-    index, uuid, processes = row.get("index"), row.get("uuid"), row.get("processes", [])
+def _gpu(row: BoxDocument) -> UsedGpu | None:
+    """Read a GPU, as `top_stream.py` samples it."""
     held: dict[str, int] = {}
-    for process in processes if isinstance(processes, list) else []:
-        if isinstance(process.get("run"), str) and process["run"]:
-            held[process["run"]] = held.get(process["run"], 0) + (
-                _count(process.get("memory")) or 0
-            )
-    if row.get("error") is not None or _count(index) is None:
+    for process in row.rows("processes"):
+        if run := process.text("run"):
+            held[run] = held.get(run, 0) + (process.count("memory") or 0)
+    index = row.count("index")
+    if row.has("error") or index is None:
         return None
     return UsedGpu(
-        index=_count(index) or 0,
-        uuid=uuid if isinstance(uuid, str) else "",
-        load=_count(row.get("load")),
-        memory_used=_count(row.get("memory_used")),
-        memory_total=_count(row.get("memory_total")),
+        index=index,
+        uuid=row.text("uuid"),
+        load=row.count("load"),
+        memory_used=row.count("memory_used"),
+        memory_total=row.count("memory_total"),
         held=held,
     )
-
-
-def _count(value: object) -> int | None:
-    """Return the value if it is a plausible non-negative integer, else None."""
-    is_one = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 60
-    return value if is_one and isinstance(value, int) else None
 
 
 _CANT_KEEP = {
@@ -244,19 +203,15 @@ class ResultsThere:
         }
 
 
-def parse_results(told: bytes) -> dict[str, ResultsThere]:
-    """Parse what `keep_results.py status` prints, by `KEY/NAME`."""
-    found = {}
-    for line in told.split(b"\n", _MOST_RUNS)[:_MOST_RUNS]:
-        words = line.decode("utf-8", "replace").split(" ")
-        counts = [to_number(word) for word in words[2:6]]
-        if len(words) != 7 or None in counts:
-            continue
-        files, total, kept, lost = (count or 0 for count in counts)
-        named = words[6].split(",")[:_MOST_NAMES] if words[6] != "-" else []
-        by = tuple(filter(is_name, named))
-        found[words[0]] = ResultsThere(words[1] == "home", files, total, kept, lost, by)
-    return found
+def _results(said: BoxDocument) -> ResultsThere:
+    return ResultsThere(
+        is_home=said.flag("is_home"),
+        files=said.count("files") or 0,
+        bytes=said.count("bytes") or 0,
+        kept_bytes=said.count("kept_bytes") or 0,
+        lost_files=said.count("lost_files") or 0,
+        overwritten_by=tuple(filter(is_name, said.names("overwritten_by")[:_MOST_NAMES])),
+    )
 
 
 def results_in_the_way(said: Sequence[str], where: str, name: str) -> NotSafeError:

@@ -5,7 +5,6 @@ edits, their objects, and where the results of runs are.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from bootstrap.errors import BoxLacksError, BusyError, UsageError
 from bootstrap.link.exchange import BASH, AnswerStream, answer_number, answer_rows, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
+from bootstrap.protocol.answers import BoxDocument
 from bootstrap.protocol.query import AskedBox, build_long_query, build_query
 from bootstrap.text.sizes import size
 from bootstrap.value import dataclass
@@ -141,17 +141,14 @@ class Cleaned(NamedTuple):
         return sum([*trees, *things, self.copied]) if trees or things or self.copied else None
 
 
-def parse_uses(told: bytes) -> tuple[TreeUse, ...]:
-    """Parse the trees from the query `status`; text in the result is sanitized."""
+def read_uses(told: Sequence[BoxDocument]) -> tuple[TreeUse, ...]:
+    """Read the trees that `onbox/runs/status.py` tells of; text in the result is sanitized."""
     uses: dict[str, TreeUse] = {}
-    for word, value in answer_rows(told):
-        fields = value.split("\t")
-        if word == "tree" and len(fields) == 3 and _are_names(*fields[:2]):
-            uses[fields[1]] = TreeUse(fields[0], fields[1], fields[2][:_LONGEST])
-        elif (
-            word == "size" and fields[0] in uses and (kib := answer_number(fields[-1])) is not None
-        ):
-            uses[fields[0]] = dataclasses.replace(uses[fields[0]], bytes=kib * 1024)
+    for said in told:
+        key, name, kib = said.text("key"), said.text("name"), said.count("kib")
+        if _are_names(key, name):
+            size = None if kib is None else kib * 1024
+            uses[name] = TreeUse(key, name, said.text("last", _LONGEST), bytes=size)
     return tuple(sorted(uses.values(), key=_order))
 
 

@@ -38,6 +38,7 @@ from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError, NotSafeError, write_error
 from bootstrap.link.exchange import answer_number
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
+from bootstrap.onbox.redact import Redactor
 from bootstrap.paths import write_private
 from bootstrap.protocol.follow import ANSWER_S
 from bootstrap.protocol.run import Run
@@ -53,7 +54,6 @@ from bootstrap.repo.local import known_folder
 from bootstrap.runs.log_reader import HOLE, has_hole
 from bootstrap.secrets import machine_key
 from bootstrap.shell import Value
-from bootstrap.text.redact import Redactor
 from bootstrap.transfer.destination import LocalFolder, why_refused
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import lost_words

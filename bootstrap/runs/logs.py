@@ -18,12 +18,12 @@ from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.target import BoxOptions
+from bootstrap.onbox.redact import Redactor, RedactStream
 from bootstrap.plan import NAMES
 from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.run import Run, called, qualified, repository_names
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.runs.log_reader import AnyReader, KeptLogReader, LogReader, together
-from bootstrap.text.redact import Redactor, RedactStream
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import seconds_of, size, spent, took_in_words
 from bootstrap.ui.screen import Screen

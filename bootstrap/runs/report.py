@@ -20,11 +20,11 @@ from bootstrap.estimate import spending
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.metrics import WORDS
+from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.paths import expanded, write_private
 from bootstrap.plan import NAMES
 from bootstrap.protocol.disk import parse_low_disk
 from bootstrap.protocol.run import Failure, Run, called, find_failures, repository_names
-from bootstrap.protocol.run_details import END_BYTES
 from bootstrap.protocol.run_history import (
     MetricCurve,
     RunHistory,

@@ -15,6 +15,7 @@ from bootstrap.errors import BoxstrapError, StepFailedError, TrainingFailedError
 from bootstrap.link.exchange import AnswerStream, answer_rows, answer_time, stream_script
 from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
+from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.disk import MOST_IN_LINE, parse_low_line
@@ -29,7 +30,7 @@ from bootstrap.protocol.run import (
     qualified,
     repository_names,
 )
-from bootstrap.protocol.run_details import END_BYTES, NO_DETAILS
+from bootstrap.protocol.run_details import NO_DETAILS
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import spent, took_in_words

@@ -15,6 +15,7 @@ from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
+from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import (
@@ -25,7 +26,7 @@ from bootstrap.protocol.run import (
     find_failures,
     repository_names,
 )
-from bootstrap.protocol.run_details import END_BYTES, ResultsThere, UsedGpu
+from bootstrap.protocol.run_details import ResultsThere, UsedGpu
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
 from bootstrap.text.sanitize import sanitize

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; every sh there is knows -nt
 # probe: who is this box, and what does it have already? Looks only; changes nothing.
-# library: packs repository
+# library: packs repository queries/program
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
@@ -38,20 +38,6 @@ show_commits() {
     for-each-ref --count=20 --sort=-creatordate --format='have	%(objectname)' refs/boxstrap
 }
 
-# Prints names and ids of the secrets that the box keeps, no value. A value may have several lines.
-show_secrets() {
-  tr '\0\n' '\n\1' <"$box_home/secrets" | cut -d= -f1 | sed 's/^/secret	/'
-  [ ! -f "$box_home/secrets.ids" ] || sed 's/^/secretid	/' "$box_home/secrets.ids"
-  # The box can redact on its own; a live run may have been started with other secrets than these.
-  [ ! -x "$box_home/agent/bin/python" ] || fact redacts yes
-  for run in "$box_home"/runs/*/*/pid; do
-    if [ -f "$run" ] && ! [ "$run" -nt "$box_home/secrets" ] && in_state "${run%/*}" running; then
-      fact earlier yes
-      return
-    fi
-  done
-}
-
 # What the monitor says about the lease, and whether it is kept running.
 show_lease() {
   [ -f "$box_home/lease.json" ] || return 0
@@ -73,58 +59,25 @@ show_setups() {
   if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last"; fi
 }
 
+# What there is to tell of runs and secrets: see onbox/runs/status.py. A first contact has none.
 show_runs() {
-  for run in "$box_home"/runs/*/*/; do
-    run=${run%/}
-    [ -f "$run/command" ] || continue
-    find_state "$run"
-    state=$_state key=${run%/*}
-    # shellcheck disable=SC2229 # into the variable of that name
-    for name in started commit work session command; do read -r "$name" <"$run/$name"; done
-    ended='' snapshot=
-    [ ! -f "$run/snapshot" ] || read -r snapshot <"$run/snapshot"
-    [ ! -f "$run/ended" ] || [ ! -f "$run/exit" ] || read -r ended <"$run/ended"
-    [ ! -f "$run/left" ] || ended="$ended left $(left_of "$run")"
-    case $state in
-      queued) ended=$(queue_of "$run") ;;
-      died) [ ! -f "$run/resume" ] || ended=resume ;;
-    esac
-    fact run "${key##*/}	${run##*/}	$state${ended:+ $ended}	$started	$commit${snapshot:+ $snapshot}	$work	$session	$command"
-    show_notes "$run" "$state"
+  [ -f "$box_home/secrets" ] || for run in "$box_home"/runs/*/*/command; do
+    [ ! -f "$run" ] || break
+    return 0
   done
-  # When each was last written, its size, and that time with a fraction: one process for all.
-  (cd "$box_home/runs" && stat -c 'stat	%n	%Y	%s	%y' -- */*/started */*/log */*/pid */*/exit) 2>/dev/null
+  find_program runs.status
+  python=$box_home/agent/bin/python
+  if [ -x "$python" ]; then fact redacts yes; else python=python3; fi
+  "$python" -I -B "$program" "$module" "$box_home" "$repo_key" "${repo_dir-}" "$details" </dev/null 2>/dev/null || fact unread yes
 }
 
-# show_notes RUN STATE: what is noted with it if it was given GPUs, was killed, or has a log with times; the tree, if
-# that is no main one.
-show_notes() {
-  path=${1%/*} path=${path##*/}/${1##*/}
-  for name in gpus killed times uploaded interrupted nodes/about nodes/waits; do
-    { read -r value <"$1/$name" && fact note "$path/$name	$value"; } 2>/dev/null
-  done
-  value=
-  { read -r value <"$1/dir"; } 2>/dev/null
-  case ${value##*/} in *@*) fact note "$path/tree	${value##*/}" ;; esac
-  [ "$2" != died ] || ! began_since_boot "$1" || fact note "$path/boot	same"
-}
-
-# began_since_boot RUN: whether neither the box nor its container was restarted since.
-began_since_boot() {
-  { read -r pid start boot <"$1/pid"; } 2>/dev/null && find_identity 1 || return 1
-  # shellcheck disable=SC2086 # number, start, boot
-  set -- $_identity
-  [ -n "$pid" ] && [ "$boot" = "$3" ] && [ "$start" -ge "$2" ]
-}
-
-# The key that this repository has on this box, its folder, and the run that is alive in it.
+# The key that this repository has on this box, and its folder.
 show_repository() {
   fact key "$repo_key"
   fact dir "$repo_dir"
   [ ! -d "$repo_dir" ] || fact placed yes
   { read -r venv <"$box_home/steps/$repo_key/python.venv" && fact venv "$venv"; } 2>/dev/null || :
   { read -r switch _ <"$box_home/steps/$repo_key/repo.switch" && fact switch "$switch"; } 2>/dev/null || :
-  printf 'alive\t' && { alive_in "$box_home" "$repo_key" "$repo_dir" || echo; }
 }
 
 # The work that this repository's last setup started.
@@ -151,6 +104,5 @@ fi
 show_setups
 show_lease
 show_runs
-[ ! -f "$box_home/secrets" ] || show_secrets
 # A caller that asks about a script will send its commit, and needs to know which ones the box has.
 [ -z "$script_id" ] || { show_commits && show_plan; }

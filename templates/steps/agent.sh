@@ -20,6 +20,8 @@ apply_agent() {
   with_retries run_uv pip install --quiet --python "$(readlink "$BOX_HOME/agent/bin/python")" \
     --target "$BOX_HOME"/agent/lib/python*/site-packages "${AGENT_PACKAGES[@]}"
   list_packages "$BOX_HOME/agent" "$BOX_HOME/agent/complete"
+  # Else whoever asks for runs compiles it each time. Nothing waits for it.
+  setsid nice "$BOX_HOME/agent/bin/python" -I -S -m compileall -q "$PROGRAMS/onbox" </dev/null >/dev/null 2>&1 3>&- 9>&- &
 }
 
 # The box decides where boxstrap's own tools come from, no repository: neither its files (a door may be opened in its

@@ -23,10 +23,10 @@ from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.errors import NotSafeError
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.onbox.redact import Redactor
 from bootstrap.protocol.run import Run
 from bootstrap.renting.last_results import find_last_results
 from bootstrap.runs.pull import _Pull
-from bootstrap.text.redact import Redactor
 from bootstrap.transfer.puller import Puller
 from tests.faults.plugin import Faults
 from tests.unit.transfer.boxes import KEY, PLENTY, RUN, STOOD_S, ResultsHere

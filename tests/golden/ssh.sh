@@ -266,6 +266,8 @@ unpack_box() {
 # (the file onbox/python/reuse.py)
 onbox/python/torch_compat.py
 # (the file onbox/python/torch_compat.py)
+onbox/redact.py
+# (the file onbox/redact.py)
 onbox/results/__init__.py
 # (the file onbox/results/__init__.py)
 onbox/results/at_risk.py
@@ -294,6 +296,8 @@ unpack_box() {
 # (the file onbox/runs/news.py)
 onbox/runs/notice.py
 # (the file onbox/runs/notice.py)
+onbox/runs/status.py
+# (the file onbox/runs/status.py)
 onbox/runs/tell.py
 # (the file onbox/runs/tell.py)
 onbox/runs/top_stream.py

@@ -101,7 +101,15 @@ def event(query: Query, seq: int, step: str, word: str, **fields: object) -> byt
 
 # -- answers of an honest box
 
-RUN = "train-1\tfinished 0\t1700000000\t{commit}\tw\ttrain\tpython train.py"
+RUN: dict[str, object] = {"kind": "run", "state": "finished", "rc": 0, "started": 1700000000}
+RUN |= {"commit": "a" * 40, "work": "w", "session": "train", "command": "python train.py"}
+
+
+def told_run(key: str, **values: object) -> bytes:
+    """Tell of a run, as `onbox/runs/status.py` does."""
+    import json  # few answers need it
+
+    return json.dumps({**RUN, "run": f"{key}/train-1", **values}).encode() + b"\n"
 
 
 def box_state(query: Query) -> Iterator[bytes]:
@@ -109,7 +117,8 @@ def box_state(query: Query) -> Iterator[bytes]:
     facts += [f"time\t{int(time.time())}", "boxhome\t/root/.boxstrap"]
     key = query.values.get("repo_key") or "homework-01234567"
     if not os.path.lexists(unused()):
-        facts += [f"run\t{key}\t{RUN.format(commit='a' * 40)}", "work\tw"]
+        yield told_run(key)
+        facts.append("work\tw")
     yield "".join(f"{fact}\n" for fact in facts).encode()
 
 
@@ -283,9 +292,8 @@ def dressed_probe(text: str) -> Answer:
         facts = f"home\t/root{text}\nboxhome\t/root{text}/.boxstrap\nuser\t{text}\n"
         facts += f"env\tVAST_CONTAINERLABEL{text}\nfile\t/etc/x{text}\n"
         yield facts.encode("utf-8", "surrogateescape")
-        parts = ["running", "1700000000", f"c{text}", f"w{text}", f"s{text}", f"x{text}"]
-        row = "\t".join([f"run\t{key}", "train-2", *parts]) + "\n"
-        yield row.encode("utf-8", "surrogateescape")
+        words = {name: f"{name[0]}{text}" for name in ("commit", "work", "session", "command")}
+        yield told_run(key, run=f"{key}/train-2", state="running", rc=None, **words)
         last = f'last\t{{"setup":"{SETUP}{text}","state":"over","exit":0}}\n'
         yield last.encode("utf-8", "surrogateescape")
 
@@ -304,20 +312,18 @@ def pasted_probe(query: Query) -> Iterator[bytes]:
 
 def many_runs(query: Query) -> Iterator[bytes]:
     yield from box_state(query)
-    row = f"run\tkey-1\t{RUN.format(commit='b' * 40)}{'x' * 3000}\n".encode()
-    yield row * 2000
+    yield told_run("key-1", commit="b" * 40, command="x" * 3000) * 2000
 
 
 def with_details(query: Query) -> Iterator[bytes]:
     """Report a failed run, with hostile text as the end of its log, its killer and its GPUs."""
     yield from box_state(query)
-    row = RUN.format(commit="c" * 40).replace("train-1\tfinished 0", "train-3\tfinished 137")
-    yield f"run\tkey-1\t{row}\nnote\tkey-1/train-3\tkilled\t7 9 9 {ESCAPES}\n".encode()
-    part = f"\n{query.values.get('mark', '')} ".encode()
-    end = f"Traceback (most recent call last):\n  File {ESCAPES}\nValueError: {ESCAPES}\n".encode()
+    yield told_run("key-1", commit="c" * 40, rc=137, killed=f"7 9 9 {ESCAPES}")
+    end = f"Traceback (most recent call last):\n  File {ESCAPES}\nValueError: {ESCAPES}\n"
     for _ in range(1000):
-        yield part + b"log key-1/train-3\n" + BAD_UTF8 + b"\n" + end
-    yield part + b'gpus\n{"gpus": [' + b"[" * 100_000 + b"\n"
+        yield told_run("key-1", kind="log", text=end).replace(b"Trace", BAD_UTF8 + b"\\nTrace")
+        yield told_run("key-1", kind="log", text=f"\ud800\n{end}")
+    yield b'{"kind": "gpus", "gpus": [' + b"[" * 30_000 + b"\n"
 
 
 def failed(**fields: object) -> Answer:

@@ -63,7 +63,8 @@ def parse_file(document: object) -> CondaFile:
     """Read the parsed YAML of an environment.yml. Raises ValueError."""
     if not isinstance(document, dict) or not isinstance(document.get("dependencies"), list):
         raise ValueError("it has no list of dependencies")
-    specs, pip = list[str](), list[str]()
+    specs: list[str] = []
+    pip: list[str] = []
     for each in document["dependencies"]:
         if isinstance(each, dict):
             for line in texts(each.get("pip")):

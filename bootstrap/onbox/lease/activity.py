@@ -103,7 +103,8 @@ def started_at() -> float:
 def _see(now: float, runs: Sequence[Path]) -> _Seen:
     cpu: dict[tuple[int, int], float] = {}
     io: dict[tuple[int, int], int] = {}
-    transfers, logins = set[tuple[int, int]](), set[str]()
+    transfers: set[tuple[int, int]] = set()
+    logins: set[str] = set()
     entered: dict[str, str] = {}
     parents: dict[str, str] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - names alone

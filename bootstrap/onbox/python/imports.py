@@ -156,7 +156,7 @@ class Walk:
 
     def _definitions(self, package: str, file: str) -> dict[str, str]:
         """Return the module of each class and function of a lazily loading package."""
-        found = dict[str, str]()
+        found: dict[str, str] = {}
         key = package, size_of(file)
         if key in self.known.definitions:
             return self.known.definitions[key]

@@ -8,7 +8,6 @@ look RUN TREE PATH... could a run begin there?
 ahead RUN TREE PATH.. earlier results of that place already; then a line of standard input,
                       `begin RUN [SECONDS]` or its like, is done as above, and `over CODE` printed
 end RUN               after its end: what it made
-status HOME           a line for each run: where its results are
 clean HOME [look]     removes copies that are at home
 
 Results that are not home are copied into the folder of their run: as clones of their blocks, which
@@ -23,6 +22,7 @@ import fcntl
 import os
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from .complete_files import Files, FileState, state_of
@@ -251,8 +251,8 @@ def end(run: RunResults) -> int:
     return 0
 
 
-def status(home: str) -> int:
-    """Print for each run with results that is over: KEY/NAME, home or -, then numbers of files,
+def status(home: str) -> Iterator[Mapping[str, object]]:
+    """Yield for each run with results that is over: whether they are at home, numbers of files,
     bytes, bytes of copies, lost files, and which runs overwrote these."""
     for run in runs_of(home):
         if not run.paths or not run.is_over:
@@ -274,9 +274,15 @@ def status(home: str) -> int:
                 owner = now and near.owner(run.place_of(path), now)
                 by += [owner.name] if owner and owner.name not in by else []
         size = sum(state.size for state in made.values())
-        words = [f"{run.key}/{run.name}", "home" if run.is_home() else "-"]
-        print(*words, len(made), size, kept, lost, ",".join(by) or "-")
-    return 0
+        yield {
+            "run": f"{run.key}/{run.name}",
+            "is_home": run.is_home(),
+            "files": len(made),
+            "bytes": size,
+            "kept_bytes": kept,
+            "lost_files": lost,
+            "overwritten_by": by,
+        }
 
 
 def clean(home: str, word: str = "") -> int:
@@ -323,8 +329,8 @@ def asked(word: str, place: str, *more: str) -> int:
 def main() -> int:
     """Do what is asked for."""
     word, place, *more = sys.argv[1:]
-    if word in ("status", "clean"):
-        return status(place) if word == "status" else clean(place, *more)
+    if word == "clean":
+        return clean(place, *more)
     if word == "ahead":
         return ahead(RunResults(place, more[0], more[1:]))
     return asked(word, place, *more)

@@ -7,7 +7,7 @@ clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory
 "error", "run": {name, repo, state, rc, last, metric}, "low": the `disk_low` of a live run}. Bytes,
 watts, °C, MHz, percent; `throttle` are NVML's bits; null is "not known"; the `run` of a process is
 REPO/NAME of the run that it belongs to. It ends when its output is closed or its standard input
-ends; with `--within S`, after one sample of the GPUs.
+ends.
 """
 
 from __future__ import annotations
@@ -208,8 +208,9 @@ def last_line(text: str) -> str:
     return next((line for line in reversed(lines) if line), "")[:500]
 
 
-def sample_within(seconds: float) -> None:
-    """Print one sample of the GPUs, by a child process, which is left alone if a driver hangs."""
+def sample_within(seconds: float) -> dict[str, Any]:
+    """Return a sample of the GPUs, taken by a child process, which is left alone if a driver hangs;
+    then it is empty."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         for handle in (0, 1, 2, reader):  # the caller waits until these are closed
@@ -220,12 +221,15 @@ def sample_within(seconds: float) -> None:
         finally:
             os._exit(0)
     os.close(writer)
-    until = time.monotonic() + seconds
+    until, told = time.monotonic() + seconds, b""
     while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
         piece = os.read(reader, 65536)
         if not piece:
-            return
-        os.write(1, piece)
+            break
+        told += piece
+    with suppress(ValueError):
+        return dict(json.loads(told))
+    return {}
 
 
 def main() -> None:
@@ -233,11 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--every", type=float, default=2.0, help="seconds between two samples")
     parser.add_argument("--runs", type=Path, help="the folder of the runs; without it GPUs alone")
-    parser.add_argument("--within", type=float, help="one sample of the GPUs, in so many seconds")
     options = parser.parse_args()
-    if options.within:
-        sample_within(options.within)
-        return
     box = BoxSampler(options.runs)
     with suppress(BrokenPipeError):
         while True:

@@ -25,6 +25,7 @@ from bootstrap.runs.notifiers import notify
 from bootstrap.runs.run_end import _Listener
 from tests.plain_environment import HERE
 from tests.receivers import WebReceiver, mail_receiver, web_receiver
+from tests.unit.protocol.conftest import told
 
 RUN = Run("homework-1", "train-1", "finished", 1, 1000, "", "", "train", 0, 9, "python t.py")
 A_NEWS = News("end", 1000, "it ended with exit code 1", "train-1", "gpu")
@@ -62,8 +63,8 @@ class WatchedRun:
     def status(self) -> tuple[str, ...]:
         """Return what `status` says of it."""
         failed = [line for line in news.lines_of(self.run / "told") if " failed " in line]
-        part = "\n".join(["untold homework-1/train-1", *failed]).encode()
-        return parse_details([part]).untold["homework-1/train-1"]
+        line = told("untold", text="\n".join(failed))
+        return parse_details(line).untold["key-1/train-1"]
 
 
 @pytest.fixture

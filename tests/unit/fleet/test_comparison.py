@@ -21,6 +21,7 @@ from bootstrap.fleet.comparison import (
 )
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve
+from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.unit.box.test_verdict_page import EVIL, parsed
@@ -157,5 +158,6 @@ def log_of(there: There, name: str, log: str, box: LoopbackBox | None = None) ->
     if box:
         folder = Path(box.home, ".boxstrap/runs", there.run.parent.name)
         folder.mkdir(parents=True)
+        lay_programs(folder.parents[1] / "box")
     shutil.copytree(there.run, folder / name)
     (folder / name / "log").write_text(log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.box_programs import lay_programs
 
 
 def identity(pid: int) -> str:
@@ -33,6 +36,14 @@ def text_of(command: str) -> str:
     for stand_in, meant in zip(stand_ins, (quote, bang, backslash, "\n"), strict=True):
         text = text.replace(stand_in, meant)
     return text
+
+
+def told(kind: str = "run", **values: object) -> bytes:
+    """Return a line of `onbox/runs/status.py`; of a run, unless `kind` says otherwise."""
+    run = {"state": "running", "started": 1700000000, "commit": "a" * 40, "work": "w"}
+    run |= {"session": "train", "command": "python x.py"}
+    document = {"kind": kind, "run": "key-1/train-1", **(run if kind == "run" else {}), **values}
+    return json.dumps(document).encode() + b"\n"
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,7 @@ class BoxHome:
 def box_home(tmp_path: Path) -> BoxHome:
     """A box with four runs and a running setup: train-3 and the setup have this process's id."""
     home = BoxHome(tmp_path / "it's a work dir")
+    lay_programs(home.path / "box")
     here = identity(os.getpid())
     home.run("train-1")
     home.run("train-2", exit="3\n", log="no\nsuch data\n", times="1 0\n4 5\n9 13\n")

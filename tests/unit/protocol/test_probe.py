@@ -14,23 +14,33 @@ from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
 from bootstrap.plan import NAMES
 from bootstrap.protocol import probe as probe_module
+from bootstrap.protocol.answers import LONGEST, documents
 from bootstrap.protocol.probe import BoxState, parse_probe
-from bootstrap.protocol.run import STATES, parse_run
+from bootstrap.protocol.run import STATES
 from bootstrap.runs.status import status_lines
+from tests.unit.protocol.conftest import told
 
-WORDS = ["env", "file", "have", "run", "plan", "working", "last", "time", "bash", "script", "x"]
-WORDS += ["stat", "note"]
+WORDS = ["env", "file", "have", "plan", "working", "last", "time", "bash", "script", "x"]
 ODD = st.text(st.sampled_from("\t \"'[]{}:,0123456789²٣abcdef./-\x1b[31m\x9b\u202e\r\0é"))
-ROW = "key-1\ttrain-1\trunning\t1700000000\t" + "a" * 40 + "\tw\ttrain\tpython x.py"
-LOG = b"stat\tkey-1/train-1/log\t1700000001\t12\n"
+ANY = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.lists(ODD)
+    | st.dictionaries(ODD, ODD)
+)
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @st.composite
 def answers(draw: st.DrawFn) -> bytes:
     """Lines that start like real ones and continue at random."""
-    lines = draw(st.lists(st.tuples(st.sampled_from(WORDS), ODD | st.just(ROW)), max_size=12))
-    return "\n".join(f"{word}\t{value}" for word, value in lines).encode()
+    lines = draw(st.lists(st.tuples(st.sampled_from(WORDS), ODD), max_size=12))
+    values = st.dictionaries(st.sampled_from(sorted(json.loads(told()))), ODD | ANY, max_size=4)
+    runs = draw(st.lists(values, max_size=3))
+    rows = "".join(f"{word}\t{value}\n" for word, value in lines).encode()
+    return rows + b"".join(told(**{"kind": "run", **run}) for run in runs)
 
 
 def check(found: BoxState) -> None:
@@ -55,11 +65,12 @@ def check(found: BoxState) -> None:
 @example(b'last\t{"exit": NaN, "setup": "x"}')
 @example(b'last\t{"exit": 1e999, "setup": {"a": []}, "state": 3}')
 @example(b"last\t" + b"9" * 4090)
-@example(LOG.replace(b"12", b"9" * 300) + b"run\t" + ROW.encode())
-@example(b"note\tkey-1/train-1/gpus\t\x1b[31m,;\nrun\t" + ROW.encode())
-@example(b"run\t" + ROW.replace("train-1", "").encode())
-@example(b"run\t" + ROW.replace("running", "finished \xc2\xb2").encode())
-@example(b"run\t" + ROW.replace("running", "finished 1 pipeline " + "9" * 3000).encode())
+@example(told(log_bytes=10**300))
+@example(told(log_bytes=1).replace(b": 1,", b": " + b"9" * 5000 + b","))
+@example(told(gpus="\x1b[31m,;", command="\ud800\n"))
+@example(told(run="key-1/"))
+@example(told(rc="²", ended="pipeline " + "9" * 3000))
+@example(told("box", secrets={"A": "[" * 999, "\x1b": 1}, alive=[]))
 def test_no_answer_is_an_error(answer: bytes) -> None:
     check(parse_probe(answer))
 
@@ -79,8 +90,8 @@ def test_what_is_true_is_understood() -> None:
         f"have\t{'a' * 40}",
         f"working\t20260101-000000-abcdef\t{'b' * 64}",
         'last\t{"v":1,"setup":"20260101-000000-abcdef","script":"x","state":"over","exit":7,"t":1}',
-        f"run\t{ROW}",
-        f"run\t{ROW.replace('train-1', 'train-2').replace('running', 'finished 1')}",
+        told().decode(),
+        told(run="key-1/train-2", state="finished", rc=1).decode(),
         f"script\t{'b' * 64}",
         "plan\tgpu\tdone",
         "plan\ttrain\talive",
@@ -106,12 +117,16 @@ def test_nothing_to_do_only_where_the_box_said_so_of_every_step() -> None:
     assert not parse_probe(b"plan\tgpu\tunheard-of").nothing_to_do
 
 
+@pytest.mark.parametrize("values", [{"run": 1}, {"run": "a"}, {"run": "a/b/c"}, {"state": "?"}])
+def test_what_is_no_run_is_none(values: dict[str, object]) -> None:
+    assert parse_probe(told(**values)).runs == ()
+
+
 @pytest.mark.parametrize(
-    "value", ["", "\t" * 8, ROW + "\textra", "a\tb", ROW.replace("running", "?")]
+    "line", [b"{" * 9999, told(text="x" * LONGEST), b'{"a": ' * 9 + b"1" + b"}" * 9]
 )
-def test_what_is_no_run_is_none(value: str) -> None:
-    found = parse_run(value)
-    assert found is None or found.command.endswith("extra")
+def test_a_document_beyond_its_bounds_is_none(line: bytes) -> None:
+    assert [said.kind for said in documents(line + b"\n" + told("log"))] == ["log"]
 
 
 @pytest.mark.parametrize(
@@ -135,17 +150,14 @@ def test_an_old_bash_is_said(bash: str, word: str | None) -> None:
 
 @given(answers())
 def test_status_can_be_told_of_any_answer(answer: bytes) -> None:
-    told = status_lines("box", parse_probe(answer))
-    assert not UNSEEN.search("".join(told))
+    assert not UNSEEN.search("".join(status_lines("box", parse_probe(answer))))
 
 
 def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
-    ended = ROW.replace("train-1", "train-10").replace("running", "finished 1 exit 1")
-    ended = ended.replace("python x.py", "/w/homework/.venv/bin/python x.py")
-    logs = LOG + LOG.replace(b"train-1", b"train-10")
-    rows = f"run\t{ended}\nrun\t{ROW} {'long ' * 30}\n".encode()
-    told = status_lines("box", parse_probe(logs + rows))
-    first, second = told[1:]
+    ended = {"state": "finished", "rc": 1, "ended": "exit 1", "log_bytes": 12}
+    rows = told(run="key-1/train-10", command="/w/homework/.venv/bin/python x.py", **ended)
+    rows += told(command=f"python x.py {'long ' * 30}", log_bytes=12)
+    first, second = status_lines("box", parse_probe(rows))[1:]
     for word in ("started", "log 12 B", "a" * 12, "python x.py"):
         assert first.index(word) == second.index(word)
     assert len(second.rpartition("a" * 12)[2].strip()) == 60
@@ -154,10 +166,8 @@ def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
 
 def test_a_run_with_changes_of_its_own_shows_them() -> None:
     commit, snapshot = "a" * 40, "b" * 40
-    changed = parse_run(ROW.replace(commit, f"{commit} {snapshot}"))
-    equal = parse_run(ROW.replace(commit, f"{commit} {commit}"))
-    assert changed
-    assert equal
+    (changed,) = parse_probe(told(snapshot=snapshot)).runs
+    (equal,) = parse_probe(told(snapshot=commit)).runs
     found = [run.as_dict().get("snapshot") for run in (changed, equal)]
     assert (found, changed.commit) == ([snapshot, None], commit)
     assert [run.with_changes for run in (changed, equal)] == [True, False]

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link.exchange import shell_command
-from bootstrap.onbox.metrics import LINE
 from bootstrap.protocol.probe import parse_probe
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run_details import parse_details
@@ -35,11 +34,7 @@ ASKED: dict[str, dict[str, Value]] = {
         "script_id": hashlib.sha256(b"printf 'plan\\ttrain\\tdone\\n'\n").hexdigest(),
         "hint_names": "HINT OTHER",
         "hint_files": "/etc/passwd /nowhere",
-    },
-    "status": {
-        **{"repo_key": "homework-1", "repo_root": "", "script_id": "", "hint_names": ""},
-        **{"hint_files": "", "mark": "m" * 32, "most": 8, "bytes": 8, "patience": 5},
-        "usual_metrics": LINE,
+        "details": '{"redact": []}',
     },
     "tail": {"file": LOG, "bytes": 5},
     "run_end": RUN,
@@ -115,22 +110,20 @@ def test_status_has_the_ends_of_failed_logs_and_no_word_of_the_others(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     box_home.run("train-5", exit="143\n", ended="stop\n", log="stopped\n")
-    box_home.run("train-6", exit="1\n", started="1800000000\n", log=f"{'m' * 32} log x\n")
-    said = answer(["sh", "-c"], asked("status", box_home), tmp_path)
-    probed, *parts = said.split(b"\n" + b"m" * 32 + b" ")
-    assert {run.name for run in parse_probe(probed).runs} == {f"train-{n}" for n in range(1, 7)}
-    found = parse_details(parts).log_ends
-    assert {path.rpartition("/")[2]: end.rstrip() for path, end in found.items()} == {
-        "train-6": b"m log x",
-        "train-4": b"step 1",
-        "train-2": b"ch data",
+    box_home.run("train-6", exit="1\n", started="1800000000\n", log=f"{'x' * 6000}\n")
+    said = answer(["sh", "-c"], asked("probe", box_home), tmp_path)
+    assert {run.name for run in parse_probe(said).runs} == {f"train-{n}" for n in range(1, 7)}
+    found = parse_details(said).log_ends
+    assert {path.rpartition("/")[2]: end for path, end in found.items()} == {
+        "train-6": b"x" * 5999 + b"\n",
+        "train-4": b"step 1\n",
+        "train-2": b"no\nsuch data\n",
     }
     assert next(iter(found)) == "homework-1/train-6"
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_status_sends_the_newest_metric_of_who_trains_or_is_done(
-    shell: str, box_home: BoxHome, tmp_path: Path
+    box_home: BoxHome, tmp_path: Path
 ) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text()
     # A log may hold what `tail` prints between the logs of several runs.
@@ -143,8 +136,7 @@ def test_status_sends_the_newest_metric_of_who_trains_or_is_done(
         "train-4": {"pid": alive, "started": "40\n", "metrics": "a\tis (9)\nb\tdice ([0-9]+)\n"},
     }.items():
         box_home.run(name, **{"exit": "", "metrics": "", "log": "loss 1\ndice 7\nx\n", **files})
-    said = answer(SHELLS[shell], asked("status", box_home), tmp_path)
-    found = parse_details(said.split(b"\n" + b"m" * 32 + b" ")[1:]).metrics
+    found = parse_details(answer(["sh", "-c"], asked("probe", box_home), tmp_path)).metrics
     assert {path.rpartition("/")[2]: line.strip() for path, line in found.items()} == {
         "train-4": b"dice 7",
         "train-3": b"loss 9",
@@ -162,10 +154,7 @@ def test_status_names_the_trees_beside_the_main_one(box_home: BoxHome, tmp_path:
     for name in ("train-5", "train-6"):
         box_home.run(name, dir=f"{box_home.workdir}/homework@2\n")
     os.utime(box_home.path / "runs/homework-1/train-5", (1, 1))
-    parts = answer(["sh", "-c"], asked("status", box_home), tmp_path).split(
-        b"\n" + b"m" * 32 + b" "
-    )
-    trees = parse_details(parts).trees
+    trees = parse_details(answer(["sh", "-c"], asked("probe", box_home), tmp_path)).trees
     assert [(tree.name, tree.last_run) for tree in trees] == [
         ("homework@2", "train-6"),
         ("homework@3", ""),
@@ -226,12 +215,11 @@ def test_who_waits_is_told_each_state_once_until_the_end(box_home: BoxHome, tmp_
         assert waiter.wait(10) == 0
 
 
-@pytest.mark.parametrize("name", ["probe", "status"])
-def test_more_runs_start_no_more_programs(name: str, box_home: BoxHome, tmp_path: Path) -> None:
+def test_more_runs_start_no_more_programs(box_home: BoxHome, tmp_path: Path) -> None:
     def programs() -> list[str]:
         started = tmp_path / "started"
         started.write_text("")
-        answer(["sh", "-c"], f"PATH={shims}:$PATH\n{asked(name, box_home)}", tmp_path)
+        answer(["sh", "-c"], f"PATH={shims}:$PATH\n{asked('probe', box_home)}", tmp_path)
         return sorted(started.read_text().split())
 
     shims = tmp_path / "shims"
@@ -273,7 +261,13 @@ def test_hello_of_a_bare_home_is_short_and_writes_nothing(tmp_path: Path) -> Non
     assert list(home.iterdir()) == []
 
 
-NOTHING: dict[str, Value] = {"repo_key": "", "script_id": "", "hint_names": "", "hint_files": ""}
+NOTHING: dict[str, Value] = {
+    "repo_key": "",
+    "script_id": "",
+    "hint_names": "",
+    "hint_files": "",
+    "details": "",
+}
 
 
 def test_another_script_is_not_asked_for_its_plan(box_home: BoxHome, tmp_path: Path) -> None:

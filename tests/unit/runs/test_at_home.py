@@ -28,6 +28,7 @@ from bootstrap.link.wire import NoAnswer
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import BoxRecord
 from bootstrap.runs import bring_home
+from tests.box_programs import lay_programs
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import Completed, User
 from tests.logins import login_on
@@ -95,7 +96,7 @@ class There:
 def make_there(user: User, box: LoopbackBox, host: str) -> There:
     """Put a run of the user's new repository on the box, which is reached as `host`."""
     repository = user.repository()
-    Path(box.home, ".boxstrap").mkdir()
+    lay_programs(Path(box.home, ".boxstrap/box"))
     words = ("--host", host, "--identity", str(box.identity))
     user.run("status", *words).must(0)
     (known,) = user.state.glob("repositories/*.json")

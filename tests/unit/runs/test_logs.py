@@ -17,12 +17,12 @@ import pytest
 from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link.local import LocalWire
+from bootstrap.onbox.redact import Redactor
 from bootstrap.protocol.query import NO_REDACTION, build_query
 from bootstrap.protocol.run import Run
 from bootstrap.runs.log_reader import LogReader, together
 from bootstrap.runs.logs import JsonLog, LastDrawn, LogOptions, NamedLog, _Logs, _show
 from bootstrap.shell import Value, shell_part
-from bootstrap.text.redact import Redactor
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 from tests.unit.box.test_runner import make_run, start, was

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from bootstrap.onbox.redact import Redactor
 from bootstrap.protocol.transfer import BoxFile, BoxLook
 from bootstrap.runs import pull
-from bootstrap.text.redact import Redactor
 from bootstrap.transfer.destination import HomeFile
 from bootstrap.transfer.manifest import PulledFile
 from bootstrap.transfer.puller import PullRound

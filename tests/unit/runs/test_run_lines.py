@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
@@ -11,6 +10,7 @@ from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.protocol.run import Failure, Run, as_it_ended, find_failure
 from bootstrap.protocol.run_details import UsedGpu, parse_details
 from bootstrap.runs.status import gpu_use, metric_lines, run_lines
+from tests.unit.protocol.conftest import told
 
 NOW = 100_000
 RUN = Run("k-1", "train-1", "running", None, NOW - 90, "c" * 40, "w", "train", 0, 12, "python x.py")
@@ -132,8 +132,7 @@ def test_of_what_a_box_says_of_its_gpus_only_what_makes_sense_is_read() -> None:
         {**good, "index": 2, "error": 15},
         {**good, "index": "3"},
     ]
-    said = b"gpus\n" + json.dumps({"v": 1, "gpus": rows}).encode() + b"\n"
-    assert parse_details([said]).gpus == (
+    assert parse_details(told("gpus", gpus=rows)).gpus == (
         UsedGpu(0, "GPU-a", 97, 8, 80, {"k-1/train-1": 10}),
         UsedGpu(1, "GPU-a", None, None, None, {}),
     )

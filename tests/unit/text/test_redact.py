@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bootstrap.onbox import redact
+from bootstrap.onbox.redact import Redactor, TooShortError
 from bootstrap.shell import bare_python
-from bootstrap.text import redact
-from bootstrap.text.redact import Redactor, TooShortError
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -166,7 +166,8 @@ def _quoted(text: str) -> list[bytes]:
 
 def _encoded(text: str) -> list[bytes]:
     """Return the text in base64, alone and after other bytes."""
-    raw, forms = text.encode(*_BYTES), list[bytes]()
+    raw = text.encode(*_BYTES)
+    forms: list[bytes] = []
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         whole = encode(raw)
         forms += whole, whole.rstrip(b"=")
@@ -190,7 +191,8 @@ def _is_word(data: bytes) -> bool:
 
 def _long_words(data: bytes) -> bytes:
     """Return the long words of `data`, one per line; each step runs at memory speed."""
-    shape, words, at = data.translate(_IS_WORD), list[bytes](), 0
+    words: list[bytes] = []
+    shape, at = data.translate(_IS_WORD), 0
     while (at := shape.find(b"w" * _LONG_WORD, at)) >= 0:
         end = shape.find(b" ", at)
         words.append(data[at : end if end >= 0 else len(data)])
@@ -236,19 +238,25 @@ def _shortest(forms: list[bytes]) -> list[bytes]:
     return kept
 
 
-def main(skip: int, same_length: str, names: list[str], files: list[str]) -> None:
-    """Redact standard input by the values in `files`; the first `skip` bytes are dropped.
-
-    What is held back is written after a second without input: a reader may count bytes.
-    """
-    values = list[tuple[str, str]]()
+def redactor_of_files(
+    names: Iterable[str], files: Iterable[str], *, same_length: bool = False
+) -> Redactor:
+    """Return a redactor for the values that these variables have in `NAME=VALUE` files."""
+    values: list[tuple[str, str]] = []
     for file in files:
         with contextlib.suppress(OSError), open(file, "rb") as held:  # noqa: PTH123 - as old a Python as a box has
             pairs = [pair.decode(*_BYTES).partition("=") for pair in held.read().split(b"\0")]
             values += [(name, value) for name, _, value in pairs if name in names]
     values = [(name, value) for name, value in values if len(value.strip()) >= SHORTEST]
-    redactor = Redactor(dict(values), values, same_length=bool(same_length))
-    stream = redactor.stream()
+    return Redactor(dict(values), values, same_length=same_length)
+
+
+def main(skip: int, same_length: str, names: list[str], files: list[str]) -> None:
+    """Redact standard input by the values in `files`; the first `skip` bytes are dropped.
+
+    What is held back is written after a second without input: a reader may count bytes.
+    """
+    stream = redactor_of_files(names, files, same_length=bool(same_length)).stream()
 
     def put(data: bytes) -> None:
         nonlocal skip

@@ -1,0 +1,245 @@
+"""What is told of a box's runs, to a first look at it and to `status`, in lines of JSON.
+
+`onbox runs.status BOX_HOME REPO_KEY REPO_DIR [DETAILS]`: each line is an object with its `kind`.
+DETAILS, a document of JSON, asks for more of them: the ends of the logs of failed runs, the newest
+metric of others, where results are, trees beside, and what the GPUs do. Its `redact` are names of
+secrets that are redacted here. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from ..metrics import newest, read_patterns
+from ..processes import boot_id, stat_of
+from ..redact import Redactor, redactor_of_files
+from ..run_folder import (
+    DIED,
+    END_BYTES,
+    FINISHED,
+    MOST_ENDS,
+    QUEUED,
+    RUNNING,
+    RunFolder,
+    names_in,
+    runs_below,
+)
+
+METRIC_BYTES = 16384
+RESULTS_S, GPUS_S, TREES_S = 3, 5, 0.3
+"""Seconds for looking: there may be very many files, and a driver may hang."""
+LONGEST = 3000
+"""Characters of a command, and of other notes of a run."""
+_PARTS = {"killed": "killed", "uploaded": "uploaded", "notice": "interrupted", "gpus": "gpus"}
+_PARTS |= {"node": "nodes/about", "waits_for": "nodes/waits", "commit": "commit", "work": "work"}
+_PARTS |= {"snapshot": "snapshot", "session": "session", "command": "command"}
+
+
+class BoxRuns:
+    """The runs of a box, and the state of each as it is found once."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.runs = [run for run in runs_below(f"{home}/runs") if run.has("command")]
+        self.states = {run: run.state() for run in self.runs}
+
+    @property
+    def running(self) -> list[RunFolder]:
+        """Those at work."""
+        return [run for run, state in self.states.items() if state == RUNNING]
+
+    def alive_in(self, key: str, folder: str) -> RunFolder | None:
+        """Return the run that is alive in this tree or waits for its turn there. A run of the
+        repository that is in no tree beside is in its folder."""
+        for run, state in self.states.items():
+            where = run.first("dir")
+            is_beside = "@" in os.path.basename(folder) + os.path.basename(where)
+            is_there = where == folder or (
+                run.key == key and (not is_beside or _is_same(where, folder))
+            )
+            if is_there and state in (RUNNING, QUEUED):
+                return run
+        return None
+
+    def newest(self, *, failed: bool) -> list[RunFolder]:
+        """Return the newest of those that failed, or of those that are alive or ended well. A run
+        that was stopped did not fail."""
+        found = []
+        for run, state in self.states.items():
+            if state == DIED or state.startswith(FINISHED):
+                is_fine = state == f"{FINISHED} 0"
+                if is_fine == failed or (not is_fine and run.first("ended") == "stop"):
+                    continue
+            elif failed or state != RUNNING:
+                continue
+            found.append((_number(run.first("started")) or 0, run.path, run))
+        return [run for *_, run in sorted(found, reverse=True)[:MOST_ENDS]]
+
+
+def run_document(run: RunFolder, state: str) -> dict[str, Any]:
+    """Return what is told of one run."""
+    word, _, code = state.partition(" ")
+    texts = {name: run.first(file)[:LONGEST] for name, file in _PARTS.items()}
+    tree = os.path.basename(run.first("dir"))
+    log, started = run.stat("log"), run.stat("started")
+    begun, over = run.stat("pid"), run.stat("exit")
+    return {
+        "kind": "run",
+        "run": run.name,
+        **{name: text for name, text in texts.items() if text},
+        "state": word,
+        "rc": _number(code),
+        "ended": run.first("ended") if over else "",
+        "left": run.left,
+        "started": _number(run.first("started")),
+        "made_us": started.st_mtime_ns // 1000 if started else 0,
+        "written": int(log.st_mtime) if log else 0,
+        "log_bytes": log.st_size if log else 0,
+        "log_kept": _number(run.first("times").partition(" ")[2]),
+        "begun": int(begun.st_mtime) if begun else 0,
+        "over": int(over.st_mtime) if over else 0,
+        "tree": tree if "@" in tree else "",
+        **({"queue": run.first("queue"), "attended": run.is_attended} if word == QUEUED else {}),
+        "can_resume": word == DIED and run.has("resume"),
+        "restarted": not (word == DIED and _since_boot(run)),
+    }
+
+
+def _since_boot(run: RunFolder) -> bool:
+    """Return whether neither the box nor its container was restarted since a run began."""
+    _, start, boot = [*run.first("pid").split(), "", "", ""][:3]
+    init = stat_of("1")
+    return init is not None and boot == boot_id() and (_number(start) or 0) >= int(init.start)
+
+
+def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
+    """Return what is told of all of them together: which is alive in a repository's folder, and
+    the secrets that the box keeps, by name, with their keyed fingerprints."""
+    alive = runs.alive_in(key, folder) if key else None
+    file = f"{runs.home}/secrets"
+    told: dict[str, Any] = {"kind": "box", "alive": alive.name if alive else ""}
+    try:
+        with open(file, "rb") as held:
+            pairs = held.read().decode("utf-8", "replace").split("\0")
+        since = os.stat(file).st_mtime_ns
+    except OSError:
+        return told
+    ids = dict(line.split(" ", 1) for line in _lines(f"{file}.ids") if " " in line)
+    names = [pair.partition("=")[0] for pair in pairs if "=" in pair]
+    # A live run may have been started with other secrets than these.
+    begun = [run.stat("pid") for run in runs.running]
+    earlier = any(one and one.st_mtime_ns <= since for one in begun)
+    return {**told, "secrets": {name: ids.get(name, "") for name in names}, "earlier": earlier}
+
+
+def details(runs: BoxRuns, redact: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield what `status` asks beside."""
+    redactor = _redactor(runs, redact)
+    for run in runs.newest(failed=True):
+        yield {"kind": "log", "run": run.name, "text": redactor.text(run.end("log", END_BYTES))}
+    for run in runs.newest(failed=False):
+        patterns = read_patterns("\n".join(run.lines("metrics") or []))
+        line = newest(run.end("log", METRIC_BYTES), patterns)
+        if line:
+            yield {"kind": "metric", "run": run.name, "text": redactor.text(line)}
+    yield from _results(runs.home)
+    yield from _trees(runs)
+    for run in runs.running:
+        if run.has("disk_low"):
+            yield {"kind": "disk", "run": run.name, "text": run.end("disk_low", 4096)}
+    for run in runs.runs:
+        failed = [line for line in run.lines("told") or [] if " failed " in line]
+        if failed:
+            yield {"kind": "untold", "run": run.name, "text": "\n".join(failed)[:2000]}
+    said = dict(line.split(" ", 1) for line in _lines(f"{runs.home}/gpu.said") if " " in line)
+    if runs.running and said.get("gpus", "0") != "0":
+        from .top_stream import sample_within  # it loads NVML
+
+        yield {"kind": "gpus", "gpus": sample_within(GPUS_S).get("gpus", [])}
+
+
+def _redactor(runs: BoxRuns, names: Iterable[str]) -> Redactor:
+    """Return a redactor for the secrets of the box, and those that a run was started with."""
+    processes = [line.split(" ")[0] for run in runs.runs for line in run.lines("pid") or [] if line]
+    files = [f"{runs.home}/secrets", *(f"/proc/{number}/environ" for number in processes)]
+    return redactor_of_files(names, files if names else [])
+
+
+def _results(home: str) -> Iterator[dict[str, Any]]:
+    """Yield where the results of each run are that is over, as far as the time is enough."""
+    try:
+        from ..results.keep_results import status
+    except ImportError:  # only profiles with a training bring it
+        return
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(RESULTS_S)
+    try:
+        for told in status(home):
+            yield {"kind": "results", **told}
+    except TimeoutError:
+        pass
+    finally:
+        signal.alarm(0)
+
+
+def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
+    """Yield the trees beside the main ones: for each the last run made in it, and its size, as far
+    as a moment is enough."""
+    trees = {}
+    for key in names_in(f"{runs.home}/steps"):
+        for number in names_in(f"{runs.home}/steps/{key}/beside"):
+            tree = (_lines(f"{runs.home}/steps/{key}/beside/{number}/repo.dir") or [""])[0]
+            # Not the folder's own time: it changes when a run ends.
+            made = [
+                (file.st_mtime_ns, run.name.partition("/")[2])
+                for run in runs.runs
+                if tree and run.first("dir") == tree and (file := run.stat("command"))
+            ]
+            if tree:
+                trees[tree] = {"key": key, "last": max(made, default=(0, ""))[1]}
+    sizes = {}
+    if trees:
+        words = ["timeout", str(TREES_S), "sh", "-c", 'for tree; do du -sk -- "$tree"; done', "du"]
+        with suppress(OSError):
+            said = subprocess.run([*words, *trees], capture_output=True, check=False)
+            rows = (line.split("\t", 1) for line in os.fsdecode(said.stdout).splitlines())
+            sizes = {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit()}
+    for tree, about in trees.items():
+        yield {"kind": "tree", "name": os.path.basename(tree), **about, "kib": sizes.get(tree)}
+
+
+def _lines(file: str) -> list[str]:
+    folder, _, name = file.rpartition("/")
+    return RunFolder(folder).lines(name) or []
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def main() -> None:
+    """Tell it."""
+    home, key, folder, asked = [*sys.argv[1:], "", "", ""][:4]
+    runs = BoxRuns(home)
+    told = [run_document(run, state) for run, state in runs.states.items()]
+    told.append(box_document(runs, key, folder))
+    for document in (*told, *(details(runs, json.loads(asked)["redact"]) if asked else ())):
+        sys.stdout.write(json.dumps(document) + "\n")
