@@ -9,7 +9,7 @@ import dataclasses
 import secrets
 import secrets as random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,12 +39,12 @@ from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import execute, prepare, refuse_alone
 from bootstrap.shell import Value
 from bootstrap.sync.send import (
-    WITH_COMMAND,
     EarlyObjects,
     LocalState,
     SyncAnswer,
     SyncState,
     SyncStream,
+    exchange,
     refusal,
 )
 from bootstrap.ui.screen import Screen
@@ -150,7 +150,7 @@ class _Beginning:
             answer = self._at_once() if self._may_be_quick() else None
             if answer is None or answer.problem == "setup":
                 execute(self._context)
-                answer = self._asked_by_id()
+                answer = self._across_links(self._ask)
         except LinkLost as lost:
             raise self._unknown(lost) from None
         return self._result(answer, began)
@@ -160,31 +160,20 @@ class _Beginning:
         return self._context.payload.here is not None and bool(self._context.box.known.workdir)
 
     def _at_once(self) -> SyncAnswer:
-        from bootstrap.repo.objects import have_locally
-
         payload, known = self._context.payload, self._context.box.known
         assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
         assert payload.snapshot is not None  # noqa: S101
         state = LocalState(payload.here, payload.snapshot, self._context.request.once.share)
         before = known.of(state.here.key)
-        sent, objects = state.packed_on(before.snapshot if before else "")
-        while True:
-            try:
-                answer = self._ask(sent, objects)
-                if answer.problem == "lacks":
-                    have = have_locally(state.here, answer.have, state.snapshot)
-                    base = have[0] if have else ""
-                    answer = self._ask(dataclasses.replace(sent, base=base), state.objects(have))
-                return answer
-            except LinkLost as lost:  # safe to repeat: the box knows the run's id
-                self._reconnect(lost)
-                sent, objects = state.packed_on(sent.base)
+        return self._across_links(
+            lambda: state.send_by(self._ask, before.snapshot if before else "")
+        )
 
-    def _asked_by_id(self) -> SyncAnswer:
+    def _across_links(self, ask: Callable[[], SyncAnswer]) -> SyncAnswer:
         while True:
             try:
-                return self._ask(None, ())
-            except LinkLost as lost:
+                return ask()
+            except LinkLost as lost:  # safe to repeat: the box knows the run's id
                 self._reconnect(lost)
 
     def _reconnect(self, lost: LinkLost) -> None:
@@ -202,26 +191,17 @@ class _Beginning:
             + self._context.box.name,
         )
 
-    def _ask(self, sent: SyncState | None, objects: Iterable[bytes]) -> SyncAnswer:
+    def _ask(
+        self, sent: SyncState | None = None, objects: EarlyObjects | None = None
+    ) -> SyncAnswer:
         """Make one exchange. A started run is reported immediately, then its first lines."""
         wire = self._context.box.wire
-        few = objects.few(WITH_COMMAND) if isinstance(objects, EarlyObjects) else None
         values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}
-        first = None if few is None else sent
-        stream = SyncStream(wire, values, first, few or b"", query="run")
-        try:
-            if sent is not None and few is None:
-                answer = stream.send_last(sent, objects)
-            else:
-                answer = stream.answer()
+        with exchange(wire, values, sent, objects, "run") as (stream, answer):
             if "run" in answer.facts and self._shows_at_once():
                 self._say_started(answer.facts["run"].rpartition("/")[2])
                 self._output = self._shown_output(stream)
             return answer
-        finally:
-            if isinstance(objects, EarlyObjects):
-                objects.close()
-            stream.close()
 
     def _values(self) -> dict[str, Value]:
         from bootstrap.render.script import OF_ONE_RUN

@@ -8,7 +8,6 @@ a box did not take a state becomes an error that says what to do.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
 import time
 from base64 import b64encode
@@ -122,60 +121,24 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
         state = request.once.get(key, lambda: read_local_state(request, profile))
         report_new_files(state.snapshot, screen)
         values = values_for_box(profile, state, box, request.wait_s)
-        sent, objects = state.packed_on(base_of(box, state))
         backoff, waits = Backoff(), partial(say_waiting, screen, request)
-        try:
-            while True:
-                try:
-                    answer = _exchange(box.wire, values, state, sent, objects, waits)
-                    return take_answer(answer, state, box, began)
-                except LinkLost as lost:  # the box accepts the same state again
-                    backoff.lost(lost, news=0)
-                    box.reconnect(lost)
-                    sent, objects = state.packed_on(sent.base)
-        finally:
-            objects.close()
+
+        def send(sent: SyncState, objects: EarlyObjects) -> SyncAnswer:
+            with exchange(box.wire, values, sent, objects, waits=waits) as (_, answer):
+                return answer
+
+        while True:
+            try:
+                answer = state.send_by(send, base_of(box, state))
+                return take_answer(answer, state, box, began)
+            except LinkLost as lost:  # the box accepts the same state again
+                backoff.lost(lost, news=0)
+                box.reconnect(lost)
 
 
 def say_waiting(screen: Screen, request: SetupRequest) -> None:
     """Tell the user that a setup is being waited for."""
     screen.say(f"waiting for another setup of this box, at most {request.wait_s} s (--wait)")
-
-
-def _exchange(  # noqa: PLR0913, PLR0917 - what is sent, and a callback
-    wire: Wire,
-    values: Mapping[str, Value],
-    state: LocalState,
-    sent: SyncState,
-    objects: EarlyObjects,
-    waits: Callable[[], None],
-) -> SyncAnswer:
-    """Send a state; if the box lacks its base, send it again packed on a base the box has."""
-    from bootstrap.repo.objects import have_locally
-
-    answer = _once(wire, values, sent, objects, waits)
-    if answer.problem != "lacks":
-        return answer
-    have = have_locally(state.here, answer.have, state.snapshot)
-    base = have[0] if have else ""
-    return _once(wire, values, dataclasses.replace(sent, base=base), state.objects(have), waits)
-
-
-def _once(
-    wire: Wire,
-    values: Mapping[str, Value],
-    sent: SyncState,
-    objects: EarlyObjects,
-    waits: Callable[[], None],
-) -> SyncAnswer:
-    few = objects.few(WITH_COMMAND)
-    first = None if few is None else sent
-    stream = SyncStream(wire, values, first, few or b"", waits=waits)
-    try:
-        return stream.send_last(sent, objects) if few is None else stream.answer()
-    finally:
-        objects.close()
-        stream.close()
 
 
 def box_of(request: SetupRequest, screen: Screen) -> BoxLogin:
@@ -242,8 +205,25 @@ class LocalState:
         what = ObjectStream(self.here, ref=ref, have=have, snapshot=self.snapshot, share=self.share)
         return EarlyObjects(what)
 
-    def packed_on(self, base: str) -> tuple[SyncState, EarlyObjects]:
-        """Return it as sent to a box that has `base`; complete if `base` is no longer here."""
+    def send_by(
+        self, send: Callable[[SyncState, EarlyObjects], SyncAnswer], base: str
+    ) -> SyncAnswer:
+        """Send it packed on `base`, if that is here; if the box lacks that, on what it has."""
+        from bootstrap.repo.objects import have_locally
+
+        sent, objects = self._packed_on(base)
+        try:
+            answer = send(sent, objects)
+            if answer.problem == "lacks":
+                objects.close()
+                have = have_locally(self.here, answer.have, self.snapshot)
+                objects = self.objects(have)
+                answer = send(self.on(have[0] if have else ""), objects)
+            return answer
+        finally:
+            objects.close()
+
+    def _packed_on(self, base: str) -> tuple[SyncState, EarlyObjects]:
         if base:
             with contextlib.suppress(BoxstrapError):
                 return self.on(base), self.objects([base])
@@ -477,6 +457,26 @@ class SyncStream:
         if not self._wire.alive():
             raise LinkLost(self._wire.label)
         raise NoAnswer(what, where=self._wire.label, hint="Log in with ssh and look.")
+
+
+@contextlib.contextmanager
+def exchange(  # noqa: PLR0913 - what is sent, and who hears of it
+    wire: Wire,
+    values: Mapping[str, Value],
+    sent: SyncState | None,
+    objects: EarlyObjects | None,
+    query: str = "sync",
+    *,
+    waits: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[SyncStream, SyncAnswer]]:
+    """Send one state, if any, and yield the stream with its answer. Raises LinkLost, NoAnswer."""
+    few = objects.few(WITH_COMMAND) if objects else None
+    stream = SyncStream(wire, values, None if few is None else sent, few or b"", query, waits=waits)
+    with contextlib.closing(stream):
+        if sent and objects and few is None:
+            yield stream, stream.send_last(sent, objects)
+        else:
+            yield stream, stream.answer()
 
 
 def _parse(answer: bytes) -> SyncAnswer:

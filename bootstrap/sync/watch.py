@@ -15,7 +15,6 @@ from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.git import run_git
 from bootstrap.repo.local import LocalRepository
-from bootstrap.repo.objects import have_locally
 from bootstrap.setup.payload import report_new_files
 from bootstrap.setup.request import SetupRequest
 from bootstrap.sync.send import (
@@ -231,12 +230,10 @@ class _Sender:
             values = values_for_box(self.profile, state, self.box, self.request.wait_s)
             waits = partial(say_waiting, self.screen, self.request)
             self._stream = SyncStream(self.box.wire, values, waits=waits)
-        sent, objects = state.packed_on(base_of(self.box, state))
-        answer = self._stream.send(sent, b"".join(objects))
-        if answer.problem == "lacks":
-            have = have_locally(state.here, answer.have, state.snapshot)
-            sent = state.on(have[0] if have else "")
-            answer = self._stream.send(sent, b"".join(state.objects(have)))
+        stream = self._stream
+        answer = state.send_by(
+            lambda sent, objects: stream.send(sent, b"".join(objects)), base_of(self.box, state)
+        )
         self._took = True
         return take_answer(answer, state, self.box, began)
 
