@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import secrets as random
 import time
 from base64 import b64encode
@@ -97,6 +96,8 @@ def build_long_query(name: str, /, **values: Value) -> str:
     """As `build_query`, for long scripts: compressed, since an SSH server need not accept a packet
     of more than 32 KiB (RFC 4253, 6.1)."""
     text = _shared(name) + _bare(shell_part("queries", name))
+    import gzip  # late: most fit unpacked
+
     packed = b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     return (
         assignments({"workdir": "", **values}) + f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'

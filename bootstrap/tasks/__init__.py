@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bootstrap.tasks.command import Command
 
-FAMILIES = {
-    "First steps": {
-        "init": "profiles",
-        "setup": "setup",
-        "logs": "runs",
-        "status": "runs",
-        "stop": "runs",
-    },
-    "Before anything is built": {"plan": "setup", "verify": "setup"},
-    "Runs and files": {"run": "runs", "sync": "files", "push": "files", "pull": "files"},
-    "A run at work": {
-        "wait": "runs",
-        "attach": "runs",
-        "shell": "runs",
-        "exec": "runs",
-        "top": "runs",
-        "report": "runs",
-    },
-    "In your editor and browser": {"code": "boxes", "ssh-config": "boxes", "tunnel": "boxes"},
-    "Renting": {
-        "estimate": "estimate",
-        "up": "renting",
-        "down": "renting",
-        "lease": "boxes",
-        "guard": "boxes",
-    },
-    "What is there": {
-        "runs": "runs",
-        "boxes": "boxes",
-        "clean": "boxes",
-        "secrets": "boxes",
-        "doctor": "setup",
-        "profiles": "profiles",
-        "completion": "completion",
-    },
-    "Without SSH": {"render": "profiles", "oneliner": "profiles"},
-    "For programs and agents": {"skill": "programs", "mcp": "programs", "schema": "programs"},
-    "To see it once": {"demo": "setup"},
+_LISTED = {
+    "First steps": "profiles.init setup.setup runs.logs runs.status runs.stop",
+    "Before anything is built": "setup.plan setup.verify",
+    "Runs and files": "runs.run files.sync files.push files.pull",
+    "A run at work": "runs.wait runs.attach runs.shell runs.exec runs.top runs.report",
+    "In your editor and browser": "boxes.code boxes.ssh-config boxes.tunnel",
+    "Renting": "estimate.estimate renting.up renting.down boxes.lease boxes.guard",
+    "What is there": "runs.runs boxes.boxes boxes.clean boxes.secrets setup.doctor "
+    "profiles.profiles completion.completion",
+    "Without SSH": "profiles.render profiles.oneliner",
+    "For programs and agents": "programs.skill programs.mcp programs.schema",
+    "To see it once": "setup.demo",
 }
-"""In the order in which they are listed, with the module in which each is."""
-_MODULES = {name: module for family in FAMILIES.values() for name, module in family.items()}
+"""In the order in which they are listed, each with the module in which it is."""
+FAMILIES = {title: re.findall(r"\.(\S+)", words) for title, words in _LISTED.items()}
+_PLACES = re.findall(r"(\w+)\.(\S+)", " ".join(_LISTED.values()))
+_MODULES = {name: module for module, name in _PLACES}
 NAMES = tuple(_MODULES)
 
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from bootstrap.errors import BusyError, NotSafeError
-from bootstrap.onbox.results.complete_files import link_digest
 from bootstrap.paths import open_regular
 from bootstrap.repo.names import IGNORED, is_gits, shown
 
@@ -262,6 +261,8 @@ class LocalFolder:
                 while piece := file.read(_PIECE):
                     digest.update(piece)
         except OSError:
+            from bootstrap.onbox.results.complete_files import link_digest
+
             to = self.leads_to(path)
             return link_digest(to) if to else ""
         return digest.hexdigest()
@@ -373,6 +374,8 @@ class Destination(LocalFolder):
 
     def link(self, path: str, to: str) -> PartialLink:
         """Make a link that `land` takes. Raises OSError."""
+        from bootstrap.onbox.results.complete_files import link_digest
+
         name = self._part(path, ())
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._parts)
