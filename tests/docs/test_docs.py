@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from bootstrap import errors
 from bootstrap.errors import EXIT_CODES
@@ -228,3 +232,46 @@ def test_no_page_has_a_part_that_nobody_makes() -> None:
     for page in documents():
         text = page.read_text(encoding="utf-8")
         assert text.count("<!-- begin:") == text.count("<!-- end -->") == len(PART.findall(text))
+
+
+PROMISE = re.compile(r"`([^`]*\bpytest\s+tests/[^`]*|-k\s+[^`]*)`")
+TESTS_OF = [
+    page
+    for page in PAGES
+    if page.startswith("docs/") and re.search(r"pytest\s+tests/", text_of(page))
+]
+
+
+def promised() -> list[tuple[str, list[str], str]]:
+    """Page, files and words of `-k` of each command that shows a promise; `-k` alone goes on."""
+    found: list[tuple[str, list[str], str]] = []
+    for page in TESTS_OF:
+        files: list[str] = []
+        for command in PROMISE.findall(text_of(page)):
+            words = shlex.split(command)
+            files = [word for word in words if word.startswith("tests/")] or files
+            assert words.count("-k") <= 1, f"{page}: {command}: the last -k alone counts"
+            found.append((page, files, words[words.index("-k") + 1] if "-k" in words else ""))
+    return found
+
+
+def _says(test: str) -> Any:
+    return lambda word, **_: word.casefold() in test
+
+
+def test_each_promise_names_tests_that_are_there() -> None:
+    """Each file that is named has one that the words of `-k` choose, as pytest reads them."""
+    all_files = sorted({file for _, files, _ in promised() for file in files})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *all_files], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    tests = [line.casefold() for line in done.stdout.splitlines() if "::" in line]
+    lacking = []
+    for page, files, words in promised():
+        chosen = Expression.compile(words or "test")
+        for file in files:
+            inside = (test.partition("::")[2] for test in tests if test.startswith(file))
+            if not any(chosen.evaluate(_says(test)) for test in inside):
+                lacking.append(f"{page}: {file} -k {words!r}")
+    assert not lacking, "\n".join(lacking)
