@@ -14,7 +14,7 @@ from tests.main_job.rented import Rented
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
 # A setup with nothing to do must not import these: each takes some hundredths of a second.
-NOT_NEEDED = {"pydantic", "git", "jinja2", "rich", "unittest", "invoke"}
+NOT_NEEDED = {"pydantic", "git", "jinja2", "rich"}
 LONG = """\
 version: 1
 gpu: {require: false}
