@@ -90,7 +90,6 @@ class _Capability(CamelModel):
 
 class _Restriction(CamelModel):
     type: str = ""
-    reason_code: str = ""
 
 
 class _Sku(CamelModel):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from bootstrap.errors import NoOfferError, UsageError
 from bootstrap.providers.api import (
@@ -91,23 +91,6 @@ class _Nic(CamelModel):
     access_configs: Sequence[_Way] = ()
 
 
-class _Run(CamelModel):
-    seconds: str = "0"
-
-
-class _Scheduling(CamelModel):
-    provisioning_model: str = "STANDARD"
-    max_run_duration: _Run | None = None
-
-
-class _PlannedEnd(CamelModel):
-    termination_timestamp: str | None = None
-
-
-class _ResourceStatus(CamelModel):
-    scheduling: _PlannedEnd | None = None
-
-
 class _AttachedDisk(CamelModel):
     disk_size_gb: str = "0"
 
@@ -121,8 +104,10 @@ class _Instance(CamelModel):
     machine_type: str = ""
     labels: Mapping[str, str] = {}
     network_interfaces: Sequence[_Nic] = ()
-    scheduling: _Scheduling = _Scheduling()
-    resource_status: _ResourceStatus | None = None
+    model: str = Field("STANDARD", validation_alias=AliasPath("scheduling", "provisioningModel"))
+    ends: str | None = Field(
+        None, validation_alias=AliasPath("resourceStatus", "scheduling", "terminationTimestamp")
+    )
     disks: Sequence[_AttachedDisk] = ()
     last_start_timestamp: str | None = None
     creation_timestamp: str | None = None
@@ -275,11 +260,10 @@ class GoogleCloud(CloudAccount):
     def _rented(self, one: _Instance, digest: str | None = None) -> RentedBox:
         zone, kind = _last(one.zone), kind_of(_last(one.machine_type))
         state = _STATES.get(one.status, RentedState.UNKNOWN)
-        is_spot = one.scheduling.provisioning_model == "SPOT"
+        is_spot = one.model == "SPOT"
         ways = (way.address for nic in one.network_interfaces for way in nic.access_configs)
         is_running = state is RentedState.RUNNING
         size = sum(int(disk.disk_size_gb) for disk in one.disks)
-        planned = one.resource_status and one.resource_status.scheduling
         # One that was named by its number alone goes on being called that.
         own = digest_of(self._google.project) if digest is None else digest
         return RentedBox(
@@ -294,7 +278,7 @@ class GoogleCloud(CloudAccount):
             price=kind.price(zone, is_spot=is_spot) if kind else None,
             stopped_price=round(size * _DISK_GB_HOUR, 6),
             since=time_of(one.last_start_timestamp) or time_of(one.creation_timestamp),
-            ends=time_of(planned.termination_timestamp) if planned and is_running else None,
+            ends=time_of(one.ends) if is_running else None,
             said=one.status_message or "",
             is_spot=is_spot,
         )

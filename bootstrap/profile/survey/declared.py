@@ -62,7 +62,6 @@ class Project(NamedTuple):
     there: bool = False
     has_dependencies: bool = False
     """Whether uv or pip can take its dependencies."""
-    is_built: bool = False
     python: str = ""
     dependencies: tuple[str, ...] = ()
     extras: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - never changed
@@ -109,7 +108,6 @@ def project(root: Path) -> Project:
         has_dependencies=bool(table or poetry)
         and is_package
         and (bool(table) or "build-system" in data),
-        is_built="build-system" in data and bool(table or poetry) and is_package,
         python=str(table.get("requires-python") or (python if isinstance(python, str) else "")),
         dependencies=_texts(table.get("dependencies")) or tuple(poetry_needs),
         extras={k: _texts(v) for k, v in _map(table.get("optional-dependencies")).items()},
