@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap import __version__
 from bootstrap.errors import UsageError
+from bootstrap.paths import shipped
 from bootstrap.render.door_table import DOORS, Door, door_named
 from bootstrap.render.script import render_text
-from bootstrap.shell import encoded, folded, harmless, paste
+from bootstrap.shell import ONBOX, encoded, folded, harmless, paste
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -86,6 +87,10 @@ def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
     )
     for warning in payload.warnings:
         reporter.warn(warning)
+    digest = payload.program.digest
+    own = posixpath.join(_absolute(payload.profile.box.workdir), ".boxstrap/box", digest[:16])
+    here = f"templates/ and onbox/ here: {shipped('templates')}, {ONBOX}"
+    reporter.note("program", f"{own} on a box, {here}")
     return CarriedScript(payload.script, {"door": None})
 
 
@@ -137,11 +142,11 @@ def _program_ref(work: _Work, whole: Rendering, *, push: Pushing, must: bool = T
 
     Raises UsageError if it isn't there, nobody agreed to push it, and it `must`.
     """
-    from bootstrap.render.carrier import program
+    from bootstrap.render.program import program
     from bootstrap.repo.program_ref import find_program, push_program, refs_of
     from bootstrap.repo.urls import without_user_info
 
-    made = program()
+    made = program().text
     if ref := find_program(work.push_url, made):
         return ref
     ref, branch = refs_of(made)

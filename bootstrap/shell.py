@@ -20,78 +20,17 @@ import io
 import re
 import tokenize
 import zlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 
 from bootstrap.paths import shipped
 
-LIBRARY = (
-    "main",
-    "setup",
-    "base",
-    "owner",
-    "process",
-    "run_state",
-    "run_processes",
-    "queue",
-    "repository",
-    "events",
-    "errors",
-    "stamps",
-    "lock",
-    "packs",
-    "git_locks",
-    "git",
-    "place",
-    "trees",
-    "engine",
-    "packages",
-    "client",
-    "uv",
-    "venv",
-    "dependencies",
-    "sources",
-    "projects",
-    "uv_progress",
-    "conda",
-    "fits",
-    "reuse",
-    "bytecode",
-    "work",
-    "runs",
-    "resume",
-)
-"""`templates/lib/*.sh`, in a good order for readers of the script."""
-
-STEPS_LIBRARY = frozenset(
-    (
-        *("packages", "uv", "venv", "dependencies", "sources", "projects", "uv_progress"),
-        *("conda", "fits", "reuse", "bytecode"),
-    )
-)
-"""Parts of the library that are put with the steps that use them: a box gets library and steps
-as two arguments when it runs them from memory, and each argument has a size limit."""
-
 _LINT = re.compile(r"\A# shellcheck .*\n")
-_LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
-"""Names the parts of the library, or of queries, that a query or a program of a box needs."""
-_SENT_WITH_QUERIES = ("transfer", "report")
-"""Folders of `onbox/` that are sent with a query and not stored on a box."""
-_OF_FEW = {
-    "onbox/data/": ("data",),
-    "onbox/lease/": ("lease",),
-    "lease": ("lease",),
-    "onbox/results/": ("lease", "train"),
-    "onbox/bucket/": ("RESULTS_TO",),
-    "onbox/conda/": ("CONDA",),
-    "onbox/nodes/": ("TRAIN_NODES",),
-    "node_watch": ("TRAIN_NODES",),
-}
-"""Beginnings of paths in `box/` that not every profile needs, and the steps and variables by which
-it does. Of `onbox/` they are whole folders: a setup leaves those alone that it doesn't bring."""
-_ONBOX = Path(__file__).resolve().parent / "onbox"
+_LIBRARY_HERE = re.compile(r"^ *# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
+"""Names the parts of the library, or of queries, that a query needs."""
+ONBOX = Path(__file__).resolve().parent / "onbox"
 _OWN_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\(?[^#\n]*)", re.MULTILINE)
 
 
@@ -103,31 +42,10 @@ def shell_part(kind: str, name: str) -> str:
 
 
 @cache
-def box_files() -> tuple[tuple[str, str], ...]:
-    """Return path and text of every file of `box/` on the box: the shell programs, and `onbox/`.
-
-    Shell programs contain the same parts of the library: beside each other they compress best.
-    """
-    shell = sorted((shipped("templates") / "box").glob("*.sh"))
-    python = sorted(name for name in _sources() if name.split("/")[1] not in _SENT_WITH_QUERIES)
-    return (
-        *((file.name, _LIBRARY_HERE.sub(_parts_named, _text(file))) for file in shell),
-        *((name, _sources()[name]) for name in python),
-    )
-
-
-def is_needed(name: str, used: Container[str]) -> bool:
-    """Whether a script with these steps, and variables that are set, needs this file of `box/`."""
-    words = (words for begin, words in _OF_FEW.items() if name.startswith(begin))
-    return any(word in used for word in next(words, ())) or not name.startswith(tuple(_OF_FEW))
-
-
-@cache
-def _sources() -> dict[str, str]:
+def onbox_files() -> dict[str, str]:
     """Return the text of each file of `onbox/`, by its path."""
-    return {
-        file.relative_to(_ONBOX.parent).as_posix(): _text(file) for file in _ONBOX.rglob("*.py")
-    }
+    files = sorted(ONBOX.rglob("*.py"))
+    return {file.relative_to(ONBOX.parent).as_posix(): file.read_text("utf-8") for file in files}
 
 
 def own_imports(name: str, text: str) -> list[str]:
@@ -137,7 +55,7 @@ def own_imports(name: str, text: str) -> list[str]:
         folder = name.split("/")[: -len(dots)]
         whole = "/".join([*folder, *filter(None, module.split("."))])
         beside = [f"{whole}/{each.split(' as ')[0].strip()}.py" for each in names.split(",")]
-        found += [each for each in (f"{whole}.py", *beside) if each in _sources()]
+        found += [each for each in (f"{whole}.py", *beside) if each in onbox_files()]
     return found
 
 
@@ -147,7 +65,7 @@ def sent_program(name: str) -> str:
     loaded: list[str] = []
 
     def load(name: str) -> None:
-        for each in own_imports(name, _sources()[name]):
+        for each in own_imports(name, onbox_files()[name]):
             if each not in loaded:
                 load(each)
         loaded.append(name)
@@ -155,7 +73,7 @@ def sent_program(name: str) -> str:
     load(name)
     modules = [name.removesuffix(".py").replace("/", ".") for name in loaded]
     packages = sorted({module.rpartition(".")[0] for module in modules} | {"onbox"})
-    texts = [bare_python(_sources()[name]) for name in loaded]
+    texts = [bare_python(onbox_files()[name]) for name in loaded]
     loads = [f"load({each!r},{text!r})" for each, text in zip(modules, texts, strict=True)]
     parents = [f"load({each!r},'__path__=[]')" for each in packages]
     whole = "\n".join([_LOAD, *parents, *loads, f"sys.modules[{modules[-1]!r}].main()"])
@@ -170,10 +88,6 @@ def load(name,text):
  module.__package__=name.rpartition('.')[0]
  sys.modules[name]=module
  exec(compile(text,name,'exec'),module.__dict__)"""
-
-
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8").rstrip("\n")
 
 
 def named_library(text: str) -> str:
@@ -204,6 +118,17 @@ def functions(kind: str, name: str, wanted: tuple[str, ...]) -> str:
     return "".join(found[each] + "\n" for each in wanted)
 
 
+def called(library: str, by: str) -> str:
+    """Return a library without the functions that neither `by` nor what it calls names."""
+    bodies = {match["name"]: match[0] for match in _FUNCTION.finditer(library)}
+    kept, texts = set[str](), [by, _FUNCTION.sub("", library)]
+    while texts:
+        new = bodies.keys() & set(re.findall(r"\w+", bare_shell(texts.pop()))) - kept
+        kept |= new
+        texts += [bodies[name] for name in new]
+    return _FUNCTION.sub(lambda match: match[0] * (match["name"] in kept), library)
+
+
 _FUNCTION = re.compile(
     r"(?:^#.*\n)*^(?P<name>[a-z_]+)\(\) (?:\{ .* \}|\{\n(?:.*\n)*?\})$", re.MULTILINE
 )
@@ -211,6 +136,8 @@ _FUNCTION = re.compile(
 
 Value = str | bool | int | Sequence[str] | Mapping[str, str]
 
+_LINE = 100
+"""Characters of an array that stands in one line."""
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
 
 
@@ -235,7 +162,9 @@ def quote(value: Value) -> str:
     if isinstance(value, Mapping):
         rows = (f"  [{quote(key)}]={quote(item)}\n" for key, item in value.items())
         return "(\n" + "".join(rows) + ")"
-    return "(\n" + "".join(f"  {quote(item)}\n" for item in value) + ")"
+    items = [quote(item) for item in value]
+    line = f"({' '.join(items)})"
+    return line if len(line) <= _LINE else "(\n" + "".join(f"  {item}\n" for item in items) + ")"
 
 
 def harmless(text: str) -> str:
@@ -244,8 +173,11 @@ def harmless(text: str) -> str:
 
 
 def assignments(values: dict[str, Value]) -> str:
-    """Return lines of `name=value`, for the beginning of a query."""
-    return "".join(f"{name}={quote(value)}\n" for name, value in values.items())
+    """Return lines of `name=value`; a mapping is one everywhere, wherever it is read."""
+    return "".join(
+        f"{'declare -gA ' * isinstance(value, Mapping)}{name}={quote(value)}\n"
+        for name, value in values.items()
+    )
 
 
 FOLD = 1000
@@ -281,11 +213,11 @@ def bare_python(text: str) -> str:
                 if argument is not None:
                     argument.annotation = None
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            said = ast.get_docstring(node)
-            if said is not None and shown and isinstance(node, ast.Module):
-                node.body[0] = ast.Expr(ast.Constant(said.splitlines()[0]))
-            elif said is not None:
-                node.body = node.body[1:] or [ast.Pass()]
+            said = ast.get_docstring(node) if shown and isinstance(node, ast.Module) else None
+            kept = [each for each in node.body if not _is_text(each)]
+            node.body = kept or [ast.Pass()]
+            if said:
+                node.body.insert(0, ast.Expr(ast.Constant(said.splitlines()[0])))
     _without_annotations(tree)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]:
@@ -305,6 +237,12 @@ def bare_python(text: str) -> str:
         without_spaces(ast.unparse(tree)),
         flags=re.MULTILINE,
     )
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether it is a docstring, of whatever stands before it."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def without_spaces(text: str) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.shell import box_files
+from bootstrap.render.program import program_files
+
+LIBRARY = "".join(text for name, text in program_files().items() if name.startswith("lib/"))
 
 
 def lay_programs(folder: Path) -> Path:
     """Write all of them into `folder`, which is created if missing."""
-    for name, text in box_files():
+    for name, text in program_files().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"{text}\n")
+        (folder / name).write_text(text)
     return folder
 
 

@@ -222,8 +222,9 @@ def _import_all() -> None:
         import_module("tests.coverage").use_whole_programs()
         import_module("tests.coverage").keep_traces()
     # Caches that each command for a door, each transfer and each log would fill again.
-    import_module("bootstrap.render.carrier").program()
-    import_module("bootstrap.render.script").bare_box_files()
+    program = import_module("bootstrap.render.program")
+    _ = program.program().digest
+    program.program_files(bare=True)
     transfer = import_module("bootstrap.protocol.transfer")
     import_module("bootstrap.shell").sent_program(transfer.PROGRAM)
     import_module("bootstrap.protocol.query").NO_REDACTION.variables()

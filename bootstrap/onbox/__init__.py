@@ -1,10 +1,9 @@
-"""What runs on a box, as it is here: there it is `box/onbox/`, beside the shell programs.
+"""What runs on a box, as it is here: there it is `box/DIGEST/onbox/`, beside the shell programs.
 
 A folder for each thing it does; what several of them share is here.
 
 Python 3.8 and up; what fetches uv, `__main__.py` and this file run with 3.6. `transfer/` and
-`report/` travel with a query and don't stay; some come only with profiles that need them
-(`bootstrap/shell.py`).
+`report/` travel with a query and don't stay (`bootstrap/render/program.py`).
 """
 
 import os

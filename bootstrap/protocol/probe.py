@@ -313,6 +313,10 @@ class BoxState:
         """Its system and processor, as `uname` names them."""
         return self.facts.get("system", "")
 
+    def has_program(self, digest: str) -> bool:
+        """Whether it has the program of this SHA-256."""
+        return digest[:16] in self.facts.get("programs", "").split("/")
+
     @property
     def bash(self) -> str:
         """The version of its bash; "" if it has none."""

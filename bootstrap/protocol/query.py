@@ -15,9 +15,25 @@ from bootstrap.event_codes import explain
 from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.onbox import redact
-from bootstrap.shell import Value, assignments, named_library, shell_part
+from bootstrap.shell import Value, assignments, called, named_library, shell_part
 from bootstrap.text.sanitize import sanitize
 from bootstrap.value import dataclass
+
+
+class SentProgram(Protocol):
+    """The program that carries a script out, as it is sent."""
+
+    @property
+    def digest(self) -> str:
+        """Its SHA-256."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+
+    @property
+    def packed(self) -> bytes:
+        """Its text as gzip."""
 
 
 class AskedBox(Protocol):
@@ -38,7 +54,7 @@ class AskedBox(Protocol):
 
 _SHARED = (("lib", "owner"), ("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every query may use: where boxstrap's folder is, and which processes and runs are alive.
-More is sent only with those that need it: each names it in a line `# library:`."""
+What else it needs it names in a line `# library:`; functions that it doesn't call stay here."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +95,12 @@ def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Valu
     return assignments({"workdir": "", **values}) + shared + own
 
 
+@cache
 def _shared(name: str) -> str:
-    shared = "".join(shell_part(kind, part) for kind, part in _SHARED)
-    return _bare(shared + named_library(shell_part("queries", name)))
+    """Return the library of a query, without the functions that it doesn't call."""
+    own = shell_part("queries", name)
+    library = "".join(shell_part(kind, part) for kind, part in _SHARED) + named_library(own)
+    return _bare(called(library, f"find_home\n{own}"))
 
 
 @cache
@@ -110,6 +129,7 @@ def _bare(script: str) -> str:
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 
 
+_STORE = 'read_program && store_program "$1"'
 _MOST_LACKS = 20
 """Sentences to show at most; `lacks` in templates/steps/preflight.sh has fewer."""
 _LONGEST = 300
@@ -120,8 +140,11 @@ class LaunchOptions:
     """A setup to start."""
 
     script: str
+    program: SentProgram
     setup: str
     workdir: str
+    has_program: bool = False
+    """Whether the box said that it has the program."""
     wait_s: int = 60
     """How long it waits for another setup to end, in seconds."""
     words: Sequence[str] = ()
@@ -137,34 +160,50 @@ def new_setup_id(now: float | None = None) -> str:
 
 
 def launch(wire: Wire, start: LaunchOptions) -> None:
-    """Start the setup. An incomplete upload starts nothing.
+    """Start the setup. An incomplete upload starts nothing. A box that lost the program is sent it.
 
     Raises BoxLacksError when preflight finds that the box can't be set up (nothing was
     changed), LinkLost, NoAnswer, BoxstrapError when the box did not start it.
     """
-    script = start.script.encode()
+    sent = start.has_program and _launched(wire, start, b"")
+    if not (sent or _launched(wire, start, start.program.packed)):
+        raise LinkLost(wire.label, "the program did not arrive whole, so nothing was started")
+
+
+def _launched(wire: Wire, start: LaunchOptions, program: bytes) -> bool:
+    """Start it; False if the box has no program, nor `program` was it."""
+    import gzip  # late, as above
+
+    script = gzip.compress(start.script.encode(), mtime=0)
     query = build_query(
         "launch",
         workdir=start.workdir,
         setup_id=start.setup,
         script_bytes=len(script),
+        program_bytes=len(program),
+        program_size=start.program.size,
+        program_sum=start.program.digest,
+        storing=f"{shell_part('lib', 'program')}{_STORE}" if program else "",
         secret_bytes=len(start.secrets),
         wait_seconds=start.wait_s,
         client_time=int(time.time()),
         words=" ".join(start.words),
     )
-    answer = run_script_checked(wire, query, script + start.secrets, timeout=120)
+    answer = run_script_checked(wire, query, script + program + start.secrets, timeout=120)
     lines = sanitize(answer.output).splitlines()
     lacks = [line.split("\t", 2)[1:] for line in lines if line.startswith("lacks\t")]
     if lacks:
         raise _lacks(lacks, wire.label)
     if "short" in lines:
         raise LinkLost(wire.label, "the script did not arrive whole, so nothing was started")
+    if "program" in lines:
+        return False
     if "launched" not in lines:
         said = sanitize(answer.errors).strip()[-600:]
         raise BoxstrapError(
             f"the box did not start the setup{': ' + said if said else '.'}", where=wire.label
         )
+    return True
 
 
 def _lacks(lacks: list[list[str]], label: str) -> BoxLacksError:

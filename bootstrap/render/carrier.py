@@ -1,59 +1,22 @@
-"""The script behind a door: what the box should become, and the program that does it.
+"""The script behind a door: the recipe of a box, and the program that carries it out.
 
 Over SSH this machine passes the secrets to the script and starts it. Behind a door the carrier
-(`templates/doors/carrier.sh`), a few lines in front of it, asks for the secrets and starts it.
+(`templates/doors/carrier.sh`), a part of the program, asks for the secrets and starts it.
 
-The two are apart: the values are a few lines, the program is the same for everybody who has this
-version. A wide door has both in one text (`render_carrier`). Through a narrow one go the values,
-and the box fetches the program from the git host of its commit (`render_fetching`), where
-`bootstrap/repo/program_ref.py` put it; it runs only if its SHA-256 is the one rendered here.
+The program is the same as over SSH. A wide door has both in one text (`render_carrier`). Through a
+narrow one goes the recipe, and the box fetches the program from the git host of its commit
+(`render_fetching`), where `bootstrap/repo/program_ref.py` put it; it runs only if its SHA-256 is
+the one that the recipe names.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from functools import cache
-from typing import TYPE_CHECKING
-
 from bootstrap import __version__
-from bootstrap.plan import NAMES, STEPS, Step, steps_for
+from bootstrap.plan import Step, steps_for
 from bootstrap.profile.schema import Profile
-from bootstrap.render.script import (
-    NO_SOURCE,
-    Source,
-    assemble_script,
-    render_text,
-    script_parts,
-    variables,
-)
-from bootstrap.shell import Value, bare_shell, functions, harmless, quote, shell_part
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-
-TAKEN = (
-    (
-        "lib",
-        "base",
-        (
-            *("have", "reset_shell", "expand_home", "read_text", "is_text"),
-            *("write_file", "write_if_changed"),
-        ),
-    ),
-    ("lib", "process", ("read_stat", "find_identity", "alive")),
-    ("lib", "run_state", ("run_state", "in_state", "find_state")),
-    ("lib", "git", ("box_git", "work_git", "with_token")),
-    (
-        "lib",
-        "repository",
-        ("find_repository", "is_rooted", "root_of", "has_folder", "is_taken", "placed_by_us"),
-    ),
-)
-_PLACE = "VALUES_GO_HERE"
-_DECIDING = ("RESULTS_TO", "CONDA", "TRAIN_NODES")
-"""Variables by which parts of the script are left out."""
+from bootstrap.render.program import packed_program, program
+from bootstrap.render.script import Source, render_recipe, render_text, variables
+from bootstrap.shell import Value, bare_shell, functions, harmless, shell_part
 
 
 def render_carrier(
@@ -65,93 +28,53 @@ def render_carrier(
 ) -> str:
     """Return a script that sets up the box it runs on.
 
-    `leave`: steps to leave out. `bare`: without comments, docstrings and indentation, which are of
-    no use in a packed script.
+    `leave`: steps to leave out. `bare`: the program is without comments, docstrings and
+    indentation, which are of no use in a packed script.
     """
-    values = own_values(profile, source, leave)
-    used = {step.name for step in carried_steps(profile, leave)}
-    used.update(name for name, value in values if value)
-    return _whole(profile, values, program=_program(carried_steps(profile, leave), used, bare=bare))
+    used = {name for name, value in door_values(profile, source) if value}
+    made = packed_program(used) if bare else program()
+    recipe = door_recipe(profile, source, leave, made.digest)
+    return _whole(profile, recipe, program=made.text, program_marker=_marker(made.text))
 
 
 def render_fetching(
     profile: Profile, source: Source, ref: str, *, leave: tuple[str, ...] = ()
 ) -> str:
     """Return a script that fetches the program from `ref` of the commit's own repository."""
-    fetched: list[tuple[str, Value]] = [
-        ("PROGRAM_URL", source.url or ""),
-        ("PROGRAM_REF", ref),
-        ("PROGRAM_SUM", hashlib.sha256(program().encode()).hexdigest()),
-    ]
     return _whole(
         profile,
-        own_values(profile, source, leave),
-        fetched=fetched,
-        parts=[bare_shell(shell_part("doors", "fetch"))],
+        door_recipe(profile, source, leave, program().digest),
+        fetched=[("PROGRAM_URL", source.url or ""), ("PROGRAM_REF", ref)],
+        fetch=bare_shell(shell_part("doors", "fetch")),
     )
 
 
-@cache
-def program() -> str:
-    """Return the program that is the same for everybody who has this version."""
-    return _program(STEPS, {*NAMES, *_DECIDING})
+def door_recipe(profile: Profile, source: Source, leave: tuple[str, ...], digest: str) -> str:
+    """Return the recipe for a door."""
+    values, steps = door_values(profile, source), carried_steps(profile, leave)
+    return render_recipe(profile.name, values, steps, digest)
 
 
-def own_values(profile: Profile, source: Source, leave: tuple[str, ...]) -> list[tuple[str, Value]]:
-    """Return the variables of a profile that differ from `_defaults`."""
-    mark = "door" if profile.secrets else ""
-    steps, usual = carried_steps(profile, leave), dict(_defaults())
-    every = variables(by_address(profile), source, steps, local=False, secrets_id=mark)
-    return [(name, value) for name, value in every if usual[name] != value]
+def door_values(profile: Profile, source: Source) -> list[tuple[str, Value]]:
+    """Return the variables for a door: the box fetches the commit itself."""
+    profile = profile.replace(git=profile.git.replace(access="url"))
+    secrets_id = "door" if profile.secrets else ""
+    return variables(profile, source, local=False, secrets_id=secrets_id)
 
 
-@cache
-def _defaults() -> tuple[tuple[str, Value], ...]:
-    """Return each variable as the plainest profile has it."""
-    return tuple(variables(Profile(name="plain"), NO_SOURCE, STEPS, local=False, secrets_id=""))
-
-
-def _program(steps: Sequence[Step], used: Collection[str], *, bare: bool = False) -> str:
-    """Return the carrier, with the script in it, for values that stand before it."""
-    made = script_parts(steps, used, bare=bare)
-    script = assemble_script("as below", [(_PLACE, True)], made, bare=bare)
-    head, rest = script.split(f"{_PLACE}='yes'\n")
-    defaults = _assigned(_defaults())
-    parts = [shell_part("doors", name) for name in ("carrier", "terminal", "access")]
-    parts += [functions(*taken) for taken in TAKEN]
-    return render_text(
-        "doors/program.sh.j2",
-        {
-            "version": __version__,
-            "parts": [bare_shell(part) for part in parts] if bare else parts,
-            "head": head,
-            "defaults": defaults,
-            "rest": rest,
-            "marker": _marker(script + defaults),
-        },
-        bare=bare,
-    )
-
-
-def _whole(profile: Profile, values: Sequence[tuple[str, Value]], **rest: object) -> str:
-    """Return the script that a door gets: the values, and the program or what fetches it."""
-    assigned = _assigned(values)
+def _whole(profile: Profile, recipe: str, **rest: object) -> str:
+    """Return the script that a door gets: the recipe, and the program or what fetches it."""
+    loads = functions("lib", "program", ("read_program", "load_program_files"))
     return render_text(
         "doors/carrier.sh.j2",
         {
             "version": __version__,
             "profile_name": harmless(profile.name),
-            "values": assigned,
-            "marker": _marker(assigned),
-            **{"program": "", "fetched": [], "parts": [], **rest},
+            "recipe": recipe,
+            "marker": _marker(recipe),
+            "loads": bare_shell(loads),
+            **{"program": "", "fetched": [], "fetch": "", **rest},
         },
-    )
-
-
-def _assigned(values: Iterable[tuple[str, Value]]) -> str:
-    return "".join(
-        f"{'declare -A ' * isinstance(value, Mapping)}{name}={quote(value)}\n"
-        for name, value in values
     )
 
 
@@ -161,11 +84,6 @@ def _marker(text: str) -> str:
     while marker in lines:
         marker += "_"
     return marker
-
-
-def by_address(profile: Profile) -> Profile:
-    """Return the profile for a door: the box fetches the commit itself."""
-    return profile.replace(git=profile.git.replace(access="url"))
 
 
 def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:

@@ -1,7 +1,6 @@
-"""The script: the variables that say what the box should become, then library, steps and the box's
-files.
+"""The script: one page with a recipe, the steps and their values, which the program carries out.
 
-Jinja puts them together. boxstrap names no package index of its own: a box uses the index of its
+Jinja puts it together. boxstrap names no package index of its own: a box uses the index of its
 pip or uv; if it has neither, it uses the default of this machine's pip.
 """
 
@@ -11,29 +10,25 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bootstrap import __version__, uv_release
 from bootstrap.onbox.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import cache_dir, shipped, write_private
-from bootstrap.plan import Step, needs_among
+from bootstrap.plan import STEPS, Step
 from bootstrap.profile import values
 from bootstrap.profile.load import public_keys
-from bootstrap.profile.schema import SentItem, as_row
+from bootstrap.profile.schema import Profile, SentItem, as_row
 from bootstrap.repo.urls import without_user_info
 from bootstrap.shell import (
-    LIBRARY,
-    STEPS_LIBRARY,
     Value,
-    bare_python,
     bare_shell,
-    box_files,
+    functions,
     harmless,
-    is_needed,
     known_hosts,
     quote,
     shell_part,
@@ -44,7 +39,7 @@ from bootstrap.value import dataclass
 if TYPE_CHECKING:
     import jinja2
 
-    from bootstrap.profile.schema import Profile, Python
+    from bootstrap.profile.schema import Python
 
 
 @cache
@@ -104,6 +99,36 @@ OF_ONE_RUN = (
 )
 """Variables that differ between runs of one profile; all others are the same."""
 
+_OF_STEPS = {
+    "shell": ("ENV_NAMES", "ENV_VALUES", "SECRETS", "SECRETS_ID", "SECRET_IDS"),
+    "ssh": ("AUTHORIZED_KEYS",),
+    "tools": ("PACKAGES",),
+    "agent": ("INDEX",),
+    "lease": ("LEASE",),
+    "gpu": ("GPU_ORDER",),
+    "repo": (
+        *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH", "REPO_TAGS", "TAG_OBJECTS"),
+        *("REPO_URL", "REPO_ACCESS", "GIT_USER_NAME", "GIT_USER_EMAIL", "CLONE_URL", "SHARED"),
+    ),
+    "python": (
+        *("PYTHON_VERSION", "VENV", "INSTALLER", "TORCH_BACKEND", "REUSE", "REQUIREMENTS_SET"),
+        *("REQUIREMENTS", "LOCK", "CONDA", "CONDA_TOOLS", "EXTRAS", "PYTHON_INDEX"),
+        *("LOCK_OPTIONS", "ADDED_TO_LOCK", "ADDED_ARGUMENTS", "BUILT_LAST", "NAMES_OF_LAST"),
+        *("DEPENDENCIES", "PYTHON_ID"),
+    ),
+    "smoke": ("SMOKE",),
+    "data": ("DATA",),
+    "prepare": ("PREPARE",),
+    "train": (
+        *("TRAIN_COMMAND", "TRAIN_SESSION", "TRAIN_NODES", "RESULTS_OF_ALL", "TRAIN_AT_BOOT"),
+        *("TRAIN_GRACE", "TRAIN_RESUME", "TRAIN_ON_NOTICE", "LOG_MAX_MIB", "RESULTS", "METRICS"),
+        *("RESULTS_TO", "NOTIFY"),
+    ),
+}
+"""Which step of a recipe stands above which variables; the others are of the whole box."""
+_OF_STAGE0 = ("WORKDIR", "IS_LOCAL", "MIN_FREE_MB", "MIN_TMP_MB", "VOLUME_AT")
+"""Variables that are used before the program is there."""
+
 _ORDERED = {*ExpectedHardware._fields} - {"box", "run_alive"}
 _ORDERED_OF_BOX = {*ExpectedMachine._fields}
 
@@ -113,7 +138,6 @@ NO_SOURCE = Source("none", "none", "", None, None, None, None)
 def variables(  # noqa: PLR0913 - what a script is made of
     profile: Profile,
     source: Source,
-    steps: tuple[Step, ...],
     *,
     local: bool,
     secrets_id: str,
@@ -135,11 +159,8 @@ def variables(  # noqa: PLR0913 - what a script is made of
     return [
         ("WORKDIR", profile.box.workdir),
         ("IS_LOCAL", local),
-        ("MIN_FREE_MB", MIN_FREE_MB),
-        ("MIN_TMP_MB", MIN_TMP_MB),
         ("VOLUME_AT", "" if rented is None else _volume_place(profile)),
         ("AUTHORIZED_KEYS", [] if local else public_keys(profile)),
-        ("KNOWN_HOSTS", list(known_hosts())),
         ("REPO_KEY", source.key),
         ("REPO_USUAL_KEY", source.usual_key),
         ("REPO_ROOT", source.root),
@@ -152,9 +173,6 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("TAG_OBJECTS", source.tag_objects),
         ("REPO_URL", without_user_info(source.url or "")),
         ("REPO_ACCESS", profile.git.access),
-        ("COMMIT_PATIENCE", COMMIT_PATIENCE_S),
-        ("CLIENT_PATIENCE", CLIENT_PATIENCE_S),
-        ("LOCK_PATIENCE", LOCK_PATIENCE_S),
         ("GIT_USER_NAME", profile.git.user.name or source.user_name or ""),
         ("GIT_USER_EMAIL", profile.git.user.email or source.user_email or ""),
         ("PYTHON_VERSION", python.version or ""),
@@ -198,14 +216,32 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("RESULTS_TO", results_to(profile)),
         ("NOTIFY", profile.notify),
         ("INDEX", default_index()),
-        ("AGENT_PACKAGES", list(AGENT_PACKAGES)),
-        ("UV_VERSION", uv_release.VERSION),
-        ("UV_OLDEST", uv_release.OLDEST),
-        ("UV_WHEELS", uv_release.release_rows()),
-        ("STEPS", [step.name for step in steps]),
-        ("NEEDS", {step.name: " ".join(needs_among(step, steps)) for step in steps}),
-        ("REPO_STEPS", " ".join(step.name for step in steps if step.per_repo)),
     ]
+
+
+def constants() -> dict[str, Value]:
+    """Return the variables that are the same for every profile."""
+    return {
+        "MIN_FREE_MB": MIN_FREE_MB,
+        "MIN_TMP_MB": MIN_TMP_MB,
+        "COMMIT_PATIENCE": COMMIT_PATIENCE_S,
+        "CLIENT_PATIENCE": CLIENT_PATIENCE_S,
+        "LOCK_PATIENCE": LOCK_PATIENCE_S,
+        "KNOWN_HOSTS": list(known_hosts()),
+        "AGENT_PACKAGES": list(AGENT_PACKAGES),
+        "UV_VERSION": uv_release.VERSION,
+        "UV_OLDEST": uv_release.OLDEST,
+        "UV_WHEELS": uv_release.release_rows(),
+        "NEEDS": {step.name: " ".join(step.needs) for step in STEPS},
+        "REPO_STEPS": " ".join(step.name for step in STEPS if step.per_repo),
+    }
+
+
+@cache
+def default_values() -> dict[str, Value]:
+    """Return each variable as the plainest profile has it."""
+    plain = variables(Profile(name="plain"), NO_SOURCE, local=False, secrets_id="")
+    return {**constants(), **dict(plain)}
 
 
 def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
@@ -302,18 +338,14 @@ def gpu_order(profile: Profile) -> str:
     return json.dumps({**gpu, **({"box": box} if box else {})}, separators=(",", ":"))
 
 
-TEMPLATE = "setup.sh.j2"
-MARKER = "END_OF_BOX_FILES"
+RECIPE_HERE = "RECIPE_GOES_HERE\n"
+"""Stands for the recipe in the page that the program has, for a door."""
+_STAGE0 = (
+    ("base", ("have", "reset_shell", "now", "expand_home")),
+    ("packages", ("manager", "can_install")),
+)
 KEPT = 20
 """Number of scripts to keep in the cache."""
-
-
-class Parts(NamedTuple):
-    """What follows a script's variables: shell code, and name and text of the box's files."""
-
-    library: Sequence[str]
-    steps: Sequence[str]
-    files: Sequence[tuple[str, str]]
 
 
 class _Bare(str):
@@ -322,91 +354,68 @@ class _Bare(str):
     __slots__ = ()
 
 
-def assemble_script(
-    profile_name: str,
-    variables: Sequence[tuple[str, Value]],
-    parts: Parts,
-    *,
-    bare: bool = False,
-) -> str:
-    """Return one bash script that sets a box up; the same input gives the same script.
-
-    `bare`: without the template's own comments.
-
-    The last scripts are cached under a hash of all their input, so that a second
-    setup needn't import Jinja, which takes longer than anything else here.
-    """
-    values = {
-        "version": __version__,
-        "profile_name": harmless(profile_name),
-        "variables": variables,
-        **parts._asdict(),
-        "marker": MARKER[:1] if bare else MARKER,
-    }
-    return render_text(TEMPLATE, values, bare=bare)
-
-
 def render_script(
-    profile_name: str,
-    variables: Sequence[tuple[str, Value]],
-    steps: Sequence[Step],
-    *,
-    bare: bool = False,
+    profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step], program: str
 ) -> str:
-    """Return the script: all of the library, readable.
-
-    `bare`: without comments and indentation, for a door with a limit.
-    """
-    used = {step.name for step in steps} | {name for name, value in variables if value}
-    parts = script_parts(steps, used, bare=bare)
-    return assemble_script(profile_name, variables, parts, bare=bare)
+    """Return the page that sets a box up; the same input gives the same page."""
+    return page(render_recipe(profile_name, variables, steps, program))
 
 
-def script_parts(steps: Sequence[Step], used: Collection[str], *, bare: bool = False) -> Parts:
-    """Return what follows the variables; `used`: steps and variables that decide what is needed."""
-    library = [shell_part("lib", name) for name in LIBRARY if name not in STEPS_LIBRARY]
-    beside = [shell_part("lib", name) for name in LIBRARY if name in STEPS_LIBRARY]
-    names = [step.name for step in steps]
-    if "repo" in names and "train" not in names:
-        names.append("train")  # for a run that is started by its command (`run -- COMMAND`)
-    parts = [*beside, *(shell_part("steps", name) for name in names)]
-    files = bare_box_files() if bare else box_files()
-    files = tuple(file for file in files if is_needed(file[0], {*names, *used}))
-    if bare:  # a quarter less, packed
-        library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))
-        # What programs of the box contain too stands right before them: gzip looks 32 KiB back.
-        twice = [text for text in library if any(text.rstrip() in own for _, own in files)]
-        parts += [*(text for text in library if text not in twice), *twice]
-        library = []
-    return Parts(library, parts, files)
+def page(recipe: str, *, bare: bool = False) -> str:
+    """Return a script with this recipe: before it stands what is done without the program."""
+    stage0 = [shell_part("lib", "stage0"), *(functions("lib", *own) for own in _STAGE0)]
+    stage0 += [shell_part("lib", "owner"), shell_part("steps", "preflight")]
+    made = render_text(
+        "setup.sh.j2",
+        {
+            "version": __version__,
+            "always": [(name, default_values()[name]) for name in _OF_STAGE0],
+            "stage0": [bare_shell(part) for part in stage0] if bare else stage0,
+            "recipe": RECIPE_HERE,
+        },
+    )
+    return made.replace(RECIPE_HERE, recipe)
 
 
-@cache
-def bare_box_files() -> tuple[tuple[str, str], ...]:
-    """Return the files of `box/` without comments and docstrings: a third smaller when packed."""
-    return tuple(
-        (name, bare_python(text) if name.endswith(".py") else bare_shell(text).rstrip("\n"))
-        for name, text in box_files()
+def render_recipe(
+    profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step], program: str
+) -> str:
+    """Return the steps in their order, each with the values that are not the plainest profile's."""
+    usual, names = default_values(), [step.name for step in steps]
+    of_step = {name: step for step in names for name in _OF_STEPS.get(step, ())}
+    late = {name for step, own in _OF_STEPS.items() if step not in names for name in own}
+    values: dict[str, list[tuple[str, Value]]] = {name: [] for name in ("", "late", *names)}
+    for name, value in variables:
+        if usual.get(name) != value:
+            values["late" if name in late else of_step.get(name, "")].append((name, value))
+    groups = [("the box, and the repository", "", values[""])]
+    groups += [(step.does, step.name, values[step.name]) for step in steps]
+    groups += [("for what may be asked for later", "", values["late"])] * bool(values["late"])
+    return render_text(
+        "recipe.j2",
+        {"profile_name": harmless(profile_name), "program": program, "groups": groups},
     )
 
 
-def render_text(name: str, values: Mapping[str, object], *, bare: bool = False) -> str:
-    """Render the template `name` with `values`; from the cache if it was rendered before.
-
-    `bare`: without the template's own comments and indentation.
-    """
+def render_text(name: str, values: Mapping[str, object]) -> str:
+    """Render the template `name` with `values`; from the cache if it was rendered before."""
     template = (shipped("templates") / name).read_text(encoding="utf-8")
-    if bare:
-        template = bare_shell(template)
     key = hashlib.sha256(json.dumps([template, values]).encode()).hexdigest()
+    return kept_text(
+        key, lambda: str(_environment().from_string(template).render(values)).encode()
+    ).decode()
+
+
+def kept_text(key: str, make: Callable[[], bytes]) -> bytes:
+    """Return what was made for this key, from the cache if it is there."""
     kept = cache_dir() / "scripts" / f"{key}.sh"
     # Read bytes: reading as text would change carriage returns.
     with contextlib.suppress(OSError):
-        digest, _, script = kept.read_bytes().partition(b"\n")
-        if digest == _digest(key, script):
-            return script.decode()
-    made: str = _environment().from_string(template).render(values)
-    _keep(kept, _digest(key, made.encode()) + b"\n" + made.encode())
+        digest, _, text = kept.read_bytes().partition(b"\n")
+        if digest == _digest(key, text):
+            return text
+    made = make()
+    _keep(kept, _digest(key, made) + b"\n" + made)
     return made
 
 

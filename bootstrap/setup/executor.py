@@ -257,7 +257,7 @@ class SetupExecutor:
         setup = new_setup_id()
         self.box.cancel.check()
         try:
-            launch(self.box.wire, self._launch(setup))
+            launch(self.box.wire, self._launch(setup, box_state))
         except LinkLost as lost:
             return self._look_after(setup, lost)
         return self._follow(setup, box_state.have)
@@ -302,7 +302,7 @@ class SetupExecutor:
             return self._follow(setup, box_state.have)
         return self.run(box_state)
 
-    def _launch(self, setup: str) -> LaunchOptions:
+    def _launch(self, setup: str, box_state: BoxState) -> LaunchOptions:
         words = [word for word in ("restart", "adopt", "overwrite") if getattr(self.request, word)]
         if self.request.only:
             words.append(f"only={self.request.only}")
@@ -314,6 +314,8 @@ class SetupExecutor:
             words += self.request.run.words(self.payload.profile)
         return LaunchOptions(
             script=self.payload.script,
+            program=self.payload.program,
+            has_program=box_state.has_program(self.payload.program.digest),
             setup=setup,
             workdir=self.box.workdir,
             wait_s=self.request.wait_s,

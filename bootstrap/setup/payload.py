@@ -31,6 +31,7 @@ from bootstrap.value import dataclass
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
+    from bootstrap.render.program import Program
     from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.snapshot import Include, Snapshot
     from bootstrap.repo.snapshot_store import ChangeCount
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Payload:
-    """What is sent: the script, the commit and the secrets."""
+    """What is sent: the script with its program, the commit and the secrets."""
 
     profile: Profile
     here: LocalRepository | None
@@ -81,10 +82,17 @@ class Payload:
         values = [(name, value) for name, value in self.values if name not in OF_ONE_RUN]
         return script_id(self._rendered(values))
 
+    @property
+    def program(self) -> Program:
+        """The program that carries it out."""
+        from bootstrap.render.program import program
+
+        return program()
+
     def _rendered(self, values: Sequence[tuple[str, Value]]) -> str:
         from bootstrap.render.script import render_script
 
-        return render_script(self.profile.name, values, self.steps)
+        return render_script(self.profile.name, values, self.steps, self.program.digest)
 
     @property
     def changes(self) -> ChangeCount:
@@ -153,7 +161,6 @@ def _built(
     values = variables(
         profile,
         source,
-        steps,
         local=local,
         secrets_id=secrets.id,
         secret_ids=secrets.ids,

@@ -12,10 +12,11 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
 from bootstrap.event_codes import explain
-from bootstrap.link.exchange import run_script
+from bootstrap.link.exchange import BASH, run_script, shell_command
 from bootstrap.link.registry import box_by_name
 from bootstrap.plan import PlanRow, plan_rows
 from bootstrap.protocol.probe import BoxState, parse_probe
+from bootstrap.protocol.query import build_query
 from bootstrap.ui.screen import Reporter
 from bootstrap.value import dataclass
 
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
-
-
-FROM_INPUT = """bash -c 'eval "$(cat)"' bash"""
-"""Runs a script from stdin; `bash -s` would read it byte by byte, with a system call for each."""
 
 
 def run_setup(
@@ -247,9 +244,19 @@ def _planned(context: SetupContext) -> BoxState:
     box_state = context.box_state()
     if box_state.plan and not context.request.restart:
         return box_state
-    command = f"{FROM_INPUT} plan" + (" restart" if context.request.restart else "")
-    script = context.payload.script.encode()
-    return parse_probe(run_script(context.box.wire, command, stdin=script, timeout=120))
+    import gzip  # late: the probe brought a plan, as a rule
+
+    payload = context.payload
+    script = gzip.compress(payload.script.encode())
+    program = b"" if box_state.has_program(payload.program.digest) else payload.program.packed
+    query = build_query(
+        "plan",
+        script_bytes=len(script),
+        program_bytes=len(program),
+        words="restart" if context.request.restart else "",
+    )
+    command = shell_command(query, BASH)
+    return parse_probe(run_script(context.box.wire, command, stdin=script + program, timeout=120))
 
 
 @dataclass(frozen=True)

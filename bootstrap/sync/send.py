@@ -21,7 +21,6 @@ from bootstrap.event_codes import explain
 from bootstrap.link.exchange import BASH, answer_rows, stream_script
 from bootstrap.link.record import LOCAL
 from bootstrap.link.wire import PIECE, Backoff, LinkLost, NoAnswer, Wire
-from bootstrap.plan import steps_for
 from bootstrap.protocol.query import build_long_query
 from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.repo.names import decoded, shown, unquoted
@@ -270,12 +269,11 @@ def values_for_box(
     profile: Profile, state: LocalState, box: BoxLogin, wait_s: int
 ) -> dict[str, Value]:
     """Return the variables of the query that places states of this repository."""
-    from bootstrap.render.script import variables
+    from bootstrap.render.script import constants, variables
     from bootstrap.setup.payload import source_of
 
-    steps = steps_for(profile, local=box.is_local)
     source = source_of(state.here, state.snapshot)
-    named = dict(variables(profile, source, steps, local=box.is_local, secrets_id=""))
+    named = dict(variables(profile, source, local=box.is_local, secrets_id="")) | constants()
     return {
         **{name: named[name] for name in _OF_THE_TREE},
         # Where the setup put it, even if the profile has changed.

@@ -123,7 +123,7 @@ def _ssh(result: SetupResult) -> str:
     """Return the ssh command into the repository's folder and environment, by `enter.sh` there."""
     home, folder = result.box_state.home, result.repo_dir
     name = posixpath.relpath(folder, posixpath.dirname(home)) if home else folder
-    words = ("bash", posixpath.join(home, "box/enter.sh"), name)
+    words = ("bash", posixpath.join(home, "box/current/enter.sh"), name)
     # Quoted twice, for the local and the remote shell: the box chose its folders' names.
     return f"ssh -t {result.alias} {' '.join(shlex.quote(shlex.quote(word)) for word in words)}"
 

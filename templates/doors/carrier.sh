@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2088,SC2153,SC2154 # set here, read elsewhere; the capitals are rendered
 # carrier: starts the script on this box, as a login over SSH would, and shows its events.
 
-main() {
+enter_door() {
   set -eu
   reset_shell
   umask 022
@@ -20,7 +20,6 @@ main() {
   REPO_DIR=$repo_dir REPO_STORE=$BOX_HOME/store/$repo_key.git
   PRIVATE=$(mktemp -d)
   trap 'rm -rf "$PRIVATE"' EXIT
-  full_script >"$PRIVATE/setup.sh"
   look
   GATHERED=()
   # An image, or a machine that is only prepared, must contain no secret.
@@ -32,10 +31,10 @@ main() {
 # Ends here, with nothing written, if there is nothing to do or the box can't be set up.
 look() {
   local lacks plan
-  lacks=$(bash --norc "$PRIVATE/setup.sh" preflight | cut -f3)
+  lacks=$(recipe && main preflight | cut -f3)
   [ -z "$lacks" ] || refuse "$lacks"
   # shellcheck disable=SC2086 # words of our own
-  plan=$(bash --norc "$PRIVATE/setup.sh" plan $WORDS)
+  plan=$(recipe && main plan $WORDS)
   case $WORDS in *revive*) return ;; esac
   if ! grep -E $'^plan\t' <<<"$plan" | grep -qvE $'\t(done|alive|died)$'; then
     ! grep -qxF $'plan\ttrain\talive' <<<"$plan" || not_started
@@ -59,7 +58,8 @@ run_script() {
   id=$(date -u +%Y%m%d-%H%M%S)-d$RANDOM
   SETUP_DIR=$BOX_HOME/setups/$id
   (umask 077 && mkdir -p "$SETUP_DIR")
-  write_file "$SETUP_DIR/setup.sh" 600 <"$PRIVATE/setup.sh"
+  whole_script | write_file "$SETUP_DIR/setup.sh" 600
+  [ -d "$BOX_HOME/box/${PROGRAM:0:16}" ] || store_program "$BOX_HOME/box/${PROGRAM:0:16}"
   hand_over_secrets
   : >"$SETUP_DIR/events.jsonl"
   setsid bash "$SETUP_DIR/setup.sh" run "$id" 60 "$@" < <(printf '%s\n' "$TOKEN") >"$SETUP_DIR/output" 2>&1 &
@@ -68,6 +68,15 @@ run_script() {
     's/.*"step":"([a-z]+)","event":"(start|note|skip|ok|warn|fail|wait)"(.*"(code|why)":"([a-z0-9-]+)")?.*/\1 \2 \5/p'
   wait "$leader" || :
   end_of_setup
+}
+
+# Prints the page that the box would have got over SSH.
+whole_script() {
+  local file here=$'RECIPE_GOES_HERE\n'
+  for file in "${PROGRAM_FILES[@]}"; do
+    case $file in setup.sh*) file=${file#*$'\n'} && break ;; esac
+  done
+  printf %s "${file%%"$here"*}" && recipe_text && printf %s "${file#*"$here"}"
 }
 
 end_of_setup() {
@@ -82,7 +91,7 @@ end_of_setup() {
 }
 
 heed_stop() {
-  local onbox=${BOX_HOME-}/box/onbox/__main__.py
+  local onbox=${BOX_HOME-}/box/${PROGRAM:0:16}/onbox/__main__.py
   [ ! -f "${onbox%/*}/runs/notice.py" ] || "$BOX_HOME/agent/bin/python" -I -B "$onbox" runs.notice "$BOX_HOME" || :
   sleep 0.5
   # shellcheck disable=SC2046 # numbers

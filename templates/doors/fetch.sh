@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere; the capitals are rendered
 # fetch: brings the program from where the commit is, with the same access, and lets nothing run but what was meant.
 
-# Sets PROGRAM.
+# Reads the program of the digest PROGRAM.
 fetch_program() {
   local place said
   place=$(mktemp -d)
@@ -29,8 +29,8 @@ fetch_program() {
     bring || stop "the token does not open $PROGRAM_URL"
   }
   git --git-dir="$place" cat-file blob FETCH_HEAD:program.sh >"$place/program"
-  printf '%s  %s\n' "$PROGRAM_SUM" "$place/program" | sha256sum -c --quiet >&2 || stop "what is at $PROGRAM_REF is not the program that was rendered"
-  PROGRAM=$(<"$place/program")
+  printf '%s  %s\n' "$PROGRAM" "$place/program" | sha256sum -c --quiet >&2 || stop "what is at $PROGRAM_REF is not the program that was rendered"
+  read_program <"$place/program"
   rm -rf "$place"
 }
 

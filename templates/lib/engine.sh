@@ -2,7 +2,7 @@
 # engine: runs the graph of steps; independent ones at the same time.
 
 # NEEDS[step], which is rendered: the steps that must have succeeded before it.
-declare -A STATE=() CHILD=()
+declare -gA STATE=() CHILD=()
 MISSING=' '
 
 # One step, in a process of its own: decide, apply, check again, stamp, report.

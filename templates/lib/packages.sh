@@ -1,9 +1,6 @@
 # shellcheck shell=bash
 # packages: the box's own package manager, if root or sudo allows it.
 
-# The first one that is installed is used.
-MANAGERS=(apt-get dnf yum microdnf zypper pacman apk)
-
 manager() {
   local name
   for name in "${MANAGERS[@]}"; do

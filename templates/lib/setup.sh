@@ -2,14 +2,9 @@
 # setup: how every edition's setup starts and ends.
 
 begin_script() {
-  set -eu
-  reset_shell
-  unset BASH_ENV CDPATH TMOUT BOXSTRAP_RUN
-  LC_ALL=C
-  umask 022
-  case $WORKDIR in '~'*) WORKDIR=$(expand_home "$WORKDIR") ;; esac
-  BOX_HOME=$WORKDIR/.boxstrap SENT_KEY=$REPO_KEY PRIVATE=$WORKDIR/.boxstrap
-  PROGRAMS=$BOX_HOME/box
+  begin_box
+  unset BOXSTRAP_RUN
+  SENT_KEY=$REPO_KEY PRIVATE=$BOX_HOME
   ONBOX=$PROGRAMS/onbox/__main__.py
   settle_names
   RUN_ID='' RUN_GPUS='' RUN_VARIABLES='' NODES_ID='' REDO='' DATA_CONTENT='' OVERWRITE='' BESIDE=''
@@ -56,7 +51,8 @@ prepare_box() {
   sweep
   link_home
   guard_settings
-  unpack_box
+  sweep_programs
+  [ "$BOX_HOME/box/current" -ef "$PROGRAMS" ] || ln -sfn "${PROGRAMS##*/}" "$BOX_HOME/box/current"
   tell_agents
   note_repository
 }
@@ -81,32 +77,38 @@ tell_agents() {
   is_text "$BOX_HOME/AGENTS.md" "$text" || printf %s "$text" >"$BOX_HOME/AGENTS.md"
 }
 
-# Unpacks the files of box/ from standard input, each after a form feed and a line with its name (joining lines in bash
-# takes longer than starting a program). Unchanged files are kept; new ones are moved in together.
-unpack_programs() {
-  local name body file folder files=() own=' ' new=$BOX_HOME/box.new.$BASHPID
-  mapfile -t -d $'\f' files
-  for file in "${files[@]:1}"; do
-    name=${file%%$'\n'*} body=${file#*$'\n'}
-    own+="$name "
-    ! is_text "$PROGRAMS/$name" "$body" || continue
-    folder=$new/$name folder=${folder%/*}
-    [ -d "$folder" ] || mkdir -p "$folder" "$PROGRAMS${folder#"$new"}"
-    printf %s "$body" >"$new/$name"
+# Where others may put files above the working folder, or into it and not replace what is there: uv reads the nearest ones.
+guard_settings() {
+  local own folder name mode
+  own=$(cd "$WORKDIR" && pwd -P) folder=$own
+  [ "$MAIN_DIR" != "$WORKDIR" ] || return 0
+  while :; do
+    # shellcheck disable=SC2012 # only its first word counts
+    read -r mode _ < <(ls -ldn "$folder/.")
+    case $folder:$mode in
+      "$own":?????????[!tT]*) ;;
+      *:?????w* | *:????????w*) break ;;
+    esac
+    [ -n "$folder" ] || return 0
+    folder=${folder%/*}
   done
-  if [ -d "$new" ]; then
-    for folder in "$new"/{,onbox/,onbox/*/}; do
-      files=("$folder"*.*)
-      [ ! -f "${files[0]}" ] || mv -f "${files[@]}" "$PROGRAMS${folder#"$new"}"
-    done
-    rm -rf "$new"
-  fi
-  # Removes modules of other versions from the folders that came; some only come with profiles that use them.
-  for file in "$PROGRAMS"/onbox/{,*/}*.py; do
-    name=${file#"$PROGRAMS/"}
-    case $own in *" ${name%/*}/__init__.py "*) ;; *) continue ;; esac
-    case $own in *" $name "*) ;; *) rm -f -- "$file" ;; esac
+  for name in pyproject.toml uv.toml .python-version; do
+    (set -C && printf '# of boxstrap: others can write to %s, and uv looks there if this is not here\n' "${folder:-/}" >"$own/$name") 2>/dev/null || :
   done
+}
+
+# Removes programs that nobody names: no process that is alive, no setup that begins or is at work, no recipe that a
+# probe may run. One that was just sent may not be named yet. (tmux shows the command of its first session for ever.)
+sweep_programs() {
+  local dir id recipes=("$BOX_HOME"/steps/*/{setup,run}.sh) folder
+  for folder in "$BOX_HOME"/setups/*/; do
+    if [ ! -f "$folder/pid" ] || alive "$(<"$folder/pid")"; then recipes+=("$folder/setup.sh"); fi
+  done
+  while IFS= read -r dir; do
+    id=${dir##*/}
+    if [ "$dir" = "$PROGRAMS" ] || grep -qs "^ *PROGRAM='$id" "${recipes[@]}" || grep -aqs "^[^t].*/bo[x]/$id/" /proc/[0-9]*/cmdline; then continue; fi
+    rm -rf -- "$dir"
+  done < <(find "$BOX_HOME/box" -mindepth 1 -maxdepth 1 ! -type l -mmin +2)
 }
 
 # end_setup EXIT [CODE]: writes the result, for `status` and a second setup. Secrets that no step took are removed.
@@ -119,7 +121,7 @@ end_setup() {
 # Removes files that a killed setup was writing; nobody else writes here while the lock is ours.
 sweep() {
   local beside=("$BOX_HOME"/steps/*/beside/*/*.new.*)
-  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.* "${beside[@]}"
+  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.* "${beside[@]}"
 }
 
 # `~/.boxstrap` points to the folder next to the work, which a provider keeps.

@@ -28,7 +28,7 @@ find_reason() {
   fi
 }
 
-declare -A CHECKING=()
+declare -gA CHECKING=()
 
 # Starts the slowest checks in parallel with the rest: thousands of folders, and what git says.
 begin_checks() {

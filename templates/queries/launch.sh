@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # launch: takes the script from standard input, checks whether this box will do, and starts it detached
-# from this connection.
+# from this connection. After the script comes its program, unless the box has it, and then the secrets.
 
 # Puts the secrets into a file without a name: if this or the setup is killed, nothing stays behind.
 receive() {
@@ -14,14 +14,27 @@ known_secrets() {
   tr '\0\n' '\n ' 2>/dev/null <"$box_home/secrets" | cut -d= -f1 | sed -n 's/^[A-Za-z_][A-Za-z0-9_]*$/-u &/p'
 }
 
+# Puts the program into its folder, if it came, and says whether it is there as a whole: what lost power had another
+# size. One that is touched is not swept before the setup is at work.
+receive_program() {
+  if [ "$program_bytes" -gt 0 ]; then
+    is_whole || rm -rf "$program"
+    mkdir -p "${program%/*}" && head -c "$program_bytes" | gzip -dc >"$program.new.$$" &&
+      [ "$(sha256sum <"$program.new.$$")" = "$program_sum  -" ] &&
+      { [ -d "$program" ] || bash --norc -c "$storing" store "$program" <"$program.new.$$"; }
+    set -- "$?"
+    rm -rf "$program".new.*
+    [ "$1" -eq 0 ] || return
+  fi
+  is_whole && touch "$program"
+}
+
+is_whole() { [ "$(cat "$program"/*.* "$program"/*/*.* "$program"/*/*/*.* 2>/dev/null | wc -c)" -eq "$program_size" ]; }
+
 find_home
 # The first check runs from memory: a box that won't do stays as it was.
-script=$(head -c "$script_bytes" && printf x)
+script=$(head -c "$script_bytes" | gzip -dc 2>/dev/null && printf x) || { printf 'short\n' && exit 0; }
 script=${script%x}
-if [ "$(printf %s "$script" | wc -c)" -ne "$script_bytes" ]; then
-  printf 'short\n'
-  exit 0
-fi
 # shellcheck disable=SC2016 # bash reads it
 lacks=$(printf %s "$script" | CLIENT_TIME=$client_time bash --norc -c 'eval "$(cat)"' setup preflight)
 if [ -n "$lacks" ]; then
@@ -30,6 +43,11 @@ if [ -n "$lacks" ]; then
 fi
 folder=$box_home/setups/$setup_id
 [ -d "${box_home%/*}" ] || mkdir -p "${box_home%/*}"
+program=$box_home/box/$(printf %.16s "$program_sum")
+if ! receive_program; then
+  if [ "$program_bytes" -eq 0 ]; then printf 'program\n'; else printf 'lacks\tdisk-full\t%s filled up before the program was stored\n' "$box_home"; fi
+  exit 0
+fi
 umask 077
 # preflight saw room for it: what fails now is a disk that filled up since.
 if ! { mkdir -p "$folder" && printf %s "$script" >"$folder/setup.sh"; }; then

@@ -66,7 +66,7 @@ unignored_new_files() {
 own_ignored() {
   local venv=.venv notes=$BOX_HOME/steps/$REPO_KEY
   # Else an earlier version set it up, or no setup came so far that anything could run.
-  [ -f "$BOX_HOME/box/onbox/results/at_risk.py" ] && [ -x "$BOX_HOME/agent/bin/python" ] || return 0
+  [ -f "$BOX_HOME/box/current/onbox/results/at_risk.py" ] && [ -x "$BOX_HOME/agent/bin/python" ] || return 0
   { read -r venv <"$notes/python.venv"; } 2>/dev/null || :
   {
     ignored_files --exclude-per-directory=.gitignore && printf '/\0'
@@ -78,7 +78,7 @@ own_ignored() {
   } | onbox_program results.at_risk "$BOX_HOME" "$notes" "$REPO_DIR" "$venv"
 }
 
-onbox_program() { "$BOX_HOME/agent/bin/python" -I -S -B "$BOX_HOME/box/onbox/__main__.py" "$@"; }
+onbox_program() { "$BOX_HOME/agent/bin/python" -I -S -B "$BOX_HOME/box/current/onbox/__main__.py" "$@"; }
 
 ignored_files() { placed_git ls-files --others --ignored -z "$1" 2>/dev/null; }
 

@@ -26,6 +26,8 @@ describe() {
   fact home "$HOME"
   fact boxhome "$box_home"
   ! command -v tmux >/dev/null 2>&1 || fact tmux yes
+  set -- "$box_home"/box/*/
+  fact programs "$*"
   for name in $hint_files; do [ ! -e "$name" ] || fact file "$name"; done
 }
 

@@ -3,6 +3,7 @@
 
 # find_program MODULE: sets `program` and `module`, which start it; 1 if there is none.
 find_program() {
-  program=$box_home/box/onbox/__main__.py module=$1
+  # Under its digest: what is started by it may outlive the next setup.
+  program=$(cd -P "$box_home/box/current" 2>/dev/null && pwd)/onbox/__main__.py module=$1
   [ -f "$program" ]
 }

@@ -29,10 +29,9 @@ find_home
 exec 6>&1
 runs=$box_home/runs/$repo_key run=$box_home/runs/$repo_key/$name
 if ! find_started; then
-  script=$(sed '/^# ---- files of the box/,$d' "$box_home/steps/$repo_key/setup.sh" 2>/dev/null && printf '}') || script=
-  case $script in *'resume_run()'*) ;; *) answer refused script && answer over && exit ;; esac
-  # Not in a function: what it declares would be local to it.
+  script=$(sed '/^# ---- the program/,$d' "$box_home/steps/$repo_key/setup.sh" 2>/dev/null && printf '}') || script=
   eval "$script"
+  load_program || { answer refused script && answer over && exit; }
   begin_script
   set +e
   OVERWRITE=$overwrite

@@ -4,14 +4,14 @@
 # and nothing is started. STATE and OBJECTS are as for `sync`; `none` only asks what became of the run.
 # library: repository packs git_locks store sent_state first_output
 
-# find_script: sets script to that one, without what differs from run to run, and without the box's files.
+# find_script: sets script to that one, without what differs from run to run, and without its last part, which begins it.
 find_script() {
   local own
   for own in "$box_home/steps/$repo_key"/{setup,run}.sh; do
-    script=$(sed -E "/^($OF_ONE_RUN)=/d" "$own" 2>/dev/null) || continue
+    script=$(sed -E "/^ *($OF_ONE_RUN)=/d" "$own" 2>/dev/null) || continue
     [ "$(printf '%s\n' "$script" | sha256sum)" = "$SCRIPT  -" ] || continue
     # Through a pipe: for a long text `<<<` makes a file, which fails on a full disk.
-    script=$(printf '%s\n' "$script" | sed '/^# ---- files of the box/,$d' && printf '}')
+    script=$(printf '%s\n' "$script" | sed '/^# ---- the program/,$d' && printf '}')
     return
   done
   return 1
@@ -80,8 +80,8 @@ exec 6>&1
 header=$STATE
 if ! has_started "$box_home/runs/$repo_key" && [ "$header" != none ]; then
   find_script || { answer setup script && answer over && exit; }
-  # Not in a function: what it declares would be local to it.
   eval "$script"
+  load_program || { answer setup script && answer over && exit; }
   begin_script
   set +e
   # shellcheck disable=SC2086 # words of our own

@@ -135,7 +135,7 @@ shopt -s extglob
 reset_shell
 exec 6>&1
 find_home
-BOX_HOME=$box_home WORKDIR=${box_home%/.boxstrap} PROGRAMS=$box_home/box
+BOX_HOME=$box_home WORKDIR=${box_home%/.boxstrap} PROGRAMS=$box_home/box/current
 ONBOX=$PROGRAMS/onbox/__main__.py
 tool=$box_home/tools/$kind STEP_LOG=$place/install.log
 umask 077

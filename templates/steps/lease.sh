@@ -34,7 +34,7 @@ apply_lease() {
 begin_at_boot() {
   local line new="$BOX_HOME/onstart.new.$BASHPID"
   printf -v line '{ [ ! -f %q ] || exec setsid bash %q %q; } </dev/null >/dev/null 2>&1 & # boxstrap' \
-    "$BOX_HOME/lease.json" "$PROGRAMS/lease.sh" "$BOX_HOME"
+    "$BOX_HOME/lease.json" "$BOX_HOME/box/current/lease.sh" "$BOX_HOME"
   [ -f "$1" ] && [ -w "$1" ] && ! is_line "$1" "$line" || return 0
   { sed -n '1{/^#!/p}' "$1" && printf '%s\n' "$line" && sed '1{/^#!/d}' "$1"; } >"$new" && cat "$new" >"$1"
   rm -f "$new"

@@ -43,26 +43,6 @@ lack_own_settings() {
   done
 }
 
-# Where others may put files above the working folder, or into it and not replace what is there: uv reads the nearest ones.
-guard_settings() {
-  local own folder name mode
-  own=$(cd "$WORKDIR" && pwd -P) folder=$own
-  [ "$MAIN_DIR" != "$WORKDIR" ] || return 0
-  while :; do
-    # shellcheck disable=SC2012 # only its first word counts
-    read -r mode _ < <(ls -ldn "$folder/.")
-    case $folder:$mode in
-      "$own":?????????[!tT]*) ;;
-      *:?????w* | *:????????w*) break ;;
-    esac
-    [ -n "$folder" ] || return 0
-    folder=${folder%/*}
-  done
-  for name in pyproject.toml uv.toml .python-version; do
-    (set -C && printf '# of boxstrap: others can write to %s, and uv looks there if this is not here\n' "${folder:-/}" >"$own/$name") 2>/dev/null || :
-  done
-}
-
 # lack_temporary PLACE: temporary files are written there, whatever box.workdir is.
 lack_temporary() {
   if [ -w "$1" ]; then lack_room "$1" "$MIN_TMP_MB"; else lack no-temporary "can't write to $1, where temporary files belong"; fi

@@ -16,7 +16,7 @@ _CARDS = f"{scenarios.H100}\ncount = 8\n"
 _FRESH_S, _THERE_S, _NVML_S = 6.0, 1.5, 2.0
 _READ = (
     "NVML_SCENARIO=/etc/nvml-scenario {home}/agent/bin/python -B"
-    " {home}/box/onbox verdict.gpu_reader"
+    " {home}/box/current/onbox verdict.gpu_reader"
 )
 _HOME = "/workspace/.boxstrap"
 

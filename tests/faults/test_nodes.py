@@ -112,7 +112,7 @@ def cut_pair(fleet: Fleet, node: int) -> tuple[str, Callable[[], object]]:
 def wrong_clock(fleet: Fleet, node: int) -> tuple[str, Callable[[], object]]:
     """The clock of all boxes is this machine's: the check's own program is told another one."""
     box = fleet.boxes[node].box
-    check = f"{fleet.boxes[node].folder}/box/onbox/nodes/check.py"
+    check = f"{fleet.boxes[node].folder}/box/current/onbox/nodes/check.py"
     text = box.read(check)
     box.write(check, text.replace("{time.time()}", "{time.time() - 60}"))
     return "is 60 s behind the others'", lambda: box.write(check, text)

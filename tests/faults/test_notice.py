@@ -157,7 +157,8 @@ def test_the_stop_of_a_container_is_heeded_and_an_end_of_the_monitor_alone_is_no
     assert rented.status()["runs"][0]["state"] == "running"
     home = rented.folder
     rented.ssh(
-        f"cd {home}; setsid agent/bin/python -B box/onbox runs.monitor {home} </dev/null >&0 2>&0 &"
+        f"cd {home}; setsid agent/bin/python -B box/current/onbox runs.monitor {home} "
+        "</dev/null >&0 2>&0 &"
     )
     (monitor,) = _await_monitor(rented)
     time.sleep(2)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from tests.cli import Running
 from tests.faults.plugin import Faults
+from tests.faults.program import with_numbers
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, await_step, go_on, slow
@@ -60,6 +64,39 @@ def test_another_one_waits_says_for_whom_and_is_8(
         going.end().must(0)
         assert rented.box.exists("/workspace/other/train.py")
         assert rented.box.exists(f"/workspace/{first.name}/train.py")
+
+
+def test_two_versions_share_a_box(rent: Rent, tmp_path: Path, faults: Faults) -> None:
+    """Each has its program there; a live run keeps the one that it began with until its end."""
+    rented = rent("vast", used=True)
+    newer = replace(rented, program=with_numbers(tmp_path, LOCK_PATIENCE_S=299))
+    box, programs = rented.box, f"{rented.folder}/box"
+
+    def there() -> set[str]:
+        box.run(f"touch -d '1 hour ago' {programs}/*/")
+        return {name for name in box.folders(programs) if name != "current"}
+
+    with faults.attempt("two versions at once"):
+        mine = rented.user.repository(boxstrap__yaml=LONG)
+        rented.run("setup").must(0)
+        older = box.real(f"{programs}/current").rpartition("/")[2]
+        rented.user.repository("other", boxstrap__yaml=LONG)
+        newer.run("setup").must(0)
+        own = box.real(f"{programs}/current").rpartition("/")[2]
+        assert own != older
+        assert there() == {own, older}
+        rented.user.place = mine.root
+        said = rented.run("plan", "--json").must(0).json()["steps"]
+        assert {row["why"] for row in said} <= {"done", "alive", "not-asked"}
+        # The newer client changes this repository too: only the live run still names the older.
+        newer.run("setup", "--set", "env.A=1").must(8)
+        assert there() == {own, older}
+        assert f"{programs}/{older}/runner.sh" in box.run("pgrep -af runner.sh")
+        assert rented.trainings() == 2  # the other repository's too
+        rented.run("stop").must(0)
+        box.run(f"pkill -f '{older}/onbox/__main__.py runs.monitor'")  # it watches the other run
+        newer.run("setup", "--set", "env.A=2").must(0)
+        assert there() == {own}
 
 
 @pytest.mark.parametrize("left", ["steps that hold the lock", "a uv that holds nothing"])

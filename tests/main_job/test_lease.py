@@ -60,7 +60,7 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     assert "its monitor is gone" in rented.run("status").must(0).out
     first, ours, *rest = rented.box.run(f"cat {hook}").splitlines()
     assert (first, rest) == ("#!/bin/bash", ["env >>/etc/environment", "exec true"])
-    assert "/box/lease.sh" in ours
+    assert "/box/current/lease.sh" in ours
     rented.box.run(f"bash {hook}")
     rented.box.run(
         "for i in $(seq 500); do pgrep -f 'runs[.]monitor' && exit; sleep 0.1; done; false"
@@ -88,7 +88,9 @@ def _only_what_was_pulled_is_destroyed(
     rented.run("setup", "--set", "lease.hours=9", "--set", "lease.then=destroy").must(0)
     rented.run("stop").must(0)
     rented.run("pull").must(0)
-    look = f"cd {rented.folder} && agent/bin/python -B box/onbox lease.safety {rented.folder}"
+    look = (
+        f"cd {rented.folder} && agent/bin/python -B box/current/onbox lease.safety {rented.folder}"
+    )
     assert rented.box.run(look) == "over\n"
     rented.box.run(
         f"cd {rented.tree} && cp train.py /tmp && echo '#' >>train.py && echo x >notes.txt"

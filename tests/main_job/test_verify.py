@@ -83,7 +83,7 @@ def test_a_fault_of_every_code_on_a_box(
         (root / f"{number}.order").write_text(json.dumps(case.order))
     said = rented.box.run(
         "cd /workspace/.boxstrap; for f in /tmp/cases/*.scenario; do"
-        "  NVML_SCENARIO=$f agent/bin/python box/onbox verdict.verify"
+        "  NVML_SCENARIO=$f agent/bin/python box/current/onbox verdict.verify"
         " --order ${f%.scenario}.order --out -;"
         " done; true"
     )

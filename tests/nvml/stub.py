@@ -92,7 +92,7 @@ class NvmlRig:
             environment["LD_LIBRARY_PATH"] = str(self.library.parent)
         command = [
             self.python,
-            "box/onbox",
+            "box/current/onbox",
             "verdict.verify",
             "--order",
             "order.json",
@@ -115,7 +115,7 @@ class NvmlRig:
 
 def make_rig(folder: Path, *, compiled: bool = False) -> NvmlRig:
     """Make a rig in `folder`. A box has no bytecode, and compiling takes half of a run's time."""
-    lay_programs(folder / "box")
+    lay_programs(folder / "box/current")
     made = NvmlRig(folder, build_agent(folder / "agent"), build_library(folder))
     if compiled:
         compileall.compile_dir(folder, maxlevels=20, quiet=1)

@@ -33,7 +33,7 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture
 def begin(rig: stub.NvmlRig, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts monitors of a box whose folder is `tmp_path`."""
-    lay_programs(tmp_path / "box")
+    lay_programs(tmp_path / "box/current")
     (tmp_path / "runs").mkdir()
     begun: list[subprocess.Popen[bytes]] = []
 
@@ -45,7 +45,7 @@ def begin(rig: stub.NvmlRig, tmp_path: Path) -> Iterator[Callable[..., subproces
             "LD_LIBRARY_PATH": str(rig.library.parent),
         }
         words = [
-            "box/onbox",
+            "box/current/onbox",
             "runs.monitor",
             str(tmp_path),
             "--every",
@@ -183,7 +183,7 @@ def test_it_is_light(begin: Begin, processes: Processes, tmp_path: Path) -> None
 @pytest.mark.parametrize("unread", ["memory", "load", "temperature"])
 def test_each_reading_stands_for_itself(rig: stub.NvmlRig, tmp_path: Path, unread: str) -> None:
     """A card that doesn't report its memory works all the same, as `top` and the lease see it."""
-    lay_programs(tmp_path / "box")
+    lay_programs(tmp_path / "box/current")
     scenario = f"{A100}\ngpu.load = 96 10\ngpu.{unread} = !3\n"
     scenario += "gpu.memory_v2 = !3\n" if unread == "memory" else ""
     (tmp_path / "scenario").write_text(scenario)
@@ -192,7 +192,7 @@ def test_each_reading_stands_for_itself(rig: stub.NvmlRig, tmp_path: Path, unrea
         "NVML_SCENARIO": str(tmp_path / "scenario"),
         "LD_LIBRARY_PATH": str(rig.library.parent),
     }
-    sample = "import json; from box.onbox.runs import top_stream, monitor;"
+    sample = "import json; from box.current.onbox.runs import top_stream, monitor;"
     sample += "g = monitor.GpuWatch(9); g.start();"
     sample += (
         "g.is_ready.wait(9); print(json.dumps([top_stream.BoxSampler(None).sample(), g.rows()]))"

@@ -74,13 +74,13 @@ class BoxWithLease:
 
     def __init__(self, home: Path, terms: dict[str, object], variables: dict[str, str]) -> None:
         self.home, self.variables = home, variables
-        lay_programs(home / "box")
+        lay_programs(home / "box/current")
         self.run = home / "runs/homework/train-1"
         self.run.mkdir(parents=True)
         self.trained = subprocess.Popen(
             ["bash", "-c", SAVES, "bash", str(self.run / "said")], start_new_session=True
         )
-        ask = ["sh", str(home / "box/processes.sh"), "identity", str(self.trained.pid)]
+        ask = ["sh", str(home / "box/current/processes.sh"), "identity", str(self.trained.pid)]
         identity = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
         (self.run / "pid").write_text(identity * 2)
         (self.run / "grace").write_text("5\n")
@@ -97,7 +97,7 @@ class BoxWithLease:
         monitor = [
             sys.executable,
             "-B",
-            str(onbox(self.home / "box")),
+            str(onbox(self.home / "box/current")),
             "runs.monitor",
             str(self.home),
         ]

@@ -78,7 +78,7 @@ def smoke(
     }
     command = [
         box.python,
-        box.folder / "box/onbox",
+        box.folder / "box/current/onbox",
         "smoke.smoke",
         "--python",
         python,

@@ -31,9 +31,9 @@ GPU = {fault: index for index, fault in enumerate(FAULTS)}
 def box(rig: stub.NvmlRig, tmp_path_factory: pytest.TempPathFactory) -> stub.NvmlRig:
     """A copy whose GPUs have the faults that their UUIDs name; measures speed only briefly."""
     folder = tmp_path_factory.mktemp("sick")
-    lay_programs(folder / "box")
+    lay_programs(folder / "box/current")
     faulty = (Path(__file__).parent / "faulty.py").read_text()
-    stress = folder / "box/onbox/smoke/stress.py"
+    stress = folder / "box/current/onbox/smoke/stress.py"
     before, found, after = stress.read_text().partition(QUICK)
     assert found
     stress.write_text(before + QUICK.replace("0.3", "0.03") + after + faulty)
@@ -134,8 +134,8 @@ for line in (["start", {"built for": []}], ["memory"]):
 def test_what_never_ends_is_given_up(
     rig: stub.NvmlRig, tmp_path: Path, worker: str, code: str, says: str
 ) -> None:
-    lay_programs(tmp_path / "box")
-    (tmp_path / "box/onbox/smoke/stress.py").write_text(worker)
+    lay_programs(tmp_path / "box/current")
+    (tmp_path / "box/current/onbox/smoke/stress.py").write_text(worker)
     sick = stub.NvmlRig(tmp_path, rig.python, rig.library)
     answer = smoke(sick, RTX4090, rig.python, "--device", "cpu", "--limit", "0.7")
     assert [reason[1] for reason in answer.reasons()] == [code]

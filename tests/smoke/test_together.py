@@ -22,8 +22,8 @@ Try = Callable[..., Smoked]
 @pytest.fixture
 def try_group(rig: stub.NvmlRig, tmp_path: Path, torch_python: Path) -> Try:
     """Test so many GPUs, of which the pair 1 and 2 has a fault."""
-    lay_programs(tmp_path / "box")
-    folder = tmp_path / "box/onbox/smoke"
+    lay_programs(tmp_path / "box/current")
+    folder = tmp_path / "box/current/onbox/smoke"
     stress = folder / "stress.py"
     # Each GPU alone is another test's: here that is kept short.
     small = "\n\nMODES['quick'] = Mode(0.0001, 1 << 20, 1, 0.001, 1)\nEXACT = 64\nLARGEST = 512\n"

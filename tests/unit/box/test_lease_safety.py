@@ -278,7 +278,7 @@ def test_what_nobody_pulls_of_a_result_changed_after_its_run_is_not_safe(box: Pu
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    return lay_programs(tmp_path / "box")
+    return lay_programs(tmp_path / "box/current")
 
 
 def told(programs: Path, box: PulledBox) -> list[str]:

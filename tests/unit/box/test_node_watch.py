@@ -27,7 +27,7 @@ class Nodes:
     def __init__(self, folder: Path, *commands: str, least: int = 0, come_s: float = 60) -> None:
         self.runs: list[Path] = []
         self.runners: dict[int, subprocess.Popen[bytes]] = {}
-        port, self._programs = _free_port(), lay_programs(folder / "box")
+        port, self._programs = _free_port(), lay_programs(folder / "box/current")
         for rank, command in enumerate(commands):
             home = folder / str(rank) / ".boxstrap"
             (home / "agent/bin").mkdir(parents=True)

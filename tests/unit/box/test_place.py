@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.shell import LIBRARY, shell_part
+from bootstrap.shell import shell_part
+from tests.box_programs import LIBRARY
 from tests.unit.repo.repositories import SampleRepository
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -62,9 +63,8 @@ class Placed:
         empty = ("REPO_BRANCH", "REPO_URL", "REPO_ROOT", "ADOPT", "TOKEN")
         lines = [f"{name}={shlex.quote(str(value))}" for name, value in values.items()]
         lines += [f"{name}=" for name in empty]
-        library = "".join(shell_part("lib", name) for name in LIBRARY)
         script = "\n".join(
-            [library, *lines, 'exec 3>/dev/null 2>"$STEP_LOG"', before, "set -eu", "place_snapshot"]
+            [LIBRARY, *lines, 'exec 3>/dev/null 2>"$STEP_LOG"', before, "set -eu", "place_snapshot"]
         )
         (self.home / "code").write_text("")
         file = self.home / "script.sh"  # it is longer than an argument may be

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.protocol.query import build_query
-from bootstrap.shell import LIBRARY, shell_part
-from tests.box_programs import lay_programs, onbox
+from tests.box_programs import LIBRARY, lay_programs, onbox
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.sampled(of="module")
@@ -34,9 +33,8 @@ class QueueBox:
         self.gates.mkdir()
         self.journal.touch()
         (self.home / "queue.lock").touch()
-        library = "".join(shell_part("lib", name) for name in LIBRARY)
-        (self.home / "library").write_text(library)
-        lay_programs(self.home / "box")
+        (self.home / "library").write_text(LIBRARY)
+        lay_programs(self.home / "box/current")
 
     def make(self, name: str, *, queue: str = "", gpus: str = "", command: str = "") -> Path:
         """Make a run without starting it; it lasts until its gate is opened."""
@@ -60,8 +58,9 @@ class QueueBox:
 
     def script(self, line: str) -> str:
         """Run a line with the library loaded; return what it prints."""
-        here = f"have() {{ [ $1 != tmux ]; }}\nBOX_HOME={self.home} PROGRAMS={self.home}/box\n"
-        here += f"ONBOX={onbox(self.home / 'box')}\n"
+        programs = self.home / "box/current"
+        here = f"have() {{ [ $1 != tmux ]; }}\nBOX_HOME={self.home} PROGRAMS={programs}\n"
+        here += f"ONBOX={onbox(programs)}\n"
         here += "RESULTS=() REPO_DIR=/nowhere ENV_FILE=/nowhere STEP_CODE=/dev/null; set -e\n"
         env = {**os.environ, "TMUX_TMPDIR": self._tmux}  # not this machine's own tmux server
         command = ["bash", "-c", f". {self.home}/library\n{here}{line}"]

@@ -49,7 +49,7 @@ def workdir(processes: Processes, name: str, tmp_path: Path) -> Path:
     """A box with one run, in the state of the case."""
     home = tmp_path / ".boxstrap"
     lay(CASES[name], processes, home / "runs/homework/train-1")
-    lay_programs(home / "box")
+    lay_programs(home / "box/current")
     return tmp_path
 
 
@@ -204,7 +204,7 @@ def test_a_door_waits_for_the_run_that_started_last(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BEGUN[:2] + BEGUN[-2:])
 def test_a_window_onto_it_closes_when_it_is_over(name: str, workdir: Path) -> None:
-    command = ["bash", str(workdir / ".boxstrap/box/window.sh"), str(run_of(workdir))]
+    command = ["bash", str(workdir / ".boxstrap/box/current/window.sh"), str(run_of(workdir))]
     window = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     alive = CASES[name].state == "running"
     try:

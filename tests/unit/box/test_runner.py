@@ -14,7 +14,7 @@ import pytest
 
 from bootstrap.onbox.run_folder import FILES, RunFolder
 from bootstrap.protocol.query import build_query
-from bootstrap.shell import box_files
+from tests.box_programs import lay_programs
 from tests.run_states import CASES
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -43,9 +43,7 @@ def start(run: Path, env: Path, window: int | None = None) -> subprocess.Popen[b
     """Start the runner of a run, perhaps in a window; programs in `bin` come first in PATH."""
     folder = env.parent
     box = folder / "box"
-    for name, text in box_files():
-        (box / name).parent.mkdir(parents=True, exist_ok=True)
-        (box / name).write_text(f"{text}\n")
+    lay_programs(box)
     return subprocess.Popen(
         ["/bin/bash", str(box / "runner.sh"), str(run), str(env)],
         stdin=subprocess.DEVNULL,

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.shell import LIBRARY, shell_part
+from bootstrap.shell import shell_part
+from tests.box_programs import LIBRARY
 from tests.unit.protocol.conftest import DEAD, identity
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -123,9 +124,8 @@ class Trees:
         lines += [f"{name}=" for name in empty]
         lists = ("EXTRAS", "ADDED_ARGUMENTS", "BUILT_LAST", "PYTHON_INDEX", "REQUIREMENTS")
         lines += [f"{name}=()" for name in lists]
-        parts = [shell_part("lib", name) for name in LIBRARY]
         begin = ["set -eu", *lines, "exec 3>/dev/null 9>/dev/null", "use_tree 1"]
-        script = "\n".join([*parts, shell_part("steps", "python"), *begin, commands])
+        script = "\n".join([LIBRARY, shell_part("steps", "python"), *begin, commands])
         done = subprocess.run(
             ["bash", "--norc"], input=script, capture_output=True, text=True, check=False
         )

@@ -201,7 +201,7 @@ def test_a_key_has_two_or_three_parts() -> None:
 
 def _begin(training: UploadTraining, home: Path) -> subprocess.Popen[bytes]:
     """Start the program as it is on a box."""
-    program = [str(onbox(lay_programs(home / "box"))), "bucket.upload_results"]
+    program = [str(onbox(lay_programs(home / "box/current"))), "bucket.upload_results"]
     return subprocess.Popen([sys.executable, "-I", "-B", *program, str(training.run)])
 
 

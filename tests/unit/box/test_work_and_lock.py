@@ -79,3 +79,45 @@ def test_the_same_setup_is_followed_only_while_it_lives(tmp_path: Path) -> None:
     assert holder(tmp_path, alive, "mine") == "2"
     assert holder(tmp_path, alive, "another") == "1"
     assert holder(tmp_path, DEAD, "mine") == "1", "it is gone: what it left behind has the lock"
+
+
+@pytest.mark.parametrize(
+    ("named", "stays"),
+    [
+        ("by nobody", False),
+        ("by the last recipe", True),
+        ("by a run's recipe", True),
+        ("by a setup that begins", True),
+        ("by a setup at work", True),
+        ("by a setup that is over", False),
+        ("by a process", True),
+        ("just now", True),
+        ("by the setup that sweeps", True),
+    ],
+)
+def test_a_program_that_nobody_names_is_swept(named: str, stays: bool, tmp_path: Path) -> None:
+    digest, own = "0123456789abcdef", "f" * 16
+    if named == "by the setup that sweeps":
+        own = digest
+    box = {name: tmp_path / "box" / name for name in (digest, own, f"{digest}.new.12")}
+    for folder in box.values():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "lease.sh").write_text("sleep 600\n")
+        if named != "just now":
+            os.utime(folder, (0, 0))
+    (tmp_path / "box/current").symlink_to(own)
+    recipe = f"recipe() {{\n  PROGRAM='{digest}{'0' * 48}'\n}}\n"
+    pid = {"by a setup at work": identity(os.getpid()), "by a setup that is over": DEAD}
+    places = {"by the last recipe": "steps/k/setup.sh", "by a run's recipe": "steps/k/run.sh"}
+    if file := places.get(named, "setups/1/setup.sh" if "by a setup " in named else ""):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text(recipe)
+    if named in pid:
+        (tmp_path / "setups/1/pid").write_text(f"{pid[named]}\n")
+    argv = ["bash", str(box[digest if named == "by a process" else own] / "lease.sh")]
+    with subprocess.Popen(argv) as live:
+        line = f"BOX_HOME={tmp_path} PROGRAMS={tmp_path}/box/{own}; sweep_programs"
+        assert said(("process", "setup"), line) == ""
+        live.kill()
+    left = {digest: stays, own: True, "current": True, f"{digest}.new.12": named == "just now"}
+    assert {path.name for path in (tmp_path / "box").iterdir()} == {n for n in left if left[n]}

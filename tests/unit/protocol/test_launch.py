@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
-import subprocess
+import shutil
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import LinkLost
 from bootstrap.protocol.query import LaunchOptions, build_query, launch, new_setup_id
+from bootstrap.render.program import Program
 
 # A minimal script that is called like the real one.
 SCRIPT = """\
@@ -29,12 +31,19 @@ esac
 exit
 }
 """
+PROGRAM = Program("\fdefaults.sh\nA=1\n\flib/x.sh\nx() { :; }\n\fonbox/a/b.py\n1\n")
 SETUP = "20260101-000000-abcdef"
 SECRETS = b"TOKEN=canary-1\0OTHER=a\nb\0"
 
 
 def start(workdir: Path, **changes: object) -> LaunchOptions:
-    fields = {"script": SCRIPT, "setup": SETUP, "workdir": str(workdir), "wait_s": 5}
+    fields = {
+        "script": SCRIPT,
+        "program": PROGRAM,
+        "setup": SETUP,
+        "workdir": str(workdir),
+        "wait_s": 5,
+    }
     return LaunchOptions(**{**fields, **changes})  # type: ignore[arg-type]
 
 
@@ -56,30 +65,6 @@ def test_it_starts_with_its_words_and_secrets(workdir: Path) -> None:
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("at", [0, 1, 50, len(SCRIPT) - 1, len(SCRIPT), len(SCRIPT) + 3])
-def test_a_cut_upload_starts_nothing(at: int, workdir: Path) -> None:
-    whole = SCRIPT.encode() + SECRETS
-    asked = build_query(
-        "launch",
-        workdir=str(workdir),
-        setup_id=SETUP,
-        script_bytes=len(SCRIPT),
-        secret_bytes=len(SECRETS),
-        wait_seconds=5,
-        client_time=int(time.time()),
-        words="",
-    )
-    done = subprocess.run(
-        ["/bin/sh", "-c", asked], input=whole[:at], capture_output=True, check=True
-    )
-    assert done.stdout == b"short\n"
-    time.sleep(0.2)
-    assert list(workdir.rglob("pid")) == []
-    assert list(workdir.rglob("secrets")) == []
-    if at < len(SCRIPT):
-        assert not workdir.exists()
-
-
 class Cut(LocalWire):
     """A wire that carries at most this many bytes of input."""
 
@@ -99,10 +84,46 @@ class Cut(LocalWire):
         return stream
 
 
-def test_a_cut_upload_is_a_lost_link(workdir: Path) -> None:
-    with pytest.raises(LinkLost, match="nothing was started"):
-        launch(Cut(20), start(workdir))
-    assert not workdir.exists()
+PACKED = gzip.compress(SCRIPT.encode(), mtime=0)
+BOTH, SHORT = len(PACKED) + len(PROGRAM.packed), PROGRAM.digest[:16]
+
+
+@pytest.mark.parametrize("at", [0, 1, 50, len(PACKED) - 1, len(PACKED) + 3, BOTH - 1, BOTH + 3])
+def test_a_cut_upload_starts_nothing(at: int, workdir: Path) -> None:
+    with pytest.raises((LinkLost, BoxLacksError)):
+        launch(Cut(at), start(workdir, secrets=SECRETS))
+    time.sleep(0.2)
+    assert list(workdir.rglob("pid")) == []
+    assert list(workdir.rglob("secrets")) == []
+    if at < len(PACKED):
+        assert not workdir.exists()
+    assert [path.name for path in workdir.glob(".boxstrap/box/*")] == [SHORT] * (at >= BOTH)
+
+
+def test_the_program_is_sent_once_and_again_if_it_is_not_whole(workdir: Path) -> None:
+    wire = Counted()
+    launch(wire, start(workdir))
+    (folder,) = (workdir / ".boxstrap/box").iterdir()
+    assert folder.name == PROGRAM.digest[:16]
+    assert (folder / "onbox/a/b.py").read_text() == "1\n"
+    for damage, sent in ((None, 1), ("", 2)):  # as a power cut leaves it
+        if damage is not None:
+            (folder / "lib/x.sh").write_text(damage)
+        shutil.rmtree(workdir / ".boxstrap/setups")
+        wire.launches = 0
+        launch(wire, start(workdir, has_program=True))
+        assert wire.launches == sent
+        assert (folder / "lib/x.sh").read_text() == "x() { :; }\n"
+
+
+class Counted(LocalWire):
+    """A wire that counts its commands."""
+
+    launches = 0
+
+    def start(self, command: str):  # type: ignore[no-untyped-def]
+        self.launches += 1
+        return super().start(command)
 
 
 def test_a_box_that_lacks_something_is_left_as_it_was(workdir: Path) -> None:

@@ -44,6 +44,7 @@ from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
 from bootstrap.protocol.sender import Sender
 from bootstrap.protocol.transfer import BoxFile, BoxResults, GivenFile, Transfer, WantedFile
 from bootstrap.protocol.trees import BoxWorkStream, clean_trees, read_content
+from bootstrap.render.program import Program
 from bootstrap.renting.ownership import read_box_id
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs import editors
@@ -340,7 +341,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "renting/ownership.py": named,
     "protocol/trees.py": cleaned,
     "sync/send.py": synced,
-    "protocol/query.py": lambda wire: launch(wire, LaunchOptions("x", SETUP, "/w")),
+    "protocol/query.py": lambda wire: launch(wire, LaunchOptions("x", Program(""), SETUP, "/w")),
     "setup/send.py, dependencies": lambda wire: refs_there(before_ready(wire)),
     "transfer/push.py, data": lambda wire: targets_there(before_ready(wire)),
     "protocol/transfer.py": pushed,

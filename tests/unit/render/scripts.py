@@ -9,7 +9,9 @@ from bootstrap.paths import shipped
 from bootstrap.plan import steps_for
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.schema import Profile
-from bootstrap.render.script import Source, render_script, variables
+from bootstrap.render.program import program, program_files
+from bootstrap.render.script import Source, default_values, render_script, variables
+from bootstrap.shell import assignments
 
 WORK = Source(
     key="homework-01234567",
@@ -34,7 +36,8 @@ def profile(name: str, *sets: str) -> Profile:
 def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:
     """Return the script that sets up a box by this profile."""
     steps = steps_for(what, local=local)
-    return render_script(what.name, variables(what, work, steps, local=local, secrets_id=""), steps)
+    values = variables(what, work, local=local, secrets_id="")
+    return render_script(what.name, values, steps, program().digest)
 
 
 def shipped_script(name: str) -> str:
@@ -43,11 +46,18 @@ def shipped_script(name: str) -> str:
 
 
 def variables_part(script: str) -> str:
-    """Return the text between the opening brace and the library."""
-    _, _, rest = script.partition("\n{\n")
-    head, library, _ = rest.partition("# ---- library ")
-    assert library
-    return head
+    """Return the recipe of the script, as bash reads it after the defaults."""
+    _, begin, rest = script.partition("\nrecipe() {\n")
+    recipe, end, _ = rest.rpartition("}\n\n# ---- the program ")
+    assert begin
+    assert end
+    return recipe
+
+
+def loaded(script: str) -> str:
+    """Return shell code that defines all that the script would run."""
+    own = [text for name, text in program_files().items() if name.startswith(("lib/", "steps/"))]
+    return "\n".join((assignments(default_values()), *own, variables_part(script)))
 
 
 def static_parts() -> Sequence[Path]:

@@ -7,10 +7,11 @@ of these, `--every-byte` each byte.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import os
 import random
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ import pytest
 
 from bootstrap.link.exchange import _frame, shell_command
 from bootstrap.protocol.query import build_query
-from bootstrap.setup.sequence import FROM_INPUT
+from bootstrap.shell import shell_part
 from tests.faults.plugin import Faults
 from tests.unit.render.scripts import shipped_script
 
@@ -100,8 +101,8 @@ def as_file(home: Path, mode: list[str]) -> Cut:
 
 
 def as_input(home: Path, mode: list[str]) -> Cut:
-    """Run it as `plan` does: bash reads it from stdin, with only the program `cat`."""
-    _, *argv = shlex.split(FROM_INPUT.replace("(cat)", f"({shutil.which('cat')})"))
+    """Run it as its preflight does: bash reads it from stdin, with only the program `cat`."""
+    argv = ["-c", f'eval "$({shutil.which("cat")})"', "setup"]
     return lambda cut: wrong(*bash(home, [*argv, *mode], cut))
 
 
@@ -146,8 +147,14 @@ def test_it_never_shows_the_environment(script: bytes, home: Path) -> None:
         assert TRIPWIRE not in "".join(bash(home, [str(file), *mode]))
 
 
+SENT = gzip.compress(b"true"), gzip.compress(b"\flib/x.sh\n:\n")
 QUESTIONS = {
-    "launch": {"setup_id": "20260101-000000-abcdef", "script_bytes": 4, "secret_bytes": 0},
+    "launch": {
+        **{"setup_id": "20260101-000000-abcdef", "secret_bytes": 0, "program_size": 2},
+        **{"script_bytes": len(SENT[0]), "program_bytes": len(SENT[1])},
+        "program_sum": hashlib.sha256(b"\flib/x.sh\n:\n").hexdigest(),
+        "storing": shell_part("lib", "program") + 'read_program && store_program "$1"',
+    },
     "stop": {"what": "", "repo_key": ""},
     "probe": {"repo_key": "k", "script_id": "x", "hint_names": "", "hint_files": ""},
 }
@@ -172,7 +179,7 @@ def test_a_question_cut_anywhere_does_nothing(
     def run(cut: bytes) -> str | None:
         done = subprocess.run(
             ["/bin/sh", "-c", cut],
-            input=b"true",
+            input=b"".join(SENT),
             capture_output=True,
             cwd=home,
             env={"PATH": os.environ["PATH"], "HOME": str(home), "TRIPWIRE": TRIPWIRE},
@@ -205,7 +212,7 @@ def test_the_command_that_carries_a_question_does_nothing_when_cut(
     for at in [*range(0, body, 5), *drawn, *range(len(command) - 20, len(command))]:
         subprocess.run(
             [*argv, "-c", command[:at]],
-            input=b"true",
+            input=b"".join(SENT),
             capture_output=True,
             cwd=home,
             env={"PATH": os.environ["PATH"], "HOME": str(home)},

@@ -22,15 +22,14 @@ from bootstrap import shell
 from bootstrap.doors import PASTE_LIMIT, door_url, render_door, too_long
 from bootstrap.errors import UsageError, exit_code
 from bootstrap.plan import NAMES
-from bootstrap.render.carrier import program, render_carrier, render_fetching
+from bootstrap.render.carrier import render_carrier, render_fetching
 from bootstrap.render.door_table import DOORS, NARROWEST
-from bootstrap.render.script import bare_box_files
+from bootstrap.render.program import packed_program, program, program_files
+from bootstrap.render.script import RECIPE_HERE
 from bootstrap.shell import (
     bare_shell,
-    box_files,
     folded,
     functions,
-    is_needed,
     paste,
     without_spaces,
 )
@@ -42,7 +41,6 @@ from tests.unit.render.scripts import (
     profile,
     render,
     static_parts,
-    variables_part,
 )
 from tests.unit.render.test_lint import shellcheck
 
@@ -122,18 +120,18 @@ def test_both_ways_are_read_by_bash_and_shellcheck(key: str, tmp_path: Path) -> 
 
 
 def test_a_program_is_the_same_for_every_profile_and_has_all_steps() -> None:
-    text = program()
-    assert text == program.__wrapped__()
-    assert all(f"\napply_{name}() " in text for name in NAMES)
-    assert all(f"\f{name}\n" in text for name, _ in box_files())
-    assert WORK.commit not in text
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    assert digest in render_fetching(profile("vast"), WORK, REF)
+    made = program()
+    assert made.text == program.__wrapped__().text
+    assert all(f"\napply_{name}() " in made.text for name in NAMES)
+    assert made.size == sum(len(text.encode()) for text in program_files().values())
+    assert made.digest == hashlib.sha256(gzip.decompress(made.packed)).hexdigest()
+    assert WORK.commit not in made.text
+    assert made.digest in render_fetching(profile("vast"), WORK, REF)
 
 
 def full_script(door: str) -> str:
     """Return the script that a carrier starts, as its own shell puts it together."""
-    script = "full_script".join(door.rsplit('main "$@"', 1))
+    script = "whole_script".join(door.rsplit('enter_door "$@"', 1))
     return subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True).stdout
 
 
@@ -153,20 +151,20 @@ def test_packing_shell_leaves_its_meaning() -> None:
 
 
 def test_packing_python_leaves_its_meaning() -> None:
-    own = dict(box_files())
+    own = {name: text for name, text in program_files().items() if name.endswith(".py")}
     tricky = (
         """x = f"{{ {a!r:>{b}} }} {{ {a if b else c} " 'd' if b in "e" else (1 if b else -1)\n"""
     )
     for text in (tricky, *own.values()):
-        if not text.startswith("#"):
-            assert ast.dump(ast.parse(without_spaces(text))) == ast.dump(ast.parse(text))
+        assert ast.dump(ast.parse(without_spaces(text))) == ast.dump(ast.parse(text))
     assert "in ''" in without_spaces("a in ''")
 
 
 def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
-    modules = [name for name, _ in bare_box_files() if name.endswith(".py")]
-    assert {*modules} == {name for name, _ in box_files() if name.endswith(".py")}
-    for name, text in bare_box_files():
+    bare = program_files(bare=True)
+    modules = [name for name in bare if name.endswith(".py")]
+    assert {*bare} == {*program_files()}
+    for name, text in bare.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     names = ", ".join(name.removesuffix(".py").replace("/", ".") for name in modules)
@@ -178,8 +176,9 @@ def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, b"")
     door = render_door("runpod", profile("vast"), WORK)
-    carried = [text for name, text in bare_box_files() if is_needed(name, ())]
-    assert all(text in unpacked(door.text) for text in carried)
+    assert packed_program(()).text in unpacked(door.text)
+    assert "\fonbox/conda/" not in packed_program(()).text
+    assert "\fonbox/conda/" in packed_program(("CONDA",)).text
 
 
 def test_lines_are_what_a_terminal_takes(key: str) -> None:
@@ -269,8 +268,8 @@ def test_a_devcontainer_is_json() -> None:
     container = json.loads(render_door("devcontainer", profile("vast"), WORK).text)
     assert container["workspaceFolder"] == "/workspace/homework"
     script = unpacked("".join(container["onCreateCommand"][4:]))
-    assert "apply_train()" not in script
-    assert "apply_repo()" not in script
+    assert re.findall(r"^  step (.*)$", script, re.MULTILINE)[-2:] == ["python", "smoke"]
+    assert "step repo" not in script
 
 
 @pytest.mark.usefixtures("loosely_packed")
@@ -290,22 +289,9 @@ def test_other_engines_begin_the_nodes_and_spot_machines() -> None:
 
 
 def test_the_script_that_is_carried_is_the_one_over_ssh() -> None:
-    """But for the values that are what they usually are: those stand before the profile's own."""
     over_ssh = render(profile("vast", "git.access=url"))
-    carried = full_script(render_carrier(profile("vast"), WORK))
-    library = "# ---- library "
-    assert carried.partition(library)[2].rstrip() == over_ssh.partition(library)[2].rstrip()
-
-    def values(script: str) -> str:
-        part = variables_part(script)
-        done = subprocess.run(
-            ["bash"], input=f"{part}\ndeclare -p", capture_output=True, text=True, check=True
-        )
-        names = re.findall(r"^(?:declare -A )?([A-Z_]+)=", part, re.MULTILINE)
-        kept = re.compile(rf"declare -\S+ (?:{'|'.join(names)})\b")
-        return "\n".join(line for line in done.stdout.splitlines() if kept.match(line))
-
-    assert values(carried) == values(over_ssh)
+    assert full_script(render_carrier(profile("vast"), WORK)) == over_ssh
+    assert RECIPE_HERE not in over_ssh
 
 
 @pytest.mark.parametrize(("rc", "says"), [(6, "boxstrap: return this box\n"), (7, "")])
@@ -323,7 +309,7 @@ def test_no_value_ends_the_carried_script() -> None:
     carried = render_carrier(profile("vast"), dataclasses.replace(WORK, user_name=begin))
     assert f"GIT_USER_NAME='{begin}'" in full_script(carried)
     lines = carried.split("\n")
-    (start,) = (at for at, line in enumerate(lines) if line == "values() {")
+    (start,) = (at for at, line in enumerate(lines) if line == "recipe_text() {")
     marker = lines[start + 1].removeprefix("cat <<").strip("'")
     ends = [at for at, line in enumerate(lines) if line == marker]
     assert len(ends) == 1
@@ -358,8 +344,9 @@ def test_what_uvx_is_told_there_makes_the_same_script(user: User, tmp_path: Path
     def told(script: str) -> list[str]:
         names = (
             "# boxstrap",
-            "REPO_BRANCH=",
-            "GIT_USER_",
+            "  # By the profile",
+            "  REPO_BRANCH=",
+            "  GIT_USER_",
         )  # differ by user and by current folder
         lines = script.splitlines()
         return [line for line in lines if not line.startswith((*names, "written: "))]
@@ -374,14 +361,15 @@ def test_an_address_of_gits_own_protocol_is_kept_and_warned_of(user: User) -> No
     words = ("--profile", "vast", *(word for each in sets for word in ("--set", each)))
     made = user.run("render", "--for", "terminal", *words).must(0)
     for name in ("CLONE_URL", "REPO_URL"):
-        assert set(re.findall(rf"^{name}=(.+)$", made.out, re.MULTILINE)) - {"''"} == {f"'{url}'"}
+        assert set(re.findall(rf"^  {name}=(.+)$", made.out, re.MULTILINE)) == {f"'{url}'"}
     assert "git:// is neither encrypted nor signed" in made.err
 
 
 def test_the_readable_script_is_shown_whole(user: User) -> None:
     user.repository()
     shown = user.run("render", "--profile", "vast", "--set", TRAIN).must(0)
-    assert shown.out.endswith('\nmain "$@"\nexit\n}\n')
+    assert shown.out.endswith("\nesac\nexit\n}\n")
+    assert re.search(r"program +\S+ on a box, templates/ and onbox/ here", shown.err)
     document = user.run("render", "--profile", "vast", "--set", TRAIN, "--json").must(0).json()
     assert len("\n".join(document["lines"])) + 1 == len(shown.out)
     assert document["bytes"] == len(shown.out.encode())

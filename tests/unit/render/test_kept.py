@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 from bootstrap.paths import cache_dir
-from bootstrap.render.script import KEPT, render_script
+from bootstrap.render.script import KEPT, render_recipe
+from bootstrap.shell import Value
 from tests.faults.plugin import Faults
+
+
+def made(value: Value) -> str:
+    return render_recipe("x", [("A", value)], (), "")
 
 
 def kept() -> list[Path]:
@@ -20,53 +25,53 @@ def kept() -> list[Path]:
 
 def test_a_kept_script_is_the_fresh_one_byte_for_byte() -> None:
     odd = "a\rb\r\nc\u2028d\x85e\x0cf 'g' \\ é"
-    fresh = render_script("x", [("A", odd)], ())
+    fresh = made(odd)
     assert odd.replace("'", "'\\''") in fresh
-    assert render_script("x", [("A", odd)], ()) == fresh
+    assert made(odd) == fresh
     assert [path.stat().st_mode & 0o777 for path in kept()] == [0o600]
 
 
 def test_no_more_than_a_few_are_kept() -> None:
     for number in range(KEPT + 5):
-        render_script("x", [("A", number)], ())
+        made(number)
     assert len(kept()) == KEPT
 
 
 def test_a_cache_that_cannot_be_written_is_none() -> None:
     cache_dir().parent.mkdir(parents=True, exist_ok=True)
     cache_dir().write_text("a file where the folder should be")
-    assert "A=1" in render_script("x", [("A", 1)], ())
+    assert "A=1" in made(1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"\0" * 900, b"#!/usr/bin/env bash\n"])
 def test_a_damaged_one_is_made_anew(damage: bytes, faults: Faults) -> None:
     """Emptied by a power cut, filled with NUL bytes, or cut off: the digest detects it."""
     with faults.attempt("script cache damaged", damage[:2].hex() or "emptied"):
-        fresh = render_script("x", [("A", 1)], ())
+        fresh = made(1)
         (file,) = kept()
         file.write_bytes(damage)
-        assert render_script("x", [("A", 1)], ()) == fresh
+        assert made(1) == fresh
         (file,) = kept()
-        assert render_script("x", [("A", 1)], ()) == fresh
+        assert made(1) == fresh
         assert file.read_bytes().endswith(fresh.encode())
 
 
 def test_another_script_in_its_place_is_not_believed() -> None:
-    fresh = render_script("x", [("A", 1)], ())
+    fresh = made(1)
     (file,) = kept()
-    render_script("x", [("A", 2)], ())
+    made(2)
     (other,) = set(kept()) - {file}
     file.write_bytes(other.read_bytes())
-    assert render_script("x", [("A", 1)], ()) == fresh
+    assert made(1) == fresh
 
 
 def test_a_disk_that_fills_up_while_it_is_written_leaves_nothing(tmp_path: Path) -> None:
     """A file size limit cuts the write off as a full disk would."""
     code = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))\n"
-        "from bootstrap.render.script import render_script\n"
-        "assert 'A=1' in render_script('x', [('A', 1)], ())\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (90, 90))\n"
+        "from bootstrap.render.script import render_recipe\n"
+        "assert 'A=1' in render_recipe('x', [('A', 1)], (), '')\n"
     )
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     env.pop("COVERAGE_PROCESS_CONFIG", None)  # its own file would be cut as well

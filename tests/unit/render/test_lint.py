@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bootstrap
-from bootstrap.shell import box_files
+from bootstrap.render.program import program_files
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import (
     SHIPPED,
@@ -94,6 +94,7 @@ def test_the_posix_parts_say_so(kind: str) -> None:
             "clean.sh",
             "holds.sh",
             "made.sh",
+            "plan.sh",
             "resume.sh",
             "run.sh",
             "server.sh",
@@ -107,12 +108,12 @@ def test_the_posix_parts_say_so(kind: str) -> None:
 
 
 def test_no_file_of_the_box_has_the_sign_that_parts_them() -> None:
-    assert [name for name, text in box_files() if "\f" in text] == []
+    assert [name for name, text in program_files().items() if "\f" in text] == []
 
 
 def test_the_package_goes_to_a_box_as_it_is() -> None:
     package = Path(bootstrap.__file__).parent
-    python = [(name, text) for name, text in box_files() if name.endswith(".py")]
-    assert all((package / name).read_text() == f"{text}\n" for name, text in python)
+    python = [(name, text) for name, text in program_files().items() if name.endswith(".py")]
+    assert all((package / name).read_text() == text for name, text in python)
     folders = {Path(name).parent for name, _ in python}
     assert {str(folder / "__init__.py") for folder in folders} <= {name for name, _ in python}

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from bootstrap.profile.reading import make_profile
 from bootstrap.secrets import packed
 from bootstrap.shell import shell_part
-from tests.unit.render.scripts import render, variables_part
+from tests.box_programs import lay_programs
+from tests.unit.render.scripts import loaded, render, variables_part
 from tests.unit.render.test_env_file import AS_SHELL, SHELLS
 from tests.unit.render.test_lint import shellcheck
 
@@ -126,17 +127,13 @@ printf %s "$RUN_DIR"
 @given(command=COMMANDS)
 def test_the_command_of_a_run(command: str) -> None:
     profile = make_profile({"train": {"command": command}})
-    library = "".join(
-        shell_part("lib", name)
-        for name in ("setup", "base", "repository", "trees", "queue", "runs")
-    )
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bin").mkdir()
         (folder / "bin/bash").write_text(RECORDER)
         (folder / "bin/bash").chmod(0o755)
         env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "SEEN": f"{folder}/seen", "HOME": name}
-        script = f"{variables_part(render(profile))}\nBOX_HOME=$PWD\nWORKDIR=$PWD\n{library}\n"
+        script = f"{loaded(render(profile))}\nBOX_HOME=$PWD\nWORKDIR=$PWD\n"
         made = subprocess.run(
             ["/bin/bash", "--norc", "-s"],
             input=f"{script}{MAKE_RUN}".encode(),
@@ -147,8 +144,7 @@ def test_the_command_of_a_run(command: str) -> None:
         )
         assert made.stderr == b""
         run = Path(made.stdout.decode())
-        runner = folder / "runner.sh"
-        runner.write_text(next(text for file, text in _box_files() if file == "runner.sh"))
+        runner = lay_programs(folder / "box") / "runner.sh"
         subprocess.run(
             ["/bin/bash", str(runner), str(run), "/nowhere"],
             stdin=subprocess.DEVNULL,
@@ -165,12 +161,6 @@ def test_the_command_of_a_run(command: str) -> None:
         assert (folder / "seen").read_bytes() == f"{READ_FIRST}{given_}".encode()
         assert (run / "command").read_bytes() == f"{wanted}\n".encode()
         assert (run / "exit").read_text() == "0\n"
-
-
-def _box_files() -> tuple[tuple[str, str], ...]:
-    from bootstrap.shell import box_files
-
-    return box_files()
 
 
 @pytest.mark.slow

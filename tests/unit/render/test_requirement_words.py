@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.render.script import python_id
-from tests.unit.render.scripts import profile, render
+from tests.unit.render.scripts import loaded, profile, render
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -26,8 +26,7 @@ BESIDE = (
 def inputs(home: Path, *sets: str) -> str:
     """Return the inputs of the step python as in its stamp."""
     script = render(profile("ssh", f"box.workdir={home}", *sets))
-    body = script.replace('\nmain "$@"\nexit\n', "\n")
-    body += (
+    body = loaded(script) + (
         f'\nREPO_DIR={home} MAIN_VENV={home}/.venv BOX_HOME={home}; inputs_python; echo "$INPUTS"\n'
     )
     done = subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True)
@@ -65,7 +64,7 @@ command cat told
 def test_a_package_that_takes_long_to_build_is_warned_of_once(
     tmp_path: Path, patience: int, slow: str, warnings: int
 ) -> None:
-    script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
+    script = loaded(render(profile("ssh")))
     body = script + (UV % (500 if warnings else 10, patience)).replace("slow==1", slow)
     done = subprocess.run(
         ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
@@ -78,7 +77,7 @@ def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
     """Received bytes are reported too, twice a second, without starting a process."""
     said = "Downloading torch (803.2MiB)\\nDownloading x (1.5GiB)\\nDownloading y (512B)\\n"
     total = int(803.2 * 2**20) + int(1.5 * 2**30) + 512
-    script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
+    script = loaded(render(profile("ssh")))
     body = (
         f"{script}\nrun_uv() {{\nprintf '{said}'\n"
         f"for _ in {{1..50}}; do ! grep -q total={total} told || break; sleep 0.1; done\n}}\n"
@@ -97,7 +96,7 @@ def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
 
 def test_a_network_card_that_goes_takes_nothing_back(tmp_path: Path) -> None:
     """A VPN's card may disappear: the bytes received through it still count."""
-    script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
+    script = loaded(render(profile("ssh")))
     body = (
         f"{script}\ncounts=(5000 5300 90 190)\n"
         'bytes_received() { BYTES=${counts-}; counts=("${counts[@]:1}"); [ "$BYTES" ] || exit 0; }'
@@ -112,7 +111,7 @@ def test_a_network_card_that_goes_takes_nothing_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pinned", [True, False])
 def test_on_one_core_nothing_is_compiled_beside_it(tmp_path: Path, *, pinned: bool) -> None:
     cores = os.sched_getaffinity(0)
-    script = render(profile("ssh", "train.command=true")).replace('\nmain "$@"\nexit\n', "\n")
+    script = loaded(render(profile("ssh", "train.command=true")))
     body = (
         f"{script}\nVENV_DIR=$PWD PROGRAMS=$PWD REPO_DIR=$PWD VENV_NOTES=$PWD WORKDIR=$PWD\n"
         'mkdir bin; printf "#!/bin/sh\\n: >begun\\n" >bin/python; chmod +x bin/python\n'
@@ -130,7 +129,7 @@ def test_uv_is_asked_for_torch_only_where_a_gpu_has_to_run_it(
     tmp_path: Path, required: str
 ) -> None:
     """The query makes uv resolve everything once more."""
-    script = render(profile("ssh", f"gpu.require={required}")).replace('\nmain "$@"\nexit\n', "\n")
+    script = loaded(render(profile("ssh", f"gpu.require={required}")))
     body = (
         f'{script}\nrun_uv() {{ echo "$*" >asked; }}\nOWN_INDEX=yes BOX_HOME=$PWD SETUP_DIR=$PWD'
         " REPO_DIR=$PWD VENV_DIR=$PWD/.venv\ntouch requirements.txt\nfits_before\n"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-import re
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,9 @@ from hypothesis import strategies as st
 
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.reading import make_profile
-from bootstrap.render.script import render_script
+from bootstrap.protocol.query import build_query
+from bootstrap.render.program import program
+from bootstrap.render.script import render_script, variables
 from bootstrap.shell import Value, harmless, quote
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import WORK, profile, render, variables_part
@@ -30,7 +31,7 @@ def through_bash(script: str, expressions: Sequence[str]) -> list[str]:
     shown = "\n".join(f"printf '%s\\0' {expression}" for expression in expressions)
     done = subprocess.run(
         ["/bin/bash", "--norc", "-s"],
-        input=(f"{variables_part(script)}\n{shown}\n").encode(),
+        input=(f"step() {{ :; }}\n{variables_part(script)}\n{shown}\n").encode(),
         capture_output=True,
         env={"LC_ALL": "C", "PATH": "/nowhere"},
         check=True,
@@ -40,7 +41,7 @@ def through_bash(script: str, expressions: Sequence[str]) -> list[str]:
 
 
 def rendered(variables: Sequence[tuple[str, Value]]) -> str:
-    return render_script("x", variables, ())
+    return render_script("x", variables, (), "")
 
 
 @pytest.mark.slow
@@ -113,7 +114,7 @@ def test_a_hostile_value_is_data_from_end_to_end(case: hostile.HostileCase, tmp_
 
 
 def test_the_canary_sings_when_a_value_is_run(tmp_path: Path) -> None:
-    run_script(f"{{\ntouch {hostile.CANARY}\nexit\n}}\n", tmp_path / "home", "plan")
+    run_script(f"{{\ntouch {hostile.CANARY}\n# ---- the program\n", tmp_path / "home", "plan")
     assert (tmp_path / "home" / hostile.CANARY).exists()
 
 
@@ -130,26 +131,23 @@ def test_a_branch_and_a_person_are_data_too(tmp_path: Path) -> None:
 
 
 def run_script(script: str, home: Path, mode: str) -> str:
-    """Run it with bash, in its own home and folder; return the output."""
+    """Run it as a box does that has no program yet, in its own home and folder."""
     home.mkdir(exist_ok=True)
-    # A file, since bash reads a pipe byte by byte.
-    with tempfile.TemporaryFile() as read:
-        read.write(script.encode())
-        read.seek(0)
-        done = subprocess.run(
-            ["bash", "--norc", "-s", "--", mode],
-            stdin=read,
-            capture_output=True,
-            cwd=home,
-            env={"PATH": os.environ["PATH"], "HOME": str(home)},
-            check=False,
-        )
+    packed = gzip.compress(script.encode())
+    asked = {"script_bytes": len(packed), "program_bytes": len(program().packed), "words": ""}
+    plan = ["-c", build_query("plan", **asked)]
+    done = subprocess.run(
+        ["bash", "--norc", *(plan if mode == "plan" else ["-c", 'eval "$(cat)"', "setup", mode])],
+        input=packed + program().packed if mode == "plan" else script.encode(),
+        capture_output=True,
+        cwd=home,
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+        check=False,
+    )
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
 def test_a_run_of_a_profile_without_training_is_treated_as_the_others_are() -> None:
-    ours = re.compile(r"^(?:TRAIN_GRACE|LOG_MAX_MIB)=.*$", re.MULTILINE)
-    texts = [render(profile("vast")), render(read_profile("vast").profile)]
-    assert (
-        ours.findall(texts[0]) == ours.findall(texts[1]) == ["TRAIN_GRACE=10", "LOG_MAX_MIB=1024"]
-    )
+    for what in (profile("vast"), read_profile("vast").profile):
+        values = dict(variables(what, WORK, local=False, secrets_id=""))
+        assert (values["TRAIN_GRACE"], values["LOG_MAX_MIB"]) == (10, 1024)

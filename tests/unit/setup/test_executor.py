@@ -24,6 +24,7 @@ from bootstrap.event_codes import CODES
 from bootstrap.events import Event
 from bootstrap.link import wire
 from bootstrap.link.exchange import run_script
+from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.wire import LinkLost
 from bootstrap.plan import Step, steps_for
 from bootstrap.protocol import query as launching
@@ -132,9 +133,11 @@ class ScriptedBox:
         sets = ("gpu.require=false", f"box.workdir={self.folder}")
         request = SetupRequest("local", "local", sets, self.repository.root, **asked)  # type: ignore[arg-type]
         made = get_context(request, told, cancel)
+        gated = f"apply_shell() {{ until [ -e '{self.gate}' ]; do sleep 0.05; done; : {script}"
         text = made.payload.script.replace(
-            "apply_shell() {\n",
-            f"apply_shell() {{\n  until [ -e '{self.gate}' ]; do sleep 0.05; done\n  : {script}\n",
+            "load_program && main",
+            'load_program && eval "own_$(declare -f apply_shell)" && '
+            f"{gated}; own_apply_shell; }} && main",
         )
         assert text != made.payload.script
         vars(made.payload).update(script=text, script_id=script_id(text))
@@ -185,6 +188,23 @@ def test_it_is_done_once_and_then_there_is_nothing_to_do(box: ScriptedBox) -> No
     assert box.setups() == [setup]
     # A request for a new run is not answered with "all done".
     assert box.ask(restart=True).begin().well() in set(box.setups()) - {setup}
+
+
+def test_a_changed_value_sends_a_page_and_no_program(
+    box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is sent for it: commands and their input, from the probe to the end."""
+    sent: list[int] = []
+    start, write = LocalWire.start, LocalStream.write
+    monkeypatch.setattr(LocalWire, "start", lambda *a: sent.append(len(a[1])) or start(*a))
+    monkeypatch.setattr(LocalStream, "write", lambda *a: sent.append(len(a[1])) or write(*a))
+    box.open()
+    box.ask().begin().well()
+    first = sum(sent)
+    sent.clear()
+    box.ask(script="changed").begin().well()
+    print(f"bytes sent: {first:,} for the first setup, {sum(sent):,} for one changed value")
+    assert sum(sent) <= 20_000 < first
 
 
 def test_the_same_that_is_at_work_is_followed(box: ScriptedBox) -> None:

@@ -1,0 +1,106 @@
+"""The program: what runs on a box, the same for everybody who has this version.
+
+Its files are those of `templates/` (`lib/`, `steps/`, `doors/`, and of `box/` at its top), and the
+package `onbox/`, as they are here; `defaults.sh` has the values of the plainest profile. A box has
+it in a folder under its digest, so that two versions never meet there; it is sent once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Mapping
+from functools import cache, cached_property
+
+from bootstrap.paths import shipped
+from bootstrap.render.script import RECIPE_HERE, default_values, kept_text, page
+from bootstrap.shell import assignments, bare_python, bare_shell, onbox_files, shell_part
+from bootstrap.value import dataclass
+
+_LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
+_SENT_WITH_QUERIES = ("onbox/transfer/", "onbox/report/")
+"""Folders that come with a query and don't stay."""
+_OF_FEW = {
+    "onbox/data/": "DATA",
+    "onbox/lease/": "LEASE",
+    "onbox/bucket/": "RESULTS_TO",
+    "onbox/conda/": "CONDA",
+    "onbox/nodes/": "TRAIN_NODES",
+}
+"""Folders that a packed door leaves out, unless the profile sets this variable."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program as it travels: each file after a form feed and a line with its name."""
+
+    text: str
+
+    @cached_property
+    def digest(self) -> str:
+        """Its SHA-256."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        names = re.findall(r"\f.*\n", self.text)
+        return len(self.text.encode()) - sum(map(len, names))
+
+    @cached_property
+    def packed(self) -> bytes:
+        """It as gzip; from the cache of this machine if it was packed before."""
+        import gzip  # late: a box gets it once
+
+        return kept_text(self.digest, lambda: gzip.compress(self.text.encode(), 6, mtime=0))
+
+
+@cache
+def program() -> Program:
+    """Return this version's."""
+    return _put_together(program_files())
+
+
+def packed_program(used: Collection[str]) -> Program:
+    """Return what a packed door carries of it: without comments, docstrings and indentation, and
+    without what is not `used`, the variables that the profile sets."""
+    unused = tuple(folder for folder, name in _OF_FEW.items() if name not in used)
+    files = program_files(bare=True)
+    return _put_together({n: text for n, text in files.items() if not n.startswith(unused)})
+
+
+def _put_together(files: Mapping[str, str]) -> Program:
+    return Program("".join(f"\f{name}\n{text}" for name, text in files.items()))
+
+
+@cache
+def program_files(*, bare: bool = False) -> dict[str, str]:
+    """Return the text of each of its files, by its path in the program's folder."""
+    files = {"setup.sh": page(RECIPE_HERE, bare=bare), "defaults.sh": _defaults()}
+    for kind in ("lib", "steps", "doors", "box"):
+        for file in sorted((shipped("templates") / kind).glob("*.sh")):
+            text = _LIBRARY_HERE.sub(_loads, file.read_text("utf-8"))
+            files[file.name if kind == "box" else f"{kind}/{file.name}"] = text
+    files |= onbox_files()
+    own = {name: text for name, text in files.items() if not name.startswith(_SENT_WITH_QUERIES)}
+    return {name: _bare(name, text) for name, text in own.items()} if bare else own
+
+
+def _loads(named: re.Match[str]) -> str:
+    """Return the line by which a program of `box/` loads parts of the library; queries stand in it
+    as they are."""
+    parts = named[2].split()
+    library = " ".join(part for part in parts if "/" not in part)
+    loads = f'{named[1]}for _part in {library}; do . "${{0%/*}}/lib/$_part.sh"; done\n'
+    queries = "".join(shell_part(*part.split("/")) for part in parts if "/" in part)
+    return loads * bool(library) + queries
+
+
+def _defaults() -> str:
+    return "# What a recipe doesn't name is as here.\n" + assignments(default_values())
+
+
+def _bare(name: str, text: str) -> str:
+    if name in ("setup.sh", "defaults.sh"):
+        return text
+    return f"{bare_python(text)}\n" if name.endswith(".py") else bare_shell(text)

@@ -1,0 +1,25 @@
+# shellcheck shell=bash disable=SC2034 # set here, read elsewhere
+# program: the program as it travels: each of its files after a form feed and a line with its name.
+
+# Reads it from standard input into PROGRAM_FILES, where the first is empty.
+read_program() { mapfile -t -d $'\f' PROGRAM_FILES; }
+
+# load_program_files: loads it from there, as `load_program` does from its folder.
+load_program_files() {
+  local file
+  for file in "${PROGRAM_FILES[@]:1}"; do
+    case $file in defaults.sh* | lib/* | steps/* | doors/*) eval "${file#*$'\n'}" ;; esac
+  done
+}
+
+# store_program FOLDER: writes it there, whole or not at all.
+store_program() {
+  local file name new=$1.new.$BASHPID
+  for file in "${PROGRAM_FILES[@]:1}"; do
+    name=$new/${file%%$'\n'*}
+    [ -d "${name%/*}" ] || mkdir -p "${name%/*}" || return
+    printf %s "${file#*$'\n'}" >"$name" || return
+  done
+  # Another client may have sent it at the same time.
+  mv -T "$new" "$1" 2>/dev/null || { rm -rf "$new" && [ -d "$1" ]; }
+}
