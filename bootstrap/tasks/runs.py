@@ -549,7 +549,7 @@ def exec_(call: Call) -> None:
 
 
 def given_command(arguments: Sequence[str]) -> list[str]:
-    """Return the words after `--`, which Invoke drops; empty if there are none."""
+    """Return the words after `--`, a command of the user's; empty if there are none."""
     return list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
 
 
