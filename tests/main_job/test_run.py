@@ -80,6 +80,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     user = User(tmp_path_factory.mktemp("run") / "home")
     repository = user.repository(boxstrap__yaml=PROFILE)
     user.run("setup", *TO_LOCAL).must(0)
+    # As where two GPUs were seen: one that the box lacks is refused.
+    (user.home / "work/.boxstrap/gpu.said").write_text("gpus 2\n")
     yield Runner(user, repository)
     user.run("stop", *TO_LOCAL, "--all")
 
@@ -125,7 +127,7 @@ def test_a_gpu_that_the_box_lacks_is_no_gpu_to_run_on(here: Runner) -> None:
         assert len(here.runs()) == before
         here.run("--gpus", "1", "--", "true")
     finally:
-        seen.unlink()
+        seen.write_text("gpus 2\n")
 
 
 def test_without_a_command_the_profiles_and_one_word_is_a_line_for_the_shell(here: Runner) -> None:
