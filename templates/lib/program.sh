@@ -14,12 +14,13 @@ load_program_files() {
 
 # store_program FOLDER: writes it there, whole or not at all.
 store_program() {
-  local file name new=$1.new.$BASHPID
+  local file new=$1.new.$BASHPID folders=()
   for file in "${PROGRAM_FILES[@]:1}"; do
-    name=$new/${file%%$'\n'*}
-    [ -d "${name%/*}" ] || mkdir -p "${name%/*}" || return
-    printf %s "${file#*$'\n'}" >"$name" || return
+    file=$new/${file%%$'\n'*}
+    folders+=("${file%/*}")
   done
+  mkdir -p "${folders[@]}" || return
+  for file in "${PROGRAM_FILES[@]:1}"; do printf %s "${file#*$'\n'}" >"$new/${file%%$'\n'*}" || return; done
   # Another client may have sent it at the same time.
   mv -T "$new" "$1" 2>/dev/null || { rm -rf "$new" && [ -d "$1" ]; }
 }

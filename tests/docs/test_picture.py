@@ -49,6 +49,7 @@ def test_its_recommended_lines_are_those_of_the_program(
     profile.write_text(picture.PROFILE + "extends: vast\n", encoding="utf-8")
     box: Any = SimpleNamespace(
         options=SimpleNamespace(repo=None),
+        known=SimpleNamespace(is_billed=True),
         is_local=False,
         endpoint=SimpleNamespace(),
     )
