@@ -24,13 +24,16 @@ from bootstrap.link.record import GUARD, all_boxes
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import cache_dir, make_private, state_dir
 from bootstrap.runs.editors import EDITORS
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.screen import Screen
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Document):
     """One check: whether it passed, what it saw, and what to do if it failed."""
+
+    KEYS = "check=name, ok=passed, says"
 
     name: str
     passed: bool

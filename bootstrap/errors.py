@@ -25,17 +25,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from bootstrap.text.document import Document
+
 LONGEST = 20_000
 """Characters of one part of an error; only a box makes longer ones."""
 
 
-class BoxstrapError(Exception):
+class BoxstrapError(Exception, Document):
     """Something went wrong: `what` happened, `where`, and what to do `hint`."""
 
+    KEYS = "error=kind, what, where, next=hint, command?, exit"
+
+    what: str
+    where: str
+    hint: str
     answered_by: Sequence[str] = ()
     """The options with which the same command would go on; `hint` ends with them."""
-    command: str = ""
+    command: str | None = None
     """That command, once it is known which one it was."""
+
+    def __init_subclass__(cls, keys: str = "") -> None:
+        """`keys`: what `--json` prints of such an error beside what it prints of all."""
+        cls.KEYS = f"{cls.KEYS.removesuffix(', exit')}, {keys}, exit" if keys else cls.KEYS
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
         self.what = _harmless(what)
@@ -54,17 +65,17 @@ class BoxstrapError(Exception):
     def redact(self, redact: Callable[[str], str]) -> None:
         """Redact the secrets in it: what a box or a library said may hold one."""
         self.what, self.where, self.hint = redact(self.what), redact(self.where), redact(self.hint)
-        self.command = redact(self.command)
+        self.command = self.command and redact(self.command)
 
-    def as_dict(self) -> dict[str, object]:
-        """The error as `--json` prints it, next to its exit code."""
-        return {
-            "error": type(self).__name__.removesuffix("Error"),
-            "what": self.what,
-            "where": self.where,
-            "next": self.hint,
-            **({"command": self.command} if self.command else {}),
-        }
+    @property
+    def kind(self) -> str:
+        """The name of its class, for programs."""
+        return type(self).__name__.removesuffix("Error")
+
+    @property
+    def exit(self) -> int:
+        """The exit code with which it ends the program."""
+        return exit_code(self)
 
 
 def _harmless(text: str) -> str:
@@ -98,7 +109,7 @@ class NoSuchRunError(UsageError):
     """There is no run of that name."""
 
 
-class WhichBoxError(UsageError):
+class WhichBoxError(UsageError, keys="boxes"):
     """Without a host it is unclear which box is meant. `boxes` are the names that may be given."""
 
     def __init__(self, what: str, *, hint: str, boxes: Sequence[str], has_several: bool) -> None:
@@ -106,10 +117,6 @@ class WhichBoxError(UsageError):
         self.boxes = boxes
         self.has_several = has_several
         """Whether the repository has several of its own; else `boxes` are of others."""
-
-    def as_dict(self) -> dict[str, object]:
-        """The error as `--json` prints it, with the boxes."""
-        return {**super().as_dict(), "boxes": [*self.boxes]}
 
 
 class UnreachableError(BoxstrapError):
@@ -198,8 +205,3 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, CommandFailedError):
         return error.code
     return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), 1)
-
-
-def error_document(error: BoxstrapError) -> dict[str, object]:
-    """Return the error for a JSON document."""
-    return {**error.as_dict(), "exit": exit_code(error)}

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.onbox.verdict import gpu_models
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import dollars
 
 HOURS_A_MONTH = 730.0
@@ -318,26 +319,19 @@ HEAD = ("PROVIDER", "GPU", "KIND", "$/GPU h", "TOTAL", "READ ON", "")
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Document):
     """A price, and what the usage costs at it."""
+
+    KEYS = (
+        "**price, paid_gpus=gpus, compute=cost.compute:4, disk=cost.disk:4, "
+        "egress=cost.egress:4, stopped=cost.stopped:4, total=cost.total:4, "
+        "not_in_total=cost.unknown"
+    )
 
     price: Price
     cost: Cost
     gpus: int
     """GPUs that are paid for: a provider's smallest box may have more than are used."""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the row as `--json` prints it. Dollars; GB."""
-        return {
-            **vars(self.price),
-            "paid_gpus": self.gpus,
-            "compute": round(self.cost.compute, 4),
-            "disk": _rounded(self.cost.disk),
-            "egress": _rounded(self.cost.egress),
-            "stopped": _rounded(self.cost.stopped),
-            "total": round(self.cost.total, 4),
-            "not_in_total": self.cost.unknown,
-        }
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of `HEAD`."""
@@ -373,7 +367,3 @@ def _row(price: Price, usage: Usage) -> Row:
         usage.stopped_hours,
     )
     return Row(price, cost_of(whole, price.price, rates), paid)
-
-
-def _rounded(part: float | None) -> float | None:
-    return None if part is None else round(part, 4)

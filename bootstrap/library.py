@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from bootstrap.text.document import Document, document
 from bootstrap.ui.screen import Paint, Reporter, Screen
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from bootstrap.link.target import BoxOptions
     from bootstrap.protocol.run import Run
     from bootstrap.providers.offer import Offer
+    from bootstrap.runs.status import BoxStatus
     from bootstrap.setup.result import SetupResult
+    from bootstrap.sync.send import Synced
 
 GIB = 1 << 30
 
@@ -129,20 +132,20 @@ class Box:
         with BoxLogin.open(self._options(), _Collected(self._reporter)) as box:
             return [BoxRun(self, one.name) for one in box.runs(None)]
 
-    def status(self) -> Mapping[str, object]:
-        """Return what `boxstrap status --json` says of it."""
+    def status(self) -> BoxStatus:
+        """Return the state of its runs, and of its last setup."""
         from bootstrap.runs.status import find_status
 
         (found,) = find_status(self._options(), _Collected(self._reporter))
         if found.error:
             raise found.error
-        return found.document
+        return found
 
-    def sync(self) -> Mapping[str, object]:
+    def sync(self) -> Synced:
         """Send the local files to their tree on it, without a setup."""
         from bootstrap.sync.send import send_state
 
-        return send_state(self._request, _Collected(self._reporter)).as_dict()
+        return send_state(self._request, _Collected(self._reporter))
 
     def push(
         self, path: Path | str, to: str | None = None, *, replace_there: bool = False
@@ -260,11 +263,11 @@ class _Collected(Screen):
 
     def result(
         self,
-        data: Mapping[str, object],
+        data: Mapping[str, object] | Document,
         text: str = "",  # noqa: ARG002 - for people
         paint: Paint | None = None,  # noqa: ARG002
     ) -> None:
-        self.data.update(data)
+        self.data.update(document(data))
 
     def close(self) -> None:
         """Do nothing: nothing is shown."""

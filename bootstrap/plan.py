@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import attrgetter
 
+from bootstrap.text.document import Document
 from bootstrap.value import dataclass
 
 
@@ -107,8 +108,10 @@ DOING = {step.name: step.doing for step in STEPS}
 
 
 @dataclass(frozen=True)
-class PlanRow:
+class PlanRow(Document):
     """One line of a plan: a step, and why it runs, or why it does not."""
+
+    KEYS = "step=step.name, runs, why"
 
     step: Step
     why: str

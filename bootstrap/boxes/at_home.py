@@ -194,10 +194,6 @@ class RunAtHome:
             return bytes(file.read(most))
         return b""
 
-    def brought(self) -> dict[str, object]:
-        """Return what `--json` of a pull prints of it."""
-        return {"place": self.place, "log": self.log_bytes, "dropped": self.dropped}
-
     def lines(self) -> list[str]:
         """Return where its log is, as text."""
         less = f"; {size_in_words(self.dropped)} more were dropped" if self.dropped else ""
@@ -385,8 +381,8 @@ def run_of(row: object) -> Run | None:
         fields[name] = valid_time(fields[name])
     fields["rc"] = rc if type(rc) is int else None
     told: list[Any] = uploaded if isinstance(uploaded, list) else []
-    is_sound = [*map(type, told)] == [str, int, int, int, str, str]
-    fields["uploaded"] = Uploaded(*told) if is_sound else None
+    is_sound = [*map(type, told)] in [[str, int, int, int, why, str] for why in (str, type(None))]
+    fields["uploaded"] = Uploaded(*told)._replace(why=told[4] or None) if is_sound else None
     run = Run(**fields)
     return run if run.state in STATES and is_name(run.name) and is_name(run.repo_key) else None
 

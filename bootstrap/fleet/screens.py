@@ -23,6 +23,7 @@ from bootstrap.events import Event
 from bootstrap.link import prompt
 from bootstrap.protocol.run import called
 from bootstrap.text import sizes
+from bootstrap.text.document import Document, document
 from bootstrap.ui import layout
 from bootstrap.ui.screen import Paint, Screen
 from bootstrap.ui.screens import JsonScreen, PlainScreen
@@ -71,9 +72,9 @@ class _Told:
         self.texts: list[str] = []
         self._name, self._run = f"{name}: ", ""
 
-    def note_run(self, data: Mapping[str, object]) -> None:
+    def note_run(self, data: Mapping[str, object] | Document) -> None:
         """Note the run that a result is about."""
-        run = data.get("run")
+        run = document(data).get("run")
         if isinstance(run, Mapping):
             how = f"ended with exit code {run['rc']}" if run.get("rc") else run["state"]
             self._run = f"{called(run['name'])} {'stopped' if run.get('ended') == 'stop' else how}"
@@ -96,7 +97,7 @@ class _PlainBox(PlainScreen, _Told):
         super().warn(text.removeprefix(self._name))
 
     def result(
-        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
     ) -> None:
         self.note_run(data)
         self.texts.append(self.safe_text(text))
@@ -147,7 +148,7 @@ class _LiveBox(Screen, _Told):
 
     def result(
         self,
-        data: Mapping[str, object],
+        data: Mapping[str, object] | Document,
         text: str = "",
         paint: Paint | None = None,  # noqa: ARG002 - a table has its own colours
     ) -> None:

@@ -31,6 +31,7 @@ from bootstrap.profile.values import Permission, ordinary
 from bootstrap.repo.names import is_gits
 from bootstrap.repo.place import repository_root
 from bootstrap.repo.working_files import credential_by_name
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import seconds_of
 from bootstrap.value import dataclass
 
@@ -59,7 +60,7 @@ _REQUIREMENTS = "python.private"
 _DOT_GIT = ".git"
 
 
-class ConsentError(ProfileError):
+class ConsentError(ProfileError, keys="**grants"):
     """The user has not agreed to what the repository takes, by its profile or other files."""
 
     def __init__(
@@ -83,10 +84,6 @@ class ConsentError(ProfileError):
         )
         self.answered_by = ("--consent", grants.digest)
 
-    def as_dict(self) -> dict[str, object]:
-        """The error as `--json` prints it, with the list."""
-        return {**super().as_dict(), **self.grants.as_dict()}
-
 
 def load_profile(
     options: BoxOptions, *, kinds: Collection[Permission] = EVERYTHING
@@ -106,7 +103,7 @@ def _loaded(options: BoxOptions, kinds: Collection[Permission]) -> LoadedProfile
     )
     check_public_keys(loaded)
     if grants := not_agreed(loaded, options, kinds):
-        if {each.what for each in grants.each} <= {*_others(grants.root)}:
+        if {each.takes for each in grants.each} <= {*_others(grants.root)}:
             where, word = _DOT_GIT, "It leads to another repository, whose history would be sent."
         else:
             where, word = loaded.layers[0].label, _whose_word(loaded, grants.root)
@@ -168,7 +165,7 @@ def _without_own_repository(grants: Grants, place: Path) -> Grants:
     except BoxstrapError:
         return grants
     others = (
-        each for each in grants.each if (each.kind, each.what) != (Permission.REPOSITORY, own)
+        each for each in grants.each if (each.kind, each.takes) != (Permission.REPOSITORY, own)
     )
     return replace(grants, each=tuple(others))
 
@@ -228,7 +225,7 @@ class Grant(NamedTuple):
     """One thing that is taken: by which key, and what it is."""
 
     key: str
-    what: str
+    takes: str
 
     @property
     def kind(self) -> Permission:
@@ -238,15 +235,17 @@ class Grant(NamedTuple):
     def __str__(self) -> str:
         says_little = self.kind in (Permission.MONEY, Permission.ACCESS)  # a number
         named = f"{self.key}: " if says_little else ""
-        return f"{self.kind.value:<11} {named}{self.what}"
+        return f"{self.kind.value:<11} {named}{self.takes}"
 
 
 @dataclass(frozen=True)
-class Grants:
+class Grants(Document):
     """What the repository at `root` takes, sorted and without duplicates.
 
     `whose` it is says its `lasting_name`, so that another one at its place has no consent.
     """
+
+    KEYS = "digest, takes=each"
 
     root: Path
     whose: str
@@ -257,11 +256,6 @@ class Grants:
         """Identifies this list of this repository, and no other."""
         text = json.dumps([self.whose or str(self.root), self.each])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-    def as_dict(self) -> dict[str, object]:
-        """The list, and the digest with which the user agrees to it, as `--json` prints them."""
-        takes = [{"key": each.key, "takes": each.what} for each in self.each]
-        return {"digest": self.digest, "takes": takes}
 
 
 def find_grants(

@@ -21,6 +21,7 @@ import yaml
 from bootstrap.errors import ProfileError
 from bootstrap.paths import open_regular, real
 from bootstrap.profile.values import ordinary, shown_value
+from bootstrap.text.document import Document
 from bootstrap.value import dataclass
 
 REFUSED = "refused"
@@ -279,8 +280,10 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class ProfileProblem:
+class ProfileProblem(Document):
     """One problem: where, at which dotted key, and what is wrong."""
+
+    KEYS = "file=origin.file, line=origin.line, key, message"
 
     origin: Origin
     key: str
@@ -300,7 +303,7 @@ class ProfileProblem:
         return f"{self.where}: {self.what}"
 
 
-class WrongProfileError(ProfileError):
+class WrongProfileError(ProfileError, keys="problems"):
     """A profile with problems; its text has one line for each."""
 
     def __init__(self, problems: Sequence[ProfileProblem]) -> None:
@@ -312,21 +315,7 @@ class WrongProfileError(ProfileError):
             shown.append(f"and {left} more")
         super().__init__("\n".join(shown), where=first.where)
 
-    def as_dict(self) -> dict[str, object]:
-        """The error as `--json` prints it, with a list of its problems."""
-        return {
-            **super().as_dict(),
-            "error": "Profile",
-            "problems": [
-                {
-                    "file": problem.origin.file,
-                    "line": problem.origin.line,
-                    "key": problem.key,
-                    "message": problem.message,
-                }
-                for problem in self.problems
-            ],
-        }
+    kind = "Profile"
 
 
 def raise_problems(problems: Iterable[ProfileProblem], files: Sequence[str]) -> None:

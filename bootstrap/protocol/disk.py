@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from bootstrap.link.exchange import answer_number
 from bootstrap.onbox.runs.disk_watch import ENOUGH, LOW
 from bootstrap.text.sanitize import one_line
@@ -13,6 +15,13 @@ _MOST_FILES = 5
 _LONGEST = 200
 
 
+class WrittenFile(NamedTuple):
+    """A file of a run's tree, by its path below it."""
+
+    path: str
+    bytes: int
+
+
 @dataclass(frozen=True)
 class LowDisk:
     """A disk with little room left."""
@@ -21,7 +30,7 @@ class LowDisk:
     total: int
     full_in: int | None
     """Seconds until it is full at the rate of the last half hour; None if it isn't filling up."""
-    files: tuple[tuple[str, int], ...] = ()
+    files: tuple[WrittenFile, ...] = ()
     """The largest files of the run's tree that were written in the last hour, with their bytes."""
 
     def words(self) -> str:
@@ -30,11 +39,6 @@ class LowDisk:
         files = ", ".join(f"{path} {size(count)}" for path, count in self.files)
         newest = f"; written in the last hour: {files}" if files else ""
         return f"low disk: {size(self.free)} of {size(self.total)} free{soon}{newest}"
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        files = [{"path": path, "bytes": count} for path, count in self.files]
-        return {"free": self.free, "total": self.total, "full_in": self.full_in, "files": files}
 
 
 def is_low(free: int | None, total: int | None) -> bool:
@@ -58,5 +62,5 @@ def parse_low_disk(told: bytes) -> LowDisk | None:
     for row in rows[:_MOST_FILES]:
         count, _, path = row.partition(" ")
         if path and (number := answer_number(count)) is not None:
-            files.append((one_line(path)[:_LONGEST], number))
+            files.append(WrittenFile(one_line(path)[:_LONGEST], number))
     return LowDisk(numbers[0], numbers[1], answer_number(words[2]), tuple(files))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from operator import itemgetter
+from typing import NamedTuple
 
 from bootstrap.errors import BoxLacksError
 from bootstrap.link.exchange import (
@@ -26,6 +27,7 @@ from bootstrap.link.wire import Wire
 from bootstrap.protocol.answers import BoxDocument, documents
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, parse_run
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import dollars, duration
 from bootstrap.value import dataclass
@@ -57,13 +59,22 @@ _MOST = 1e12
 _MOST_UNSAFE, _LONGEST = 10, 300
 
 
+class LeaseLimit(NamedTuple):
+    """How much of a limit is used, since the box was ordered: seconds, and of `dollars` dollars."""
+
+    is_: float
+    limit: float
+
+
 @dataclass(frozen=True)
-class BoxLease:
+class BoxLease(Document):
     """A lease, as counted on its box."""
+
+    KEYS = "held, by, limits, over or None, unpriced=is_unpriced, then, unsafe, extended"
 
     held: str
     """yes, no-boot, no-answer, no-key, refused, wipes, trying; lost: its monitor is gone."""
-    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    limits: Mapping[str, LeaseLimit] = field(default_factory=dict)
     """For hours, dollars, idle, stall: the amount used, and the limit. Seconds, dollars."""
     over: str = ""
     """The limit that was reached."""
@@ -93,21 +104,15 @@ class BoxLease:
         """Lines for the user: what is left, and who holds it."""
         return [f"lease: {self.left()}; {self._holder()}"]
 
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints: seconds and dollars."""
-        return {
-            "held": self.held,
-            "by": "graphql" if self.is_by_older else "shutdown" if self.shutdown else None,
-            "limits": {
-                name: {"is": round(is_, 4), "limit": most}
-                for name, (is_, most) in self.limits.items()
-            },
-            "over": self.over or None,
-            "unpriced": self.is_unpriced,
-            "then": "destroy" if self.destroys else "stop",
-            "unsafe": [*self.unsafe],
-            "extended": self.extended,
-        }
+    @property
+    def by(self) -> str | None:
+        """How the box ends itself, if not as usual: graphql, shutdown."""
+        return "graphql" if self.is_by_older else "shutdown" if self.shutdown else None
+
+    @property
+    def then(self) -> str:
+        """What happens when it is over."""
+        return "destroy" if self.destroys else "stop"
 
     def left(self) -> str:
         """Describe what is left of each limit."""
@@ -201,10 +206,10 @@ def _unsafe(said: object) -> tuple[str, ...]:
     return tuple(one_line(line)[:_LONGEST] for line in lines if isinstance(line, str))
 
 
-def _limits(said: object) -> dict[str, tuple[float, float]]:
+def _limits(said: object) -> dict[str, LeaseLimit]:
     pairs = said if isinstance(said, dict) else {}
     return {
-        name: (_number(pairs[name][0]), _number(pairs[name][1]))
+        name: LeaseLimit(round(_number(pairs[name][0]), 4), _number(pairs[name][1]))
         for name in _LEFT
         if isinstance(pairs.get(name), list) and len(pairs[name]) == 2
     }

@@ -15,8 +15,7 @@ import glob
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
@@ -25,8 +24,9 @@ from bootstrap.link.exchange import answer_exit_code, answer_number
 from bootstrap.link.record import name_of_key
 from bootstrap.paths import sweeps_dir
 from bootstrap.protocol.answers import BoxDocument
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import size
+from bootstrap.text.sizes import size, spent
 from bootstrap.value import dataclass
 
 _NOTE = (
@@ -44,8 +44,8 @@ class Uploaded(NamedTuple):
     bytes: int
     left: int
     """Number of files whose current content is not in the bucket."""
-    why: str
-    """Why it fails: the bucket's error code, `unreachable`, `no-key`; "" if it doesn't."""
+    why: str | None
+    """Why it fails: the bucket's error code, `unreachable`, `no-key`; None if it doesn't."""
     address: str
 
     def sentence(self) -> str:
@@ -58,10 +58,6 @@ class Uploaded(NamedTuple):
         stopped = "; the next setup or run tries again" if self.word == "left" else ""
         return f"results: {there}; {self.left} are not: {self.why or 'still written to'}{stopped}"
 
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        return {**self._asdict(), "why": self.why or None}
-
 
 def parse_uploaded(note: str) -> Uploaded | None:
     """Parse the box's note; None if it is invalid."""
@@ -69,7 +65,7 @@ def parse_uploaded(note: str) -> Uploaded | None:
     if not found:
         return None
     word, files, bytes_, left, why, address = found.groups()
-    known = "" if why == "-" else why
+    known = None if why == "-" else why
     return Uploaded(word, int(files), int(bytes_), int(left), known, address)
 
 
@@ -122,10 +118,6 @@ class NodeOf(NamedTuple):
         name = self.names[rank] if rank < len(self.names) else "?"
         return f"{name} (node {rank})"
 
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        return {"rank": self.rank, "names": [*self.names]}
-
 
 def parse_node(note: str) -> NodeOf | None:
     """Parse the box's note; None if it is none."""
@@ -158,8 +150,15 @@ GOES_ON = ("running", "queued")
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Document):
     """One training command on a box. Times are seconds since 1970 on the box's clock."""
+
+    KEYS = (
+        "name, state, rc, ended or None, interrupted?=interruption, left, queue?, "
+        "attended?, can_resume?, commit, snapshot?, command, session, started, "
+        "begun or None, over or None, log_bytes, tree or None, uploaded?, gpus=given_gpus, "
+        "node?"
+    )
 
     repo_key: str
     name: str
@@ -352,30 +351,19 @@ class Run:
             by = f"part {failed[-1]} of its pipeline{by and ', '}{by}"
         return f" ({by})" if by else ""
 
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
+    def absent(self) -> Collection[str]:
+        """Return the keys that say nothing of a run in this state."""
         return {
-            "name": self.name,
-            "state": self.state,
-            "rc": self.rc,
-            "ended": self.ended or None,
-            **({"interrupted": self.interruption._asdict()} if self.interruption else {}),
-            "left": self.left,
-            **({"queue": self.queue, "attended": self.attended} if self.state == "queued" else {}),
-            **({"can_resume": self.can_resume} if self.state == "died" else {}),
-            "commit": self.commit,
-            **({"snapshot": self.snapshot} if self.with_changes else {}),
-            "command": self.command,
-            "session": self.session,
-            "started": self.started,
-            "begun": self.begun or None,
-            "over": self.over or None,
-            "log_bytes": self.log_bytes,
-            "tree": self.tree or None,
-            **({"uploaded": self.uploaded.as_dict()} if self.uploaded else {}),
-            "gpus": self.gpus.split(",") if self.gpus else None,
-            **({"node": self.node.as_dict()} if self.node else {}),
+            *super().absent(),
+            *(() if self.state == "queued" else ("queue", "attended")),
+            *(() if self.state == "died" else ("can_resume",)),
+            *(() if self.with_changes else ("snapshot",)),
         }
+
+    @property
+    def given_gpus(self) -> list[str] | None:
+        """The GPUs that it was given; None if it may use all."""
+        return self.gpus.split(",") if self.gpus else None
 
 
 def is_name(text: str) -> bool:
@@ -549,9 +537,37 @@ class Failure:
     lines: tuple[str, ...] = ()
     """The end of the log that shows it, or the last lines of the traceback."""
 
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {**asdict(self), "lines": list(self.lines)}
+
+@dataclass(frozen=True)
+class RunOnABox(Document):
+    """A run, whose it is, how long it took until `now`, on the box's clock, and what that cost."""
+
+    KEYS = "**run, repository, seconds, dollars"
+
+    run: Run
+    repository: str
+    now: int
+    price: float | None
+
+    @property
+    def seconds(self) -> int | None:
+        """How long it took; None if it never began."""
+        return self.run.seconds(self.now)
+
+    @property
+    def dollars(self) -> float | None:
+        """What that cost; None if it is unknown."""
+        return spent(self.seconds, self.price)
+
+
+@dataclass(frozen=True)
+class RunThatEnded(RunOnABox):
+    """A run that was waited for. `metric`: the last line of its log that has one."""
+
+    KEYS = f"{RunOnABox.KEYS}, metric, failure"
+
+    metric: str | None = None
+    failure: Failure | None = None
 
 
 def find_failure(

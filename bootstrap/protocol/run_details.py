@@ -20,6 +20,7 @@ from bootstrap.protocol.disk import MOST_BYTES, LowDisk, parse_low_disk
 from bootstrap.protocol.probe import BoxState, read_probe
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import is_name
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import grouped_number, size
 from bootstrap.value import dataclass
@@ -155,8 +156,10 @@ _MOST_RUNS, _MOST_NAMES = 10_000, 20
 
 
 @dataclass(frozen=True)
-class ResultsThere:
+class ResultsThere(Document):
     """Where the results of one run are that is over, as its box tells."""
+
+    KEYS = "where, files, bytes, kept_bytes, lost_files, overwritten_by"
 
     is_home: bool
     """Whether a verified pull, by any machine, brought all of them."""
@@ -190,27 +193,18 @@ class ResultsThere:
             )
         return f"results on the box, {size(self.bytes)}" + (" (kept)" if self.kept_bytes else "")
 
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints. Nothing is lost that is at home."""
-        is_lost = self.where in ("partly", "lost")
-        return {
-            "where": self.where,
-            "files": self.files,
-            "bytes": self.bytes,
-            "kept_bytes": self.kept_bytes,
-            "lost_files": self.lost_files if is_lost else 0,
-            "overwritten_by": list(self.overwritten_by) if is_lost else [],
-        }
-
 
 def _results(said: BoxDocument) -> ResultsThere:
+    files, lost = said.count("files") or 0, said.count("lost_files") or 0
+    is_lost = bool(files and lost) and not said.flag("is_home")  # nothing is lost that is at home
+    by = said.names("overwritten_by")[:_MOST_NAMES] if is_lost else ()
     return ResultsThere(
         is_home=said.flag("is_home"),
-        files=said.count("files") or 0,
+        files=files,
         bytes=said.count("bytes") or 0,
         kept_bytes=said.count("kept_bytes") or 0,
-        lost_files=said.count("lost_files") or 0,
-        overwritten_by=tuple(filter(is_name, said.names("overwritten_by")[:_MOST_NAMES])),
+        lost_files=lost if is_lost else 0,
+        overwritten_by=tuple(filter(is_name, by)),
     )
 
 

@@ -16,6 +16,7 @@ from bootstrap.link.exchange import BASH, AnswerStream, answer_number, answer_ro
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.answers import BoxDocument
 from bootstrap.protocol.query import AskedBox, build_long_query, build_query
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import size
 from bootstrap.value import dataclass
 
@@ -48,8 +49,10 @@ def is_content(kind: str) -> bool:
 
 
 @dataclass(frozen=True)
-class TreeContent:
+class TreeContent(Document):
     """Something in a tree that was not placed there, or a use of the tree."""
+
+    KEYS = "what=kind, count, names"
 
     kind: str
     count: int
@@ -62,8 +65,10 @@ class TreeContent:
 
 
 @dataclass(frozen=True)
-class TreeBeside:
+class TreeBeside(Document):
     """A tree beside the main one of its repository."""
+
+    KEYS = "tree=name, state, bytes, holds"
 
     repo_key: str
     name: str
@@ -77,15 +82,12 @@ class TreeBeside:
         """Whether something uses it now."""
         return any(one.kind in _USES for one in self.holds)
 
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        holds = [{"what": one.kind, "count": one.count, "names": one.names} for one in self.holds]
-        return {"tree": self.name, "state": self.state, "bytes": self.bytes, "holds": holds}
-
 
 @dataclass(frozen=True)
-class TreeUse:
+class TreeUse(Document):
     """A tree beside the main one, and the last run in it."""
+
+    KEYS = "tree=name, bytes, run=last_run or None"
 
     repo_key: str
     name: str
@@ -93,10 +95,6 @@ class TreeUse:
     """The newest run in it; "" for none."""
     bytes: int | None = None
     """Its size, if it could be measured in time."""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        return {"tree": self.name, "bytes": self.bytes, "run": self.last_run or None}
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from bootstrap.onbox.lease.rules import (
     reached,
 )
 from bootstrap.paths import read_record, write_private
-from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease
+from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease, LeaseLimit
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 from bootstrap.renting import rental
@@ -102,7 +102,7 @@ def count_lease(
 
 def describe_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> str:
     """Describe what is left of it. `use`: the box's report, or why there is none."""
-    found = {name: pair for name, pair in limits(terms, state).items() if name in _HELD_HERE}
+    found = {n: LeaseLimit(*p) for n, p in limits(terms, state).items() if n in _HELD_HERE}
     if isinstance(use, BoxLease):
         found |= {name: pair for name, pair in use.limits.items() if name in BY_ITS_WORD}
     kept = use.kept if isinstance(use, BoxLease) else 0.0

@@ -51,16 +51,12 @@ class MoneyCaps:
 NO_CAPS = MoneyCaps()
 
 
-class OverCapError(NotSafeError):
+class OverCapError(NotSafeError, keys="sum=total, cap"):
     """A cap on money would be exceeded; nothing was rented. `total` and `cap` are dollars."""
 
     def __init__(self, what: str, *, total: float, cap: float, hint: str) -> None:
         super().__init__(what, hint=hint)
         self.total, self.cap = round(total, 4), cap
-
-    def as_dict(self) -> dict[str, object]:
-        """The error as `--json` prints it, with the sum and the cap."""
-        return {**super().as_dict(), "sum": self.total, "cap": self.cap}
 
 
 def caps_file() -> Path:

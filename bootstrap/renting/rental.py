@@ -20,6 +20,7 @@ from pathlib import Path
 from bootstrap import paths
 from bootstrap.link.record import all_boxes
 from bootstrap.providers.offer import RentedBox
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import dollars, duration
 
 VERSION = 1
@@ -46,8 +47,10 @@ class RentalState(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Rental:
+class Rental(Document):
     """One rental. Times are seconds since 1970, prices dollars an hour."""
+
+    KEYS = "**, host"
 
     mark: str
     provider: str
@@ -95,10 +98,6 @@ class Rental:
     def cost(self, now: float) -> float:
         """Return the cost in dollars from the request until now."""
         return self.boxes * self.price * max(0.0, now - self.asked) / 3600
-
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        return {**dataclasses.asdict(self), "state": self.state.value, "host": self.host}
 
     def as_rented(self, box_id: str, now: float, account_now: float | None) -> Rental:
         """Return it as rented, with its id; `now` is the time here, `account_now` its account's."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, note_seen, order, seen_on
 from bootstrap.boxes.login import BoxLogin
@@ -46,6 +46,7 @@ from bootstrap.renting.up import UpOptions, rent_and
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.setup.request import RunOptions, SetupRequest
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Screen
@@ -58,9 +59,18 @@ if TYPE_CHECKING:
 _OVER = (RentedState.STOPPED, RentedState.GONE)
 
 
+class EarlierRun(NamedTuple):
+    """A run of a box that is gone."""
+
+    box: str
+    run: str
+
+
 @dataclass(frozen=True)
-class ResumedElsewhere:
+class ResumedElsewhere(Document):
     """A run that goes on on another box."""
+
+    KEYS = "**started, resumes, results_from=came_from, spent_before=spent:4"
 
     before: RunAtHome
     started: StartedRun
@@ -71,14 +81,10 @@ class ResumedElsewhere:
     still_costs: str
     """The name of the box before, if it is stopped and its disk still costs."""
 
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        return {
-            **self.started.as_dict(),
-            "resumes": {"box": self.before.box, "run": self.before.run.name},
-            "results_from": self.came_from,
-            "spent_before": round(self.spent, 4),
-        }
+    @property
+    def resumes(self) -> EarlierRun:
+        """The run that it goes on from."""
+        return EarlierRun(self.before.box, self.before.run.name)
 
     def text(self) -> str:
         """Return it as text for the user."""
@@ -185,7 +191,7 @@ def resume_interrupted(
         except BoxstrapError as error:
             lines.append(f"{box.name}: its run does not go on elsewhere: {error.what}")
             errors.append(error)
-    screen.result({"resumed": [one.as_dict() for one in done]}, "\n".join(lines))
+    screen.result({"resumed": done}, "\n".join(lines))
     if errors:
         raise errors[0]
 

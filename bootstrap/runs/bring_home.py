@@ -54,6 +54,7 @@ from bootstrap.repo.local import known_folder
 from bootstrap.runs.log_reader import HOLE, has_hole
 from bootstrap.secrets import machine_key
 from bootstrap.shell import Value
+from bootstrap.text.document import document
 from bootstrap.transfer.destination import LocalFolder, why_refused
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import lost_words
@@ -332,7 +333,7 @@ def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
     """
     body = {
         "v": VERSION,
-        **manifest.origin.as_dict(),
+        **document(manifest.origin),
         "live": manifest.live,
         "place": str(place),
         "files": {

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import RunAtHome, all_kept, kept_of_repository, order, seen_on
 from bootstrap.boxes.login import BoxLogin
@@ -22,6 +22,7 @@ from bootstrap.link.registry import box_by_name
 from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.run import called, repository_names
 from bootstrap.repo.local import known_key
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.layout import laid_out
@@ -38,9 +39,33 @@ _SHOWN = 40
 """Rows shown as text; --json has all."""
 
 
+class KnownResults(NamedTuple):
+    """Where a run's results are."""
+
+    where: str
+    files: int
+    bytes: int
+    place: str | None
+
+
+class KnownLog(NamedTuple):
+    """Where a run's log is."""
+
+    where: str
+    bytes: int
+    dropped: int
+    place: str | None
+
+
 @dataclass(frozen=True)
-class ListedRun:
+class ListedRun(Document):
     """A run, and where its results and its log are."""
+
+    KEYS = (
+        "**kept.run, repository=kept.repository, box=kept.box, host=kept.host, "
+        "box_gone=is_gone, seen=kept.seen, seconds, dollars, metric=kept.metric or None, "
+        "results=known_results, log=known_log"
+    )
 
     kept: RunAtHome
     is_gone: bool
@@ -51,32 +76,28 @@ class ListedRun:
     log: str
     """home, box, moved, lost."""
 
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+    @property
+    def seconds(self) -> int | None:
+        """How long it ran, as far as is known here."""
+        return self.kept.run.seconds(self.kept.box_time)
+
+    @property
+    def dollars(self) -> float | None:
+        """What that cost."""
+        return spent(self.seconds, self.kept.price)
+
+    @property
+    def known_results(self) -> KnownResults:
+        """Where its results are, and how many."""
         kept = self.kept
-        return {
-            **kept.run.as_dict(),
-            "repository": kept.repository,
-            "box": kept.box,
-            "host": kept.host,
-            "box_gone": self.is_gone,
-            "seen": kept.seen,
-            "seconds": kept.run.seconds(kept.box_time),
-            "dollars": spent(kept.run.seconds(kept.box_time), kept.price),
-            "metric": kept.metric or None,
-            "results": {
-                "where": self.results,
-                "files": kept.result_files,
-                "bytes": kept.result_bytes,
-                "place": kept.result_place or None,
-            },
-            "log": {
-                "where": self.log,
-                "bytes": kept.log_bytes,
-                "dropped": kept.dropped,
-                "place": kept.place or None,
-            },
-        }
+        place = kept.result_place or None
+        return KnownResults(self.results, kept.result_files, kept.result_bytes, place)
+
+    @property
+    def known_log(self) -> KnownLog:
+        """Where its log is."""
+        kept = self.kept
+        return KnownLog(self.log, kept.log_bytes, kept.dropped, kept.place or None)
 
 
 def list_runs(place: Path, host: str | None, *, every: bool) -> list[ListedRun]:

@@ -21,11 +21,11 @@ from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.redact import Redactor, RedactStream
 from bootstrap.plan import NAMES
 from bootstrap.protocol.disk import LowDisk
-from bootstrap.protocol.run import Run, called, qualified, repository_names
+from bootstrap.protocol.run import Run, RunOnABox, called, qualified, repository_names
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.runs.log_reader import AnyReader, KeptLogReader, LogReader, together
 from bootstrap.text.sanitize import SanitizeStream
-from bootstrap.text.sizes import seconds_of, size, spent, took_in_words
+from bootstrap.text.sizes import seconds_of, size, took_in_words
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass
 
@@ -297,7 +297,7 @@ def _show(
     for reader in readers if wish.follow and wish.lines is not None else ():
         reader.find_last_lines(wish.lines or 0)
     shown = [_shown(logs, at, wish, as_json=as_json, to=to) for at in range(len(readers))]
-    told: list[dict[str, object]] = []
+    told: list[RunOnABox] = []
     failed: list[str] = []
     for at, piece in together(readers, follow=wish.follow):
         if piece:
@@ -308,15 +308,8 @@ def _show(
             what = f"{size(lost)} of the log were dropped by the box before they could be read"
             screen.warn(f"{what}: see train.log_max_mib")
         if run := readers[at].over:
-            took, text = _end_of(run, price)
-            told.append(
-                {
-                    **run.as_dict(),
-                    "repository": logs.repository(run),
-                    "seconds": took,
-                    "dollars": spent(took, price),
-                }
-            )
+            text = _end_of(run, price)
+            told.append(RunOnABox(run, logs.repository(run), run.over, price))
             failed += [text] if run.state != "finished" or run.failed else []
             if text not in failed or len(readers) > 1:
                 screen.say(text)
@@ -427,11 +420,11 @@ def _shown(
     return ShownLog(drawn, sanitizer, logs.redactor.stream(), out)
 
 
-def _end_of(run: Run, price: float) -> tuple[int | None, str]:
-    """Return how long a followed run took, and a sentence on how it ended."""
+def _end_of(run: Run, price: float) -> str:
+    """Return a sentence on how a followed run ended."""
     took = run.seconds(run.over)
     after = "" if took is None else f" after {took_in_words(took, price)}"
-    return took, f"{called(run.name)} {run.outcome()}{after}"
+    return f"{called(run.name)} {run.outcome()}{after}"
 
 
 def _step_log(box: BoxLogin, step: str) -> str:

@@ -40,6 +40,7 @@ from bootstrap.runs.bring_home import (
 )
 from bootstrap.runs.push import ShownProgress
 from bootstrap.runs.upkeep import report_safe_results
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import grouped_number, size, transferred
 from bootstrap.transfer.destination import MANIFEST, Destination, why_refused
@@ -53,8 +54,14 @@ _MOST_OPTIONS = 5
 
 
 @dataclass
-class Pulled:
+class Pulled(Document):
     """The result of a pull."""
+
+    KEYS = (
+        "**manifest.origin, place, live=manifest.live, files, landed, received, seconds:3, "
+        "missing=manifest.missing, left_out=manifest.left_out, links, "
+        "without=manifest.without, receipt"
+    )
 
     manifest: Manifest
     place: Path
@@ -64,23 +71,15 @@ class Pulled:
     seconds: float = 0.0
     receipt: Path | None = None
 
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        manifest = self.manifest
-        return {
-            **manifest.origin.as_dict(),
-            "place": str(self.place),
-            "live": manifest.live,
-            "files": len(manifest.files),
-            "landed": dict(self.landed),
-            "received": self.received,
-            "seconds": round(self.seconds, 3),
-            "missing": dict(manifest.missing),
-            "left_out": dict(manifest.left_out),
-            "links": {shown(path): shown(one.to) for path, one in manifest.files.items() if one.to},
-            "without": list(manifest.without),
-            "receipt": str(self.receipt) if self.receipt else None,
-        }
+    @property
+    def files(self) -> int:
+        """How many files the run's results have."""
+        return len(self.manifest.files)
+
+    @property
+    def links(self) -> dict[str, str]:
+        """The links among them, and to which of the others each leads."""
+        return {shown(path): shown(one.to) for path, one in self.manifest.files.items() if one.to}
 
     def lines(self) -> list[str]:
         """As lines of text."""
@@ -218,7 +217,7 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     with BoxLogin.open(options, screen, shares=False) as box:
         brought = _bring(box, screen, wish, _started_run(box, wish))
         _say_at_risk(box, screen)
-    screen.result(brought.as_dict(), "\n".join(brought.lines()))
+    screen.result(brought, "\n".join(brought.lines()))
     brought.check()
 
 
@@ -238,7 +237,7 @@ def pull_several(
         ]
         _say_at_risk(box, screen)
     screen.result(
-        {"runs": [one.as_dict() for one in brought]},
+        {"runs": brought},
         "\n".join(_lines_of_all(brought)) or "no run has begun here",
     )
     refused = list[BoxstrapError]()
@@ -255,8 +254,19 @@ def pull_several(
 
 
 @dataclass(frozen=True)
-class _Brought:
+class RecordAtHome(Document):
+    """A run's log and record at home; empty if they could not be brought."""
+
+    KEYS = "place?=of.place, log?=of.log_bytes, dropped?=of.dropped"
+
+    of: RunAtHome | None
+
+
+@dataclass(frozen=True)
+class BroughtRun(Document):
     """What a pull brought of one run."""
+
+    KEYS = "**pulled, run=run.name, files, record"
 
     run: Run
     pulled: Pulled | None
@@ -265,16 +275,23 @@ class _Brought:
     failed: BoxstrapError | None
     """Why its log and record did not come."""
 
-    def as_dict(self) -> dict[str, object]:
-        record = self.kept.brought() if self.kept else {}
-        own = self.pulled.as_dict() if self.pulled else {"run": self.run.name, "files": 0}
-        return {**own, "record": record}
+    @property
+    def files(self) -> int:
+        """How many files of results there are."""
+        return self.pulled.files if self.pulled else 0
+
+    @property
+    def record(self) -> RecordAtHome:
+        """Its log and record at home."""
+        return RecordAtHome(self.kept)
 
     def lines(self) -> list[str]:
+        """As lines of text."""
         lines = self.pulled.lines() if self.pulled else [_no_results("", self.run).what]
         return [*lines, *(self.kept.lines() if self.kept else [])]
 
     def check(self) -> None:
+        """Raise the error if not all of it is here."""
         if self.pulled:
             self.pulled.check()
         if self.failed:
@@ -286,7 +303,7 @@ def _say_at_risk(box: BoxLogin, screen: Screen) -> None:
         screen.warn(risk_in_words(box.name, risky))
 
 
-def _lines_of_all(brought: Sequence[_Brought]) -> Iterator[str]:
+def _lines_of_all(brought: Sequence[BroughtRun]) -> Iterator[str]:
     """Yield a line for each run, with what there is to say of it, and one for where they are."""
     for one in brought:
         head, *more = one.pulled.lines()[:-1] if one.pulled else [_no_results("", one.run).what]
@@ -299,7 +316,7 @@ def _lines_of_all(brought: Sequence[_Brought]) -> Iterator[str]:
         yield f"  in {place}"
 
 
-def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> _Brought:
+def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> BroughtRun:
     """Copy the results of one run, then its log and record."""
     pulled: Pulled | None = None
     failed: BoxstrapError | None = None
@@ -311,7 +328,7 @@ def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> _Broug
         kept = bring_home(box, now, wish.most, wish.to)
     except (NotSafeError, BusyError) as error:
         failed = error
-    return _Brought(run, pulled, kept, failed)
+    return BroughtRun(run, pulled, kept, failed)
 
 
 def pull_run(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Pulled:

@@ -24,6 +24,7 @@ from bootstrap.protocol.run import (
     MADE_NOTHING,
     Failure,
     Run,
+    RunThatEnded,
     as_it_ended,
     called,
     find_failures,
@@ -33,7 +34,7 @@ from bootstrap.protocol.run import (
 from bootstrap.protocol.run_details import NO_DETAILS
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
 from bootstrap.text.sanitize import one_line
-from bootstrap.text.sizes import spent, took_in_words
+from bootstrap.text.sizes import took_in_words
 from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
 
@@ -99,7 +100,8 @@ def wait_for(  # noqa: PLR0913 - as it was typed
         ended = _as_they_ended(box, over)
         over = [*ended.runs]
         lines = _lines(ended, box.known.price)
-        screen.result(_document(box, ended), "\n".join(lines))
+        rows = [_row(box, one, ended) for one in over]
+        screen.result({"box": box.name, "runs": rows}, "\n".join(lines))
         for before, after in zip(awaited, over, strict=True):
             if before.goes_on:
                 text = f"it {_ending(after)}"
@@ -144,8 +146,8 @@ def _detach(box: BoxLogin, runs: Sequence[Run], screen: Screen) -> None:
     screen.result({"box": box.name, "runs": rows, "told": addresses if told else []}, text)
 
 
-def _plain_rows(box: BoxLogin, runs: Sequence[Run]) -> list[dict[str, object]]:
-    return [{**_row(box, one), "metric": None, "failure": None} for one in runs]
+def _plain_rows(box: BoxLogin, runs: Sequence[Run]) -> list[RunThatEnded]:
+    return [_row(box, one) for one in runs]
 
 
 class _Listener:
@@ -256,25 +258,9 @@ def _as_they_ended(box: BoxLogin, runs: Sequence[Run]) -> _Ended:
     return _Ended(runs, failures, metric_lines(runs, box.details.metrics, redact), nothing)
 
 
-def _document(box: BoxLogin, ended: _Ended) -> dict[str, object]:
-    rows = [
-        {
-            **_row(box, run),
-            "metric": ended.metrics.get(run),
-            "failure": ended.failures[run].as_dict() if run in ended.failures else None,
-        }
-        for run in ended.runs
-    ]
-    return {"box": box.name, "runs": rows}
-
-
-def _row(box: BoxLogin, run: Run) -> dict[str, object]:
-    return {
-        **run.as_dict(),
-        "repository": box.repository(run),
-        "seconds": run.seconds(run.over),
-        "dollars": spent(run.seconds(run.over), box.known.price),
-    }
+def _row(box: BoxLogin, run: Run, ended: _Ended | None = None) -> RunThatEnded:
+    metric, why = (ended.metrics.get(run), ended.failures.get(run)) if ended else (None, None)
+    return RunThatEnded(run, box.repository(run), run.over, box.known.price, metric, why)
 
 
 def _lines(ended: _Ended, price: float) -> Iterator[str]:

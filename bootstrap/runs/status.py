@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import LOG, RunAtHome, kept_of_repository
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
@@ -17,11 +17,13 @@ from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.protocol.disk import LowDisk
-from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.probe import BoxLease, BoxState
 from bootstrap.protocol.run import (
     MADE_NOTHING,
     Failure,
     Run,
+    RunOnABox,
+    RunThatEnded,
     called,
     find_failures,
     repository_names,
@@ -29,6 +31,7 @@ from bootstrap.protocol.run import (
 from bootstrap.protocol.run_details import ResultsThere, UsedGpu
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars, duration, size, spent, spent_in_words
 from bootstrap.ui.layout import aligned, laid_out
@@ -55,10 +58,6 @@ class GpuUse:
     memory_used: int | None
     """Used by the run, if the box reports that; else by all processes."""
     memory_total: int | None
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return asdict(self)
 
 
 def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[GpuUse, ...]:
@@ -254,13 +253,115 @@ _ENDS = {
 """What the exit codes of setups mean; the reason is added after it."""
 
 
-@dataclass
-class BoxStatus:
-    """The status of one box, or the `error` if it could not be asked."""
+@dataclass(frozen=True)
+class RunStatus(RunThatEnded):
+    """A run, as `status` tells of it."""
 
-    document: dict[str, object] = field(default_factory=dict)
+    KEYS = f"{RunOnABox.KEYS}, gpu_use, metric, disk, untold, failure, results"
+
+    gpu_use: tuple[GpuUse, ...] = ()
+    disk: LowDisk | None = None
+    untold: tuple[str, ...] = ()
+    results: ResultsThere | None = None
+
+
+class AtHome(NamedTuple):
+    """What is known here of a run whose box is gone, or could not be asked."""
+
+    seen: float
+    log: str | None
+    results: str
+
+
+@dataclass(frozen=True)
+class RunFromHome(RunThatEnded):
+    """The same of a run whose box was not asked."""
+
+    KEYS = f"{RunOnABox.KEYS}, gpu_use, metric, failure, from_home"
+
+    gpu_use: tuple[GpuUse, ...] = ()
+    from_home: AtHome | None = None
+
+
+class SetupFailure(NamedTuple):
+    """The step with which a setup failed, and its code."""
+
+    step: str
+    code: str
+
+
+@dataclass
+class LastSetup(Document):
+    """The last setup on a box. `state`: none, at work, cut, over."""
+
+    KEYS = "id, state, exit??, switch?, why?"
+
+    id: str | None
+    state: str
+    text: str
+    exit: int | None = None
+    switch: str | None = None
+    """The commit of a switch that was cut short."""
+    why: SetupFailure | None = None
+
+    def absent(self) -> Collection[str]:
+        """Return the keys that are missing now; one that is over has its exit code, or null."""
+        return {*super().absent()} - ({"exit"} if self.state == "over" else set())
+
+
+class Contract(NamedTuple):
+    """When a box's contract ends, and what more its host asks for."""
+
+    ends: float | None
+    price_increase: float | None
+
+
+@dataclass
+class BoxStatus(Document):
+    """One box, as `status` tells of it, or the `error` if it could not be asked."""
+
+    KEYS = (
+        "box, price??, dollars??, dollars_before??, lease??, setup?, runs?, trees?, at_risk?, "
+        "ends??=contract.ends, price_increase??=contract.price_increase, error?"
+    )
+
+    box: str
+    price: float | None = None
+    dollars: float | None = None
+    dollars_before: float | None = None
+    lease: BoxLease | None = None
+    setup: LastSetup | None = None
+    runs: Sequence[RunStatus | RunFromHome] | None = None
+    trees: Sequence[TreeUse] | None = None
+    at_risk: Sequence[RiskyFolder] | None = None
+    contract: Contract | None = None
     lines: Sequence[str] = ()
+    """The same as text."""
     error: BoxstrapError | None = None
+
+    def absent(self) -> Collection[str]:
+        """Return what is unknown of a box that was not asked."""
+        asked = () if self.setup else ("dollars", "dollars_before", "lease", "setup", "at_risk")
+        known = () if self.runs is not None else ("price", "runs", "trees")
+        contract = () if self.contract else ("ends", "price_increase")
+        return {*asked, *known, *contract, *(() if self.error else ("error",))}
+
+
+@dataclass
+class StatusOfAll(Document):
+    """All boxes: read `boxes`. Of a single one the keys are at the top level too, since the first
+    documents of this version had only these. `why`: why there is none, and what there is instead.
+    """
+
+    KEYS = "**single, boxes, why?"
+
+    boxes: Sequence[BoxStatus]
+    why: str | None = None
+
+    @property
+    def single(self) -> BoxStatus | None:
+        """The box, if it is one."""
+        return self.boxes[0] if len(self.boxes) == 1 else None
 
 
 def find_status(
@@ -283,7 +384,7 @@ def find_status(
             return [_ask(boxes[0], screen, here)]
         except UnreachableError as error:
             told = _from_home(boxes[0], error.what, screen.width)
-            if not told.document.get("runs"):
+            if not told.runs:
                 raise
             return [replace(told, error=error)]
     screen.redact = redactor_of_all(options).text
@@ -308,7 +409,7 @@ def _from_home(
     host = options.host or ""
     found = named or known_of_host(host)
     if not found:
-        return BoxStatus({"box": host}, [f"{host}: {why}"])
+        return BoxStatus(host, lines=[f"{host}: {why}"])
     runs, last = [one.run for one in found], max(found, key=lambda one: one.seen)
     now, price, box = int(last.now(time.time())), found[0].price, found[0].box
     mine = kept_of_repository(found, options.repository[0])
@@ -317,27 +418,22 @@ def _from_home(
     metrics = {one.run: one.metric for one in found if one.metric}
     names = repository_names({run.repo_key for run in runs})
     rows = [
-        {
-            **one.run.as_dict(),
-            "repository": names[one.repository],
-            "seconds": one.run.seconds(one.box_time),
-            "dollars": spent(one.run.seconds(one.box_time), one.price),
-            "gpu_use": [],
-            "metric": one.metric or None,
-            "failure": failures[one.run].as_dict() if one.run in failures else None,
-            "from_home": {
-                "seen": one.seen,
-                "log": f"{one.place}/{LOG}" if one.place else None,
-                "results": one.results,
-            },
-        }
+        RunFromHome(
+            one.run,
+            names[one.repository],
+            one.box_time,
+            one.price,
+            one.metric or None,
+            failures.get(one.run),
+            from_home=AtHome(one.seen, f"{one.place}/{LOG}" if one.place else None, one.results),
+        )
         for one in found
     ]
     lines = [f"{box}: {why}; from home:" if why else as_of(found[0])]
     own = mine[0].repository if mine else ""
     seen = last.box_time or int(last.seen)
     lines += run_lines(runs, now, (), failures, metrics, price, width, own=own, seen=seen)
-    return BoxStatus({"box": box, "price": price or None, "runs": rows, "trees": []}, lines)
+    return BoxStatus(box, price or None, runs=rows, trees=(), lines=lines)
 
 
 def failure(found: Sequence[BoxStatus]) -> BoxstrapError | None:
@@ -351,16 +447,16 @@ def _ask_all(
     boxes: Sequence[BoxOptions], here: KeyAndRoot | None, width: int | None
 ) -> list[BoxStatus]:
     """Ask all boxes in parallel, each in its own thread; their progress is not shown."""
-    found = [BoxStatus() for _ in boxes]
+    found = [BoxStatus(str(box.host)) for box in boxes]
 
     def look(at: int) -> None:
-        name = str(boxes[at].host)
         try:
             found[at] = _ask(boxes[at], JsonScreen(io.StringIO()), here, width)
         except UnreachableError as error:
             found[at] = replace(_from_home(boxes[at], error.what, width), error=error)
         except BoxstrapError as error:
-            found[at] = BoxStatus({"box": name}, [f"{name}: {error.what}"], error)
+            name = str(boxes[at].host)
+            found[at] = BoxStatus(name, lines=[f"{name}: {error.what}"], error=error)
 
     threads = [
         threading.Thread(target=look, args=(at,), name=f"status {at}", daemon=True)
@@ -411,7 +507,7 @@ class _Contract:
             return
         from bootstrap.runs.rented import contract_words
 
-        told.document |= {"ends": box.ends, "price_increase": box.increase}
+        told.contract = Contract(box.ends, box.increase)
         words = [f"  {', '.join(found)}"] if (found := contract_words(box, time.time())) else []
         told.lines = [*told.lines[:1], *words, *told.lines[1:]]
 
@@ -428,73 +524,57 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
         from bootstrap.protocol.trees import find_at_risk, risk_in_words
 
         at_risk = find_at_risk(box, box.own)
-    risky = [one._asdict() for each in at_risk for one in each]
+    known, setup = box.known, _setup(box_state)
+    setup.switch = box_state.unfinished_switch or None
+    setup.why = SetupFailure(why.step, why.word("code")) if why else None
+    names = repository_names({run.repo_key for run in box_state.runs})
+    rows = []
+    for run in box_state.runs:
+        path, details = f"{run.repo_key}/{run.name}", box.details
+        rows.append(
+            RunStatus(
+                run,
+                names[run.repo_key],
+                _box_time(box_state),
+                known.price,
+                metrics.get(run),
+                failures.get(run),
+                gpu_use(run, box_state.runs, details.gpus),
+                details.disks.get(path),
+                tuple(details.untold.get(path, ())),
+                details.results.get(path),
+            )
+        )
+    lines = status_lines(
+        name,
+        box_state,
+        why,
+        box.details.gpus,
+        failures,
+        metrics,
+        known,
+        width,
+        box.details.results,
+        box.details.disks,
+        box.details.untold,
+        box.own,
+    )
     return BoxStatus(
-        {**_document(box, why, failures, metrics), "at_risk": risky},
-        [
-            *status_lines(
-                name,
-                box_state,
-                why,
-                box.details.gpus,
-                failures,
-                metrics,
-                box.known,
-                width,
-                box.details.results,
-                box.details.disks,
-                box.details.untold,
-                box.own,
-            ),
+        known.name,
+        known.price or None,
+        so_far(known),
+        known.before or None,
+        box_state.lease,
+        setup,
+        rows,
+        box.details.trees,
+        [one for each in at_risk for one in each],
+        lines=[
+            *lines,
             *_tree_lines(box.details.trees),
             *(line for each in at_risk for line in risk_in_words(name, each).splitlines()),
         ],
     )
-
-
-def _document(
-    box: BoxLogin,
-    why: Event | None,
-    failures: Mapping[Run, Failure],
-    metrics: Mapping[Run, str],
-) -> dict[str, object]:
-    box_state, gpus = box.state, box.details.gpus
-    known = box.known
-    now, names = _box_time(box_state), repository_names({run.repo_key for run in box_state.runs})
-    setup = {key: value for key, value in _setup(box_state).items() if key != "text"}
-    if box_state.unfinished_switch:
-        setup["switch"] = box_state.unfinished_switch
-    if why:
-        setup["why"] = {"step": why.step, "code": why.word("code")}
-    runs = [
-        {
-            **run.as_dict(),
-            "repository": names[run.repo_key],
-            "seconds": run.seconds(now),
-            "dollars": spent(run.seconds(now), known.price),
-            "gpu_use": [use.as_dict() for use in gpu_use(run, box_state.runs, gpus)],
-            "metric": metrics.get(run),
-            "disk": low.as_dict() if low else None,
-            "untold": list(box.details.untold.get(f"{run.repo_key}/{run.name}", ())),
-            "failure": failures[run].as_dict() if run in failures else None,
-            "results": there.as_dict() if there else None,
-        }
-        for run, there, low in (
-            (run, box.details.results.get(path), box.details.disks.get(path))
-            for run, path in ((run, f"{run.repo_key}/{run.name}") for run in box_state.runs)
-        )
-    ]
-    trees = [tree.as_dict() for tree in box.details.trees]
-    return {
-        "box": known.name,
-        "price": known.price or None,
-        "dollars": so_far(known),
-        "dollars_before": known.before or None,
-        "lease": box_state.lease.as_dict() if box_state.lease else None,
-        "setup": setup,
-        "runs": runs,
-        "trees": trees,
-    }
 
 
 def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
@@ -513,7 +593,7 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
 ) -> list[str]:
     """Return the status as text; `why` is the event with which the box's last setup failed."""
     reason = f": {_reason(why)}" if why else ""
-    lines = [f"{name}: {_setup(box_state)['text']}{reason}"]
+    lines = [f"{name}: {_setup(box_state).text}{reason}"]
     if box_state.unfinished_switch:
         lines.append(f"  {_switch(box_state)}: the next setup completes it")
     if known and known.price:
@@ -564,27 +644,28 @@ def _switch(box_state: BoxState) -> str:
     return f"the switch of {box_state.repo_dir} to {cut} was cut short"
 
 
-def _setup(box_state: BoxState) -> dict[str, object]:
+def _setup(box_state: BoxState) -> LastSetup:
     last = box_state.last_setup
     if box_state.working:
-        return {"id": box_state.working[0], "state": "at work", "text": "a setup is at work"}
+        return LastSetup(box_state.working[0], "at work", "a setup is at work")
     if not last:
-        return {"id": None, "state": "none", "text": "no setup was made here"}
-    code = last.get("exit")
+        return LastSetup(None, "none", "no setup was made here")
+    id_, code = str(last.get("setup")), last.get("exit")
+    code = code if isinstance(code, int) else None
     if last.get("state") == "running":
-        return {"id": last.get("setup"), "state": "cut", "text": "its last setup was cut short"}
+        return LastSetup(id_, "cut", "its last setup was cut short")
     usual = "is set up" if code == 0 else f"its last setup ended with exit code {code}"
-    words = _ENDS.get(code, usual) if isinstance(code, int) else usual
-    return {"id": last.get("setup"), "state": "over", "exit": code, "text": words}
+    words = usual if code is None else _ENDS.get(code, usual)
+    return LastSetup(id_, "over", words, code)
 
 
-def _why(box: BoxLogin, setup: dict[str, object]) -> Event | None:
+def _why(box: BoxLogin, setup: LastSetup) -> Event | None:
     """Return the event with which the last setup failed, if the box kept it."""
-    if setup.get("exit") not in _ENDS:
+    if setup.exit not in _ENDS:
         return None
     from bootstrap.events import parse_event  # late: of a setup that failed
 
-    kept = f"setups/{setup['id']}/events.jsonl"
+    kept = f"setups/{setup.id}/events.jsonl"
     tail = box.tail(kept, _EVENTS_BYTES)
     events = [
         event for event in map(parse_event, tail.split(b"\n")) if event and event.word("code")

@@ -23,6 +23,7 @@ from bootstrap.protocol.disk import is_low
 from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import called
 from bootstrap.protocol.run_history import Sample, SampleLines
+from bootstrap.text.document import document
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui import layout
@@ -259,7 +260,7 @@ class JsonLines(TopScreen):
         if changed.state == "live" and changed.sample:
             sample = changed.sample
             line.update(sample.model_dump(exclude={"v", "missing", "low"}))
-            line["low"] = sample.low and sample.low.as_dict()
+            line["low"] = document(sample.low)
         elif changed.why:
             line["why"] = changed.why
         self._out.write(json.dumps(self._hidden(line)) + "\n")

@@ -82,7 +82,7 @@ def show_lease(
     if box.known.ends:
         lines.append(f"it ends {_until(box.known.ends)} by its own limit, which nothing moves")
     screen.result(
-        {"box": name, "lease": lease.as_dict() if lease else None},
+        {"box": name, "lease": lease},
         "\n".join(f"{name}: {line}" for line in lines),
     )
 
@@ -288,7 +288,7 @@ def clean_box(
         trees, known = found.trees, box.known
         document = {
             "box": known.name,
-            "trees": [tree.as_dict() for tree in trees],
+            "trees": trees,
             "copies_of_results": found.copied,
             "things": [vars(thing) for thing in found.things],
         }

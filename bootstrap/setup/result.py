@@ -19,6 +19,7 @@ from bootstrap.errors import (
 from bootstrap.event_codes import Code, named_in
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import results_in_the_way
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import spent
 from bootstrap.value import dataclass
@@ -56,8 +57,14 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class SetupResult:
+class SetupResult(Document):
     """A box that matches its profile, or waits for a run of other work (`waits_for`)."""
+
+    KEYS = (
+        "setup or None, box, alias or None, commit, snapshot, changes, repo_dir, run, "
+        "waits_for=waits_for.name, differs, seconds:3, price, dollars, "
+        "lease=box_state.lease"
+    )
 
     box: str
     """The box's name on this machine."""
@@ -89,24 +96,10 @@ class SetupResult:
     profile: Profile = field(repr=False)
     box_state: BoxState = field(repr=False)
 
-    def as_dict(self) -> dict[str, object]:
-        """Return the result as `--json` prints it."""
-        return {
-            "setup": self.setup or None,
-            "box": self.box,
-            "alias": self.alias or None,
-            "commit": self.commit,
-            "snapshot": self.snapshot,
-            "changes": self.changes._asdict(),
-            "repo_dir": self.repo_dir,
-            "run": self.run.as_dict() if self.run else None,
-            "waits_for": self.waits_for.name if self.waits_for else None,
-            "differs": list(self.differs),
-            "seconds": round(self.seconds, 3),
-            "price": self.price,
-            "dollars": spent(self.seconds, self.price),
-            "lease": self.box_state.lease.as_dict() if self.box_state.lease else None,
-        }
+    @property
+    def dollars(self) -> float | None:
+        """What it has cost; None if the price is unknown."""
+        return spent(self.seconds, self.price)
 
     @property
     def price(self) -> float | None:

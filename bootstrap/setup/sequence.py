@@ -17,6 +17,7 @@ from bootstrap.link.registry import box_by_name
 from bootstrap.plan import PlanRow, plan_rows
 from bootstrap.protocol.probe import BoxState, parse_probe
 from bootstrap.protocol.query import build_query
+from bootstrap.text.document import Document
 from bootstrap.ui.screen import Reporter
 from bootstrap.value import dataclass
 
@@ -206,16 +207,18 @@ def _blocking(box_state: BoxState) -> Run | None:
 
 
 @dataclass(frozen=True)
-class SetupPlan:
+class SetupPlan(Document):
     """What a setup would do on a box, and why."""
+
+    KEYS = "box, commit, snapshot, changes, steps=rows, reused?"
 
     box: str
     commit: str
     snapshot: str
     changes: ChangeCount
     rows: list[PlanRow]
-    reused: str
-    """A sentence about the image's packages that its environment reuses; "" for none."""
+    reused: str | None
+    """A sentence about the image's packages that its environment reuses."""
     loaded: LoadedProfile
 
 
@@ -234,7 +237,7 @@ def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
         source.snapshot,
         payload.changes,
         plan_rows(payload.steps, box_state.plan),
-        explain("image-reused", reused).what if reused else "",
+        explain("image-reused", reused).what if reused else None,
         context.loaded,
     )
 

@@ -17,6 +17,7 @@ from bootstrap.repo.names import decoded, shown
 from bootstrap.repo.objects import have_locally
 from bootstrap.repo.quarantine import Bounds, Quarantine
 from bootstrap.sync.send import FileChanges, file_changes, not_set_up
+from bootstrap.text.document import Document
 from bootstrap.ui.screen import Screen
 
 BOUNDS = Bounds(mib=512, seconds=600)
@@ -26,8 +27,10 @@ MOST_FILE_MIB = 100
 
 
 @dataclass(frozen=True)
-class FetchedWork:
+class FetchedWork(Document):
     """A box's work that is now in the local repository."""
+
+    KEYS = "box, refs, new, edits=changed, left, commands"
 
     box: str
     refs: dict[str, str]
@@ -50,17 +53,6 @@ class FetchedWork:
             edits = ref.endswith("/edits")
             found.append(f"git diff {ref}^ {ref}" if edits else f"git diff HEAD...{ref}")
         return [*found, *(f"git merge {ref}" for ref in self.refs if ref not in self.within)]
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {
-            "box": self.box,
-            "refs": self.refs,
-            "new": sorted(self.new),
-            "edits": self.changed.as_dict(),
-            "left": list(self.left),
-            "commands": self.commands,
-        }
 
     def lines(self) -> list[str]:
         """As lines of text."""

@@ -47,6 +47,7 @@ from bootstrap.sync.send import (
     exchange,
     refusal,
 )
+from bootstrap.text.document import Document
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass
 
@@ -60,8 +61,13 @@ Show = Callable[[Sequence[str]], None]
 
 
 @dataclass(frozen=True)
-class StartedRun:
+class StartedRun(Document):
     """A run that was started now, or earlier under the same id."""
+
+    KEYS = (
+        "box, run, id=wish.id, gpus=wish.gpus or None, commit=run.commit, "
+        "snapshot=run.snapshot, changes, tree, environment, first_lines, seconds:3"
+    )
 
     box: str
     run: Run
@@ -76,22 +82,6 @@ class StartedRun:
     seconds: float
     profile: Profile
     login: BoxLogin
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {
-            "box": self.box,
-            "run": self.run.as_dict(),
-            "id": self.wish.id,
-            "gpus": self.wish.gpus or None,
-            "commit": self.run.commit,
-            "snapshot": self.run.snapshot,
-            "changes": self.changes._asdict(),
-            "tree": self.tree,
-            "environment": self.environment,
-            "first_lines": list(self.first_lines),
-            "seconds": round(self.seconds, 3),
-        }
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError if it failed immediately."""
@@ -354,22 +344,13 @@ _WHY = {
 
 
 @dataclass(frozen=True)
-class ResumedRun:
+class ResumedRun(Document):
     """The new run, and the name of the one that it resumes."""
 
     box: str
     run: Run
     resumes: str
     first_lines: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {
-            "box": self.box,
-            "run": self.run.as_dict(),
-            "resumes": self.resumes,
-            "first_lines": list(self.first_lines),
-        }
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError if it failed immediately."""

@@ -26,6 +26,7 @@ from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.repo.names import decoded, shown, unquoted
 from bootstrap.setup.request import SetupRequest
 from bootstrap.shell import Value
+from bootstrap.text.document import Document
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass
 
@@ -41,7 +42,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class FileChanges:
+class FileChanges(Document):
     """Files by how they changed."""
 
     updated: tuple[str, ...] = ()
@@ -55,12 +56,8 @@ class FileChanges:
         """One line: the number of each kind, and the names if they are few."""
         counts = ", ".join(f"{len(names)} {kind}" for kind, names in vars(self).items() if names)
         names = (*self.updated, *self.new, *self.removed)
-        listed = f" ({', '.join(map(shown, names))})" if 0 < len(names) <= _SHOWN else ""
+        listed = f" ({', '.join(names)})" if 0 < len(names) <= _SHOWN else ""
         return f"{counts or 'no file changed'}{listed}"
-
-    def as_dict(self) -> dict[str, list[str]]:
-        """As `--json` prints it."""
-        return {kind: list(map(shown, names)) for kind, names in vars(self).items()}
 
 
 def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileChanges:
@@ -76,27 +73,19 @@ def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileCha
         if not all(change.path in other for other in others):
             continue
         found[_KINDS.get(change.status, "updated")].append(decoded(change.path))
-    return FileChanges(**{kind: tuple(names) for kind, names in found.items()})
+    return FileChanges(**{kind: tuple(map(shown, names)) for kind, names in found.items()})
 
 
 @dataclass(frozen=True)
-class Synced:
+class Synced(Document):
     """The result: a tree on a box that is now equal to the local state."""
+
+    KEYS = "box, commit=state.snapshot.commit, snapshot=state.snapshot.id, **changed, seconds:3"
 
     box: str
     state: LocalState
     changed: FileChanges
     seconds: float
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {
-            "box": self.box,
-            "commit": self.state.snapshot.commit,
-            "snapshot": self.state.snapshot.id,
-            **self.changed.as_dict(),
-            "seconds": round(self.seconds, 3),
-        }
 
     def __str__(self) -> str:
         changes = self.state.snapshot.changes
@@ -168,7 +157,12 @@ def take_answer(answer: SyncAnswer, state: LocalState, box: BoxLogin, began: flo
     workdir = box.known.workdir_of(here.key)
     box.note_sent(here, here.key, workdir, root=here.root_commit, snapshot=state.snapshot.id)
     remember_snapshot(here, state.snapshot)
-    return Synced(box.name, state, FileChanges(**answer.files), time.monotonic() - began)
+    return Synced(
+        box.name,
+        state,
+        FileChanges(**{kind: tuple(map(shown, names)) for kind, names in answer.files.items()}),
+        time.monotonic() - began,
+    )
 
 
 _OF_THE_TREE = (

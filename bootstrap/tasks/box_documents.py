@@ -5,43 +5,15 @@ Times are seconds since 1970, prices dollars an hour.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from typing_extensions import NotRequired, TypedDict
 
-from bootstrap.estimate import Price, Usage
+from bootstrap.estimate import Row, Usage
+from bootstrap.profile.consent import Grants
+from bootstrap.protocol.probe import BoxLease
+from bootstrap.protocol.trees import TreeBeside
 from bootstrap.providers.offer import RentOrder
+from bootstrap.renting.resumption import ResumedElsewhere
 from bootstrap.runs.known_runs import MeasuredRun
-from bootstrap.tasks.run_documents import ResumedElsewhereDocument
-
-LeaseLimit = TypedDict("LeaseLimit", {"is": float, "limit": float})
-"""How much of a limit is used, from the order of the box on: seconds, and of `dollars` dollars."""
-
-
-class LeaseDocument(TypedDict):
-    """A lease: who holds it, what is counted, and what happens when it is over."""
-
-    held: str
-    by: str | None
-    limits: dict[str, LeaseLimit]
-    over: str | None
-    unpriced: bool
-    then: str
-    unsafe: list[str]
-    extended: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class EstimateRow(Price):
-    """A price, and what the usage costs there, in dollars; None if unknown."""
-
-    paid_gpus: int
-    compute: float
-    disk: float | None
-    egress: float | None
-    stopped: float | None
-    total: float
-    not_in_total: list[str]
 
 
 class NeededMemory(TypedDict):
@@ -62,7 +34,7 @@ class EstimateDocument(TypedDict):
     """What a training costs; `left_out`: providers of which no price is known here."""
 
     usage: Usage
-    rows: list[EstimateRow]
+    rows: list[Row]
     failed: dict[str, str]
     oldest: str
     past_runs: list[MeasuredRun]
@@ -97,20 +69,6 @@ class FoundOffer(TypedDict):
     exceeds: list[str]
 
 
-class GrantDocument(TypedDict):
-    """What a repository's profile asks for, and which key does."""
-
-    key: str
-    takes: str
-
-
-class ConsentDocument(TypedDict):
-    """What the user has yet to agree to, by `--consent DIGEST`."""
-
-    digest: str
-    takes: list[GrantDocument]
-
-
 class OffersDocument(TypedDict):
     """What `up --dry-run` shows; `left`: how many remain without that key, where none fits.
 
@@ -121,7 +79,7 @@ class OffersDocument(TypedDict):
     offers: list[FoundOffer]
     nearest: list[FoundOffer]
     left: NotRequired[dict[str, int]]
-    consent: NotRequired[ConsentDocument]
+    consent: NotRequired[Grants]
 
 
 class LostThing(TypedDict):
@@ -157,7 +115,7 @@ class LeaseOfABox(TypedDict):
     """A box's lease; None if nothing ends the box."""
 
     box: str
-    lease: LeaseDocument | None
+    lease: BoxLease | None
 
 
 class GuardedDocument(TypedDict):
@@ -178,7 +136,7 @@ class GuardDocument(TypedDict):
     boxes: list[GuardedDocument]
     not_by_id: list[str]
     without_lease: list[str]
-    resumed: NotRequired[list[ResumedElsewhereDocument]]
+    resumed: NotRequired[list[ResumedElsewhere]]
 
 
 class KnownBoxDocument(TypedDict):
@@ -284,23 +242,6 @@ class ForgottenBox(TypedDict):
     removed: list[str]
 
 
-class HeldThing(TypedDict):
-    """What a tree holds of its own."""
-
-    what: str
-    count: int
-    names: list[str]
-
-
-class CleanedTree(TypedDict):
-    """A tree beside the main one. `state`: removed, kept, left."""
-
-    tree: str
-    state: str
-    bytes: int | None
-    holds: list[HeldThing]
-
-
 class CleanedThing(TypedDict):
     """Results that are at home (of a run, KEY/NAME), or downloads (a folder of `.boxstrap/cache`).
     `state`: removed, safe (to remove), used."""
@@ -315,7 +256,7 @@ class CleanDocument(TypedDict):
     """The trees, the bytes of copies of results that were removed, and what else can go."""
 
     box: str
-    trees: list[CleanedTree]
+    trees: list[TreeBeside]
     copies_of_results: int
     things: list[CleanedThing]
 

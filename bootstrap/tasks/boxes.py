@@ -184,7 +184,7 @@ def _list_rented(call: Call) -> None:
     )
     found = replace(found, rented_here=here.hosts)
     if found.accounts or here.unknown:
-        data = {**found.as_dict(), "perhaps_rented": [each.as_dict() for each in here.unknown]}
+        data = {**found.as_dict(), "perhaps_rented": here.unknown}
         call.screen.result(data, "\n".join([found.text(), *here.lines()]))
     found.raise_for_status()
 
@@ -207,7 +207,7 @@ def secrets(call: Call) -> None:
     if not call.given["wipe"]:
         found = list_secrets(options, call.screen)
         call.screen.result(
-            {"box": options.host, "secrets": [row.as_dict() for row in found]},
+            {"box": options.host, "secrets": found},
             "\n".join(aligned(row.cells() for row in found)) or "no secret is named or held",
         )
         return

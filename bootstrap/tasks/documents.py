@@ -7,13 +7,25 @@ Within a version keys are only added. Times are seconds since 1970, prices dolla
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import NotRequired, TypedDict
 
+from bootstrap.doctor import Finding
+from bootstrap.profile.consent import Grant
+from bootstrap.profile.yaml_source import ProfileProblem
 from bootstrap.protocol.verdict import Verdict
+from bootstrap.renting.resumption import ResumedElsewhere
+from bootstrap.runs.pull import BroughtRun
+from bootstrap.runs.status import StatusOfAll
+from bootstrap.setup.result import SetupResult
+from bootstrap.setup.sequence import SetupPlan
+from bootstrap.sync.back import FetchedWork
+from bootstrap.sync.new_run import ResumedRun
+from bootstrap.sync.send import Synced
 from bootstrap.tasks.box_documents import (
     AccountsDocument,
     BoxesDocument,
@@ -21,24 +33,19 @@ from bootstrap.tasks.box_documents import (
     DownDocument,
     EstimateDocument,
     ForgottenBox,
-    GrantDocument,
     GuardDocument,
-    LeaseDocument,
     LeaseOfABox,
     OffersDocument,
     SecretsDocument,
     WipedSecretsDocument,
 )
 from bootstrap.tasks.run_documents import (
-    BackDocument,
-    Changes,
     ComparisonDocument,
     DealtSweep,
     EventLine,
     ExecDocument,
     LogLine,
     LogsDocument,
-    PulledRun,
     PulledRuns,
     PushDocument,
     PushedData,
@@ -46,33 +53,21 @@ from bootstrap.tasks.run_documents import (
     RentedBoxDocument,
     RentedResumption,
     ReportDocument,
-    ResumedElsewhereDocument,
-    ResumedRunDocument,
-    RunDocument,
+    RunOnRented,
     RunsDocument,
-    RunStatus,
-    StartedRunDocument,
     StopDocument,
     SweepReportDocument,
-    SyncDocument,
     SyncLine,
     TopLine,
     WaitDocument,
     WaitLine,
     WayIn,
 )
+from bootstrap.text.document import Document
+from bootstrap.text.document_types import shape
 from bootstrap.ui.screens import VERSION
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-class Problem(TypedDict):
-    """What is wrong in a profile."""
-
-    file: str | None
-    line: int | None
-    key: str
-    message: str
 
 
 class ErrorDocument(TypedDict):
@@ -88,9 +83,9 @@ class ErrorDocument(TypedDict):
     next: NotRequired[str]
     command: NotRequired[str]
     boxes: NotRequired[list[str]]
-    problems: NotRequired[list[Problem]]
+    problems: NotRequired[list[ProfileProblem]]
     digest: NotRequired[str]
-    takes: NotRequired[list[GrantDocument]]
+    takes: NotRequired[list[Grant]]
     sum: NotRequired[float]
     cap: NotRequired[float]
 
@@ -120,105 +115,19 @@ class AnyDocument(TypedDict):
     error: NotRequired[ErrorDocument]
 
 
-class SetupFailure(TypedDict):
-    """The step with which a setup failed, and its code."""
+class ReturnedBox(TypedDict):
+    """The verdict, with `error`, where the box is to be returned."""
 
-    step: str
-    code: str
-
-
-class LastSetup(TypedDict):
-    """The last setup on a box. `state`: none, at work, cut, over."""
-
-    id: str | None
-    state: str
-    exit: NotRequired[int | None]
-    switch: NotRequired[str]
-    why: NotRequired[SetupFailure]
+    verdict: Verdict
 
 
-class TreeBesideUse(TypedDict):
-    """A tree beside the main one, its size, and the last run in it."""
-
-    tree: str
-    bytes: int | None
-    run: str | None
-
-
-class FilesAtRisk(TypedDict):
-    """What git ignores, was made since the run began, and no `pull` brings; `path` for a shell."""
-
-    run: str
-    files: int
-    bytes: int
-    path: str
-
-
-class BoxStatusDocument(TypedDict):
-    """One box, as `status` tells of it; with `error` if it could not be asked."""
-
-    box: str
-    price: NotRequired[float | None]
-    dollars: NotRequired[float | None]
-    dollars_before: NotRequired[float | None]
-    lease: NotRequired[LeaseDocument | None]
-    setup: NotRequired[LastSetup]
-    runs: NotRequired[list[RunStatus]]
-    trees: NotRequired[list[TreeBesideUse]]
-    at_risk: NotRequired[list[FilesAtRisk]]
-    ends: NotRequired[float | None]
-    price_increase: NotRequired[float | None]
-    error: NotRequired[ErrorDocument]
-
-
-class StatusDocument(TypedDict):
-    """All boxes: read `boxes`. Of a single one the keys are at the top level too, since the first
-    documents of this version had only these. `why`: why there is none, and what there is instead.
-    """
-
-    boxes: list[BoxStatusDocument]
-    why: NotRequired[str]
-    box: NotRequired[str]
-    price: NotRequired[float | None]
-    dollars: NotRequired[float | None]
-    dollars_before: NotRequired[float | None]
-    lease: NotRequired[LeaseDocument | None]
-    setup: NotRequired[LastSetup]
-    runs: NotRequired[list[RunStatus]]
-    trees: NotRequired[list[TreeBesideUse]]
-    at_risk: NotRequired[list[FilesAtRisk]]
-    ends: NotRequired[float | None]
-    price_increase: NotRequired[float | None]
-
-
-class SetupDocument(TypedDict):
-    """How a setup ended."""
-
-    setup: str | None
-    box: str
-    alias: str | None
-    commit: str | None
-    snapshot: str | None
-    changes: Changes
-    repo_dir: str
-    run: RunDocument | None
-    waits_for: str | None
-    differs: list[str]
-    seconds: float
-    price: float | None
-    dollars: float | None
-    lease: LeaseDocument | None
-
-
-class SetupOfABox(SetupDocument):
-    """The same; `verdict` alone, with `error`, where the box is to be returned."""
-
-    verdict: NotRequired[Verdict]
-
-
-class RentedSetup(SetupDocument):
+@dataclass
+class RentedSetup(Document):
     """A box that was rented and set up."""
 
+    KEYS = "**setup, rented"
+
+    setup: SetupResult
     rented: RentedBoxDocument
 
 
@@ -238,27 +147,8 @@ class RentedGroup(TypedDict):
     count: int
     came: int
     rented: RentedBoxDocument
-    first: SetupDocument
+    first: SetupResult
     boxes: NotRequired[list[BoxOfGroup]]
-
-
-class PlannedStep(TypedDict):
-    """Whether a step would run, and why."""
-
-    step: str
-    runs: bool
-    why: str
-
-
-class PlanDocument(TypedDict):
-    """What a setup would do."""
-
-    box: str
-    commit: str | None
-    snapshot: str | None
-    changes: Changes
-    steps: list[PlannedStep]
-    reused: NotRequired[str]
 
 
 class VerifyDocument(TypedDict):
@@ -268,18 +158,10 @@ class VerifyDocument(TypedDict):
     report: NotRequired[str]
 
 
-class DoctorCheck(TypedDict):
-    """One check of this machine, or of the way to a box."""
-
-    check: str
-    ok: bool
-    says: str
-
-
 class DoctorDocument(TypedDict):
     """The checks."""
 
-    checks: list[DoctorCheck]
+    checks: list[Finding]
 
 
 class InitDocument(TypedDict):
@@ -424,7 +306,7 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "clean": (CleanDocument,),
     "code": (CodeDocument,),
     "completion": (ShippedText,),
-    "demo": (SetupDocument,),
+    "demo": (SetupResult,),
     "doctor": (DoctorDocument,),
     "down": (DownDocument,),
     "estimate": (EstimateDocument,),
@@ -434,29 +316,29 @@ DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
     "lease": (LeaseOfABox,),
     "logs": (LogsDocument,),
     "oneliner": (ScriptDocument,),
-    "plan": (PlanDocument,),
+    "plan": (SetupPlan,),
     "profiles": (ProfilesDocument, ValidDocument, ShownProfile),
-    "pull": (PulledRun, PulledRuns),
+    "pull": (BroughtRun, PulledRuns),
     "push": (PushDocument, PushedData),
     "render": (ScriptDocument, PoolDocument),
     "report": (ReportDocument, ComparisonDocument, SweepReportDocument),
     "run": (
-        StartedRunDocument,
-        ResumedElsewhereDocument,
-        ResumedRunDocument,
+        RunOnRented,
+        ResumedElsewhere,
+        ResumedRun,
         DealtSweep,
         QueuedRuns,
     ),
     "runs": (RunsDocument,),
     "schema": (SchemaList, SchemaDocument),
     "secrets": (SecretsDocument, WipedSecretsDocument),
-    "setup": (SetupOfABox, PlanDocument),
+    "setup": (SetupResult, SetupPlan, ReturnedBox),
     "shell": (WayIn,),
     "skill": (ShippedText,),
     "ssh-config": (SshEntries, SshRemoved),
-    "status": (StatusDocument,),
+    "status": (StatusOfAll,),
     "stop": (StopDocument,),
-    "sync": (SyncDocument, BackDocument),
+    "sync": (Synced, FetchedWork),
     "top": (TunnelEnd,),
     "tunnel": (TunnelEnd, StoppedServers),
     "up": (RentedSetup, RentedResumption, RentedGroup, OffersDocument),
@@ -537,7 +419,7 @@ def json_schema(name: str, *, lines: bool = True) -> dict[str, Any]:
 
 def _schemas(kinds: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the schema of each type, and those that they refer to."""
-    inputs = [(at, _PRINTED, TypeAdapter(kind)) for at, kind in enumerate(kinds)]
+    inputs = [(at, _PRINTED, TypeAdapter(shape(kind))) for at, kind in enumerate(kinds)]
     found, all_ = TypeAdapter.json_schemas(inputs, schema_generator=_AllRequired)
     defs = all_.get("$defs", {})
     schemas = []

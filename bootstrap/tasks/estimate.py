@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.tasks.command import JSON, SET, Call, command
 from bootstrap.tasks.options import Option
+from bootstrap.text.document import document
 
 if TYPE_CHECKING:
     from bootstrap.estimate import Asking, Found, Row, Usage
@@ -154,11 +155,11 @@ def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit
     past = _past_runs(call)
     left_out = _left_out(rows)
     data: dict[str, object] = {
-        "usage": vars(usage),
-        "rows": [row.as_dict() for row in rows],
+        "usage": usage,
+        "rows": rows,
         "failed": dict(found.failed),
         "oldest": oldest(row.price for row in rows).isoformat(),
-        "past_runs": [vars(run) for run in past],
+        "past_runs": past,
         "left_out": left_out,
     }
     if left_out:
@@ -178,9 +179,9 @@ def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit
         }
     if call.given["csv"]:
         text = io.StringIO()
-        table = csv.DictWriter(text, list(rows[0].as_dict()), lineterminator="\n")
+        table = csv.DictWriter(text, list(document(rows[0])), lineterminator="\n")
         table.writeheader()
-        table.writerows(row.as_dict() for row in rows)
+        table.writerows(map(document, rows))
         call.screen.result(data, text.getvalue().rstrip("\n"))
     else:
         body = aligned([HEAD, *(row.cells() for row in rows[:_SHOWN])])

@@ -13,6 +13,7 @@ from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, Call, command
 from bootstrap.tasks.options import Option
 from bootstrap.tasks.runs import RUN
 from bootstrap.tasks.setup import COMMITTED, WAIT
+from bootstrap.text.document import document
 
 if TYPE_CHECKING:
     from bootstrap.sync.send import Synced
@@ -145,14 +146,14 @@ def sync(call: Call) -> None:
         from bootstrap.sync.back import bring_work_home
 
         brought = bring_work_home(call.options(), call.screen)
-        call.screen.result(brought.as_dict(), "\n".join(brought.lines()))
+        call.screen.result(brought, "\n".join(brought.lines()))
     elif given["watch"]:
         _watch(call)
     else:
         from bootstrap.sync.send import send_state
 
         synced = send_state(call.request(), call.screen)
-        call.screen.result(synced.as_dict(), str(synced))
+        call.screen.result(synced, str(synced))
 
 
 def _watch(call: Call) -> None:
@@ -161,7 +162,7 @@ def _watch(call: Call) -> None:
 
     def tell(synced: Synced) -> None:
         if call.is_json:
-            line = json.dumps({"v": 1, **synced.as_dict()})
+            line = json.dumps({"v": 1, **document(synced)})
         else:
             line = call.screen.safe_text(f"{synced} ({synced.seconds:.2f} s)")
         print(line, flush=True)  # noqa: T201 - immediately, not at the end

@@ -12,6 +12,7 @@ from bootstrap.providers import NAMES
 from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, Call, command, for_each_box
 from bootstrap.tasks.options import Option
 from bootstrap.tasks.setup import COMMITTED, WAIT
+from bootstrap.text.document import document
 
 if TYPE_CHECKING:
     from bootstrap.providers.offer import Offer
@@ -145,7 +146,7 @@ def _rent_several(call: Call, request: UpOptions) -> None:
     # Not as another one: a rental that was undecided is found, and taken.
     first = rent_shown(call, one(0, known[0] if known else "", None, another=False), set_up)
     _note_group(first, group)
-    call.screen.result({"first": first.as_dict()}, f"{first.box} is set up")
+    call.screen.result({"first": first}, f"{first.box} is set up")
     box = first.login.known
     every, known = rented_before(request)
     known = [box.host_text, *(host for host in known if host != box.host_text)]
@@ -220,7 +221,7 @@ def _resume(call: Call, request: UpOptions) -> None:
 
     name, show = call.given["resume"], partial(_show_lines, call)
     rented, done = resume_elsewhere(request, name, call.screen, _confirm, show)
-    call.screen.result({"rented": _rented(rented), **done.as_dict()}, f"\n{done.text()}")
+    call.screen.result({"rented": _rented(rented), **document(done)}, f"\n{done.text()}")
     done.started.raise_for_status()
 
 
@@ -385,7 +386,7 @@ def _show_offers(call: Call, request: UpOptions) -> None:
         data["left"] = left_by(found.others, order)
     asks = found.asks
     if asks and asks.digest != request.setup.consent:
-        data["consent"] = asks.as_dict()
+        data["consent"] = document(asks)
     rows = offer_rows(found.fitting, order)
     shown = "\n".join(sanitize(line) for line in aligned(rows))
     shown += _whole_cost(found)

@@ -5,141 +5,20 @@ Times are seconds since 1970 or a duration, prices dollars an hour.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
+from bootstrap.protocol.disk import LowDisk
+from bootstrap.protocol.run import Run, RunOnABox, RunThatEnded
 from bootstrap.protocol.run_history import Card, Machine, Newest
-from bootstrap.runs.status import GpuUse
-
-
-class Interrupted(TypedDict):
-    """The notice that the box is taken away, by whom, and when it was noticed and goes."""
-
-    by: str
-    noticed: int
-    leaves: int
-
-
-class UploadedResults(TypedDict):
-    """Results in the run's bucket."""
-
-    word: str
-    files: int
-    bytes: int
-    left: int
-    why: str | None
-    address: str
-
-
-class NodeOfARun(TypedDict):
-    """Which of several nodes it is, and the boxes of all by rank."""
-
-    rank: int
-    names: list[str]
-
-
-class RunDocument(TypedDict):
-    """A run. `state`: running, finished, died, queued, waiting; `rc`: its exit code."""
-
-    name: str
-    state: str
-    rc: int | None
-    ended: str | None
-    interrupted: NotRequired[Interrupted]
-    left: int
-    queue: NotRequired[str]
-    attended: NotRequired[bool]
-    can_resume: NotRequired[bool]
-    commit: str
-    snapshot: NotRequired[str]
-    command: str
-    session: str
-    started: int
-    begun: int | None
-    over: int | None
-    log_bytes: int
-    tree: str | None
-    uploaded: NotRequired[UploadedResults]
-    gpus: list[str] | None
-    node: NotRequired[NodeOfARun]
-
-
-class FailureDocument(TypedDict):
-    """Why a run failed."""
-
-    kind: str
-    what: str
-    hint: str
-    lines: list[str]
-
-
-class RunOnABox(RunDocument):
-    """A run, whose it is, how long it took and what that cost."""
-
-    repository: str
-    seconds: float | None
-    dollars: float | None
-
-
-class RunThatEnded(RunOnABox):
-    """A run that was waited for. `metric`: the last line of its log that has one."""
-
-    metric: str | None
-    failure: FailureDocument | None
-
-
-class ResultsOnTheBox(TypedDict):
-    """A run's results, as the box tells of them."""
-
-    where: str
-    files: int
-    bytes: int
-    kept_bytes: int
-    lost_files: int
-    overwritten_by: list[str]
-
-
-class AtHome(TypedDict):
-    """What is known here of a run whose box is gone, or could not be asked."""
-
-    seen: float
-    log: str | None
-    results: str
-
-
-class WrittenFile(TypedDict):
-    """A file of a run's tree, below it."""
-
-    path: str
-    bytes: int
-
-
-class LowDiskDocument(TypedDict):
-    """A disk that will soon be full: bytes, and seconds until then if it is filling up."""
-
-    free: int
-    total: int
-    full_in: int | None
-    files: list[WrittenFile]
-
-
-class RunStatus(RunThatEnded):
-    """A run, as `status` tells of it."""
-
-    gpu_use: list[GpuUse]
-    disk: NotRequired[LowDiskDocument | None]
-    untold: NotRequired[list[str]]
-    results: NotRequired[ResultsOnTheBox | None]
-    from_home: NotRequired[AtHome]
-
-
-class Changes(TypedDict):
-    """Uncommitted changes that travel with a commit, as counts."""
-
-    modified: int
-    new: int
-    deleted: int
+from bootstrap.renting.resumption import ResumedElsewhere
+from bootstrap.runs.known_runs import ListedRun
+from bootstrap.runs.pull import BroughtRun
+from bootstrap.sync.new_run import StartedRun
+from bootstrap.sync.send import Synced
+from bootstrap.text.document import Document
 
 
 class RentedBoxDocument(TypedDict):
@@ -151,62 +30,24 @@ class RentedBoxDocument(TypedDict):
     gpu: str
 
 
-class StartedRunDocument(TypedDict):
-    """A run that was started."""
-
-    box: str
-    run: RunDocument
-    id: str
-    gpus: str | None
-    commit: str
-    snapshot: str
-    changes: Changes
-    tree: str
-    environment: str
-    first_lines: list[str]
-    seconds: float
-    rented: NotRequired[RentedBoxDocument]
-
-
-class ResumedRunDocument(TypedDict):
-    """A run that goes on from an earlier one, whose name is `resumes`."""
-
-    box: str
-    run: RunDocument
-    resumes: str
-    first_lines: list[str]
-
-
-class EarlierRun(TypedDict):
-    """A run of a box that is gone."""
-
-    box: str
-    run: str
-
-
-class ResumedElsewhereDocument(TypedDict):
-    """A run that goes on on another box."""
-
-    box: str
-    run: RunDocument
-    id: str
-    gpus: str | None
-    commit: str
-    snapshot: str
-    changes: Changes
-    tree: str
-    environment: str
-    first_lines: list[str]
-    seconds: float
-    resumes: EarlierRun
-    results_from: str
-    spent_before: float
-
-
-class RentedResumption(ResumedElsewhereDocument):
+@dataclass
+class RentedResumption(Document):
     """The same, with the box that was rented for it."""
 
+    KEYS = "**run, rented"
+
+    run: ResumedElsewhere
     rented: RentedBoxDocument
+
+
+@dataclass
+class RunOnRented(Document):
+    """A run that was started, and the box if that was rented for it."""
+
+    KEYS = "**run, rented?"
+
+    run: StartedRun
+    rented: RentedBoxDocument | None
 
 
 class CellDocument(TypedDict):
@@ -239,7 +80,7 @@ class DealtSweep(TypedDict):
 class QueuedRuns(TypedDict):
     """The runs of one call that were started or queued on a box."""
 
-    runs: list[StartedRunDocument]
+    runs: list[StartedRun]
 
 
 class ComparedRunDocument(TypedDict):
@@ -292,43 +133,10 @@ class ComparisonDocument(ComparedDocument):
     runs: list[ComparedRunDocument]
 
 
-class KnownResults(TypedDict):
-    """Where a run's results are."""
-
-    where: str
-    files: int
-    bytes: int
-    place: str | None
-
-
-class KnownLog(TypedDict):
-    """Where a run's log is."""
-
-    where: str
-    bytes: int
-    dropped: int
-    place: str | None
-
-
-class KnownRun(RunDocument):
-    """A run, as this machine knows it."""
-
-    repository: str
-    box: str
-    host: str
-    box_gone: bool
-    seen: float
-    seconds: float | None
-    dollars: float | None
-    metric: str | None
-    results: KnownResults
-    log: KnownLog
-
-
 class RunsDocument(TypedDict):
     """The runs, the newest first."""
 
-    runs: list[KnownRun]
+    runs: list[ListedRun]
 
 
 class LogLine(TypedDict):
@@ -352,7 +160,7 @@ class ReportDocument(TypedDict):
     """The page that was written, and its run."""
 
     report: str
-    run: RunDocument
+    run: Run
 
 
 class WaitDocument(TypedDict):
@@ -432,41 +240,17 @@ class TopLine(TypedDict):
     gpus: NotRequired[list[Card]]
     error: NotRequired[int | None]
     run: NotRequired[Newest | None]
-    low: NotRequired[LowDiskDocument | None]
+    low: NotRequired[LowDisk | None]
 
 
-class FileLists(TypedDict):
-    """Files by how they changed."""
-
-    updated: list[str]
-    new: list[str]
-    removed: list[str]
-
-
-class SyncDocument(FileLists):
-    """The state that was placed."""
-
-    box: str
-    commit: str
-    snapshot: str
-    seconds: float
-
-
-class SyncLine(SyncDocument):
+@dataclass
+class SyncLine(Document):
     """A state that `--watch` placed."""
 
+    KEYS = "v, **synced"
+
     v: int
-
-
-class BackDocument(TypedDict):
-    """Work that was made on the box, as refs here and what they are at."""
-
-    box: str
-    refs: dict[str, str]
-    new: list[str]
-    edits: FileLists
-    left: list[str]
-    commands: list[str]
+    synced: Synced
 
 
 class PushedFiles(TypedDict):
@@ -495,40 +279,7 @@ class PushedData(TypedDict):
     items: list[PushedFiles]
 
 
-class RecordAtHome(TypedDict):
-    """A run's log and record at home; empty if they could not be brought."""
-
-    place: NotRequired[str]
-    log: NotRequired[int]
-    dropped: NotRequired[int]
-
-
-class PulledRun(TypedDict):
-    """The results of a run; only `run`, `files` and `record` if it has none."""
-
-    run: str
-    files: int
-    record: RecordAtHome
-    box: NotRequired[str]
-    repository: NotRequired[str]
-    commit: NotRequired[str]
-    snapshot: NotRequired[str | None]
-    with_changes: NotRequired[bool]
-    command: NotRequired[str]
-    profile: NotRequired[str | None]
-    place: NotRequired[str]
-    live: NotRequired[bool]
-    landed: NotRequired[dict[str, str]]
-    received: NotRequired[int]
-    seconds: NotRequired[float]
-    missing: NotRequired[dict[str, str]]
-    left_out: NotRequired[dict[str, str]]
-    links: NotRequired[dict[str, str]]
-    without: NotRequired[list[str]]
-    receipt: NotRequired[str | None]
-
-
 class PulledRuns(TypedDict):
     """The results of all runs."""
 
-    runs: list[PulledRun]
+    runs: list[BroughtRun]

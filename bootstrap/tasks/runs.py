@@ -17,7 +17,6 @@ from bootstrap.errors import (
     UnreachableError,
     UsageError,
     WhichBoxError,
-    error_document,
 )
 from bootstrap.tasks.command import (
     BOXES,
@@ -125,7 +124,7 @@ def _run_one(call: Call, words: Sequence[str], variables: tuple[tuple[str, str],
     from bootstrap.tasks.setup_report import after_run
 
     note_seen(begun.login.known, [begun.run], call.screen.redact)
-    call.screen.result(begun.as_dict(), f"\n{after_run(begun)}")
+    call.screen.result(begun, f"\n{after_run(begun)}")
     _follow(call, begun.box, begun.run)
     begun.raise_for_status()
 
@@ -181,7 +180,7 @@ def _resume(call: Call, words: Sequence[str]) -> None:
     lines = [f"  {call.screen.safe_text(line)}" for line in resumed.first_lines]
     follow = f"{program_name(sys.argv[0])} logs -f --host {resumed.box} --run {resumed.run.name}"
     text = f"{resumed.run.name} goes on from {resumed.resumes}; to follow it: {follow}"
-    call.screen.result(resumed.as_dict(), "\n".join([*lines, text]))
+    call.screen.result(resumed, "\n".join([*lines, text]))
     _follow(call, resumed.box, resumed.run)
     resumed.raise_for_status()
 
@@ -198,7 +197,7 @@ def _resume_of_another_box(call: Call, name: str, unknown: NoSuchRunError) -> No
         raise unknown from None
     done = resume_on(request, name, call.screen, partial(_show_lines, call))
     text = f"\n{done.text()}\n{after_run(done.started)}"
-    call.screen.result(done.as_dict(), text)
+    call.screen.result(done, text)
     _follow(call, done.started.box, done.started.run)
     done.started.raise_for_status()
 
@@ -308,7 +307,7 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 def _tell_status(call: Call, *, clear: bool = False) -> None:
-    from bootstrap.runs.status import failure, find_status
+    from bootstrap.runs.status import StatusOfAll, failure, find_status
 
     hosts = chosen(call)
     if call.given["run"] and len(hosts) > 1:
@@ -321,20 +320,13 @@ def _tell_status(call: Call, *, clear: bool = False) -> None:
             raise
         complete(none)
         why = none.text().removeprefix("which box? ")
-        call.screen.result({"boxes": [], "why": why}, why)
+        call.screen.result(StatusOfAll([], why), why)
         return
     error = failure(found)
-    boxes = [
-        {**one.document, "error": error_document(one.error)} if one.error else one.document
-        for one in found
-    ]
-    if any(one.error is None or one.document.get("runs") for one in found):
-        # A single box's keys are at the top level too, as earlier versions had them.
-        own = boxes[0] if len(boxes) == 1 else {}
+    if any(one.error is None or one.runs for one in found):
+        text = "\n".join(line for one in found for line in one.lines)
         sys.stdout.write(_CLEAR * clear)
-        call.screen.result(
-            {**own, "boxes": boxes}, "\n".join(line for one in found for line in one.lines)
-        )
+        call.screen.result(StatusOfAll(found), text)
     if len(hosts) > 1:
         from bootstrap.fleet.fan_out import Outcome, raise_for_failures
 
@@ -369,7 +361,7 @@ def runs(call: Call) -> None:
     found = list_runs(place, call.given["host"], every=every)
     lines = run_rows(found, time.time(), call.screen.width, every=every)
     call.screen.result(
-        {"runs": [one.as_dict() for one in found]},
+        {"runs": found},
         "\n".join(lines) or "no run is known here",
     )
 

@@ -130,16 +130,7 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
         from bootstrap.profile.load import origin_lines
 
         text += ["", *origin_lines(found.loaded.profile, found.loaded.origins)]
-    steps = [{"step": row.step.name, "runs": row.runs, "why": row.why} for row in found.rows]
-    data = {
-        "box": found.box,
-        "commit": found.commit,
-        "snapshot": found.snapshot,
-        "changes": found.changes._asdict(),
-        "steps": steps,
-        **({"reused": found.reused} if found.reused else {}),
-    }
-    call.screen.result(data, "\n".join(text))
+    call.screen.result(found, "\n".join(text))
 
 
 def _cost(found: SetupPlan) -> list[str]:
@@ -209,8 +200,7 @@ def doctor(call: Call) -> None:
     findings = examine(call.options(), call.screen)
     marks = {True: "ok", False: "no"}
     lines = [f"{marks[f.passed]:<3} {f.name:<12} {f.says}" for f in findings]
-    data = [{"check": f.name, "ok": f.passed, "says": f.says} for f in findings]
-    call.screen.result({"checks": data}, "\n".join(lines))
+    call.screen.result({"checks": findings}, "\n".join(lines))
     failed = [f for f in findings if not f.passed]
     if failed:
         raise failed[-1].error(

@@ -36,7 +36,7 @@ def show_result(result: SetupResult, screen: Screen) -> None:
         text.append(f"another repository on this box has the same name, so this one is in {where}")
     if result.box_state.lease:
         text += result.box_state.lease.lines()
-    screen.result(result.as_dict(), "\n".join([*text, "", next_steps(result)]))
+    screen.result(result, "\n".join([*text, "", next_steps(result)]))
 
 
 def plan_line(row: PlanRow) -> str:

@@ -163,7 +163,7 @@ def _queue(
         words_of.get(each.run.name.rpartition("-")[0][-8:], each.run.name) for each in begun
     )
     text = f"queued {len(begun)}: {names}" if begun else "nothing to queue"
-    own.screen.result({"runs": [each.as_dict() for each in begun]}, text)
+    own.screen.result({"runs": begun}, text)
 
 
 def _only_box(call: Call) -> str:

@@ -18,6 +18,7 @@ from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.paths import make_private, write_private
+from bootstrap.text.document import Document, document
 from bootstrap.transfer.destination import DEEPEST, LONGEST_PATH, HomeFile
 from bootstrap.value import dataclass
 
@@ -186,8 +187,10 @@ def _listed(row: object) -> ListedFile:
 
 
 @dataclass(frozen=True)
-class RunOrigin:
+class RunOrigin(Document):
     """The run that results are from."""
+
+    KEYS = "box, repository, run, commit, snapshot or None, with_changes, command, profile or None"
 
     box: str
     repository: str
@@ -200,18 +203,10 @@ class RunOrigin:
     profile: str = ""
     """The digest of the profile that started it; "" from earlier versions."""
 
-    def as_dict(self) -> dict[str, object]:
-        """Return the fields as documents have them."""
-        return {
-            "box": self.box,
-            "repository": self.repository,
-            "run": self.run,
-            "commit": self.commit,
-            "snapshot": self.snapshot or None,
-            "with_changes": self.snapshot not in ("", self.commit),
-            "command": self.command,
-            "profile": self.profile or None,
-        }
+    @property
+    def with_changes(self) -> bool:
+        """Whether it ran with changes that are not in its commit."""
+        return self.snapshot not in ("", self.commit)
 
 
 @dataclass(frozen=True)
@@ -239,9 +234,9 @@ class Manifest:
 
     def text(self) -> str:
         """Return the document, as it is saved here."""
-        document = {
+        whole = {
             "v": VERSION,
-            **self.origin.as_dict(),
+            **document(self.origin),
             "live": self.live,
             "complete": not self.missing,
             "results": list(self.results),
@@ -250,7 +245,7 @@ class Manifest:
             "missing": dict(self.missing),
             "without": list(self.without),
         }
-        return json.dumps(document, indent=1) + "\n"
+        return json.dumps(whole, indent=1) + "\n"
 
     def _row(self, path: str) -> dict[str, object]:
         one = self.files[path]

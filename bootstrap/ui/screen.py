@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Screen(Reporter, ABC):
 
     @abstractmethod
     def result(
-        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
     ) -> None:
         """Show the task's result: `data` for programs, `text` for people.
 

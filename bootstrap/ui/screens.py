@@ -20,6 +20,7 @@ from typing import TextIO
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.text import sizes
+from bootstrap.text.document import Document, document
 from bootstrap.ui import layout
 from bootstrap.ui.layout import width_of, write_line
 from bootstrap.ui.screen import TEXT_LENGTH, Paint, Redact, Screen
@@ -128,7 +129,7 @@ class PlainScreen(Screen):
             self._line(step, "|", line)
 
     def result(
-        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
     ) -> None:
         if text:
             write_line(self._out, self.safe_text(text))
@@ -251,10 +252,10 @@ class JsonScreen(Screen):
             self._logs[self.safe_text(step)] = self.safe_tail(lines)
 
     def result(
-        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
     ) -> None:
         self._parts.update(
-            {self.safe_text(key): self._safe_value(value, key) for key, value in data.items()}
+            {self.safe_text(key): self._safe_value(at, key) for key, at in document(data).items()}
         )
 
     def lost(self, seconds: float) -> None:
@@ -266,7 +267,7 @@ class JsonScreen(Screen):
     def failed(self, error: BaseException, code: int) -> None:
         """Keep the error and the program's exit code for the document."""
         if isinstance(error, BoxstrapError):
-            told = {key: self._safe_value(value) for key, value in error.as_dict().items()}
+            told = {key: self._safe_value(value) for key, value in document(error).items()}
         elif isinstance(error, KeyboardInterrupt):
             told = {"error": "Interrupted", "what": "interrupted here; the box continues"}
             told |= {"next": self.safe_text(str(error))} if str(error) else {}

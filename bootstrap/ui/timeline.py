@@ -15,6 +15,7 @@ from rich.text import Text
 
 from bootstrap.events import Event
 from bootstrap.text import sizes
+from bootstrap.text.document import Document
 from bootstrap.ui import layout
 from bootstrap.ui.layout import Part, fit, step_line
 from bootstrap.ui.screen import Paint, Redact, Screen
@@ -94,7 +95,7 @@ class TimelineScreen(Screen):
             self._above(Text.assemble((" | ", "dim"), each))
 
     def result(
-        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+        self, data: Mapping[str, object] | Document, text: str = "", paint: Paint | None = None
     ) -> None:
         if text:
             self._end()

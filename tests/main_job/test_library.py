@@ -49,7 +49,7 @@ def test_a_program_runs_waits_and_brings_home(user: User) -> None:
         "assert run.log() == 'step 1\\n', run.log()\n"
         "assert [one.name for one in box.runs()] == ['train-2', 'train-1']\n"
         "assert (run.state().state, box.host) == ('finished', 'local')\n"
-        "assert {one['name'] for one in box.status()['runs']} == {'train-1', 'train-2'}\n"
+        "assert {one.run.name for one in box.status().runs} == {'train-1', 'train-2'}\n"
         "try:\n    box.run('echo no; exit 3')\n"
         "except TrainingFailedError as error:\n    print(error.what)\n"
         "try:\n    type(run)(box, 'train-9').wait()\n"

@@ -26,6 +26,7 @@ from bootstrap.renting import ownership, teardown
 from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.teardown import TeardownOptions
+from bootstrap.text.document import document
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import Running, User
 from tests.logins import login_to
@@ -222,7 +223,7 @@ def test_beside_a_box_of_another_kind_a_cluster_is_not_looked_at(pair: Pair) -> 
 def test_one_of_a_cluster_that_was_never_used_goes_with_the_others(pair: Pair) -> None:
     mark = "boxstrap-0123456789ab"
     never = Rental(mark, "runpod", RentalState.RENTED, box_id="pod-b", price=0.5, cluster="c1")
-    record = {**never.as_dict(), "v": 1}
+    record = {**document(never), "v": 1}
     (pair.user.state / "rentals").mkdir(parents=True)
     (pair.user.state / f"rentals/{mark}.json").write_text(json.dumps(record))
     pair.down("pod-a")
@@ -273,7 +274,7 @@ def test_one_that_was_rented_from_here_is_ended_in_its_record(
     made = Rental(mark, "runpod", asked=time.time() - 7200, box_id="pod-a", price=0.5, ready=ready)
     file = user.state / "rentals" / f"{mark}.json"
     file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({**made.as_dict(), "state": "rented", "v": 1}))
+    file.write_text(json.dumps({**document(made), "state": "rented", "v": 1}))
     words = ("down", "--host", "runpod:pod-a", "--identity", str(there.identity))
     if ready:
         user.run(*words).must(9)

@@ -33,6 +33,7 @@ from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.ownership import OwnBox
 from bootstrap.renting.rental import Rental
 from bootstrap.tasks.boxes import _look_at_all
+from bootstrap.text.document import document
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedClock, simulated
@@ -103,7 +104,7 @@ def test_a_lease_that_is_over_ends_its_box_and_no_other(
     assert ours.as_rented("2000", -3600.0, 50.0).began == 50.0
     file = rentals / f"{ours.mark}.json"
     for state in ("ended", "rented"):
-        file.write_text(json.dumps({"v": 1, **ours.as_dict(), "state": state}))
+        file.write_text(json.dumps({"v": 1, **document(ours), "state": state}))
         assert guard(user)["without_lease"] == (["vast:2000"] if state == "rented" else [])
     said = user.run("guard", "--once").must(0).out
     assert "vast:2000: it was rented from here and has no lease" in said

@@ -31,6 +31,7 @@ from bootstrap.onbox.lease.rules import AccountReading
 from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.protocol.probe import parse_lease
 from bootstrap.providers import ec2, google_cloud
+from bootstrap.text.document import document
 from tests.box_programs import lay_programs, onbox
 from tests.providers.accounts import (
     KEY,
@@ -395,7 +396,7 @@ def test_a_pod_s_key_that_is_refused_holds_the_lease_by_the_older_api(
     shown = parse_lease(f"kept\t{json.dumps(said)}")
     assert shown
     assert ("GraphQL, until early 2027" in shown.lines()[0]) == is_pod
-    assert shown.as_dict()["by"] == ("graphql" if is_pod else None)
+    assert document(shown)["by"] == ("graphql" if is_pod else None)
     if is_pod:
         # Of another pod it may neither know nor end anything.
         with pytest.raises(KeyRefusedError, match="Unauthorized"):
@@ -487,7 +488,7 @@ def test_a_box_that_ends_by_its_shutdown_does_what_its_rental_set(
     lease = parse_lease(f"kept\t{text}")
     assert lease
     assert ends in lease.lines()[0]
-    assert lease.as_dict()["by"] == "shutdown"
+    assert document(lease)["by"] == "shutdown"
 
 
 def test_a_shutdown_that_may_not_be_is_said(

@@ -25,6 +25,7 @@ from bootstrap.profile.consent import (
 )
 from bootstrap.profile.schema import PROFILE, Profile, taking_keys
 from bootstrap.profile.values import Field, Permission, Section, field
+from bootstrap.text.document import document
 from tests.cli import User, UserRepository
 from tests.plain_environment import HERE
 
@@ -126,12 +127,12 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
     error = refused(options, kinds=TO_RENT)
     (each,) = (one for one in error.grants.each if one.key == key)
     # Uploading results needs the bucket's secret, which is taken too.
-    assert {one.what for one in error.grants.each} <= {each.what, "RESULTS_KEY"}
-    assert each.what.startswith(what.format(home=user.home.resolve()))
+    assert {one.takes for one in error.grants.each} <= {each.takes, "RESULTS_KEY"}
+    assert each.takes.startswith(what.format(home=user.home.resolve()))
     assert f"  {each}" in error.text()
     assert f"--consent {error.grants.digest}" in error.text()
-    document = [{"key": one.key, "takes": one.what} for one in error.grants.each]
-    assert error.as_dict()["takes"] == document
+    takes = [{"key": one.key, "takes": one.takes} for one in error.grants.each]
+    assert document(error)["takes"] == takes
     assert records() == []
     agree(options, kinds=TO_RENT)
     load_profile(options, kinds=TO_RENT)
@@ -300,9 +301,9 @@ def test_a_link_that_leads_out_of_the_repository_takes_that_file(
     (clone.root / "boxstrap.yaml").symlink_to(user.home / "base.yaml")
     taken = refused(BoxOptions(repo=clone.root)).grants.each
     home = user.home.resolve()
-    assert [each.what for each in taken] == [f"{home}/base.yaml", "OF_THE_HOME"]
+    assert [each.takes for each in taken] == [f"{home}/base.yaml", "OF_THE_HOME"]
     (clone.root / "boxstrap.yaml").unlink()
-    assert [each.what for each in refused(says("extends: ../base.yaml")).grants.each] == [
+    assert [each.takes for each in refused(says("extends: ../base.yaml")).grants.each] == [
         f"{home}/base.yaml",
         "OF_THE_HOME",
     ]
@@ -450,7 +451,7 @@ def test_objects_of_another_repository_need_consent(
     lead(clone.root / ".git", private.root / ".git")
     (each,) = refused(options).grants.each
     assert each.kind is Permission.REPOSITORY
-    assert str(private.root / ".git") in each.what
+    assert str(private.root / ".git") in each.takes
     load_profile(options, kinds=FOR_THE_BOX)
     agree(options)
     load_profile(options)
@@ -469,7 +470,7 @@ def test_so_do_they_whoever_wrote_the_profile(
     load_profile(options)
     _alternates(clone.root / ".git", private.root / ".git")
     error = refused(options, kinds=NO_SECRET)
-    assert [each.what for each in error.grants.each] == [str(private.root / ".git/objects")]
+    assert [each.takes for each in error.grants.each] == [str(private.root / ".git/objects")]
     assert ".git: this repository's .git takes from you" in error.text()
     load_profile(options, kinds=FOR_THE_BOX)
     agree(options)
@@ -494,7 +495,7 @@ def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
     alternates = private.root / ".git/objects/info/alternates"
     alternates.write_text(f"{clone.root}/.bare/objects\n")
     error = refused(BoxOptions(repo=clone.root.parent / "beside"))
-    assert [each.what for each in error.grants.each] == [f"{clone.root}/.bare/objects"]
+    assert [each.takes for each in error.grants.each] == [f"{clone.root}/.bare/objects"]
 
 
 def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) -> None:
@@ -502,7 +503,7 @@ def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) ->
         "data: [{from: ~/sets, to: a}, {from: s3://mine/x, to: b}, {from: https://e.org/x, to: c}]"
     )
     options = says(text)
-    assert [each.what for each in refused(options).grants.each] == [
+    assert [each.takes for each in refused(options).grants.each] == [
         str(user.home.resolve() / "sets"),
         "s3://mine/x",
     ]
@@ -516,7 +517,7 @@ def test_a_path_inside_the_repository_needs_none(says: Says, user: User) -> None
     assert records() == []
     # A link counts as its target.
     (root / "sets").symlink_to(user.home)
-    found = [each.what for each in refused(options).grants.each]
+    found = [each.takes for each in refused(options).grants.each]
     assert found == [f"{user.home.resolve()}/big", f"{user.home.resolve()}/id"]
     # What is the user's own there is asked about: git's settings, secrets, and what holds them.
     (root / "sub").mkdir()
@@ -529,7 +530,7 @@ def test_a_path_inside_the_repository_needs_none(says: Says, user: User) -> None
     spelled = (".GIT/config", "x/.gIt", "git~1/config", ".ENV", "x/Id_RSA", ".aws/credentials")
     for private in (".", ".git/config", ".env", "x/.git/y", *inside, *spelled):
         (each,) = refused(says(f"data: [{{from: {private}, to: a}}]")).grants.each
-        assert each.what == str(root / private)
+        assert each.takes == str(root / private)
     # A public key lets its owner in, wherever its file is.
     (root / "their.pub").write_text(KEY.format("C"))
     refused(says("ssh: {authorized_keys: [~/homework/their.pub]}"))

@@ -15,6 +15,7 @@ from bootstrap.errors import BusyError, UsageError
 from bootstrap.link.local import LocalWire
 from bootstrap.protocol.trees import TreeBeside, clean_trees
 from bootstrap.runs import upkeep
+from bootstrap.text.document import document
 from bootstrap.ui.screens import make_screen
 from tests.logins import login_on
 from tests.unit.box.test_place import Placed, beside
@@ -198,7 +199,7 @@ def test_one_in_use_stays_whatever_is_said(box: Beside, make: Callable[[Beside],
     assert (kept.state, [str(one) for one in kept.holds]) == ("kept", [USED[make]])
     assert kept.is_in_use
     assert (box.tree / "b").exists()
-    assert json.loads(json.dumps(kept.as_dict()))["state"] == "kept"
+    assert json.loads(json.dumps(document(kept)))["state"] == "kept"
 
 
 def test_who_is_told_to_say_yes_is_told_the_whole_command(monkeypatch: pytest.MonkeyPatch) -> None:

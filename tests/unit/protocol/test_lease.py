@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bootstrap.protocol.probe import parse_lease
+from bootstrap.text.document import document
 
 SAID = {
     "v": 1,
@@ -73,7 +74,7 @@ def test_what_makes_no_sense_is_no_harm(said: str) -> None:
     assert found
     assert all(line.isprintable() for line in found.lines())
     assert (found.over, found.soon, found.extended) == ("", "", 0.0)
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(document(found), allow_nan=False)
 
 
 def test_a_box_without_a_lease_has_none() -> None:

@@ -18,6 +18,7 @@ from bootstrap.protocol.answers import LONGEST, documents
 from bootstrap.protocol.probe import BoxState, parse_probe
 from bootstrap.protocol.run import STATES
 from bootstrap.runs.status import status_lines
+from bootstrap.text.document import document
 from tests.unit.protocol.conftest import told
 
 WORDS = ["env", "file", "have", "plan", "working", "last", "time", "bash", "script", "x"]
@@ -168,7 +169,7 @@ def test_a_run_with_changes_of_its_own_shows_them() -> None:
     commit, snapshot = "a" * 40, "b" * 40
     (changed,) = parse_probe(told(snapshot=snapshot)).runs
     (equal,) = parse_probe(told(snapshot=commit)).runs
-    found = [run.as_dict().get("snapshot") for run in (changed, equal)]
+    found = [document(run).get("snapshot") for run in (changed, equal)]
     assert (found, changed.commit) == ([snapshot, None], commit)
     assert [run.with_changes for run in (changed, equal)] == [True, False]
 

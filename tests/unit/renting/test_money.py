@@ -22,6 +22,7 @@ from bootstrap.renting.money import (
     read_caps,
 )
 from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.text.document import document
 
 HOUR = 3600.0
 NOW = 1_800_000_000.0
@@ -113,7 +114,7 @@ def test_a_day_back_and_a_day_ahead_are_counted(
     check_caps(MoneyCaps(max_dollars=left + 2.0), RentalTerms(1.0, 2), NOW)
     with pytest.raises(OverCapError) as found:
         check_caps(MoneyCaps(max_dollars=left + 1.9), RentalTerms(1.0, 2), NOW)
-    assert found.value.as_dict()["sum"] == pytest.approx(left + 2)
+    assert document(found.value)["sum"] == pytest.approx(left + 2)
     assert "max_dollars allows" in found.value.what
 
 

@@ -16,6 +16,7 @@ from bootstrap.repo.git import Folders, GitError
 from bootstrap.repo.mirror import git_credentials
 from bootstrap.repo.names import shown, unquoted
 from bootstrap.repo.urls import UrlKind, as_https, check_url, repository_name, without_user_info
+from bootstrap.text.document import document
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_user_info_goes(url: str, bare: str) -> None:
 def test_an_error_never_repeats_a_credential(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_url(url)
-    assert "cret" not in str(caught.value.as_dict())
+    assert "cret" not in str(document(caught.value))
 
 
 words = st.text(string.ascii_letters + string.digits, min_size=1, max_size=12)

@@ -15,6 +15,7 @@ from bootstrap.link.wire import not_found
 from bootstrap.protocol.run import Run
 from bootstrap.runs import status
 from bootstrap.runs.known_runs import ListedRun, known_on, run_rows
+from bootstrap.text.document import document
 
 RUN = Run(
     "homework-1", "train-1", "finished", 0, 1_000, "c" * 40, "w", "train", 0, 9, "python x",
@@ -35,7 +36,7 @@ def test_its_age_is_right_after_contacts_that_changed_nothing(
     row = " ".join(run_rows([listed], 9_050.0, None, every=False)[0].split())
     assert "train-1 gpu 2 h 16 min ago finished, ran 1 h 00 min, $2.00" in row
     assert f"{'c' * 12}+a1b2c3d" in row
-    assert listed.as_dict()["dollars"] == 2.0
+    assert document(listed)["dollars"] == 2.0
 
 
 def test_what_is_known_of_a_box_out_of_reach_has_the_live_run_and_ages_go_on(

@@ -10,6 +10,7 @@ from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.protocol.run import Failure, Run, as_it_ended, find_failure
 from bootstrap.protocol.run_details import UsedGpu, parse_details
 from bootstrap.runs.status import gpu_use, metric_lines, run_lines
+from bootstrap.text.document import document
 from tests.unit.protocol.conftest import told
 
 NOW = 100_000
@@ -157,7 +158,7 @@ def test_an_interrupted_run_failed_says_who_did_it_and_how_it_goes_on(
     assert over.failed
     assert not over.stopped
     assert says in over.outcome()
-    assert over.as_dict()["interrupted"] == {
+    assert document(over)["interrupted"] == {
         "by": ended.split()[1],
         "noticed": 99000,
         "leaves": int(ended.split()[3]),

@@ -10,6 +10,7 @@ from bootstrap.errors import BoxstrapError, StepFailedError
 from bootstrap.link.record import KnownBox
 from bootstrap.secrets import redactor_of
 from bootstrap.tasks.command import Call, _guarded
+from bootstrap.text.document import document
 
 PEM = "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" + "Ab3/" * 14 for n in range(6)) + "\nxY==\n"
 
@@ -58,7 +59,7 @@ def test_errors_go_through_the_same_place(error: BoxstrapError) -> None:
 
     ended = _guarded(body, Call(), "")
     assert ended.code == 7
-    assert "hf_abcdef12" not in f"{ended.message}{error}{error.as_dict()}"
+    assert "hf_abcdef12" not in f"{ended.message}{error}{document(error)}"
     assert "[HF hidden] leaked" in ended.message
 
 
