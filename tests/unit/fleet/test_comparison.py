@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
+from bootstrap.errors import UsageError
 from bootstrap.fleet.comparison import (
     ComparedRun,
     Comparison,
     compare_by,
     comparison_page,
+    write_comparison,
 )
+from bootstrap.link.target import BoxOptions
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve
 from tests.box_programs import lay_programs
@@ -44,6 +47,16 @@ def compared(title: str, *curves: MetricCurve, **more: Any) -> ComparedRun:
 
 def comparison(*results: ComparedRun) -> Comparison:
     return Comparison("these", results, *compare_by(None, results), "run")
+
+
+def test_no_link_of_a_repository_leads_a_comparison_out_of_it(tmp_path: Path) -> None:
+    for folder in ("repo/.git", "outside"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "repo/out").symlink_to(tmp_path / "outside")
+    report, page = comparison(compared("a")), tmp_path / "repo/out/page.html"
+    with pytest.raises(UsageError, match="a link leads out of the repository"):
+        write_comparison(BoxOptions(repo=tmp_path), report, page)
+    assert not [*(tmp_path / "outside").iterdir()]
 
 
 def test_the_best_at_the_end_and_the_best_ever_are_named_with_step_time_and_cost() -> None:
