@@ -73,8 +73,9 @@ def sent_program(name: str) -> str:
     load(name)
     modules = [name.removesuffix(".py").replace("/", ".") for name in loaded]
     packages = sorted({module.rpartition(".")[0] for module in modules} | {"onbox"})
-    texts = [bare_python(onbox_files()[name]) for name in loaded]
-    loads = [f"load({each!r},{text!r})" for each, text in zip(modules, texts, strict=True)]
+    # Compressed, comments and all: to take those away costs more time than it saves on the way.
+    named = zip(modules, loaded, strict=True)
+    loads = [f"load({module!r},{onbox_files()[name]!r})" for module, name in named]
     parents = [f"load({each!r},'__path__=[]')" for each in packages]
     whole = "\n".join([_LOAD, *parents, *loads, f"sys.modules[{modules[-1]!r}].main()"])
     packed = base64.b64encode(zlib.compress(whole.encode(), 9)).decode()

@@ -83,7 +83,7 @@ if signal.getsignal(1)==signal.SIG_DFL: signal.signal(1,lambda*_:os._exit(129))
 def use_whole_programs() -> None:
     """Let a program that is sent to a box be its source, line for line, and under its name.
 
-    It is sent without comments and annotations otherwise, and its lines could not be told.
+    Its lines could not be told otherwise.
     """
     for name in ("bootstrap.render.carrier", "bootstrap.render.script"):
         import_module(name)  # these keep a `bare_python` of their own

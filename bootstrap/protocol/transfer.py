@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, link_digest
-from bootstrap.onbox.transfer.frames import BadFrame, pack_frame, read_frame
+from bootstrap.onbox.transfer.frames import BadFrame, Bundle, read_frames
 from bootstrap.protocol.query import build_query
 from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
@@ -47,6 +48,7 @@ class Transfer:
         query = build_query("transfer", workdir=workdir, program=sent_program(PROGRAM))
         self._stream = stream_script(wire, query)
         self._held = bytearray()
+        self._came = deque[Frame]()
         self._failure: BaseException | None = None
         self._waits_since: float | None = None
         self._fed = time.monotonic()
@@ -74,7 +76,7 @@ class Transfer:
                 self._wire.close()
                 return
 
-    def run(self, requests: Iterable[Frame]) -> Iterator[tuple[dict[str, Any], bytes]]:
+    def run(self, requests: Iterable[Frame]) -> Iterator[Frame]:
         """Send the requests, and in parallel yield the answers, until the last one.
 
         A separate thread iterates over `requests`; its exceptions are raised here. May be called
@@ -104,42 +106,43 @@ class Transfer:
 
     def _feed(self, requests: Iterable[Frame]) -> None:
         """Write small frames together, since each write is a packet."""
-        waiting, size = [], 0
+        waiting = Bundle()
         try:
             for header, body in requests:
-                frame = pack_frame(header, body)
-                waiting.append(frame)
-                size += len(frame)
-                if size >= PIECE:
-                    self._stream.write(b"".join(waiting))
+                if not waiting.has_room(body) or waiting.size >= PIECE:
+                    self._stream.write(waiting.take())
                     self._fed = time.monotonic()
-                    waiting, size = [], 0
-            waiting.append(pack_frame({"op": "end"}))
-            self._stream.write(b"".join(waiting))
+                waiting.add(header, body)
+            self._stream.write(waiting.take())
+            waiting.add({"op": "end"})
+            self._stream.write(waiting.take())
         except (LinkLost, BrokenPipeError, ValueError):
             pass  # reading the answers raises it
         except BaseException as error:  # raised again while reading the answers
             self._failure = error
             self._stream.close_write()
 
-    def _frame(self) -> tuple[dict[str, Any], bytes]:
+    def _frame(self) -> Frame:
+        if self._came:
+            return self._came.popleft()
         try:
-            frame = read_frame(self._read)
+            frames = read_frames(self._read)
         except BadFrame as error:
             raise NoAnswer(
                 f"it sends something that is not part of a transfer: {error}.",
                 where=self._wire.label,
                 hint="Log in with ssh and look at its rc files.",
             ) from None
-        if frame is None:
+        if not frames:
             raise self._why_it_ended()
-        if frame[0].get("problem") == "python":
+        if frames[0][0].get("problem") == "python":
             raise BoxLacksError(
                 "there is no Python 3.8 or later to take and give files with.",
                 where=self._wire.label,
                 hint="Set the box up first: boxstrap setup",
             )
-        return frame
+        self._came.extend(frames)
+        return self._came.popleft()
 
     def _read(self, count: int) -> bytes:
         while len(self._held) < count:
@@ -357,16 +360,16 @@ class BoxResults:
                 to = str(state.pop()) if state and isinstance(state[-1], str) else ""
                 file = BoxFile(path, why, checkpoint, _numbers(state), kind, to)
                 self._text += _text_in(file)
-                if _is_state(state) and max(len(path), len(checkpoint), len(to)) <= _LONGEST_PATH:
+                if file.state and max(len(path), len(checkpoint), len(to)) <= _LONGEST_PATH:
                     return file
         raise self._nonsense("its description of a file is invalid")
 
     def _leave(self, look: BoxLook, row: object) -> None:
         match row:
             case [str(path), str(why), str(by), *state] if (
-                why in LOST and _is_state(state) and len(path) <= _LONGEST_PATH
+                why in LOST and (numbers := _numbers(state)) and len(path) <= _LONGEST_PATH
             ):
-                look.lost[path] = LostResult(_numbers(state), why, by[:_LONGEST_NAME])
+                look.lost[path] = LostResult(numbers, why, by[:_LONGEST_NAME])
                 self._text += len(path)
             case [str(path), str(why)] if why in LEFT:
                 look.left[path[:_LONGEST_PATH]] = why
@@ -440,14 +443,10 @@ def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
     return GivenFile("" if same else "changed", text_of(header, "sha256"))
 
 
-def _is_state(state: Sequence[object]) -> bool:
-    """Whether these are device, inode, size, mtime and ctime."""
-    numbers = _numbers(state)
-    return len(numbers) == len(state) == 5 and numbers[2] >= 0
-
-
 def _numbers(state: Sequence[object]) -> tuple[int, ...]:
-    return tuple(one for one in state if isinstance(one, int) and abs(one) < _MOST_NUMBER)
+    """Return device, inode, size, mtime and ctime; () if these are none."""
+    numbers = tuple(one for one in state if type(one) is int and -_MOST_NUMBER < one < _MOST_NUMBER)
+    return numbers if len(numbers) == len(state) == 5 and numbers[2] >= 0 else ()
 
 
 def _list(header: Mapping[str, Any], name: str) -> list[Any]:

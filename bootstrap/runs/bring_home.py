@@ -341,7 +341,7 @@ def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
             for path, one in sorted(manifest.proven().items())
         },
     }
-    write_private(file, json.dumps({**body, "mac": _mac(body)}, indent=1) + "\n")
+    write_private(file, json.dumps({**body, "mac": _mac(body)}) + "\n")
 
 
 def check_receipt(

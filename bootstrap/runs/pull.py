@@ -7,6 +7,7 @@ import glob
 import hashlib
 import os
 import shlex
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -388,6 +389,8 @@ class _Pull:
         self._warned: set[str] = set()
         self._idle = 0
         """Consecutive looks that brought no complete file."""
+        self._syncing: threading.Thread | None = None
+        """Brings what came to the disk, once all of it is here."""
         self._brought = float("-inf")
         """When a watched run's log was brought last."""
 
@@ -420,6 +423,9 @@ class _Pull:
             self._idle = 0 if done.landed else self._idle + 1
             watches = self._wish.watch and self._live and not self._puller.stopped
             is_over = not watches and self._is_over(done)
+            if is_over and self._landed:
+                self._syncing = threading.Thread(target=os.sync)
+                self._syncing.start()
             if done.landed or is_over or manifest is None:
                 manifest = self._manifest(done)
                 self._land_manifest(manifest)
@@ -581,8 +587,8 @@ class _Pull:
         """Write the receipt, and return it if it has all; synced first, to survive a crash."""
         run, folder = self._run, self._box.known.folder
         file = receipt_file(folder, run.repo_key, run.name)
-        if self._landed:
-            os.sync()
+        if self._syncing:
+            self._syncing.join()
         write_receipt(file, manifest, self._landing.place)
         if manifest.missing or manifest.live:
             return None

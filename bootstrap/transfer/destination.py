@@ -45,12 +45,18 @@ _UNSHOWN = {
     "Zl": "a line break",
     "Zp": "a line break",
 }
+_PLAIN = re.compile(
+    r"(?!boxstrap)(?:[\w=+-][\w=+.-]{0,90}/){0,20}[\w=+-][\w=+.-]{0,90}", re.A | re.I
+)
+"""Nearly all names: nothing of what is refused has this form."""
 _DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _OWN = re.compile(rf"{re.escape(PARTS)}|{RECORD}(-[0-9]+)?")
 
 
 def why_refused(path: str) -> str:
     """Return why no file here may have this name, or "". `path` is relative, with slashes."""
+    if _PLAIN.fullmatch(path):
+        return ""
     if not path or path.startswith("/"):
         return "is not a relative path"
     if len(path.encode("utf-8", "replace")) > LONGEST_PATH:
@@ -250,8 +256,8 @@ class LocalFolder:
 
     def open(self, path: str) -> BinaryIO:
         """Open a plain file here to read it. Raises OSError."""
-        with self._folder_of(path, make=False) as (folder, name):
-            return open_regular(Path(name), os.O_NOFOLLOW, folder)
+        folder, name = self._folder_of(path, make=False)
+        return open_regular(Path(name), os.O_NOFOLLOW, folder)
 
     def digest(self, path: str) -> str:
         """Return the SHA-256 of a file here, or a link's digest; "" if there is neither."""
@@ -270,8 +276,8 @@ class LocalFolder:
     def leads_to(self, path: str) -> str:
         """Return to which path in this folder a link here leads; "" if it is none that does."""
         with contextlib.suppress(OSError, NotSafeError):
-            with self._folder_of(path, make=False) as (folder, name):
-                text = os.readlink(name, dir_fd=folder)
+            folder, name = self._folder_of(path, make=False)
+            text = os.readlink(name, dir_fd=folder)
             to = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
             return "" if to.startswith(("/", "..")) or to == "." else to
         return ""
@@ -279,27 +285,27 @@ class LocalFolder:
     def look(self, path: str, to: str = "") -> HomeFile | None:
         """Return the current state of a file here, or of a link that leads to `to`; None if there
         is none."""
-        with contextlib.suppress(OSError, NotSafeError):
-            with self._folder_of(path, make=False) as (folder, name):
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if to and self.leads_to(path) == to:
-                return HomeFile(len(os.fsencode(to)), found.st_mtime_ns, found.st_ino)
-            if stat.S_ISREG(found.st_mode) and not to:
-                return HomeFile(found.st_size, found.st_mtime_ns, found.st_ino)
+        try:
+            folder, name = self._folder_of(path, make=False)
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except (OSError, NotSafeError):
+            return None
+        if to and self.leads_to(path) == to:
+            return HomeFile(len(os.fsencode(to)), found.st_mtime_ns, found.st_ino)
+        if stat.S_ISREG(found.st_mode) and not to:
+            return HomeFile(found.st_size, found.st_mtime_ns, found.st_ino)
         return None
 
-    @contextlib.contextmanager
-    def _folder_of(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
-        """Yield the open folder of a path, and the path's last part. The folder stays open."""
+    def _folder_of(self, path: str, *, make: bool = True) -> tuple[int, str]:
+        """Return the folder of a path, which stays open, and the path's last part."""
         folder, _, name = path.rpartition("/")
         if not folder:
-            yield self._root, name
-            return
+            return self._root, name
         if self._opened[0] != folder:
             opened = self._open_chain(os.dup(self._root), folder.split("/"), make=make)
             self.look_again()
             self._opened = (folder, opened)
-        yield self._opened[1], name
+        return self._opened[1], name
 
     def _open_chain(self, folder: int, parts: Iterable[str], *, make: bool = True) -> int:
         """Open `parts` one below the other, and close `folder`. Raises OSError, NotSafeError."""
@@ -340,6 +346,7 @@ class Destination(LocalFolder):
         super().__init__(base, inside, make=True)
         self._run = run
         self._parts = -1
+        self._is_empty = False
         try:
             parts = self._make_folder(self._root, PARTS, 0o700)
             try:
@@ -385,6 +392,8 @@ class Destination(LocalFolder):
 
     def begun(self, path: str, state: Sequence[int], size: int) -> int:
         """Return how many bytes of it are here already."""
+        if self._is_empty:
+            return 0
         try:
             found = os.stat(self._part(path, state), dir_fd=self._parts, follow_symlinks=False)
         except OSError:
@@ -395,6 +404,7 @@ class Destination(LocalFolder):
     def forget_others(self, kept: Collection[tuple[str, Sequence[int]]]) -> None:
         """Remove partial files of files that have changed or are gone."""
         there = os.listdir(self._parts)  # noqa: PTH208 - of a folder that is open
+        self._is_empty = not there
         names = {self._part(*one) for one in kept} if there else set()
         for name in there:
             if name not in names:
@@ -419,17 +429,17 @@ class Destination(LocalFolder):
         `replaces` is called before. Else it gets another name. Raises OSError, NotSafeError.
         """
         for name in self._names(path):
-            with self._folder_of(name) as (folder, last):
-                if self._link_new(partial, folder, last):
-                    return name
-                content = self.digest(name)
-                if content == partial.sha256:
-                    os.unlink(partial.name, dir_fd=self._parts)
-                    return name
-                if content and content in ours(name):
-                    replaces(name)
-                    os.rename(partial.name, last, src_dir_fd=self._parts, dst_dir_fd=folder)
-                    return name
+            folder, last = self._folder_of(name)
+            if self._link_new(partial, folder, last):
+                return name
+            content = self.digest(name)
+            if content == partial.sha256:
+                os.unlink(partial.name, dir_fd=self._parts)
+                return name
+            if content and content in ours(name):
+                replaces(name)
+                os.rename(partial.name, last, src_dir_fd=self._parts, dst_dir_fd=folder)
+                return name
         raise NotSafeError(
             f"{shown(path)}: other files have its name, and {_MOST_BESIDE} more beside it.",
             where=str(self.place),

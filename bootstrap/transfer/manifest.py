@@ -9,10 +9,11 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence, Set
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bootstrap.onbox.lease.safety import safe_note
 from bootstrap.onbox.results.complete_files import FileState
@@ -24,6 +25,8 @@ from bootstrap.value import dataclass
 
 _KEPT = 2
 """Digests remembered for each place: after a power cut in a replacement, either may be there."""
+_EVERY_S = 0.05
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class PulledFile(NamedTuple):
@@ -46,13 +49,15 @@ class PulledRecord:
         self.files: dict[str, PulledFile] = {}
         self._places: dict[tuple[str, str], list[str]] = {}
         self._file = file
-        lines = 0
+        self._new: list[str] = []
+        self._saved = 0.0
+        lines = list[bytes]()
         with contextlib.suppress(FileNotFoundError):
-            for line in file.read_bytes().split(b"\n"):
-                lines += 1
-                with contextlib.suppress(ValueError, TypeError, RecursionError):
-                    self._take(json.loads(line))
-        if lines > 2 * len(self.files) + 1000:
+            lines = file.read_bytes().split(b"\n")
+        for row in _rows_in(lines):
+            with contextlib.suppress(ValueError, TypeError):
+                self._take(row)
+        if len(lines) > 2 * len(self.files) + 1000:
             self._rewrite()
         make_private(file.parent)
         self._out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -63,6 +68,7 @@ class PulledRecord:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.save()
         os.close(self._out)
 
     def _take(self, row: Sequence[object]) -> None:
@@ -82,19 +88,39 @@ class PulledRecord:
 
     def will_replace(self, path: str, sha256: str, place: str) -> None:
         """Note what is about to replace an earlier pulled file. Raises OSError."""
-        self._write([path, None, sha256, place, None])
+        self._note([path, None, sha256, place, None])
+        self.save()
 
     def add(self, path: str, pulled: PulledFile) -> None:
-        """Note a file that has landed here. Raises OSError."""
-        self._write(_row_of(path, pulled))
+        """Note a file that has landed here; of one that `save` had no time for the same content is
+        found there. Raises OSError."""
+        self._note(_row_of(path, pulled))
+        if time.monotonic() - self._saved > _EVERY_S:
+            self.save()
 
-    def _write(self, row: list[object]) -> None:
+    def _note(self, row: list[object]) -> None:
         self._take(row)
-        os.write(self._out, json.dumps(row, separators=(",", ":")).encode() + b"\n")
+        self._new.append(f"{_encode(row)}\n")
+
+    def save(self) -> None:
+        """Write what was noted. Raises OSError."""
+        os.write(self._out, "".join(self._new).encode())
+        self._new.clear()
+        self._saved = time.monotonic()
 
     def _rewrite(self) -> None:
         rows = [_row_of(path, one) for path, one in self.files.items()]
         write_private(self._file, "".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def _rows_in(lines: Sequence[bytes]) -> Iterator[Any]:
+    """Yield what the lines hold, all read at once if none is damaged; a damaged one is skipped."""
+    try:
+        yield from json.loads(b"[%b]" % b",".join(filter(None, lines)))
+    except (ValueError, RecursionError):
+        for line in lines:
+            with contextlib.suppress(ValueError, RecursionError):
+                yield json.loads(line)
 
 
 def _row_of(path: str, one: PulledFile) -> list[object]:
@@ -106,9 +132,9 @@ def recorded_digests(file: Path) -> dict[str, set[str]]:
     """Return the digests of what pulls put, or were about to put, to each path of their folder."""
     found: dict[str, set[str]] = {}
     with contextlib.suppress(OSError):
-        for line in file.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError, TypeError, RecursionError):
-                path, _, sha256, place, *_ = json.loads(line)
+        for row in _rows_in(file.read_bytes().split(b"\n")):
+            with contextlib.suppress(ValueError, TypeError):
+                path, _, sha256, place, *_ = row
                 if path == place:
                     found.setdefault(path, set()).add(sha256)
     return found
@@ -240,12 +266,16 @@ class Manifest:
             "live": self.live,
             "complete": not self.missing,
             "results": list(self.results),
-            "files": [self._row(path) for path in sorted(self.files)],
+            "files": [],
             "left_out": dict(self.left_out),
             "missing": dict(self.missing),
             "without": list(self.without),
         }
-        return json.dumps(whole, indent=1) + "\n"
+        # All rows in one call, and then a line each: `indent` makes Python write them, which takes
+        # ten times as long. In a name a quote would have a backslash before it.
+        rows = json.dumps([self._row(path) for path in sorted(self.files)])
+        rows = rows.replace('}, {"path": ', '},\n  {"path": ')
+        return json.dumps(whole, indent=1).replace('"files": []', f'"files": {rows}', 1) + "\n"
 
     def _row(self, path: str) -> dict[str, object]:
         one = self.files[path]

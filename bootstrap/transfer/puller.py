@@ -425,6 +425,7 @@ class Puller:
             look = self._second_look(source, waiting, live=live)
             ready += self._land_waiting(look, waiting, done)
         self._land_links(ready, done)
+        self._record.save()
         if full is not None:
             raise full
 

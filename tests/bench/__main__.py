@@ -17,6 +17,7 @@ from tests.bench import (
     fresh,
     init,
     logs,
+    many,
     monitor,
     quiet,
     reuse,
@@ -39,7 +40,7 @@ from tests.bench.tell import load
 from tests.boxes import RigError
 
 _PARTS = ("fresh", "uv", "again", "verify", "logs", "start", "status", "sync", "run", "warm")
-_ALONE = ("init", "reuse", "biglog", "monitor", "transfer", "several", "64")
+_ALONE = ("init", "reuse", "biglog", "monitor", "transfer", "many", "several", "64")
 """Measured only on request: whole builds, minutes of writing."""
 
 
@@ -95,6 +96,8 @@ def main() -> int:
             rows += monitor.measure(stage, min(asked.runs, 3))
         if "transfer" in parts:
             rows += transfer.measure(stage, asked.runs, asked.large_mb)
+        if "many" in parts:
+            rows += many.measure(stage, asked.again_runs)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     print(f"{machine}; load before {before}, after {load()}; {time.strftime('%Y-%m-%d %H:%M')}\n")
     print(as_text(rows))

@@ -97,6 +97,8 @@ _DISTRIBUTED, _ITS_LAST = ".distcp", ".metadata"
 _LASTS = ("/.metadata", "/trainer_state.json")
 """Files that are written last, of any checkpoint in a folder."""
 _NUMBER = re.compile("[0-9]+")
+_ALL = 0o444
+"""Everybody may read it."""
 _SIBLINGS = 3
 """How many earlier checkpoints in folders of such a name say which files belong to one."""
 _LONG_S = 60.0
@@ -241,7 +243,7 @@ class Finder:
             self._leave(path, "special")
         elif self._is_full(path):
             pass
-        elif not os.access(os.path.join(self.tree, path), os.R_OK):
+        elif not (_ALL & found.st_mode == _ALL or os.access(f"{self.tree}/{path}", os.R_OK)):
             self._leave(path, "unreadable")
         else:
             self.files[path] = state_of(found)

@@ -21,15 +21,15 @@ from contextlib import suppress
 from typing import Any
 
 from ..results.run_results import KEPT, OwnFile, OwnResults, RunResults, lines_of
-from .frames import BLOCK, encoded_name, pack_frame, read_frame
+from .frames import BLOCK, Bundle, encoded_name, read_frames
 from .take import BoxReceiver
 
-KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
+KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 
 def facts(found: os.stat_result) -> list[Any]:
     """Return kind, size, mtime, inode and ctime; times are in nanoseconds."""
-    kind = next((word for test, word in KINDS if test(found.st_mode)), "other")
+    kind = KINDS.get(stat.S_IFMT(found.st_mode), "other")
     return [kind, found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
 
 
@@ -171,7 +171,6 @@ class ResultReporter:
 
 
 VERSION = 1
-HELD = 256 * 1024  # bytes of answers that are sent together
 EVERY = 0.2  # seconds that an answer may wait for others
 GULP = 1 << 20  # bytes read at once
 BEAT = 5.0  # seconds without output after which a sign of life is sent
@@ -186,8 +185,7 @@ class Channel:
     def __init__(self) -> None:
         self.came = bytearray()
         self.gulp = GULP
-        self.held: list[bytes] = []
-        self.size = 0
+        self.held = Bundle()
         self.flushed = time.monotonic()
         self.before: Callable[[], None] = lambda: None  # called before answers are sent
 
@@ -227,7 +225,7 @@ class Channel:
         While there is more to read, answers are collected for a moment: one for each file would
         be a packet each, and wake the other side each time.
         """
-        if self.held and (self.is_late() or not select.select([0], [], [], 0)[0]):
+        if self.held.size and (self.is_late() or not select.select([0], [], [], 0)[0]):
             self.flush()
         return bool(select.select([0], [], [], PATIENCE)[0])
 
@@ -237,10 +235,10 @@ class Channel:
 
     def say(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Queue a frame, to be sent soon."""
-        frame = pack_frame(header, body)
-        self.held.append(frame)
-        self.size += len(frame)
-        if self.size >= HELD:
+        if not self.held.has_room(body):
+            self.flush()
+        self.held.add(header, body)
+        if self.held.size >= BLOCK:
             self.flush()
 
     def beat(self) -> None:
@@ -252,8 +250,8 @@ class Channel:
     def flush(self) -> None:
         """Send the held answers."""
         self.before()
-        rest = memoryview(b"".join(self.held))
-        self.held, self.size, self.flushed = [], 0, time.monotonic()
+        rest = memoryview(self.held.take())
+        self.flushed = time.monotonic()
         while rest:
             rest = rest[os.write(1, rest) :]
 
@@ -271,21 +269,20 @@ def serve(home: bytes) -> None:
         "results": teller.results,
     }
     channel.say({"v": VERSION})
-    while not receiver.is_over:
-        frame = read_frame(channel.read)
-        if frame is None:
-            break
-        header, body = frame
-        if not header:
-            receiver.block(body)
-        elif header["op"] == "put":
-            receiver.put(header, body)
-        elif header["op"] == "end":
-            receiver.end()
-            channel.say({"end": True})
-        else:
-            plain[header["op"]](header)
-    channel.flush()
+    while frames := read_frames(channel.read):
+        for header, body in frames:
+            if not header:
+                receiver.block(body)
+            elif header["op"] == "put":
+                receiver.put(header, body)
+            elif header["op"] == "end":
+                receiver.end()
+                channel.say({"end": True})
+            else:
+                plain[header["op"]](header)
+            if receiver.is_over:
+                return channel.flush()
+    return channel.flush()
 
 
 def main() -> None:

@@ -31,7 +31,6 @@ from bootstrap.link.exchange import (
     run_script_checked,
     stream_script,
 )
-from bootstrap.onbox.transfer.frames import pack_frame
 from bootstrap.plan import STEPS, plan_rows
 from bootstrap.profile.schema import Advice
 from bootstrap.protocol.disk import parse_low_disk
@@ -68,6 +67,7 @@ from bootstrap.transfer.push import push_folder, targets_there
 from bootstrap.ui.screens import JsonScreen
 from tests.logins import login_on
 from tests.unit.protocol.conftest import text_of, told
+from tests.unit.transfer.boxes import pack_frame
 
 pytestmark = pytest.mark.slow
 

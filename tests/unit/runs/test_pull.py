@@ -24,6 +24,7 @@ def a_pull(**parts: Any) -> Any:
     """Make a pull with only the parts that these tests need."""
     one = object.__new__(pull._Pull)
     one._wish, one._live, one._idle = SimpleNamespace(watch=False, without=None), False, 0
+    one._landed = {}
     vars(one).update(parts)
     return one
 
@@ -51,7 +52,7 @@ def test_a_file_that_was_changed_here_after_it_came_is_missing(*, is_here: bool)
     record = SimpleNamespace(files={"out/a": PulledFile(FILE.state, "0" * 64, "out/a", HOME)})
     one = a_pull(
         _record=record,
-        _landing=SimpleNamespace(look=lambda _: HOME if is_here else None),
+        _landing=SimpleNamespace(look=lambda *_: HOME if is_here else None),
         _run=SimpleNamespace(repo_key="r", name="n", commit="", snapshot="", typed=""),
         _source=SimpleNamespace(profile="", paths=["out"]),
         _box=SimpleNamespace(name="b", redactor=Redactor({})),

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bootstrap.link.local import LocalWire
+from bootstrap.onbox.transfer.frames import Bundle
 from bootstrap.protocol.transfer import BoxResults, Transfer
 from bootstrap.transfer.destination import PARTS, Destination
 from bootstrap.transfer.manifest import PulledRecord
@@ -87,6 +89,13 @@ class ResultsHere:
         files = (path for path in self.home.rglob("*") if path.is_file() or path.is_symlink())
         named = {str(path.relative_to(self.home)): path for path in files}
         return {name: path.read_bytes() for name, path in named.items() if PARTS not in name}
+
+
+def pack_frame(header: Mapping[str, Any], body: bytes = b"") -> bytes:
+    """Encode one frame."""
+    bundle = Bundle()
+    bundle.add(header, body)
+    return bundle.take()
 
 
 @contextmanager

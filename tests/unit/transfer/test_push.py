@@ -20,10 +20,17 @@ from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.wire import LinkLost, ReconnectingLink
 from bootstrap.onbox.results.complete_files import CompleteFiles
 from bootstrap.onbox.transfer import serve, take
-from bootstrap.onbox.transfer.frames import BLOCK, LENGTHS, LONGEST_HEADER, BadFrame, read_frame
+from bootstrap.onbox.transfer.frames import (
+    BLOCK,
+    LENGTHS,
+    LONGEST_HEADER,
+    BadFrame,
+    Bundle,
+    read_frames,
+)
 from bootstrap.profile.schema import SentItem
 from bootstrap.protocol import transfer
-from bootstrap.protocol.transfer import Transfer
+from bootstrap.protocol.transfer import Frame, Transfer
 from bootstrap.transfer import sender
 from bootstrap.transfer.push import (
     DataSender,
@@ -32,6 +39,7 @@ from bootstrap.transfer.push import (
     push_folder,
     upload_of_several,
 )
+from tests.unit.transfer.boxes import pack_frame
 from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.slow  # each starts programs
@@ -391,13 +399,13 @@ def test_very_many_empty_folders_come(
     """More names than one frame takes."""
     monkeypatch.setattr("bootstrap.transfer.push.AT_ONCE", 2)
     asked: list[int] = []
-    pack = transfer.pack_frame
+    add = Bundle.add
 
-    def packed(header: Any, body: bytes = b"") -> bytes:
+    def added(bundle: Bundle, header: Any, body: bytes = b"") -> None:
         asked.append(len(header.get("paths", ())))
-        return pack(header, body)
+        add(bundle, header, body)
 
-    monkeypatch.setattr(transfer, "pack_frame", packed)
+    monkeypatch.setattr(Bundle, "add", added)
     for name in "abcde":
         (source / name).mkdir()
     push()
@@ -465,7 +473,7 @@ def test_a_program_that_says_it_is_at_work_is_waited_for(
     # In all it takes longer than it may be silent.
     monkeypatch.setattr(transfer, "SILENT_S", 0.5 if is_left else 2.0)
     monkeypatch.setattr(transfer, "_TICK_S", 0.1)
-    frames = [transfer.pack_frame({"v": 1}) for _ in range(5)] + [transfer.pack_frame({"end": 1})]
+    frames = [pack_frame({"v": 1}) for _ in range(5)] + [pack_frame({"end": 1})]
     says = f"import os,time\nfor one in {frames}: os.write(1, one), time.sleep({every})"
     monkeypatch.setattr(transfer, "sent_program", lambda _: says)
     with Transfer(wire, str(tmp_path)) as one:
@@ -505,7 +513,20 @@ def test_a_beat_is_said_where_nothing_else_was_for_a_while(monkeypatch: pytest.M
     assert not came
     channel.flushed -= serve.BEAT + 1
     channel.beat(), channel.beat()
-    assert came == [transfer.pack_frame({"v": 1})]
+    assert came == [pack_frame({"v": 1})]
+
+
+def test_frames_that_go_as_one_arrive_as_they_were() -> None:
+    bundle = Bundle()
+    frames: list[Frame] = [({"i": 1}, b"ab"), ({}, b""), ({}, b"c" * 9), ({"a": "é"}, b"")]
+    assert bundle.take() == b""
+    for many in (frames[:1], frames):
+        for header, body in many:
+            bundle.add(header, body)
+        assert read_frames(io.BytesIO(bundle.take()).read) == many
+    assert bundle.has_room(bytes(BLOCK))
+    bundle.add({}, b"1")
+    assert not bundle.has_room(bytes(BLOCK))
 
 
 class DyingFile(io.FileIO):
@@ -596,6 +617,9 @@ def test_what_is_no_file_or_folder_and_no_pattern_is_said(source: Path) -> None:
             sender.read_source(named, patterns)
 
 
+NO_FRAMES: list[Any] = [1, [1], [[{}]], [[{}, 1]], [[{}, 3]], [[{}, "2"]], [[1, 2]], [[{}, None]]]
+
+
 @pytest.mark.parametrize(
     ("frame", "says"),
     [
@@ -608,15 +632,16 @@ def test_what_is_no_file_or_folder_and_no_pattern_is_said(source: Path) -> None:
         (LENGTHS.pack(1, 0) + b"{", "no JSON"),
         (LENGTHS.pack(50_000, 0) + b"[" * 50_000, "no JSON"),
         (LENGTHS.pack(2, 0) + b"[]", "no object"),
+        *((pack_frame({"frames": rows}, b"ab"), "frames") for rows in NO_FRAMES),
     ],
 )
 def test_half_a_frame_is_an_end_and_a_wrong_one_is_refused(frame: bytes, says: str | None) -> None:
     """The other side may be hostile: it gets no memory, and nothing of it is guessed."""
     if says is None:
-        assert read_frame(io.BytesIO(frame).read) is None
+        assert read_frames(io.BytesIO(frame).read) is None
     else:
         with pytest.raises(BadFrame, match=says):
-            read_frame(io.BytesIO(frame).read)
+            read_frames(io.BytesIO(frame).read)
 
 
 def test_what_is_sent_to_several_boxes_is_told_before_where_it_is_much(
