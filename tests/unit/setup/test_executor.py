@@ -207,6 +207,14 @@ def test_a_changed_value_sends_a_page_and_no_program(
     assert sum(sent) <= 20_000 < first
 
 
+def test_what_the_shell_of_one_that_vanishes_said_is_shown(box: ScriptedBox) -> None:
+    box.open()
+    dies = '; echo "No space left on device" >"$SETUP_DIR/output"; kill -KILL $$'
+    error = box.ask(script=dies).begin().end().error
+    assert error is not None
+    assert "process on the box is gone. Its shell said:\nNo space left on device" in error.text()
+
+
 def test_the_same_that_is_at_work_is_followed(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask().begin().reach_the_wait()
