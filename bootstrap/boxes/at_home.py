@@ -21,7 +21,6 @@ import json
 import os
 import stat
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bootstrap.errors import BusyError, NotSafeError, UsageError
 from bootstrap.link.exchange import answer_number, valid_time
-from bootstrap.paths import read_record, state_dir, temporary_dir, write_private
+from bootstrap.paths import read_record, state_dir, write_private
 from bootstrap.protocol.run import STATES, Run, Uploaded, is_name
 from bootstrap.repo.place import repository_root
 from bootstrap.text.sanitize import sanitize
@@ -49,8 +48,6 @@ SEEN = "runs.json"
 """In a box's folder: its runs as of the last contact."""
 _THERE = "results"
 """In a run's row there: where its results are."""
-_PIECE = 1 << 20
-_LINE_BACK = 64 * 1024
 _MOST_FOLDERS = 1000
 _MOST_FILE = 16 * 1024 * 1024
 _LOG_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -75,36 +72,8 @@ class LogPart:
         """Whether nothing is left out."""
         return self == WHOLE
 
-    def of(self, file: BinaryIO, end: int) -> Iterator[bytes]:
-        """Yield it of an open log, from where that is read next up to the byte `end`."""
-        import tempfile  # not at the top: most commands need not wait for it
-        from subprocess import run
-
-        with contextlib.ExitStack() as stack:
-            if self.pattern:
-                found = stack.enter_context(tempfile.TemporaryFile(dir=temporary_dir()))
-                rest = stack.enter_context(tempfile.TemporaryFile(dir=temporary_dir()))
-                _copy(file, rest, end - file.tell())
-                rest.seek(0)
-                command, env = ("grep", "-aE", "-e", self.pattern), {**os.environ, "LC_ALL": "C"}
-                run(command, stdin=rest, stdout=found, env=env, check=False)
-                file, end = found, found.seek(0, os.SEEK_END)
-                file.seek(0)
-            if self.lines is not None:
-                whole = iter(lambda: file.readline(max(0, end - file.tell())), b"")
-                yield from deque(whole, self.lines)
-                return
-            while piece := file.read(min(_PIECE, end - file.tell())):
-                yield piece
-
 
 WHOLE = LogPart()
-
-
-def _copy(source: BinaryIO, to: BinaryIO, count: int) -> None:
-    while count > 0 and (piece := source.read(min(_PIECE, count))):
-        to.write(piece)
-        count -= len(piece)
 
 
 @dataclass(frozen=True)
@@ -180,12 +149,12 @@ class RunAtHome:
 
     def pieces(self, since: int | None = None, part: LogPart = WHOLE) -> Iterator[bytes]:
         """Yield its log; `since`: what was written since that second of the box's clock."""
+        from bootstrap.onbox.runs.logs import LogFile  # late: few commands show it
+
         with self._opened(LOG) as file:
-            file.seek(0, os.SEEK_END)
-            end = file.tell()
-            end = end if part.until is None else min(end, self._written_until(part.until, file))
-            file.seek(0 if since is None else self._written_since(since, file))
-            yield from part.of(file, end)
+            log = LogFile(file, [(second, self._here(size)) for second, size in self._times()])
+            start = 0 if since is None else log.written_since(since)
+            yield from log.part({**vars(part), "start": start})
 
     def log_tail(self, most: int) -> bytes:
         """Return the end of its log."""
@@ -225,25 +194,6 @@ class RunAtHome:
             ) from None
         with opened as file:
             yield file
-
-    def _written_since(self, since: int, file: Any) -> int:  # noqa: ANN401 - an open file
-        """Return where here the line starts that was being written then (as `log_times.sh`)."""
-        at = 0
-        for row, (second, size) in enumerate(self._times()):
-            if row and second >= since:  # the first says where the log was kept from
-                break
-            at = self._here(size)
-        begin = max(0, at - _LINE_BACK)
-        file.seek(begin)
-        return begin + int(file.read(at - begin).rfind(b"\n")) + 1
-
-    def _written_until(self, until: int, file: Any) -> int:  # noqa: ANN401 - an open file
-        """Return where here the line ends that was being written then (as `log_times.sh`)."""
-        later = [size for second, size in self._times()[1:] if second >= until]
-        if not later:
-            return self.log_bytes
-        file.seek(max(0, self._here(later[0]) - 1))
-        return int(file.tell() + len(file.readline())) if later[0] else 0
 
     def _times(self) -> list[tuple[int, int]]:
         """Return seconds of the box's clock, and how long the log was then; [] if unknown."""

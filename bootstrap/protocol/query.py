@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import secrets as random
 import time
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -93,6 +94,14 @@ def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Valu
         values |= there.variables()
         own = f"find_home\n(\n{own}) | redacted\n"
     return assignments({"workdir": "", **values}) + shared + own
+
+
+def ask(
+    module: str, request: Mapping[str, object], there: BoxRedaction = NO_REDACTION, *, workdir: str
+) -> str:
+    """Return the query that asks a program of `onbox/` on the box."""
+    text = json.dumps(request)
+    return build_query("ask", there, workdir=workdir, module=module, request=text)
 
 
 @cache

@@ -19,9 +19,8 @@ from bootstrap.errors import BoxLacksError
 from bootstrap.events import Event
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
-from bootstrap.onbox.metrics import LINE
 from bootstrap.protocol.disk import LowDisk, parse_low_disk
-from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
+from bootstrap.protocol.query import AskedBox, BoxRedaction, ask, build_query
 from bootstrap.protocol.run import Run, RunState
 from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
@@ -83,19 +82,10 @@ def ask_record(box: AskedBox, run: Run, *, at: int, most: int) -> BoxRecord:
     What the box redacts keeps its number of bytes. Raises LinkLost, NoAnswer.
     """
     mark = secrets.token_hex(16)
-    query = build_query(
-        "record",
-        BoxRedaction(box.redacted_there, same_length=True),
-        workdir=box.workdir,
-        repo_key=run.repo_key,
-        name=run.name,
-        mark=mark,
-        notes=" ".join(NOTES),
-        most_note=_MOST_NOTE,
-        usual_metrics=LINE,
-        at=at,
-        most=most,
-    )
+    asked: dict[str, object] = {"ask": "record", "file": run.log}
+    asked |= {"mark": mark, "notes": NOTES, "most_note": _MOST_NOTE, "at": at, "most": most}
+    there = BoxRedaction(box.redacted_there, same_length=True)
+    query = ask("runs.logs", asked, there, workdir=box.workdir)
     stream = stream_script(box.wire, query)
     try:
         return _read_record(stream, f"\n{mark} ".encode(), most, box.wire)

@@ -36,7 +36,7 @@ from bootstrap.boxes.at_home import (
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError, NotSafeError, write_error
-from bootstrap.link.exchange import answer_number
+from bootstrap.link.exchange import answer_number, run_script
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
 from bootstrap.onbox.redact import Redactor
 from bootstrap.paths import write_private
@@ -51,9 +51,8 @@ from bootstrap.protocol.run_history import (
 )
 from bootstrap.protocol.transfer import LostResult
 from bootstrap.repo.local import known_folder
-from bootstrap.runs.log_reader import HOLE, has_hole
+from bootstrap.runs.log_reader import HOLE, ask_start, has_hole
 from bootstrap.secrets import machine_key
-from bootstrap.shell import Value
 from bootstrap.text.document import document
 from bootstrap.transfer.destination import LocalFolder, why_refused
 from bootstrap.transfer.manifest import Manifest
@@ -249,9 +248,8 @@ class _Bringing:
 
     def _goes_on_at(self, run: Run, hole: int) -> int:
         """Ask where the log goes on that has a hole there."""
-        asked: dict[str, Value] = {"repo_key": run.repo_key, "name": run.name}
-        asked |= {"since": "", "lines": "", "start": hole}
-        answer = self._box.query("log_start", timeout=ANSWER_S, **asked)
+        query = ask_start(self._box.workdir, run.log, hole)
+        answer = run_script(self._box.wire, query, timeout=ANSWER_S)
         return answer_number(answer[:_LONGEST].strip()) or 0
 
     def _history(self, run: Run) -> RunHistory | None:

@@ -17,7 +17,7 @@ from bootstrap.link.exchange import AnswerStream, answer_number, run_script, str
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
-from bootstrap.protocol.query import NO_REDACTION, BoxRedaction, build_query
+from bootstrap.protocol.query import NO_REDACTION, BoxRedaction, ask, build_query
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.shell import Value
 from bootstrap.value import dataclass
@@ -58,27 +58,26 @@ class LogReader:
 
         Raises LinkLost, NoAnswer.
         """
-        found = self._start(self.box.wire, str(since))
+        found = self._start(self.box.wire, since)
         self.at = self.at if found is None else found
         return found is not None
 
     def as_it_is(self) -> Iterator[bytes]:
         """Yield the log as it is now. Raises LinkLost, NoAnswer."""
         there = BoxRedaction(self.box.redacted_there)
-        if self.part.is_all:
-            asked: dict[str, Value] = {"bytes": f"+{self.at + 1}"}
+        part, workdir = self.part, self.box.workdir
+        if part.is_all:
+            bytes_ = f"+{self.at + 1}"
+            query = build_query("tail", there, workdir=workdir, file=self.file, bytes=bytes_)
         else:
-            until, lines = self.part.until, self.part.lines
-            asked = {"start": self.at, "pattern": self.part.pattern}
-            asked["until"] = "" if until is None else until
-            asked["lines"] = "" if lines is None else lines
-        name = "tail" if self.part.is_all else "log_part"
-        query = build_query(name, there, workdir=self.box.workdir, file=self.file, **asked)
+            asked = {"until": part.until, "lines": part.lines, "pattern": part.pattern}
+            about = {"ask": "part", "file": self.file, "start": self.at, **asked}
+            query = ask("runs.logs", about, there, workdir=workdir)
         yield from _pieces(stream_script(self.box.wire, query))
 
     def find_last_lines(self, count: int) -> None:
         """Start at the last lines of what is there now. Raises LinkLost, NoAnswer."""
-        self.at = self._start(self.box.wire, "", lines=count) or self.at
+        self.at = self._start(self.box.wire, None, lines=count) or self.at
 
     def as_it_grows(self) -> Iterator[bytes]:
         """Yield the log until its run ends; a step's log never ends. Raises as `reconnect`."""
@@ -122,7 +121,7 @@ class LogReader:
                 if before > self.at:
                     yield piece[: before - self.at]
                 self.at = before
-                found = self._start(wire, "")
+                found = self._start(wire, None)
                 self.at = self._looked_at = before if found is None else found
                 self.skipped += max(0, self.at - before)
                 return
@@ -143,17 +142,25 @@ class LogReader:
             self._has_told = True
             self.tell_low(low)
 
-    def _start(self, wire: Wire, since: str, lines: int | None = None) -> int | None:
+    def _start(self, wire: Wire, since: int | None, lines: int | None = None) -> int | None:
         """Ask where the log goes on after a hole at `at`, or was written since, or where its last
         lines start; None if the box can't tell."""
-        last: Value = "" if lines is None else lines
-        query = self._about_run("log_start", since=since, lines=last, start=self.at)
+        query = ask_start(self.box.workdir, self.file, self.at, since=since, lines=lines)
         return answer_number(run_script(wire, query, timeout=ANSWER_S)[:_LONGEST].strip())
 
     def _about_run(self, query: str, **values: Value) -> str:
         key, name = (self.run.repo_key, self.run.name) if self.run else ("", "")
         about = {"workdir": self.box.workdir, "repo_key": key, "name": name}
         return build_query(query, NO_REDACTION, **about, **values)
+
+
+def ask_start(
+    workdir: str, file: str, start: int, *, since: int | None = None, lines: int | None = None
+) -> str:
+    """Return the query for where a log goes on after a hole at `start`, or was written since that
+    second, or where its last lines start."""
+    about = {"ask": "start", "file": file, "start": start, "since": since, "lines": lines}
+    return ask("runs.logs", about, workdir=workdir)
 
 
 class KeptLogReader:

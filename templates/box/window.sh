@@ -2,13 +2,15 @@
 # window: shows a run's log, in a session that replaces the run's own.
 # usage: bash window.sh RUN_DIR
 {
-  # library: process run_state log_times
+  # library: process run_state
 
   run=$1
   read -r runner <"$run/pid"
   # Ctrl-C ends the run, as in its own session.
   trap 'alive "$runner" && kill -TERM "${runner%% *}"' INT
-  tail -c "+$(($(kept_from "$run") + 1))" -F "$run/log" 2>/dev/null &
+  kept=0
+  { read -r _ kept <"$run/times"; } 2>/dev/null
+  tail -c "+$((${kept:-0} + 1))" -F "$run/log" 2>/dev/null &
   shown=$!
   while in_state "$run" running; do sleep 0.5; done
   sleep 0.2

@@ -38,7 +38,7 @@ SIGNS = {
     "tail": 'tail -c "$bytes"',
     "first": 'await_output "$run" "$seconds"',
     "made": "answer_results()",
-    "record": 'newest_metrics "$run"',
+    "record": '"ask": "record"',
     "box_id": "%.200s",
     "transfer": "sys.version_info < (3, 8)",
     "run_end": 'printf \'%s\\t%s\\t%s\\n\' "$(run_state "$run")${ended',
@@ -195,7 +195,8 @@ def recorded(size: str = "7", text: str = "") -> Answer:
     """Tell of a run, with the log `step 1`, of which `size` is said."""
 
     def say(query: Query) -> Iterator[bytes]:
-        part = f"\n{query.values.get('mark', '')} "
+        mark = re.search(r'"mark": "(\w+)"', query.values.get("request", ""))
+        part = f"\n{mark[1] if mark else ''} "
         for note in ("started\n1700000000", f"venv\n{text}", f"samples\n{text}", f"times\n{text}"):
             yield f"{part}{note}\n".encode()
         yield f"{part}metric\n0\tloss 1 {text}\n{part}log 0 {size}\nstep 1\n".encode()

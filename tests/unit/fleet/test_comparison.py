@@ -171,6 +171,6 @@ def log_of(there: There, name: str, log: str, box: LoopbackBox | None = None) ->
     if box:
         folder = Path(box.home, ".boxstrap/runs", there.run.parent.name)
         folder.mkdir(parents=True)
-        lay_programs(folder.parents[1] / "box")
+        lay_programs(folder.parents[1] / "box/current")
     shutil.copytree(there.run, folder / name)
     (folder / name / "log").write_text(log)

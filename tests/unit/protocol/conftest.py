@@ -92,7 +92,7 @@ class BoxHome:
 def box_home(tmp_path: Path) -> BoxHome:
     """A box with four runs and a running setup: train-3 and the setup have this process's id."""
     home = BoxHome(tmp_path / "it's a work dir")
-    lay_programs(home.path / "box")
+    lay_programs(home.path / "box/current")
     here = identity(os.getpid())
     home.run("train-1")
     home.run("train-2", exit="3\n", log="no\nsuch data\n", times="1 0\n4 5\n9 13\n")

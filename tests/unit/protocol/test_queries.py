@@ -38,8 +38,6 @@ ASKED: dict[str, dict[str, Value]] = {
     },
     "tail": {"file": LOG, "bytes": 5},
     "run_end": RUN,
-    "log_start": {**RUN, "since": "5", "lines": "", "start": 0},
-    "log_part": {"file": LOG, "start": 3, "until": "", "lines": 1, "pattern": "."},
     "setup_end": {"setup_id": "20260101-000000-abcdef", "follows": False},
     "first": {**RUN, "seconds": 1, "moment": "0"},
 }

