@@ -28,12 +28,6 @@ find_state() {
   fi
 }
 
-# queue_of DIR: prints whether a process waits for its turn (waits, alone), and for what.
-queue_of() {
-  read -r _why <"$1/queue"
-  if attended "$1"; then printf 'waits %s\n' "$_why"; else printf 'alone %s\n' "$_why"; fi
-}
-
 # attended DIR: whether a process waits for its turn.
 attended() {
   _waiter=''
