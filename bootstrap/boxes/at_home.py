@@ -253,11 +253,15 @@ def note_name(box: KnownBox, name: str) -> None:
 
 def all_kept() -> list[RunAtHome]:
     """Return every run of which something is here, the newest first."""
-    try:
-        files = [*_folder().glob("*.json")]
-    except OSError:
-        return []
-    return sorted((one for one in map(_load, files) if one), key=order, reverse=True)
+    with contextlib.suppress(OSError):
+        found = (one for one in map(_load, _folder().glob("*.json")) if one)
+        return sorted(found, key=order, reverse=True)
+    return []
+
+
+def unreadable_records() -> list[Path]:
+    """Return the files that say nothing of a run: damaged, or a newer program's."""
+    return sorted(file for file in _folder().glob("*.json") if not _load(file))
 
 
 def kept_of_repository(found: Iterable[RunAtHome], key: str) -> list[RunAtHome]:

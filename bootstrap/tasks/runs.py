@@ -353,12 +353,17 @@ def runs(call: Call) -> None:
     import time
     from pathlib import Path
 
+    from bootstrap.boxes.at_home import unreadable_records
     from bootstrap.paths import expanded
     from bootstrap.runs.known_runs import list_runs, run_rows
 
     every = call.given["all_"]
     place = expanded(call.given["repo"]) if call.given["repo"] else Path.cwd()
     found = list_runs(place, call.given["host"], every=every)
+    for file in unreadable_records():
+        call.screen.warn(
+            f"{file} can't be read, so a run is left out: remove it, or update boxstrap"
+        )
     lines = run_rows(found, time.time(), call.screen.width, every=every)
     call.screen.result(
         {"runs": found},

@@ -21,6 +21,7 @@ from bootstrap.protocol.run import Run, Uploaded
 from bootstrap.renting.guard import read_count, write_count
 from bootstrap.renting.rental import Rental, RentedHere, all_rentals, save_rental
 from bootstrap.runs.known_runs import list_runs, run_rows
+from tests.cli import User
 
 BAD = [None, -1, 1 << 62, 10**400, "x", [1], {"a": 1}, [[0, 10**400]], [[], "x", 1, 1, 2, 3]]
 BOX = KnownBox(
@@ -106,3 +107,12 @@ def test_a_sweeps_list_that_is_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read") as caught:
         load_ledger(file)
     assert caught.value.where == str(file)
+
+
+def test_a_run_that_can_t_be_read_is_named(user: User) -> None:
+    repository = user.repository()
+    file = user.home / ".local/state/boxstrap/runs" / "x.json"
+    file.parent.mkdir(parents=True, mode=0o700)
+    file.write_text('{"v": 1, "log_end": 1' + "0" * 400 + "}")
+    said = user.run("runs", "--repo", str(repository.root)).must(0)
+    assert f"{file} can't be read, so a run is left out" in said.err
