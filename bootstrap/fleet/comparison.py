@@ -31,6 +31,7 @@ from bootstrap.protocol.run_history import MetricCurve, ask_history
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.runs.report import metric_is_less
+from bootstrap.text.document import Document, document
 from bootstrap.text.sizes import dollars, duration, spent
 from bootstrap.ui.layout import aligned
 from bootstrap.ui.page import check_place, fill
@@ -44,8 +45,13 @@ _MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
-class ComparedRun:
+class ComparedRun(Document):
     """One of several runs, or what became of a sweep's cell: its last run, and its metrics."""
+
+    KEYS = (
+        "cell=key or None, command, parameters, box or None, run=run.name, state, seconds, "
+        "dollars, metrics"
+    )
 
     key: str
     """Of a cell its digest; "" of a run that was named."""
@@ -81,24 +87,15 @@ class ComparedRun:
                 return BestValue(self, curve, *found)
         return None
 
-    def as_dict(self) -> dict[str, object]:
-        """As a JSON line has it."""
-        return {
-            "cell": self.key or None,
-            "command": self.command,
-            "parameters": dict(self.parameters),
-            "box": self.box or None,
-            "run": self.run.name if self.run else None,
-            "state": self.state,
-            "seconds": self.seconds,
-            "dollars": self.dollars,
-            "metrics": dict(self.metrics),
-        }
-
 
 @dataclass(frozen=True)
-class BestValue:
+class BestValue(Document):
     """The best value that a run ever logged of a metric: whose, where and which."""
+
+    KEYS = (
+        "value, at, axis=curve.axis, box=of.box or None, run=of.run.name, "
+        "seconds=of.seconds, dollars=of.dollars"
+    )
 
     of: ComparedRun
     curve: MetricCurve
@@ -109,12 +106,6 @@ class BestValue:
     def words(self) -> str:
         """The value and its place, as in `0.38 at step 400`."""
         return f"{_number(self.value)} {self.curve.place(self.at)}"
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        of = self.of.as_dict()
-        where = {"value": self.value, "at": self.at, "axis": self.curve.axis}
-        return {**where, **{name: of[name] for name in ("box", "run", "seconds", "dollars")}}
 
 
 @dataclass(frozen=True)
@@ -338,9 +329,9 @@ def write_comparison(
         "csv": str(csv_file),
         "lines": str(lines_file),
         "metric": report.metric or None,
-        "best": best[0].as_dict() if best else None,
-        "best_value": value.as_dict() if value else None,
-        f"{report.noun}s": [one.as_dict() for one in report.results],
+        "best": best[0] if best else None,
+        "best_value": value,
+        f"{report.noun}s": report.results,
     }
     return data, "\n".join([*_table(report), "", f"report: {page}"])
 
@@ -422,7 +413,7 @@ def as_csv(report: Comparison) -> str:
 
 def as_lines(report: Comparison) -> str:
     """Return a JSON object a run, in their order."""
-    return "".join(f"{json.dumps({'v': 1, **one.as_dict()})}\n" for one in report.results)
+    return "".join(f"{json.dumps({'v': 1, **document(one)})}\n" for one in report.results)
 
 
 def comparison_page(report: Comparison, redact: Callable[[str], str]) -> str:

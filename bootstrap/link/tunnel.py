@@ -101,12 +101,15 @@ _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 class Tunnel:
     """One open local port. `close` ends it."""
 
+    forward: Forward
+    """Where it leads; replaced if the server on the box has moved."""
+    port: int
+
     def __init__(
         self, link: ReconnectingLink, forward: Forward, warn: Callable[[str], None]
     ) -> None:
         """Start to listen. Raises BoxstrapError if this machine has no free port."""
         self.forward = forward
-        """Where it leads; replaced if the server on the box has moved."""
         self._link = link
         self._warn = warn
         self._closed = threading.Event()

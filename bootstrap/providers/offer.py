@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from bootstrap.onbox.verdict import gpu_models
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import dollars
 
 LEASE_HOURS = 24
@@ -195,8 +196,10 @@ class StopRule:
 
 
 @dataclass(frozen=True)
-class Leftover:
+class Leftover(Document):
     """Something that an account has besides boxes, and pays for."""
+
+    KEYS = "name=shown_name, kind, price"
 
     provider: str
     id: str
@@ -206,6 +209,11 @@ class Leftover:
     size_gb: float | None = None
     price: float | None = None
     """Dollars an hour; None if the provider doesn't say."""
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, or its id where it has none."""
+        return self.name or self.id
 
 
 def volume_at(workdir: str) -> str:

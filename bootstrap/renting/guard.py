@@ -49,6 +49,7 @@ from bootstrap.renting.teardown import (
 )
 from bootstrap.repo.local import known_folder
 from bootstrap.runs.run_end import end_runs
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import dollars, duration
 from bootstrap.ui.screen import Screen
 
@@ -134,8 +135,10 @@ _ENDED = {RentedState.STOPPED: "it is stopped", RentedState.GONE: "it is gone"}
 
 
 @dataclass(frozen=True)
-class GuardedBox:
+class GuardedBox(Document):
     """The result of guarding one box."""
+
+    KEYS = "box=name, host, says, over or None, stopped, destroyed, unsafe"
 
     name: str
     host: str
@@ -148,18 +151,6 @@ class GuardedBox:
     error: BoxstrapError | None = None
     ends_with_cluster: OwnBox | None = None
     """The box in its account, if it is to be destroyed together with its cluster."""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        return {
-            "box": self.name,
-            "host": self.host,
-            "says": self.says,
-            "over": self.over or None,
-            "stopped": self.stopped,
-            "destroyed": self.destroyed,
-            "unsafe": [one.as_dict() for one in self.unsafe],
-        }
 
 
 LookAtAll = Callable[
@@ -196,7 +187,7 @@ def guard_once(screen: Screen, look_at_all: LookAtAll) -> None:
         for host in unheld
     ]
     screen.result(
-        {"boxes": [one.as_dict() for one in found], "not_by_id": others, "without_lease": unheld},
+        {"boxes": found, "not_by_id": others, "without_lease": unheld},
         "\n".join(lines) or "no box that is known here has a lease",
     )
     error = next((one.error for one in found if one.error), None)

@@ -27,6 +27,7 @@ from bootstrap.runs.pull import (
     results_of_profile,
 )
 from bootstrap.sync.back import bring_from, look_at_work, only_there
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import grouped_number, size
 from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.puller import NOTHING, REASONS, lost_words
@@ -38,8 +39,10 @@ _KNOWN_ONLY_THERE = ("staged", "unread", "repositories", "ignored")
 
 
 @dataclass(frozen=True)
-class Loss:
+class Loss(Document):
     """Something that would be lost with the box."""
+
+    KEYS = "kind, where, what"
 
     kind: str
     """run, queued, processes, setup; results, log; edits, staged, files, ignored, commits,
@@ -53,10 +56,6 @@ class Loss:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
-
-    def as_dict(self) -> dict[str, str]:
-        """Return what `--json` prints."""
-        return {"kind": self.kind, "where": self.where, "what": self.what}
 
 
 def find_live_processes(state: BoxState) -> list[Loss]:

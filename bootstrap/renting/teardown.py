@@ -39,14 +39,17 @@ from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_hos
 from bootstrap.runs.pull import LET_GO
 from bootstrap.runs.run_end import end_runs
 from bootstrap.sshconfig.alias import drop_alias
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Reporter, Screen
 
 
 @dataclass
-class TeardownResult:
+class TeardownResult(Document):
     """The result of giving a box back."""
+
+    KEYS = "box=name, host or None, destroyed, was_gone, spent, discarded=lost, left"
 
     name: str
     host: str = ""
@@ -64,21 +67,6 @@ class TeardownResult:
     lost: Sequence[Loss] = ()
     left: Sequence[Leftover] = ()
     """Other things than boxes that the account still pays for."""
-
-    def as_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        return {
-            "box": self.name,
-            "host": self.host or None,
-            "destroyed": self.destroyed,
-            "was_gone": self.was_gone,
-            "spent": self.spent,
-            "discarded": [one.as_dict() for one in self.lost],
-            "left": [
-                {"name": one.name or one.id, "kind": one.kind, "price": one.price}
-                for one in self.left
-            ],
-        }
 
     def text(self) -> str:
         """Return it as text for the user."""
@@ -334,10 +322,10 @@ def _tear_down(options: BoxOptions, screen: Screen, wish: TeardownOptions) -> No
     if isinstance(own, str):
         done = TeardownResult(name, why_not=own, console=box.known.console, lost=unsafe)
         done.is_rented, done.is_billed = not box.is_local, box.known.is_billed
-        screen.result(done.as_dict(), done.text())
+        screen.result(done, done.text())
         return
     done = end_rental(own, box.known, screen, unsafe, options.once)
-    screen.result(done.as_dict(), done.text())
+    screen.result(done, done.text())
 
 
 def _find_own(box: BoxLogin) -> OwnBox | str:
@@ -361,7 +349,7 @@ def _refuse_unsafe(
     if isinstance(own, OwnBox) and _is_fresh(own.box.host):
         unsafe = [one for one in unsafe if one.kind != "unknown"]
     if unsafe and not wish.discard:
-        screen.result({"box": box.name, "destroyed": False, "unsafe": _rows(unsafe)})
+        screen.result({"box": box.name, "destroyed": False, "unsafe": unsafe})
         raise _refusal(box.name, unsafe)
     return unsafe
 
@@ -468,10 +456,10 @@ def _end_unseen(
         done = TeardownResult(known.name, known.host_text)
         if wish.only_look:
             done.destroyed = done.was_gone = True
-            screen.result(done.as_dict(), done.text())
+            screen.result(done, done.text())
         else:
             finish_teardown(account, None, known, screen, done)
-            screen.result(done.as_dict(), done.text())
+            screen.result(done, done.text())
         return
     if rented is None or rented.id != box_id or not isinstance(error, UnreachableError):
         raise error
@@ -493,7 +481,7 @@ def _end_unseen(
     cluster.refuse_holding(rented, held, options.once.hosts)
     given_back(options.once).await_others(rented, held, lambda: None)
     done = end_rental(own, known, screen, lost, options.once)
-    screen.result(done.as_dict(), done.text())
+    screen.result(done, done.text())
 
 
 def _confirm_unmet(rented: RentedBox, unseen: Loss, screen: Screen) -> None:
@@ -571,8 +559,4 @@ def _say_safe(
         what += f", together with {', '.join(each.host for each in held)}"
     listed = "".join(f"\n  {one}" for one in lost)
     text = f"{name} would {what}" + (f"; this would be thrown away:{listed}" if lost else "")
-    screen.result({"box": name, "destroyed": False, "unsafe": _rows(lost)}, text)
-
-
-def _rows(unsafe: Sequence[Loss]) -> list[dict[str, str]]:
-    return [one.as_dict() for one in unsafe]
+    screen.result({"box": name, "destroyed": False, "unsafe": lost}, text)

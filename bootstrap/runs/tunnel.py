@@ -28,6 +28,7 @@ from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, is_f
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_long_query
 from bootstrap.runs.remote_command import RemoteProject, project_of
+from bootstrap.text.document import Document, document
 from bootstrap.ui.screen import Screen
 
 IDLE_S = 3600
@@ -278,8 +279,13 @@ class TunnelOptions:
 
 
 @dataclass
-class _OpenTunnel:
+class OpenTunnel(Document):
     """A tunnel, and the server behind it if boxstrap started that."""
+
+    KEYS = (
+        "name, here=tunnel.port, url, address=tunnel.forward.host, "
+        "port=tunnel.forward.port, found?=server.found"
+    )
 
     name: str
     tunnel: Tunnel
@@ -288,16 +294,12 @@ class _OpenTunnel:
 
     @property
     def url(self) -> str:
+        """Its address here."""
         path = self.server.path if self.server else "/"
         return f"http://{self.host}:{self.tunnel.port}{path}"
 
-    def as_dict(self) -> dict[str, object]:
-        there = self.tunnel.forward
-        found = {"found": self.server.found} if self.server else {}
-        own = {"name": self.name, "here": self.tunnel.port, "url": self.url}
-        return {**own, "address": there.host, "port": there.port, **found}
-
     def line(self) -> str:
+        """As a line of text."""
         there = self.tunnel.forward
         where = "" if there.host == "localhost" else f" of {there.host}"
         what = f"port {there.port}{where} on the box"
@@ -365,7 +367,7 @@ class _Window:
         self._box, self._link = box, box.link
         self._screen, self._wish, self._as_json = screen, wish, as_json
         self._project = project_of(box) if wish.kinds else RemoteProject("/", "/")
-        self._open: list[_OpenTunnel] = []
+        self._open: list[OpenTunnel] = []
         self._speaking = threading.Lock()
 
     def hold(self, wished: Sequence[Forward]) -> None:
@@ -389,7 +391,7 @@ class _Window:
     def _add(self, name: str, forward: Forward, server: Server | None = None) -> None:
         tunnel = Tunnel(self._link, forward, self._warn)
         host = host_of(self._box.name, server.kind.name if server else "")
-        self._open.append(_OpenTunnel(name, tunnel, host, server))
+        self._open.append(OpenTunnel(name, tunnel, host, server))
         if not server and tunnel.port != forward.here:
             self._warn(f"port {forward.here} is in use on this machine: using {tunnel.port} here")
 
@@ -417,7 +419,7 @@ class _Window:
 
     def _show(self) -> None:
         if self._as_json:
-            tunnels = [one.as_dict() for one in self._open]
+            tunnels = document(self._open)
             line = {"v": 1, "box": self._box.name, "tunnels": tunnels}
             sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()

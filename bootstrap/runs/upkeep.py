@@ -30,6 +30,7 @@ from bootstrap.protocol.trees import Cleaned, TreeBeside, clean_trees
 from bootstrap.repo.place import repository_root
 from bootstrap.secrets import find_sources, folder_of, identity_of
 from bootstrap.shell import functions
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import duration, seconds_of, size
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.ui.screen import Screen
@@ -150,8 +151,10 @@ _WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")
 
 
 @dataclass(frozen=True)
-class SecretRow:
+class SecretRow(Document):
     """One secret: whether the profile names it, where its value is, and which boxes hold it."""
+
+    KEYS = "name, from=origin, named, boxes, held, same"
 
     name: str
     origin: str | None
@@ -163,17 +166,6 @@ class SecretRow:
     """Whether the box that was asked holds it; None if none was asked."""
     same: bool | None = None
     """Whether the box has the same value as this machine; None if unknown."""
-
-    def as_dict(self) -> dict[str, object]:
-        """The row as `--json` prints it."""
-        return {
-            "name": self.name,
-            "from": self.origin,
-            "named": self.named,
-            "boxes": list(self.boxes),
-            "held": self.held,
-            "same": self.same,
-        }
 
     def cells(self) -> tuple[str, ...]:
         """The row as printed in a table."""

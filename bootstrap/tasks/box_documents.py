@@ -11,9 +11,12 @@ from bootstrap.estimate import Row, Usage
 from bootstrap.profile.consent import Grants
 from bootstrap.protocol.probe import BoxLease
 from bootstrap.protocol.trees import TreeBeside
-from bootstrap.providers.offer import RentOrder
+from bootstrap.providers.offer import Leftover, RentOrder
+from bootstrap.renting.guard import GuardedBox
+from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.resumption import ResumedElsewhere
 from bootstrap.runs.known_runs import MeasuredRun
+from bootstrap.runs.upkeep import SecretRow
 
 
 class NeededMemory(TypedDict):
@@ -82,22 +85,6 @@ class OffersDocument(TypedDict):
     consent: NotRequired[Grants]
 
 
-class LostThing(TypedDict):
-    """What would be lost, or was given up."""
-
-    kind: str
-    where: str
-    what: str
-
-
-class BilledThing(TypedDict):
-    """What the account is still billed for."""
-
-    name: str
-    kind: str
-    price: float | None
-
-
 class DownDocument(TypedDict):
     """A box that was given back; refused with `unsafe`: what would be lost."""
 
@@ -106,9 +93,9 @@ class DownDocument(TypedDict):
     host: NotRequired[str | None]
     was_gone: NotRequired[bool]
     spent: NotRequired[float | None]
-    discarded: NotRequired[list[LostThing]]
-    left: NotRequired[list[BilledThing]]
-    unsafe: NotRequired[list[LostThing]]
+    discarded: NotRequired[list[Loss]]
+    left: NotRequired[list[Leftover]]
+    unsafe: NotRequired[list[Loss]]
 
 
 class LeaseOfABox(TypedDict):
@@ -118,22 +105,10 @@ class LeaseOfABox(TypedDict):
     lease: BoxLease | None
 
 
-class GuardedDocument(TypedDict):
-    """What the guard found of a box, and did."""
-
-    box: str
-    host: str
-    says: str
-    over: str | None
-    stopped: bool
-    destroyed: bool
-    unsafe: list[LostThing]
-
-
 class GuardDocument(TypedDict):
     """The boxes with a lease; names whose id is unknown; rented hosts without a lease."""
 
-    boxes: list[GuardedDocument]
+    boxes: list[GuardedBox]
     not_by_id: list[str]
     without_lease: list[str]
     resumed: NotRequired[list[ResumedElsewhere]]
@@ -261,25 +236,11 @@ class CleanDocument(TypedDict):
     things: list[CleanedThing]
 
 
-KnownSecret = TypedDict(
-    "KnownSecret",
-    {
-        "name": str,
-        "from": "str | None",
-        "named": bool,
-        "boxes": "list[str]",
-        "held": "bool | None",
-        "same": "bool | None",
-    },
-)
-"""A secret by its name: where its value is from, and which boxes hold it."""
-
-
 class SecretsDocument(TypedDict):
     """The secrets, by name."""
 
     box: str | None
-    secrets: list[KnownSecret]
+    secrets: list[SecretRow]
 
 
 class WipedSecretsDocument(TypedDict):

@@ -21,6 +21,7 @@ from bootstrap.protocol.verdict import Verdict
 from bootstrap.renting.resumption import ResumedElsewhere
 from bootstrap.runs.pull import BroughtRun
 from bootstrap.runs.status import StatusOfAll
+from bootstrap.runs.tunnel import OpenTunnel
 from bootstrap.setup.result import SetupResult
 from bootstrap.setup.sequence import SetupPlan
 from bootstrap.sync.back import FetchedWork
@@ -249,17 +250,6 @@ class SshRemoved(TypedDict):
 
     file: str
     removed: bool
-
-
-class OpenTunnel(TypedDict):
-    """A port of the box, and its address here."""
-
-    name: str
-    here: int
-    url: str
-    address: str
-    port: int
-    found: NotRequired[bool]
 
 
 class TunnelLine(TypedDict):

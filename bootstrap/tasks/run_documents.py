@@ -10,6 +10,7 @@ from typing import Literal
 
 from typing_extensions import NotRequired, TypedDict
 
+from bootstrap.fleet.comparison import BestValue, ComparedRun
 from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.run import Run, RunOnABox, RunThatEnded
 from bootstrap.protocol.run_history import Card, Machine, Newest
@@ -83,32 +84,6 @@ class QueuedRuns(TypedDict):
     runs: list[StartedRun]
 
 
-class ComparedRunDocument(TypedDict):
-    """A run among others, or a cell and its newest run, and the last value of each metric."""
-
-    cell: str | None
-    command: str
-    parameters: dict[str, str]
-    box: str | None
-    run: str | None
-    state: str
-    seconds: float | None
-    dollars: float | None
-    metrics: dict[str, float]
-
-
-class BestValueDocument(TypedDict):
-    """The best value that any run ever logged of the metric; `axis`: step, epoch or seconds."""
-
-    value: float
-    at: float
-    axis: str
-    box: str | None
-    run: str | None
-    seconds: float | None
-    dollars: float | None
-
-
 class ComparedDocument(TypedDict):
     """The page about several runs, and what is beside it; `best` by the metric, at its end."""
 
@@ -116,21 +91,21 @@ class ComparedDocument(TypedDict):
     csv: str
     lines: str
     metric: str | None
-    best: ComparedRunDocument | None
-    best_value: BestValueDocument | None
+    best: ComparedRun | None
+    best_value: BestValue | None
 
 
 class SweepReportDocument(ComparedDocument):
     """The same of a sweep, and its cells."""
 
     sweep: str
-    cells: list[ComparedRunDocument]
+    cells: list[ComparedRun]
 
 
 class ComparisonDocument(ComparedDocument):
     """The same of runs that were named."""
 
-    runs: list[ComparedRunDocument]
+    runs: list[ComparedRun]
 
 
 class RunsDocument(TypedDict):

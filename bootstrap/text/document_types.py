@@ -82,7 +82,8 @@ def _without_none(kind: Any) -> Any:  # noqa: ANN401
 @functools.cache
 def _own_annotations(kind: Any) -> dict[str, Any]:  # noqa: ANN401
     getters = {
-        name: getattr(one, "fget", getattr(one, "func", None)) for name, one in vars(kind).items()
+        name: getattr(one, "fget", getattr(one, "func", None))
+        for name, one in [*vars(kind).items()]
     }
     given = {name: of.__annotations__["return"] for name, of in getters.items() if of}
     return {**vars(kind).get("__annotations__", {}), **given}
@@ -91,5 +92,5 @@ def _own_annotations(kind: Any) -> dict[str, Any]:  # noqa: ANN401
 @functools.cache
 def _all_names() -> dict[str, Any]:
     """What a module imports for type checkers alone is in another one of ours."""
-    ours = [module for name, module in sys.modules.items() if name.startswith("bootstrap.")]
-    return {name: one for module in ours for name, one in vars(module).items() if isclass(one)}
+    ours = [module for name, module in [*sys.modules.items()] if name.startswith("bootstrap.")]
+    return {name: one for module in ours for name, one in [*vars(module).items()] if isclass(one)}

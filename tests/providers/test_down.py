@@ -421,7 +421,7 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     said: list[dict[str, Any]] = []
     screen: Any = SimpleNamespace(
-        say=lambda _: None, warn=lambda _: None, result=lambda data, *_: said.append(data)
+        say=lambda _: None, warn=lambda _: None, result=lambda data, *_: said.append(document(data))
     )
     unreachable = UnreachableError("nothing answers")
     wish = TeardownOptions(1)

@@ -347,7 +347,7 @@ def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
         never_used = Rental("boxstrap-0123456789ab", "runpod", box_id="c", cluster="c1")
         rental.save_rental(dataclasses.replace(never_used, state=rental.RentalState.RENTED))
         found: list[dict[str, Any]] = []
-        screen.result = lambda data, _: found.extend(data["boxes"])
+        screen.result = lambda data, _: found.extend(document(data["boxes"]))
         for each, hours in (("a", HOUR), ("b", 9 * HOUR)):
             lease = {"set": time.time() - 3 * HOUR, "seconds": hours, "then": "destroy"}
             known = KnownBox(f"box-{each}", f"runpod:{each}", created=5.0, lease=lease)
@@ -598,7 +598,7 @@ def test_one_box_keeps_no_lease_of_another_from_being_held(
 
     monkeypatch.setattr(guarding, "_look", look)
     shown: list[dict[str, Any]] = []
-    screen: Any = SimpleNamespace(result=lambda data, _: shown.append(data))
+    screen: Any = SimpleNamespace(result=lambda data, _: shown.append(document(data)))
     with pytest.raises(BoxstrapError, match="boxstrap itself failed: ZeroDivisionError"):
         guarding.guard_once(screen, _look_at_all)
     assert [one["stopped"] for one in shown[0]["boxes"]] == [False, True, True]
