@@ -21,6 +21,7 @@ from bootstrap.protocol.run import Run, Uploaded
 from bootstrap.renting.guard import read_count, write_count
 from bootstrap.renting.rental import Rental, RentedHere, all_rentals, save_rental
 from bootstrap.runs.known_runs import list_runs, run_rows
+from bootstrap.text.document import document as printed
 from tests.cli import User
 
 BAD = [None, -1, 1 << 62, 10**400, "x", [1], {"a": 1}, [[0, 10**400]], [[], "x", 1, 1, 2, 3]]
@@ -34,7 +35,7 @@ RUN = Run(**{**vars(RUN), "uploaded": Uploaded("whole", 1, 2, 3, "x", "s3://b/c"
 def _runs(place: Path) -> None:
     listed = list_runs(place, None, every=True)
     run_rows(listed, 9.5e3, None, every=True)
-    json.dumps([one.as_dict() for one in listed])
+    json.dumps(printed(listed))
     for kept in all_kept():
         kept.lines(), kept.log_tail(100), kept.text()
         assert not kept.run.uploaded or kept.run.uploaded.sentence()
