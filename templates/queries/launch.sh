@@ -43,6 +43,7 @@ if [ -n "$lacks" ]; then
 fi
 folder=$box_home/setups/$setup_id
 [ -d "${box_home%/*}" ] || mkdir -p "${box_home%/*}"
+(umask 077 && mkdir -p "$box_home")
 program=$box_home/box/$(printf %.16s "$program_sum")
 if ! receive_program; then
   if [ "$program_bytes" -eq 0 ]; then printf 'program\n'; else printf 'lacks\tdisk-full\t%s filled up before the program was stored\n' "$box_home"; fi

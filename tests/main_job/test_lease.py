@@ -56,7 +56,7 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     )
     assert rented.status()["lease"]["limits"]["hours"]["is"] >= counted
     # The provider's start-up hook starts it again; repeated setups add only one line to it.
-    rented.box.run("pkill -KILL -f '(box/[l]ease.sh|runs[.]monitor)'")
+    rented.box.run("pkill -KILL -f '(/[l]ease.sh|runs[.]monitor)'")
     assert "its monitor is gone" in rented.run("status").must(0).out
     first, ours, *rest = rented.box.run(f"cat {hook}").splitlines()
     assert (first, rest) == ("#!/bin/bash", ["env >>/etc/environment", "exec true"])
@@ -109,7 +109,7 @@ def _only_what_was_pulled_is_destroyed(
     there = rented.box.ssh_command("-N", "-R", f"{port}:127.0.0.1:{port}")
     tunnel = subprocess.Popen(there, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        rented.box.run("pkill -KILL -f '(box/[l]ease.sh|runs[.]monitor)'")
+        rented.box.run("pkill -KILL -f '(/[l]ease.sh|runs[.]monitor)'")
         terms = f"{rented.folder}/lease.json"
         rented.box.run(f"sed -i 's/:32400.0/:0.5/' {terms}")
         rented.box.run(f"BOXSTRAP_VAST_API={account.url} bash {hook}")

@@ -62,7 +62,8 @@ def test_it_starts_with_its_words_and_secrets(workdir: Path) -> None:
     assert (folder / "secrets").is_symlink()
     assert (folder / "setup.sh").read_text() == SCRIPT
     assert (folder / "setup.sh").stat().st_mode & 0o777 == 0o600
-    assert folder.stat().st_mode & 0o777 == 0o700
+    for private in (folder, workdir / ".boxstrap"):
+        assert private.stat().st_mode & 0o777 == 0o700
 
 
 class Cut(LocalWire):
