@@ -517,13 +517,17 @@ def resolve(
 
 
 def has_alias(name: str) -> bool:
-    """Whether the user's ssh config has an entry for this name. Raises as `resolve`."""
-    return _entry(name) != _entry(f"{name}-{os.urandom(4).hex()}")
+    """Whether the user's ssh config has an entry for this name. Raises as `resolve`.
+
+    A number is an address to ssh: `1572395042` leads to 93.184.216.34 without an entry.
+    """
+    is_number = re.fullmatch("0x[0-9a-f]+|[0-9]+", name, re.IGNORECASE)
+    return not is_number and _entry(name) != _entry(f"{name}-{os.urandom(4).hex()}")
 
 
 def _entry(host: str) -> list[list[str]]:
     settings = _ask_ssh(["ssh", "-G", "--", host])
-    return [[value for value in settings.all(key) if value != host] for key in _OF_AN_ENTRY]
+    return [[value for value in settings.all(key) if value != host.lower()] for key in _OF_AN_ENTRY]
 
 
 def _ssh_arguments(target: Target, identity: Path | None, config: Path | None) -> list[str]:

@@ -176,6 +176,7 @@ def _is_unknown(host: str) -> bool:
     """Whether the host is an address to which no work was sent before: to have looked at it, as
     `plan` does, makes it no box of the user's. An alias is the user's own word."""
     from bootstrap.link.registry import find_known, lookup
+    from bootstrap.link.target import has_alias
 
     try:
         target, box = lookup(host)
@@ -185,8 +186,11 @@ def _is_unknown(host: str) -> bool:
     if known and any(each.script for each in known.repositories):
         return False
     target = known.target if known else target
-    is_alias = not set(".:@ ") & set(target.text)
-    return not (target.is_local or target.is_rented or is_alias)
+    if target.is_local or target.is_rented:
+        return False
+    with contextlib.suppress(BoxstrapError):
+        return bool(set(".:@ ") & set(target.text)) or not has_alias(target.text)
+    return True
 
 
 def _subject(effect: Effect, arguments: Arguments) -> str:

@@ -17,6 +17,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
+from bootstrap.link import target
 from bootstrap.link.record import KnownBox, save_box
 from bootstrap.tasks.agreement import note_consent, question
 from bootstrap.tasks.documents import json_schema
@@ -104,7 +105,7 @@ def test_tools_are_the_commands_with_their_schemas_and_hints() -> None:
         ("up", {"dry_run": True}, False),
         ("run", {"argv": ["true"]}, False),
         ("run", {"up": True}, True),
-        ("setup", {"host": "gpu"}, False),
+        ("setup", {"host": "lab"}, False),
         ("setup", {"consent": "ab12"}, True),
         ("down", {}, True),
         ("lease", {}, False),
@@ -115,8 +116,11 @@ def test_tools_are_the_commands_with_their_schemas_and_hints() -> None:
     ],
 )
 def test_what_costs_money_or_destroys_is_asked(
-    name: str, arguments: dict[str, Any], is_asked: bool
+    name: str, arguments: dict[str, Any], is_asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    known = target.SshSettings("hostname 203.0.113.7")
+    none = target.SshSettings("user me")
+    monkeypatch.setattr(target, "_ask_ssh", lambda words: known if words[-1] == "lab" else none)
     assert bool(question(name, arguments)) == is_asked
 
 
@@ -256,7 +260,10 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("setup", {"host": ["root@evil.example"]}, "got none before: root@evil.example."),
         ("setup", {"host": ["ssh -p 22 root@evil.example"]}, "got none before"),
         ("push", {"host": ["198.51.100.1"]}, "got none before: 198.51.100.1."),
-        ("setup", {"host": ["seen"]}, "got none before: seen."),
+        *(
+            ("setup", {"host": [host]}, f"got none before: {host}.")
+            for host in ("1572395042", "0X5DB8D822", "evil", "EVIL", "seen")
+        ),
         ("setup", {"host": ["seen", "gpu"]}, "got none before: seen."),
         ("setup", {"host": ["root@203.0.113.7"]}, ""),
         ("sync", {"host": ["gpu"], "repo": "/"}, "not started in: /."),
