@@ -70,7 +70,7 @@ def _run_words(argv: Sequence[str]) -> int:
         from bootstrap.tasks.usage import unknown_command
 
         raise unknown_command(words[0])
-    if not words:
+    if not words or typed["list"]:
         from bootstrap.tasks.help import family_list, program_help
 
         return _print(family_list() if typed["list"] else program_help())

@@ -173,6 +173,7 @@ def test_nothing_is_guessed_where_nothing_is_near(at: User) -> None:
 
 def test_the_list_begins_with_what_is_needed_first(at: User) -> None:
     shown = at.run("--list").must(0).out
+    assert at.run("--list", "stop").must(0).out == shown  # and stops nothing
     families = [
         [line.split()[0] for line in part.splitlines() if line.startswith("  ") and line[2] != " "]
         for part in shown.partition(":")[2].strip("\n").split("\n\n")
