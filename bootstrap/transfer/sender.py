@@ -116,10 +116,10 @@ class _Walk:
             self.found.empty.append(path.rstrip("/"))
 
     def _entry(self, entry: os.DirEntry[str], path: str) -> None:
-        is_folder = entry.is_dir()
-        if entry.name == PARTS or self._excludes(f"{path}/" if is_folder else path):
-            return
         try:
+            is_folder = entry.is_dir()  # fails for a link to itself
+            if entry.name == PARTS or self._excludes(f"{path}/" if is_folder else path):
+                return
             if entry.is_symlink() and not real(Path(entry)).is_relative_to(self._root):
                 self._leave_out(path, "a link that leads out of the folder")
             elif entry.is_symlink():
@@ -213,7 +213,7 @@ class FileSender:
                 self.unread.append(i)
                 continue
             asked = {"op": "compare", "i": i, "path": file.path, "mtime": file.mtime}
-            yield {**asked, "sha256": digest.hexdigest()}, b""
+            yield {**asked, "link": bool(file.to), "sha256": digest.hexdigest()}, b""
 
     def frames(self, files: Iterable[tuple[int, SourceFile, int]]) -> Iterator[Frame]:
         """Yield the frames of each (number, file, bytes of it that the box has already)."""

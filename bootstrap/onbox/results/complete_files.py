@@ -154,10 +154,11 @@ def with_folders(paths: Iterable[str]) -> set[str]:
 
 
 def link_digest(to: str) -> str:
-    """Return the digest by which a link is known that leads there."""
+    """Return the digest by which a link is known that leads there. No file of a name has it: one
+    that holds only `step-5` is not the link to that."""
     import hashlib  # slow to import, and no run that begins waits for it
 
-    return hashlib.sha256(to.encode("utf-8", "surrogateescape")).hexdigest()
+    return hashlib.sha256(b"link\0" + to.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class ResultFile(NamedTuple):

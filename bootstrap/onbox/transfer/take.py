@@ -298,7 +298,7 @@ class BoxReceiver:
             found = os.lstat(place)
             ours = self.ours(path, found)
             have = ours.sha256 if ours else sha256_of(place, self.between)
-            if have == request["sha256"]:
+            if have == request["sha256"] and stat.S_ISLNK(found.st_mode) == request["link"]:
                 state = HAS
                 self.note(path, request["mtime"], have, found)
             elif self.may_replace(path, found):

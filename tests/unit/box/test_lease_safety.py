@@ -42,7 +42,7 @@ class PulledBox:
             path = str(one.relative_to(self.tree))
             if one.is_symlink() and one.resolve().is_relative_to(self.tree):
                 led = str(one.resolve().relative_to(self.tree)).encode()
-                present[path] = (len(led), hashlib.sha256(led).hexdigest())
+                present[path] = (len(led), hashlib.sha256(b"link\0" + led).hexdigest())
             elif one.is_file():
                 content = one.read_bytes()
                 present[path] = (len(content), hashlib.sha256(content).hexdigest())

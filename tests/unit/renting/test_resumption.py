@@ -271,7 +271,10 @@ def upload(
         (bucket / path).parent.mkdir(parents=True, exist_ok=True)
         (bucket / path).write_text(content)
     rows = [{"path": path, "sha256": digest(content)} for path, content in listed.items()]
-    rows += [{"path": one, "sha256": digest(to), "link": to} for one, to in (links or {}).items()]
+    rows += [
+        {"path": one, "sha256": digest(f"link\0{to}"), "link": to}
+        for one, to in (links or {}).items()
+    ]
     manifest = json.dumps({"files": rows, "live": live, "missing": {}, **ORIGIN})
     (bucket / "boxstrap-manifest.json").write_text(manifest)
 

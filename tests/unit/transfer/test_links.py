@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from bootstrap.link.local import LocalWire
-from bootstrap.onbox.results.complete_files import CompleteFiles, link_digest
+from bootstrap.onbox.results.complete_files import CompleteFiles
 from bootstrap.onbox.results.keep_results import FOREVER, Keeping
 from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
 from bootstrap.protocol.transfer import BoxFile, BoxLook, GivenFile, WantedFile
@@ -144,6 +145,25 @@ def test_one_that_leads_elsewhere_is_a_new_one_and_nobody_elses_is_replaced(
     assert not (tmp_path / "outside").exists()
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_file_that_holds_where_it_leads_is_another(box: ResultsHere, is_first: bool) -> None:
+    """Else a pull waits for ever, and a push finds it on the box already."""
+    box.write("out/step-5")
+    there, said = box.workdir / "there", {True: "out/step-5", False: "step-5"}
+    there.mkdir()
+    for is_link in (is_first, not is_first):
+        for path, pulled in (("out/last", True), ("out/latest", False)):
+            (box.tree / path).unlink(missing_ok=True)
+            if is_link:
+                link(box, {path: "step-5"})
+            else:
+                box.write(path, said[pulled])
+        assert box.pull().missing == {}
+        assert (box.home / "out/last").is_symlink() == is_link
+        assert push_folder(box.wire, box.out, "out", workdir=str(there)).kept == []
+        assert (there / "out/latest").is_symlink() == is_link
+
+
 def test_what_leads_out_or_to_no_result_of_the_run_is_named(box: ResultsHere) -> None:
     box.write("out/mine")
     (box.tree / "secret").write_text("x")
@@ -175,7 +195,7 @@ class SaidResults:
     def get(self, wanted: Sequence[WantedFile]) -> Iterator[tuple[WantedFile, Any]]:
         for one in wanted:
             yield one, one.file.path.encode()
-            yield one, GivenFile("", link_digest(one.file.path))
+            yield one, GivenFile("", hashlib.sha256(one.file.path.encode()).hexdigest())
 
 
 OUT = "leads to what "
