@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _PARAMETER = re.compile(r"[A-Za-z_][\w.-]*")
 _FILLED = re.compile(r"\$\{(envvar:)?([A-Za-z_][\w.-]*)\}")
 _ARGS = re.compile(r"\$\{(args(?:_\w+)?)\}")
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,300})(\.\d+)?([eE][+-]?\d{1,2})?")
 _BOOLEANS = {"true": True, "false": False}
 _OF_ITS_SERVER = ("project", "entity", "description")
 """What W&B's server is told of a sweep; it changes no cell."""

@@ -29,7 +29,7 @@ def question(name: str, arguments: Arguments) -> str:
     if arguments.get(effect.except_with or ALWAYS):
         effect = Effect("reads")
     what = _by_options(effect, arguments)
-    if effect.kind != "reads":
+    if effect.kind != "reads" or effect.tells:
         what += _by_values(effect, arguments)
     if digest := arguments.get("consent"):
         taken = _consents.get(digest)
@@ -51,6 +51,8 @@ def _by_values(effect: Effect, arguments: Arguments) -> list[str]:
     """Return what the values of the arguments do, each as a sentence."""
     found = []
     for option, takes in _TAKES.items():
+        if effect.tells and option not in _TOLD:
+            continue
         given = arguments.get(option.rstrip("_"))
         values = [] if not given else given if isinstance(given, list) else [given]
         if taken := [each for each in values if takes(each, arguments)]:
@@ -111,6 +113,8 @@ _TAKES: Mapping[str, Callable[[Any, Arguments], bool]] = {
     "new_box": lambda *_: True,
 }
 """Whether a value of an option does what `VALUES` says of it."""
+_TOLD = ("profile", "repo")
+"""The options by which a box is told what another profile says."""
 
 
 def _place(arguments: Arguments) -> Path:

@@ -14,7 +14,7 @@ ALWAYS = "always"
 class Effect(NamedTuple):
     """What a command does; `asks`: the options with which a person should agree first.
 
-    Of a command that more than reads they agree to `VALUES` as well.
+    Of a command that more than reads, or `tells`, they agree to `VALUES` as well.
     """
 
     kind: str
@@ -29,6 +29,8 @@ class Effect(NamedTuple):
     """What it does to this machine where the box is `local`."""
     sends: bool = False
     """Whether the user's work or secrets go to the box."""
+    tells: bool = False
+    """Whether the box learns what the profile says: its variables and commands."""
     writes: str = ""
     """The option that names a file or folder of this machine to write."""
 
@@ -66,7 +68,7 @@ EFFECTS: Mapping[str, Effect] = {
     "logs": READS,
     "mcp": READS,
     "oneliner": PUSHES,
-    "plan": READS,
+    "plan": Effect("reads", tells=True),
     "profiles": READS,
     "pull": Effect("changes", "`--without` lets go of results for good", ("without",), writes="to"),
     "push": Effect(

@@ -97,6 +97,9 @@ def test_each_form_of_wandb_fills_in_the_parameters(
 ) -> None:
     (cell,) = sweep_of(tmp_path, f"command: {command}\n{OF_WANDB}").cells
     assert cell.filled("") == filled
+    long = "9" * 5000  # more digits than Python reads as a number
+    (cell,) = sweep_of(tmp_path, f"command: {command}\n{OF_WANDB.replace('1e-3', long)}").cells
+    assert cell.filled("") == filled.replace("1e-3", long).replace("0.001", f'"{long}"')
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,8 @@ def test_tools_are_the_commands_with_their_schemas_and_hints() -> None:
         given = dict.fromkeys(tool.input_schema["properties"], True)
         assert tool.annotations
         if tool.annotations.read_only_hint:
-            assert not question(name.replace("_", "-"), {**given, "consent": ""}), name
+            others = dict.fromkeys(("consent", "profile", "repo"), "")
+            assert not question(name.replace("_", "-"), {**given, **others}), name
     reads = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
     assert {"status", "logs", "wait", "plan", "estimate"} <= reads
     assert not {"up", "down", "setup", "stop", "run", "boxes", "secrets"} & reads
@@ -268,6 +269,10 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("setup", {"host": ["root@203.0.113.7"]}, ""),
         ("sync", {"host": ["gpu"], "repo": "/"}, "not started in: /."),
         ("sync", {"host": ["gpu"], "repo": "."}, ""),
+        ("plan", {"host": ["root@evil.example"], "repo": "/"}, "not started in: /."),
+        ("plan", {"host": ["gpu"], "profile": "/tmp/p.yaml"}, "not this repository's"),
+        ("plan", {"host": ["root@evil.example"], "repo": ".", "set": ["secrets=[A]"]}, ""),
+        ("status", {"host": ["gpu"], "repo": "/"}, ""),
         ("push", {"host": ["gpu"], "path": "train.py"}, ""),
         ("push", {"host": ["gpu"], "path": "~/.ssh/id_ed25519"}, "'~/.ssh/id_ed25519'."),
         ("push", {"host": ["gpu"], "path": ".env"}, "not an ordinary file"),
