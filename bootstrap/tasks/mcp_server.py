@@ -336,7 +336,7 @@ async def _call_tool(
             if not answer:
                 return _refusal(text, "the user did not agree")
         place = _claim(name, arguments, into)
-    except ValueError as error:
+    except (OSError, RuntimeError, ValueError) as error:  # pathlib's, of a path that can't be
         raise MCPError(types.INVALID_PARAMS, str(error)) from None
     written = {EFFECTS[_command_name(name)].writes: str(place)} if place else {}
     words = command_line(name, task, {**arguments, **written}, into)

@@ -410,6 +410,9 @@ def test_a_client_lists_calls_and_reads(user: User) -> None:
         assert [one.uri for one in (await client.list_resources()).resources] == [SKILL]
         skill = (await client.read_resource(SKILL)).contents[0].text
         assert skill == f"{skill_text()}\n{over_mcp()}"
+        with pytest.raises(MCPError) as refused:
+            await client.call_tool("sync", {"repo": "~nobody-here/x"})
+        assert refused.value.error.code == types.INVALID_PARAMS
         with pytest.raises(MCPError):
             await client.read_resource("boxstrap://logs/local/train-1")
 
