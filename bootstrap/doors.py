@@ -394,6 +394,12 @@ def as_user(user: str) -> str:
 def _values(door: Door, script: str, profile: Profile, source: Source) -> dict[str, object]:
     gpu, python = profile.gpu, profile.python
     folder = posixpath.join(_absolute(profile.box.workdir), source.name)
+    filled = next((name for name, value in profile.env.items() if "${" in value), "")
+    if filled and door.name == "devcontainer":
+        raise UsageError(
+            f"env.{filled}: a devcontainer fills in ${{…}}, also with your machine's variables.",
+            hint="Write its value without that, or take another door.",
+        )
     values: dict[str, object] = {
         "version": __version__,
         "profile_name": harmless(profile.name),

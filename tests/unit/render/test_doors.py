@@ -270,6 +270,9 @@ def test_a_devcontainer_is_json() -> None:
     script = unpacked("".join(container["onCreateCommand"][4:]))
     assert re.findall(r"^  step (.*)$", script, re.MULTILINE)[-2:] == ["python", "smoke"]
     assert "step repo" not in script
+    taking = profile("vast", "env.A=${localEnv:HF_TOKEN}")
+    with pytest.raises(UsageError, match=r"env\.A: a devcontainer fills in"):
+        render_door("devcontainer", taking, WORK)
 
 
 @pytest.mark.usefixtures("loosely_packed")
