@@ -20,7 +20,7 @@ store_program() {
     folders+=("${file%/*}")
   done
   mkdir -p "${folders[@]}" || return
-  for file in "${PROGRAM_FILES[@]:1}"; do printf %s "${file#*$'\n'}" >"$new/${file%%$'\n'*}" || return; done
+  for file in "${PROGRAM_FILES[@]:1}"; do printf %s "${file#*$'\n'}" >"$new/${file%%$'\n'*}" || { rm -rf "$new" && return 1; }; done
   # Another client may have sent it at the same time.
   mv -T "$new" "$1" 2>/dev/null || { rm -rf "$new" && [ -d "$1" ]; }
 }

@@ -18,13 +18,12 @@ known_secrets() {
 # size. One that is touched is not swept before the setup is at work.
 receive_program() {
   if [ "$program_bytes" -gt 0 ]; then
-    is_whole || rm -rf "$program"
+    [ ! -e "$program" ] || is_whole || rm -rf "$program"
     mkdir -p "${program%/*}" && head -c "$program_bytes" | gzip -dc >"$program.new.$$" &&
       [ "$(sha256sum <"$program.new.$$")" = "$program_sum  -" ] &&
       { [ -d "$program" ] || bash --norc -c "$storing" store "$program" <"$program.new.$$"; }
-    set -- "$?"
-    rm -rf "$program".new.*
-    [ "$1" -eq 0 ] || return
+    # Its own alone: another client may be sending it, too.
+    rm -rf "$program.new.$$"
   fi
   is_whole && touch "$program"
 }
@@ -43,13 +42,13 @@ if [ -n "$lacks" ]; then
 fi
 folder=$box_home/setups/$setup_id
 [ -d "${box_home%/*}" ] || mkdir -p "${box_home%/*}"
-(umask 077 && mkdir -p "$box_home")
+umask 077
+mkdir -p "$box_home"
 program=$box_home/box/$(printf %.16s "$program_sum")
 if ! receive_program; then
   if [ "$program_bytes" -eq 0 ]; then printf 'program\n'; else printf 'lacks\tdisk-full\t%s filled up before the program was stored\n' "$box_home"; fi
   exit 0
 fi
-umask 077
 # preflight saw room for it: what fails now is a disk that filled up since.
 if ! { mkdir -p "$folder" && printf %s "$script" >"$folder/setup.sh"; }; then
   rm -rf "$folder"

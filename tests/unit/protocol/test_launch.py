@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import re
 import shutil
@@ -15,6 +16,7 @@ from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import LinkLost
 from bootstrap.protocol.query import LaunchOptions, build_query, launch, new_setup_id
 from bootstrap.render.program import Program
+from tests.waiting import wait_until
 
 # A minimal script that is called like the real one.
 SCRIPT = """\
@@ -115,6 +117,37 @@ def test_the_program_is_sent_once_and_again_if_it_is_not_whole(workdir: Path) ->
         launch(wire, start(workdir, has_program=True))
         assert wire.launches == sent
         assert (folder / "lib/x.sh").read_text() == "x() { :; }\n"
+
+
+class Slow(LocalWire):
+    """A wire by which the program's end comes once another client's launch is over."""
+
+    def __init__(self, workdir: Path, another: LocalWire) -> None:
+        super().__init__()
+        self._workdir, self._another = workdir, another
+
+    def start(self, command: str):  # type: ignore[no-untyped-def]
+        stream = super().start(command)
+        whole = stream.write
+
+        def write(data: bytes) -> None:
+            whole(data[:-3])
+            wait_until(lambda: [*self._workdir.glob(".boxstrap/box/*.new.*")])
+            with contextlib.suppress(LinkLost, BoxLacksError):
+                launch(self._another, start(self._workdir, setup=new_setup_id()))
+            whole(data[-3:])
+
+        stream.write = write  # type: ignore[method-assign,assignment]
+        return stream
+
+
+@pytest.mark.parametrize("most", [BOTH, BOTH - 1])
+def test_another_client_takes_no_program_away_that_still_comes(most: int, workdir: Path) -> None:
+    launch(Slow(workdir, Cut(most)), start(workdir))
+    assert (workdir / ".boxstrap/setups" / SETUP / "pid").exists()
+    programs = [*workdir.glob(".boxstrap/box/*"), *workdir.glob(".boxstrap/box/*/*.sh")]
+    assert [path.name for path in programs[:1]] == [SHORT]
+    assert not [path for path in programs if path.stat().st_mode & 0o077]
 
 
 class Counted(LocalWire):
