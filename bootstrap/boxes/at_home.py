@@ -624,3 +624,11 @@ class PullPlace:
         words = "\0".join([run.repo_key, run.name, str(self.path)])
         digest = hashlib.sha256(os.fsencode(words)).hexdigest()[:16]
         return box_folder / "pulls" / f"{run.name}-{digest}.jsonl"
+
+
+def results_place(box: KnownBox, run: Run, stood_in: Path, to: Path | None = None) -> PullPlace:
+    """Return where the run's results go: where they are, also if the box was renamed since."""
+    usual, kept = PullPlace.of(stood_in, to, box.name, run), find_kept(box, run)
+    there = PullPlace.again(Path(kept.result_place)) if kept else usual
+    is_one = (there.base, there.inside[::2]) == (usual.base, usual.inside[::2])
+    return there if is_one and there.path.is_dir() else usual

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from bootstrap.boxes.at_home import PullPlace, RunAtHome
+from bootstrap.boxes.at_home import RunAtHome, results_place
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import (
     BoxLacksError,
@@ -337,7 +337,7 @@ def pull_run(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Pull
 
     Raises as `pull_results`; NoResultsError if it has none.
     """
-    place = PullPlace.of(box.options.place, wish.to, box.name, run)
+    place = results_place(box.known, run, box.options.place, wish.to)
     try:
         with (
             place.landing(run.name) as landing,

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from bootstrap import __version__
-from bootstrap.boxes.at_home import PullPlace, RunAtHome
+from bootstrap.boxes.at_home import PullPlace, RunAtHome, results_place
 from bootstrap.boxes.login import BoxLogin, redactor_of_all
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, write_error
 from bootstrap.estimate import spending
@@ -159,7 +159,7 @@ def _verdict(history: RunHistory) -> Verdict | None:
 
 def _results(box: BoxLogin, run: Run, history: RunHistory) -> list[ReportedFile]:
     """Return the files that were pulled, from the manifest; else those on the box."""
-    here = PullPlace.of(box.options.place, None, box.name, run)
+    here = results_place(box.known, run, box.options.place)
     return read_results(here) or [ReportedFile(path, count) for path, count in history.results]
 
 

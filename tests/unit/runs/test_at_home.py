@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from bootstrap.boxes.at_home import (
+    FOLDER,
     LogFile,
     RunAtHome,
     all_kept,
     find_kept,
     note_name,
+    results_place,
     row_of,
     run_of,
 )
@@ -375,10 +377,11 @@ def test_a_record_survives_what_another_version_wrote() -> None:
         assert run_of(broken) is None
 
 
-def test_what_came_home_is_the_boxs_own_also_under_its_new_name() -> None:
+def test_what_came_home_is_the_boxs_own_also_under_its_new_name(tmp_path: Path) -> None:
     run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
     for box, created in (("gpu", 5.0), ("gpu", 6.0), ("other", 5.0)):
-        RunAtHome(box, created, "host", run, place="/results").save()
+        where = str(tmp_path / FOLDER / box / "train-1")
+        RunAtHome(box, created, "host", run, place="/results", result_place=where).save()
     note_name(KnownBox("gpu", "host", created=5.0), "nina")
     kept = find_kept(KnownBox("nina", "host", created=5.0), run)
     assert kept is not None
@@ -386,3 +389,10 @@ def test_what_came_home_is_the_boxs_own_also_under_its_new_name() -> None:
     assert sorted((one.box, one.created) for one in all_kept()) == [
         ("gpu", 6.0), ("nina", 5.0), ("other", 5.0),
     ]  # fmt: skip
+    # A pull goes on where the results are; where the user removed them, under the new name.
+    nina = KnownBox("nina", "host", created=5.0)
+    results = tmp_path / FOLDER / "gpu/train-1"
+    assert results_place(nina, run, tmp_path).path == tmp_path / FOLDER / "nina/train-1"
+    results.mkdir(parents=True)
+    assert results_place(nina, run, tmp_path).path == results
+    assert results_place(nina, run, tmp_path, tmp_path / "to").path == tmp_path / "to"
