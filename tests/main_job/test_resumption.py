@@ -278,7 +278,7 @@ def test_results_at_home_and_files_that_are_no_longer_the_runs(
     assert "train-1 of vast-9001 goes on as train-1 of vast-9002" in said.out
     assert "vast-9001 is stopped, and its disk still costs" in said.out
     assert f"goes on from {saved}\n" in user.run("logs", "--host", "vast-9002").must(0).out
-    assert second.box.run("ls /workspace/homework/out").split() == ["last"]
+    assert second.box.run("ls -F /workspace/homework/out").split() == ["last", "newest.ckpt@"]
 
 
 def test_a_box_is_destroyed_an_hour_in_and_all_of_its_run_that_counts_is_at_home(
