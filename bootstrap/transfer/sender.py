@@ -273,9 +273,9 @@ class FileSender:
         self.tell()
 
     def tell(self) -> None:
-        """Report the progress, unless that was done a moment ago."""
+        """Report the progress, unless that was done a moment ago; the last of it always."""
         now = time.monotonic()
-        if now - self._told >= _EVERY_S:
+        if now - self._told >= _EVERY_S or self.progress.files == self.progress.all_files:
             self._told = now
             self._tell(self.progress)
 

@@ -454,6 +454,19 @@ def test_a_program_that_stands_still_is_left_and_the_push_goes_on(
     link.close()
 
 
+def test_the_last_that_is_told_of_a_push_is_all_of_it(source: Path, target: Path) -> None:
+    write(source, **{f"part{i}": bytes(1000) for i in range(50)})
+    told: list[tuple[int, int]] = []
+    link = ReconnectingLink(LocalWire, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
+    where = str(target.parents[1])
+    push_folder(
+        link, source, "tree/data", workdir=where,
+        progress=lambda now: told.append((now.files, now.bytes)),
+    )  # fmt: skip
+    assert told[-1] == (50, 50_000)
+    link.close()
+
+
 def test_a_push_of_ours_that_stands_still_gives_up_its_lock(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     with file.open("w+") as lock:
