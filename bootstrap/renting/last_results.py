@@ -78,12 +78,16 @@ class LastResults:
         """
         for path in self.paths:
             source, target = self.folder / path, posixpath.join(box.state.repo_dir, path)
+            if source.is_symlink():
+                box.reporter.warn(f"not sent: {shown(path)}, a link out of its own path")
             if source.is_symlink() or not source.exists() or path in self.half:
                 continue
             target = target if source.is_dir() else posixpath.dirname(target)
             inside = (one[len(path) :] for one in self.half if one.startswith(f"{path}/"))
             exclude = [_GLOB.sub(r"\\\g<0>", one) for one in inside]
             pushed = push_folder(box.link, source, target, workdir=box.workdir, exclude=exclude)
+            for name in pushed.left_out[:_MOST_NAMED]:
+                box.reporter.warn(f"not sent: {shown(name)}")
             if pushed.kept:
                 raise NotSafeError(
                     f"{file_count(len(pushed.kept))} of another run are where its results go, as "

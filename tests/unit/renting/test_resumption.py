@@ -467,14 +467,20 @@ def test_only_what_is_whole_is_sent_and_no_other_run_s_file_is_replaced(tmp_path
     place, box = tmp_path / "home", tmp_path / "box"
     lay(place, {"out/a": OLD, "out/[b]*": OLD, "out/b": "whole", "m.pt": OLD, "half.pt": OLD}, ())
     (place / "link").symlink_to(place / "m.pt")
+    (place / "out/best").symlink_to(place / "m.pt")
     paths = ("out", "m.pt", "half.pt", "link", "gone")
     found = last_results.LastResults(place, paths, "here", half=("out/[b]*", "half.pt"))
-    wire = LocalWire()
+    wire, said = LocalWire(), KeptWarnings()
+    state = SimpleNamespace(repo_dir=str(box / "tree"))
     there: Any = SimpleNamespace(
-        link=wire, workdir=str(box), label="box", state=SimpleNamespace(repo_dir=str(box / "tree"))
+        link=wire, workdir=str(box), label="box", state=state, reporter=said
     )
     try:
         found.send(there)
+        assert [one.partition(",")[0].partition(": a")[0] for one in said.warned] == [
+            "not sent: best",
+            "not sent: link",
+        ]
         assert names_in(box / "tree") == {"out/a", "out/b", "m.pt"}
         (box / "tree/out/a").write_text("of another run, and longer")
         with pytest.raises(NotSafeError, match=r"1 file of another run .* as a\."):
