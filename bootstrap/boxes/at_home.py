@@ -474,20 +474,20 @@ class RecordFolder(LocalFolder):
             file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
         os.rename(new, name, src_dir_fd=self._root, dst_dir_fd=self._root)
 
-    def open_log(self) -> LogFile:
+    def open_log(self) -> LogAtHome:
         """Open the log to go on with it. Raises OSError."""
         file = os.open(LOG, _LOG_FLAGS, 0o600, dir_fd=self._root)
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             os.close(file)
             raise NotSafeError("the log here is a link, or no file.", where=str(self.place))
-        return LogFile(file, self._kept.log if self._kept.log_bytes <= found.st_size else ())
+        return LogAtHome(file, self._kept.log if self._kept.log_bytes <= found.st_size else ())
 
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class LogFile:
+class LogAtHome:
     """A log that is being received. `parts` are as `RunAtHome.log`. A context manager."""
 
     def __init__(self, file: int, parts: Sequence[tuple[int, int]]) -> None:
@@ -497,7 +497,7 @@ class LogFile:
         os.ftruncate(file, self.size)
         os.lseek(file, 0, os.SEEK_END)
 
-    def __enter__(self) -> LogFile:
+    def __enter__(self) -> LogAtHome:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -527,7 +527,8 @@ def has_alias(name: str) -> bool:
 
 def _entry(host: str) -> list[list[str]]:
     settings = _ask_ssh(["ssh", "-G", "--", host])
-    return [[value for value in settings.all(key) if value != host.lower()] for key in _OF_AN_ENTRY]
+    own = host.lower()
+    return [[value for value in settings.all(key) if value.lower() != own] for key in _OF_AN_ENTRY]
 
 
 def _ssh_arguments(target: Target, identity: Path | None, config: Path | None) -> list[str]:

@@ -25,7 +25,7 @@ from bootstrap.boxes.at_home import (
     HISTORY,
     SAMPLES,
     TIMES,
-    LogFile,
+    LogAtHome,
     PullPlace,
     RecordFolder,
     RunAtHome,
@@ -199,7 +199,7 @@ class _Bringing:
         place.make()
         return place
 
-    def _take(self, run: Run, log: LogFile) -> BoxRecord:
+    def _take(self, run: Run, log: LogAtHome) -> BoxRecord:
         """Take the log, across lost links and over parts that the box drops meanwhile."""
         box, backoff = self._box, Backoff(cancel=self._box.cancel)
         at = log.at
@@ -223,7 +223,7 @@ class _Bringing:
             hint="Log in with ssh and look at what it does.",
         )
 
-    def _take_log(self, record: BoxRecord, run: Run, log: LogFile, *, is_cut: bool) -> int:
+    def _take_log(self, record: BoxRecord, run: Run, log: LogAtHome, *, is_cut: bool) -> int:
         """Take the log up to a part that the box dropped; return from where to go on.
 
         `is_cut`: the limit lies in a line, perhaps in a secret of it: this line is left out.

@@ -309,7 +309,7 @@ class LastSetup(Document):
         return {*super().absent()} - ({"exit"} if self.state == "over" else set())
 
 
-class Contract(NamedTuple):
+class RentalContract(NamedTuple):
     """When a box's contract ends, and what more its host asks for."""
 
     ends: float | None
@@ -334,7 +334,7 @@ class BoxStatus(Document):
     runs: Sequence[RunStatus | RunFromHome] | None = None
     trees: Sequence[TreeUse] | None = None
     at_risk: Sequence[RiskyFolder] | None = None
-    contract: Contract | None = None
+    contract: RentalContract | None = None
     lines: Sequence[str] = ()
     """The same as text."""
     error: BoxstrapError | None = None
@@ -507,7 +507,7 @@ class _Contract:
             return
         from bootstrap.runs.rented import contract_words
 
-        told.contract = Contract(box.ends, box.increase)
+        told.contract = RentalContract(box.ends, box.increase)
         words = [f"  {', '.join(found)}"] if (found := contract_words(box, time.time())) else []
         told.lines = [*told.lines[:1], *words, *told.lines[1:]]
 

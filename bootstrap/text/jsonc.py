@@ -76,7 +76,7 @@ def value_at(value: Value, path: Sequence[str]) -> Value:
     return value
 
 
-class _Member(NamedTuple):
+class _JsonMember(NamedTuple):
     """A member of an object, or an item of a list."""
 
     name: str
@@ -125,7 +125,7 @@ class _Text:
             return text[:quiet] + added + closing + text[quiet:]
         return text[:last] + comma + text[last:quiet] + added + text[quiet:]
 
-    def _indent(self, start: int, members: Sequence[_Member]) -> str:
+    def _indent(self, start: int, members: Sequence[_JsonMember]) -> str:
         """Return the indentation of the members."""
         if members and "\n" in (before := self.text[start : members[0].first]):
             indent = before.rpartition("\n")[2]
@@ -134,7 +134,7 @@ class _Text:
         outer = _margin(self.text, start)
         return outer + _step(outer)
 
-    def _members(self, start: int) -> Iterator[_Member]:
+    def _members(self, start: int) -> Iterator[_JsonMember]:
         at = _after_blanks(self.json, start + 1)
         while self.json[at] not in "}]":
             first, name = at, ""
@@ -142,7 +142,7 @@ class _Text:
                 name, at = json.JSONDecoder().raw_decode(self.json, at)
                 at = _after_blanks(self.json, _after_blanks(self.json, at) + 1)
             end = self.end_of(at)
-            yield _Member(name, first, at, end)
+            yield _JsonMember(name, first, at, end)
             at = _after_blanks(self.json, end)
             at = _after_blanks(self.json, at + 1) if self.json[at] == "," else at
 

@@ -103,7 +103,7 @@ def test_one_training_on_both_with_results_of_node_0(fleet: Fleet, tmp_path: Pat
     assert again.out.count("nothing to do") == 2
     assert "2 reach each other" not in again.err
     logs = fleet.run("logs").must(0).out
-    assert f"0 {fleet.boxes[0].box.host_string} | rank 0 of 2: sum 3.0" in logs
+    assert f"0 {first} | rank 0 of 2: sum 3.0" in logs
     assert all(
         any(line.endswith(f"| {said}") for line in logs.splitlines()) for said in fleet.said("log")
     )

@@ -29,13 +29,13 @@ pytestmark = [pytest.mark.xdist_group("wheel"), pytest.mark.sampled(of="module")
 RENDER = """
 from bootstrap.plan import steps_for
 from bootstrap.profile.load import read_profile
-from bootstrap.render.script import render_script
-from bootstrap.render.script import NO_SOURCE, variables
+from bootstrap.render.program import program
+from bootstrap.render.script import NO_SOURCE, render_script, variables
 import sys
 profile = read_profile(sys.argv[1]).profile
 steps = steps_for(profile, local=False)
-values = variables(profile, NO_SOURCE, steps, local=False, secrets_id="")
-sys.stdout.write(render_script(profile.name, values, steps))
+values = variables(profile, NO_SOURCE, local=False, secrets_id="")
+sys.stdout.write(render_script(profile.name, values, steps, program().digest))
 """
 
 

@@ -20,7 +20,7 @@ def test_a_value_is_what_the_standard_library_makes(dataclass: Callable[..., Any
         b: list[int] = dataclasses.field(default_factory=list, compare=False, repr=False)
 
     @dataclass(frozen=True)
-    class Derived(Base):
+    class WithAnother(Base):
         c: str = "c"
 
         def __str__(self) -> str:
@@ -30,19 +30,19 @@ def test_a_value_is_what_the_standard_library_makes(dataclass: Callable[..., Any
     class Open:
         a: int = 1
 
-    one = Derived(1)
-    assert (one, {one}) == (Derived(1, [2]), {Derived(1)})
-    assert one not in (Derived(2), Base(1), "c")
-    assert repr(one).endswith("Derived(a=1, c='c')")
+    one = WithAnother(1)
+    assert (one, {one}) == (WithAnother(1, [2]), {WithAnother(1)})
+    assert one not in (WithAnother(2), Base(1), "c")
+    assert repr(one).endswith("WithAnother(a=1, c='c')")
     assert str(one) == "c"
-    assert dataclasses.replace(one, a=3) == Derived(3) != one
+    assert dataclasses.replace(one, a=3) == WithAnother(3) != one
     assert copy.deepcopy(one) == one
     assert dataclasses.asdict(one) == {"a": 1, "b": [], "c": "c"}
     for change in (lambda: setattr(one, "a", 2), lambda: delattr(one, "a")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             change()
     with pytest.raises(TypeError, match="missing 1 required"):
-        Derived()
+        WithAnother()
     open_ = Open()
     open_.a = 2
     assert open_ == Open(2)

@@ -6,9 +6,10 @@ import os
 
 import pytest
 
-from bootstrap.errors import ProfileError, error_document, exit_code
+from bootstrap.errors import ProfileError, exit_code
 from bootstrap.profile.load import read_profile
 from bootstrap.profile.yaml_source import WrongProfileError
+from bootstrap.text.document import document
 
 # (profile, its error message); one problem each
 ONE_LINERS = [
@@ -234,7 +235,7 @@ def test_json_lists_the_problems(write):
     write("pyton: {}\nextends: 3\n")
     with pytest.raises(WrongProfileError) as caught:
         read_profile("./a.yaml")
-    answer = error_document(caught.value)
+    answer = document(caught.value)
     assert (answer["error"], answer["exit"], answer["where"]) == ("Profile", 2, "a.yaml:1")
     assert answer["problems"] == [
         {

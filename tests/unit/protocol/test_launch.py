@@ -104,7 +104,7 @@ def test_a_cut_upload_starts_nothing(at: int, workdir: Path) -> None:
 
 
 def test_the_program_is_sent_once_and_again_if_it_is_not_whole(workdir: Path) -> None:
-    wire = Counted()
+    wire = CountingWire()
     launch(wire, start(workdir))
     (folder,) = (workdir / ".boxstrap/box").iterdir()
     assert folder.name == PROGRAM.digest[:16]
@@ -150,7 +150,7 @@ def test_another_client_takes_no_program_away_that_still_comes(most: int, workdi
     assert not [path for path in programs if path.stat().st_mode & 0o077]
 
 
-class Counted(LocalWire):
+class CountingWire(LocalWire):
     """A wire that counts its commands."""
 
     launches = 0

@@ -16,7 +16,7 @@ import pytest
 
 from bootstrap.boxes.at_home import (
     FOLDER,
-    LogFile,
+    LogAtHome,
     RunAtHome,
     all_kept,
     find_kept,
@@ -314,7 +314,7 @@ def test_a_log_that_has_another_hole_at_each_look_ends(
     run = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
     bringing = bring_home._Bringing(login_on(LocalWire()), 1 << 20)
     file = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
-    with LogFile(file, ()) as log, pytest.raises(NoAnswer, match="changes each time"):
+    with LogAtHome(file, ()) as log, pytest.raises(NoAnswer, match="changes each time"):
         bringing._take(run, log)
 
 

@@ -86,12 +86,12 @@ def test_a_jump_host_is_kept(
 
 def test_a_bare_address_gets_an_alias_with_its_port(place: ConfigPlace, make_box: MakeBox) -> None:
     """An entry for the address itself would apply to every other box there."""
-    make_box("203.0.113.7", address="203.0.113.7", port=22)
+    make_box("203.0.113.7-22", address="203.0.113.7", port=22)
     before = meaning(place.config.parent / "none", "203.0.113.7")
     kept = update(place)
     assert kept.entries.aliases == ("203.0.113.7-22",)
     mine = options(place.config, "203.0.113.7-22")
-    assert (mine["hostname"], mine["hostkeyalias"]) == ("203.0.113.7", "203.0.113.7")
+    assert (mine["hostname"], mine["hostkeyalias"]) == ("203.0.113.7", "203.0.113.7-22")
     assert options(place.config, "203.0.113.7")["stricthostkeychecking"] == "ask"
     assert before[0] != 0
 

@@ -19,7 +19,7 @@ class Colour(Enum):
     RED = "red"
 
 
-class Pair(NamedTuple):
+class TwoNumbers(NamedTuple):
     is_: int
     names: tuple[str, ...]
 
@@ -30,7 +30,7 @@ class Plain(Document):
 
     colour: Colour
     at: Path
-    pairs: tuple[Pair, ...]
+    pairs: tuple[TwoNumbers, ...]
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Derived(Document):
         return {*super().absent(), "price"} - ({"price"} if self.node else set())
 
 
-PLAIN = Plain(Colour.RED, Path("/x"), (Pair(1, ("b", "a")),))
+PLAIN = Plain(Colour.RED, Path("/x"), (TwoNumbers(1, ("b", "a")),))
 OF_PLAIN = {"colour": "red", "at": "/x", "pairs": [{"is": 1, "names": ["b", "a"]}]}
 
 
