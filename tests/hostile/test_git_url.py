@@ -68,7 +68,7 @@ class Hosted:
     def commit(self) -> str:
         """Return the commit that `render` would set up."""
         out = self._person.run("render", "--profile", str(self.profile)).must(0).out
-        (line,) = (line for line in out.splitlines() if line.startswith("REPO_COMMIT="))
+        (line,) = (line for line in out.splitlines() if line.startswith("  REPO_COMMIT="))
         return line.partition("=")[2].strip("'")
 
     @property
