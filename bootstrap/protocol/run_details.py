@@ -26,7 +26,7 @@ from bootstrap.text.sizes import grouped_number, size
 from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
-    from bootstrap.protocol.trees import TreeUse
+    from bootstrap.protocol.trees import RiskyFolder, TreeUse
 
 
 _METRIC_BYTES = 1000
@@ -62,6 +62,8 @@ class RunDetails:
     """Set if a run is alive and the GPUs answer."""
     trees: tuple[TreeUse, ...] = ()
     """The trees beside the main ones."""
+    at_risk: tuple[tuple[RiskyFolder, ...], ...] = ()
+    """Of each tree of this repository, what would go with the box."""
 
 
 NO_DETAILS = RunDetails()
@@ -109,6 +111,7 @@ def parse_details(answer: bytes) -> RunDetails:
         results={run: _results(said) for run, said in of("results", _MOST_RUNS).items()},
         gpus=tuple(gpu for gpu in map(_gpu, gpus) if gpu),
         trees=_trees(kinds.get("tree", [])),
+        at_risk=_at_risk(kinds.get("risk", [])),
     )
 
 
@@ -118,6 +121,14 @@ def _trees(said: Sequence[BoxDocument]) -> tuple[TreeUse, ...]:
     from bootstrap.protocol.trees import read_uses
 
     return read_uses(said)
+
+
+def _at_risk(said: Sequence[BoxDocument]) -> tuple[tuple[RiskyFolder, ...], ...]:
+    if not said:
+        return ()
+    from bootstrap.protocol.trees import read_risks
+
+    return read_risks(said)
 
 
 def _untold(told: bytes) -> tuple[str, ...]:

@@ -150,6 +150,17 @@ def read_uses(told: Sequence[BoxDocument]) -> tuple[TreeUse, ...]:
     return tuple(sorted(uses.values(), key=_order))
 
 
+def read_risks(told: Sequence[BoxDocument]) -> tuple[tuple[RiskyFolder, ...], ...]:
+    """Read what `onbox/runs/status.py` tells of what would go with the box, by tree."""
+    trees: dict[str, list[RiskyFolder]] = {}
+    for said in told:
+        run, files, bytes_ = said.text("run"), said.count("files"), said.count("bytes")
+        if _PLAIN_NAME.fullmatch(run):
+            row = RiskyFolder(run, files or 0, bytes_ or 0, said.text("path"))
+            trees.setdefault(said.text("tree"), []).append(row)
+    return tuple(map(tuple, trees.values()))
+
+
 def clean_trees(box: AskedBox, *, repo_key: str, discard: Sequence[str], look: bool) -> Cleaned:
     """Remove trees without content of their own, and those in `discard`; with `look` remove none.
     `repo_key`: only trees of this repository, "" for all.

@@ -519,11 +519,6 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
         box.warn_of_unredacted()
     metrics = metric_lines(box_state.runs, box.details.metrics, box.redactor.text)
     why = _why(box, _setup(box_state))
-    at_risk: list[tuple[RiskyFolder, ...]] = []
-    if any(run.repo_key == box.own for run in box_state.runs):  # else nothing made any
-        from bootstrap.protocol.trees import find_at_risk, risk_in_words
-
-        at_risk = find_at_risk(box, box.own)
     known, setup = box.known, _setup(box_state)
     setup.switch = box_state.unfinished_switch or None
     setup.why = SetupFailure(why.step, why.word("code")) if why else None
@@ -568,13 +563,19 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
         setup,
         rows,
         box.details.trees,
-        [one for each in at_risk for one in each],
+        [one for each in box.details.at_risk for one in each],
         lines=[
             *lines,
             *_tree_lines(box.details.trees),
-            *(line for each in at_risk for line in risk_in_words(name, each).splitlines()),
+            *(line for each in box.details.at_risk for line in _risk_lines(name, each)),
         ],
     )
+
+
+def _risk_lines(name: str, risky: Sequence[RiskyFolder]) -> list[str]:
+    from bootstrap.protocol.trees import risk_in_words
+
+    return risk_in_words(name, risky).splitlines()
 
 
 def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer

@@ -94,7 +94,7 @@ link_pushed() {
   local record
   for record in "$BOX_HOME"/data/*.jsonl; do
     [ -f "$record" ] || return 0
-    "$BOX_HOME/agent/bin/python" -I -B "$ONBOX" runs.link_pushed "$1" "$BOX_HOME/data" "$MAIN_DIR" "$REPO_DIR" && return
+    "$BOX_HOME/agent/bin/python" -I -B "$ONBOX" data.link_pushed "$1" "$BOX_HOME/data" "$MAIN_DIR" "$REPO_DIR" && return
     return 1
   done
 }

@@ -64,23 +64,11 @@ unignored_new_files() {
 
 # Prints what was made among the files that git ignores, and is no result; 1 if git can't tell.
 own_ignored() {
-  local venv=.venv notes=$BOX_HOME/steps/$REPO_KEY
-  # Else an earlier version set it up, or no setup came so far that anything could run.
-  [ -f "$BOX_HOME/box/current/onbox/results/at_risk.py" ] && [ -x "$BOX_HOME/agent/bin/python" ] || return 0
-  { read -r venv <"$notes/python.venv"; } 2>/dev/null || :
-  {
-    ignored_files --exclude-per-directory=.gitignore && printf '/\0'
-    # The profile's data is ignored by name.
-    [ -e "$notes/repo.adopted" ] || ignored_files --exclude-from="$REPO_DIR/.git/info/exclude"
-    onbox_program runs.link_pushed list "$BOX_HOME/data" "$REPO_DIR" 2>/dev/null
-    printf '/\0'
-    placed_git ls-files -z && printf '/\0'
-  } | onbox_program results.at_risk "$BOX_HOME" "$notes" "$REPO_DIR" "$venv"
+  local program=$BOX_HOME/box/current/onbox python=$BOX_HOME/agent/bin/python
+  # Else no setup came so far that anything could run.
+  [ -f "$program/results/at_risk.py" ] && [ -x "$python" ] || return 0
+  "$python" -I -S -B "$program/__main__.py" results.at_risk "$BOX_HOME" "$BOX_HOME/steps/$REPO_KEY" "$PLACED" "$REPO_DIR"
 }
-
-onbox_program() { "$BOX_HOME/agent/bin/python" -I -S -B "$BOX_HOME/box/current/onbox/__main__.py" "$@"; }
-
-ignored_files() { placed_git ls-files --others --ignored -z "$1" 2>/dev/null; }
 
 look_at() {
   local said

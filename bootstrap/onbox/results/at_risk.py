@@ -1,10 +1,9 @@
 """Find what was made in a tree, is ignored by git, and is no run's result: it goes with the box.
 
-`onbox results.at_risk HOME NOTES TREE VENV` reads three lists, of NUL-separated paths that end with
-`/`: what git ignores there, what was pushed or fetched as data, what is tracked. It prints
-`risk RUN FILES BYTES PATH` for each folder with files that are newer than the first run's begin, of
-the newest run in that tree; where none ever began, `holds ignored FILES PATH...` of what is newer
-than the setup. Exits with 1 if a list is cut: git failed.
+`onbox results.at_risk HOME NOTES PLACED TREE` prints `risk RUN FILES BYTES PATH` for each folder
+with files that are newer than the first run's begin, of the newest run in that tree; where none
+ever began, `holds ignored FILES PATH...` of what is newer than the setup. Exits with 1 if git
+fails. NOTES are those of the repository's steps, and PLACED the tree's own.
 """
 
 from __future__ import annotations
@@ -14,10 +13,12 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
+from itertools import chain
 from pathlib import Path
 
-from .run_results import RunResults, is_meant, lines_of, runs_of
+from ..data.link_pushed import pushed_files
+from .run_results import RunResults, is_meant, lines_of, placed_paths, runs_of
 
 MOST = 20
 FEW = 5
@@ -85,19 +86,6 @@ def folder_of(path: str, tracked: Collection[str]) -> str:
     return path
 
 
-def lists_in(text: str) -> Iterator[list[str]]:
-    """Yield the lists. Raises ValueError if the last one is cut."""
-    found: list[str] = []
-    for path in text.split("\0")[:-1]:
-        if path == "/":
-            yield found
-            found = []
-        else:
-            found.append(path)
-    if found:
-        raise ValueError("cut")
-
-
 def told(path: str) -> str:
     """Return a path as a word for a shell, on one line."""
     return shlex.quote(path if path.isprintable() else ascii(path)[1:-1])
@@ -108,30 +96,61 @@ def tell(*words: object) -> None:
     sys.stdout.write("\t".join(map(str, words)) + "\n")
 
 
+class Tree:
+    """A tree, and its runs that have begun."""
+
+    def __init__(self, home: str, notes: str, placed: str, tree: str) -> None:
+        self._home, self._notes, self._placed, self.tree = home, notes, placed, tree
+        self.runs = [run for run in runs_of(home) if run.tree == tree]
+        # Of a later node nothing is to come, unless the profile says `results_of: all`.
+        self.is_of_later_node = any(
+            lines_of(f"{run.path}/nodes/rank")[:1] not in ([], ["0"]) for run in self.runs
+        )
+
+    def made(self) -> dict[str, int]:
+        """Return bytes by path of what was made. Raises OSError if git fails."""
+        look = ("ls-files", "--others", "--ignored", "-z")
+        names = placed_paths(self._placed, self.tree, *look, "--exclude-per-directory=.gitignore")
+        if not names:
+            return {}
+        venv = "".join(lines_of(f"{self._notes}/python.venv")[:1]) or ".venv"
+        made = MadeHere(self._notes, self.tree, venv, self.runs)
+        found = {path: size for path in names if (size := made.size(path)) >= 0}
+        came: Iterable[str] = map(
+            str, pushed_files(Path(self._home, "data"), Path(self.tree), unchanged=True)
+        )
+        data = f"{self.tree}/.git/info/exclude"  # the profile's, by name
+        if found and os.path.exists(data) and not os.path.exists(f"{self._notes}/repo.adopted"):
+            by_name = placed_paths(self._placed, self.tree, *look, f"--exclude-from={data}")
+            came = chain(came, by_name)
+        for path in came:
+            found.pop(path, None)
+        return found
+
+    def risks(self) -> list[tuple[str, int, int, str]]:
+        """Return the newest run, and files, bytes and path of each folder that goes with the box,
+        the largest first; nothing where no run began. Raises OSError if git fails."""
+        if not self.runs or self.is_of_later_node or not (found := self.made()):
+            return []
+        tracked = placed_paths(self._placed, self.tree, "ls-files", "-z")
+        above = {os.path.dirname(path) for path in tracked}
+        above.update(str(one) for folder in list(above) for one in Path(folder).parents)
+        folders: dict[str, list[int]] = {}
+        for path, size in found.items():
+            folders.setdefault(folder_of(path, above), []).append(size)
+        newest = max(self.runs, key=lambda run: run.begun).name
+        most = sorted(folders.items(), key=lambda one: (-sum(one[1]), one[0]))[:MOST]
+        return [(newest, len(sizes), sum(sizes), told(path)) for path, sizes in most]
+
+
 def main() -> int:
     """Print what is at risk."""
-    home, notes, tree, venv = sys.argv[1:]
+    tree = Tree(*sys.argv[1:])
     try:
-        ignored, fetched, tracked = lists_in(os.fsdecode(sys.stdin.buffer.read()))
-    except ValueError:
-        return 1
-    runs = [run for run in runs_of(home) if run.tree == tree]
-    if any(lines_of(f"{run.path}/nodes/rank")[:1] not in ([], ["0"]) for run in runs):
-        return 0  # of a later node nothing is to come, unless the profile says `results_of: all`
-    made = MadeHere(notes, tree, venv, runs)
-    sent = set(fetched)
-    sizes = {path: made.size(path) for path in ignored if path not in sent}
-    found = {path: size for path, size in sizes.items() if size >= 0}
-    if not runs:
-        if found:
+        for row in tree.risks():
+            tell("risk", *row)
+        if not tree.runs and (found := tree.made()):
             tell("holds", "ignored", len(found), *map(told, sorted(found)[:FEW]))
-        return 0
-    above = {os.path.dirname(path) for path in tracked}
-    above.update(str(one) for folder in list(above) for one in Path(folder).parents)
-    folders: dict[str, list[int]] = {}
-    for path, size in found.items():
-        folders.setdefault(folder_of(path, above), []).append(size)
-    newest = max(runs, key=lambda run: run.begun).name
-    for path, all_of_it in sorted(folders.items(), key=lambda one: -sum(one[1]))[:MOST]:
-        tell("risk", newest, len(all_of_it), sum(all_of_it), told(path))
+    except OSError:
+        return 1
     return 0

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import NamedTuple
 
 from ..processes import boot_id
@@ -335,42 +336,44 @@ class OwnResults:
         return files.only(lambda path: self._kinds.get(path, "kept") != "kept")
 
 
-def as_placed(run: RunResults, paths: Collection[str]) -> set[str]:
-    """Return the tracked ones of these paths that are as they were placed: home has them."""
+def placed_paths(placed: str, tree: str, *words: str) -> list[str]:
+    """Return the paths that git prints of what was placed in a tree. Raises OSError if it fails."""
     import subprocess  # slow to import, as above
 
+    git = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false"]
+    git += ["-c", f"safe.directory={tree}", "--literal-pathspecs"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    # If the store lost commits, the user's git has them.
+    env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f"{tree}/.git/objects"
+    said = subprocess.run(
+        [*git, f"--git-dir={placed}", f"--work-tree={tree}", *words],
+        cwd=tree,
+        env=env,
+        capture_output=True,
+        check=False,
+    )
+    if said.returncode:
+        raise OSError(os.fsdecode(said.stderr))
+    return os.fsdecode(said.stdout).split("\0")[:-1]
+
+
+def as_placed(run: RunResults, paths: Collection[str]) -> set[str]:
+    """Return the tracked ones of these paths that are as they were placed: home has them."""
     home = os.path.dirname(os.path.dirname(os.path.dirname(run.path)))
     number = run.tree.rpartition("@")[2]
     beside = f"{home}/steps/{run.key}/beside/{number}"
     notes = beside if os.path.isdir(beside) else f"{home}/steps/{run.key}"
     if not paths or not os.path.isdir(f"{notes}/placed"):
         return set()
-    git = [
-        "git",
-        "--no-optional-locks",
-        "-c",
-        "core.fsmonitor=false",
-        "-c",
-        f"safe.directory={run.tree}",
-    ]
-    git += ["--literal-pathspecs", f"--git-dir={notes}/placed", f"--work-tree={run.tree}"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    found = []
-    for words in (["ls-files"], ["diff", "--name-only", "--no-ext-diff", "--ignore-submodules"]):
-        try:
-            said = subprocess.run(
-                [*git, *words, "-z", "--", *run.paths],
-                cwd=run.tree,
-                env=env,
-                capture_output=True,
-                check=False,
-            )
-        except OSError:
-            return set()
-        if said.returncode:
-            return set()
-        found.append(set(os.fsdecode(said.stdout).split("\0")))
-    return (found[0] - found[1]).intersection(paths)
+    ask = partial(placed_paths, f"{notes}/placed", run.tree)
+    try:
+        tracked = {*ask("ls-files", "-z", "--", *run.paths)}
+        changed = ask(
+            "diff", "--name-only", "--no-ext-diff", "--ignore-submodules", "-z", "--", *run.paths
+        )
+    except OSError:
+        return set()
+    return tracked.difference(changed).intersection(paths)
 
 
 def made_by(run: RunResults, files: Files, near: Neighbours, *, live: bool) -> Files:

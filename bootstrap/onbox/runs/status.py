@@ -139,7 +139,9 @@ def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
     return {**told, "secrets": {name: ids.get(name, "") for name in names}, "earlier": earlier}
 
 
-def details(runs: BoxRuns, redact: Iterable[str]) -> Iterator[dict[str, Any]]:
+def details(
+    runs: BoxRuns, key: str, folder: str, redact: Iterable[str]
+) -> Iterator[dict[str, Any]]:
     """Yield what `status` asks beside."""
     redactor = _redactor(runs, redact)
     for run in runs.newest(failed=True):
@@ -149,7 +151,9 @@ def details(runs: BoxRuns, redact: Iterable[str]) -> Iterator[dict[str, Any]]:
         line = newest(run.end("log", METRIC_BYTES), patterns)
         if line:
             yield {"kind": "metric", "run": run.name, "text": redactor.text(line)}
-    yield from _results(runs.home)
+    yield from _within(RESULTS_S, _results(runs.home))
+    if any(run.key == key for run in runs.runs):  # else nothing made any
+        yield from _within(RESULTS_S, _risks(runs.home, key, folder))
     yield from _trees(runs)
     for run in runs.running:
         if run.has("disk_low"):
@@ -172,25 +176,43 @@ def _redactor(runs: BoxRuns, names: Iterable[str]) -> Redactor:
     return redactor_of_files(names, files if names else [])
 
 
-def _results(home: str) -> Iterator[dict[str, Any]]:
-    """Yield where the results of each run are that is over, as far as the time is enough."""
-    try:
-        from ..results.keep_results import status
-    except ImportError:  # only profiles with a training bring it
-        return
+def _within(seconds: int, told: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield as much as the time is enough for."""
 
     def stop(*_: object) -> None:
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, stop)
-    signal.alarm(RESULTS_S)
+    signal.alarm(seconds)
     try:
-        for told in status(home):
-            yield {"kind": "results", **told}
+        yield from told
     except TimeoutError:
         pass
     finally:
         signal.alarm(0)
+
+
+def _results(home: str) -> Iterator[dict[str, Any]]:
+    """Yield where the results of each run are that is over."""
+    from ..results.keep_results import status
+
+    for told in status(home):
+        yield {"kind": "results", **told}
+
+
+def _risks(home: str, key: str, folder: str) -> Iterator[dict[str, Any]]:
+    """Yield what goes with the box, of each tree of a repository."""
+    from ..results.at_risk import Tree
+
+    notes = f"{home}/steps/{key}"
+    trees = {notes: folder}
+    for number in names_in(f"{notes}/beside"):
+        trees[f"{notes}/beside/{number}"] = "".join(_lines(f"{notes}/beside/{number}/repo.dir")[:1])
+    for own, tree in trees.items():
+        with suppress(OSError):  # git can't tell: `down` says so
+            for run, files, size, path in Tree(home, notes, f"{own}/placed", tree).risks():
+                row = {"tree": tree, "run": run, "files": files, "bytes": size, "path": path}
+                yield {"kind": "risk", **row}
 
 
 def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
@@ -241,5 +263,6 @@ def main() -> None:
     runs = BoxRuns(home)
     told = [run_document(run, state) for run, state in runs.states.items()]
     told.append(box_document(runs, key, folder))
-    for document in (*told, *(details(runs, json.loads(asked)["redact"]) if asked else ())):
+    more = details(runs, key, folder, json.loads(asked)["redact"]) if asked else ()
+    for document in (*told, *more):
         sys.stdout.write(json.dumps(document) + "\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.onbox.results.at_risk import MadeHere, folder_of, lists_in, told
+from bootstrap.onbox.results.at_risk import MadeHere, Tree, folder_of, told
 from bootstrap.onbox.results.run_results import LET_GO, RunResults
 
 
@@ -57,7 +57,6 @@ def test_files_are_told_by_the_highest_folder_that_is_not_the_repositorys() -> N
     assert told("a b\n") == "'a b\\n'"
 
 
-def test_a_list_that_is_cut_is_none() -> None:
-    assert [*lists_in("a\0/\0/\0b\0/\0")] == [["a"], [], ["b"]]
-    with pytest.raises(ValueError, match="cut"):
-        [*lists_in("a\0/\0b\0")]
+def test_where_git_fails_it_is_not_said_that_nothing_is_at_risk(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not a git repository"):
+        Tree(str(tmp_path), str(tmp_path), str(tmp_path / "none"), str(tmp_path)).made()

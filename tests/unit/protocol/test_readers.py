@@ -214,10 +214,12 @@ def detailed(wire: Any) -> None:
     of_run = {"run": "r-1/train-1", "text": text, "overwritten_by": [text], "files": text}
     kinds = ("log", "metric", "results", "disk", "untold", "tree")
     rows = [told(kind, key=text, name=text, **of_run) for kind in kinds]
+    rows += [told("risk", run=run, tree=text, path=text, bytes=text) for run in ("train-1", text)]
     details = parse_details(b"".join([said, b"\n", *rows, told("gpus", gpus=[{"uuid": text}])]))
     failed = dataclasses.replace(RUN, state="finished", rc=137)
     failure = find_failure(failed, details.log_ends["r-1/train-1"])
     assert failure
+    assert "\x1b" not in "".join(str(one) for tree in details.at_risk for one in tree)
     metrics = metric_lines([RUN], details.metrics, str)
     shown = (details.gpus, {failed: failure}, metrics)
     lines = run_lines([failed, RUN], 9, *shown, results=details.results)

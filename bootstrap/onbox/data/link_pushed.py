@@ -1,10 +1,9 @@
 """Link files that were pushed into a repository's main tree into a tree beside it.
 
-usage: onbox runs.link_pushed link|check RECORDS MAIN TREE
-       onbox runs.link_pushed list RECORDS MAIN
+usage: onbox data.link_pushed link|check RECORDS MAIN TREE
 RECORDS is the folder with the records of pushes. Each file gets a link of its own, so that what a
 run writes next to them stays in its tree. What is in the tree already stays. `check` only looks,
-and ends with 1 if a link is missing. `list` prints the files that are as they were pushed.
+and ends with 1 if a link is missing.
 """
 
 from __future__ import annotations
@@ -57,10 +56,6 @@ def missing_links(records: Path, main: Path, tree: Path) -> Iterator[tuple[Path,
 def main() -> int:
     """Run the command line."""
     word, records, *folders = sys.argv[1:]
-    if word == "list":
-        for name in pushed_files(Path(records), Path(folders[0]), unchanged=True):
-            sys.stdout.buffer.write(os.fsencode(name) + b"\0")
-        return 0
     main_tree, tree = (Path(folder).resolve() for folder in folders)
     missing = missing_links(Path(records), main_tree, tree)
     if word == "check":
