@@ -29,8 +29,8 @@ class SentProgram(Protocol):
         """Its SHA-256."""
 
     @property
-    def size(self) -> int:
-        """Bytes of all its files."""
+    def files_digest(self) -> str:
+        """SHA-256 of its files, one after another, in the order in which a shell lists them."""
 
     @property
     def packed(self) -> bytes:
@@ -190,7 +190,7 @@ def _launched(wire: Wire, start: LaunchOptions, program: bytes) -> bool:
         setup_id=start.setup,
         script_bytes=len(script),
         program_bytes=len(program),
-        program_size=start.program.size,
+        files_sum=start.program.files_digest,
         program_sum=start.program.digest,
         storing=f"{shell_part('lib', 'program')}{_STORE}" if program else "",
         secret_bytes=len(start.secrets),

@@ -42,10 +42,9 @@ class Program:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @cached_property
-    def size(self) -> int:
-        """Bytes of all its files."""
-        names = re.findall(r"\f.*\n", self.text)
-        return len(self.text.encode()) - sum(map(len, names))
+    def files_digest(self) -> str:
+        """SHA-256 of its files, one after another, in the order in which a shell lists them."""
+        return hashlib.sha256(re.sub(r"\f.*\n", "", self.text).encode()).hexdigest()
 
     @cached_property
     def packed(self) -> bytes:
@@ -70,7 +69,8 @@ def packed_program(used: Collection[str]) -> Program:
 
 
 def _put_together(files: Mapping[str, str]) -> Program:
-    return Program("".join(f"\f{name}\n{text}" for name, text in files.items()))
+    in_order = sorted(files, key=lambda name: (name.count("/"), name))
+    return Program("".join(f"\f{name}\n{files[name]}" for name in in_order))
 
 
 @cache

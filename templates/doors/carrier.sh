@@ -59,7 +59,7 @@ run_script() {
   SETUP_DIR=$BOX_HOME/setups/$id
   (umask 077 && mkdir -p "$SETUP_DIR")
   whole_script | write_file "$SETUP_DIR/setup.sh" 600
-  [ -d "$BOX_HOME/box/${PROGRAM:0:16}" ] || (umask 077 && store_program "$BOX_HOME/box/${PROGRAM:0:16}")
+  (umask 077 && store_program "$BOX_HOME/box/${PROGRAM:0:16}")
   hand_over_secrets
   : >"$SETUP_DIR/events.jsonl"
   setsid bash "$SETUP_DIR/setup.sh" run "$id" 60 "$@" < <(printf '%s\n' "$TOKEN") >"$SETUP_DIR/output" 2>&1 &

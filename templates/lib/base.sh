@@ -6,7 +6,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # Takes back what an environment changes about shells and their tools. A login does so before its shell starts; a door
 # starts this one directly.
 reset_shell() {
-  unset BASH_COMPAT BASH_ENV BASH_XTRACEFD CDPATH ENV EXECIGNORE FUNCNEST GLOBIGNORE GREP_OPTIONS POSIXLY_CORRECT TMOUT
+  unset BASH_COMPAT BASH_ENV BASH_XTRACEFD CDPATH ENV EXECIGNORE FUNCNEST
+  unset GLOBIGNORE GLOBSORT GREP_OPTIONS POSIXLY_CORRECT TMOUT
   # They can't be unset: no other shell gets them.
   export -n BASHOPTS SHELLOPTS
   # Messages are read, and numbers computed with. An earlier LC_ALL would count more.

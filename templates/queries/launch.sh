@@ -14,21 +14,22 @@ known_secrets() {
   tr '\0\n' '\n ' 2>/dev/null <"$box_home/secrets" | cut -d= -f1 | sed -n 's/^[A-Za-z_][A-Za-z0-9_]*$/-u &/p'
 }
 
-# Puts the program into its folder, if it came, and says whether it is there as a whole: what lost power had another
-# size. One that is touched is not swept before the setup is at work.
+# Puts the program into its folder, if it came, and says whether it is there as a whole: what lost power may have holes.
+# One that is touched is not swept before the setup is at work.
 receive_program() {
   if [ "$program_bytes" -gt 0 ]; then
-    [ ! -e "$program" ] || is_whole || rm -rf "$program"
     mkdir -p "${program%/*}" && head -c "$program_bytes" | gzip -dc >"$program.new.$$" &&
       [ "$(sha256sum <"$program.new.$$")" = "$program_sum  -" ] &&
-      { [ -d "$program" ] || bash --norc -c "$storing" store "$program" <"$program.new.$$"; }
+      bash --norc -c "$storing" store "$program" <"$program.new.$$"
     # Its own alone: another client may be sending it, too.
     rm -rf "$program.new.$$"
   fi
   is_whole && touch "$program"
 }
 
-is_whole() { [ "$(cat "$program"/*.* "$program"/*/*.* "$program"/*/*/*.* 2>/dev/null | wc -c)" -eq "$program_size" ]; }
+is_whole() {
+  [ "$(LC_ALL=C && cat "$program"/*.* "$program"/*/*.* "$program"/*/*/*.* 2>/dev/null | sha256sum)" = "$files_sum  -" ]
+}
 
 find_home
 # The first check runs from memory: a box that won't do stays as it was.

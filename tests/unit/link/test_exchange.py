@@ -108,7 +108,7 @@ def test_what_the_environment_changes_about_shells_is_taken_back(
         monkeypatch.setenv(name, "1")
     for name, value in {
         **{"BASH_ENV": str(noise), "ENV": str(noise), "GLOBIGNORE": "*", "CDPATH": "/"},
-        **{"SHELLOPTS": "noglob:nounset", "BASHOPTS": "nullglob"},
+        **{"GLOBSORT": "-name", "SHELLOPTS": "noglob:nounset", "BASHOPTS": "nullglob"},
     }.items():
         monkeypatch.setenv(name, value)
     script = (

@@ -150,7 +150,7 @@ def test_it_never_shows_the_environment(script: bytes, home: Path) -> None:
 SENT = gzip.compress(b"true"), gzip.compress(b"\flib/x.sh\n:\n")
 QUESTIONS = {
     "launch": {
-        **{"setup_id": "20260101-000000-abcdef", "secret_bytes": 0, "program_size": 2},
+        **{"setup_id": "20260101-000000-abcdef", "secret_bytes": 0, "files_sum": ""},
         **{"script_bytes": len(SENT[0]), "program_bytes": len(SENT[1])},
         "program_sum": hashlib.sha256(b"\flib/x.sh\n:\n").hexdigest(),
         "storing": shell_part("lib", "program") + 'read_program && store_program "$1"',
