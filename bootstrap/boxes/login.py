@@ -589,6 +589,11 @@ class BoxLogin:
 
         return select_runs(self.state.runs, self.own, name, every=every, where=self.label)
 
+    def begun_run(self, name: str | None, *, every: bool = False) -> Run:
+        """Return the run of that name, else the newest that has begun, else the newest."""
+        found = self.runs(name, every=every)
+        return next((run for run in found if run.has_begun), found[0])
+
     def repository(self, run: Run) -> str:
         """Return the name of the run's repository on this box."""
         from bootstrap.protocol.run import repository_names

@@ -287,6 +287,11 @@ class Run(Document):
         return self.state in GOES_ON
 
     @property
+    def has_begun(self) -> bool:
+        """Whether its command was started."""
+        return self.state not in ("waiting", "queued")
+
+    @property
     def is_over(self) -> bool:
         """Whether it ended, or died."""
         return self.state in ("finished", "died")

@@ -216,7 +216,7 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     UnreachableError.
     """
     with BoxLogin.open(options, screen, shares=False) as box:
-        brought = _bring(box, screen, wish, _started_run(box, wish))
+        brought = _bring(box, screen, wish, _meant(box, wish.run, may_begin=wish.watch))
         _say_at_risk(box, screen)
     screen.result(brought, "\n".join(brought.lines()))
     brought.check()
@@ -230,12 +230,10 @@ def pull_several(
     Raises as `pull_results`, after all of them were tried.
     """
     with BoxLogin.open(options, screen, shares=False) as box:
-        brought = [
-            _bring(box, screen, wish, run)
-            for run in ([box.runs(name)[0] for name in names] or box.runs(None))
-            if run.state not in ("waiting", "queued")
-            and not any(map(why_refused, (run.repo_key, run.name)))
-        ]
+        every = [] if names else box.runs(None)
+        meant = [one for one in every if one.has_begun and not _why_unnamed(one)]
+        meant += [_meant(box, name) for name in names]
+        brought = [_bring(box, screen, wish, run) for run in meant]
         _say_at_risk(box, screen)
     screen.result(
         {"runs": brought},
@@ -350,14 +348,19 @@ def pull_run(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> Pull
         raise write_error(place.path, error) from error
 
 
-def _started_run(box: BoxLogin, wish: PullOptions) -> Run:
-    run = box.runs(wish.run)[0]
-    for part in (run.repo_key, run.name):
-        if why := why_refused(part):  # a box may call a run `..`
-            raise NotSafeError(f"the box's run {part} {why}.", where=box.label)
-    if run.state == "waiting" or (run.state == "queued" and not wish.watch):
+def _meant(box: BoxLogin, name: str | None, *, may_begin: bool = False) -> Run:
+    run = box.begun_run(name)
+    if why := _why_unnamed(run):
+        raise NotSafeError(f"the box's run {why}.", where=box.label)
+    if not run.has_begun and not (may_begin and run.goes_on):
         raise UsageError(f"{run.name} {run.outcome()}.", where=box.label)
     return run
+
+
+def _why_unnamed(run: Run) -> str:
+    """Say why nothing is named as the run is: a box may call one `..`; "" if it may."""
+    refused = ((part, why_refused(part)) for part in (run.repo_key, run.name))
+    return next((f"{part} {why}" for part, why in refused if why), "")
 
 
 class _Pull:

@@ -68,8 +68,10 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
         tree = box.state.repo_dir
         if tree and f"{target}/".startswith(f"{tree}/"):
             inside = posixpath.relpath(target, tree)
-            folder = "" if inside == "." else f", as shared: [{inside}/]"
-            said += f"\nother trees get links to these files; for one folder in all: shared{folder}"
+            one = (
+                "" if inside == "." else f"; for one folder in all: shared, as shared: [{inside}/]"
+            )
+            said += f"\nother trees get links to these files{one}"
         screen.result({}, said)
 
 

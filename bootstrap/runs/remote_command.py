@@ -47,7 +47,7 @@ def attach_to(
             "attaching needs a terminal.", hint=f"To read the log instead: boxstrap logs -f{where}"
         )
     with BoxLogin.open(options, screen) as box:
-        chosen = box.runs(run, every=every)[0]
+        chosen = box.begun_run(run, every=every)
         whose = box.repository(chosen)
         name = box.name
         if not box.state.has_tmux:

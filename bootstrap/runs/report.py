@@ -60,7 +60,7 @@ def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str 
         _report_kept(options, screen, found[0], given)
         return
     with found as box:
-        run = box.runs(name)[0]
+        run = box.begun_run(name)
         box.warn_of_unredacted()
         history = ask_history(box, run)
         report = _report(box, run, history, _results(box, run, history))

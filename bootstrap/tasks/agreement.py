@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from bootstrap.errors import BoxstrapError
+from bootstrap.tasks.command import MAX_SIZE
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, VALUES, Effect
+from bootstrap.text.sizes import bytes_of
 
 Arguments = Mapping[str, Any]
 _LONGEST_SHOWN, _LONGEST_LINE = 500, 2000
@@ -109,6 +111,7 @@ _TAKES: Mapping[str, Callable[[Any, Arguments], bool]] = {
     "repo": _is_another_repository,
     "path": _is_foreign_path,
     "sweep": _is_foreign_path,
+    "max_size": lambda size, _: (bytes_of(size) or 0) > (bytes_of(str(MAX_SIZE.default)) or 0),
     "host_key": lambda *_: True,
     "new_box": lambda *_: True,
 }

@@ -79,6 +79,7 @@ HOSTS = (
     Option("host", f"{HOST.help} Repeatable; gpu-* is each known box of such a name.", many=True),
     Option("hosts", "The boxes of this group, of groups.yaml or of `up --count`."),
 )
+MAX_SIZE = Option("max_size", "What a run's results may be at the most, as in 200G.", "50G")
 SET = Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", many=True)
 EVENTS = Option(
     "events", "With --json: a line for each thing that happens, before the document.", False
@@ -136,6 +137,16 @@ class Call:
     def place(self) -> Path:
         """The folder that the command is about."""
         return expanded(self.given["repo"]) if self.given.get("repo") else Path.cwd()
+
+    @property
+    def max_size(self) -> int:
+        """What `--max-size` says, in bytes. Raises UsageError."""
+        from bootstrap.text.sizes import bytes_of
+
+        most = bytes_of(text := self.given["max_size"])
+        if most is None:
+            raise UsageError(f"--max-size: {text!r} is no size.", hint="As in: 50G, 1.5T")
+        return most
 
     def options(self) -> BoxOptions:
         """The options about a box."""

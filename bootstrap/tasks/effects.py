@@ -120,6 +120,7 @@ VALUES: Mapping[str, str] = {
     "repo": "is about a repository that the server was not started in",
     "path": "sends what is not an ordinary file of this repository",
     "sweep": "reads what is not an ordinary file of this repository",
+    "max_size": "lets results take more of this machine's disk than the usual 50G",
     "host_key": "trusts a host key that nobody else compared",
     "new_box": "trusts another host key at a known address",
     "host": "sends the work, and its profile's secrets, to a machine that got none before",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded
-from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, Call, command
+from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, MAX_SIZE, Call, command
 from bootstrap.tasks.options import Option
-from bootstrap.tasks.runs import RUN
+from bootstrap.tasks.runs import BEGUN_RUN
 from bootstrap.tasks.setup import COMMITTED, WAIT
 from bootstrap.text.document import document
 
@@ -56,7 +56,7 @@ def push(call: Call) -> None:
 
 @command(
     *HOSTS,
-    Option("run", f"{RUN.help} Repeatable.", many=True, bare=True),
+    Option("run", f"{BEGUN_RUN.help} Repeatable.", many=True, bare=True),
     Option("all", "All runs of this repository, each into a folder of its own.", False),
     Option("watch", "Go on while it trains: what becomes complete comes, to its end.", False),
     Option("to", "The folder here; default: boxstrap-results/BOX/RUN in the repository."),
@@ -72,7 +72,7 @@ def push(call: Call) -> None:
         "Repeatable; remembered, until other ones are given (- for none).",
         many=True,
     ),
-    Option("max_size", "What the results may be at the most, as in 200G.", "50G"),
+    MAX_SIZE,
     JSON,
     Option("profile", "A profile: its name, or a path."),
     Option("repo", "The repository that is meant; default: that of the current folder."),
@@ -86,13 +86,9 @@ def pull(call: Call) -> None:
     """
     from bootstrap.protocol.transfer import MOST_LET_GO
     from bootstrap.runs.pull import PullOptions, pull_results, pull_several
-    from bootstrap.text.sizes import bytes_of
     from bootstrap.transfer.destination import why_refused
 
     given = call.given
-    most = bytes_of(given["max_size"])
-    if most is None:
-        raise UsageError(f"--max-size: {given['max_size']!r} is no size.", hint="As in: 50G, 1.5T")
     to = expanded(given["to"]) if given["to"] else None
     also = tuple(given["also"] or ())
     names = tuple(dict.fromkeys(given["run"] or ()))
@@ -116,7 +112,7 @@ def pull(call: Call) -> None:
             hint="Use a pattern, as in 'out/*.tmp'",
         )
     run = names[0] if names else None
-    wish = PullOptions(most, run, to, given["watch"], without, also)
+    wish = PullOptions(call.max_size, run, to, given["watch"], without, also)
     if several:
         pull_several(call.options(), call.screen, wish, names)
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
 from bootstrap.providers import NAMES
-from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, Call, command, for_each_box
+from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, MAX_SIZE, Call, command, for_each_box
 from bootstrap.tasks.options import Option
 from bootstrap.tasks.setup import COMMITTED, WAIT
 from bootstrap.text.document import document
@@ -285,7 +285,7 @@ def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T])
     JSON,
     Option("stop_runs", "End what runs or waits there first; on a terminal you are asked.", False),
     Option("discard", "Destroy it all the same; what goes with it is named.", False),
-    Option("max_size", "What a run's results may be at the most, as in 200G.", "50G"),
+    MAX_SIZE,
     Option("profile", "A profile: its name, or a path."),
     Option("repo", "The repository that is meant; default: that of the current folder."),
     Option("identity", "The private key to log in with."),
@@ -298,13 +298,9 @@ def down(call: Call) -> None:
     Example: boxstrap down --host my-box
     """
     from bootstrap.renting.teardown import TeardownOptions, tear_down
-    from bootstrap.text.sizes import bytes_of
 
-    given = call.given
-    most = bytes_of(given["max_size"])
-    if most is None:
-        raise UsageError(f"--max-size: {given['max_size']!r} is no size.", hint="As in: 50G, 1.5T")
-    wish = TeardownOptions(most, given["discard"], given["stop_runs"], only_look=call.dry)
+    discard, stop_runs = call.given["discard"], call.given["stop_runs"]
+    wish = TeardownOptions(call.max_size, discard, stop_runs, only_look=call.dry)
     tear_down(call.options(), call.screen, wish)
 
 

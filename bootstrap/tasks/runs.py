@@ -263,6 +263,7 @@ RUN = Option(
     "The word --run may be left out.",
     bare=True,
 )
+BEGUN_RUN = RUN._replace(help=RUN.help.replace("newest", "newest that has begun"))
 _WAY_IN = Option("json_", "Print the command that opens it, as a JSON document.", JSON.default)
 _ALL = Option("all_", "Of all repositories on the box, not only that of the current folder.", False)
 
@@ -417,7 +418,9 @@ def logs(call: Call) -> None:
     JSON,
     _IDENTITY,
     _REPO,
-    Option("run", f"{RUN.help} Repeatable: then side by side; BOX/RUN too.", many=True, bare=True),
+    Option(
+        "run", f"{BEGUN_RUN.help} Repeatable: then side by side; BOX/RUN too.", many=True, bare=True
+    ),
     Option("out", "Where to write it; default: beside the run's results."),
     Option("sweep", "Instead, all cells of this sweep side by side: its file, or its name."),
     Option("metric", "The metric by which several runs, or the cells of a sweep, are compared."),
@@ -502,7 +505,7 @@ def wait(call: Call) -> None:
     )
 
 
-@command(HOST, _WAY_IN, _IDENTITY, _REPO, RUN, _ALL)
+@command(HOST, _WAY_IN, _IDENTITY, _REPO, BEGUN_RUN, _ALL)
 def attach(call: Call) -> None:
     """Attach this terminal to the training's tmux session; Ctrl-B, D leaves it running.
 

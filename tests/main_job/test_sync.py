@@ -439,6 +439,9 @@ def test_a_folder_that_git_ignores_is_pushed_to_its_place(twin: Twin) -> None:
     )
     # Without a path, the profile's own local data is pushed.
     (outside / "c").write_text("12")
+    top = twin.user.run("push", str(outside / "c"), *TO_LOCAL).must(0).out
+    assert top.endswith("other trees get links to these files\n")
+    (twin.tree / "c").unlink()
     own = twin.user.home / "own.yaml"
     own.write_text(
         "version: 1\ndata:\n- {from: ~/elsewhere, to: out/whole}\n"

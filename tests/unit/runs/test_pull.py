@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Iterator
 from itertools import count
 from types import SimpleNamespace
@@ -9,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from bootstrap.errors import UsageError
+from bootstrap.link.local import LocalWire
 from bootstrap.onbox.redact import Redactor
+from bootstrap.protocol.run import Run
 from bootstrap.protocol.transfer import BoxFile, BoxLook
 from bootstrap.runs import pull
 from bootstrap.transfer.destination import HomeFile
 from bootstrap.transfer.manifest import PulledFile
 from bootstrap.transfer.puller import PullRound
+from tests.logins import login_on
 
 FILE = BoxFile("out/a", "", "", (1, 2, 3, 4, 5))
 HOME = HomeFile(3, 4, 6)
@@ -60,3 +66,30 @@ def test_a_file_that_was_changed_here_after_it_came_is_missing(*, is_here: bool)
     manifest = one._manifest(PullRound(BoxLook({"out/a": FILE}), landed={"out/a"}))
     assert [*manifest.files] == (["out/a"] if is_here else [])
     assert [*manifest.missing] == ([] if is_here else ["out/a"])
+
+
+@pytest.mark.parametrize(
+    ("states", "named", "watch", "meant"),
+    [
+        (["queued", "waiting", "running", "finished"], None, False, "c"),
+        (["queued", "died"], None, True, "b"),
+        (["queued", "running"], "a", True, "a"),
+        (["queued"], None, True, "a"),
+        (["queued"], None, False, ""),
+        (["queued", "running"], "a", False, ""),
+        (["waiting"], None, True, ""),
+    ],
+)
+def test_a_run_that_has_begun_is_meant_before_a_newer_one_that_has_not(
+    states: list[Any], named: str | None, watch: bool, meant: str
+) -> None:
+    runs = [
+        Run("k", name, state, None, 0, "", "", "", 0, 0, "")
+        for name, state in zip("abcd", states, strict=False)
+    ]
+    box = login_on(LocalWire())
+    box.own, box.state = "k", dataclasses.replace(box.state, runs=runs)
+    with (
+        contextlib.nullcontext() if meant else pytest.raises(UsageError, match=r"^this machine: a ")
+    ):
+        assert pull._meant(box, named, may_begin=watch).name == meant

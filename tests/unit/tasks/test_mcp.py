@@ -283,6 +283,8 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("setup", {"host": ["gpu"], "new_box": True}, "It trusts another host key"),
         ("ssh-config", {}, "changes the user's ssh config"),
         ("pull", {"host": ["gpu"], "without": ["out/x"]}, "lets go of results"),
+        ("pull", {"host": ["gpu"], "max_size": "51G"}, "than the usual 50G: 51G."),
+        ("pull", {"host": ["gpu"], "max_size": "49.9 GB"}, ""),
         ("clean", {"host": "gpu", "yes": True}, "This removes trees"),
         ("secrets", {"host": "gpu", "wipe": True}, "takes all secrets off a box"),
     ],
