@@ -119,7 +119,12 @@ def _private(folder: Path) -> Path:
     theirs = next(filter(None, (_others_behind(each, folder) for each in links)), None)
     if not theirs and not mode & 0o077 and not _is_others(folder):
         return folder
-    inside = (each for each in folder.rglob("*") if _is_others(each, by_mode=not each.is_dir()))
+    demo = folder / "demo"  # a box, with locks that uv lets everybody write: no record
+    inside = (
+        each
+        for each in folder.rglob("*")
+        if _is_others(each, by_mode=not each.is_dir() and demo not in each.parents)
+    )
     theirs = theirs or (folder if _is_others(folder, by_mode=False) else next(inside, None))
     if theirs is None:
         with contextlib.suppress(OSError):

@@ -615,6 +615,7 @@ def _probed(wire: Wire, about: _About, script: str | None) -> BoxState:
         script=script,
         hint_names=all_hints().env,
         hint_files=all_hints().files,
+        needs_runs=False,
     )
 
 

@@ -371,10 +371,14 @@ class BoxState:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether no step of the plan would run."""
-        return bool(self.plan) and all(
-            why in {"done", "alive", "died", "failed"} for why in self.plan.values()
-        )
+        """Whether no step of the plan would run, and what reads its runs is there."""
+        is_done = all(why in {"done", "alive", "died", "failed"} for why in self.plan.values())
+        return bool(self.plan) and is_done and self.has_readable_runs
+
+    @property
+    def has_readable_runs(self) -> bool:
+        """Whether it has none, or a program that could read them."""
+        return "unread" not in self.facts
 
 
 def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
@@ -386,9 +390,11 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
     script: str = "",
     hint_names: Collection[str] = (),
     hint_files: Collection[str] = (),
+    needs_runs: bool = True,
 ) -> BoxState:
     """Probe the box in one exchange, writing nothing on it. `script` is the id of the script to
-    compare, `repo_root` the repository's first commit, if known.
+    compare, `repo_root` the repository's first commit, if known. Only a setup, which brings what
+    reads a box's runs, doesn't need them.
 
     Raises LinkLost, NoAnswer, and BoxLacksError if it isn't Linux, or bash is missing or too old.
     """
@@ -406,19 +412,19 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
         ),
         timeout=60,
     )
-    return read_probe(answer, wire.label)
+    return read_probe(answer, wire.label, needs_runs=needs_runs)
 
 
-def read_probe(answer: bytes, label: str) -> BoxState:
+def read_probe(answer: bytes, label: str, *, needs_runs: bool = True) -> BoxState:
     """Parse a box's answer and check it. Raises BoxLacksError as `probe`."""
     box_state = replace(parse_probe(answer), told=time.time())
     _check_system(box_state, label)
     _check_bash(box_state, label)
-    if "unread" in box_state.facts:
+    if needs_runs and not box_state.has_readable_runs:
         raise BoxLacksError(
             "there are runs on this box, and nothing on it that can read them.",
             where=label,
-            hint="Install python3 on it; `boxstrap setup` brings what else is missing.",
+            hint="`boxstrap setup` brings what reads them.",
         )
     return box_state
 

@@ -94,9 +94,14 @@ def test_two_versions_share_a_box(rent: Rent, tmp_path: Path, faults: Faults) ->
         assert f"{programs}/{older}/runner.sh" in box.run("pgrep -af runner.sh")
         assert rented.trainings() == 2  # the other repository's too
         rented.run("stop").must(0)
-        box.run(f"pkill -f '{older}/onbox/__main__.py runs.monitor'")  # it watches the other run
+        # If it began, it watches the other run.
+        box.run(f"pkill -f '{older}/onbox/__main__.py runs.monitor'", check=False)
         newer.run("setup", "--set", "env.A=2").must(0)
         assert there() == {own}
+        box.run(f"rm {programs}/current")  # as a version without digests left its runs
+        assert "`boxstrap setup` brings what reads them" in newer.run("status").must(5).err
+        newer.run("setup", "--set", "env.A=2").must(0)
+        assert own in box.real(f"{programs}/current")
 
 
 @pytest.mark.parametrize("left", ["steps that hold the lock", "a uv that holds nothing"])

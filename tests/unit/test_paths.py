@@ -45,6 +45,10 @@ def test_a_folder_that_an_earlier_version_left_open_is_closed(box: KnownBox) -> 
     state = box.folder.parents[1]
     for folder in (state, state / "boxes"):
         folder.chmod(0o775)
+    lock = state / "demo/box/repository/.venv/.lock"  # uv makes it so
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    lock.chmod(0o666)
     assert [each.name for each in all_boxes()] == ["gpu"]
     assert state.stat().st_mode & 0o777 == 0o700
 

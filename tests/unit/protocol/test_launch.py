@@ -109,6 +109,9 @@ def test_the_program_is_sent_once_and_again_if_it_is_not_whole(workdir: Path) ->
     (folder,) = (workdir / ".boxstrap/box").iterdir()
     assert folder.name == PROGRAM.digest[:16]
     assert (folder / "onbox/a/b.py").read_text() == "1\n"
+    for package in ("onbox", "onbox/a"):  # as the box compiles it
+        (folder / package / "__pycache__").mkdir()
+        (folder / package / "__pycache__/b.cpython-311.pyc").write_bytes(b"\0compiled")
     for damage, sent in ((None, 1), ("", 2), ("\0" * 11, 2)):  # as a power cut leaves it
         if damage is not None:
             (folder / "lib/x.sh").write_text(damage)
