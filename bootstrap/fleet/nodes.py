@@ -39,6 +39,7 @@ from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import alone_error, complete, execute, prepare, result_of
 from bootstrap.sync.new_run import Show, StartedRun, begin_run
 from bootstrap.text.sanitize import one_line, sanitize
+from bootstrap.text.sizes import first_of
 
 if TYPE_CHECKING:
     from bootstrap.boxes.login import BoxLogin
@@ -489,12 +490,7 @@ def _packages_apart(
     others = next(each for each in facts.values() if each["same"].get("environment") == usual)
     here = sorted({*own["packages"]} - {*others["packages"]})
     there = sorted({*others["packages"]} - {*own["packages"]})
-    return _some(here), _some(there)
-
-
-def _some(words: Sequence[str]) -> str:
-    more = len(words) - _MOST_NAMED
-    return ", ".join([*words[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    return ", ".join(first_of(here, _MOST_NAMED)), ", ".join(first_of(there, _MOST_NAMED))
 
 
 def announced(

@@ -33,7 +33,7 @@ from bootstrap.onbox.results.complete_files import (
     with_folders,
 )
 from bootstrap.repo.names import shown
-from bootstrap.text.sizes import size
+from bootstrap.text.sizes import file_count, first_of, size
 from bootstrap.transfer.destination import MANIFEST, LocalFolder, why_refused
 from bootstrap.transfer.manifest import (
     MOST_MANIFEST,
@@ -44,7 +44,7 @@ from bootstrap.transfer.manifest import (
     recorded_digests,
 )
 from bootstrap.transfer.puller import WAITS
-from bootstrap.transfer.push import file_count, push_folder
+from bootstrap.transfer.push import push_folder
 from bootstrap.transfer.sender import read_source
 from bootstrap.ui.screen import Screen
 
@@ -134,7 +134,7 @@ _MOST_NAMED = 5
 def _say_what_is_half(whole: Collection[str], half: Collection[str], screen: Screen) -> None:
     """Warn of what is not sent, and of a checkpoint of which nobody can say whether it is whole."""
     if half:
-        names = ", ".join(map(shown, sorted(half)[:_MOST_NAMED]))
+        names = ", ".join(map(shown, first_of(sorted(half), _MOST_NAMED)))
         screen.warn(f"not sent, since not all of it came home whole: {names}")
     for one in sorted(unproven({*whole, *half})):
         if any(path.startswith(one) for path in whole):

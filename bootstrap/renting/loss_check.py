@@ -28,7 +28,7 @@ from bootstrap.runs.pull import (
 )
 from bootstrap.sync.back import bring_from, look_at_work, only_there
 from bootstrap.text.document import Document
-from bootstrap.text.sizes import grouped_number, size
+from bootstrap.text.sizes import file_count, first_of, size
 from bootstrap.transfer.destination import why_refused
 from bootstrap.transfer.puller import NOTHING, REASONS, lost_words
 from bootstrap.ui.screen import Screen
@@ -185,7 +185,6 @@ def _few(names: list[str] | tuple[str, ...]) -> str:
 
 
 _NAMED_RESULTS = 10
-_OVER = ("finished", "died")
 
 
 class BoxResultsCheck:
@@ -198,7 +197,7 @@ class BoxResultsCheck:
         """Results that the user let go of, by run."""
         self._fallback = results_of_profile(box.options)
         self._runs = sorted(
-            (run for run in box.state.runs if run.state in _OVER),
+            (run for run in box.state.runs if run.is_over),
             key=lambda run: run.begun or run.started,
             reverse=True,
         )
@@ -217,11 +216,9 @@ class BoxResultsCheck:
             if problems and most is not None and self._is_own(run) and not _odd(run):
                 pulled, let_go = self._pull(run, most)
                 problems = pulled or self._problems(run)
-            more = len(problems) - _NAMED_RESULTS
-            words = [*problems[:_NAMED_RESULTS]]
-            words += [f"and {grouped_number(more)} more"] if more > 0 else []
             name = qualified(run, self._names)
-            found += [Loss("results", name, what, let_go) for what in words]
+            told = first_of(problems, _NAMED_RESULTS)
+            found += [Loss("results", name, what, let_go) for what in told]
         return found
 
     def _is_own(self, run: Run) -> bool:
@@ -264,9 +261,8 @@ class BoxResultsCheck:
                 return problems
             if not file.is_file():
                 problems += [f"{shown(p)}: {lost_words(one)}" for p, one in lost.items()]
-                total = size(sum(one.size for one in files))
-                never = [f"never pulled to the end: {_files(len(files))}, {total}"] if files else []
-                return problems + never
+                all_of = f"{file_count(len(files))}, {size(sum(one.size for one in files))}"
+                return problems + [f"never pulled to the end: {all_of}"] * bool(files)
             present = dict[str, tuple[int, str]]()
             for one, given in source.digests(list(files)):
                 if given.problem:
@@ -280,10 +276,6 @@ def _odd(run: Run) -> bool:
     return any(map(why_refused, (run.repo_key, run.name)))
 
 
-def _files(count: int) -> str:
-    return f"{grouped_number(count)} file{'' if count == 1 else 's'}"
-
-
 def find_unsafe_logs(box: BoxLogin, screen: Screen, most: int | None = None) -> list[Loss]:
     """Return runs that are over and whose log is not here, of all repositories on the box.
 
@@ -294,7 +286,7 @@ def find_unsafe_logs(box: BoxLogin, screen: Screen, most: int | None = None) -> 
     names = repository_names({run.repo_key for run in runs})
     found = []
     for run in runs:
-        if run.goes_on or run.state == "waiting":
+        if not run.is_over:
             continue
         kept = find_kept(box.known, run)
         if kept and kept.is_here() and kept.is_whole(run):

@@ -45,6 +45,7 @@ from bootstrap.repo.working_files import (
     untracked_first,
     working_files,
 )
+from bootstrap.text.sizes import first_of
 from bootstrap.value import dataclass
 
 _TAKE = ("update-index", "--add", "--remove", "--replace", "-z")
@@ -540,6 +541,5 @@ def _named(left: Mapping[bytes, str]) -> list[tuple[str, str]]:
 
 
 def _listed(lines: Mapping[bytes, str]) -> str:
-    shown_lines = [f"  {shown(decoded(path))}  ({why})" for path, why in sorted(lines.items())]
-    more = len(shown_lines) - _MOST_LISTED
-    return "\n".join([*shown_lines[:_MOST_LISTED], *([f"  and {more} more"] if more > 0 else [])])
+    rows = [f"{shown(decoded(path))}  ({why})" for path, why in sorted(lines.items())]
+    return "\n".join(f"  {row}" for row in first_of(rows, _MOST_LISTED))

@@ -43,7 +43,7 @@ from bootstrap.runs.push import ShownProgress
 from bootstrap.runs.upkeep import report_safe_results
 from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import grouped_number, size, transferred
+from bootstrap.text.sizes import file_count, first_of, size, transferred
 from bootstrap.transfer.destination import MANIFEST, Destination, why_refused
 from bootstrap.transfer.manifest import Manifest, PulledFile, PulledRecord, RunOrigin
 from bootstrap.transfer.puller import NOTHING, Puller, PullRound
@@ -85,31 +85,26 @@ class Pulled(Document):
     def lines(self) -> list[str]:
         """As lines of text."""
         count, had = len(self.landed), len(self.manifest.on_box) - len(self.landed)
-        came = f"{_files(count)}, {transferred(self.received, self.seconds)}"
+        came = f"{file_count(count)}, {transferred(self.received, self.seconds)}"
         words = [came] if count else []
-        words += [f"{_files(had)} here already"] if had > 0 else []
+        words += [f"{file_count(had)} here already"] if had > 0 else []
         name = called(self.manifest.origin.run)
-        said = [f"{name}: {'; '.join(words) or 'nothing to pull'}", ""]
-        beside = {path: place for path, place in self.landed.items() if path != place}
-        left = self.manifest.left_out.items()
-        said[1:1] = [f"  {path} {NOTHING.get(why, why)}" for path, why in left][:_MOST_NAMED]
+        rows = [f"{path} {NOTHING.get(why, why)}" for path, why in self.manifest.left_out.items()]
+        rows = first_of(rows, _MOST_NAMED)
         if go := self.manifest.without:
-            said[1:1] = [f"  let go, by --without: {let_go_words(go)}"]
-        said[1:1] = [f"  beside another file: {shown(place)}" for place in beside.values()]
-        return [*said[:-1], f"  in {self.place}"]
+            rows.insert(0, f"let go, by --without: {let_go_words(go)}")
+        beside = (shown(place) for path, place in self.landed.items() if path != place)
+        rows = [*(f"beside another file: {place}" for place in beside), *rows, f"in {self.place}"]
+        head = f"{name}: {'; '.join(words) or 'nothing to pull'}"
+        return [head, *(f"  {row}" for row in rows)]
 
     def check(self) -> None:
         """Raise NotSafeError with the missing files, if there are any."""
         missing = self.manifest.missing
         if not missing:
             return
-        head = f"{_files(len(missing))} of {self.manifest.origin.run} were not pulled:"
-        rows = [f"  {path}: {why}" for path, why in missing.items()]
-        more = (
-            [f"  and {grouped_number(len(rows) - _MOST_NAMED)} more"]
-            if len(rows) > _MOST_NAMED
-            else []
-        )
+        head = f"{file_count(len(missing))} of {self.manifest.origin.run} were not pulled:"
+        rows = first_of([f"{path}: {why}" for path, why in missing.items()], _MOST_NAMED)
         still = (
             "The run is still running: --watch pulls files as they become complete. "
             if self.manifest.live
@@ -118,18 +113,18 @@ class Pulled(Document):
         never = self.manifest.never
         again = "Run the same command again to go on." if len(never) < len(missing) else ""
         raise NotSafeError(
-            "\n".join([head, *rows[:_MOST_NAMED], *more]),
+            "\n  ".join([head, *rows]),
             where=self.manifest.origin.box,
             hint=f"{still}Everything else is here. {again}".strip() + self._way_on(),
         )
 
     def _way_on(self) -> str:
         """Say what to do about what no other pull brings."""
-        if not self.manifest.never:
+        if not (never := self.manifest.never):
             return ""
         return (
-            f"\nNo other pull brings {_files(len(self.manifest.never))} of these, unless that is "
-            f"changed on the box. {LET_GO}: {self.let_go_command()}"
+            f"\nNo other pull brings {file_count(len(never))} of these, unless that is changed on "
+            f"the box. {LET_GO}: {self.let_go_command()}"
         )
 
     def let_go_command(self) -> str:
@@ -150,9 +145,7 @@ LET_GO = "To let go of them, for down and the lease too"
 
 def let_go_words(patterns: Sequence[str]) -> str:
     """Return what the user lets go of, as it is shown."""
-    more = len(patterns) - _MOST_NAMED
-    named = ", ".join(map(shown, patterns[:_MOST_NAMED]))
-    return f"{named} and {grouped_number(more)} more" if more > 0 else named
+    return ", ".join(map(shown, first_of(patterns, _MOST_NAMED)))
 
 
 _MOST_WORDS = 2
@@ -173,10 +166,6 @@ def _escaped(one: str) -> str:
     if shown(one) == one and one not in "'\\ ":
         return one
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(one))
-
-
-def _files(count: int) -> str:
-    return f"{grouped_number(count)} file{'' if count == 1 else 's'}"
 
 
 _LOOK_S = 1.0

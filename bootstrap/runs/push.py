@@ -16,8 +16,8 @@ from bootstrap.paths import expanded, leads_out, real
 from bootstrap.profile.values import Permission
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
-from bootstrap.text.sizes import grouped_number, transferred
-from bootstrap.transfer.push import MOST_NAMED, Pushed, file_count, push_folder, upload_of_several
+from bootstrap.text.sizes import file_count, grouped_number, transferred
+from bootstrap.transfer.push import MOST_NAMED, Pushed, push_folder, upload_of_several
 from bootstrap.transfer.sender import PushProgress
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass

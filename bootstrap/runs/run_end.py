@@ -34,7 +34,7 @@ from bootstrap.protocol.run import (
 from bootstrap.protocol.run_details import NO_DETAILS
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
 from bootstrap.text.sanitize import one_line
-from bootstrap.text.sizes import took_in_words
+from bootstrap.text.sizes import first_of, took_in_words
 from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
 
@@ -370,13 +370,10 @@ def stop_run(
 
 def _which(alive: Sequence[Run], where: str) -> UsageError:
     """Return the error for several runs of which none was named: which one to end is no guess."""
-    listed = "".join(
-        f"\n  --run {one.name}  {one.state}{called(one.name)[len(one.name) :]}"
-        for one in alive[:_MOST_NAMED]
-    )
-    more = f"\n  and {len(alive) - _MOST_NAMED} more" if len(alive) > _MOST_NAMED else ""
+    rows = [f"--run {one.name}  {one.state}{called(one.name)[len(one.name) :]}" for one in alive]
+    listed = "".join(f"\n  {row}" for row in first_of(rows, _MOST_NAMED))
     return UsageError(
-        f"{len(alive)} runs are alive, or wait for their turn:{listed}{more}",
+        f"{len(alive)} runs are alive, or wait for their turn:{listed}",
         where=where,
         hint="Name one of them; --all stops all on the box.",
     )

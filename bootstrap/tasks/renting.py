@@ -90,6 +90,7 @@ def up(call: Call) -> None:
 def _warn_of_earlier_runs(call: Call, result: SetupResult) -> None:
     """Say that it is no new box, and which runs it has that this setup did not start."""
     from bootstrap.protocol.run import qualified, repository_names
+    from bootstrap.text.sizes import first_of
 
     started = result.run.name if result.run and result.first_lines is not None else ""
     runs = [one for one in result.box_state.runs if one.name != started]
@@ -97,11 +98,10 @@ def _warn_of_earlier_runs(call: Call, result: SetupResult) -> None:
         return
     names = repository_names({one.repo_key for one in runs})
     listed = [f"{qualified(one, names)} {one.outcome()}" for one in runs]
-    more = [f"and {len(runs) - _MOST_NAMED} more"] if len(runs) > _MOST_NAMED else []
     call.screen.warn(
         f"{result.box} is the box that you had rented before, and no new one was rented. It has "
         f"{len(runs)} earlier run{'s' if len(runs) > 1 else ''}: "
-        f"{'; '.join([*listed[:_MOST_NAMED], *more])}. For a new box: --another"
+        f"{'; '.join(first_of(listed, _MOST_NAMED))}. For a new box: --another"
     )
 
 

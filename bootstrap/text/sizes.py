@@ -7,6 +7,7 @@ transfer tools show them; a GPU's memory is GiB everywhere and isn't printed her
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 LATEST = 1 << 35
 """Seconds since 1970 in a year that every calendar has."""
@@ -65,6 +66,17 @@ def rate(count: float) -> str:
 def grouped_number(count: float) -> str:
     """A count: `12,345`."""
     return f"{count:,.0f}"
+
+
+def file_count(count: int) -> str:
+    """`1 file`, `12 files`."""
+    return f"{grouped_number(count)} file{'' if count == 1 else 's'}"
+
+
+def first_of(rows: Sequence[str], most: int) -> list[str]:
+    """The first of many rows, and one that says how many more there are."""
+    more = len(rows) - most
+    return [*rows[:most], *([f"and {grouped_number(more)} more"] if more > 0 else [])]
 
 
 def duration(seconds: float) -> str:

@@ -21,7 +21,7 @@ from bootstrap.link import exchange
 from bootstrap.link.wire import Backoff, LinkLost, ReconnectingLink, Wire
 from bootstrap.protocol.sender import Sender
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
-from bootstrap.text.sizes import grouped_number, size
+from bootstrap.text.sizes import file_count, first_of, grouped_number, size
 from bootstrap.transfer.sender import (
     GONE,
     FileSender,
@@ -309,16 +309,8 @@ def _who(source: Path, target: str) -> str:
     return hashlib.sha256(mine.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def file_count(count: int) -> str:
-    """`1 file`, `12 files`."""
-    return f"{grouped_number(count)} file{'' if count == 1 else 's'}"
-
-
 def _listed(names: Sequence[str]) -> str:
-    more = (
-        [f"  and {grouped_number(len(names) - MOST_NAMED)} more"] if len(names) > MOST_NAMED else []
-    )
-    return "\n".join([*(f"  {name}" for name in names[:MOST_NAMED]), *more])
+    return "\n".join(f"  {name}" for name in first_of(names, MOST_NAMED))
 
 
 _READY, _ARRIVED = b"\nready\n", b"\narrived\n"

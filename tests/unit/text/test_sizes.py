@@ -29,6 +29,8 @@ def test_size_of_speed_rate_number():
     assert sizes.speed(12_000_000) == "12 MB/s"
     assert sizes.rate(4.21) == "4.2/s"
     assert sizes.rate(1234) == "1,234/s"
+    assert [*map(sizes.file_count, (1, 1200))] == ["1 file", "1,200 files"]
+    assert [sizes.first_of("abc", most) for most in (1, 3)] == [["a", "and 2 more"], [*"abc"]]
 
 
 @pytest.mark.parametrize(
