@@ -4,8 +4,6 @@ A file is complete when no process has it open for writing, and it has been unch
 seconds on the monotonic clock, or since the record that was made when its run ended. A checkpoint
 of several files is complete when all of them are and, while its run lives, none of them is still
 to come.
-
-Find out which files any process of this machine has open for writing; for Python 3.8.
 """
 
 from __future__ import annotations
@@ -16,70 +14,12 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Dict, NamedTuple  # noqa: UP035 - a base class, which 3.8 has by this name alone
 
-
-def held_files(wanted: set[tuple[int, int]], proc: str = "/proc") -> set[tuple[int, int]]:
-    """Return those of `wanted` that a process has open, or mapped, for writing.
-
-    A process that may not be inspected counts as having none.
-    """
-    held: set[tuple[int, int]] = set()
-    for pid in _names(proc):
-        if pid.isdigit():
-            held.update(file for file in _written_by(f"{proc}/{pid}", wanted))
-    return held
-
-
-def has_open(process: int, file: tuple[int, int], proc: str = "/proc") -> bool:
-    """Return whether this process has that file open."""
-    folder = f"{proc}/{process}/fd"
-    return any(_file_at(f"{folder}/{number}") == file for number in _names(folder))
-
-
-def _written_by(process: str, wanted: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    for number in _names(f"{process}/fd"):
-        file = _file_at(f"{process}/fd/{number}")
-        if file in wanted and _is_for_writing(_read(f"{process}/fdinfo/{number}")):
-            yield file
-    for line in _read(f"{process}/maps").splitlines():
-        fields = line.split(None, 5)
-        if len(fields) == 6 and fields[1][1:2] == "w" and fields[1][3:4] == "s":
-            file = _file_at(fields[5])
-            if file in wanted:
-                yield file
-
-
-def _file_at(path: str) -> tuple[int, int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (-1, -1)
-    return (found.st_dev, found.st_ino)
-
-
-def _is_for_writing(fdinfo: str) -> bool:
-    flags = re.search(r"^flags:\s*([0-7]+)", fdinfo, re.MULTILINE)
-    return bool(flags) and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY  # type: ignore[index]
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
+from ..processes import held_files
 
 STOOD_S = 2.0
 MOST_FILES = 250000
@@ -315,10 +255,9 @@ class CompleteFiles:
         *,
         stood_s: float = STOOD_S,
         clock: Callable[[], float] = time.monotonic,
-        proc: str = "/proc",
     ) -> None:
         self._tree, self._results, self._stood_s = tree, list(results), stood_s
-        self._clock, self._proc = clock, proc
+        self._clock = clock
         self.between: Callable[[], None] = lambda: None
         """Called at each file that is looked at."""
         self.choose: Callable[[Files], Files] = lambda files: files
@@ -390,7 +329,7 @@ class CompleteFiles:
                 why[path] = "young"
                 if not live and state.changed % _FINE_NS:
                     asked[path] = state
-        held = held_files({state[:2] for state in asked.values()}, self._proc) if asked else set()
+        held = held_files({state[:2] for state in asked.values()}) if asked else set()
         for path, state in asked.items():
             if path not in why:
                 is_whole = live or self._is_still(path, state)

@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import NamedTuple
 
-from ..processes import boot_id
+from ..processes import boot_id, held_files
 from ..run_folder import DIED, FINISHED, RunFolder
 from .complete_files import (
     CompleteFiles,
@@ -28,7 +28,6 @@ from .complete_files import (
     LeftOut,
     ResultFile,
     checkpoints,
-    held_files,
     link_state,
     state_of,
 )

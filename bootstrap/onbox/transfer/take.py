@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ..results.complete_files import has_open
+from ..processes import has_open
 from .frames import decoded_name, encoded_name
 
 PIECE = 1 << 20  # bytes read at once

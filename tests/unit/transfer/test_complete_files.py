@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.processes import held_files
 from bootstrap.onbox.results.complete_files import (
     CompleteFiles,
     absent_parts,
     checkpoints,
-    held_files,
     pointers,
 )
 from tests.unit.transfer.boxes import held
