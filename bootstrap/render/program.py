@@ -21,13 +21,15 @@ _LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
 _SENT_WITH_QUERIES = ("onbox/transfer/", "onbox/report/")
 """Folders that come with a query and don't stay."""
 _OF_FEW = {
-    "onbox/data/": "DATA",
+    "onbox/data/download.py": "DATA",
+    "onbox/data/fetch.py": "DATA",
+    "onbox/data/sources.py": "DATA",
     "onbox/lease/": "LEASE",
     "onbox/bucket/": "RESULTS_TO",
     "onbox/conda/": "CONDA",
     "onbox/nodes/": "TRAIN_NODES",
 }
-"""Folders that a packed door leaves out, unless the profile sets this variable."""
+"""What a packed door leaves out, unless the profile sets this variable."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def program() -> Program:
 def packed_program(used: Collection[str]) -> Program:
     """Return what a packed door carries of it: without comments, docstrings and indentation, and
     without what is not `used`, the variables that the profile sets."""
-    unused = tuple(folder for folder, name in _OF_FEW.items() if name not in used)
+    unused = tuple(place for place, name in _OF_FEW.items() if name not in used)
     files = program_files(bare=True)
     return _put_together({n: text for n, text in files.items() if not n.startswith(unused)})
 

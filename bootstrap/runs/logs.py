@@ -299,8 +299,10 @@ def _show(
     shown = [_shown(logs, at, wish, as_json=as_json, to=to) for at in range(len(readers))]
     told: list[RunOnABox] = []
     failed: list[str] = []
+    silent = wish.pattern
     for at, piece in together(readers, follow=wish.follow):
         if piece:
+            silent = ""
             shown[at].write(piece)
             continue
         shown[at].end()
@@ -313,6 +315,8 @@ def _show(
             failed += [text] if run.state != "finished" or run.failed else []
             if text not in failed or len(readers) > 1:
                 screen.say(text)
+    if silent:
+        screen.note("log", f"no line matches {silent!r}")
     if told:
         screen.result({"runs": told} if len(readers) > 1 else {"run": told[0]})
     if failed:

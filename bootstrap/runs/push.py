@@ -68,9 +68,7 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
         tree = box.state.repo_dir
         if tree and f"{target}/".startswith(f"{tree}/"):
             inside = posixpath.relpath(target, tree)
-            one = (
-                "" if inside == "." else f"; for one folder in all: shared, as shared: [{inside}/]"
-            )
+            one = "" if inside == "." else f"; to all of it with shared: [{inside}/] in the profile"
             said += f"\nother trees get links to these files{one}"
         screen.result({}, said)
 

@@ -542,6 +542,8 @@ def exec_(call: Call) -> None:
     if not words:
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
         raise UsageError("which command? Put it after `--`.", hint=f"As in: {example}")
+    if len(words) == 1:  # a line for bash, as with `run`
+        words = ["bash", "-c", *words]
     if call.among or call.is_json:
         run_there(call.options(), call.screen, words, as_lines=not call.is_json)
     else:

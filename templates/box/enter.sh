@@ -6,7 +6,7 @@
   # library: terminal_type
 
   [ ! -t 1 ] || know_terminal
-  box_home=${box_home:-$(cd "${0%/*}/.." && pwd -P)}
+  box_home=${box_home:-$(cd "${0%/*}/../.." && pwd -P)}
   case $1 in /*) folder=$1 ;; *) folder=${box_home%/*}/$1 ;; esac
   shift
   cd -- "$folder" || exit

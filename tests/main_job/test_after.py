@@ -146,6 +146,9 @@ def test_logs_are_what_was_printed(rented: Rented) -> None:
     for which in (("--live", "--since", "1d"), ("--run", "train-1", "--run", "homework/train-1")):
         assert rented.run("logs", *which).must(0).out.startswith(shown.out)
     assert "step 1" not in rented.run("logs", "--since", "0s").must(0).out
+    for pattern, is_there in (("step 1", True), ("no such thing", False)):
+        said = rented.run("logs", "--grep", pattern).must(0)
+        assert ("step 1" in said.out, "no line matches" in said.err) == (is_there, not is_there)
     assert "is no time" in rented.run("logs", "--since", "soon").must(2).err
     assert "no step" in rented.run("logs", "--step", "nine").must(2).err
 

@@ -193,7 +193,7 @@ def test_a_shell_is_there_with_a_terminal_that_can_be_resized(rented: Rented) ->
 
 
 def test_a_command_has_the_terminal_too(rented: Rented) -> None:
-    shown = terminal(rented, "exec", "--", "sh", "-c", "test -t 0 && test -t 1 && stty size")
+    shown = terminal(rented, "exec", "--", "test -t 0 && test -t 1 && stty size")
     shown.expect_exact("31 101")
     shown.expect(pexpect.EOF)
     shown.close()

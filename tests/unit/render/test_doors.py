@@ -159,11 +159,12 @@ def test_packing_python_leaves_its_meaning() -> None:
     assert "in ''" in without_spaces("a in ''")
 
 
-def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
-    bare = program_files(bare=True)
-    modules = [name for name in bare if name.endswith(".py")]
-    assert {*bare} == {*program_files()}
-    for name, text in bare.items():
+@pytest.mark.parametrize("used", [(), ("DATA", "LEASE", "RESULTS_TO", "CONDA", "TRAIN_NODES")])
+def test_what_narrow_doors_carry_of_python_runs(used: tuple[str, ...], tmp_path: Path) -> None:
+    carried = dict(file.split("\n", 1) for file in packed_program(used).text.split("\f")[1:])
+    modules = [name for name in carried if name.endswith(".py")]
+    assert ({*carried} == {*program_files()}) == bool(used)
+    for name, text in carried.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     names = ", ".join(name.removesuffix(".py").replace("/", ".") for name in modules)
