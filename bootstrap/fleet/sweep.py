@@ -36,6 +36,7 @@ from bootstrap.paths import (
 )
 from bootstrap.profile.yaml_source import Items, Keys, Scalar, read_yaml
 from bootstrap.protocol.run import cell_words
+from bootstrap.text.document import Document
 
 _MOST_CELLS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -51,8 +52,10 @@ _OF_WANDB = {"env": "/usr/bin/env", "interpreter": "python"}
 
 
 @dataclass(frozen=True)
-class Cell:
+class Cell(Document):
     """One command of a sweep with its parameters."""
+
+    KEYS = "cell=key, command, parameters"
 
     command: str
     """"" for the profile's, with the parameters behind it."""
@@ -125,9 +128,16 @@ class Cell:
         """How it is called: `lr=3e-1,seed=1`."""
         return cell_words(self.parameters)
 
-    def as_dict(self) -> dict[str, object]:
-        """As the ledger has it."""
-        return {"command": self.command, "parameters": dict(self.parameters)}
+
+@dataclass(frozen=True)
+class DealtCell(Document):
+    """A cell of a sweep, and the box and GPUs whose queue has it."""
+
+    KEYS = "**cell, box, gpus? or None"
+
+    cell: Cell
+    box: str
+    gpus: str | None = None
 
 
 @dataclass(frozen=True)
@@ -387,7 +397,7 @@ class Ledger:
     def note(self, sweep: Sweep) -> None:
         """Note what the cells are."""
         for cell in sweep.cells:
-            self.cells[cell.key] = cell.as_dict()
+            self.cells[cell.key] = {"command": cell.command, "parameters": {**cell.parameters}}
 
 
 def ledger_file(repository: str, sweep: str) -> Path:
@@ -441,9 +451,12 @@ Lane = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Dealt:
-    """What is to be queued where, and what became of the other cells."""
+class Dealt(Document):
+    """The cells of a sweep by what is done with them; `held` are those of a box not reached."""
 
+    KEYS = "name=sweep.name, cells=count, finished=done, live, queued, held=kept"
+
+    sweep: Sweep
     given: tuple[tuple[Cell, Lane], ...]
     done: tuple[Cell, ...]
     live: tuple[Cell, ...]
@@ -454,19 +467,20 @@ class Dealt:
     failed: int = 0
     """Of those in `given`, the cells that have failed before."""
 
-    def as_dict(self, sweep: Sweep) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {
-            "name": sweep.name,
-            "cells": len(sweep.cells),
-            "finished": [{"cell": cell.key, **cell.as_dict()} for cell in self.done],
-            "live": [{"cell": cell.key, **cell.as_dict()} for cell in self.live],
-            "queued": [
-                {"cell": cell.key, **cell.as_dict(), "box": box, "gpus": gpus or None}
-                for cell, (box, gpus) in self.given
-            ],
-            "held": [{"cell": cell.key, **cell.as_dict(), "box": box} for cell, box in self.held],
-        }
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return len(self.sweep.cells)
+
+    @property
+    def queued(self) -> list[DealtCell]:
+        """The cells that are to be queued."""
+        return [DealtCell(cell, box, gpus) for cell, (box, gpus) in self.given]
+
+    @property
+    def kept(self) -> list[DealtCell]:
+        """The cells that stay with a box."""
+        return [DealtCell(cell, box) for cell, box in self.held]
 
 
 def deal(
@@ -516,4 +530,6 @@ def deal(
             given.append((cell, there[0]))
             taken_out.append(run)
     failed = sum(any(run.state == "failed" for run in of_cell.get(c.key, ())) for c, _ in given)
-    return Dealt(tuple(given), tuple(done), tuple(live), tuple(held), tuple(taken_out), failed)
+    return Dealt(
+        sweep, tuple(given), tuple(done), tuple(live), tuple(held), tuple(taken_out), failed
+    )

@@ -49,6 +49,7 @@ from bootstrap.profile.yaml_source import (
 )
 from bootstrap.providers import is_provider
 from bootstrap.repo.urls import without_user_info
+from bootstrap.text.document import Document
 from bootstrap.value import dataclass
 
 # This key decides which files are read, and they are read before `--set` applies.
@@ -314,8 +315,10 @@ _NO_DESCRIPTION = ("yaml-language-server:", "!", "-*-")
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A profile as one line of the list; `own` means that it is the user's."""
+class ListedProfile(Document):
+    """A profile, and whether it is the user's own."""
+
+    KEYS = "name, path, own"
 
     name: str
     path: Path
@@ -323,12 +326,12 @@ class Listed:
     own: bool
 
 
-def listed() -> list[Listed]:
+def listed() -> list[ListedProfile]:
     """Return the user's own profiles, then the shipped ones that they do not replace."""
     own = users_own()
     shipped = {name: path for name, path in shipped_ones().items() if name not in own}
-    return [Listed(name, path, describe(path), own=True) for name, path in own.items()] + [
-        Listed(name, path, describe(path), own=False) for name, path in shipped.items()
+    return [ListedProfile(name, path, describe(path), own=True) for name, path in own.items()] + [
+        ListedProfile(name, path, describe(path), own=False) for name, path in shipped.items()
     ]
 
 

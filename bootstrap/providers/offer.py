@@ -83,8 +83,10 @@ def limit_s(order: RentOrder, price: float) -> int:
 
 
 @dataclass(frozen=True)
-class Offer:
+class Offer(Document):
     """One box for rent. A field is None if the provider doesn't say."""
+
+    KEYS = "**, price:6"
 
     provider: str
     id: str

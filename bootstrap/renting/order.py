@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from bootstrap.paths import open_regular
 from bootstrap.providers import accounts
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import KEYS, Offer, RentOrder, version_tuple, volume_at
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import dollars
 
 if TYPE_CHECKING:
@@ -151,31 +153,37 @@ def _catalogs(account_list: Sequence[CloudAccount], order: RentOrder) -> list[Of
     return found
 
 
-def offer_rows(offers: Sequence[Offer], order: RentOrder) -> list[tuple[str, ...]]:
-    """Return a table row for each of the first offers."""
-    return [
-        (
+@dataclass(frozen=True)
+class FoundOffer(Document):
+    """An offer, what it lacks, and what it has beyond the order."""
+
+    KEYS = "**offer, misses, exceeds"
+
+    offer: Offer
+    order: RentOrder
+
+    @property
+    def misses(self) -> list[str]:
+        """What it lacks."""
+        return self.offer.misses(self.order)
+
+    @property
+    def exceeds(self) -> list[str]:
+        """What it has beyond the order."""
+        return self.offer.exceeds(self.order)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return its row of a table."""
+        offer = self.offer
+        return (
             offer.provider,
             offered_gpus(offer),
             dollars(offer.price),
             f"{offer.reliability:.1%} reliable" if offer.reliability is not None else "",
             f"{offer.down_mbps:.0f}/{offer.up_mbps or 0:.0f} Mbit/s" if offer.down_mbps else "",
             offer.region,
-            ", ".join([*offer.misses(order), *offer.exceeds(order)]),
+            ", ".join([*self.misses, *self.exceeds]),
         )
-        for offer in offers[:_SHOWN]
-    ]
-
-
-def as_dict(offer: Offer, order: RentOrder) -> dict[str, object]:
-    """Return the offer as `--json` prints it."""
-    price = round(offer.price, 6)
-    return {
-        **vars(offer),
-        "price": price,
-        "misses": offer.misses(order),
-        "exceeds": offer.exceeds(order),
-    }
 
 
 def left_by(others: Sequence[Offer], order: RentOrder) -> dict[str, int]:

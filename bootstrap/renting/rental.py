@@ -47,6 +47,15 @@ class RentalState(enum.Enum):
 
 
 @dataclass(frozen=True)
+class RentedNow(Document):
+    """A box that was rented: its host for `--host`, its mark, and its price."""
+
+    KEYS = "host=box.host, mark=box.mark, price=box.price:6, gpu=box.gpu"
+
+    box: Rental
+
+
+@dataclass(frozen=True)
 class Rental(Document):
     """One rental. Times are seconds since 1970, prices dollars an hour."""
 

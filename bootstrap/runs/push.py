@@ -16,6 +16,7 @@ from bootstrap.paths import expanded, leads_out, real
 from bootstrap.profile.values import Permission
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
+from bootstrap.text.document import Document, document
 from bootstrap.text.sizes import file_count, grouped_number, transferred
 from bootstrap.transfer.push import MOST_NAMED, Pushed, push_folder, upload_of_several
 from bootstrap.transfer.sender import PushProgress
@@ -31,6 +32,16 @@ class PushOptions:
     to: str | None = None
     exclude: tuple[str, ...] = ()
     replace: bool = False
+
+
+@dataclass(frozen=True)
+class PushedFiles(Document):
+    """What was sent: files and bytes; files that were there; names that stayed or failed."""
+
+    KEYS = "to, **pushed"
+
+    to: str
+    pushed: Pushed
 
 
 def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
@@ -62,7 +73,7 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushOptions) -> None:
                 progress=progress,
             )
         _warn(screen, pushed)
-        screen.result({"box": box.name, "to": target, **_document(pushed)}, "")
+        screen.result({"box": box.name, **document(PushedFiles(target, pushed))})
         pushed.check(box.label)
         said = f"{box.name}: {_said(pushed)}"
         tree = box.state.repo_dir
@@ -89,7 +100,7 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
         )
     _tell_cost(options, screen, [(item.source, item.exclude) for item in items])
     with BoxLogin.open(options, screen, shares=False) as box:
-        name, sent = box.name, list[tuple[str, Pushed]]()
+        name, sent = box.name, list[PushedFiles]()
         with ShownProgress(screen, "push") as progress:
             for item in items:
                 place = item.sent.to
@@ -104,14 +115,13 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
                     replace=replace,
                     progress=progress,
                 )
-                sent.append((place, pushed))
-        for _, pushed in sent:
-            _warn(screen, pushed)
-        rows = [{"to": place, **_document(pushed)} for place, pushed in sent]
-        screen.result({"box": name, "items": rows})
-        for _, pushed in sent:
-            pushed.check(box.label)
-        screen.result({}, "\n".join(f"{name}: {place}: {_said(one)}" for place, one in sent))
+                sent.append(PushedFiles(place, pushed))
+        for one in sent:
+            _warn(screen, one.pushed)
+        screen.result({"box": name, "items": sent})
+        for one in sent:
+            one.pushed.check(box.label)
+        screen.result({}, "\n".join(f"{name}: {one.to}: {_said(one.pushed)}" for one in sent))
 
 
 def _tell_cost(
@@ -161,18 +171,6 @@ def _target(box: BoxLogin, source: Path, wish: PushOptions, stood_in: Path) -> s
         return tree
     folder = inside if source.is_dir() else inside.parent
     return posixpath.join(tree, folder.as_posix())
-
-
-def _document(pushed: Pushed) -> dict[str, object]:
-    return {
-        "files": pushed.files,
-        "bytes": pushed.bytes,
-        "had": pushed.had,
-        "kept": pushed.kept,
-        "failed": pushed.failed,
-        "left_out": pushed.left_out,
-        "seconds": round(pushed.seconds, 3),
-    }
 
 
 def _said(pushed: Pushed) -> str:

@@ -16,6 +16,7 @@ from bootstrap.providers.accounts import PROVIDERS, blaming, find_account
 from bootstrap.providers.api import PartialListError, RefusedKeyError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import duration
 from bootstrap.ui.layout import aligned
@@ -26,8 +27,10 @@ _SOON_S = 7 * 86400.0
 
 
 @dataclass(frozen=True)
-class AccountAnswer:
+class AccountAnswer(Document):
     """The answer of one account, or the `error` if it did not answer, or left something out."""
+
+    KEYS = "provider=provider.name, balance, error=error.what"
 
     provider: type[CloudAccount]
     boxes: Sequence[RentedBox] = ()
@@ -36,8 +39,53 @@ class AccountAnswer:
 
 
 @dataclass(frozen=True)
-class RentedBoxes:
+class BilledBox(Document):
+    """A box that an account is billed for; `known_as`: its name here; `rented_here`: what `up`
+    did with it, "" for one that was not rented from here."""
+
+    KEYS = (
+        "host=box.host, name=box.name, state=box.state, gpu=box.gpu, address=box.address, "
+        "port=box.port, price=box.price, stopped_price=box.stopped_price, since=box.since, "
+        "ends=box.ends, price_increase=box.increase, spot=box.is_spot, spent, known_as, rented_here"
+    )
+
+    box: RentedBox
+    now: float
+    known_as: str
+    rented_here: str
+
+    @property
+    def spent(self) -> float | None:
+        """The dollars spent since it was started; earlier time and traffic are unknown."""
+        box = self.box
+        if box.price is None or box.since is None or box.state is not RentedState.RUNNING:
+            return None
+        return round(box.price * max(0.0, self.now - box.since) / 3600, 4)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return its row of a table."""
+        box, price = self.box, self.box.price_now()
+        is_stopped = box.state is RentedState.STOPPED
+        known = f"known as {self.known_as}" if self.known_as else self.rented_here or _UNMANAGED
+        return (
+            box.host,
+            sanitize(box.name) or "-",
+            sanitize(box.gpu) or "-",
+            box.state.value,
+            "price unknown" if price is None else f"{_dollars(price)}/h",
+            f"for {duration(max(0.0, self.now - box.since))}"
+            if box.since and not is_stopped
+            else "",
+            "" if self.spent is None else f"about {_dollars(self.spent)} so far",
+            ", ".join([known, *contract_words(box, self.now)]),
+        )
+
+
+@dataclass(frozen=True)
+class RentedBoxes(Document):
     """All accounts that a key was found for, and the boxes known on this machine."""
+
+    KEYS = "accounts, boxes, price"
 
     accounts: Sequence[AccountAnswer]
     known: Sequence[KnownBox]
@@ -47,53 +95,17 @@ class RentedBoxes:
 
     def text(self) -> str:
         """A line for each box, then the error or balance of each account."""
-        rows = [self._row(box) for account in self.accounts for box in account.boxes]
-        lines = aligned(rows)
-        if not rows and not any(account.error for account in self.accounts):
+        lines = aligned([box.cells() for box in self.boxes])
+        if not lines and not any(account.error for account in self.accounts):
             lines = ["nothing is rented"]
-        elif (total := self._total()) is not None:
-            lines += ["", f"all of it costs {_dollars(total)} an hour{self._unpriced()}"]
+        elif self.price is not None:
+            lines += ["", f"all of it costs {_dollars(self.price)} an hour{self._unpriced()}"]
         for account in self.accounts:
             if account.error:
                 lines.append(f"{account.provider.title}: {account.error.what}")
             elif account.balance is not None:
                 lines.append(f"{account.provider.title}: {_dollars(account.balance)} left")
         return "\n".join(lines)
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it. Prices in dollars, times in seconds since 1970."""
-        return {
-            "accounts": [
-                {
-                    "provider": account.provider.name,
-                    "balance": account.balance,
-                    "error": account.error.what if account.error else None,
-                }
-                for account in self.accounts
-            ],
-            "boxes": [
-                {
-                    "host": box.host,
-                    "name": box.name,
-                    "state": box.state.value,
-                    "gpu": box.gpu,
-                    "address": box.address,
-                    "port": box.port,
-                    "price": box.price,
-                    "stopped_price": box.stopped_price,
-                    "since": box.since,
-                    "ends": box.ends,
-                    "price_increase": box.increase,
-                    "spot": box.is_spot,
-                    "spent": self._spent(box),
-                    "known_as": self._known_as(box),
-                    "rented_here": self.rented_here.get(box.host, ""),
-                }
-                for account in self.accounts
-                for box in account.boxes
-            ],
-            "price": self._total(),
-        }
 
     def raise_for_status(self) -> None:
         """Raise an account's error: without it the list is incomplete. UsageError without a key."""
@@ -107,34 +119,12 @@ class RentedBoxes:
         if error:
             raise error
 
-    def _row(self, box: RentedBox) -> tuple[str, ...]:
-        price = box.price_now()
-        spent = self._spent(box)
-        since = f"for {duration(max(0.0, self.now - box.since))}" if box.since else ""
-        if box.state is RentedState.STOPPED:
-            since = ""
-        known = self._known_as(box)
-        return (
-            box.host,
-            sanitize(box.name) or "-",
-            sanitize(box.gpu) or "-",
-            box.state.value,
-            "price unknown" if price is None else f"{_dollars(price)}/h",
-            since,
-            "" if spent is None else f"about {_dollars(spent)} so far",
-            ", ".join(
-                [
-                    f"known as {known}" if known else self.rented_here.get(box.host, _UNMANAGED),
-                    *contract_words(box, self.now),
-                ]
-            ),
-        )
-
-    def _spent(self, box: RentedBox) -> float | None:
-        """Return the dollars spent since it was started; earlier time and traffic are unknown."""
-        if box.price is None or box.since is None or box.state is not RentedState.RUNNING:
-            return None
-        return round(box.price * max(0.0, self.now - box.since) / 3600, 4)
+    @property
+    def boxes(self) -> list[BilledBox]:
+        """The boxes of all accounts."""
+        every = [box for account in self.accounts for box in account.boxes]
+        at = self.rented_here
+        return [BilledBox(b, self.now, self._known_as(b), at.get(b.host, "")) for b in every]
 
     def _known_as(self, box: RentedBox) -> str:
         named = next((one for one in self.known if one.host_text == box.host), None)
@@ -144,7 +134,9 @@ class RentedBoxes:
             named = next((one for one in at if not _is_rented_as_another(one)), None)
         return named.name if named else ""
 
-    def _total(self) -> float | None:
+    @property
+    def price(self) -> float | None:
+        """Dollars an hour of all of them, as far as known; None if none is."""
         prices = [box.price_now() for account in self.accounts for box in account.boxes]
         told = [price for price in prices if price is not None]
         return round(sum(told), 4) if told else None

@@ -33,6 +33,7 @@ from bootstrap.protocol.run import (
 )
 from bootstrap.protocol.run_details import NO_DETAILS
 from bootstrap.runs.notifiers import hand_over, notify, own_notifiers, ring
+from bootstrap.text.document import Document
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import first_of, took_in_words
 from bootstrap.ui.layout import still_billing
@@ -298,6 +299,21 @@ _MOST_NAMED = 20
 """Processes that are listed; an untrusted box may send any number."""
 
 
+@dataclass(frozen=True)
+class StoppedRun(Document):
+    """A run that was ended, and the state it ended in."""
+
+    KEYS = "name=run.name, repository, state=run.state, rc=run.rc, over=run.over or None, seconds"
+
+    run: Run
+    repository: str
+
+    @property
+    def seconds(self) -> int | None:
+        """How long it ran."""
+        return self.run.seconds(self.run.over)
+
+
 StopAnswer = tuple[bool, list[list[str]]]
 """Whether it was ended; and for each process that is still alive: run, pid, user, program."""
 
@@ -342,17 +358,7 @@ def stop_run(
             {
                 "box": box.name,
                 "stopped": [one.name for one in ended] or (["setup"] if stopped else []),
-                "runs": [
-                    {
-                        "name": one.name,
-                        "repository": box.repository(one),
-                        "state": one.state,
-                        "rc": one.rc,
-                        "over": one.over or None,
-                        "seconds": one.seconds(one.over),
-                    }
-                    for one in ended
-                ],
+                "runs": [StoppedRun(one, box.repository(one)) for one in ended],
                 "left": left,
             },
             text,

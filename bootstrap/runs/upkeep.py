@@ -282,7 +282,7 @@ def clean_box(
             "box": known.name,
             "trees": trees,
             "copies_of_results": found.copied,
-            "things": [vars(thing) for thing in found.things],
+            "things": found.things,
         }
         is_look = look or (can_go is None and not agreed)
         screen.result(document, "\n".join(_lines(found, look=is_look)))

@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.tasks.command import BOX, HOST, JSON, Call, command, own_error
 from bootstrap.tasks.options import Option
+from bootstrap.text.document import Document, document
+from bootstrap.value import dataclass
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
     from bootstrap.renting.guard import GuardedBox
     from bootstrap.ui.screen import Screen
-
-
-def _costs(box: KnownBox, now: float) -> str:
-    from bootstrap.text.sizes import dollars, spent_in_words
-
-    so_far = spent_in_words(now - box.costs_since, box.price)
-    return f"{dollars(box.price)} an hour, about {so_far} so far" if so_far else ""
 
 
 def _running(box: KnownBox) -> list[str]:
@@ -37,9 +32,66 @@ def _named(runs: list[str]) -> str:
     return ", ".join([*map(called, runs[:_MOST_RUNS]), *more]) or "-"
 
 
-def _place(box: KnownBox) -> str:
-    user = f"{box.user}@" if box.user else ""
-    return f"{user}{box.address}:{box.port}" if box.address else box.host_text
+@dataclass(frozen=True)
+class ListedBox(Document):
+    """A box that is known here, its repositories and live runs, and its cost so far."""
+
+    KEYS = (
+        "name=box.name, host=box.host_text, address=box.address, port=box.port, user=box.user, "
+        "profile=box.profile, repositories, running, seen=box.seen, connected, "
+        "price=box.price or None, dollars"
+    )
+
+    box: KnownBox
+    running: list[str]
+    connected: bool
+    now: float
+
+    @property
+    def repositories(self) -> list[str]:
+        """Their keys."""
+        return [each.key for each in self.box.repositories]
+
+    @property
+    def dollars(self) -> float | None:
+        """What it cost so far."""
+        from bootstrap.text.sizes import spent
+
+        return spent(self.now - self.box.costs_since, self.box.price)
+
+    def cells(self) -> tuple[str, ...]:
+        """Return its row of a table."""
+        from bootstrap.text.sizes import dollars, duration, spent_in_words
+
+        box = self.box
+        user = f"{box.user}@" if box.user else ""
+        cost = spent_in_words(self.now - box.costs_since, box.price)
+        return (
+            box.name,
+            f"{user}{box.address}:{box.port}" if box.address else box.host_text,
+            box.profile or "-",
+            ", ".join(dict.fromkeys(each.name for each in box.repositories)) or "-",
+            _named(self.running),
+            f"{duration(max(0.0, self.now - box.seen))} ago" + ", connected" * self.connected,
+            f"{dollars(box.price)} an hour, about {cost} so far" if cost else "-",
+        )
+
+
+@dataclass(frozen=True)
+class EndedBox(Document):
+    """A box that was given back, and its cost."""
+
+    KEYS = "name=box.name, ended=box.ended, spent=box.spent or None"
+
+    box: KnownBox
+
+    def line(self, now: float) -> str:
+        """Return it as text."""
+        from bootstrap.text.sizes import dollars, duration
+
+        cost = f", cost about {dollars(self.box.spent)}" if self.box.spent else ""
+        ago = duration(max(0.0, now - self.box.ended))
+        return f"{self.box.name}  given back {ago} ago{cost}"
 
 
 _HEAD = ("BOX", "REACHED AT", "PROFILE", "REPOSITORIES", "RUNNING", "LAST SEEN", "COST")
@@ -77,7 +129,6 @@ def boxes(call: Call) -> None:
     )
     from bootstrap.link.registry import box_by_name
     from bootstrap.sshconfig.alias import drop_alias
-    from bootstrap.text.sizes import duration, spent
     from bootstrap.ui.layout import laid_out
 
     name = call.given["forget"]
@@ -108,23 +159,9 @@ def boxes(call: Call) -> None:
         meant = set(choose([], call.given["group"]))
         known = [box for box in known if not meant.isdisjoint((box.name, box.host_text))]
     now = time.time()
-    running = {box.name: _running(box) for box in known}
-    connected = {box.name for box in known if shared.is_open(box)}
-    cells = [
-        (
-            box.name,
-            _place(box),
-            box.profile or "-",
-            ", ".join(dict.fromkeys(each.name for each in box.repositories)) or "-",
-            _named(running[box.name]),
-            f"{duration(max(0.0, now - box.seen))} ago"
-            + (", connected" if box.name in connected else ""),
-            _costs(box, now) or "-",
-        )
-        for box in known
-    ]
-    table = laid_out([_HEAD, *cells], call.screen.width, _FIRST) if cells else []
-    rows = [line for row in table for line in row]
+    listed = [ListedBox(box, _running(box), shared.is_open(box), now) for box in known]
+    table = laid_out([_HEAD, *(one.cells() for one in listed)], call.screen.width, _FIRST)
+    rows = [line for row in table for line in row] if listed else []
     lost, ended = unreadable_record(), ended_boxes()
     rows += [
         f"{box.name}  was written by a newer boxstrap: update this one"
@@ -134,42 +171,17 @@ def boxes(call: Call) -> None:
     ]
     call.screen.result(
         {
-            "boxes": [
-                {
-                    "name": box.name,
-                    "host": box.host_text,
-                    "address": box.address,
-                    "port": box.port,
-                    "user": box.user,
-                    "profile": box.profile,
-                    "repositories": [each.key for each in box.repositories],
-                    "running": running[box.name],
-                    "seen": box.seen,
-                    "connected": box.name in connected,
-                    "price": box.price or None,
-                    "dollars": spent(now - box.costs_since, box.price),
-                }
-                for box in known
-            ],
+            "boxes": listed,
             "unreadable": [box.name for box in lost],
-            "ended": [
-                {"name": box.name, "ended": box.ended, "spent": box.spent or None} for box in ended
-            ],
+            "ended": [*map(EndedBox, ended)],
         },
         "\n".join(
             [
                 *(rows or ["no box is known yet: boxstrap setup --host …"]),
-                *(_ended(box, now) for box in ended[:_MOST_ENDED]),
+                *(EndedBox(box).line(now) for box in ended[:_MOST_ENDED]),
             ]
         ),
     )
-
-
-def _ended(box: KnownBox, now: float) -> str:
-    from bootstrap.text.sizes import dollars, duration
-
-    cost = f", cost about {dollars(box.spent)}" if box.spent else ""
-    return f"{box.name}  given back {duration(max(0.0, now - box.ended))} ago{cost}"
 
 
 def _list_rented(call: Call) -> None:
@@ -184,7 +196,7 @@ def _list_rented(call: Call) -> None:
     )
     found = replace(found, rented_here=here.hosts)
     if found.accounts or here.unknown:
-        data = {**found.as_dict(), "perhaps_rented": here.unknown}
+        data = {**document(found), "perhaps_rented": here.unknown}
         call.screen.result(data, "\n".join([found.text(), *here.lines()]))
     found.raise_for_status()
 

@@ -1,351 +1,277 @@
 """What `--json` prints of each command, as types; `boxstrap schema` makes JSON Schemas of them.
 
-A document's own keys are there unless it has `error`; then each of them may be missing.
-Within a version keys are only added. Times are seconds since 1970, prices dollars an hour.
+A result is a class (`bootstrap/text/document.py`), or a table of its keys with their types, of
+which `key?` may be missing. A document's own keys are there unless it has `error`; then each of
+them may be missing. Within a version keys are only added. Times are seconds since 1970 or a
+duration, prices dollars an hour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
-from typing_extensions import NotRequired, TypedDict
 
 from bootstrap.doctor import Finding
-from bootstrap.profile.consent import Grant
+from bootstrap.estimate import Row, Usage
+from bootstrap.fleet.comparison import BestValue, ComparedRun
+from bootstrap.fleet.sweep import Dealt
+from bootstrap.profile.consent import Grant, Grants
+from bootstrap.profile.load import ListedProfile
 from bootstrap.profile.yaml_source import ProfileProblem
+from bootstrap.protocol.disk import LowDisk
+from bootstrap.protocol.probe import BoxLease
+from bootstrap.protocol.run import Run, RunOnABox, RunThatEnded
+from bootstrap.protocol.run_history import Card, Machine, Newest
+from bootstrap.protocol.trees import DisposableThing, TreeBeside
 from bootstrap.protocol.verdict import Verdict
+from bootstrap.providers.offer import Leftover, RentOrder
+from bootstrap.renting.guard import GuardedBox
+from bootstrap.renting.loss_check import Loss
+from bootstrap.renting.order import FoundOffer
+from bootstrap.renting.rental import Rental, RentedNow
 from bootstrap.renting.resumption import ResumedElsewhere
+from bootstrap.runs.known_runs import ListedRun, MeasuredRun
 from bootstrap.runs.pull import BroughtRun
+from bootstrap.runs.push import PushedFiles
+from bootstrap.runs.rented import RentedBoxes
+from bootstrap.runs.run_end import StoppedRun
 from bootstrap.runs.status import StatusOfAll
 from bootstrap.runs.tunnel import OpenTunnel
+from bootstrap.runs.upkeep import SecretRow
 from bootstrap.setup.result import SetupResult
 from bootstrap.setup.sequence import SetupPlan
 from bootstrap.sync.back import FetchedWork
-from bootstrap.sync.new_run import ResumedRun
+from bootstrap.sync.new_run import ResumedRun, StartedRun
 from bootstrap.sync.send import Synced
-from bootstrap.tasks.box_documents import (
-    AccountsDocument,
-    BoxesDocument,
-    CleanDocument,
-    DownDocument,
-    EstimateDocument,
-    ForgottenBox,
-    GuardDocument,
-    LeaseOfABox,
-    OffersDocument,
-    SecretsDocument,
-    WipedSecretsDocument,
-)
-from bootstrap.tasks.run_documents import (
-    ComparisonDocument,
-    DealtSweep,
-    EventLine,
-    ExecDocument,
-    LogLine,
-    LogsDocument,
-    PulledRuns,
-    PushDocument,
-    PushedData,
-    QueuedRuns,
-    RentedBoxDocument,
-    RentedResumption,
-    ReportDocument,
-    RunOnRented,
-    RunsDocument,
-    StopDocument,
-    SweepReportDocument,
-    SyncLine,
-    TopLine,
-    WaitDocument,
-    WaitLine,
-    WayIn,
-)
-from bootstrap.text.document import Document
-from bootstrap.text.document_types import shape
+from bootstrap.tasks.boxes import EndedBox, ListedBox
+from bootstrap.text.document_types import TABLE, keyed, shape
 from bootstrap.ui.screens import VERSION
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-
-class ErrorDocument(TypedDict):
+# Tables of keys, in rows.
+# fmt: off
+_ERROR = keyed(
+    "ErrorDocument",
     """Why it did not succeed: what, where, and what to do next; `exit` is the exit code.
 
     `command` is the command that goes on, where the user agrees to it.
-    """
-
-    error: str
-    what: str
-    exit: int
-    where: NotRequired[str]
-    next: NotRequired[str]
-    command: NotRequired[str]
-    boxes: NotRequired[list[str]]
-    problems: NotRequired[list[ProfileProblem]]
-    digest: NotRequired[str]
-    takes: NotRequired[list[Grant]]
-    sum: NotRequired[float]
-    cap: NotRequired[float]
-
-
-class StepState(TypedDict):
-    """A step of a setup."""
-
-    step: str
-    state: str
-    why: NotRequired[str]
-    said: NotRequired[str]
-    noted: NotRequired[str]
-    seconds: NotRequired[float]
-
-
-class AnyDocument(TypedDict):
-    """What every document has. `cut`: the keys of which a part was dropped, as too long."""
-
-    v: int
-    exit: int
-    steps: NotRequired[list[StepState]]
-    said: NotRequired[list[str]]
-    notes: NotRequired[dict[str, str]]
-    warnings: NotRequired[list[str]]
-    logs: NotRequired[dict[str, list[str]]]
-    cut: NotRequired[list[str]]
-    error: NotRequired[ErrorDocument]
-
-
-class ReturnedBox(TypedDict):
-    """The verdict, with `error`, where the box is to be returned."""
-
-    verdict: Verdict
-
-
-@dataclass
-class RentedSetup(Document):
-    """A box that was rented and set up."""
-
-    KEYS = "**setup, rented"
-
-    setup: SetupResult
-    rented: RentedBoxDocument
-
-
-class BoxOfGroup(AnyDocument):
-    """One of several boxes that were rented together, with `error` if it didn't come."""
-
-    host: str
-    seconds: float
-    box: NotRequired[str]
-    rented: NotRequired[RentedBoxDocument]
-
-
-class RentedGroup(TypedDict):
-    """Several boxes that were rented together: the first, and the rest."""
-
-    group: str
-    count: int
-    came: int
-    rented: RentedBoxDocument
-    first: SetupResult
-    boxes: NotRequired[list[BoxOfGroup]]
-
-
-class VerifyDocument(TypedDict):
-    """The verdict, and the page that was written."""
-
-    verdict: Verdict
-    report: NotRequired[str]
-
-
-class DoctorDocument(TypedDict):
-    """The checks."""
-
-    checks: list[Finding]
-
-
-class InitDocument(TypedDict):
-    """The profile that was written, and what to know about it."""
-
-    written: str
-    notes: list[str]
-
-
-class ListedProfile(TypedDict):
-    """A profile, and whether it is the user's own."""
-
-    name: str
-    path: str
-    own: bool
-
-
-class ProfilesDocument(TypedDict):
-    """The profiles there are."""
-
-    profiles: list[ListedProfile]
-
-
-class ValidDocument(TypedDict):
-    """The files of a profile without an error."""
-
-    valid: bool
-    files: list[str]
-
-
-class ShownProfile(TypedDict):
-    """A profile, whole; the shape is that of `boxstrap schema profile`."""
-
-    profile: dict[str, Any]
-
-
-class ScriptDocument(TypedDict):
-    """A script: its lines, or the file it was written to."""
-
-    door: NotRequired[str | None]
-    limit: NotRequired[int | None]
-    use: NotRequired[str]
-    bytes: NotRequired[int]
-    lines: NotRequired[list[str]]
-    written: NotRequired[str]
-    sha256: NotRequired[str]
-    text: NotRequired[str]
-
-
-class PoolDocument(TypedDict):
-    """Known boxes as another program's file: its lines, or the file it was written to."""
-
-    format: str
-    boxes: list[str]
-    bytes: int
-    lines: NotRequired[list[str]]
-    written: NotRequired[str]
-
-
-class CodeDocument(TypedDict):
-    """What was opened in the editor, and the link that opens it."""
-
-    editor: str
-    opened: bool
-    folder: str
-    python: str
-    host: NotRequired[str]
-    folder_uri: NotRequired[str]
-    link: NotRequired[str]
-    lacks: NotRequired[list[dict[str, str]]]
-
-
-class SshEntries(TypedDict):
-    """The entries in the user's ssh config."""
-
-    file: str
-    included_by: str
-    windows: Any
-    aliases: list[str]
-    left_out: dict[str, str]
-
-
-class SshRemoved(TypedDict):
-    """The ssh config without them."""
-
-    file: str
-    removed: bool
-
-
-class TunnelLine(TypedDict):
-    """The tunnels that are open now."""
-
-    v: int
-    box: str
-    tunnels: list[OpenTunnel]
-
-
-class TunnelEnd(TypedDict):
-    """How it ended."""
-
-
-class StoppedServers(TypedDict):
-    """The servers that were ended on the box."""
-
-    box: str
-    stopped: list[str]
-
-
-class SchemaList(TypedDict):
-    """The names that `boxstrap schema` takes."""
-
-    schemas: list[str]
-
-
-class SchemaDocument(TypedDict):
-    """A JSON Schema."""
-
-    schema: dict[str, Any]
-
-
-class ShippedText(TypedDict):
-    """The lines of a text, or the files it was written to."""
-
-    text: NotRequired[list[str]]
-    written: NotRequired[list[str]]
-
+    """,
+    {
+        "error": str, "what": str, "exit": int, "where?": str, "next?": str, "command?": str,
+        "boxes?": list[str], "problems?": list[ProfileProblem],
+        "digest?": str, "takes?": list[Grant], "sum?": float, "cap?": float,
+    },
+)
+_STEP = keyed(
+    "StepState",
+    "A step of a setup.",
+    {"step": str, "state": str, "why?": str, "said?": str, "noted?": str, "seconds?": float},
+)
+_ANY = {
+    "v": int, "exit": int, "steps?": list[_STEP],  # type: ignore[valid-type]
+    "said?": list[str], "notes?": dict[str, str], "warnings?": list[str],
+    "logs?": dict[str, list[str]], "cut?": list[str], "error?": _ERROR,
+}
+_EVERY = keyed(
+    "AnyDocument",
+    "What every document has. `cut`: the keys of which a part was dropped, as too long.",
+    _ANY,
+)
+_OF_GROUP = keyed(
+    "BoxOfGroup",
+    "One of several boxes that were rented together, with `error` if it didn't come.",
+    {**_ANY, "host": str, "seconds": float, "box?": str, "rented?": RentedNow},
+)
+_MEMORY = keyed(
+    "NeededMemory",
+    "Of each GPU, in GB.",
+    {
+        "gb": float, "low_gb": float, "high_gb": float, "parameters": float, "assumed": str,
+        "other_methods_gb": dict[str, float],  # by the methods of `--method` that take less
+        "sharded_gb": dict[str, float],  # by number of GPUs, of each of them
+    },
+)
+_SCRIPT = {
+    "door?": str | None, "limit?": int | None, "use?": str, "bytes?": int,
+    "lines?": list[str], "written?": str, "sha256?": str, "text?": str,
+}
+_POOL = {"format": str, "boxes": list[str], "bytes": int, "lines?": list[str], "written?": str}
+_COMPARED = {
+    "report": str, "csv": str, "lines": str, "metric": str | None,
+    "best": ComparedRun | None, "best_value": BestValue | None,
+}
+_TEXT = {"text?": list[str], "written?": list[str]}
+_WAY_IN = {"box": str, "argv": list[str]}
+_RENTED = {"rented": RentedNow}
 
 DOCUMENTS: Mapping[str, tuple[Any, ...]] = {
-    "attach": (WayIn,),
-    "boxes": (BoxesDocument, AccountsDocument, ForgottenBox),
-    "clean": (CleanDocument,),
-    "code": (CodeDocument,),
-    "completion": (ShippedText,),
+    "attach": (_WAY_IN,),
+    "boxes": (
+        {"boxes": list[ListedBox], "unreadable": list[str], "ended": list[EndedBox]},
+        {"**": RentedBoxes, "perhaps_rented": list[Rental]},
+        {"forgotten": str, "removed": list[str]},
+    ),
+    "clean": (
+        {
+            "box": str, "trees": list[TreeBeside], "copies_of_results": int,
+            "things": list[DisposableThing],
+        },
+    ),
+    "code": (
+        {
+            "editor": str, "opened": bool, "folder": str, "python": str,
+            "host?": str, "folder_uri?": str, "link?": str, "lacks?": list[dict[str, str]],
+        },
+    ),
+    "completion": (_TEXT,),
     "demo": (SetupResult,),
-    "doctor": (DoctorDocument,),
-    "down": (DownDocument,),
-    "estimate": (EstimateDocument,),
-    "exec": (ExecDocument,),
-    "guard": (GuardDocument,),
-    "init": (InitDocument,),
-    "lease": (LeaseOfABox,),
-    "logs": (LogsDocument,),
-    "oneliner": (ScriptDocument,),
+    "doctor": ({"checks": list[Finding]},),
+    "down": (
+        {
+            "box": str, "destroyed": bool, "host?": str | None, "was_gone?": bool,
+            "spent?": float | None, "discarded?": list[Loss], "left?": list[Leftover],
+            "unsafe?": list[Loss],  # refused: what would be lost
+        },
+    ),
+    "estimate": (
+        {
+            "usage": Usage, "rows": list[Row], "failed": dict[str, str], "oldest": str,
+            "past_runs": list[MeasuredRun],
+            "left_out": list[str],  # providers of which no price is known here
+            "memory?": _MEMORY, "plot?": str,
+        },
+    ),
+    # `code` is also `exit`.
+    "exec": ({"box": str, "output": str, "code": int},),
+    "guard": (
+        {
+            "boxes": list[GuardedBox],
+            "not_by_id": list[str],  # names whose id is unknown
+            "without_lease": list[str],
+            "resumed?": list[ResumedElsewhere],
+        },
+    ),
+    "init": ({"written": str, "notes": list[str]},),
+    "lease": ({"box": str, "lease": BoxLease | None},),
+    "logs": ({"run?": RunOnABox, "runs?": list[RunOnABox]},),
+    "oneliner": (_SCRIPT,),
     "plan": (SetupPlan,),
-    "profiles": (ProfilesDocument, ValidDocument, ShownProfile),
-    "pull": (BroughtRun, PulledRuns),
-    "push": (PushDocument, PushedData),
-    "render": (ScriptDocument, PoolDocument),
-    "report": (ReportDocument, ComparisonDocument, SweepReportDocument),
+    "profiles": (
+        {"profiles": list[ListedProfile]},
+        {"valid": bool, "files": list[str]},
+        {"profile": dict[str, Any]},
+    ),
+    "pull": (BroughtRun, {"runs": list[BroughtRun]}),
+    "push": ({"**": PushedFiles, "box": str}, {"box": str, "items": list[PushedFiles]}),
+    "render": (_SCRIPT, _POOL),
+    "report": (
+        {"report": str, "run": Run},
+        {**_COMPARED, "runs": list[ComparedRun]},
+        {**_COMPARED, "sweep": str, "cells": list[ComparedRun]},
+    ),
     "run": (
-        RunOnRented,
+        {"**": StartedRun, "rented?": RentedNow},
         ResumedElsewhere,
         ResumedRun,
-        DealtSweep,
-        QueuedRuns,
+        {"sweep": Dealt},
+        {"runs": list[StartedRun]},
     ),
-    "runs": (RunsDocument,),
-    "schema": (SchemaList, SchemaDocument),
-    "secrets": (SecretsDocument, WipedSecretsDocument),
-    "setup": (SetupResult, SetupPlan, ReturnedBox),
-    "shell": (WayIn,),
-    "skill": (ShippedText,),
-    "ssh-config": (SshEntries, SshRemoved),
+    "runs": ({"runs": list[ListedRun]},),
+    "schema": ({"schemas": list[str]}, {"schema": dict[str, Any]}),
+    "secrets": (
+        {"box": str | None, "secrets": list[SecretRow]},
+        {"box": str, "wiped": list[str], "running": list[str]},
+    ),
+    "setup": (SetupResult, SetupPlan, {"verdict": Verdict}),
+    "shell": (_WAY_IN,),
+    "skill": (_TEXT,),
+    "ssh-config": (
+        {
+            "file": str, "included_by": str, "windows": Any, "aliases": list[str],
+            "left_out": dict[str, str],
+        },
+        {"file": str, "removed": bool},
+    ),
     "status": (StatusOfAll,),
-    "stop": (StopDocument,),
+    "stop": (
+        {
+            "box": str, "stopped": list[str], "runs": list[StoppedRun],
+            "left": list[list[str]],  # processes that are not ended: run, pid, user, program
+        },
+    ),
     "sync": (Synced, FetchedWork),
-    "top": (TunnelEnd,),
-    "tunnel": (TunnelEnd, StoppedServers),
-    "up": (RentedSetup, RentedResumption, RentedGroup, OffersDocument),
-    "verify": (VerifyDocument,),
-    "wait": (WaitDocument,),
+    "top": ({},),
+    "tunnel": ({}, {"box": str, "stopped": list[str]}),
+    "up": (
+        {"**": SetupResult, **_RENTED},
+        {"**": ResumedElsewhere, **_RENTED},
+        {
+            "group": str, "count": int, "came": int, **_RENTED, "first": SetupResult,
+            "boxes?": list[_OF_GROUP],  # type: ignore[valid-type]
+        },
+        {
+            "order": RentOrder, "offers": list[FoundOffer], "nearest": list[FoundOffer],
+            "left?": dict[str, int],  # how many remain without that key, where none fits
+            "consent?": Grants,  # what `up` will ask the user for
+        },
+    ),
+    "verify": ({"verdict": Verdict, "report?": str},),
+    "wait": (
+        {
+            "box": str, "runs": list[RunThatEnded],
+            "told?": list[str],  # with --detach: the addresses that the box tells
+        },
+    ),
 }
 """The result of each command; of several, one: an option says which."""
+
+_EVENT = keyed(
+    "EventLine",
+    "What happens (`--events`): a fact with its `label`, a sentence, a warning, a step's state.",
+    {
+        "v": int, "event": Literal["note", "said", "warning", "step"],
+        "label?": str, "text?": str, "step?": str, "state?": str,
+    },
+)
 LINES: Mapping[str, Any] = {
-    "logs": LogLine,
-    "sync": SyncLine,
-    "top": TopLine,
-    "tunnel": TunnelLine,
-    "setup": EventLine,
-    "up": EventLine,
-    "wait": WaitLine | EventLine,
+    "logs": keyed(
+        "LogLine",
+        "A line of a log; `cut` if the line goes on in the next one.",
+        {"v": int, "line": str, "box?": str, "run?": str, "cut?": bool},
+    ),
+    "sync": keyed("SyncLine", "A state that `--watch` placed.", {"v": int, "**": Synced}),
+    "top": keyed(
+        "TopLine",
+        "One look at a box. `state`: live, or why there is none.",
+        {
+            "v": int, "box": str, "state": str, "why?": str, "t?": float,
+            "host?": Machine | None, "gpus?": list[Card], "error?": int | None,
+            "run?": Newest | None, "low?": LowDisk | None,
+        },
+    ),
+    "tunnel": keyed(
+        "TunnelLine",
+        "The tunnels that are open now.",
+        {"v": int, "box": str, "tunnels": list[OpenTunnel]},
+    ),
+    "setup": _EVENT,
+    "up": _EVENT,
+    "wait": keyed(
+        "WaitLine",
+        "What has become of a run that is waited for, now and at each change.",
+        {
+            "v": int, "event": Literal["run"], "box": str, "run": str, "state": str,
+            "rc": int | None,
+        },
+    )
+    | _EVENT,
 }
 """What a command that streams prints a line of, before its document."""
+# fmt: on
 
 
 _PRINTED: Literal["serialization"] = "serialization"
@@ -371,7 +297,7 @@ def json_schema(name: str, *, lines: bool = True) -> dict[str, Any]:
     """Return the JSON Schema of what `boxstrap NAME --json` prints; without `lines` that of its
     document alone. Raises KeyError."""
     kinds = DOCUMENTS[name]
-    schemas, defs = _schemas((AnyDocument, *kinds))
+    schemas, defs = _schemas((_EVERY, *kinds))
     base, *own = schemas
     properties = dict(base["properties"])
     for one in own:
@@ -418,7 +344,7 @@ def _schemas(kinds: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]
         if "$ref" in one:
             one = defs[one["$ref"].rpartition("/")[2]]
         schemas.append(one)
-    return schemas, defs
+    return schemas, {name: of for name, of in defs.items() if of.get("title") != TABLE}
 
 
 def _either(one: Any, other: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -35,8 +35,7 @@ def profiles(call: Call) -> None:
             f"{item.name:<12} {item.description}{' (your own)' if item.own else ''}"
             for item in found
         ]
-        data = [{"name": item.name, "path": str(item.path), "own": item.own} for item in found]
-        call.screen.result({"profiles": data}, "\n".join(rows))
+        call.screen.result({"profiles": found}, "\n".join(rows))
         return
     loaded = read_profile(
         name, sets=tuple(given["set_"] or ()), repo_root=repository_root(Path.cwd())

@@ -16,7 +16,6 @@ from bootstrap.text.document import document
 
 if TYPE_CHECKING:
     from bootstrap.providers.offer import Offer
-    from bootstrap.renting.rental import Rental
     from bootstrap.renting.up import FoundOffers, UpOptions
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
@@ -204,6 +203,7 @@ def _begin_on_all(call: Call, group: str) -> None:
 
 
 _MOST_BOXES = 64
+_MOST_OFFERS = 20
 _MOST_NAMED = 5
 
 
@@ -217,11 +217,12 @@ def _note_group(result: SetupResult, group: str) -> None:
 
 
 def _resume(call: Call, request: UpOptions) -> None:
+    from bootstrap.renting.rental import RentedNow
     from bootstrap.renting.resumption import resume_elsewhere
 
     name, show = call.given["resume"], partial(_show_lines, call)
     rented, done = resume_elsewhere(request, name, call.screen, _confirm, show)
-    call.screen.result({"rented": _rented(rented), **document(done)}, f"\n{done.text()}")
+    call.screen.result({"rented": RentedNow(rented), **document(done)}, f"\n{done.text()}")
     done.started.raise_for_status()
 
 
@@ -235,10 +236,6 @@ def resume_interrupted(call: Call) -> None:
 
 def _show_lines(call: Call, lines: Sequence[str]) -> None:
     call.screen.result({}, "\n".join(f"  {line}" for line in lines))
-
-
-def _rented(box: Rental) -> dict[str, object]:
-    return {"host": box.host, "mark": box.mark, "price": round(box.price, 6), "gpu": box.gpu}
 
 
 def up_request(call: Call, setup: SetupRequest) -> UpOptions:
@@ -258,7 +255,7 @@ def up_request(call: Call, setup: SetupRequest) -> UpOptions:
 
 def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T]) -> _T:
     """Rent a box, show which, and return what `do`, which sets it up, returns."""
-    from bootstrap.renting.rental import of_host
+    from bootstrap.renting.rental import RentedNow, of_host
     from bootstrap.renting.up import rent_and
 
     def tried(setup: SetupRequest) -> _T:
@@ -268,7 +265,7 @@ def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T])
             raise
         except BoxstrapError:  # the box goes on, and costs
             ours = of_host(setup.host or "")
-            call.screen.result({"rented": _rented(ours)} if ours else {})
+            call.screen.result({"rented": RentedNow(ours)} if ours else {})
             raise
 
     try:
@@ -276,7 +273,7 @@ def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T])
     except ReturnBoxError as error:
         error.hint += "\nIt was rented before, so it is not given back automatically: boxstrap down"
         raise
-    call.screen.result({"rented": _rented(box)})
+    call.screen.result({"rented": RentedNow(box)})
     return result
 
 
@@ -365,25 +362,22 @@ def _whole_cost(found: FoundOffers) -> str:
 
 
 def _show_offers(call: Call, request: UpOptions) -> None:
-    from bootstrap.renting.order import as_dict, left_by, no_offer, offer_rows
+    from bootstrap.renting.order import FoundOffer, left_by, no_offer
     from bootstrap.renting.up import find_offers
     from bootstrap.text.sanitize import sanitize
     from bootstrap.ui.layout import aligned
 
     found = find_offers(request)
     order = found.order
-    near = found.others[:20]
-    data = {
-        "order": vars(order),
-        "offers": [as_dict(offer, order) for offer in found.fitting],
-        "nearest": [as_dict(offer, order) for offer in near],
-    }
+    offers = [FoundOffer(offer, order) for offer in found.fitting]
+    nearest = [FoundOffer(offer, order) for offer in found.others[:20]]
+    data = {"order": order, "offers": offers, "nearest": nearest}
     if not found.fitting:
         data["left"] = left_by(found.others, order)
     asks = found.asks
     if asks and asks.digest != request.setup.consent:
-        data["consent"] = document(asks)
-    rows = offer_rows(found.fitting, order)
+        data["consent"] = asks
+    rows = [offer.cells() for offer in offers[:_MOST_OFFERS]]
     shown = "\n".join(sanitize(line) for line in aligned(rows))
     shown += _whole_cost(found)
     more = len(found.fitting) - len(rows)

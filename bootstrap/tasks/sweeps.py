@@ -114,7 +114,7 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
             _queue(own, view.failures, wanted.get(there.name, ()) if there else (), words_of)
 
         outcomes = for_each_box(call, hosts, begin, brief=True, once=once)
-    call.screen.result({"sweep": dealt.as_dict(sweep)}, "\n".join(_summary(sweep, dealt, view)))
+    call.screen.result({"sweep": dealt}, "\n".join(_summary(sweep, dealt, view)))
     raise_for_failures(outcomes)
 
 

@@ -9,12 +9,14 @@ from enum import Enum
 from inspect import isclass
 from pathlib import PurePath
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Union, get_args, get_origin
 
 from typing_extensions import NotRequired, TypedDict, is_typeddict
 
 from bootstrap.text.document import keys_of
 
+TABLE = "Keys"
+"""The name of a type that was written as a table of its keys."""
 _NONE, _UNIONS = type(None), (Union, UnionType)
 
 
@@ -23,7 +25,7 @@ def typed_dict(kind: Any) -> Any:  # noqa: ANN401 - a class
     """Return the type of what is printed of a class with keys."""
     types: dict[str, Any] = {}
     if is_typeddict(kind):
-        types = {at: shape(of) for at, of in get_type_hints(kind, include_extras=True).items()}
+        return kind
     for key in keys_of(kind):
         found, can_lack = _hint(kind, key.path)
         if key.is_merged:
@@ -39,13 +41,31 @@ def typed_dict(kind: Any) -> Any:  # noqa: ANN401 - a class
         if key.is_null_if_empty or (can_lack and not is_left_out):
             printed = printed | None
         types[key.name] = NotRequired[printed] if key.is_maybe else printed
-    made: Any = TypedDict(kind.__name__, types)  # type: ignore[misc]
-    made.__doc__, made.__module__ = kind.__doc__, kind.__module__
+    return _made(kind.__name__, kind.__doc__, types)
+
+
+def keyed(name: str, described: str, keys: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return the type of an object with these keys: `key?` may be missing, `**` stands for all keys
+    of a class."""
+    types: dict[str, Any] = {}
+    for key, kind in keys.items():
+        if key == "**":
+            types |= typed_dict(kind).__annotations__
+        else:
+            types[key.rstrip("?")] = NotRequired[shape(kind)] if "?" in key else shape(kind)
+    return _made(name, described, types)
+
+
+def _made(name: str, described: str | None, types: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    made: Any = TypedDict(name, types)  # type: ignore[misc]
+    made.__doc__ = described
     return made
 
 
-def shape(kind: Any) -> Any:  # noqa: ANN401 - any type
+def shape(kind: Any) -> Any:  # noqa: ANN401, PLR0911 - any type
     """Return the type of what is printed of a value."""
+    if isinstance(kind, dict):
+        return keyed(TABLE, "", kind)
     origin, args = get_origin(kind), get_args(kind)
     if origin in _UNIONS:
         return Union[tuple(map(shape, args))]  # noqa: UP007 - of how many
@@ -71,12 +91,12 @@ def _hint(kind: Any, path: str) -> tuple[Any, bool]:  # noqa: ANN401
         kind = _own_annotations(owner)[name]
         if isinstance(kind, str):
             kind = eval(kind, {**_all_names(), **vars(sys.modules[owner.__module__])})  # noqa: S307
-    return kind, can_lack
+    return (get_args(kind)[0] if get_origin(kind) is ClassVar else kind), can_lack
 
 
 def _without_none(kind: Any) -> Any:  # noqa: ANN401
     left = [one for one in get_args(kind) if one is not _NONE]
-    return left[0] if get_origin(kind) in _UNIONS else kind
+    return left[0] if get_origin(kind) in (*_UNIONS, type) else kind
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from bootstrap.link import exchange
 from bootstrap.link.wire import Backoff, LinkLost, ReconnectingLink, Wire
 from bootstrap.protocol.sender import Sender
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
+from bootstrap.text.document import Document
 from bootstrap.text.sizes import file_count, first_of, grouped_number, size
 from bootstrap.transfer.sender import (
     GONE,
@@ -52,8 +53,10 @@ _WHY = {
 
 
 @dataclass
-class Pushed:
+class Pushed(Document):
     """What a push did."""
+
+    KEYS = "**, seconds:3"
 
     files: int = 0
     """Files that were sent."""
