@@ -436,7 +436,16 @@ def _registered(
     """Return the host's record; a known box's own name means that box, whatever its address."""
     if box is not None and not options.new_box and options.name in (None, box.name):
         return now_at(box, endpoint)
-    return get_or_create(target, endpoint, box=box, name=options.name, new_box=options.new_box)
+    found = get_or_create(target, endpoint, box=box, name=options.name, new_box=options.new_box)
+    before = None if options.renames else load_box(found.folder)
+    if before is not None and before.name != found.name:
+        raise UsageError(
+            f"{before.name} would be renamed, and this command only looks at it.",
+            where="--name",
+            hint=f"Leave it out, or name it at a setup: boxstrap setup --host {before.name} "
+            f"--name {found.name}",
+        )
+    return found
 
 
 def now_at(box: KnownBox, endpoint: Endpoint) -> KnownBox:

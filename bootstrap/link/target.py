@@ -122,6 +122,8 @@ class BoxOptions:
     name: str | None = None
     new_box: bool = False
     consent: str | None = None
+    renames: bool = True
+    """Whether `name` may rename a known box: not for a command that only looks."""
     once: Once = field(default_factory=EachTime, compare=False, repr=False)
     """Shared by the boxes of a command: profile, repository and snapshot are the same for all."""
 

@@ -224,7 +224,7 @@ class SetupPlan(Document):
 
 def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
     """Ask the box for a plan, by the script if the probe brought none; nothing is stored there."""
-    context = prepare(request, reporter, CancelToken())
+    context = prepare(replace(request, renames=False), reporter, CancelToken())
     try:
         box_state = _planned(context)
     finally:
@@ -280,7 +280,9 @@ def verify_box(request: SetupRequest, reporter: Reporter) -> Verification:
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.result import fetch_verdict
 
-    context = get_context(replace(request, committed_only=True), reporter, with_source=False)
+    context = get_context(
+        replace(request, committed_only=True, renames=False), reporter, with_source=False
+    )
     smoke = any(step.name == "smoke" for step in context.payload.steps)
     context.request = replace(context.request, only="gpu,smoke" if smoke else "gpu")
     box, profile, error = context.box, context.payload.profile, None

@@ -93,7 +93,7 @@ BOX = (
     Option("repo", "The repository; default: that of the current folder."),
     Option("identity", "The private key to log in with."),
     Option("host_key", "The fingerprint the box's host key must have, as in SHA256:…"),
-    Option("name", "What to call the box; a known one is renamed."),
+    Option("name", "What to call the box; a known one is renamed, but not by plan or verify."),
     Option("new_box", "A new box at a known address: pin its key apart from the old one's.", False),
     CONSENT,
 )
@@ -150,7 +150,7 @@ class Call:
 
     def options(self) -> BoxOptions:
         """The options about a box."""
-        from bootstrap.link.target import BoxOptions
+        from bootstrap.link.target import BoxOptions, EachTime
 
         given = self.given
         return BoxOptions(
@@ -163,7 +163,7 @@ class Call:
             name=given.get("name"),
             new_box=bool(given.get("new_box")),
             consent=given.get("consent"),
-            **({"once": self.once} if self.once else {}),
+            once=self.once or EachTime(),
         )
 
     def request(self) -> SetupRequest:

@@ -39,13 +39,18 @@ def install_skill(repo: Path | None = None) -> list[Path]:
 
     Raises BoxstrapError.
     """
-    from bootstrap.errors import write_error
-    from bootstrap.paths import refuse_to_leave, write_users_file
+    from bootstrap.errors import UsageError, write_error
+    from bootstrap.paths import leads_out, write_users_file
 
     files = [(repo or Path.home()) / folder / _FILE for folder in FOLDERS]
     for file in files:
+        if led := leads_out(file, repo):
+            raise UsageError(
+                f"a link leads out of the repository, to {led}: the skill is not written there.",
+                where=str(file),
+                hint="Remove the link; or for all repositories: boxstrap skill --install",
+            )
         try:
-            refuse_to_leave(file, repo)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_users_file(file, skill_text(), root=repo)
         except OSError as error:

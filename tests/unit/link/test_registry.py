@@ -10,7 +10,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.link import record, registry
 from bootstrap.link.record import KnownBox
-from bootstrap.link.target import Endpoint, parse_host
+from bootstrap.link.target import BoxOptions, Endpoint, parse_host
 
 
 def get_or_create(text: str, hostname: str = "", port: int = 22, **options: object) -> KnownBox:
@@ -102,6 +102,19 @@ def test_a_new_name_renames_the_known_box_and_its_former_name_leads_to_it() -> N
     record.save_box(get_or_create("gpu", "10.1.2.3", new_box=True))
     assert get_or_create("gpu", "10.1.2.3", box=only, name="old").folder == first.folder
     assert registry.lookup("nina")[1] == only
+
+
+def test_what_only_looks_renames_no_known_box() -> None:
+    def resolve(name: str, *, renames: bool) -> str:
+        options = BoxOptions(host="root@10.1.2.3:22", name=name, renames=renames)
+        return registry.resolve_box(options, print).known.name
+
+    assert resolve("gpu", renames=False) == "gpu"  # it has no name yet
+    record.save_box(get_or_create("root@10.1.2.3:22", name="gpu"))
+    assert resolve("gpu", renames=False) == "gpu"
+    with pytest.raises(UsageError, match="gpu would be renamed"):
+        resolve("nina", renames=False)
+    assert resolve("nina", renames=True) == "nina"
 
 
 def test_names_are_no_paths() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import EXIT_CODES, BoxstrapError
+from bootstrap.errors import EXIT_CODES, UsageError
 from bootstrap.profile.load import read_profile
 from bootstrap.providers import NAMES
 from bootstrap.tasks import NAMES as TASKS
@@ -96,7 +96,7 @@ def test_no_link_of_a_repository_leads_it_out(tmp_path: Path, link: str, is_ther
     (repo / link).symlink_to(outside)
     if is_there:
         outside.write_text("mine") if link.endswith(".md") else outside.mkdir()
-    with pytest.raises(BoxstrapError, match="a link leads out of the repository"):
+    with pytest.raises(UsageError, match="a link leads out of the repository"):
         install_skill(repo)
     assert outside.exists() == is_there
     assert not outside.is_dir() or not [*outside.iterdir()]
