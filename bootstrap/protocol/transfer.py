@@ -16,13 +16,14 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.exchange import stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.onbox.results.complete_files import MOST_FILES, STOOD_S, link_digest
-from bootstrap.onbox.transfer.frames import BadFrame, Bundle, read_frames
+from bootstrap.onbox.transfer.frames import AT_ONCE, BadFrame, Bundle, read_frames
 from bootstrap.protocol.query import build_query
 from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
@@ -297,17 +298,15 @@ class BoxResults:
         `also`: that these are results of the run too.
         """
         self._transfer, self._label = transfer, label
-        self._asked: dict[str, object] = {
-            "op": "results",
-            "run": run,
-            "tree": tree,
-            "paths": [*paths],
-        }
+        self._asked: dict[str, object] = {"op": "results", "run": run, "tree": tree}
+        self._asked["paths"] = [*paths]
         if also:
             self._asked["also"] = [*also]
         if without is not None:
             self._asked["without"] = [*without]
         self.stood_s = self._asked["stood_s"] = stood_s
+        self.reads_all = False
+        """Nothing of it is here: each file that the next look finds complete is then read."""
         self._files: dict[str, BoxFile] = {}
         self._before = BoxLook()
         self._text = 0
@@ -321,7 +320,9 @@ class BoxResults:
         """List what is there now; `live`: the run is still going. Raises as `Transfer.run`."""
         look, before = BoxLook(self._files), self._before
         self._text = sum(map(_text_in, self._files.values()))
-        for header, _ in self._transfer.run([({**self._asked, "live": live}, b"")]):
+        request = {**self._asked, "live": live, "reads_all": self.reads_all}
+        self.reads_all = False
+        for header, _ in self._transfer.run([(request, b"")]):
             for row in _list(header, "files"):
                 file = self._file(row)
                 look.files[file.path] = file
@@ -330,14 +331,8 @@ class BoxResults:
             for row in _list(header, "left"):
                 self._leave(look, row)
             if "looked" in header:
-                self.tree, self.profile = (
-                    text_of(header, "tree"),
-                    text_of(header, "profile"),
-                )
-                self._kept, look.given_up = (
-                    text_of(header, "kept"),
-                    bool(header.get("given_up")),
-                )
+                self.tree, self.profile = text_of(header, "tree"), text_of(header, "profile")
+                self._kept, look.given_up = text_of(header, "kept"), bool(header.get("given_up"))
                 self.paths = _texts(header, "looked")
                 look.without, look.unmet = _texts(header, "without"), _texts(header, "unmet")
                 if max(len(look.without), len(look.unmet)) > MOST_LET_GO:
@@ -390,10 +385,7 @@ class BoxResults:
                 if header and header.get("i") != number:
                     raise self._nonsense("it gives a file that it was not asked for")
                 if "begun" in header:
-                    yield (
-                        one,
-                        BegunFile(number_of(header, "begun"), text_of(header, "sha256")),
-                    )
+                    yield one, BegunFile(number_of(header, "begun"), text_of(header, "sha256"))
                     continue
                 if body:
                     yield one, body
@@ -414,10 +406,11 @@ class BoxResults:
                 yield file, item
 
     def _requests(self, wanted: Iterable[WantedFile]) -> Iterator[Frame]:
-        for number, (file, at) in enumerate(wanted):
-            root = self._kept if file.kind == "kept" else self.tree
-            place = {"root": root, "path": file.path, "at": at, "size": file.size}
-            yield {"op": "get", "i": number, **place}, b""
+        for is_kept, group in groupby(enumerate(wanted), lambda one: one[1].file.kind == "kept"):
+            files = [[i, file.path, at, file.size] for i, (file, at) in group]
+            root = self._kept if is_kept else self.tree
+            for at in range(0, len(files), AT_ONCE):
+                yield {"op": "get", "root": root, "files": files[at : at + AT_ONCE]}, b""
 
     def _nonsense(self, what: str) -> NoAnswer:
         return NoAnswer(f"{what}.", where=self._label, hint="Log in with ssh and look.")
@@ -431,22 +424,24 @@ def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
     problem = text_of(header, "problem")
     if problem:
         return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
-    same = header.get("before") == header.get("now") and header.get("read") == file.size
-    match header.get("now"):
+    now = header.get("now")
+    same = header.get("before", now) == now and header.get("read") == file.size
+    match now:
         # Don't compare inodes: on some file systems an open file has another number. A copy
         # has the file's time of change, and a ctime of its own.
         case [kind, size, modified, _, changed]:
-            now = (size, modified) if file.kind == "kept" else (size, modified, changed)
-            same = same and kind == "file" and now == file.state[2 : 2 + len(now)]
+            own = (size, modified) if file.kind == "kept" else (size, modified, changed)
+            same = same and kind == "file" and own == file.state[2 : 2 + len(own)]
         case _:
             same = False
     return GivenFile("" if same else "changed", text_of(header, "sha256"))
 
 
-def _numbers(state: Sequence[object]) -> tuple[int, ...]:
+def _numbers(state: Sequence[Any]) -> tuple[int, ...]:
     """Return device, inode, size, mtime and ctime; () if these are none."""
-    numbers = tuple(one for one in state if type(one) is int and -_MOST_NUMBER < one < _MOST_NUMBER)
-    return numbers if len(numbers) == len(state) == 5 and numbers[2] >= 0 else ()
+    is_any = len(state) == 5 and {*map(type, state)} == {int} and state[2] >= 0
+    is_any = is_any and min(state) > -_MOST_NUMBER and max(state) < _MOST_NUMBER
+    return tuple(state) if is_any else ()
 
 
 def _list(header: Mapping[str, Any], name: str) -> list[Any]:

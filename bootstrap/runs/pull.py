@@ -482,6 +482,7 @@ class _Pull:
                     self._source = BoxResults(
                         transfer, label, name, tree, fallback, without=without, also=self._wish.also
                     )
+                    self._source.reads_all = not self._record.files
                     while True:
                         self._live = self._live and goes_on(box, run)
                         at_once = _AT_ONCE if self._wish.watch and self._live else None

@@ -75,12 +75,15 @@ class PulledRecord:
         path, state, sha256, place, home, *to = row
         if not (isinstance(path, str) and isinstance(sha256, str) and isinstance(place, str)):
             return
-        kept = self._places.setdefault((path, place), [])
-        if sha256 not in kept:
-            self._places[path, place] = [*kept, sha256][-_KEPT:]
+        self._keep(path, sha256, place)
         if isinstance(state, list) and isinstance(home, list):
             led = map(str, to)
             self.files[path] = PulledFile(tuple(state), sha256, place, HomeFile(*home), *led)
+
+    def _keep(self, path: str, sha256: str, place: str) -> None:
+        kept = self._places.setdefault((path, place), [])
+        if sha256 not in kept:
+            self._places[path, place] = [*kept, sha256][-_KEPT:]
 
     def ours(self, path: str, place: str) -> Collection[str]:
         """Return digests of what was put at `place` for `path`: other files may have that path."""
@@ -88,19 +91,18 @@ class PulledRecord:
 
     def will_replace(self, path: str, sha256: str, place: str) -> None:
         """Note what is about to replace an earlier pulled file. Raises OSError."""
-        self._note([path, None, sha256, place, None])
+        self._keep(path, sha256, place)
+        self._new.append(f"{_encode([path, None, sha256, place, None])}\n")
         self.save()
 
     def add(self, path: str, pulled: PulledFile) -> None:
         """Note a file that has landed here; of one that `save` had no time for the same content is
         found there. Raises OSError."""
-        self._note(_row_of(path, pulled))
+        self._keep(path, pulled.sha256, pulled.place)
+        self.files[path] = pulled
+        self._new.append(f"{_encode(_row_of(path, pulled))}\n")
         if time.monotonic() - self._saved > _EVERY_S:
             self.save()
-
-    def _note(self, row: list[object]) -> None:
-        self._take(row)
-        self._new.append(f"{_encode(row)}\n")
 
     def save(self) -> None:
         """Write what was noted. Raises OSError."""
@@ -110,7 +112,7 @@ class PulledRecord:
 
     def _rewrite(self) -> None:
         rows = [_row_of(path, one) for path, one in self.files.items()]
-        write_private(self._file, "".join(f"{json.dumps(row)}\n" for row in rows))
+        write_private(self._file, "".join(f"{_encode(row)}\n" for row in rows))
 
 
 def _rows_in(lines: Sequence[bytes]) -> Iterator[Any]:
@@ -124,8 +126,7 @@ def _rows_in(lines: Sequence[bytes]) -> Iterator[Any]:
 
 
 def _row_of(path: str, one: PulledFile) -> list[object]:
-    to = [one.to] if one.to else []
-    return [path, [*one.state], one.sha256, one.place, [*one.home], *to]
+    return [path, *one[: 5 if one.to else 4]]
 
 
 def recorded_digests(file: Path) -> dict[str, set[str]]:

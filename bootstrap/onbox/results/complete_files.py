@@ -266,6 +266,8 @@ class CompleteFiles:
         """Whether nobody is to look at a path."""
         self.stood: Mapping[str, FileState] = {}
         """Files that a record shows to be unchanged for long enough, without another look."""
+        self.reads_all = False
+        """Whether each file is opened next anyway, to be read: its reader sees that it changed."""
         self._found: Mapping[str, FileState] = {}
         """All files of the last look, also those that don't count."""
         self._since: dict[str, tuple[FileState, float]] = {}
@@ -332,7 +334,7 @@ class CompleteFiles:
         held = held_files({state[:2] for state in asked.values()}) if asked else set()
         for path, state in asked.items():
             if path not in why:
-                is_whole = live or self._is_still(path, state)
+                is_whole = live or self.reads_all or self._is_still(path, state)
                 why[path] = "held" if state[:2] in held else "" if is_whole else "young"
             elif state[:2] not in held:
                 why[path] = "closed"

@@ -150,6 +150,8 @@ class RunResults:
 
     def wanted(self, files: Files) -> Files:
         """Return those of its results that the user does not let go of."""
+        if not self.let_go:
+            return files
         links = files.links
         return files.only(
             lambda path: not (self.lets_go(path) or self.lets_go(links.get(path, path)))
@@ -314,8 +316,9 @@ class OwnResults:
         self._rows = rows = run.wanted(made_by(run, files, near, live=self._live))
         self._kinds, self._lost = {}, []
         self.looking.stood = rows if run.made_since() >= self._stood_s else {}
+        keeps = os.path.isdir(f"{run.path}/{KEPT}")
         for path, state in rows.items():
-            if run.has_kept(path, state):
+            if keeps and run.has_kept(path, state):
                 self._kinds[path] = "kept"
             elif path in files and is_unchanged(run, path, state, files[path], later):
                 self._kinds[path] = "own"

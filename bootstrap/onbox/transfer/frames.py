@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, List, Tuple  # noqa: UP035 - an alias, which 3.8 has by these names alone
 
 BLOCK = 256 * 1024  # most bytes of a file in one frame; a smaller file is one frame
+AT_ONCE = 250  # files in a header
 LONGEST_HEADER = 8 * 1024 * 1024
 LENGTHS = struct.Struct(">II")
 Frames = List[Tuple[Any, bytes]]  # noqa: UP006 - as above

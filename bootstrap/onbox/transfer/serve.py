@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..results.run_results import KEPT, OwnFile, OwnResults, RunResults, lines_of
-from .frames import BLOCK, Bundle, encoded_name, read_frames
+from .frames import AT_ONCE, BLOCK, Bundle, encoded_name, read_frames
 from .take import BoxReceiver
 
 KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
@@ -41,29 +41,33 @@ class BoxSender:
         self.workdir, self.say, self.between = os.path.dirname(home), say, between
 
     def get(self, request: dict[str, Any]) -> None:
-        """Send a file from offset `at` on, up to offset `size`.
+        """Send files below a folder, each [i, path, at, size]: from offset `at` on, up to `size`.
 
         First `begun`: the digest of the bytes before `at`. Then blocks. Then the digest of all,
-        with the file's facts before the reading and after it: the same, unless the file changed.
+        with the file's facts after the reading, and before it if these differ: it changed.
         """
-        i, at, size = request["i"], request["at"], request["size"]
-        path = os.path.join(self.root(request), encoded_name(request["path"]))
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        root = os.path.join(self.workdir, encoded_name(request["root"]))
+        for i, path, at, size in request["files"]:
+            problem = self.send(os.path.join(root, encoded_name(path)), i, at, size)
+            if problem:
+                self.say({"i": i, "problem": problem})
+
+    def send(self, path: bytes, i: int, at: int, size: int) -> str:
+        """Send a file; return a word for the problem, or ""."""
         try:
-            file = os.open(path, flags)
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            self.say({"i": i, "problem": "absent"})
-            return
+            return "absent"
         try:
             before = os.fstat(file)
             if not stat.S_ISREG(before.st_mode):
-                self.say({"i": i, "problem": "kind"})
-                return
+                return "kind"
             self.read(file, i, at, size, facts(before))
         except OSError:
-            self.say({"i": i, "problem": "unread"})
+            return "unread"
         finally:
             os.close(file)
+        return ""
 
     def read(self, file: int, i: int, at: int, size: int, before: list[Any]) -> None:
         """Read and send an open file. Raises OSError."""
@@ -86,15 +90,11 @@ class BoxSender:
                 break
             self.say({}, piece)
             self.between()
-        found = {"before": before, "now": facts(os.fstat(file)), "sha256": digest.hexdigest()}
-        self.say({"i": i, "read": done, **found}, piece)
-
-    def root(self, request: dict[str, Any]) -> bytes:
-        """Return the requested folder: absolute, or below the working folder."""
-        return os.path.join(self.workdir, encoded_name(request["root"]))
+        now = facts(os.fstat(file))
+        changed = {} if now == before else {"before": before}
+        self.say({"i": i, "read": done, "now": now, **changed, "sha256": digest.hexdigest()}, piece)
 
 
-AT_ONCE = 250  # files in a frame
 EVERY_S = 1.0
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 """Notes of a run that come from its profile."""
@@ -121,6 +121,7 @@ class ResultReporter:
         if self.own is None or self.of != request["run"]:
             self.begin(request)
         assert self.own is not None  # noqa: S101 - for the type checker
+        self.own.looking.reads_all = request["reads_all"]
         look = self.own.look(live=request["live"])
         self.noted = time.monotonic()
         now = {one.file.path: one for one in look.files}
@@ -238,7 +239,7 @@ class Channel:
         if not self.held.has_room(body):
             self.flush()
         self.held.add(header, body)
-        if self.held.size >= BLOCK:
+        if self.held.size >= BLOCK or self.is_late():
             self.flush()
 
     def beat(self) -> None:

@@ -6,6 +6,7 @@ import mmap
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,15 +17,17 @@ from bootstrap.onbox.results.complete_files import (
     checkpoints,
     pointers,
 )
+from bootstrap.onbox.transfer.serve import BoxSender, facts
 from tests.unit.transfer.boxes import held
 
 
 class Looks:
     """Looks at `out` in a folder, with a clock that only tests advance."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, *, reads_all: bool = False) -> None:
         self.tree, self.now = tree, 100.0
         self._files = CompleteFiles(str(tree), ["out/"], clock=lambda: self.now)
+        self._files.reads_all = reads_all
 
     def after(self, seconds: float, *, live: bool = True) -> dict[str, str]:
         """Look again so much later; return for each file why it is not complete."""
@@ -36,10 +39,10 @@ class Looks:
         return {file.path for file in self._files.look(live=True).files if file.is_pointer}
 
 
-@pytest.fixture
-def looks(tmp_path: Path) -> Looks:
+@pytest.fixture(params=(False, True), ids=("some are here", "all is read next"))
+def looks(request: pytest.FixtureRequest, tmp_path: Path) -> Looks:
     (tmp_path / "out").mkdir()
-    return Looks(tmp_path)
+    return Looks(tmp_path, reads_all=request.param)
 
 
 def test_a_file_is_complete_once_it_stood_for_two_seconds(looks: Looks) -> None:
@@ -74,16 +77,25 @@ def test_what_nobody_writes_once_the_run_is_over_may_be_read_ahead(
         assert looks.after(1, live=False) == {"out/a": "", "out/b": "held"}
 
 
+@pytest.mark.parametrize("reads_all", [False, True])
 def test_what_another_machine_wrote_shows_when_a_file_is_opened(
-    looks: Looks, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_all: bool
 ) -> None:
-    """On a shared disk, stat of a path is cached for seconds; stat of an opened file is not."""
-    (looks.tree / "out/a").write_text("1")
-    (looks.tree / "newer").write_text("2")
+    """On a shared disk, stat of a path is cached for seconds; stat of an opened file is not. A
+    look leaves that to who reads the file, where all are read next: see `BoxSender.send`."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/a").write_text("1")
+    (tmp_path / "newer").write_text("2")
+    looks = Looks(tmp_path, reads_all=reads_all)
+    listed = facts((tmp_path / "out/a").stat())
     assert looks.after(0, live=False) == {"out/a": "closed"}
+    said: list[dict[str, Any]] = []
     with monkeypatch.context() as shared:
-        shared.setattr("os.fstat", lambda _: (looks.tree / "newer").stat())
-        assert looks.after(2, live=False) == {"out/a": "young"}
+        shared.setattr("os.fstat", lambda _: (tmp_path / "newer").stat())
+        assert looks.after(2, live=False) == {"out/a": "" if reads_all else "young"}
+        sender = BoxSender(os.fsencode(tmp_path / "home"), lambda one, _: said.append(one), int)
+        sender.get({"root": ".", "files": [[0, "out/a", 0, 1]]})
+    assert said[0]["now"] != listed
     assert looks.after(0, live=False) == {"out/a": ""}
 
 
