@@ -24,7 +24,8 @@ from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.paths import expanded, write_private
 from bootstrap.plan import NAMES
 from bootstrap.protocol.disk import parse_low_disk
-from bootstrap.protocol.run import Failure, Run, called, find_failures, repository_names
+from bootstrap.protocol.failure import Failure, find_failures
+from bootstrap.protocol.run import Run, called, repository_names
 from bootstrap.protocol.run_history import (
     MetricCurve,
     RunHistory,

@@ -19,15 +19,13 @@ from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.disk import MOST_IN_LINE, parse_low_line
+from bootstrap.protocol.failure import Failure, RunThatEnded, find_failures
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import (
     MADE_NOTHING,
-    Failure,
     Run,
-    RunThatEnded,
     as_it_ended,
     called,
-    find_failures,
     qualified,
     repository_names,
 )

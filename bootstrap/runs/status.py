@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import LOG, RunAtHome, kept_of_repository
@@ -17,18 +16,10 @@ from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.protocol.disk import LowDisk
+from bootstrap.protocol.failure import RunThatEnded, find_failures
 from bootstrap.protocol.probe import BoxLease, BoxState
-from bootstrap.protocol.run import (
-    MADE_NOTHING,
-    Failure,
-    Run,
-    RunOnABox,
-    RunThatEnded,
-    called,
-    find_failures,
-    repository_names,
-)
-from bootstrap.protocol.run_details import ResultsThere, UsedGpu
+from bootstrap.protocol.run import MADE_NOTHING, Run, RunOnABox, called, repository_names
+from bootstrap.protocol.run_details import NO_DETAILS, ResultsThere, RunDetails, UsedGpu
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
 from bootstrap.text.document import Document
@@ -78,20 +69,15 @@ def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[Gpu
     )
 
 
-def gpus_in_words(run: Run, uses: Sequence[GpuUse]) -> str:
-    """Describe the use of its GPUs; if it is unknown, or the run waits, the GPUs it was given."""
-    goes_on = run.goes_on
-    return in_words(uses) or (f"GPU {run.gpus}" if run.gpus and goes_on else "")
-
-
 def _use(gpu: UsedGpu, memory_used: int | None) -> GpuUse:
     return GpuUse(gpu.index, gpu.load, memory_used, gpu.memory_total)
 
 
-def in_words(uses: Sequence[GpuUse]) -> str:
-    """`GPU 0: 97 %, 41.2 of 80.0 GiB`; for several GPUs the mean load and the total memory."""
+def gpus_in_words(run: Run, uses: Sequence[GpuUse]) -> str:
+    """`GPU 0: 97 %, 41.2 of 80.0 GiB`; for several GPUs the mean load and the total memory. If the
+    use is unknown, or the run waits, the GPUs it was given."""
     if not uses:
-        return ""
+        return f"GPU {run.gpus}" if run.gpus and run.goes_on else ""
     loads = [use.load for use in uses if use.load is not None]
     parts = [f"{sum(loads) / len(loads):.0f} %"] if loads else []
     used = [use.memory_used for use in uses if use.memory_used is not None]
@@ -100,6 +86,35 @@ def in_words(uses: Sequence[GpuUse]) -> str:
         parts.append(f"{sum(used) / _GIB:.1f} of {sum(total) / _GIB:.1f} GiB")
     numbers = ",".join(str(use.index) for use in uses)
     return f"{'GPU' if len(uses) == 1 else 'GPUs'} {numbers}: {', '.join(parts) or 'does not say'}"
+
+
+class AtHome(NamedTuple):
+    """What is known here of a run whose box is gone, or could not be asked."""
+
+    seen: float
+    log: str | None
+    results: str
+
+
+@dataclass(frozen=True)
+class RunStatus(RunThatEnded):
+    """A run, as `status` tells of it."""
+
+    KEYS = f"{RunOnABox.KEYS}, gpu_use, metric, disk, untold, failure, results"
+
+    gpu_use: tuple[GpuUse, ...] = ()
+    disk: LowDisk | None = None
+    untold: tuple[str, ...] = ()
+    results: ResultsThere | None = None
+
+
+@dataclass(frozen=True)
+class RunFromHome(RunStatus):
+    """The same of a run whose box was not asked."""
+
+    KEYS = f"{RunOnABox.KEYS}, gpu_use, metric, failure, from_home"
+
+    from_home: AtHome | None = None
 
 
 _SHOWN = 10
@@ -122,48 +137,39 @@ def how_to_resume(run: Run, program: str = "boxstrap") -> str:
     return f"to resume it: {program} run --resume {run.name}"
 
 
-def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
-    runs: Sequence[Run],
+def run_lines(
+    rows: Sequence[RunStatus],
     now: int,
-    gpus: Sequence[UsedGpu],
-    failures: Mapping[Run, Failure],
-    metrics: Mapping[Run, str] = MappingProxyType({}),
-    price: float | None = None,
+    *,
     width: int | None = None,
-    results: Mapping[str, ResultsThere] = MappingProxyType({}),
-    disks: Mapping[str, LowDisk] = MappingProxyType({}),
-    untold: Mapping[str, Sequence[str]] = MappingProxyType({}),
     own: str = "",
     seen: int | None = None,
 ) -> list[str]:
     """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 
-    `metrics` has the newest line with a metric of each run, `results` is by `KEY/NAME`; `price` is
-    per hour of the box. Where `own`, the key on the box of the repository that is meant, has runs,
-    they come first, and of the others only those that go on are shown.
+    Where `own`, the key on the box of the repository that is meant, has runs, they come first, and
+    of the others only those that go on are shown.
     `seen`: the box's time when it told of them, if that is not now.
     A run takes two lines where one would be wider than `width` columns.
     """
-    names = repository_names({run.repo_key for run in runs})
-    shown, others = _chosen(runs, own)
-    rows = [
+    shown, others = _chosen(rows, own)
+    cells = [
         (
-            *_cells(run, f"{names[run.repo_key]}/{called(run.name)}", now, seen),
-            spent_in_words(run.seconds(now if seen is None else seen), price),
-            gpus_in_words(run, gpu_use(run, runs, gpus)),
-            *_about(run, now, results.get(f"{run.repo_key}/{run.name}"), seen),
+            *_cells(row, now, seen),
+            spent_in_words(row.seconds, row.price),
+            gpus_in_words(row.run, row.gpu_use),
+            *_about(row, now, seen),
         )
-        for run in shown
+        for row in shown
     ]
-    newest = next((run for run in shown if run in failures), None)
+    newest = next((row for row in shown if row.failure), None)
     lines: list[str] = []
-    for run, of_run in zip(shown, laid_out(rows, width, _FIRST), strict=True):
-        lines += [*of_run, *([f"      {metrics[run]}"] if run in metrics else [])]
-        low = disks.get(f"{run.repo_key}/{run.name}")
-        lines += [f"      {low.words()}. See: boxstrap clean"] if low else []
-        lines += [f"      {each}" for each in untold.get(f"{run.repo_key}/{run.name}", ())]
-        lines += _below(run, failures.get(run), whole=run is newest)
-    older = len(runs) - len(shown) - others
+    for row, of_run in zip(shown, laid_out(cells, width, _FIRST), strict=True):
+        below = [row.metric] if row.metric else []
+        below += [f"{row.disk.words()}. See: boxstrap clean"] if row.disk else []
+        below += [*row.untold, *_below(row, whole=row is newest)]
+        lines += [*of_run, *(f"      {line}" for line in below)]
+    older = len(rows) - len(shown) - others
     left_out = [f"{older} older ones"] if older else []
     left_out += [f"{others} of other repositories"] if others else []
     return [*lines, f"  and {' and '.join(left_out)}: --json has all"] if left_out else lines
@@ -177,25 +183,29 @@ def metric_lines(
     return {run: " ".join(redact(sanitize(line)).split())[:_LINE] for run, line in found if line}
 
 
-def _chosen(runs: Sequence[Run], own: str) -> tuple[list[Run], int]:
+def _chosen(rows: Sequence[RunStatus], own: str) -> tuple[list[RunStatus], int]:
     """Return the runs to show, and how many of other repositories are not."""
-    mine = [run for run in runs if run.repo_key == own] or runs
-    left_out = {*[run for run in mine if not run.goes_on][_SHOWN:]}
-    live = [run for run in runs if run not in mine and run.goes_on]
-    others = len(runs) - len(mine) - len(live)
-    return [*(run for run in mine if run not in left_out), *live], others
+    mine = [row for row in rows if row.run.repo_key == own]
+    live = [row for row in rows if row.run.repo_key != own and row.run.goes_on] if mine else []
+    mine = mine or [*rows]
+    left_out = {*[row.run for row in mine if not row.run.goes_on][_SHOWN:]}
+    others = len(rows) - len(mine) - len(live)
+    return [*(row for row in mine if row.run not in left_out), *live], others
 
 
-def _cells(run: Run, name: str, now: int, seen: int | None) -> tuple[str, ...]:
+def _cells(row: RunStatus, now: int, seen: int | None) -> tuple[str, ...]:
+    run = row.run
     where = f" in {run.tree}" if run.tree else ""
     if node := run.node:
         all_ = f" on {len(node.names)} nodes: {', '.join(node.names)}"
         where += f" (node {node.rank} of {node.names[0]}'s)" if node.rank else all_
     old = f", as of {_ago(seen, now)}" if seen is not None and run.goes_on else ""
-    return (f"  {name}{where}", f"{run.outcome()}{old}", _when(run, now))
+    name = f"  {row.repository}/{called(run.name)}{where}"
+    return (name, f"{run.outcome()}{old}", _when(run, now))
 
 
-def _about(run: Run, now: int, results: ResultsThere | None, seen: int | None) -> tuple[str, ...]:
+def _about(row: RunStatus, now: int, seen: int | None) -> tuple[str, ...]:
+    run, results = row.run, row.results
     quiet = f", last wrote {_ago(run.written, now)}" if run.state == "running" else ""
     log = f"log {size(run.log_bytes)}{quiet}"
     if seen is not None and not run.log_bytes:  # what changes all the time is not noted here
@@ -221,8 +231,9 @@ def _ago(moment: int, now: int) -> str:
     return f"{duration(max(0, now - moment))} ago"
 
 
-def _below(run: Run, failure: Failure | None, *, whole: bool) -> list[str]:
+def _below(row: RunStatus, *, whole: bool) -> list[str]:
     """Return why it failed, and what can be done."""
+    run, failure = row.run, row.failure
     lines = []
     if failure:
         # Skip it if the log lines below repeat it.
@@ -238,7 +249,7 @@ def _below(run: Run, failure: Failure | None, *, whole: bool) -> list[str]:
         lines.append(f"its log and results are still there; {how_to_resume(run)}")
     elif run.state in _NEXT:
         lines.append(_NEXT[run.state])
-    return [f"      {line}" for line in lines]
+    return lines
 
 
 _EVENTS_BYTES = 16 * 1024
@@ -251,36 +262,6 @@ _ENDS = {
     8: "its last setup did not begin",
 }
 """What the exit codes of setups mean; the reason is added after it."""
-
-
-@dataclass(frozen=True)
-class RunStatus(RunThatEnded):
-    """A run, as `status` tells of it."""
-
-    KEYS = f"{RunOnABox.KEYS}, gpu_use, metric, disk, untold, failure, results"
-
-    gpu_use: tuple[GpuUse, ...] = ()
-    disk: LowDisk | None = None
-    untold: tuple[str, ...] = ()
-    results: ResultsThere | None = None
-
-
-class AtHome(NamedTuple):
-    """What is known here of a run whose box is gone, or could not be asked."""
-
-    seen: float
-    log: str | None
-    results: str
-
-
-@dataclass(frozen=True)
-class RunFromHome(RunThatEnded):
-    """The same of a run whose box was not asked."""
-
-    KEYS = f"{RunOnABox.KEYS}, gpu_use, metric, failure, from_home"
-
-    gpu_use: tuple[GpuUse, ...] = ()
-    from_home: AtHome | None = None
 
 
 class SetupFailure(NamedTuple):
@@ -411,11 +392,10 @@ def _from_home(
     if not found:
         return BoxStatus(host, lines=[f"{host}: {why}"])
     runs, last = [one.run for one in found], max(found, key=lambda one: one.seen)
-    now, price, box = int(last.now(time.time())), found[0].price, found[0].box
+    now, box = int(last.now(time.time())), found[0].box
     mine = kept_of_repository(found, options.repository[0])
     ends = {f"{one.repository}/{one.run.name}": one.log_tail(END_BYTES) for one in found}
     failures = find_failures(runs, ends, str, END_BYTES)
-    metrics = {one.run: one.metric for one in found if one.metric}
     names = repository_names({run.repo_key for run in runs})
     rows = [
         RunFromHome(
@@ -432,8 +412,8 @@ def _from_home(
     lines = [f"{box}: {why}; from home:" if why else as_of(found[0])]
     own = mine[0].repository if mine else ""
     seen = last.box_time or int(last.seen)
-    lines += run_lines(runs, now, (), failures, metrics, price, width, own=own, seen=seen)
-    return BoxStatus(box, price or None, runs=rows, trees=(), lines=lines)
+    lines += run_lines(rows, now, width=width, own=own, seen=seen)
+    return BoxStatus(box, found[0].price or None, runs=rows, trees=(), lines=lines)
 
 
 def failure(found: Sequence[BoxStatus]) -> BoxstrapError | None:
@@ -513,47 +493,14 @@ class _Contract:
 
 
 def _told(box: BoxLogin, width: int | None) -> BoxStatus:
-    box_state, name = box.state, box.name
-    failures = find_failures(box_state.runs, box.details.log_ends, box.redactor.text, END_BYTES)
-    if any(failure.lines for failure in failures.values()):
+    box_state, known, details = box.state, box.known, box.details
+    rows = rows_of(box_state, details, known.price, box.redactor.text)
+    if any(row.failure and row.failure.lines for row in rows):
         box.warn_of_unredacted()
-    metrics = metric_lines(box_state.runs, box.details.metrics, box.redactor.text)
-    why = _why(box, _setup(box_state))
-    known, setup = box.known, _setup(box_state)
+    setup = _setup(box_state)
+    why = _why(box, setup)
     setup.switch = box_state.unfinished_switch or None
     setup.why = SetupFailure(why.step, why.word("code")) if why else None
-    names = repository_names({run.repo_key for run in box_state.runs})
-    rows = []
-    for run in box_state.runs:
-        path, details = f"{run.repo_key}/{run.name}", box.details
-        rows.append(
-            RunStatus(
-                run,
-                names[run.repo_key],
-                _box_time(box_state),
-                known.price,
-                metrics.get(run),
-                failures.get(run),
-                gpu_use(run, box_state.runs, details.gpus),
-                details.disks.get(path),
-                tuple(details.untold.get(path, ())),
-                details.results.get(path),
-            )
-        )
-    lines = status_lines(
-        name,
-        box_state,
-        why,
-        box.details.gpus,
-        failures,
-        metrics,
-        known,
-        width,
-        box.details.results,
-        box.details.disks,
-        box.details.untold,
-        box.own,
-    )
     return BoxStatus(
         known.name,
         known.price or None,
@@ -562,14 +509,43 @@ def _told(box: BoxLogin, width: int | None) -> BoxStatus:
         box_state.lease,
         setup,
         rows,
-        box.details.trees,
-        [one for each in box.details.at_risk for one in each],
+        details.trees,
+        [one for each in details.at_risk for one in each],
         lines=[
-            *lines,
-            *_tree_lines(box.details.trees),
-            *(line for each in box.details.at_risk for line in _risk_lines(name, each)),
+            *status_lines(box.name, box_state, rows, why, known, width, box.own),
+            *_tree_lines(details.trees),
+            *(line for each in details.at_risk for line in _risk_lines(box.name, each)),
         ],
     )
+
+
+def rows_of(
+    box_state: BoxState,
+    details: RunDetails = NO_DETAILS,
+    price: float | None = None,
+    redact: Callable[[str], str] = str,
+) -> list[RunStatus]:
+    """Return what the box told of each of its runs. `price` is per hour of the box."""
+    runs, now = box_state.runs, _box_time(box_state)
+    failures = find_failures(runs, details.log_ends, redact, END_BYTES)
+    metrics = metric_lines(runs, details.metrics, redact)
+    names = repository_names({run.repo_key for run in runs})
+    paths = {run: f"{run.repo_key}/{run.name}" for run in runs}
+    return [
+        RunStatus(
+            run,
+            names[run.repo_key],
+            now,
+            price,
+            metrics.get(run),
+            failures.get(run),
+            gpu_use(run, runs, details.gpus),
+            details.disks.get(paths[run]),
+            details.untold.get(paths[run], ()),
+            details.results.get(paths[run]),
+        )
+        for run in runs
+    ]
 
 
 def _risk_lines(name: str, risky: Sequence[RiskyFolder]) -> list[str]:
@@ -578,18 +554,13 @@ def _risk_lines(name: str, risky: Sequence[RiskyFolder]) -> list[str]:
     return risk_in_words(name, risky).splitlines()
 
 
-def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
+def status_lines(  # noqa: PLR0913, PLR0917 - each from another place
     name: str,
     box_state: BoxState,
+    rows: Sequence[RunStatus],
     why: Event | None = None,
-    gpus: Sequence[UsedGpu] = (),
-    failures: Mapping[Run, Failure] = MappingProxyType({}),
-    metrics: Mapping[Run, str] = MappingProxyType({}),
     known: KnownBox | None = None,
     width: int | None = None,
-    results: Mapping[str, ResultsThere] = MappingProxyType({}),
-    disks: Mapping[str, LowDisk] = MappingProxyType({}),
-    untold: Mapping[str, Sequence[str]] = MappingProxyType({}),
     own: str = "",
 ) -> list[str]:
     """Return the status as text; `why` is the event with which the box's last setup failed."""
@@ -601,11 +572,7 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
         lines.append(f"  {cost_so_far(known)}")
     if box_state.lease:
         lines += [f"  {line}" for line in box_state.lease.lines()]
-    price = known.price if known else None
-    now = _box_time(box_state)
-    runs = run_lines(
-        box_state.runs, now, gpus, failures, metrics, price, width, results, disks, untold, own
-    )
+    runs = run_lines(rows, _box_time(box_state), width=width, own=own)
     return [*lines, *(runs or ["no run was started here"])]
 
 

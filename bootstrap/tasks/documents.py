@@ -22,8 +22,9 @@ from bootstrap.profile.consent import Grant, Grants
 from bootstrap.profile.load import ListedProfile
 from bootstrap.profile.yaml_source import ProfileProblem
 from bootstrap.protocol.disk import LowDisk
+from bootstrap.protocol.failure import RunThatEnded
 from bootstrap.protocol.probe import BoxLease
-from bootstrap.protocol.run import Run, RunOnABox, RunThatEnded
+from bootstrap.protocol.run import Run, RunOnABox
 from bootstrap.protocol.run_history import Card, Machine, Newest
 from bootstrap.protocol.trees import DisposableThing, TreeBeside
 from bootstrap.protocol.verdict import Verdict

@@ -25,7 +25,7 @@ from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import make_private
 from bootstrap.protocol.run import Run, called
-from bootstrap.runs.status import run_lines
+from bootstrap.runs.status import RunStatus, run_lines
 
 GRID = "parameters:\n  lr: [1e-3, 3e-4]\n  seed: [0, 1, 2]\n"
 OF_WANDB = """\
@@ -232,7 +232,7 @@ def test_a_cell_of_a_sweep_is_shown_with_its_parameters(tmp_path: Path) -> None:
         "train-1", "lr-0123abcd-1", f"x{name}",
     ]  # fmt: skip
     named = Run("k-1", name, "running", None, 9, "c", "w", "lr", 0, 12, "python x.py")
-    assert f"k-1/{shown}" in run_lines([named], 100_000, (), {})[0]
+    assert f"k-1/{shown}" in run_lines([RunStatus(named, "k-1", 9, None)], 9)[0]
     live = _Told("gpu")
     live.note_run({"run": {"name": name, "state": "running"}})
     assert live.summary == f"{shown} running"

@@ -17,7 +17,7 @@ from bootstrap.protocol import probe as probe_module
 from bootstrap.protocol.answers import LONGEST, documents
 from bootstrap.protocol.probe import BoxState, parse_probe
 from bootstrap.protocol.run import STATES
-from bootstrap.runs.status import status_lines
+from bootstrap.runs.status import rows_of, status_lines
 from bootstrap.text.document import document
 from tests.unit.protocol.conftest import told
 
@@ -149,16 +149,21 @@ def test_an_old_bash_is_said(bash: str, word: str | None) -> None:
         probe_module._check_bash(found, "box")
 
 
+def lines_of(answer: bytes) -> list[str]:
+    state = parse_probe(answer)
+    return status_lines("box", state, rows_of(state))
+
+
 @given(answers())
 def test_status_can_be_told_of_any_answer(answer: bytes) -> None:
-    assert not UNSEEN.search("".join(status_lines("box", parse_probe(answer))))
+    assert not UNSEEN.search("".join(lines_of(answer)))
 
 
 def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
     ended = {"state": "finished", "rc": 1, "ended": "exit 1", "log_bytes": 12}
     rows = told(run="key-1/train-10", command="/w/homework/.venv/bin/python x.py", **ended)
     rows += told(command=f"python x.py {'long ' * 30}", log_bytes=12)
-    first, second = status_lines("box", parse_probe(rows))[1:]
+    first, second = lines_of(rows)[1:]
     for word in ("started", "log 12 B", "a" * 12, "python x.py"):
         assert first.index(word) == second.index(word)
     assert len(second.rpartition("a" * 12)[2].strip()) == 60
@@ -192,5 +197,5 @@ def test_what_an_environment_has_of_the_image_is_three_numbers(
 def test_a_switch_that_was_cut_short_is_named(at_work: bool) -> None:
     working = "working\t20261121-084500-a1b2c3\tid\n" if at_work else ""
     answer = f"dir\t/workspace/homework\nswitch\t{'b' * 40}\n{working}"
-    said = "\n".join(status_lines("box", parse_probe(answer.encode())))
+    said = "\n".join(lines_of(answer.encode()))
     assert (f"/workspace/homework to {'b' * 12} was cut short" in said) is not at_work

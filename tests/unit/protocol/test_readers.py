@@ -34,10 +34,11 @@ from bootstrap.link.exchange import (
 from bootstrap.plan import STEPS, plan_rows
 from bootstrap.profile.schema import Advice
 from bootstrap.protocol.disk import parse_low_disk
+from bootstrap.protocol.failure import find_failure
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning
-from bootstrap.protocol.probe import parse_probe, probe
+from bootstrap.protocol.probe import BoxState, parse_probe, probe
 from bootstrap.protocol.query import LaunchOptions, launch
-from bootstrap.protocol.run import STATES, find_failure, is_name
+from bootstrap.protocol.run import STATES, is_name
 from bootstrap.protocol.run_details import ask_details, parse_details, results_in_the_way
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
 from bootstrap.protocol.sender import Sender
@@ -53,7 +54,7 @@ from bootstrap.runs.notifiers import who_is_told_of
 from bootstrap.runs.pull import goes_on
 from bootstrap.runs.remote_command import RemoteProject
 from bootstrap.runs.run_end import _answer_lines, _await_end, _Listener, what_ended
-from bootstrap.runs.status import metric_lines, run_lines, status_lines
+from bootstrap.runs.status import rows_of, run_lines, status_lines
 from bootstrap.runs.top import BoxView, JsonLines, LiveTable, PlainLines
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, start_server, stop_server
 from bootstrap.runs.upkeep import ask_lease, what_was_wiped
@@ -220,11 +221,14 @@ def detailed(wire: Any) -> None:
     failure = find_failure(failed, details.log_ends["r-1/train-1"])
     assert failure
     assert "\x1b" not in "".join(str(one) for tree in details.at_risk for one in tree)
-    metrics = metric_lines([RUN], details.metrics, str)
-    shown = (details.gpus, {failed: failure}, metrics)
-    lines = run_lines([failed, RUN], 9, *shown, results=details.results)
-    assert "\x1b" not in "".join(lines)
+    rows = rows_of(BoxState(runs=(failed, RUN)), details)
+    assert "\x1b" not in "".join(run_lines(rows, 9))
     ask_details(wire, workdir="/w", repo_key="k", repo_root="", redact=["A"])
+
+
+def shown_status(wire: Any) -> None:
+    state = parse_probe(run_script(wire, "x"))
+    status_lines("box", state, rows_of(state))
 
 
 def remembered(wire: Any) -> None:
@@ -313,7 +317,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/pull.py": lambda wire: goes_on(login_on(wire), RUN),  # type: ignore[arg-type]
     "sync/new_run.py": resumed,
     "runs/tunnel.py": served,
-    "runs/status.py": lambda wire: status_lines("box", parse_probe(run_script(wire, "x"))),
+    "runs/status.py": shown_status,
     "runs/run_end.py, stop": lambda wire: what_ended(run_script(wire, "x")),
     "runs/notifiers.py": lambda wire: who_is_told_of(run_script(wire, "x")),
     "runs/top.py": looked,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bootstrap.onbox.redact import Redactor
-from bootstrap.protocol.run import Failure, Run, find_failure
+from bootstrap.protocol.failure import Failure, find_failure
+from bootstrap.protocol.run import Run
 
 RUN = Run("k-1", "train-1", "finished", 1, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
 CRASH = """\

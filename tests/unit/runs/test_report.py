@@ -20,7 +20,8 @@ from bootstrap.errors import BoxLacksError
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import NoAnswer
 from bootstrap.onbox.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
-from bootstrap.protocol.run import Failure, Run
+from bootstrap.protocol.failure import Failure
+from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import (
     MetricCurve,
     RunHistory,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pytest
 
 from bootstrap.boxes.at_home import row_of, run_of
-from bootstrap.protocol.run import Failure, Run, as_it_ended, find_failure
+from bootstrap.protocol.failure import Failure, find_failure
+from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.run_details import UsedGpu, parse_details
-from bootstrap.runs.status import gpu_use, metric_lines, run_lines
+from bootstrap.runs.status import RunFromHome, RunStatus, gpu_use, metric_lines, run_lines
 from bootstrap.text.document import document
 from tests.unit.protocol.conftest import told
 
@@ -28,37 +31,56 @@ def gpu(index: int, load: int = 50, **held: int) -> UsedGpu:
     return UsedGpu(index, f"GPU-{index}", load, 30 * GIB, 80 * GIB, by_run)
 
 
+def lines_of(
+    runs: Sequence[Run],
+    width: int | None = None,
+    own: str = "",
+    price: float | None = None,
+    gpus: Sequence[UsedGpu] = (),
+    failures: Mapping[Run, Failure] = MappingProxyType({}),
+    metrics: Mapping[Run, str] = MappingProxyType({}),
+) -> list[str]:
+    rows = [
+        RunStatus(
+            *(one, one.repo_key, NOW, price, metrics.get(one), failures.get(one)),
+            gpu_use=gpu_use(one, runs, gpus),
+        )
+        for one in runs
+    ]
+    return run_lines(rows, NOW, width=width, own=own)
+
+
 def test_since_when_and_how_long() -> None:
     over = run("train-2", state="finished", rc=0, begun=NOW - 500, over=NOW - 65)
-    lines = run_lines([RUN, over], NOW, (), {})
+    lines = lines_of([RUN, over])
     assert "running   started 1 min 30 s ago" in lines[0]
     assert "finished  ended 1 min 05 s ago, ran 7 min 15 s" in lines[1]
 
 
 def test_a_run_takes_more_lines_where_the_terminal_is_too_narrow_and_none_is_cut() -> None:
     ended = run("train-2", state="finished", rc=0, over=NOW - 65, command="python train.py " * 9)
-    whole = run_lines([RUN, ended], NOW, (), {}, price=2.0)
+    whole = lines_of([RUN, ended], price=2.0)
     assert len(whole) == 2
-    assert run_lines([RUN, ended], NOW, (), {}, price=2.0, width=300) == whole
+    assert lines_of([RUN, ended], price=2.0, width=300) == whole
     for width in (80, 60, 40):
-        narrow = run_lines([RUN, ended], NOW, (), {}, price=2.0, width=width)
+        narrow = lines_of([RUN, ended], price=2.0, width=width)
         assert max(map(len, narrow)) <= width
         assert " ".join(" ".join(narrow).split()) == " ".join(" ".join(whole).split())
-    assert len(run_lines([RUN], NOW, (), {}, price=2.0, width=80)) == 2
+    assert len(lines_of([RUN], price=2.0, width=80)) == 2
 
 
 def test_a_run_in_the_queue_says_what_it_waits_for_and_counts_from_its_begin() -> None:
     queued = run("train-8", state="queued", queue="after train-7", attended=True)
-    (line,) = run_lines([queued], NOW, (), {})
+    (line,) = lines_of([queued])
     assert "queued: begins once train-7 has ended with 0  made 1 min 30 s ago" in line
     begun = run("train-8", begun=NOW - 20)
-    assert "started 20 s ago" in run_lines([begun], NOW, (), {})[0]
+    assert "started 20 s ago" in lines_of([begun])[0]
     assert begun.seconds(NOW) == 20
 
 
 def test_who_lives_or_waits_is_shown_however_many_came_after() -> None:
     over = [run(f"train-{n}", state="finished", rc=0, over=NOW) for n in range(40, 2, -1)]
-    lines = run_lines([*over, run("train-2", state="queued"), run("train-1")], NOW, (), {})
+    lines = lines_of([*over, run("train-2", state="queued"), run("train-1")])
     assert len(lines) == 13
     assert "k-1/train-2" in lines[10]
     assert "k-1/train-1" in lines[11]
@@ -71,7 +93,7 @@ def test_of_the_newest_failure_the_log_is_shown_and_of_the_others_a_sentence() -
         Failure("exception", f"ValueError: {n}", lines=("  File", f"ValueError: {n}"))
         for n in (3, 2)
     ]
-    lines = run_lines(failed, NOW, (), dict(zip(failed, why, strict=True)))
+    lines = lines_of(failed, failures=dict(zip(failed, why, strict=True)))
     assert [line.strip() for line in lines[1:3]] == ["|   File", "| ValueError: 3"]
     assert lines[4].strip() == "ValueError: 2"
     assert len(lines) == 5
@@ -79,12 +101,12 @@ def test_of_the_newest_failure_the_log_is_shown_and_of_the_others_a_sentence() -
 
 def test_what_died_says_whether_the_box_was_restarted_and_how_to_go_on() -> None:
     with_box, without = run("train-1", state="died"), run("train-1", state="died", restarted=False)
-    first, hint = run_lines([with_box], NOW, (), {})
+    first, hint = lines_of([with_box])
     assert "died with the box" in first
     assert "--restart" in hint
-    _, hint = run_lines([run("train-1", state="died", can_resume=True)], NOW, (), {})
+    _, hint = lines_of([run("train-1", state="died", can_resume=True)])
     assert "boxstrap run --resume train-1" in hint
-    assert "was killed, and its runner too" in run_lines([without], NOW, (), {})[0]
+    assert "was killed, and its runner too" in lines_of([without])[0]
 
 
 def test_the_gpus_of_a_run_are_those_its_processes_compute_on() -> None:
@@ -92,7 +114,7 @@ def test_the_gpus_of_a_run_are_those_its_processes_compute_on() -> None:
     runs = [RUN, run("train-2")]
     (use,) = gpu_use(runs[0], runs, gpus)
     assert (use.index, use.memory_used) == (0, 20 * GIB)
-    first, second = run_lines(runs, NOW, gpus, {})
+    first, second = lines_of(runs, gpus=gpus)
     assert "GPU 0: 97 %, 20.0 of 80.0 GiB" in first
     assert "GPUs 0,1: 74 %, 10.0 of 160.0 GiB" in second
 
@@ -107,9 +129,9 @@ def test_where_processes_are_not_seen_it_is_what_the_run_was_given(
     mine = run("train-1", gpus=gpus)
     runs = [mine, *([run("train-2")] if others else [])]
     assert [use.index for use in gpu_use(mine, runs, [gpu(0), gpu(1)])] == seen
-    queued, (line,) = dataclasses.replace(mine, state="queued"), run_lines([mine], NOW, (), {})
+    queued, (line,) = dataclasses.replace(mine, state="queued"), lines_of([mine])
     assert (f"  GPU {gpus}  " in line) is bool(gpus)
-    assert (f"  GPU {gpus}  " in run_lines([queued], NOW, (), {})[0]) is bool(gpus)
+    assert (f"  GPU {gpus}  " in lines_of([queued])[0]) is bool(gpus)
     over = dataclasses.replace(mine, state="finished", rc=0)
     assert gpu_use(over, [over], [gpu(0)]) == ()
 
@@ -119,7 +141,7 @@ def test_the_newest_metric_stands_below_its_run() -> None:
     said = {"k-1/train-1": b"\x1b[2Jstep 7   loss 0.5 of hunter22\n", "k-2/train-2": b"loss 3\n"}
     metrics = metric_lines([RUN, other], said, lambda text: text.replace("hunter22", "***"))
     assert metrics == {RUN: "step 7 loss 0.5 of ***"}
-    lines = run_lines([RUN, other], NOW, (), {}, metrics)
+    lines = lines_of([RUN, other], metrics=metrics)
     assert lines[1] == "      step 7 loss 0.5 of ***"
     assert len(lines) == 3
 
@@ -164,7 +186,7 @@ def test_an_interrupted_run_failed_says_who_did_it_and_how_it_goes_on(
         "leaves": int(ended.split()[3]),
     }
     assert find_failure(over, b"saved\n") is not None
-    assert "boxstrap up --resume train-2" in "\n".join(run_lines([over], NOW, (), {}))
+    assert "boxstrap up --resume train-2" in "\n".join(lines_of([over]))
     assert run_of(row_of(over)) == over
 
 
@@ -182,11 +204,12 @@ def test_a_notice_is_no_reason_for_a_run_that_was_stopped_or_does_not_understand
 def test_runs_of_this_repository_come_first_and_ended_ones_of_others_are_a_number() -> None:
     others = [run(f"train-{n}", repo_key="k-2", state="finished", rc=0) for n in range(9, 3, -1)]
     live, mine = run("train-3", repo_key="k-2"), run("train-1", state="finished", rc=0)
-    lines = run_lines([*others, live, mine, RUN], NOW, (), {}, own="k-1")
+    lines = lines_of([*others, live, mine, RUN], own="k-1")
     assert [line.split()[0] for line in lines[:3]] == ["k-1/train-1", "k-1/train-1", "k-2/train-3"]
     assert lines[3:] == ["  and 6 of other repositories: --json has all"]
 
 
 def test_a_live_run_that_was_not_asked_now_says_how_old_its_state_is() -> None:
-    (line,) = run_lines([run("train-1", log_bytes=0)], NOW, (), {}, price=3600.0, seen=NOW - 60)
+    told = RunFromHome(run("train-1", log_bytes=0), "k-1", NOW - 60, 3600.0)
+    (line,) = run_lines([told], NOW, seen=NOW - 60)
     assert "running, as of 1 min 00 s ago  started 1 min 30 s ago  $30.00  cccccccccccc" in line
