@@ -30,7 +30,17 @@ from bootstrap.link.record import (
     refuse_newer,
     unreadable_record,
 )
-from bootstrap.link.target import BoxOptions, Endpoint, Target, has_alias, parse_host, resolve
+from bootstrap.link.target import (
+    BoxOptions,
+    Endpoint,
+    Target,
+    has_alias,
+    has_keys,
+    parse_host,
+    resolve,
+    resolved,
+)
+from bootstrap.paths import shipped
 from bootstrap.providers import FIXED_END, is_shared, place_of
 
 _LISTED = 20
@@ -186,17 +196,17 @@ def get_or_create(
     box = named if named and named.name == name else box or find_known(target, endpoint)
     # A former name is free for the box itself alone: it still leads there.
     if box and not new_box and (named is None or named.folder == box.folder):
+        if name and name != box.name:
+            check_new_name(name, endpoint)
         return _at(_called(box, name or box.name), target, endpoint)
     default = name_for(target, endpoint)
     if not new_box:
         _refuse_lost({name or default, target.text, target.address}, endpoint)
     taken = _taken()
     if name and name.lower() in taken:
-        raise UsageError(
-            f"there is a box {taken[name.lower()]} already.",
-            where="--name",
-            hint="Give the new box another name.",
-        )
+        raise name_is_taken(taken[name.lower()])
+    if name:
+        check_new_name(name, endpoint)
     # An earlier box must not be the newest one because the clock was wrong once.
     newest = max((box.created for box in all_boxes()), default=0.0)
     before = boxes_at(endpoint)
@@ -231,6 +241,30 @@ def check_name(name: str) -> None:
             f"{name!r} can't be a box's name.",
             where="--name",
             hint="Use letters, digits, dots, dashes and underscores, 63 at most; not `local`.",
+        )
+
+
+def name_is_taken(by: str) -> UsageError:
+    """Return the error for a new box that would be called as the box `by`."""
+    hint = "Give the new box another name."
+    return UsageError(f"there is a box {by} already.", where="--name", hint=hint)
+
+
+def check_new_name(name: str, endpoint: Endpoint | None = None) -> None:
+    """As `check_name`; also for one that is a host elsewhere than at `endpoint`: who types that
+    later means the host, and would get the box."""
+    check_name(name)
+    there = resolve(parse_host(name))
+    place = (there.hostname.lower(), there.port)
+    if endpoint and place == (endpoint.hostname.lower(), endpoint.port):
+        return
+    files = (*there.known_hosts_files, shipped("templates") / "known_hosts")
+    other = f"{name}-{os.urandom(4).hex()}"  # what is said of any name is said of no host
+    if has_alias(name) or resolved(name) - resolved(other) or has_keys(name, files):
+        raise UsageError(
+            f"{name} is the name of a host, {there.address}: typed later, it would mean the box.",
+            where="--name",
+            hint="Give the box a name that is no host's.",
         )
 
 

@@ -17,6 +17,7 @@ the jump host unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import hashlib
 import ipaddress
@@ -29,7 +30,7 @@ import socket
 import subprocess
 import threading
 import unicodedata
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -525,6 +526,32 @@ def has_alias(name: str) -> bool:
     """
     is_number = re.fullmatch("0x[0-9a-f]+|[0-9]+", name, re.IGNORECASE)
     return not is_number and _entry(name) != _entry(f"{name}-{os.urandom(4).hex()}")
+
+
+_RESOLVE_S = 2.0
+
+
+def resolved(name: str) -> set[str]:
+    """Return the addresses of a name; none if nobody answers soon."""
+    found = set[str]()
+
+    def resolve() -> None:
+        with contextlib.suppress(OSError, UnicodeError):
+            found.update(str(each[4][0]) for each in socket.getaddrinfo(name, None))
+
+    asked = threading.Thread(target=resolve, daemon=True)
+    asked.start()
+    asked.join(_RESOLVE_S)
+    return {*found}
+
+
+def has_keys(name: str, files: Iterable[Path]) -> bool:
+    """Whether one of these files of known hosts has a key for this name."""
+    asked = (["ssh-keygen", "-F", name, "-f", str(file)] for file in files)
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        ran = (subprocess.run(one, capture_output=True, check=False, timeout=30) for one in asked)
+        return any(answer.returncode == 0 for answer in ran)
+    return False
 
 
 def _entry(host: str) -> list[list[str]]:

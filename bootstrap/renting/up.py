@@ -374,6 +374,9 @@ def rent_and(
     if setup.run:
         setup.run.of(loaded.profile)
 
+    if setup.name is not None:
+        _check_name(request, setup.name)
+
     lease = RentedLease(loaded, reporter)
 
     @cache  # report the lease once per box, however often its setup is retried
@@ -388,6 +391,20 @@ def rent_and(
 
     wish = _wish(request, loaded, lease)
     return Renter(accounts, wish, reporter, confirm).run(set_up)
+
+
+def _check_name(request: UpOptions, name: str) -> None:
+    """Refuse what a setup would not call the box. Raises UsageError."""
+    from bootstrap.link.record import all_boxes
+    from bootstrap.link.registry import check_new_name, name_is_taken
+
+    its = next((box for box in all_boxes() if box.name.lower() == name.lower()), None)
+    if its is None:
+        check_new_name(name)
+        return
+    usable = {*rented_before(request)[0]} - request.instead_of
+    if request.another or its.host_text not in usable:
+        raise name_is_taken(its.name)
 
 
 def _wish(request: UpOptions, loaded: LoadedProfile, lease: RentedLease) -> RentOptions:

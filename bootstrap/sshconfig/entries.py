@@ -22,6 +22,7 @@ from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
+from bootstrap.link.target import has_keys
 from bootstrap.paths import make_private, shipped, write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 from bootstrap.value import dataclass
@@ -421,10 +422,9 @@ def _is_users_host(place: ConfigPlace, alias: str) -> bool:
     if _ADDRESS.fullmatch(alias.lower()):
         return True
     for form in {alias, alias.lower()}:
-        for known in (place.config.with_name("known_hosts"), shipped("templates") / "known_hosts"):
-            found = _ask(["ssh-keygen", "-F", form, "-f", str(known)])
-            if found is not None and found.returncode == 0:
-                return True
+        files = (place.config.with_name("known_hosts"), shipped("templates") / "known_hosts")
+        if has_keys(form, files):
+            return True
         if place.config.exists():
             if _leads_to(place, form) not in ("", alias.lower()):
                 return True

@@ -9,7 +9,6 @@ import contextlib
 import ipaddress
 import shlex
 import socket
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from bootstrap.text.sizes import bytes_of
 Arguments = Mapping[str, Any]
 _LONGEST_SHOWN, _LONGEST_LINE = 500, 2000
 """Characters of one argument, and of a line, in a question: longer ones would hide what follows."""
-_RESOLVE_S = 2.0
 
 
 def question(name: str, arguments: Arguments) -> str:
@@ -31,8 +29,7 @@ def question(name: str, arguments: Arguments) -> str:
     if arguments.get(effect.except_with or ALWAYS):
         effect = Effect("reads")
     what = _by_options(effect, arguments)
-    if effect.kind != "reads" or effect.tells:
-        what += _by_values(effect, arguments)
+    what += _by_values(effect, arguments)
     if digest := arguments.get("consent"):
         taken = _consents.get(digest)
         listed = f":\n{taken}" if taken else " (secrets, files, keys or money)."
@@ -53,7 +50,7 @@ def _by_values(effect: Effect, arguments: Arguments) -> list[str]:
     """Return what the values of the arguments do, each as a sentence."""
     found = []
     for option, takes in _TAKES.items():
-        if effect.tells and option not in _TOLD:
+        if effect.kind == "reads" and option not in (_TOLD if effect.tells else _READ):
             continue
         given = arguments.get(option.rstrip("_"))
         values = [] if not given else given if isinstance(given, list) else [given]
@@ -62,8 +59,8 @@ def _by_values(effect: Effect, arguments: Arguments) -> list[str]:
     hosts = _hosts(arguments) if effect.here or effect.sends else []
     if effect.here and any(map(_is_here, hosts)):
         found.append(f"It {effect.here}.")
-    if effect.sends and (unknown := [host for host in hosts if _is_unknown(host)]):
-        found.append(f"It {VALUES['host']}: {', '.join(map(_one_line, unknown))}.")
+    if effect.sends and (unknown := [*filter(None, map(_unknown, hosts))]):
+        found.append(f"It {VALUES['host']}: {', '.join(unknown)}.")
     return found
 
 
@@ -118,6 +115,8 @@ _TAKES: Mapping[str, Callable[[Any, Arguments], bool]] = {
 """Whether a value of an option does what `VALUES` says of it."""
 _TOLD = ("profile", "repo")
 """The options by which a box is told what another profile says."""
+_READ = ("sweep",)
+"""Those with which also a command that only reads says what is in a file."""
 
 
 def _place(arguments: Arguments) -> Path:
@@ -154,50 +153,41 @@ def _is_here(host: str) -> bool:
 def _is_own(address: str) -> bool:
     import psutil
 
+    from bootstrap.link.target import resolved
+
     bare = address.strip("[]").lower().rstrip(".")
     try:
         numbers = ipaddress.ip_address(bare if ":" in bare else socket.inet_aton(bare))
     except (OSError, ValueError):
         names = ("localhost", "ip6-localhost", "ip6-loopback", socket.gethostname().lower())
-        return bare in names or any(map(_is_own, _resolved(bare)))
+        return bare in names or any(map(_is_own, resolved(bare)))
     numbers = getattr(numbers, "ipv4_mapped", None) or numbers
     own = {each.address for nic in psutil.net_if_addrs().values() for each in nic}
     return numbers.is_loopback or numbers.is_unspecified or str(numbers) in own
 
 
-def _resolved(name: str) -> set[str]:
-    """Return the addresses of a name: any may lead to this machine. None if nobody answers soon."""
-    found = set[str]()
-
-    def resolve() -> None:
-        with contextlib.suppress(OSError, UnicodeError):
-            found.update(str(each[4][0]) for each in socket.getaddrinfo(name, None))
-
-    asked = threading.Thread(target=resolve, daemon=True)
-    asked.start()
-    asked.join(_RESOLVE_S)
-    return {*found}
-
-
-def _is_unknown(host: str) -> bool:
-    """Whether the host is an address to which no work was sent before: to have looked at it, as
-    `plan` does, makes it no box of the user's. An alias is the user's own word."""
+def _unknown(host: str) -> str:
+    """Return the host, with where it leads, if it is an address to which no work was sent before:
+    to have looked at it, as `plan` does, makes it no box of the user's. An alias is the user's own
+    word; a box's name may be an agent's."""
     from bootstrap.link.registry import find_known, lookup
     from bootstrap.link.target import has_alias
 
     try:
         target, box = lookup(host)
     except BoxstrapError:
-        return False
+        return ""
     known = box or find_known(target)
     if known and any(each.script for each in known.repositories):
-        return False
+        return ""
     target = known.target if known else target
     if target.is_local or target.is_rented:
-        return False
+        return ""
     with contextlib.suppress(BoxstrapError):
-        return bool(set(".:@ ") & set(target.text)) or not has_alias(target.text)
-    return True
+        if not set(".:@ ") & set(target.text) and has_alias(target.text):
+            return ""
+    words = _one_line(host)
+    return words if target.text == host else f"{words} ({_one_line(target.text)})"
 
 
 def _subject(effect: Effect, arguments: Arguments) -> str:

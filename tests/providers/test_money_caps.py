@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bootstrap.link.record import KnownBox, save_box
 from tests.cli import User
 from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
 from tests.unit.link.sshd import keygen
@@ -69,6 +70,17 @@ def test_nothing_is_rented_beyond_a_cap_whatever_is_asked_for(
     assert vast.rented == []
     configure(user, "money: {max_prize: 1}\n")
     assert "config.yaml:1: money.max_prize" in user.run("up", *asked).must(2).err
+
+
+@pytest.mark.parametrize("name", ["a/b", "127.0.0.1", "there"])
+def test_nothing_is_rented_under_a_name_that_no_new_box_can_have(
+    user: User, vast: SimulatedAccount, name: str
+) -> None:
+    user.repository(boxstrap__yaml=PROFILE)
+    save_box(KnownBox("there", "root@203.0.113.7", "203.0.113.7"))
+    asked = ("--provider", "vast", "--max-price", "50", "--name", name)
+    assert user.run("up", *asked, "--json").must(2).json()["error"]["where"] == "--name"
+    assert vast.rented == []
 
 
 def test_processes_at_the_same_time_share_one_sum(

@@ -117,6 +117,19 @@ def test_what_only_looks_renames_no_known_box() -> None:
     assert resolve("nina", renames=True) == "nina"
 
 
+def test_a_host_elsewhere_is_no_name_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who types it means that host: what they send would go to the box."""
+    monkeypatch.setattr(registry, "has_alias", "prod".__eq__)
+    monkeypatch.setattr(registry, "resolved", lambda name: {"10.9.9.9"} & {name} or {"*"})
+    record.save_box(get_or_create("root@10.1.2.3:22", "10.1.2.3", name="gpu"))
+    for name in ("prod", "10.9.9.9", "github.com"):
+        for host in ("root@10.1.2.3:22", "root@10.1.2.4:22"):  # a known box, and a new one
+            with pytest.raises(UsageError, match=f"{name} is the name of a host"):
+                get_or_create(host, host[5:-3], name=name)
+    assert get_or_create("prod", "prod", name="prod").name == "prod-22"
+    assert get_or_create("root@9.9.9.9:22", "9.9.9.9", name="any").name == "any"
+
+
 def test_names_are_no_paths() -> None:
     for name in ("../x", ".x", "a/b", "", "-x", "x" * 64, "a b"):
         with pytest.raises(UsageError, match="name"):

@@ -263,9 +263,9 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("push", {"host": ["198.51.100.1"]}, "got none before: 198.51.100.1."),
         *(
             ("setup", {"host": [host]}, f"got none before: {host}.")
-            for host in ("1572395042", "0X5DB8D822", "evil", "EVIL", "seen")
+            for host in ("1572395042", "0X5DB8D822", "evil", "EVIL")
         ),
-        ("setup", {"host": ["seen", "gpu"]}, "got none before: seen."),
+        ("setup", {"host": ["seen", "gpu"]}, "got none before: seen (root@203.0.113.8)."),
         ("setup", {"host": ["root@203.0.113.7"]}, ""),
         ("sync", {"host": ["gpu"], "repo": "/"}, "not started in: /."),
         ("sync", {"host": ["gpu"], "repo": "."}, ""),
@@ -279,6 +279,9 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("push", {"host": ["gpu"], "path": ".git"}, "not an ordinary file"),
         ("push", {"host": ["gpu"], "path": "out/x"}, "not an ordinary file"),
         ("run", {"host": ["gpu"], "sweep": "/etc/passwd"}, "not an ordinary file"),
+        ("wait", {"sweep": "/etc/passwd"}, "not an ordinary file"),
+        ("wait", {"sweep": "lr.yaml", "repo": "/x"}, "not an ordinary file"),
+        ("wait", {"sweep": "lr.yaml"}, ""),
         ("setup", {"host": ["gpu"], "host_key": "SHA256:x"}, "It trusts a host key"),
         ("setup", {"host": ["gpu"], "new_box": True}, "It trusts another host key"),
         ("ssh-config", {}, "changes the user's ssh config"),
