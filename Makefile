@@ -56,10 +56,10 @@ chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of doors, 
 	@$(PYTEST) $(SAMPLED) --tries 50 --every -n $(WORKERS) --tb=short
 
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
-	@$(BIN)/python -m tests.editor docs/editor.png
+	@$(BIN)/python -m tools.editor docs/editor.png
 
 browser-proof: $(VENV)/dev  ## see pages in a real Chromium; needs root, npm and Chromium, and takes minutes
-	@$(BIN)/python -m tests.browser
+	@$(BIN)/python -m tools.browser
 
 lint: $(VENV)/dev  ## ruff and the layers over the Python, shellcheck over the shell
 	@$(BIN)/ruff check .
@@ -72,7 +72,7 @@ typecheck: $(VENV)/dev  ## mypy, strict
 	@$(BIN)/mypy
 
 bench: $(VENV)/dev  ## time boxstrap against the other ways, on one box; needs root and ten minutes
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tools.bench
 
 picture: $(VENV)/dev  ## record a real setup on a vast box of the rig and draw docs/run.svg from it; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make picture" >&2; exit 1; }

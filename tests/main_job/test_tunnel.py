@@ -1,5 +1,5 @@
 """`tunnel` on a box: a port, and Jupyter with the repository's environment. Tests with a browser,
-and those of TensorBoard, are in tests/browser."""
+and those of TensorBoard, are in tools/browser."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def classes(within: ast.AST) -> Iterator[ast.ClassDef]:
 @pytest.mark.slow
 def test_a_class_name_stands_for_one_thing_in_the_whole_tree() -> None:
     places = defaultdict(list)
-    for folder in ("bootstrap", "tests"):
+    for folder in ("bootstrap", "tests", "tools"):
         for file in sorted((TOP / folder).rglob("*.py")):
             for node in classes(ast.parse(file.read_text(encoding="utf-8"))):
                 places[node.name].append(f"{file.relative_to(TOP)}:{node.lineno}")

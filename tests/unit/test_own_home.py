@@ -102,7 +102,7 @@ def test_the_demo_neither_reads_nor_writes_it(full: Full) -> None:
 
 _BENCH = """
 import subprocess
-from tests.bench.stage import Stage
+from tools.bench.stage import Stage
 stage = Stage()
 try:
     stage._repository("homework", ("train.py",))

@@ -1,1 +1,0 @@
-"""The benchmark: `python -m tests.bench` prints one table from one run; see README.md here."""
