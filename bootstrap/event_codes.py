@@ -9,7 +9,6 @@ To add a code, add its line.
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -198,13 +197,13 @@ def _read(table: str) -> dict[str, Code]:
 CODES: Mapping[str, Code] = _read(_TABLE)
 
 _NAME = rb"([A-Za-z0-9][A-Za-z0-9._-]{0,99})(?![A-Za-z0-9._-])"
-_NAMES: Mapping[str, re.Pattern[bytes]] = {
-    "proxy-unreachable": re.compile(rb"the proxy ([][0-9A-Za-z_.:-]{1,200}) of [A-Za-z_]+ doe"),
-    "package-missing": re.compile(
+_NAMES: Mapping[str, bytes] = {
+    "proxy-unreachable": rb"the proxy ([][0-9A-Za-z_.:-]{1,200}) of [A-Za-z_]+ doe",
+    "package-missing": (
         rb"(?:[Bb]ecause|and) " + _NAME + rb" was\s+not\s+found\s+in\s+the\s+p"  # uv
         rb"|satisfies the requirement " + _NAME + rb"[^\n]{0,200}versions: none"  # pip
     ),
-    "wheel-missing": re.compile(
+    "wheel-missing": (
         rb"(?:[Bb]ecause|and) " + _NAME + rb"[=<>~!,.0-9]{0,50}\s+has\s+no\s+wheels\s+with\s+a\s+m"
     ),
 }
@@ -214,7 +213,7 @@ _NAMES: Mapping[str, re.Pattern[bytes]] = {
 def named_in(code: str, log: bytes) -> str:
     """Return what the code is about, from the end of the step's log; "" if it isn't there."""
     pattern = _NAMES.get(code)
-    found = list(pattern.finditer(log)) if pattern else []
+    found = list(re.finditer(pattern, log)) if pattern else []
     return next(filter(None, found[-1].groups()), b"").decode() if found else ""
 
 
@@ -227,7 +226,7 @@ class _Numbers(dict[str, str]):
 
 def field_names(sentence: str) -> set[str]:
     """Return the `{names}` in a sentence."""
-    return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
+    return {*re.findall(r"\{(\w+)", sentence)}
 
 
 def explain(code: str, fields: Mapping[str, float | str]) -> Code:

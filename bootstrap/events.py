@@ -66,7 +66,7 @@ NUMBERS = frozenset(
 
 _STEPS = frozenset({*NAMES, "setup"})
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}")
+_VERSION = r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _is_known(name: str, value: object) -> bool:
     if name not in NUMBERS:
         return False
     if name in {"need", "have"} and isinstance(value, str):
-        return _VERSION.fullmatch(value) is not None
+        return re.fullmatch(_VERSION, value) is not None
     return _is_number(value)
 
 

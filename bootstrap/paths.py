@@ -98,9 +98,13 @@ def refuse_others_word(file: Path) -> None:
 
 
 def _folder(kind: str) -> Path:
-    import platformdirs  # not at the top: --help and the like need not wait for it
-
-    return Path(getattr(platformdirs, f"user_{kind}_dir")("boxstrap", appauthor=False))
+    """As the XDG specification says; without its variable on macOS, as Apple does."""
+    named, usual = os.environ.get(f"XDG_{kind.upper()}_HOME", ""), f"~/.{kind}"
+    if sys.platform == "darwin":
+        usual = f"~/Library/{'Caches' if kind == 'cache' else 'Application Support'}"
+    elif kind == "state":
+        usual = "~/.local/state"
+    return expanded(named if named.startswith("/") else usual) / "boxstrap"
 
 
 def _private(folder: Path) -> Path:
@@ -164,19 +168,19 @@ def _is_others(path: Path, *, by_mode: bool = True, held: bool = False) -> bool:
 
 def write_private(path: Path, content: str | bytes, *, make_folder: bool = True) -> None:
     """Write a file that only this user can read, whole or not at all. Raises OSError."""
-    import tempfile  # not at the top: commands that write nothing need not wait
-
     if make_folder:
         make_private(path.parent)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # Not by `tempfile`: it takes longer to load than a box to answer.
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
 import os
 import re
-import secrets
 import subprocess
 import sys
 import threading
@@ -197,9 +195,9 @@ _ASSIGNMENT = re.compile(
 _NOTHING = re.compile(r"[ \t]*(?:#[^\n]*)?(?=\n|\Z)")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "$": "$", "\n": ""}
-_FILLED_IN = re.compile(r"(?<!\\)(\$[({A-Za-z_]|`)")
+_FILLED_IN = r"(?<!\\)(\$[({A-Za-z_]|`)"
 _COMMENT = re.compile(r"[ \t]#")
-_SPLIT = re.compile(r"[\s'\"\\]|^#")
+_SPLIT = r"[\s'\"\\]|^#"
 
 
 def read_dotenv(text: str, wanted: Collection[str], where: str) -> dict[str, str]:
@@ -237,7 +235,7 @@ def _value(found: re.Match[str], where: str) -> str:
     given = found["double"]
     if given is None:
         given = _COMMENT.split(found["bare"] or "", 1)[0].rstrip(" \t")
-    if _FILLED_IN.search(given) or (found["double"] is None and _SPLIT.search(given)):
+    if re.search(_FILLED_IN, given) or (found["double"] is None and re.search(_SPLIT, given)):
         raise UsageError(
             f"programs read the value of {found['name']} differently.",
             where=where,
@@ -406,6 +404,8 @@ def fingerprint(values: Mapping[str, str]) -> str:
     """Return a hash of the values, keyed with this machine's key so that it reveals nothing."""
     if not values:
         return ""
+    import hmac  # late: of a box with secrets
+
     return hmac.new(machine_key(), packed(values), hashlib.sha256).hexdigest()[:32]
 
 
@@ -424,6 +424,6 @@ def machine_key() -> bytes:
             key = file.read_bytes()
             if len(key) == _KEY_BYTES:  # a power cut may leave an empty file, which is no key
                 return key
-        key = secrets.token_bytes(_KEY_BYTES)
+        key = os.urandom(_KEY_BYTES)
         write_private(file, key)
         return key

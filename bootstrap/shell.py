@@ -186,7 +186,7 @@ FOLD = 1000
 
 _ROUNDS = 5  # zopfli's: one more gains 65 bytes, thirty 8 more, for twice the time
 _BLOCKS = 4  # at most; fifteen gain 50 bytes for a long script, for twice the time
-_WORDS = re.compile(r"""\w[\w"']""")
+_WORDS = r"""\w[\w"']"""
 """Pairs that need a space between them: without it a word could become a string's prefix."""
 _WORTH_IT = 96 * 1024  # bytes; above, all rounds take seconds, and one gains nearly as much
 
@@ -257,7 +257,7 @@ def without_spaces(text: str) -> str:
         kinds = {tokenize.tok_name[each.type] for each in (before, token)}
         beside = before.string[-1:] + token.string[:1]
         # Since 3.12 an f-string is several tokens, and not all have a correct end position.
-        if not (_WORDS.fullmatch(beside) or "FSTRING_MIDDLE" in kinds):
+        if not (re.fullmatch(_WORDS, beside) or "FSTRING_MIDDLE" in kinds):
             cuts.append((row - 1, column))
     for row, column in reversed(cuts):
         lines[row] = lines[row][:column] + lines[row][column + 1 :]

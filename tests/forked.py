@@ -37,7 +37,7 @@ PROGRAM = str(Path(sys.executable).with_name("boxstrap"))
 INV = str(Path(sys.executable).with_name("inv"))
 AT_START = ("LANG", "LC_", "LD_", "PYTHON")
 """Python reads variables with these prefixes once, when it starts."""
-_LATE = ("encodings.utf_8_sig", "platformdirs.unix")
+_LATE = ("encodings.utf_8_sig",)
 """Modules that most commands import late."""
 USUAL = {"LANG": "C.UTF-8", "PYTHONPATH": str(HERE)}
 

@@ -48,9 +48,9 @@ _T = TypeVar("_T")
 _KEPT = {"p": "port", "i": "identity", "l": "user", "J": "jump", "L": "forwards"}
 _WITH_VALUE = set("BbcDEeFIiJLlmOoPpRSWwQ")
 _FORBIDDEN = set("\"'`$;\\&|<>(){}!*?#^")
-_FORWARD = re.compile(r"[A-Za-z0-9._:\[\]/-]+")
-_RENTED = re.compile(r"([a-z][a-z0-9-]{1,30}):([A-Za-z0-9][A-Za-z0-9_-]{0,62})")
-_PORT = re.compile("[0-9]{1,5}")
+_FORWARD = r"[A-Za-z0-9._:\[\]/-]+"
+_RENTED = r"([a-z][a-z0-9-]{1,30}):([A-Za-z0-9][A-Za-z0-9_-]{0,62})"
+_PORT = "[0-9]{1,5}"
 _FORMS = (
     "A host is user@address:port, ssh://user@address:port, an alias of your ssh config, "
     "the name of a known box, `local`, the id that your account has (vast:12345678), or the "
@@ -193,10 +193,10 @@ def parse_host(text: str) -> Target:
 
 def _is_rented(text: str) -> bool:
     """Whether it is `provider:id`. A port is none of another package's ids."""
-    named = _RENTED.fullmatch(text)
+    named = re.fullmatch(_RENTED, text)
     if named is None:
         return False
-    return named[1] in NAMES or (not _PORT.fullmatch(named[2]) and is_provider(named[1]))
+    return named[1] in NAMES or (not re.fullmatch(_PORT, named[2]) and is_provider(named[1]))
 
 
 def looks_like_unquoted_ssh(argv: Sequence[str]) -> str | None:
@@ -332,7 +332,7 @@ def _checked_jump(text: str, jump: str | None) -> str | None:
 
 
 def _checked_forward(text: str, spec: str) -> str:
-    if not _FORWARD.fullmatch(spec) or spec.count(":") < 1:
+    if not re.fullmatch(_FORWARD, spec) or spec.count(":") < 1:
         raise _wrong(text, f"-L {spec} is no forward like 8080:localhost:8080")
     return spec
 

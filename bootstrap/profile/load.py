@@ -463,7 +463,7 @@ def read_own_yaml(file: Path) -> Sequence[tuple[Scalar, Node]]:
     return yaml.keys.entries
 
 
-_PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]{40,}={0,2}( .*)?")
+_PUBLIC_KEY = r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]{40,}={0,2}( .*)?"
 _LONGEST_KEY = 16 * 1024
 
 
@@ -505,7 +505,7 @@ def public_key(entry: str) -> str:
             f"ssh.authorized_keys: {entry} is a private key; it never leaves this machine",
             hint=f"You probably mean {entry}.pub",
         )
-    if not _PUBLIC_KEY.fullmatch(line) or not line.isprintable():
+    if not re.fullmatch(_PUBLIC_KEY, line) or not line.isprintable():
         raise ProfileError(
             f"ssh.authorized_keys: {entry} is not a public key",
             hint="A public key file has one line that begins with its type, as in ssh-ed25519.",

@@ -110,7 +110,7 @@ def origin_of(tree: Tree, path: tuple[str | int, ...]) -> Origin | None:
 
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?")
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?"
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _TEXT = Field("text")
 _SCALARS = frozenset({"text", "whole", "number", "truth"})
@@ -130,7 +130,7 @@ def scalar_value(text: str, kind: Kind) -> object:
     """
     if kind == "whole" and _WHOLE.fullmatch(text):
         return int(text)
-    if kind == "number" and _NUMBER.fullmatch(text):
+    if kind == "number" and re.fullmatch(_NUMBER, text):
         return float(text)
     if kind == "truth" and text in _TRUTHS:
         return _TRUTHS[text]

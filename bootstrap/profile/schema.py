@@ -45,7 +45,7 @@ _SCHEMES: dict[str, Place] = {
     "gs": "bucket",
     "az": "bucket",
 }
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]*):"
 _ADDRESS = r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?/[!-~]*"
 _BUCKET = r"(s3|gs|az)://[A-Za-z0-9._-]+(/[^\\\"]*)?"
 _HUB = re.compile(
@@ -64,7 +64,7 @@ _EXPECTED: dict[Place, tuple[str, str]] = {
 
 def place_of(source: str) -> Place:
     """Return what kind of source this is. Raises ValueError for a scheme that is not supported."""
-    scheme = _SCHEME.match(source)
+    scheme = re.match(_SCHEME, source)
     if not scheme:
         return "local"
     if scheme[1] not in _SCHEMES:
@@ -584,7 +584,7 @@ def taking_keys() -> dict[str, Permission]:
     return {key: mark for key, mark in marks if mark and mark is not Permission.NOTHING}
 
 
-_NAMED = re.compile(r"\{([^{}]+)\}")
+_NAMED = r"\{([^{}]+)\}"
 
 
 def as_row(pattern: str) -> str:
@@ -592,7 +592,7 @@ def as_row(pattern: str) -> str:
 
     The expression means the same to Python and to `grep -E`.
     """
-    parts = _NAMED.split(pattern)
+    parts = re.split(_NAMED, pattern)
     expression = NUMBER.join(map(_literal, parts[::2]))
     return f"{','.join(parts[1::2])}\t{expression}"
 

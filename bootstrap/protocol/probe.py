@@ -228,8 +228,8 @@ OLDEST_BASH = (4, 4)
 _LONGEST_WHAT = 80
 _SHOWN = 60
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-_SECRET_ID = re.compile(r"[0-9a-f]{32}")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,255}"
+_IDENTITY = r"[0-9a-f]{32}"
 _COUNT = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SETUP_STATES = ("running", "over")
@@ -458,9 +458,9 @@ def parse_probe(answer: bytes) -> BoxState:
         alive=beside.text("alive"),
         had_other_secrets=beside.flag("earlier"),
         secrets={
-            name: known if _SECRET_ID.fullmatch(known) else ""
+            name: known if re.fullmatch(_IDENTITY, known) else ""
             for name, known in beside.texts("secrets").items()
-            if _NAME.fullmatch(name)
+            if re.fullmatch(_NAME, name)
         },
         lease=parse_lease(facts.get("lease", "")),
         script=facts.get("script", ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets as random
+import os
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -165,7 +165,7 @@ class LaunchOptions:
 def new_setup_id(now: float | None = None) -> str:
     """Return a new id; ids sort by time."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
-    return f"{stamp}-{random.token_hex(3)}"
+    return f"{stamp}-{os.urandom(3).hex()}"
 
 
 def launch(wire: Wire, start: LaunchOptions) -> None:

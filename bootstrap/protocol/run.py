@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import glob
 import json
 import re
 from collections import Counter
@@ -474,6 +473,8 @@ def cell_words(parameters: Mapping[str, object]) -> str:
 @cache
 def _cells_of(sweep: str) -> dict[str, str]:
     """Return how the cells of all sweeps of this name are called, by key, as far as known here."""
+    import glob  # late: of a run that has a sweep's name
+
     found = {}
     for file in sweeps_dir().glob(f"*-{glob.escape(sweep)}.json"):
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):

@@ -17,9 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -188,6 +186,8 @@ def disk_error(written: Path, failure: GitError) -> BoxstrapError | None:
 
 
 def _is_full(folder: Path) -> bool:
+    import shutil  # late, as `tempfile`: a quiet command makes no view of a repository
+
     try:
         return shutil.disk_usage(folder).free < _ROOM
     except OSError:
@@ -246,6 +246,8 @@ class IsolatedGitDir:
     """A view of a repository. Its folder is removed once nothing refers to the view."""
 
     def __init__(self, place: Place, settings: Settings) -> None:
+        import tempfile
+
         self._place = place
         self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="boxstrap-", dir=temporary_dir()))
@@ -297,6 +299,8 @@ class IsolatedGitDir:
 
 def _remove(folder: Path) -> None:
     """Remove the folder, even if Ctrl-C interrupts it: nothing would remove the rest later."""
+    import shutil
+
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except KeyboardInterrupt:
@@ -309,7 +313,7 @@ def _link(real: Path, folder: Path) -> None:
         # A pipe would block git.
         if _LINKED.fullmatch(entry.name) and (entry.is_file() or entry.is_dir()):
             if entry.name.startswith("sharedindex."):  # git sets its time when it reads it
-                shutil.copyfile(entry, folder / entry.name)
+                (folder / entry.name).write_bytes(entry.read_bytes())
             else:
                 (folder / entry.name).symlink_to(entry)
     (folder / "HEAD").write_text(head(real) or "", "utf-8", "surrogateescape")

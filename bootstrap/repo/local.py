@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import time
 from dataclasses import field
 from pathlib import Path
@@ -126,7 +125,7 @@ def _says_bare(settings: tuple[tuple[str, str | None], ...]) -> bool:
 
 # Branch, tag and commit names, also with `~2`, `^`, `@{u}`. Ranges (`a..b`), paths
 # (`a:b`), searches (`:/x`) and options don't name a single commit.
-_REF = re.compile(r"(?![-^])(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}")
+_REF = r"(?![-^])(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}"
 
 _ON_A_BRANCH = re.compile(r"ref: refs/heads/(\S+)\n")
 
@@ -267,7 +266,7 @@ def _commit(repository: Repository, ref: str | None) -> list[str]:
 
 def _candidates(ref: str) -> tuple[str, ...]:
     """Return what `ref` may mean: as git reads it, else a branch of origin with no local one."""
-    if not _REF.fullmatch(ref):
+    if not re.fullmatch(_REF, ref):
         raise UsageError(
             f"`{shown(ref[:80])}` does not name one commit.",
             where="git.ref",
@@ -472,7 +471,7 @@ def _new_identity(git_dir: Path, usual: str, first: str, marks: list[int]) -> Id
     name = usual.rpartition("-")[0]
     taken = {each.id for each in others if each.exists or (first and each.root not in ("", first))}
     places = hashlib.sha256(os.fsencode(git_dir)).hexdigest()
-    ids = (usual, f"{name}-{places[:8]}", f"{name}-{secrets.token_hex(4)}")
+    ids = (usual, f"{name}-{places[:8]}", f"{name}-{os.urandom(4).hex()}")
     return dataclasses.replace(new, id=next(each for each in ids if each not in taken))
 
 

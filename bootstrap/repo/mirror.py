@@ -33,10 +33,10 @@ from bootstrap.repo.names import shown
 from bootstrap.repo.urls import UrlKind, check_url, repository_name, without_user_info
 
 _PROTOCOLS = ":".join(kind.value for kind in UrlKind)
-_OF_THE_PERSON = re.compile(r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|TERMINAL_PROMPT|HTTP_\w+)")
-_ANY_USER_INFO = re.compile(r"//[^/@\s']*@")
+_OF_THE_PERSON = r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|TERMINAL_PROMPT|HTTP_\w+)"
+_ANY_USER_INFO = r"//[^/@\s']*@"
 
-_PASSING = re.compile(
+_PASSING = (
     r"Recv failure|Empty reply|HTTP/0\.9|returned error: (429|50[234])|early EOF|RPC failed"
     r"|hung up unexpectedly|kex_exchange_identification|SSL_ERROR_SYSCALL|GnuTLS recv"
 )
@@ -95,7 +95,7 @@ def git_credentials(url: str, *arguments: str, folders: Folders = NOWHERE) -> st
             amiss = disk_error(folders.git_dir, failure) if folders is not NOWHERE else None
             if amiss:
                 raise amiss from failure
-            said = shown(_ANY_USER_INFO.sub("//", " ".join(failure.said.split()))[-400:])
+            said = shown(re.sub(_ANY_USER_INFO, "//", " ".join(failure.said.split()))[-400:])
             raise ProfileError(
                 f"git.url: {said or 'git failed'}",
                 hint="Check the address, and that this machine may read it.",
@@ -109,7 +109,7 @@ def _run_again(ask: Callable[[], bytes]) -> bytes:
         try:
             return ask()
         except GitError as failure:
-            if not _PASSING.search(failure.said):
+            if not re.search(_PASSING, failure.said):
                 raise
             time.sleep(wait)
     return ask()
@@ -118,7 +118,7 @@ def _run_again(ask: Callable[[], bytes]) -> bytes:
 @contextmanager
 def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
     """Yield the options and environment with which git reaches the host as `url` says."""
-    env = {name: value for name, value in os.environ.items() if _OF_THE_PERSON.fullmatch(name)}
+    env = {name: value for name, value in os.environ.items() if re.fullmatch(_OF_THE_PERSON, name)}
     env["GIT_ALLOW_PROTOCOL"] = _PROTOCOLS
     if sys.stderr and sys.stderr.isatty():
         env.setdefault("GIT_TERMINAL_PROMPT", "1")
@@ -161,7 +161,7 @@ def _user_info(url: str) -> tuple[str, str | None]:
 _LISTED = "boxstrap-refs"
 _REFS = ("refs/heads/*", "refs/tags/*")
 _DEFAULT = re.compile(r"^ref: (refs/heads/\S+)\tHEAD$", re.MULTILINE)
-_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_COMMIT = r"[0-9a-f]{40}([0-9a-f]{24})?"
 _DETACHED = re.compile(r"^([0-9a-f]{40,64})\tHEAD$", re.MULTILINE)
 
 
@@ -191,13 +191,13 @@ def mirrored(address: str, refs: Sequence[str]) -> Iterator[Path]:
     """
     mirror = _place_of(address)
     with _locked(mirror):
-        if not all(_COMMIT.fullmatch(ref) and _has(mirror, ref) for ref in refs):
+        if not all(re.fullmatch(_COMMIT, ref) and _has(mirror, ref) for ref in refs):
             _update(mirror, address, _listed(address))
             # Fetch by name what is on no branch or tag any more, or in a ref that no clone gets.
             for ref in refs:
                 if ref.startswith("refs/"):
                     _fetch_also(mirror, address, f"+{ref}:{ref}")
-                elif _COMMIT.fullmatch(ref) and not _has(mirror, ref):
+                elif re.fullmatch(_COMMIT, ref) and not _has(mirror, ref):
                     _fetch_also(mirror, address, ref)
         yield mirror
 

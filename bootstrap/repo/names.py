@@ -7,7 +7,7 @@ import unicodedata
 
 LONGEST = 64
 
-_QUOTED = re.compile(rb"\\([0-3][0-7]{2}|.)")
+_QUOTED = rb"\\([0-3][0-7]{2}|.)"
 _LETTERS = {
     b"a": b"\a",
     b"b": b"\b",
@@ -42,7 +42,7 @@ def unquoted(name: str) -> str:
     """Undo git's quoting of a name (`core.quotePath`); other names are returned unchanged."""
     if not re.fullmatch(r'"[ -~]*"', name):
         return name
-    return decoded(_QUOTED.sub(_meant, name[1:-1].encode()))
+    return decoded(re.sub(_QUOTED, _meant, name[1:-1].encode()))
 
 
 def _meant(quoted: re.Match[bytes]) -> bytes:

@@ -443,7 +443,7 @@ def _pack_tags(here: LocalRepository, tags: list[str]) -> bytes:
     )
 
 
-_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_COMMIT = r"[0-9a-f]{40}([0-9a-f]{24})?"
 
 
 @dataclass
@@ -498,7 +498,7 @@ def _find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
 
 def write_bundle(mirror: Path, wanted: Wanted, have: Sequence[str], file: Path) -> None:
     """Write the bundle without what is reachable from `have`. Raises BoxstrapError."""
-    here = (each for each in have if _COMMIT.fullmatch(each) and _commit_of(mirror, each))
+    here = (each for each in have if re.fullmatch(_COMMIT, each) and _commit_of(mirror, each))
     known = [f"^{each}" for each in here]
     try:
         try:

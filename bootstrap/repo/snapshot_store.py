@@ -256,7 +256,7 @@ def _compared(settings: Settings) -> dict[str, str]:
 _NONE = (b"unspecified", b"unset", b"set")
 
 # An entry of `git ls-files --debug -z`: the name, then lines with the file's lstat(2) values.
-_ENTRY = re.compile(
+_ENTRY = (
     rb"([^\0]+)\0  ctime: (\d+):(\d+)\n  mtime: (\d+):(\d+)\n"
     rb"  dev: .*\n  uid: .*\n  size: (\d+)\t.*\n"
 )
@@ -273,7 +273,7 @@ def as_git_wrote_them(here: LocalRepository, paths: set[bytes]) -> set[bytes]:
     listed = run_git(here.folders, "ls-files", "--debug", "-z")
     return {
         path
-        for path, *numbers in _ENTRY.findall(listed)
+        for path, *numbers in re.findall(_ENTRY, listed)
         if path in filtered and _is_as_written(here, path, [int(number) for number in numbers])
     }
 

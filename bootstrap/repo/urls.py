@@ -20,14 +20,14 @@ LONGEST = 2048
 ALLOWED = "Allowed are https://HOST/PATH, ssh://[USER@]HOST/PATH and USER@HOST:PATH."
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_HELPER = re.compile(r"([A-Za-z0-9][A-Za-z0-9+.-]*)::")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
-_PORT = re.compile(r"[0-9]{1,5}")
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._~+-]*")
+_HELPER = r"([A-Za-z0-9][A-Za-z0-9+.-]*)::"
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]"
+_PORT = r"[0-9]{1,5}"
+_USER = r"[A-Za-z0-9_][A-Za-z0-9._~+-]*"
 _SCP = re.compile(r"(?:([^/@:]*)@)?(\[[^\]/]*\]|[^/@:\[\]]*):(.*)", re.DOTALL)
 _SCP_PASSWORD = re.compile(r"([^/@:]+):[^/]*@")
-_OUT_OF_PLACE = re.compile(r"[^A-Za-z0-9._~/+@%:,=-]")
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})|%[01][0-9A-Fa-f]|%7[Ff]")
+_OUT_OF_PLACE = r"[^A-Za-z0-9._~/+@%:,=-]"
+_BAD_ESCAPE = r"%(?![0-9A-Fa-f]{2})|%[01][0-9A-Fa-f]|%7[Ff]"
 _NO_HOSTS = frozenset({"http", "https", "ssh", "file", "ftp"})  # `https:/x` lacks a slash
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 
@@ -127,7 +127,7 @@ def _check_characters(url: str) -> None:
         )
     if url.startswith("-"):
         raise _refused(url, "it starts with a dash, which git reads as an option")
-    helper = _HELPER.match(url)
+    helper = re.match(_HELPER, url)
     if helper:
         raise _refused(url, f"`{helper[1]}::` runs a helper program of git")
     for character in url:
@@ -149,7 +149,7 @@ def _check_with_scheme(url: str, scheme: str, rest: str) -> UrlKind:
         _check_text(url, user_info, "its user name or password")
     host, port = _split_port(address)
     _check_host(url, host)
-    if port is not None and not (_PORT.fullmatch(port) and 0 < int(port) < 65536):
+    if port is not None and not (re.fullmatch(_PORT, port) and 0 < int(port) < 65536):
         raise _refused(url, "its port is not a number from 1 to 65535")
     _check_path(url, path, "/")
     return kind
@@ -172,14 +172,14 @@ def _check_without_scheme(url: str) -> UrlKind:
 
 
 def _check_user(url: str, user: str) -> None:
-    if not _USER.fullmatch(user):
+    if not re.fullmatch(_USER, user):
         raise _refused(url, "its user name is invalid")
 
 
 def _check_host(url: str, host: str) -> None:
     if not host.isascii():
         raise _refused(url, "its host is not plain ASCII: write its xn-- form")
-    if not _HOST.fullmatch(host) or ".." in host:
+    if not re.fullmatch(_HOST, host) or ".." in host:
         raise _refused(url, f"`{shown(host)}` is not a host" if host else "it names no host")
 
 
@@ -192,10 +192,10 @@ def _check_path(url: str, path: str, root: str) -> None:
 
 
 def _check_text(url: str, text: str, what: str) -> None:
-    odd = _OUT_OF_PLACE.search("".join("a" if _is_word(c) else c for c in text))
+    odd = re.search(_OUT_OF_PLACE, "".join("a" if _is_word(c) else c for c in text))
     if odd:
         raise _refused(url, f"{what} contains {_named(odd[0])}: write %{ord(odd[0]):02X} for it")
-    if _BAD_ESCAPE.search(text):
+    if re.search(_BAD_ESCAPE, text):
         raise _refused(url, f"{what} contains a % that stands for no printable character")
 
 

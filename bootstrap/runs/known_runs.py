@@ -349,7 +349,7 @@ def _moment(seconds: float) -> str:
 
 _NEWEST = 20
 """Runs that are looked at."""
-_FIGURE = re.compile(r"(?:([a-z]+[0-9]*) )?([0-9]+(?:\.[0-9]+)?)")
+_FIGURE = r"(?:([a-z]+[0-9]*) )?([0-9]+(?:\.[0-9]+)?)"
 _KINDS = ("bf16", "fp16", "half", "tf32", "fp32")
 """Kinds of numbers by which a training's speed is compared, the likeliest first."""
 
@@ -421,7 +421,7 @@ def speeds_in(texts: Sequence[str]) -> dict[str, float]:
     for text in texts:
         if "TFLOP/s" not in text:
             continue
-        for kind, figure in _FIGURE.findall(text.partition("TFLOP/s")[0]):
+        for kind, figure in re.findall(_FIGURE, text.partition("TFLOP/s")[0]):
             if kind in _KINDS:
                 found[kind] = min(float(figure), found.get(kind, float(figure)))
     return found

@@ -270,7 +270,7 @@ def agree_to_dependencies(
 
 
 _MOST_IGNORED = 5
-_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_COMMIT = r"[0-9a-f]{40}([0-9a-f]{24})?"
 _MOST_NAMED = 10
 """How many files a line names, or lines a kind has, at most."""
 _MEANT = (
@@ -364,7 +364,7 @@ def _by_url(url: str, ref: str | None) -> Source:
     from bootstrap.repo.urls import without_user_info
 
     clean = without_user_info(url)
-    commit = ref if ref and _COMMIT.fullmatch(ref) else _resolved(url, ref)
+    commit = ref if ref and re.fullmatch(_COMMIT, ref) else _resolved(url, ref)
     name, key = name_and_key(clean, Path())  # the same as inside a clone of it
     return Source(
         key=key,
@@ -383,7 +383,7 @@ def _by_url(url: str, ref: str | None) -> Source:
 def _root_of_paste() -> str:
     """Return the first commit if a paste passed it; else "", since a URL has none."""
     told = os.environ.get(ROOT, "")
-    return told if _COMMIT.fullmatch(told) else ""
+    return told if re.fullmatch(_COMMIT, told) else ""
 
 
 def _resolved(url: str, ref: str | None) -> str:

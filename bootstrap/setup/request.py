@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets as random
+import os
 from base64 import b64encode
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -36,13 +36,13 @@ class RunOptions:
     """Names and values that its environment has besides the profile's; without line breaks."""
     nodes: str = ""
     """The id under which its box knows the nodes with which it begins and ends; "" for none."""
-    id: str = field(default_factory=lambda: random.token_hex(8))
+    id: str = field(default_factory=lambda: os.urandom(8).hex())
 
     def another(
         self, *, gpus: str, queue: str, variables: tuple[tuple[str, str], ...]
     ) -> RunOptions:
         """Return the options of another run like it."""
-        own = random.token_hex(8)
+        own = os.urandom(8).hex()
         return replace(self, gpus=gpus, queue=queue, variables=variables, id=own)
 
     def of(self, profile: Profile) -> RunOptions:

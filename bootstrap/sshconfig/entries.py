@@ -41,8 +41,8 @@ COMMON_OPTIONS = (
     ("RemoteCommand", "none"),
     ("RequestTTY", "auto"),
 )
-_UNWRITABLE = re.compile(r'["\\\x00-\x1f\x7f]|\$\{')
-_PLAIN_HOST = re.compile(r"[A-Za-z0-9._:%+-]+")
+_UNWRITABLE = r'["\\\x00-\x1f\x7f]|\$\{'
+_PLAIN_HOST = r"[A-Za-z0-9._:%+-]+"
 
 
 class UnwritableError(UsageError):
@@ -114,7 +114,7 @@ def _entry_with(box: KnownBox, options: Iterable[tuple[str, str]]) -> Entry:
 
 
 def _address(box: KnownBox) -> list[tuple[str, str]]:
-    if not _PLAIN_HOST.fullmatch(box.address) or not re.fullmatch(r"[\w.+@-]*", box.user):
+    if not re.fullmatch(_PLAIN_HOST, box.address) or not re.fullmatch(r"[\w.+@-]*", box.user):
         raise UnwritableError(f"{box.address} is no plain address")
     user = [("User", box.user)] if box.user else []
     return [("HostName", box.address.replace("%", "%%")), ("Port", str(box.port)), *user]
@@ -145,7 +145,7 @@ def added_entry(boxes: Iterable[KnownBox]) -> Entry:
 def quoted(path: object) -> str:
     """Quote a path for an option that expands `%`. Raises UnwritableError if that can't be done."""
     text = str(path)
-    if _UNWRITABLE.search(text):
+    if re.search(_UNWRITABLE, text):
         raise UnwritableError(f"no ssh config can name the path {text!r}")
     return '"' + text.replace("%", "%%") + '"'
 
@@ -419,7 +419,7 @@ def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
 def _is_users_host(place: ConfigPlace, alias: str) -> bool:
     """Whether this name, as it is or lower-case, is a host of the user's: their ssh config has
     something for it, they have logged in there, or it is a git host, an address, this machine."""
-    if _ADDRESS.fullmatch(alias.lower()):
+    if re.fullmatch(_ADDRESS, alias.lower()):
         return True
     for form in {alias, alias.lower()}:
         files = (place.config.with_name("known_hosts"), shipped("templates") / "known_hosts")
@@ -443,7 +443,7 @@ def _reached(place: ConfigPlace, alias: str) -> list[str]:
     return [line for line in lines if line.startswith(_REACHED)]
 
 
-_ADDRESS = re.compile(r"local|localhost(\.localdomain)?|[0-9.]+")
+_ADDRESS = r"local|localhost(\.localdomain)?|[0-9.]+"
 _REACHED = ("user ", "port ", "identityfile ", "proxyjump ", "proxycommand ", "hostkeyalias ")
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded
 from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, MAX_SIZE, Call, command
-from bootstrap.tasks.options import Option
+from bootstrap.tasks.options import COMMITTED, WAIT, Option
 from bootstrap.tasks.runs import BEGUN_RUN
-from bootstrap.tasks.setup import COMMITTED, WAIT
 from bootstrap.text.document import document
 
 if TYPE_CHECKING:

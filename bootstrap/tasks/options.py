@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from bootstrap.providers import NAMES
+
 
 class Option(NamedTuple):
     """One option: its parameter, what it means, and a short form if it has one."""
@@ -41,6 +43,26 @@ PROGRAM = (
     Option("version", "Show the version.", False, "V"),
 )
 """The program's own options, before the command."""
+COMMITTED = Option(
+    "committed_only", "Take the commit alone; what is not committed stays here.", False
+)
+OVERWRITE = Option(
+    "overwrite_results", "It may overwrite results of earlier runs that are not home.", False
+)
+WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
+OF_RENTING = (
+    Option(
+        "provider",
+        f"Whose offers: {', '.join(NAMES)}, or another package's; default: the profile's, or all.",
+    ),
+    Option("max_price", "Dollars an hour that it may cost; then nobody is asked."),
+    Option(
+        "limit",
+        "Dollars to spend at most on boxes that turn out unusable; default: an hour's price.",
+    ),
+    Option("wait_offer", "Wait for an offer within the price, as in 2h, with a line a minute."),
+)
+"""Of a command that rents a box."""
 WITH_COMMAND = ("exec", "run")
 """Commands that take a command of the user's after `--`."""
 

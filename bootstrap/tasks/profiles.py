@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.tasks.command import CONSENT, JSON, SET, Call, command
-from bootstrap.tasks.options import Option
+from bootstrap.tasks.options import COMMITTED, Option
 
 if TYPE_CHECKING:
     from bootstrap.doors import CarriedScript, Pushing
@@ -117,9 +117,6 @@ _OUTPUT = Option("output", "Write it into this file.")
 _PUSH = Option(
     "push", "Put boxstrap's program on the commit's git host, for the box to fetch.", False
 )
-_COMMITTED = Option(
-    "committed_only", "Take the commit alone; what is not committed stays here.", False
-)
 
 
 @command(
@@ -128,7 +125,7 @@ _COMMITTED = Option(
     JSON,
     _REPO,
     CONSENT,
-    _COMMITTED,
+    COMMITTED,
     Option("for_", "The door it is for, as in ec2; without it, the script itself, readable."),
     Option("host", "A box for --for skypilot-pool or dstack-fleet. Repeatable.", many=True),
     Option("hosts", "The boxes of this group for these, as groups.yaml names them."),
@@ -159,7 +156,7 @@ def render(call: Call) -> None:
     JSON,
     _REPO,
     CONSENT,
-    _COMMITTED,
+    COMMITTED,
     _PUSH,
     Option("url", "Fetch the script from this address, against its SHA-256; see --output."),
     Option("uvx", "Let uvx make the script on the box: what to install boxstrap from."),

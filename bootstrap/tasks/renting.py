@@ -8,10 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
-from bootstrap.providers import NAMES
 from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, MAX_SIZE, Call, command, for_each_box
-from bootstrap.tasks.options import Option
-from bootstrap.tasks.setup import COMMITTED, WAIT
+from bootstrap.tasks.options import COMMITTED, OF_RENTING, WAIT, Option
 from bootstrap.text.document import document
 
 if TYPE_CHECKING:
@@ -22,20 +20,6 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _OF_A_NEW_BOX = [option for option in BOX if option.name not in ("host", "host_key", "new_box")]
-
-
-OF_RENTING = (
-    Option(
-        "provider",
-        f"Whose offers: {', '.join(NAMES)}, or another package's; default: the profile's, or all.",
-    ),
-    Option("max_price", "Dollars an hour that it may cost; then nobody is asked."),
-    Option(
-        "limit",
-        "Dollars to spend at most on boxes that turn out unusable; default: an hour's price.",
-    ),
-    Option("wait_offer", "Wait for an offer within the price, as in 2h, with a line a minute."),
-)
 
 
 @command(

@@ -30,9 +30,7 @@ from bootstrap.tasks.command import (
     complete,
     is_about_one,
 )
-from bootstrap.tasks.options import Option
-from bootstrap.tasks.renting import OF_RENTING, rent_shown, up_request
-from bootstrap.tasks.setup import COMMITTED, OVERWRITE, WAIT
+from bootstrap.tasks.options import COMMITTED, OF_RENTING, OVERWRITE, WAIT, Option
 
 if TYPE_CHECKING:
     from bootstrap.profile.values import Rule
@@ -117,8 +115,12 @@ def _run_one(call: Call, words: Sequence[str], variables: tuple[tuple[str, str],
         return start_run(request, call.screen, show)
 
     request = dataclasses.replace(call.request(), run=wish)
-    rents = _rents(call, request)
-    begun = rent_shown(call, up_request(call, request), start) if rents else start(request)
+    if _rents(call, request):
+        from bootstrap.tasks.renting import rent_shown, up_request
+
+        begun = rent_shown(call, up_request(call, request), start)
+    else:
+        begun = start(request)
     # Late, so that the first lines don't wait for it.
     from bootstrap.boxes.at_home import note_seen
     from bootstrap.tasks.setup_report import after_run

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
 from bootstrap.tasks.command import BOXES, EVENTS, HOST, JSON, Call, command
-from bootstrap.tasks.options import Option
+from bootstrap.tasks.options import COMMITTED, OVERWRITE, WAIT, Option
 
 if TYPE_CHECKING:
     from bootstrap.protocol.verdict import Verdict
@@ -19,19 +19,12 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Reporter
 
 
-COMMITTED = Option(
-    "committed_only", "Take the commit alone; what is not committed stays here.", False
-)
 _RESTART = Option("restart", "Start the training again, also where a run is alive.", False)
 _REDO = Option(
     "redo", "Do that step again although it is right, as in prepare. Repeatable.", many=True
 )
 _ADOPT = Option("adopt", "Take a clone of yours on the box as the repository's folder.", False)
 _STRICT = Option("strict", "A warning of the verdict is a reason to return the box.", False)
-OVERWRITE = Option(
-    "overwrite_results", "It may overwrite results of earlier runs that are not home.", False
-)
-WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
 _COMMIT_OPTIONS = ("--quiet", "--no-verify", "--no-gpg-sign")
 _COMMITTER = ("-c", "user.name=boxstrap demo", "-c", "user.email=demo@example.org")
 _AGAIN = "To follow it: {again}; to cancel it: boxstrap stop --setup{host}"

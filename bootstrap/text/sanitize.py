@@ -62,9 +62,7 @@ _LONGEST = _MAX_STRING + 2
 
 # Bytes that send a piece down the slow path, in ASCII and in UTF-8.
 _BAD = bytes(byte for byte in range(32) if byte not in b"\n\t\r") + b"\x7f"
-_BAD_WIDE = re.compile(
-    rb"\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])",
-)
+_BAD_WIDE = rb"\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])"
 
 
 def sanitize(text: bytes | str) -> str:
@@ -130,7 +128,7 @@ class SanitizeStream:
             piece.decode()
         except UnicodeDecodeError:
             return False
-        return not _BAD_WIDE.search(piece)
+        return not re.search(_BAD_WIDE, piece)
 
     def _slowly(self, piece: bytes, *, end: bool) -> bytes:
         text = self._held + self._decoder.decode(piece, final=end)

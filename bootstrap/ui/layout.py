@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TextIO
 
@@ -247,6 +246,8 @@ def laid_out(rows: Sequence[tuple[str, ...]], width: int | None, of_first: int) 
 
 def _flowed(cells: Iterable[str], width: int) -> list[str]:
     """Return indented lines with as many cells as fit into each; a longer cell is folded."""
+    import textwrap  # late: of a narrow terminal
+
     lines = [""]
     for cell in filter(None, cells):
         for piece in textwrap.wrap(cell, width - len(_INDENT)):

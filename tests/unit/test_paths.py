@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,3 +157,24 @@ def test_each_file_of_the_config_folder_is_the_users_own(
         read()
     assert caught.value.where == str(path)
     assert "chmod go-w" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("platform", "kind", "named", "where"),
+    [
+        ("linux", "state", "", "/home/me/.local/state/boxstrap"),
+        ("linux", "cache", "", "/home/me/.cache/boxstrap"),
+        ("linux", "config", "relative", "/home/me/.config/boxstrap"),
+        ("linux", "config", "/set", "/set/boxstrap"),
+        ("darwin", "cache", "", "/home/me/Library/Caches/boxstrap"),
+        ("darwin", "state", "", "/home/me/Library/Application Support/boxstrap"),
+        ("darwin", "config", "/set", "/set/boxstrap"),
+    ],
+)
+def test_our_folders_are_where_the_platform_has_them(
+    platform: str, kind: str, named: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", named)
+    assert str(getattr(paths, f"{kind}_dir")()) == where
