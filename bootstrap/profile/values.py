@@ -302,11 +302,15 @@ DISTRIBUTION = Rule(EXTRA.expected.replace("an extra", "a package"), EXTRA.patte
 # No user name before the host: a credential for git or an index must not get to the box.
 _URL = r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?"
 _SPECIFIER = r" ?(===?|~=|!=|[<>]=?) ?[0-9][A-Za-z0-9.*+!_-]*"
+_EXTRAS = r"(\[[A-Za-z0-9._, -]+\])?"
 REQUIREMENT = Rule(
-    "a requirement, as in torch, torch>=2.4 or name @ git+https://host/path",
-    rf"{EXTRA.pattern}(\[[A-Za-z0-9._, -]+\])?"
-    rf"(({_SPECIFIER})( ?,{_SPECIFIER})*| ?@ ?(git\+)?{_URL}/[A-Za-z0-9._~%+@#=&/-]+)?",
+    "a requirement, as in torch, torch>=2.4, name @ git+https://host/path, ./folder or -e .[extra]",
+    rf"({EXTRA.pattern}{_EXTRAS}"
+    rf"(({_SPECIFIER})( ?,{_SPECIFIER})*| ?@ ?(git\+)?{_URL}/[A-Za-z0-9._~%+@#=&/-]+)?"
+    r"( ?; ?[A-Za-z0-9_.<>=!~'\" ()]+)?"
+    rf"|(-e )?\.(/[A-Za-z0-9_][A-Za-z0-9._+-]*)*{_EXTRAS})",
     512,
+    leading_dash=True,
 )
 INDEX_URL = Rule(
     "the address of a package index without a name or password, as in https://host/simple",

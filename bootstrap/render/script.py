@@ -299,17 +299,24 @@ def results_to(profile: Profile) -> list[str]:
 def requirement_words(python: Python) -> dict[str, list[str]]:
     """Return requirements other than files, as arguments for uv and pip; empty by default."""
     groups, wheels = _options("--group", python.groups), python.only_binary
-    binary, last = _options("--only-binary", wheels), python.no_build_isolation
-    names = [re.split(r"[^A-Za-z0-9._-]", each)[0] for each in last]
+    binary, last = _options("--only-binary", wheels), _arguments(python.no_build_isolation)
+    names = [re.split(r"[^A-Za-z0-9._-]", each)[0] for each in last if each[0] not in "-."]
+    packages = _arguments(python.packages)
     late = _options("--no-build-isolation-package", names)
     return {
         "PYTHON_INDEX": python.index,
         "LOCK_OPTIONS": [*groups, *_options("--no-build-package", wheels), *late],
-        "ADDED_TO_LOCK": [*binary, *python.packages] if python.packages else [],
-        "ADDED_ARGUMENTS": [*groups, *binary, *python.packages],
+        "ADDED_TO_LOCK": [*binary, *packages] if packages else [],
+        "ADDED_ARGUMENTS": [*groups, *binary, *packages],
         "BUILT_LAST": ["--no-build-isolation", *binary, *last] if last else [],
         "NAMES_OF_LAST": names,
     }
+
+
+def _arguments(requirements: list[str]) -> list[str]:
+    """Return requirements as arguments: `-e FOLDER` is two of them."""
+    split = (each.split(" ", 1) if each.startswith("-e ") else [each] for each in requirements)
+    return [word for words in split for word in words]
 
 
 def python_id(python: Python) -> str:

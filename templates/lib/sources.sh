@@ -20,7 +20,7 @@ find_kind() {
 
 # Sets SOURCES to the files that say what the environment is made from.
 find_sources() {
-  local file=${LOCK:-uv.lock} folder=.
+  local file=${LOCK:-uv.lock} folder=. linked=
   SOURCES=() LINKED_FOLDERS=() COPIED_FOLDERS=() STANDS_IN=''
   find_kind
   case $SOURCE_KIND in
@@ -32,19 +32,23 @@ find_sources() {
     requirements) for file in "${REQUIREMENTS[@]}"; do add_with_included "$file"; done ;;
     conda) conda_sources ;;
   esac
-  for file in "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}"; do add_folder_of "$file"; done
+  for file in "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}"; do
+    add_folder_of "$file" "$linked"
+    if [ "$file" = -e ]; then linked=yes; else linked=; fi
+  done
   case $SOURCE_KIND:${ADDED_ARGUMENTS[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
 }
 
 # holds_project: whether the repository itself is installed from these, as a link to its tree or a copy of its files.
 holds_project() {
   local kind=$SOURCE_KIND
+  [ -z "${LINKED_FOLDERS[*]-}${COPIED_FOLDERS[*]-}" ] || return 0
   (
     cd "$REPO_DIR" && case $kind in
       lock) grep -qE '^source = \{ (editable|directory|path) = ' -- "${SOURCES[0]}" ;;
       project) grep -q '^\[build-system\]' pyproject.toml ;;
       conda) grep -qE '^ *- *["'\'']?(-e|--editable|file:|\.)' -- "${SOURCES[0]}" ;;
-      requirements) [ -n "${LINKED_FOLDERS[*]-}${COPIED_FOLDERS[*]-}" ] || grep -qE '^[[:space:]]*(-e|--editable|file:|\.|[A-Za-z0-9_.~-]*/)|@[[:space:]]*(file:|[./])' -- "${SOURCES[@]}" ;;
+      requirements) grep -qE '^[[:space:]]*(-e|--editable|file:|\.|[A-Za-z0-9_.~-]*/)|@[[:space:]]*(file:|[./])' -- "${SOURCES[@]}" ;;
       *) return 1 ;;
     esac
   ) 2>/dev/null
@@ -108,8 +112,12 @@ add_words() {
   done
 }
 
-# add_folder_of REQUIREMENT: for one that the profile names.
-add_folder_of() { [[ $1 != *@* ]] || set -- "${1#*@}" && set -- "${1# }" && set -- "${1#file:}" && add_folder "${1#//}" . ''; }
+# add_folder_of REQUIREMENT LINKED: for one that the profile names.
+add_folder_of() {
+  local word=${1#*@}
+  word=${word# } word=${word#file:}
+  add_folder "${word#//}" . "$2"
+}
 
 # add_folder WORD FOLDER LINKED: notes a folder of the repository that is installed, if the word is one. Installers look
 # for it from where they are started: in STANDS_IN, if it is found from the requirements file alone.
@@ -223,7 +231,7 @@ find_arguments() {
   esac
   arguments+=("${ADDED_ARGUMENTS[@]}")
   # A file may name them too: uv skips them there, since the override says that no Python needs them.
-  if [ "${#BUILT_LAST[@]}" -gt 0 ]; then
+  if [ "${#NAMES_OF_LAST[@]}" -gt 0 ]; then
     printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last"
     arguments+=(--override "$SETUP_DIR/last")
   fi

@@ -235,6 +235,10 @@ def test_an_environment_that_two_repositories_share_only_gains(rent: Rent) -> No
 
 GROUPED = "[dependency-groups]\ntrain = ['pathspec']\n"
 BESIDE = ("--set", "python.packages=[pluggy>=1]", "--set", "python.groups=[train]")
+LIB = (
+    "import setuptools\n"
+    "setuptools.setup(name='lib', py_modules=['lib'], extras_require={'x': 'pathspec'})\n"
+)
 MANY = ("iniconfig", "pathspec", "pluggy")
 
 
@@ -245,7 +249,8 @@ def test_packages_and_groups_beside_files_and_instead(
 ) -> None:
     rented = rent("vast", used=True)
     options = ("--set", f"python.installer={installer}")
-    rented.user.repository(pyproject__toml=GROUPED, requirements__txt="iniconfig>=2\n")
+    repository = rented.user.repository(pyproject__toml=GROUPED, requirements__txt="iniconfig>=2\n")
+    repository.commit({"lib/setup.py": LIB, "lib/lib.py": ""})
     # The profile's index is asked before the box's own, which is the mirror.
     gateway = rented.box.address.rpartition(".")[0] + ".1"
     with static_index(gateway, mirror_rig.mirror.index_url) as index:
@@ -255,7 +260,16 @@ def test_packages_and_groups_beside_files_and_instead(
     alone = (*options, "--set", "python.requirements=[]", "--set", "python.packages=[pluggy]")
     rented.run("setup", *alone).must(0)
     assert packages(rented, *MANY) == "['pluggy']"
-    assert "nothing to do" in rented.run("setup", *alone).must(0).out
+    folder = (
+        *options,
+        "--set",
+        "python.requirements=[]",
+        "--set",
+        'python.packages=["-e ./lib[x]"]',
+    )
+    rented.run("setup", *folder).must(0)
+    assert packages(rented, *MANY, "lib") == "['pathspec', 'lib']"
+    assert "nothing to do" in rented.run("setup", *folder).must(0).out
 
 
 def test_packages_beside_a_lock_and_what_is_built_last(rent: Rent, mirror_rig: Rig) -> None:

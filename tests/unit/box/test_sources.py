@@ -213,6 +213,11 @@ DEPENDS = {
         {"requirements.txt": "torch\n", "pyproject.toml": "[tool.uv]\n"},
         "pyproject.toml",
     ),
+    "a folder of the profile": ({"setup.py": SETUP, "ADDED_ARGUMENTS": "(-e .[x])"}, "setup.py"),
+    "a folder built last": (
+        {"a/setup.py": SETUP, "BUILT_LAST": "(--no-build-isolation ./a)"},
+        "a/setup.py",
+    ),
     "conda's link": ({"e.yml": "dependencies:\n- pip:\n  - -e .\n", "setup.py": SETUP}, "setup.py"),
 }
 INPUTS = 'inputs_python; printf "%s\\n" "$INPUTS"'
@@ -222,8 +227,9 @@ INPUTS = 'inputs_python; printf "%s\\n" "$INPUTS"'
 def test_an_environment_depends_on_all_that_its_installer_reads(
     trees: Trees, files: dict[str, str | bytes], changed: str
 ) -> None:
+    values = {name: str(files[name]) for name in files if name.isupper()}
+    values |= {"CONDA": "e.yml"} if "e.yml" in files else {}
     write(trees.main, {**files, "train.py": "1", "README.md": "1"})
-    values = {"CONDA": "e.yml"} if "e.yml" in files else {}
     before = trees.ask(given(values) + INPUTS)
     write(trees.main, {"train.py": "2", "README.md": "2"})
     assert trees.ask(given(values) + INPUTS) == before

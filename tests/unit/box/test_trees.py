@@ -122,7 +122,14 @@ class Trees:
         empty = ("PYTHON_VERSION", "LOCK", "REQUIREMENTS_SET", "CONDA")
         lines = [f"{name}={shlex.quote(value)}" for name, value in (own | values).items()]
         lines += [f"{name}=" for name in empty]
-        lists = ("EXTRAS", "ADDED_ARGUMENTS", "BUILT_LAST", "PYTHON_INDEX", "REQUIREMENTS")
+        lists = (
+            "EXTRAS",
+            "REQUIREMENTS",
+            "ADDED_ARGUMENTS",
+            "BUILT_LAST",
+            "NAMES_OF_LAST",
+            "PYTHON_INDEX",
+        )
         lines += [f"{name}=()" for name in lists]
         begin = ["set -eu", *lines, "exec 3>/dev/null 9>/dev/null", "use_tree 1"]
         script = "\n".join([LIBRARY, shell_part("steps", "python"), *begin, commands])

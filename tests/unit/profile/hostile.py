@@ -48,11 +48,22 @@ _CLIMBS = ["../x", "a/../../x", "..", "a/.."]
 _ANY_FIELD = _UNSEEN + _ENORMOUS
 _WORD = _OPTIONS + _SHELL + _ANY_FIELD + _NOTHING
 
-_REQUIREMENTS = ["./evil", "/evil.whl", "a @ file:///etc", "a==$(id)", "a --hash=x", "-r b.txt"]
+_REQUIREMENTS = [
+    "../evil",
+    "./../evil",
+    "-e /evil",
+    "-e evil",
+    "-e  .",
+    "/evil.whl",
+    "a @ file:///etc",
+    "a==$(id)",
+    "a --hash=x",
+    "-r b.txt",
+]
 _REQUIREMENTS += [
     "a @ https://me:secret@host/a.whl",
     "a @ git+ssh://host/a",
-    "a; python_version>'3'",
+    "a; python_version>'3' $(id)",
 ]
 _INDEXES = ["https://me:secret@host/simple", "file:///etc", "host/simple", "https://host/a b"]
 _INDEXES += ["https://host/?a=b", "ftp://host", "https://"]
@@ -140,6 +151,9 @@ _ACCEPTED: dict[str, list[str]] = {
         "torch==2.4.1+cu121",
         "numpy ~= 1.26",
         "peft @ git+https://github.com/huggingface/peft.git@v0.1#egg=peft",
+        "-e .[train, eval]",
+        "./submodules/simple-knn",
+        "tomli; python_version < '3.11'",
     ],
     "python.index[]": ["https://download.pytorch.org/whl/cu126", "http://10.0.0.7:8080/simple/"],
     "packages[]": ["g++", "libstdc++6", "python3.11", "ImageMagick"],
