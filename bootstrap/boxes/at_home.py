@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from bootstrap.errors import BusyError, NotSafeError, UsageError
 from bootstrap.link.exchange import answer_number, valid_time
 from bootstrap.paths import read_record, state_dir, write_private
-from bootstrap.protocol.run import STATES, Run, Uploaded, is_name
+from bootstrap.protocol.run import STATES, WORDS, Run, Uploaded, is_name
 from bootstrap.repo.place import repository_root
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import LATEST
@@ -333,6 +333,8 @@ def run_of(row: object) -> Run | None:
     uploaded, rc = row.get("uploaded"), row.get("rc")
     for name in _TIMES:
         fields[name] = valid_time(fields[name])
+    for name, form in WORDS.items():
+        fields[name] = fields[name] if form.fullmatch(fields[name]) else ""
     fields["rc"] = rc if type(rc) is int else None
     told: list[Any] = uploaded if isinstance(uploaded, list) else []
     is_sound = [*map(type, told)] in [[str, int, int, int, why, str] for why in (str, type(None))]

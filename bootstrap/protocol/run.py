@@ -135,6 +135,8 @@ _ENDED = (
 )
 _QUEUE = re.compile(rf"gpus|after(-any)? {_RUN}")
 _GPUS = re.compile(r"[A-Za-z0-9-]{1,60}(,[A-Za-z0-9-]{1,60}){0,63}")
+WORDS = {"session": re.compile(r"[A-Za-z0-9_-]{1,64}"), "gpus": _GPUS}
+"""What a run that goes on elsewhere takes along: words of the next box's command."""
 _TREE = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _RANKS = re.compile(r"[0-9]{1,3}( [0-9]{1,3}){0,63}")
 _NO_TIME_S = 60
@@ -400,7 +402,8 @@ def is_name(text: str) -> bool:
 def parse_run(said: BoxDocument) -> Run | None:
     """Parse a run, as `onbox/runs/status.py` tells it; None if it is invalid."""
     key, _, name = said.text("run").partition("/")
-    state, gpus, tree = said.text("state"), said.text("gpus"), said.text("tree")
+    state, tree = said.text("state"), said.text("tree")
+    words = {each: said.text(each) for each in WORDS}
     ended, queue, waits = said.text("ended"), said.text("queue"), said.text("waits_for")
     if state not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
@@ -412,7 +415,6 @@ def parse_run(said: BoxDocument) -> Run | None:
         started=said.time("started"),
         commit=said.text("commit"),
         work=said.text("work"),
-        session=said.text("session"),
         written=said.time("written"),
         log_bytes=said.count("log_bytes") or 0,
         command=said.text("command"),
@@ -425,7 +427,7 @@ def parse_run(said: BoxDocument) -> Run | None:
         begun=said.time("begun"),
         over=said.time("over"),
         log_kept=said.count("log_kept") or 0,
-        gpus=gpus if _GPUS.fullmatch(gpus) else "",
+        **{each: text if WORDS[each].fullmatch(text) else "" for each, text in words.items()},
         restarted=said.flag("restarted"),
         tree=tree if _TREE.fullmatch(tree) else "",
         killed_for_memory=said.text("killed", _LONGEST_WORD),

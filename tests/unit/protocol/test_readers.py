@@ -33,12 +33,13 @@ from bootstrap.link.exchange import (
 )
 from bootstrap.plan import STEPS, plan_rows
 from bootstrap.profile.schema import Advice
+from bootstrap.protocol.answers import BoxDocument
 from bootstrap.protocol.disk import parse_low_disk
 from bootstrap.protocol.failure import find_failure
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events, watch_beginning
 from bootstrap.protocol.probe import BoxState, parse_probe, probe
 from bootstrap.protocol.query import LaunchOptions, launch
-from bootstrap.protocol.run import STATES, is_name
+from bootstrap.protocol.run import STATES, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details, results_in_the_way
 from bootstrap.protocol.run_history import SampleLines, ask_history, ask_record
 from bootstrap.protocol.sender import Sender
@@ -527,6 +528,21 @@ def test_a_time_that_no_clock_has_is_none(seconds: object) -> None:
     for one in (found, kept):
         assert one
         assert (one.started, one.begun, one.over) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["x command=aWQ=", "x beside", "../x", "a;b", "x\u00a0y", "*", ""])
+def test_what_a_box_says_of_a_run_adds_no_word_to_the_next_boxs_command(text: str) -> None:
+    """`run --resume` and `guard --resume` take session and GPUs of a run to another box."""
+    said = {"run": "x-1/train-1", "state": "died", "session": text, "gpus": text}
+    told = parse_run(BoxDocument(said))
+    kept = run_of({"repo_key": "x-1", "name": "train-1", **said})
+    for run in (told, kept):
+        assert run
+        assert (run.session, run.gpus) == ("", "")
+    said |= {"session": "train-2", "gpus": "0,1"}
+    told = parse_run(BoxDocument(said))
+    assert told
+    assert (told.session, told.gpus) == ("train-2", "0,1")
 
 
 @pytest.mark.parametrize("count", ["9" * 5000, "9" * 4000, "\u0661"])
