@@ -397,8 +397,9 @@ def _by_checkpoint(paths: Iterable[str]) -> dict[str, list[str]]:
     paths = list(paths)
     folders = _distributed(paths)
     found: dict[str, list[str]] = {}
+    above = lru_cache(10000)(lambda folder: _checkpoint_above(folder, folders))
     for path in paths:
-        one = _checkpoint_of(path, folders)
+        one = above(path[: path.rfind("/") + 1]) or _checkpoint_beside(path)
         if one:
             found.setdefault(one, []).append(path)
     return found
@@ -490,18 +491,17 @@ def _named_by(word: str, folders: Mapping[object, str]) -> str:
     return f"{word}/" if f"{word}/" in folders or _FOLDER.fullmatch(word) else ""
 
 
-@lru_cache(10000)
-def _is_folder(name: str) -> bool:
-    return bool(_FOLDER.fullmatch(name))
-
-
-def _checkpoint_of(path: str, folders: Collection[str]) -> str:
+def _checkpoint_above(folder: str, folders: Collection[str]) -> str:
     end = -1
-    for name in path.split("/")[:-1]:
+    for name in folder.split("/")[:-1]:
         end += 1 + len(name)
-        if _is_folder(name) or (folders and path[:end] in folders):
-            return path[: end + 1]
-    shard = _SHARD.fullmatch(path)
+        if _FOLDER.fullmatch(name) or folder[:end] in folders:
+            return folder[: end + 1]
+    return ""
+
+
+def _checkpoint_beside(path: str) -> str:
+    shard = _SHARD.fullmatch(path) if "-of-" in path else None
     if shard:
         return f"{shard[1]}{shard[4]}"
     # The index next to such shards: model.safetensors.index.json
@@ -540,7 +540,7 @@ def _shards(paths: Iterable[str]) -> dict[tuple[str, str, str], set[str]]:
     """Return the numbers of the parts that are there: by name, number of parts, and ending."""
     shards: dict[tuple[str, str, str], set[str]] = {}
     for path in paths:
-        shard = _SHARD.fullmatch(path)
+        shard = _SHARD.fullmatch(path) if "-of-" in path else None
         if shard:
             shards.setdefault((shard[1], shard[3], shard[4]), set()).add(shard[2])
     return shards
