@@ -37,8 +37,6 @@ FILES = {
     "grace": "seconds that `stop` gives it",
     "log_max": "[its log's limit](adr/0049-a-log-with-holes.md) in bytes",
     "times": "when it was how long, and from where it is kept",
-    "log_again": "from where it was written again",
-    "log.aside": "its kept part while that is written again",
     "queue": "what it waits for",
     "waiter": "the process that waits",
     "resume": "the command that resumes it",

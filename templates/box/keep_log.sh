@@ -41,36 +41,18 @@
   # drop_log_before END: drops the log before END, up to the end of that line.
   drop_log_before() {
     local end=$1
+    # A file system without holes drops nothing; `disk_low` says when that matters.
+    { : >"$times.new" && fallocate -p -o 0 -l 4096 "$times.new"; } 2>/dev/null || { most=$((1 << 60)) && return; }
     end=$((end + $(copy "$end" $((end + 65536)) | head -n 1 | wc -c)))
     # Keeps later times, after a first line that says where the kept part starts: there a reader finds a hole's end.
     awk -v end="$end" '$2 <= end { at = $1; next } !begun++ { print at, end } 1
       END { if (!begun) print at, end }' "$times" >"$times.new" && mv -f "$times.new" "$times" || return
     lines=$(wc -l <"$times")
-    fallocate -p -o "$kept" -l $((end - kept)) "$log" 2>/dev/null || without_holes "$end" || return
-    kept=$end
+    fallocate -p -o "$kept" -l $((end - kept)) "$log" 2>/dev/null && kept=$end
   }
 
   # copy FROM END: prints this part of the log.
   copy() { tail -c "+$(($1 + 1))" "$log" 2>/dev/null | head -c $(($2 - $1)); }
-
-  # without_holes END: for a file system that can't punch holes. The kept part is copied aside, and back to its place.
-  # What is written between the last copy and the truncation, a few milliseconds, is lost.
-  without_holes() {
-    local block=$(($1 / 65536)) from=$(($1 / 65536 * 65536)) aside=$run/log.aside now=$size
-    : >"$aside"
-    for _ in {1..20}; do
-      copy "$from" "$now" >>"$aside" || { rm -f "$aside" && return 1; }
-      from=$now now=$(stat -c %s "$log")
-      [ "$now" -gt "$from" ] || break
-    done
-    # A reader that is further has to come back: goes_on_at.
-    printf '%s\n' "$from" >"$run/log_again"
-    : >"$log"
-    truncate -s "$from" "$log"
-    dd if="$aside" of="$log" bs=65536 seek="$block" conv=notrunc 2>/dev/null
-    size=$from
-    rm -f "$aside"
-  }
 
   # One per box: a second one exits. It starts late: a run that ends right away needs none, and one that has printed
   # nothing yet is mostly loading its libraries, and needs its cores for that.

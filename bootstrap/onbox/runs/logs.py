@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -121,10 +120,6 @@ class RunLog(LogFile):
 
     def __init__(self, path: str) -> None:
         self.run = RunFolder(os.path.dirname(path))
-        # On a file system that can't punch holes, the kept part may be on its way to its place.
-        for _ in range(10):
-            if self.run.has("log.aside"):
-                time.sleep(0.5)
         rows = [line.split() for line in self.run.lines("times") or []]
         times = [(int(row[0]), int(row[1])) for row in rows if len(row) == 2]
         file = open(path if os.path.isfile(path) else os.devnull, "rb")  # noqa: SIM115 - till the end
@@ -132,12 +127,7 @@ class RunLog(LogFile):
 
     def goes_on_at(self, byte: int) -> int:
         """Return where a reader goes on that found zeros at this byte, or before it."""
-        # Without holes, what was written while the kept part was put back is written again.
-        if byte > self.size:
-            again = self.run.first("log_again")
-            byte = int(again) if again else self.size
-            byte = byte if byte <= self.size else 0  # it was emptied later
-        return max(byte, self.kept)
+        return max(min(byte, self.size), self.kept)
 
     def record(self, asked: dict[str, Any]) -> Iterator[bytes]:
         """Yield what is noted of the run, each part after a line that only the caller can know: a
@@ -151,12 +141,7 @@ class RunLog(LogFile):
         patterns = read_patterns("\n".join(self.run.lines("metrics") or []))
         metric = newest(self.run.end("log", METRIC_BYTES), patterns)
         yield f"{mark}metric\n{self.run.name}\t{metric}\n".encode("utf-8", "replace")
-        at, begin = asked["at"], self.kept
-        if at <= self.size:
-            begin = max(begin, at)
-        elif self.run.has("log_again"):
-            # A line that was cut there comes whole: a secret may lie in it.
-            begin = self.lines_before(begin, self.goes_on_at(at), 1)
+        begin = max(self.kept, asked["at"] if asked["at"] <= self.size else 0)
         begin = min(max(begin, self.size - asked["most"]), self.size)
         yield f"{mark}log {begin} {self.size - begin}\n".encode()
         yield from self.pieces(begin, self.size) if begin < self.size else ()

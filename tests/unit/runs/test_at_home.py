@@ -214,26 +214,6 @@ def test_a_log_that_was_emptied_begins_again(there: There) -> None:
     assert there.log == b"again\n"
 
 
-def test_what_a_box_without_holes_wrote_again_comes_again_and_the_rest_stays(there: There) -> None:
-    live = {"pid": f"{identity(os.getpid())}\n", "exit": None, "ended": None}
-    there.write(b"first\n" * 1000, **live)
-    there.pull()
-    there.write(b"first\n" * 1000 + b"second\n" * 10 + b"lost\n" * 10)
-    there.pull()
-    there.give_secret()
-    half = len(TOKEN) // 2
-    kept = bytes(5400) + b"first\n" * 99 + TOKEN[:half].encode()
-    new = kept + TOKEN[half:].encode() + b"2nd\n"
-    there.write(new, **ENDED, times="1 5400\n", log_again=f"{len(kept)}\n")
-    there.pull()
-    first = b"first\n" * 999
-    assert there.log.startswith(first)
-    assert there.log.endswith(b"2nd\n")
-    assert len(there.log) == len(new)
-    for part in (TOKEN[:half], TOKEN[half:]):
-        assert part.encode() not in there.log
-
-
 def test_what_an_interrupted_pull_left_is_not_doubled(there: There) -> None:
     there.write(b"one\n", pid=f"{identity(os.getpid())}\n", exit=None, ended=None)
     there.pull()
