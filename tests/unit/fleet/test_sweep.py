@@ -236,3 +236,9 @@ def test_a_cell_of_a_sweep_is_shown_with_its_parameters(tmp_path: Path) -> None:
     live = _Told("gpu")
     live.note_run({"run": {"name": name, "state": "running"}})
     assert live.summary == f"{shown} running"
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "../x", "s\n", "a\0b"])
+def test_a_word_that_is_neither_file_nor_sweep_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="there is no file"):
+        sweep_report.find_sweep(BoxOptions(repo=tmp_path), text)
