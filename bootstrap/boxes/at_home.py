@@ -398,8 +398,10 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
     mine = {own: key for key, own in pairs if isinstance(own, str)}
     found = []
     rows = document.get("runs", {})
-    # Where nothing changed it is not written again, and the last contact was later.
-    since = box.seen - _like(document.get("noted"), box.seen)
+    # Where nothing changed it is not written again, and the last contact was later. That is the
+    # last login: a note over a connection that stayed open is newer than it.
+    noted = _like(document.get("noted"), box.seen)
+    since = max(0.0, box.seen - noted)
     for row in rows.values() if isinstance(rows, dict) else ():
         run = run_of(row)
         if run is None:
@@ -411,8 +413,8 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
                 box.host_text,
                 run,
                 key=mine.get(run.repo_key, ""),
-                seen=box.seen,
-                box_time=_like(document.get("box_time"), 0) + max(0, int(since)),
+                seen=noted + since,
+                box_time=_like(document.get("box_time"), 0) + int(since),
                 price=box.price,
                 results_there=_like(row.get(_THERE), ""),
             )

@@ -91,20 +91,27 @@ def _boxes_of(key: str) -> list[KnownBox]:
     back = f"; {before.name} was given back" if before else ""
     if not known:
         raise _which_box(f"No box is known{back or ' yet'}", [], is_home=bool(before))
-    why = f"{name_of_key(key)} has none{back}" if key else "This is no repository"
-    raise _which_box(why, known, is_home=bool(before))
+    mine = name_of_key(key)
+    why = f"{mine} has none{back}" if key else "This is no repository"
+    raise _which_box(why, known, is_home=bool(before), mine=mine)
 
 
 def _which_box(
-    why: str, boxes: Sequence[KnownBox], *, has_several: bool = False, is_home: bool = False
+    why: str,
+    boxes: Sequence[KnownBox],
+    *,
+    has_several: bool = False,
+    is_home: bool = False,
+    mine: str = "",
 ) -> WhichBoxError:
+    """`mine`: the name of the repository that has none of them; another may have that name."""
     names = [box.name for box in boxes]
     home = f"{_HOME}\n" if is_home else ""
     if not boxes:
         hint = f"{home}{_NEW}"
         return WhichBoxError(f"which box? {why}.", hint=hint, boxes=names, has_several=False)
     width = max(map(len, names))
-    rows = [f"  {box.name:<{width}}  {_whose(box)}" for box in boxes[:_LISTED]]
+    rows = [f"  {box.name:<{width}}  {_whose(box, mine)}" for box in boxes[:_LISTED]]
     if len(boxes) > _LISTED:
         rows.append(f"  and {len(boxes) - _LISTED} more: boxstrap boxes")
     known = "" if has_several else "; known here"
@@ -116,8 +123,12 @@ def _which_box(
     )
 
 
-def _whose(box: KnownBox) -> str:
-    names = ", ".join(dict.fromkeys(each.name for each in box.repositories))
+def _whose(box: KnownBox, mine: str) -> str:
+    named = (
+        f"{each.name} ({each.place})" if each.name == mine and each.place else each.name
+        for each in box.repositories
+    )
+    names = ", ".join(dict.fromkeys(named))
     place = f"{box.address}:{box.port}" if box.address else box.host_text
     return f"{place}, of {names or 'no repository'}"
 

@@ -103,7 +103,8 @@ class Pulled(Document):
         missing = self.manifest.missing
         if not missing:
             return
-        head = f"{file_count(len(missing))} of {self.manifest.origin.run} were not pulled:"
+        not_here = "was not pulled" if len(missing) == 1 else "were not pulled"
+        head = f"{file_count(len(missing))} of {self.manifest.origin.run} {not_here}:"
         rows = first_of([f"{path}: {why}" for path, why in missing.items()], _MOST_NAMED)
         still = (
             "The run is still running: --watch pulls files as they become complete. "

@@ -409,7 +409,7 @@ def _from_home(
         )
         for one in found
     ]
-    lines = [f"{box}: {why}; from home:" if why else as_of(found[0])]
+    lines = [f"{box}: {why.rstrip('.')}; from home:" if why else as_of(found[0])]
     own = mine[0].repository if mine else ""
     seen = last.box_time or int(last.seen)
     lines += run_lines(rows, now, width=width, own=own, seen=seen)

@@ -523,7 +523,7 @@ def _alive(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
     return BusyError(
         f"{run} is running and uses these files: they stay as they are.",
         where=where,
-        hint=f"Wait for its end, or: boxstrap stop --host {name}",
+        hint=f"Wait for its end, or: boxstrap stop --host {name} --run {run}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -134,8 +135,11 @@ def wait_for_sweep(call: Call, tell: Callable[[str, Run], None]) -> None:
     boxes = {cell.key: ledger.boxes.get(cell.key, "") for cell in sweep.cells}
     given = [box for box in dict.fromkeys(boxes.values()) if box not in ("", *ledger.given_up)]
     left = sum(box not in given for box in boxes.values())
+    queue = f"boxstrap run --sweep {shlex.quote(text)}"
+    if not given:
+        raise UsageError(f"no cell of {sweep.name} is in a queue.", hint=f"Queue them: {queue}")
     if left:
-        call.screen.warn(f"{left} cells of {sweep.name} are in no queue: boxstrap run --sweep FILE")
+        call.screen.warn(f"{left} cells of {sweep.name} are in no queue: {queue}")
 
     def wait(own: Call) -> None:
         cell_of = sweep.key_of

@@ -110,6 +110,14 @@ def test_a_sweeps_list_that_is_damaged_is_named(tmp_path: Path) -> None:
     assert caught.value.where == str(file)
 
 
+def test_a_wait_for_a_sweep_that_is_in_no_queue_is_wrong_usage(user: User) -> None:
+    repository = user.repository()
+    repository.write({"lr.yaml": "parameters: {lr: [0.1, 0.2]}\n"})
+    said = user.run("wait", "--sweep", "lr.yaml").must(2)
+    assert "no cell of lr is in a queue" in said.err
+    assert "boxstrap run --sweep lr.yaml" in said.err
+
+
 def test_a_run_that_can_t_be_read_is_named(user: User) -> None:
     repository = user.repository()
     file = user.home / ".local/state/boxstrap/runs" / "x.json"

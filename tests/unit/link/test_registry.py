@@ -237,6 +237,15 @@ def test_at_an_address_of_many_the_user_says_which_box_is_meant() -> None:
     assert registry.get_or_create(parse_host("me@1.2.3.4"), me).name == "1.2.3.4-22"
 
 
+def test_another_clone_of_this_name_is_told_by_its_folder() -> None:
+    there = (record.BoxRepository("homework-aaaaaaaa", place="/w/homework"),)
+    box = get_or_create("root@1.2.3.4:22")
+    record.save_box(dataclasses.replace(box, repositories=there))
+    with pytest.raises(UsageError, match="homework has none") as caught:
+        registry.only_box("homework-bbbbbbbb")
+    assert "of homework (/w/homework)" in caught.value.what
+
+
 def test_its_own_end_is_said_when_it_is_near() -> None:
     box = get_or_create("root@1.2.3.4:22")
     assert box.end_words(1e12) == ""

@@ -23,15 +23,20 @@ RUN = Run(
 )  # fmt: skip
 
 
-def test_its_age_is_right_after_contacts_that_changed_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The box's clock is 100 s ahead, and it was asked at 4600 and at 9000 of this machine's."""
+@pytest.mark.parametrize(
+    ("login", "seen"),
+    [
+        pytest.param(9_000.0, 9_000.0, id="contacts that changed nothing"),
+        pytest.param(4_570.0, 4_600.0, id="one over a connection that stayed open"),
+    ],
+)
+def test_its_age_is_right_after(login: float, seen: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The box's clock is 100 s ahead; it told at 4600 of this machine's, and was met at `login`."""
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", price=2.0, seen=4_600.0))
     monkeypatch.setattr(at_home, "time", type("Clock", (), {"time": lambda: 4_600.0}))
     note_seen(box, [RUN], str, box_time=4_700)
-    (kept,) = seen_on(dataclasses.replace(box, seen=9_000.0))
-    assert (kept.seen, kept.box_time) == (9_000.0, 9_100)
+    (kept,) = seen_on(dataclasses.replace(box, seen=login))
+    assert (kept.seen, kept.box_time) == (seen, seen + 100)
     listed = ListedRun(kept, is_gone=False, results="none", log="box")
     row = " ".join(run_rows([listed], 9_050.0, None, every=False)[0].split())
     assert "train-1 gpu 2 h 16 min ago finished, ran 1 h 00 min, $2.00" in row
@@ -50,7 +55,8 @@ def test_what_is_known_of_a_box_out_of_reach_has_the_live_run_and_ages_go_on(
     live = dataclasses.replace(RUN, name="train-2", state="running", begun=8_700, over=0)
     note_seen(box, [live, RUN], str, box_time=9_000)
     clock.time = lambda: 9_300.0
-    told = "\n".join(status._from_home(BoxOptions("gpu", repo=tmp_path), "it is gone", None).lines)
+    told = "\n".join(status._from_home(BoxOptions("gpu", repo=tmp_path), "it is gone.", None).lines)
+    assert "gpu: it is gone; from home:" in told
     assert "train-2  running, as of 5 min 00 s ago  started 10 min 00 s ago" in told
     listed = ListedRun(known_on(box)[0], is_gone=False, results="box", log="box")
     assert "train-2  gpu  10 min 00 s ago" in run_rows([listed], 9_300.0, None, every=False)[0]

@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import NotSafeError, UsageError
 from bootstrap.link.local import LocalWire
 from bootstrap.onbox.redact import Redactor
 from bootstrap.protocol.run import Run
@@ -66,6 +67,9 @@ def test_a_file_that_was_changed_here_after_it_came_is_missing(*, is_here: bool)
     manifest = one._manifest(PullRound(BoxLook({"out/a": FILE}), landed={"out/a"}))
     assert [*manifest.files] == (["out/a"] if is_here else [])
     assert [*manifest.missing] == ([] if is_here else ["out/a"])
+    if not is_here:
+        with pytest.raises(NotSafeError, match="1 file of n was not pulled"):
+            pull.Pulled(manifest, Path("/r")).check()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from bootstrap.sync.send import SyncAnswer, refusal
     ("problem", "detail", "kind", "says"),
     [
         ("fresh", "", UsageError, "boxstrap setup --host box"),
-        ("alive", "homework/train-2", BusyError, "train-2 is running and uses these files"),
+        ("alive", "homework/train-2", BusyError, "boxstrap stop --host box --run train-2"),
         ("busy", "setup s1", BusyError, "a setup is at work on this box (setup s1)"),
         ("refused", "no room", BoxstrapError, "did not take what was sent: no room"),
         ("lacks", "", BoxstrapError, "it does not say why"),
