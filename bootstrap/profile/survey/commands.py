@@ -318,7 +318,9 @@ def candidates(
     """
     named = list(dict.fromkeys(said_to_run))
     found = []
-    scripts = [path for path in files.below(root, _DEEPEST) if path.suffix == ".py"]
+    # `python setup.py install` is what many pages say to run.
+    known = (path for path in files.below(root, _DEEPEST) if path.suffix == ".py")
+    scripts = [path for path in known if path != root / "setup.py"]
     for path in scripts[:_MOST_SCRIPTS]:
         name, depth = path.name, len(path.relative_to(root).parts) - 1
         source = files.text_of_file(path, files.LARGEST_SCRIPT)

@@ -124,6 +124,7 @@ _OTHERS = {
     "hydra": "hydra-core",
     "lion_pytorch": "lion-pytorch",
     "pkg_resources": "setuptools",
+    "pylab": "matplotlib",
     "sentence_transformers": "sentence-transformers",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",

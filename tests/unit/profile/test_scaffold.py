@@ -69,6 +69,8 @@ def test_the_script_is_one_that_trains(here, script, command):
 
 
 def test_of_several_scripts_the_person_chooses(here):
+    (here / "setup.py").write_text("")
+    (here / "README.md").write_text("```\npython setup.py install\n```\n")
     for name in ("mnist/main.py", "dcgan/main.py", ".git/train.py", "a/b/train.py"):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text("")
