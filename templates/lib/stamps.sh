@@ -79,6 +79,7 @@ what_changed() {
       done
       if ! is_content "$last" 2>/dev/null; then
         WHY='commit'
+        if is_line "$last/commit" "$REPO_COMMIT"; then WHY='snapshot'; fi
       elif ! is_text "$last/command" "$(absolute_command)"$'\n'; then
         WHY='command'
       elif [ -f "$last/data" ] && ! is_line "$last/data" "$DATA_CONTENT"; then

@@ -65,6 +65,20 @@ def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -
     assert said(library, f"BOX_HOME={tmp_path} RUNS={runs}\n{asked}") == f"{runs}/a-1\n"
 
 
+@pytest.mark.parametrize(("commit", "why"), [("c1", "snapshot"), ("c2", "commit")])
+def test_changes_on_the_same_commit_are_not_a_new_one(
+    commit: str, why: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "runs/k/a-1"
+    run.mkdir(parents=True)
+    for file, text in {"started": "0", "commit": "c1"}.items():
+        (run / file).write_text(f"{text}\n")
+    library = ("base", "process", "run_state", "trees", "work", "runs", "stamps")
+    home = f"BOX_HOME={tmp_path} RUNS={run.parent} REPO_COMMIT={commit}"
+    asked = "is_content() { false; }; what_changed train -; echo $WHY"
+    assert said(library, f"{home}\n{asked}") == f"{why}\n"
+
+
 def holder(folder: Path, process: str, script: str) -> str:
     """Return the exit code of `take_lock` while another process holds the lock."""
     (folder / "lock").write_text(f"{process}\n{script}\nsetup-1\n")
