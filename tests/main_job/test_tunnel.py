@@ -53,7 +53,7 @@ def until(rented: Rented, command: str, said: str) -> None:
 def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository()
-    rented.run("setup", "--name", "My.Box").must(0)
+    rented.run("setup", "--name", "My.Box-1").must(0)
     assert "--logdir" in rented.run("tunnel", "--tensorboard").must(5).err
     rented.box.run(SERVE)
     port = rented.box.host_string.rpartition(":")[2]

@@ -87,7 +87,7 @@ def main() -> None:
         )
         box = rig.start("vast")
         rented = Rented(user, box)
-        rented.run("setup", "--name", "My.Box").must(0)
+        rented.run("setup", "--name", "My.Box-1").must(0)
         before = rented.as_user(ENVIRONMENT)
         with closing(rented.begin("tunnel", "--jupyter", "--tensorboard", "--json")) as tunnel:
             said = tunnel.line()
