@@ -146,8 +146,6 @@ def spending(price: float, hours: float, seconds: float) -> Spending:
 
 
 TABLE = Path(__file__).with_name("prices.json")
-OLD_DAYS = 180
-"""Days after which the table's prices are too old for a release."""
 PATIENCE_S = 5.0
 """Seconds that a provider has to answer."""
 CLOUDS = ("aws", "gcp", "azure")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from operator import attrgetter
 
 from bootstrap.text.document import Document
@@ -131,12 +130,6 @@ def steps_for(profile: object, *, local: bool, repo: bool = True) -> tuple[Step,
     )
 
 
-def needs_among(step: Step, chosen: Iterable[Step]) -> tuple[str, ...]:
-    """Return which of the `chosen` steps `step` needs."""
-    names = {other.name for other in chosen}
-    return tuple(name for name in step.needs if name in names)
-
-
 def closure(name: str) -> set[str]:
     """Return the names of a step and of all steps that it needs, directly or not."""
     step = next(step for step in STEPS if step.name == name)
@@ -146,12 +139,10 @@ def closure(name: str) -> set[str]:
 def plan_rows(chosen: tuple[Step, ...], answers: dict[str, str]) -> list[PlanRow]:
     """Return the steps with their reasons; `answers` are the box's reasons by step."""
     taking_part = {step.name for step in chosen}
+    absent = {step.name: "not-asked" if step.on_local else "local" for step in STEPS}
+    why = {**absent, **{name: answers.get(name, "new") for name in taking_part}}
     return [
-        PlanRow(step, answers.get(step.name, "new") if step.name in taking_part else _absent(step))
+        PlanRow(step, why[step.name])
         for step in STEPS
         if step.always_listed or step.name in taking_part
     ]
-
-
-def _absent(step: Step) -> str:
-    return "not-asked" if step.on_local else "local"

@@ -78,7 +78,8 @@ def _put_together(files: Mapping[str, str]) -> Program:
 @cache
 def program_files(*, bare: bool = False) -> dict[str, str]:
     """Return the text of each of its files, by its path in the program's folder."""
-    files = {"setup.sh": page(RECIPE_HERE, bare=bare), "defaults.sh": _defaults()}
+    defaults = f"# What a recipe doesn't name is as here.\n{assignments(default_values())}"
+    files = {"setup.sh": page(RECIPE_HERE, bare=bare), "defaults.sh": defaults}
     for kind in ("lib", "steps", "doors", "box"):
         for file in sorted((shipped("templates") / kind).glob("*.sh")):
             text = _LIBRARY_HERE.sub(_loads, file.read_text("utf-8"))
@@ -96,10 +97,6 @@ def _loads(named: re.Match[str]) -> str:
     loads = f'{named[1]}for _part in {library}; do . "${{0%/*}}/lib/$_part.sh"; done\n'
     queries = "".join(shell_part(*part.split("/")) for part in parts if "/" in part)
     return loads * bool(library) + queries
-
-
-def _defaults() -> str:
-    return "# What a recipe doesn't name is as here.\n" + assignments(default_values())
 
 
 def _bare(name: str, text: str) -> str:

@@ -95,7 +95,7 @@ def accounts_for(
     name = named or profile.rent.provider or profile.provider.account
     if name and name not in accounts.PROVIDERS:
         why = accounts.BROKEN.get(name, f"{name} is no provider.")
-        raise UsageError(why, where="--provider", hint=f"One of: {_listed()}")
+        raise UsageError(why, where="--provider", hint=f"One of: {', '.join(accounts.PROVIDERS)}")
     found = list[CloudAccount]()
     # An ambient key, as AWS's or Hugging Face's, is no wish to rent there.
     unasked = (each for each, kind in accounts.PROVIDERS.items() if not kind.is_ambient)
@@ -244,7 +244,3 @@ def offered_gpus(offer: Offer) -> str:
     """Describe an offer's GPUs."""
     memory = f" {offer.memory_gib:.0f} GiB" if offer.memory_gib else ""
     return f"{offer.gpu_count} x {offer.gpu}{memory}"
-
-
-def _listed() -> str:
-    return ", ".join(accounts.PROVIDERS)

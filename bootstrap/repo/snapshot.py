@@ -228,7 +228,8 @@ def pointers(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
     named = [here.root / decoded(path) for path in paths if _is_attributes(path)]
     if not any(_mentions_lfs(file) for file in (own, *named)):
         return []
-    return [path for path in with_lfs(here, paths) if _is_pointer(here.root / decoded(path))]
+    begins = ((path, _begin(here.root / decoded(path), _LONGEST)) for path in with_lfs(here, paths))
+    return [path for path, begin in begins if begin.startswith(_POINTER)]
 
 
 def with_lfs(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
@@ -269,10 +270,6 @@ def _is_attributes(path: bytes) -> bool:
 
 def _mentions_lfs(file: Path) -> bool:
     return b"lfs" in _begin(file, _MOST_READ)
-
-
-def _is_pointer(file: Path) -> bool:
-    return _begin(file, _LONGEST).startswith(_POINTER)
 
 
 def _begin(file: Path, most: int) -> bytes:

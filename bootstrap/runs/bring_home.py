@@ -25,15 +25,13 @@ from bootstrap.boxes.at_home import (
     HISTORY,
     SAMPLES,
     TIMES,
-    LogAtHome,
     PullPlace,
-    RecordFolder,
     RunAtHome,
-    clean_text,
     clean_times,
     find_kept,
 )
 from bootstrap.boxes.login import BoxLogin
+from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
 from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError, NotSafeError, write_error
 from bootstrap.link.exchange import answer_number, run_script
@@ -54,6 +52,7 @@ from bootstrap.repo.local import known_folder
 from bootstrap.runs.log_reader import HOLE, ask_start, has_hole
 from bootstrap.secrets import machine_key
 from bootstrap.text.document import document
+from bootstrap.text.sanitize import sanitize
 from bootstrap.transfer.destination import LocalFolder, why_refused
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import lost_words
@@ -165,7 +164,7 @@ class _Bringing:
             if TIMES in notes:
                 folder.put(TIMES, clean_times(notes[TIMES]))
             if SAMPLES in notes:
-                folder.put(SAMPLES, clean_text(notes[SAMPLES]))
+                folder.put(SAMPLES, sanitize(notes[SAMPLES]))
             kept = dataclasses.replace(
                 kept,
                 place=str(folder.place),
@@ -285,7 +284,7 @@ class _Bringing:
         }
 
     def _text(self, text: bytes) -> str:
-        return self._box.redactor.text(clean_text(text))
+        return self._box.redactor.text(sanitize(text))
 
 
 def _declared(notes: Mapping[str, bytes]) -> str:

@@ -166,11 +166,8 @@ def _listed(kept: RunAtHome, is_gone: bool) -> ListedRun:
     results = kept.results or _THERE.get(kept.results_there, away)
     if results in ("home", "partly") and not (Path(kept.result_place) / MANIFEST).is_file():
         results = "moved"
-    return ListedRun(kept, is_gone, results, away if has_log is None else _here(has_log))
-
-
-def _here(is_here: bool) -> str:
-    return "home" if is_here else "moved"
+    log = away if has_log is None else "home" if has_log else "moved"
+    return ListedRun(kept, is_gone, results, log)
 
 
 _THERE = {"none": "none", "home": "away", "lost": "overwritten"}
@@ -237,7 +234,8 @@ def age(kept: RunAtHome, now: float) -> str:
 
 def as_of(kept: RunAtHome) -> str:
     """Say that it is shown from here, and how old that is."""
-    return f"{called(kept.run.name)} of {kept.box}: from home, as of {_moment(kept.seen)}"
+    seen = time.strftime("%Y-%m-%d %H:%M", time.localtime(kept.seen))
+    return f"{called(kept.run.name)} of {kept.box}: from home, as of {seen}"
 
 
 def box_or_home(
@@ -341,10 +339,6 @@ def _is_named(one: RunAtHome, names: Sequence[str]) -> bool:
     short = next(iter(repository_names([one.repository]).values()))
     every = (one.run.name, f"{short}/{one.run.name}", f"{one.repository}/{one.run.name}")
     return any(name in every for name in names)
-
-
-def _moment(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 _NEWEST = 20

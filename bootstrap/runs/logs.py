@@ -364,7 +364,11 @@ def _readers(box: BoxLogin, wish: LogOptions, screen: Screen) -> list[LogReader]
     if wish.step:
         return [_reader(box, _step_log(box, wish.step), None)]
     runs = list(dict.fromkeys(_meant(box, wish)))
-    words = [f"{called(one.name)} of {box.repository(one)}{_dropped_note(one)}" for one in runs]
+    words = [
+        f"{called(one.name)} of {box.repository(one)}"
+        + (f" (its first {size(one.log_kept)} were dropped)" if one.log_kept else "")
+        for one in runs
+    ]
     screen.note("log", ", ".join(words))
     readers = [_reader(box, one.log, one) for one in runs]
     for reader, one in zip(readers, runs, strict=True):
@@ -390,10 +394,6 @@ def _meant(box: BoxLogin, wish: LogOptions) -> list[Run]:
 
 def _reader(box: BoxLogin, file: str, run: Run | None) -> LogReader:
     return LogReader(box, file, run, at=run.log_kept if run else 0)
-
-
-def _dropped_note(run: Run) -> str:
-    return f" (its first {size(run.log_kept)} were dropped)" if run.log_kept else ""
 
 
 def _shown(

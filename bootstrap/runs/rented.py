@@ -203,13 +203,11 @@ def _ask(provider: type[CloudAccount]) -> AccountAnswer | None:
     except BoxstrapError as error:
         # A key that is there for other purposes may do nothing with boxes.
         is_unused = provider.is_ambient and isinstance(error, RefusedKeyError)
-        if is_unused and not any(_is_at(box, provider.name) for box in all_boxes()):
+        if is_unused and not any(
+            box.host_text.startswith(f"{provider.name}:") for box in all_boxes()
+        ):
             return None
         return AccountAnswer(provider, error=error)
-
-
-def _is_at(box: KnownBox, provider: str) -> bool:
-    return box.host_text.partition(":")[0] == provider
 
 
 def _is_rented_as_another(box: KnownBox) -> bool:

@@ -125,7 +125,8 @@ def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
     """Return the content of the page from what is here of the run."""
     name = f"{kept.run.repo_key}/{kept.run.name}"
     failures = find_failures([kept.run], {name: kept.log_tail(END_BYTES)}, str, END_BYTES)
-    box = next((one for one in [*all_boxes(), *ended_boxes()] if _is_of(kept, one)), None)
+    known = {(box.name, box.created): box for box in [*ended_boxes(), *all_boxes()]}
+    box = known.get((kept.box, kept.created))
     return RunReport(
         box=kept.box,
         repository=next(iter(repository_names([kept.run.repo_key]).values())),
@@ -145,10 +146,6 @@ def _lease_hours(box: KnownBox) -> float:
     """Return the hours that the box's lease allowed; 0 without one."""
     seconds = box.lease.get("seconds")
     return float(seconds) / 3600 if isinstance(seconds, int | float) else 0.0
-
-
-def _is_of(kept: RunAtHome, box: KnownBox) -> bool:
-    return (box.name, box.created) == (kept.box, kept.created)
 
 
 def _verdict(history: RunHistory) -> Verdict | None:

@@ -567,7 +567,8 @@ def status_lines(  # noqa: PLR0913, PLR0917 - each from another place
     reason = f": {_reason(why)}" if why else ""
     lines = [f"{name}: {_setup(box_state).text}{reason}"]
     if box_state.unfinished_switch:
-        lines.append(f"  {_switch(box_state)}: the next setup completes it")
+        cut = f"the switch of {box_state.repo_dir} to {box_state.unfinished_switch[:12]}"
+        lines.append(f"  {cut} was cut short: the next setup completes it")
     if known and known.price:
         lines.append(f"  {cost_so_far(known)}")
     if box_state.lease:
@@ -595,21 +596,15 @@ def cost_so_far(known: KnownBox) -> str:
 def _tree_lines(trees: Sequence[TreeUse]) -> list[str]:
     if not trees:
         return []
-    rows = [(f"  {tree.name}", _size(tree), _last_use(tree)) for tree in trees]
+    rows = [
+        (
+            f"  {tree.name}",
+            "size unknown" if tree.bytes is None else size(tree.bytes),
+            f"last used by {tree.last_run}" if tree.last_run else "used by no run",
+        )
+        for tree in trees
+    ]
     return ["trees beside the main one (boxstrap clean removes what nobody needs):", *aligned(rows)]
-
-
-def _size(tree: TreeUse) -> str:
-    return "size unknown" if tree.bytes is None else size(tree.bytes)
-
-
-def _last_use(tree: TreeUse) -> str:
-    return f"last used by {tree.last_run}" if tree.last_run else "used by no run"
-
-
-def _switch(box_state: BoxState) -> str:
-    cut = box_state.unfinished_switch[:12]
-    return f"the switch of {box_state.repo_dir} to {cut} was cut short"
 
 
 def _setup(box_state: BoxState) -> LastSetup:

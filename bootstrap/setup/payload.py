@@ -223,16 +223,15 @@ def private_dependencies(
         return (), []
     from bootstrap.repo.mirror import key_of  # late: few profiles have such dependencies
 
-    rows = [f"{key_of(each.address)} {_commit(each)} {each.address}" for each in sent]
+    rows = [
+        f"{key_of(each.address)} {each.ref if each.is_pinned else '-'} {each.address}"
+        for each in sent
+    ]
     # git uses the longest matching address, so public ones that extend a private one get own rows.
     others = {each.address for each in found} - {each.address for each in sent}
     begins = tuple({each.address for each in sent})
     rows += [f"- - {other}" for other in sorted(others) if other.startswith(begins)]
     return tuple(sent), rows
-
-
-def _commit(dependency: GitDependency) -> str:
-    return dependency.ref if dependency.is_pinned else "-"
 
 
 def _read(folders: Folders, commit: str, names: Sequence[str]) -> dict[str, bytes]:

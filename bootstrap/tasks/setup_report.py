@@ -142,7 +142,8 @@ def _fetch(result: SetupResult) -> list[str]:
         return []
     if not alias and endpoint.alias != endpoint.hostname:
         alias = endpoint.alias
-    host = alias or f"{endpoint.user}@{_bracketed(endpoint.hostname)}"
+    address = f"[{endpoint.hostname}]" if ":" in endpoint.hostname else endpoint.hostname
+    host = alias or f"{endpoint.user}@{address}"
     port = "" if alias or endpoint.port == 22 else f"-P {endpoint.port} "
     train = result.profile.train
     tree = result.repo_dir
@@ -150,7 +151,3 @@ def _fetch(result: SetupResult) -> list[str]:
         tree = posixpath.join(posixpath.dirname(tree), result.run.tree)
     places = [posixpath.join(tree, name) for name in (train.results if train else [])]
     return [f"scp -r {port}{shlex.quote(f'{host}:{place}')} ." for place in places]
-
-
-def _bracketed(hostname: str) -> str:
-    return f"[{hostname}]" if ":" in hostname else hostname

@@ -149,7 +149,8 @@ class Steps:
         self._lag = lag if self._lag is None else min(self._lag, lag)
         if self.setup.started is None and event.setup:  # a push is part of none
             self.setup.started, self.setup.state = event.t, RUNNING
-        row = self.setup if event.step == "setup" else self._row(event.step)
+        step = event.step
+        row = self.setup if step == "setup" else self.rows.setdefault(step, StepRow(step))
         if event.event == "start":
             return self._start(row, event)
         if event.event in {"progress", "wait"}:
@@ -167,9 +168,6 @@ class Steps:
             return row.seconds
         box_now = self._now() - (self._lag or 0.0)
         return max(0.0, box_now - row.started)
-
-    def _row(self, step: str) -> StepRow:
-        return self.rows.setdefault(step, StepRow(step))
 
     def _start(self, row: StepRow, event: Event) -> bool:
         if row.state == RUNNING and row.has_started:

@@ -16,7 +16,6 @@ import pytest
 
 from bootstrap.boxes.at_home import (
     FOLDER,
-    LogAtHome,
     RunAtHome,
     all_kept,
     find_kept,
@@ -25,6 +24,7 @@ from bootstrap.boxes.at_home import (
     row_of,
     run_of,
 )
+from bootstrap.boxes.record_folder import LogAtHome
 from bootstrap.link.local import LocalWire
 from bootstrap.link.record import KnownBox
 from bootstrap.link.wire import NoAnswer
