@@ -22,7 +22,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-rent quick test coverage test-boxes chaos editor-proof browser-proof lint typecheck bench picture door-proof docs site lock prices uv-release clean
+.PHONY: help install demo demo-rent quick test coverage test-boxes chaos mutants editor-proof browser-proof lint typecheck bench picture door-proof docs site lock prices uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,9 @@ test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faul
 chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of doors, every damage and lie, every state of a repository, properties; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
 	@$(PYTEST) $(SAMPLED) --tries 50 --every -n $(WORKERS) --tb=short
+
+mutants: $(VENV)/dev  ## put a hundred faults in, drawn by a seed, and see whether the nearest tests go red; half an hour
+	@$(BIN)/python -m tools.mutants $(MUTANTS)
 
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
 	@$(BIN)/python -m tools.editor docs/editor.png

@@ -134,21 +134,22 @@ REFUSED = RefusedKeyError("the key is refused.")
 
 
 @pytest.mark.parametrize(
-    ("account", "asked", "waited"),
+    ("account", "asked", "waited", "says"),
     [
-        (Account(), 1, 0),
-        (Account(fails=[UNKNOWN]), 1, 0),  # it did happen
-        (Account(fails=[SILENT, SILENT]), 1, 3),
-        (Account(after=2), 2, 47),  # the first request was lost: repeated once
+        (Account(), 1, 0, []),
+        # It did happen.
+        (Account(fails=[UNKNOWN]), 1, 0, ["vast:1: no answer came. Looking what the account has."]),
+        (Account(fails=[SILENT, SILENT]), 1, 3, []),
+        (Account(after=2), 2, 47, []),  # the first request was lost: repeated once
     ],
     ids=["at once", "no answer", "can't be asked", "a lost request"],
 )
 def test_it_is_destroyed_once_its_account_lists_it_no_more(
-    seconds: list[float], account: Any, asked: int, waited: float
+    seconds: list[float], account: Any, asked: int, waited: float, says: list[str]
 ) -> None:
     said: list[str] = []
     teardown.destroy(account, "1", said.append)
-    assert (account.asked, seconds[0]) == (["1"] * asked, waited)
+    assert (account.asked, seconds[0], said) == (["1"] * asked, waited, says)
 
 
 @pytest.mark.parametrize(
@@ -179,6 +180,9 @@ class Shown:
 
     def say(self, text: str) -> None:
         """Nothing is asked here."""
+
+    def result(self, document: object, text: str = "") -> None:
+        self.warned.append(text or str(document))
 
 
 def met(**more: Any) -> KnownBox:
@@ -295,6 +299,74 @@ def test_a_box_that_stays_is_said_to_cost() -> None:
     assert "end it at https://console.example" in kept.text()
 
 
+EDITS, UNKNOWN_WORK = Loss("edits", "homework", "a"), Loss("unknown", "gpu", "b")
+
+
+@pytest.mark.parametrize(
+    ("lost", "ready", "discard", "stays"),
+    [
+        ([], True, False, []),
+        ([EDITS], True, False, None),
+        ([EDITS], True, True, [EDITS]),
+        ([UNKNOWN_WORK], False, False, []),  # no setup ever succeeded on it: it holds no work
+        ([UNKNOWN_WORK], True, False, None),
+        ([UNKNOWN_WORK], None, False, None),  # not rented from here
+        ([EDITS, UNKNOWN_WORK], False, True, [EDITS]),
+    ],
+)
+def test_what_would_be_lost_is_refused_unless_it_is_let_go_or_the_box_held_no_work(
+    monkeypatch: pytest.MonkeyPatch,
+    lost: list[Loss],
+    ready: bool | None,
+    discard: bool,
+    stays: list[Loss] | None,
+) -> None:
+    if ready is not None:
+        rental.save_rental(Rental(MARK, "vast", RentalState.RENTED, 1.0, "1", ready=ready))
+    monkeypatch.setattr(teardown, "secure", lambda *_: lost)
+    own: Any = OwnBox(Account(), RentedBox("vast", "1", MARK, RentedState.RUNNING))  # type: ignore[arg-type]
+    box: Any = SimpleNamespace(name="gpu")
+    wish, shown = TeardownOptions(0, discard=discard), Shown()
+    if stays is None:
+        with pytest.raises(NotSafeError):
+            teardown._refuse_unsafe(box, own, shown, wish)  # type: ignore[arg-type]
+    else:
+        assert teardown._refuse_unsafe(box, own, shown, wish) == stays  # type: ignore[arg-type]
+    assert bool(shown.warned) == (stays is None)
+    shown.warned.clear()
+    teardown._say_safe(shown, "gpu", own, lost, [])  # type: ignore[arg-type]
+    teardown._say_safe(shown, "gpu", "nobody's", lost, [])  # type: ignore[arg-type]
+    let_go = "; this would be thrown away:" + "".join(f"\n  {one}" for one in lost)
+    assert shown.warned == [
+        f"gpu would {what}" + (let_go if lost else "")
+        for what in ("be destroyed: vast:1", "not be destroyed: nobody's")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wish", "brings"),
+    [({}, True), ({"only_look": True}, False), ({"discard": True}, False)],
+    ids=["down", "a look", "discard"],
+)
+def test_a_look_and_discard_end_no_run_and_bring_nothing_home(
+    monkeypatch: pytest.MonkeyPatch, wish: dict[str, bool], brings: bool
+) -> None:
+    done: list[object] = []
+    part = SimpleNamespace(
+        find_unsafe=lambda most=None: done.append(most) or [],
+        bring_home=lambda: done.append("trees") or [],
+    )
+    for name in ("BoxResultsCheck", "BoxTrees", "read_content"):
+        monkeypatch.setattr(teardown, name, lambda *_, **__: part)
+    monkeypatch.setattr(teardown, "find_unsafe_logs", lambda *each: done.append(each[2]) or [])
+    monkeypatch.setattr(teardown, "_end_runs", lambda *_: done.append("runs"))
+    monkeypatch.setattr(teardown, "_look_again", lambda _: None)
+    there: Any = SimpleNamespace(state=BoxState(), workdir="", known=KnownBox("a", "a"))
+    nobody: Any = None
+    assert teardown.secure(there, nobody, TeardownOptions(9, **wish)) == []
+    assert done == (["runs", 9, "trees", None, 9] if brings else [None, None, None])
+
+
 FINISHED = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
 IN_USE = BusyError("another pull is at work in this folder.")
 
@@ -328,6 +400,10 @@ def test_what_could_not_be_brought_home_stays_unsafe(monkeypatch: pytest.MonkeyP
     assert shown.warned == [IN_USE.text()]
     with pytest.raises(UnreachableError):
         found(SILENT)
+    # Where nothing is to be brought home, nothing is pulled.
+    assert loss_check.BoxResultsCheck(there, shown).find_unsafe() == [
+        Loss("results", "k-1/train-1", "a: never pulled")
+    ]
 
 
 def test_a_tree_that_git_can_not_read_stays_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ NASTY_BYTES = st.lists(
         (b"\xff\xfeok\xc3", "\ufffd\ufffdok\ufffd"),
         ("\ud800x", "\ufffdx"),
         ("naïve ✓ 日本語 👩‍🚀", "naïve ✓ 日本語 👩‍🚀"),
+        ("12\xa0GB\xa1", "12\xa0GB\xa1"),  # the first after the control codes
     ],
 )
 def test_clean(dirty, expected):
