@@ -172,8 +172,7 @@ REPOSITORIES: dict[str, RealRepository] = {
         files={"setup.py": "from setuptools import setup\nsetup(install_requires=['torch'])\n"},
         writes={
             "python.requirements": [],
-            "python.packages": ["torch", "numpy"],
-            "env": {"PYTHONPATH": "."},
+            "python.packages": ["-e .", "numpy"],
             "train.command": "python projects/adder/adder.py",
         },
         notes=("may be the training: projects/adder/adder.py, projects/chargpt/chargpt.py (taken",),
@@ -220,7 +219,6 @@ REPOSITORIES: dict[str, RealRepository] = {
             "env": {"PYTHONPATH": ".", "WANDB_MODE": "offline"},
             "train.command": "torchrun --standalone --nproc_per_node=gpu -m scripts.base_train -- "
             "--depth=12 --run=d12",
-            "train.results": ["runs/"],
         },
         notes=(
             "runs/speedrun.sh runs first: python -m nanochat.dataset -n 8, "
@@ -254,7 +252,10 @@ REPOSITORIES: dict[str, RealRepository] = {
             "train.command": "python train.py --data coco.yaml --epochs 300 --weights '' "
             "--cfg yolov5n.yaml",
         },
-        notes=("models/yolo.py imports thop, which no requirement names",),
+        notes=(
+            "models/yolo.py imports thop, which no requirement names",
+            "a page also installs, for other uses: ultralytics",
+        ),
     ),
     "facebookresearch/DiT": RealRepository(
         commit="ed81ce2229091fd4ecc9a223645f95cf379d582b",

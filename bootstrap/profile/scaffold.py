@@ -13,7 +13,7 @@ from pathlib import Path
 from bootstrap.profile.survey import commands, files
 from bootstrap.profile.survey.environment import Environment, Reasoned, find_environment
 from bootstrap.profile.survey.files import PACKAGES, package_name, provides, same
-from bootstrap.profile.values import COMMAND, ENV_NAME, REPO_PATH, fits
+from bootstrap.profile.values import COMMAND, ENV_NAME, PACKAGE, REPO_PATH, fits
 from bootstrap.providers import NAMES
 
 _RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
@@ -27,7 +27,7 @@ _AMBIGUOUS = 15
 _PREPARES = re.compile(
     r"(?!.*eval).*(?:prepar|download|preproc|get_data|dataset|tok)", re.IGNORECASE
 )
-_MOST_PREPARED = 3
+_MOST_PREPARED = 5
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Facts:
     url: str | None = None
     environment: Environment = field(default_factory=Environment)
     env: tuple[tuple[str, Reasoned], ...] = ()
+    system: tuple[Reasoned, ...] = ()
+    """Packages of the box's own package manager."""
     prepare: tuple[Reasoned, ...] = ()
     command: Reasoned | None = None
     script: str | None = None
@@ -61,30 +63,41 @@ def inspect_repository(
     found = commands.candidates(root, [run.script for run in said.runs], said.called)
     usable = [each for each in found if fits(REPO_PATH, each.path)]
     likely = [each for each in usable if each.score >= commands.LIKELY]
-    chosen = script or (_script_of(root, command) if command else likely[0].path if likely else "")
+    scores = {run: commands.score_run(run, said, root) for run in said.runs}
+    shown = max(scores, key=scores.__getitem__, default=None) if not command else None
+    shown = shown if shown and scores[shown] >= commands.LIKELY else None
+    by_name = likely[0].path if likely else ""
+    chosen = script or (
+        _script_of(root, command) if command else shown.script if shown else by_name
+    )
     near = [each.path for each in usable if not chosen or each.score > usable[0].score - _AMBIGUOUS]
-    told = Reasoned(command, "as you said") if command else _command(said, chosen)
-    before = [] if command else _before(said, told)
-    page = next((run.file for run in said.runs if told and run.text == told.value), "")
+    run = _run_of(said, chosen, scores)
+    told = Reasoned(command, "as you said") if command else _command(run, chosen)
+    before, page = _before(said, run), run.file if run else ""
     brought = commands.imported(root, chosen) if chosen else commands.Imported({}, {}, ())
-    environment = find_environment(root, said, brought)
+    environment = find_environment(root, said, brought, run)
+    near = near if not shown or chosen in near else [chosen]
     known = {*environment.names, *map(package_name, (each.value for each in environment.packages))}
+    known |= {package_name(each.value) for each in environment.last}
     words = told.value if told else ""
     return Facts(
         name=root.resolve().name,
         url=url,
         environment=environment,
-        env=tuple(_variables(brought)),
+        env=tuple(_variables(brought, run, is_installed=environment.has_own)),
+        system=tuple(_system(said, run, {*known, *brought.packages})),
         prepare=tuple(
-            Reasoned(run.text, f"{run.file} runs it before") for run in before if run.file == page
+            Reasoned(each.text, f"{each.file} runs it before")
+            for each in before
+            if each.file == page or not each.file.endswith(".sh")
         ),
         command=told,
         script=chosen or None,
         candidates=tuple(near if not command and not script else ()),
         uncovered=tuple(_uncovered(root, chosen, brought, near, known)),
-        results=tuple(_results(root, chosen, words)),
+        results=tuple(_results(root, chosen, words, brought, run.folder if run else "")),
         secrets=tuple(_secrets(root, chosen, brought, known)),
-        remarks=(*_remarks(said, told), *_remark_on_preparation(before, page)),
+        remarks=(*_remarks(run if not command else None), *_remark_on_preparation(before, page)),
     )
 
 
@@ -115,9 +128,9 @@ def _moved(found: Facts, folder: str, name: str) -> Facts:
         return replace(each, value=f"cd {shlex.quote(folder)} && {each.value}")
 
     environment, remarks = found.environment, list(found.remarks)
-    files = [f"{folder}/{each}" for each in environment.requirements]
+    listed_files = [f"{folder}/{each}" for each in environment.requirements]
     if environment.project:
-        files = [f"{folder}/pyproject.toml"]
+        listed_files = [f"{folder}/pyproject.toml"]
     for key, names in (("groups", environment.groups), ("extras", environment.extras)):
         if names and (key == "groups" or environment.project):
             listed = ", ".join(each.value for each in names)
@@ -128,7 +141,7 @@ def _moved(found: Facts, folder: str, name: str) -> Facts:
         environment=replace(
             environment,
             lock=environment.lock and f"{folder}/{environment.lock}",
-            requirements=tuple(files),
+            requirements=tuple(listed_files),
             why=environment.why or "you stand there",
             project=False,
             groups=(),
@@ -163,13 +176,22 @@ def _script_of(root: Path, command: str) -> str:
     return next((each for each in found if fits(REPO_PATH, each)), "")
 
 
-def _command(said: commands.Said, script: str) -> Reasoned | None:
-    """Return how to run the script: as the README or a run script does, else without arguments."""
+def _run_of(
+    said: commands.Said, script: str, scores: dict[commands.ScriptCommand, int]
+) -> commands.ScriptCommand | None:
+    """Return the command of a page or a run script that runs it; one without gaps first."""
     runs = [run for run in said.runs if run.script == script and fits(COMMAND, run.text)]
-    whole = [run for run in runs if not run.unfilled]
-    for run in (whole or runs)[:1]:
-        if not run.file.endswith(".sh") or not run.unfilled:
-            return Reasoned(run.text, f"{run.file} says so")
+    runs = [run for run in runs if scores[run] > -100] or [
+        run for run in runs if not run.script.endswith(".py")
+    ]
+    usable = [run for run in runs if not run.file.endswith(".sh") or not run.unfilled]
+    return min(usable, key=lambda run: (run.file.endswith(".sh"), bool(run.unfilled)), default=None)
+
+
+def _command(run: commands.ScriptCommand | None, script: str) -> Reasoned | None:
+    """Return how to run the script: as the README or a run script does, else without arguments."""
+    if run:
+        return Reasoned(run.text, f"{run.file} says so")
     plain = f"python {shlex.quote(script)}"
     return (
         Reasoned(plain, "chosen by its name and contents")
@@ -178,34 +200,69 @@ def _command(said: commands.Said, script: str) -> Reasoned | None:
     )
 
 
-def _before(said: commands.Said, told: Reasoned | None) -> list[commands.ScriptCommand]:
+def _before(
+    said: commands.Said, taken: commands.ScriptCommand | None
+) -> list[commands.ScriptCommand]:
     """Return what the README, or else a run script, prepares before the chosen training."""
-    taken = next((run for run in said.runs if told and run.text == told.value), None)
-    for file in dict.fromkeys(
-        run.file for run in said.runs if taken and run.script == taken.script
-    ):
+    if not taken:
+        return []
+    its = (taken.script, taken.file)
+    files_ = [run.file for run in said.runs if run.script in its]
+    for file in dict.fromkeys([taken.file, *files_]):
         runs = [run for run in said.runs if run.file == file and fits(COMMAND, run.text)]
-        at = next(n for n, run in enumerate(runs) if taken and run.script == taken.script)
-        found = [r for r in runs[:at] if _PREPARES.match(r.script) and not r.unfilled]
+        at = next(n for n, run in enumerate(runs) if run == taken or run.script in its)
+        at = runs.index(taken) if taken in runs else at
+        found = [
+            each
+            for each in runs[:at]
+            if not each.unfilled and _prepares(each, taken, said, runs[:at])
+        ]
         if found:
-            return [*{run.script: run for run in reversed(found)}.values()][::-1][:_MOST_PREPARED]
+            by_script = {
+                run.text if run.words[0] in said.own else run.script or run.text: run
+                for run in reversed(found)
+            }
+            return [*by_script.values()][::-1][-_MOST_PREPARED:]
     return []
+
+
+def _prepares(
+    each: commands.ScriptCommand,
+    taken: commands.ScriptCommand,
+    said: commands.Said,
+    runs: list[commands.ScriptCommand],
+) -> bool:
+    """Whether a command fetches or makes what the training reads."""
+    if each.words[0] in said.own or not each.script.endswith(".py"):
+        is_near = each.place[:2] == taken.place[:2]
+        fetches = [run for run in runs if run.place == each.place and commands.fetches(run)]
+        return is_near and bool(fetches)
+    return bool(_PREPARES.match(each.script)) or each.script.startswith("data/")
 
 
 def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
     """Only remark on what another file runs first: it may be for another size of the training."""
-    if before and before[0].file != page:
+    if before and before[0].file != page and before[0].file.endswith(".sh"):
         named = ", ".join(run.text for run in before)
         yield f"{before[0].file} runs first: {named} (what this training needs goes into `prepare`)"
 
 
-def _variables(brought: commands.Imported) -> Iterator[tuple[str, Reasoned]]:
-    if brought.folders:
+def _variables(
+    brought: commands.Imported, run: commands.ScriptCommand | None, *, is_installed: bool
+) -> Iterator[tuple[str, Reasoned]]:
+    set_ = dict(run.env) if run else {}
+    folders = [] if is_installed else [*brought.folders]
+    if run and run.script.startswith("src/") and "-m" in run.words and not is_installed:
+        folders = list(dict.fromkeys(["src", *folders]))
+    if folders and "PYTHONPATH" not in set_:
         yield (
             "PYTHONPATH",
-            Reasoned(":".join(brought.folders), "the training imports modules from there"),
+            Reasoned(":".join(folders), "the training imports modules from there"),
         )
-    if "wandb" in brought.packages:
+    for name, value in set_.items():
+        if run and fits(ENV_NAME, name) and value:
+            yield name, Reasoned(value, f"{run.file} sets it")
+    if "wandb" in brought.packages and "WANDB_MODE" not in set_:
         yield (
             "WANDB_MODE",
             Reasoned(
@@ -214,6 +271,23 @@ def _variables(brought: commands.Imported) -> Iterator[tuple[str, Reasoned]]:
                 f"is set",
             ),
         )
+
+
+def _system(
+    said: commands.Said, run: commands.ScriptCommand | None, known: set[str]
+) -> Iterator[Reasoned]:
+    """Yield the system's packages that a page installs, and those that MPI needs."""
+    seen = set[str]()
+    for each in said.installs:
+        is_sure = not re.search(r"docker|npu|rocm|windows|mac", each.place.headings, re.IGNORECASE)
+        for name in each.system if is_sure and not each.file.endswith(".sh") else ():
+            if fits(PACKAGE, name) and name not in seen:
+                seen.add(name)
+                yield Reasoned(name, f"{each.file} installs it")
+    by_mpi = run is not None and run.words[0] in ("mpiexec", "mpirun")
+    if not seen and (by_mpi or provides(known, "mpi4py")):
+        why = "the training runs by mpiexec" if by_mpi else "mpi4py needs it"
+        yield from (Reasoned(name, why) for name in ("libopenmpi-dev", "openmpi-bin"))
 
 
 def _uncovered(
@@ -225,7 +299,7 @@ def _uncovered(
         theirs = commands.imported(root, other)
         own = {**theirs.packages, **theirs.unknown}.items()
         found += [(where, package) for package, where in own if where == other]
-    for where, module in commands.notebook_imports(root):
+    for where, module in commands.notebook_imports(root) if not script else ():
         if module not in sys.stdlib_module_names and not commands.is_at_home(root, where, module):
             found.append((where, PACKAGES.get(module, module)))
     for where, package in found:
@@ -234,18 +308,21 @@ def _uncovered(
             yield where, package
 
 
-def _results(root: Path, script: str, command: str) -> Iterator[Reasoned]:
-    written = commands.outputs(root, script, command) if script else []
+def _results(
+    root: Path, script: str, command: str, brought: commands.Imported, folder: str
+) -> Iterator[Reasoned]:
+    written = commands.outputs(root, script, command, brought) if script else []
     for name in written:
         if fits(REPO_PATH, f"{name}/") and "%" not in name and "{" not in name:
-            yield Reasoned(f"{name}/", "the training writes there")
-    ignored = files.text_of_file(root / ".gitignore").split()
+            path = f"{folder}/{name}/" if folder else f"{name}/"
+            yield Reasoned(path, "the training writes there")
+    ignored = {*files.text_of_file(root / ".gitignore").split()}
     for name in _RESULTS:
-        there = (root / name).is_dir()
-        if name not in written and (
-            there or (not written and {name, f"{name}/", f"/{name}/"} & {*ignored})
-        ):
-            yield Reasoned(f"{name}/", "a folder of results" if there else ".gitignore names it")
+        there = root / name
+        if name not in written and there.is_dir() and not any(there.glob("*.[ps][yh]")):
+            yield Reasoned(f"{name}/", "a folder of results")
+        elif not written and {name, f"{name}/", f"/{name}/"} & ignored:
+            yield Reasoned(f"{name}/", _GUESSED)
 
 
 def _secrets(
@@ -262,8 +339,7 @@ def _secrets(
     yield from (Reasoned(name, why) for name, why in found.items())
 
 
-def _remarks(said: commands.Said, told: Reasoned | None) -> Iterator[str]:
-    run = next((each for each in said.runs if told and each.text == told.value), None)
+def _remarks(run: commands.ScriptCommand | None) -> Iterator[str]:
     if run and run.unfilled:
         yield f"the command has places to fill in: {', '.join(run.unfilled[:5])}"
 
@@ -281,6 +357,7 @@ def write_profile(facts: Facts) -> str:
         _head(facts),
         _git(facts),
         _python(facts.environment),
+        _packages(facts),
         _gpu(),
         _env(facts),
         _secret_lines(facts),
@@ -339,7 +416,7 @@ def _python(found: Environment) -> list[str]:
         lines.append(f"  version: {_quoted(found.python.value)}{_why(found.python.why)}")
     else:
         asked = f"pyproject.toml asks for {found.requires_python}" if found.requires_python else ""
-        lines.append(f'  # version: "3.11"{_why(asked)}')
+        lines.append(f'  # version: "{_example(found.requires_python or "")}"{_why(asked)}')
     if found.conda:
         lines.append(f"  conda: {found.conda.value}{_why(found.conda.why)}")
     elif found.lock:
@@ -364,6 +441,16 @@ def _python(found: Environment) -> list[str]:
     return lines
 
 
+def _example(range_: str) -> str:
+    """Return a version of Python that the project accepts, as far as it says so."""
+    bounds = [(op, int(minor)) for op, minor in re.findall(r"(>=|<=|<|>|~=)\s*3\.(\d+)", range_)]
+    tests = {">=": int.__ge__, "<=": int.__le__, "<": int.__lt__, ">": int.__gt__, "~=": int.__ge__}
+    return next(
+        (f"3.{n}" for n in (11, 12, 10, 13, 9, 8, 14) if all(tests[op](n, m) for op, m in bounds)),
+        "3.11",
+    )
+
+
 def _items(key: str, values: tuple[Reasoned, ...]) -> list[str]:
     """Put a short list with one reason for all its items on one line, else each item on its own."""
     if len({each.why for each in values}) == 1:
@@ -372,6 +459,18 @@ def _items(key: str, values: tuple[Reasoned, ...]) -> list[str]:
             return [f"  {key}: {listed}{_why(values[0].why)}"]
     lines = [f"    - {_word(each.value)}{_why(each.why)}" for each in values]
     return [f"  {key}:", *lines] if values else []
+
+
+def _packages(facts: Facts) -> list[str]:
+    why = _why("; ".join(dict.fromkeys(each.why for each in facts.system)))
+    listed = _listed(each.value for each in facts.system)
+    if facts.system:
+        return ["# Of the box's own package manager.", f"packages: {listed}{why}"]
+    if provides(facts.environment.names, "opencv-python") and not (
+        {"opencv-python-headless"} & facts.environment.names
+    ):
+        return ["# packages: [libgl1, libglib2.0-0]    # cv2 needs them, if the image has none"]
+    return []
 
 
 def _gpu() -> list[str]:
@@ -412,15 +511,17 @@ def _shared() -> list[str]:
 
 def _train(facts: Facts) -> list[str]:
     found = [f"# {line}" for line in notes(facts)[:1]] if _unsure(facts) else []
-    results = _listed(each.value for each in facts.results) if facts.results else "[out/]"
-    why = _why("; ".join(dict.fromkeys(each.why for each in facts.results)))
+    sure = [each for each in facts.results if each.why != _GUESSED]
+    facts = replace(facts, results=tuple(sure or facts.results))
+    results = _listed(each.value for each in facts.results) if facts.results else "[]"
+    why = _why("; ".join(dict.fromkeys(each.why for each in facts.results)) or _NO_RESULTS)
     if facts.command:
         return [
             *found,
             "train:",
             f"  command: {_quoted(facts.command.value)}{_why(facts.command.why)}",
             "  session: train",
-            f"  {'' if facts.results else '# '}results: {results}{why}",
+            f"  {'' if sure else '# '}results: {results}{why}",
         ]
     usual = f"python {facts.candidates[0]}" if found else "python train.py"
     return [
@@ -430,6 +531,10 @@ def _train(facts: Facts) -> list[str]:
         f"#   command: {_plain(usual)}",
         f"#   results: {results}",
     ]
+
+
+_GUESSED = "a guess: .gitignore names it"
+_NO_RESULTS = "none is known: the folders that the training writes"
 
 
 def _unsure(facts: Facts) -> bool:

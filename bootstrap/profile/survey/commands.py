@@ -1,72 +1,130 @@
-"""Which commands a README and scripts show: to install, to run, to train. All is read as text."""
+"""Which commands a repository's pages and run scripts show: to install, to run, to train.
+
+A page's section is one unit: what is installed, exported and fetched there belongs to the training
+that it runs. All is read as text.
+"""
 
 from __future__ import annotations
 
 import ast
 import json
+import posixpath
 import re
 import shlex
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
-from bootstrap.profile.survey import files
+from bootstrap.profile.survey import declared, files
 from bootstrap.profile.survey.files import PACKAGES
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
+_HEADING = re.compile(r"^(#{1,6})\s+(.*)|.*<summary>(.*?)(?:</summary>|$)", re.IGNORECASE)
 _CONTINUED = re.compile(r"\\\n(?!\s*(?:```|~~~))")
 _CODE = re.compile(r"`([^`\n]{3,500})`")
-_PROMPT = re.compile(r"^\s*(?:[$>!%#]\s+|!|\d+\.\s+|[-*]\s+)*(?=\S)")
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*=.*")
+_PROMPT = re.compile(r"^\s*(?:[$>!%]\s+|!|\d+\.\s+|[-*]\s+)*(?=\S)")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PYTHON = re.compile(r"(?:\.?[\w./-]*/)?python[0-9.]*")
-_FILLED_IN = re.compile(r"(?i:path[/_]to|<[^>]*>|\.\.\.|\byour)|\{[^}]*\}|[$]|^[A-Z]$")
-_NODES = re.compile(r"--(?:node[-_]rank|master[-_]addr|machine[-_]rank)|--nnodes[= ](?!1\b)")
+_FILLED_IN = re.compile(
+    r"(?i:path[/_]to|<[^>]*>|(?:^|[\s=/])\.\.\.|\byour)|\{[^}]*\}|[$]|^[A-Z]$|^~"
+)
+_NODES = re.compile(r"--(?:node[-_]rank|master[-_]addr|machine[-_]rank)|--n?nodes[= ](?!1\b)")
 _LAUNCHERS = {"torchrun", "deepspeed"}
 # A launcher's options for the number of GPUs: replaced or dropped, since the box's may differ.
 _GPUS = re.compile(r"--nproc[-_]per[-_]node(=.*)?")
 _COUNTS = re.compile(r"--(?:num_processes|num_gpus|num_machines|master[-_]port)(=.*)?")
 _VALUED = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint"}
 _VALUED |= {"--group", "--extra", "-t", "--target", "--python", "-p", "--with"}
+_PAGES = re.compile(
+    r"(?:getting_?started|quick_?start|install(?:ation)?|(?:pre)?train(?:ing)?|fine_?tun(?:e|ing))\.md",
+    re.IGNORECASE,
+)
+_FETCHES = {"wget", "curl", "gdown", "huggingface-cli", "hf", "aria2c"}
+_WITH_THEM = {"mkdir", "tar", "unzip", *_FETCHES}
+_TRAINS = re.compile(r"(?:.*[-_])?(?:pre)?train(?:ing)?|fine-?tune.*|sft|fit", re.IGNORECASE)
+_NO_SECTION = re.compile(r"\beval|\binfer|zero-?shot|\bsampling|\bexport|\bserv", re.IGNORECASE)
+_NONE = re.compile(r"(?:^|\s)(?:-h|--help|--eval(?:uate)?|--sample-only|--test(?:-only)?)(?:$|\s)")
+_MOST_SHELLS = 40
+_TRAINING_SHOWN = 20
+"""The least score of a command on a page that no script chosen by its name outdoes."""
+# Variables of a machine, of an installer, or that a secret is for.
+_NOT_SET = re.compile(r"CUDA_VIS|OMP_|MASTER_|PATH$|UV_|PIP_|LD_|.*(?:KEY|TOKEN)$")
+
+
+class Place(NamedTuple):
+    """Where something is said; a run script is one section."""
+
+    file: str
+    section: int = 0
+    block: int = 0
+    headings: str = ""
 
 
 @dataclass(frozen=True)
 class Install:
     """One command that installs something."""
 
-    file: str
+    place: Place
     packages: tuple[str, ...] = ()
     requirement_files: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
-    own: bool = False
-    """Whether the repository itself is installed."""
+    folder: str = ""
+    """The folder of the repository that is installed; `.` is the repository itself."""
+    is_link: bool = False
+    is_isolated: bool = True
+    """Whether it is built without what is installed already."""
+    system: tuple[str, ...] = ()
+    """Packages of the system's own package manager."""
+
+    @property
+    def file(self) -> str:
+        """The page or script that says so."""
+        return self.place.file
+
+    @property
+    def own(self) -> bool:
+        """Whether the repository itself is installed."""
+        return self.folder == "."
 
 
 @dataclass(frozen=True)
 class ScriptCommand:
-    """One command that runs a script of the repository."""
+    """One command that runs something."""
 
-    file: str
+    place: Place
     script: str
-    """Its path from the repository's root."""
+    """Its script's path from the repository's root; "" for a program that fetches data."""
     words: tuple[str, ...]
     unfilled: tuple[str, ...] = ()
     """Placeholders that the reader has to fill in."""
+    folder: str = ""
+    """The folder that is entered before."""
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables that are set for it."""
+
+    @property
+    def file(self) -> str:
+        """The page or script that says so."""
+        return self.place.file
 
     @property
     def text(self) -> str:
         """The command, for any number of GPUs."""
-        return shlex.join(self.words)
+        text = " ".join(map(_shown, self.words))
+        return f"cd {shlex.quote(self.folder)} && {text}" if self.folder else text
 
-    @property
-    def arguments(self) -> str:
-        """The words after the first, as one text."""
-        return " ".join(self.words[1:])
+
+def _shown(word: str) -> str:
+    """Quote a word, but leave to a shell what it has to expand."""
+    open_ = re.fullmatch(r"~?[\w@%+=:,./{}$-]+", word) and ("$" in word or word.startswith("~"))
+    return word if open_ else shlex.quote(word)
 
 
 @dataclass
@@ -75,8 +133,11 @@ class Said:
 
     installs: list[Install] = field(default_factory=list)
     runs: list[ScriptCommand] = field(default_factory=list)
+    project: declared.Project = field(default_factory=declared.Project)
     own: dict[str, str] = field(default_factory=dict)
     """Commands that the repository installs, each with its script."""
+    shells: set[str] = field(default_factory=set)
+    """Run scripts that a page runs."""
 
     @property
     def called(self) -> dict[str, str]:
@@ -85,79 +146,200 @@ class Said:
 
 
 def read_commands(root: Path) -> Said:
-    """Collect the commands of the README, then those of run scripts."""
-    said = Said(own=_own_commands(root))
+    """Collect the commands of the README, of pages about training, then those of run scripts."""
+    project = declared.own_project(root)
+    said = Said(project=project, own=_own_commands(root, project))
     top = sorted(files.inside(root), key=lambda path: len(path.name))
-    for path in [path for path in top if path.name.lower().startswith("readme")][:1]:
-        for folder, line in _lines_of_page(files.text_of_file(path, files.LARGEST_SCRIPT), root):
-            _take(said, root, path.name, folder, line)
-    for path in [path for path in files.below(root, 1) if path.suffix == ".sh"][:20]:
-        for line in _CONTINUED.sub(" ", files.text_of_file(path)).splitlines():
-            _take(said, root, str(path.relative_to(root)), "", line)
+    pages = [path for path in top if path.name.lower().startswith("readme")][:1]
+    pages += [path for path in top if _PAGES.fullmatch(path.name)][:4]
+    for path in pages:
+        text = files.text_of_file(path, files.LARGEST_SCRIPT)
+        _take_all(said, root, [*_lines_of_page(path.name, text, root)])
+        said.shells |= {*re.findall(r"\b([\w./-]+\.sh)\b", text)}
+    for path in [path for path in files.below(root, 2) if path.suffix == ".sh"][:_MOST_SHELLS]:
+        place = Place(str(path.relative_to(root)))
+        text = _CONTINUED.sub(" ", files.text_of_file(path))
+        _take_all(said, root, [(place, "", line) for line in text.splitlines()])
     return said
 
 
-def _lines_of_page(page: str, root: Path) -> Iterator[tuple[str, str]]:
-    """Yield (folder, line) for code blocks and inline code; `cd` in a block sets the folder."""
-    block, folder = False, ""
+_Line = tuple[Place, str, str]
+
+
+def _lines_of_page(file: str, page: str, root: Path) -> Iterator[_Line]:
+    """Yield (place, folder, line) for code; `cd` in a block sets the folder."""
+    is_block, folder, number, section, headings = False, "", 0, 0, dict[int, str]()
+    cloned = {*re.findall(r"git clone [^\n]*?([\w.-]+?)(?:\.git)?/?\s*\n", page)}
     for line in _CONTINUED.sub(" ", page).splitlines():
+        heading = None if is_block else _HEADING.match(line)
         if _FENCE.match(line):
-            block, folder = not block, ""
-        elif block or line.startswith(("    ", "\t")):
+            is_block, folder, number = not is_block, "", number + 1
+        elif heading or "</details>" in line:
+            level = len(heading[1] or "" if heading else "")  # 0: a fold, whatever is in it
+            headings = {
+                at: text for at, text in headings.items() if at < level or (level and not at)
+            }
+            headings |= {level: heading[2] or heading[3] or ""} if heading else {}
+            section += 1
+        elif is_block or line.startswith(("    ", "\t")):
             words = line.strip().lstrip("$ ").split()
-            if words[:1] == ["cd"] and len(words) == 2 and (root / folder / words[1]).is_dir():
-                folder = str(PurePosixPath(folder) / words[1])
-            yield folder, line
+            if words[:1] == ["cd"] and len(words) == 2:
+                folder = _entered(root, folder, words[1], cloned)
+            yield Place(file, section, number, _below_title(headings)), folder, line
         else:
-            yield from (("", code) for code in _CODE.findall(line))
+            place = Place(file, section, number, _below_title(headings))
+            yield from ((place, "", code) for code in _CODE.findall(line))
 
 
-def _take(said: Said, root: Path, file: str, folder: str, line: str) -> None:
-    line = _PROMPT.sub("", line, count=1).rstrip("\\ ")
-    for part in re.split(r"\s*(?:&&|;)\s*", line[:2000]):
-        try:
-            words = shlex.split(part, comments=True)
-        except ValueError:
-            continue
-        words = _without_wrapping(words)
-        if not words or ".." in folder:
-            continue
-        install = _install(file, words)
-        run = None if install else _run(root, file, folder, words)
-        if words[0] in said.own:
-            unfilled = tuple(word for word in words if _FILLED_IN.search(word))
-            run = ScriptCommand(file, said.own[words[0]], tuple(words), unfilled)
-        if install:
-            said.installs.append(install)
-        elif run:
-            said.runs.append(run)
+def _below_title(headings: dict[int, str]) -> str:
+    return " / ".join(text for level, text in headings.items() if level != 1)
 
 
-def _own_commands(root: Path) -> dict[str, str]:
+def _entered(root: Path, folder: str, word: str, cloned: set[str]) -> str:
+    """Return the folder after a `cd`; that of the repository's own clone is its top."""
+    first, _, rest = word.strip("/").partition("/")
+    path = rest if first in cloned else word
+    entered = PurePosixPath(folder, path or ".")
+    if not (root / entered).is_dir() or ".." in entered.parts:
+        return folder
+    return "" if str(entered) == "." else str(entered)
+
+
+def _take_all(said: Said, root: Path, lines: list[_Line]) -> None:
+    """Take the commands of one file, with the variables that it sets."""
+    parts = list[tuple[Place, str, list[str]]]()
+    for place, folder, line in lines:
+        text = _PROMPT.sub("", line, count=1).rstrip("\\ ")
+        for part in re.split(r"\s*(?:&&|;)\s*", text[:4000]):
+            try:
+                parts.append((place, folder, shlex.split(part, comments=True)))
+            except ValueError:
+                continue
+    found = [(at, *pair) for at, (_, _, words) in enumerate(parts) for pair in _assigned(words)]
+    exported = dict[tuple[str, int], list[tuple[str, str]]]()
+    for at, (place, folder, words) in enumerate(parts):
+        if words[:1] == ["export"]:
+            exported.setdefault((place.file, place.section), []).extend(_assigned(words))
+        before, command = _without_wrapping([*_expanded(words, at, found)])
+        if command and ".." not in folder:
+            env = (*exported.get((place.file, place.section), ()), *before)
+            _take(said, root, place, folder, command, env)
+
+
+def _assigned(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables of a line that does nothing but set them."""
+    rest = words[1:] if words[:1] == ["export"] else words
+    pairs = [_ASSIGNED.fullmatch(word) for word in rest]
+    yield from ((pair[1], pair[2]) for pair in pairs if pair) if all(pairs) else ()
+
+
+def _expanded(words: list[str], at: int, found: list[tuple[int, str, str]]) -> Iterator[str]:
+    """Replace variables by what the file last set them to before line `at`, else first after it."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        known = [(n, text) for n, one, text in found if one == name and "$" not in text]
+        before = [text for n, text in known if n < at]
+        return (before or [text for _, text in known][:1] or [match[0]])[-1]
+
+    for word in words:
+        text = _VARIABLE.sub(value, word)
+        yield from text.split() if _VARIABLE.fullmatch(word) and text != word else [text]
+
+
+def _take(  # noqa: PLR0913, PLR0917
+    said: Said,
+    root: Path,
+    place: Place,
+    folder: str,
+    words: list[str],
+    env: tuple[tuple[str, str], ...],
+) -> None:
+    install = _install(said, root, place, folder, words)
+    if install:
+        said.installs.append(install)
+        return
+    run = _run(root, place, folder, words)
+    program = words[0].removeprefix("./")
+    shell = words[1] if program in ("bash", "sh") and len(words) > 1 else program
+    shell = str(PurePosixPath(folder) / shell)
+    if words[0] in said.own:
+        run = ScriptCommand(place, said.own[words[0]], tuple(words), _unfilled(words))
+    elif shell.endswith(".sh") and (root / shell).is_file():
+        said.shells.add(shell)
+        run = ScriptCommand(place, shell, ("bash", shell, *words[2 if shell != program else 1 :]))
+    elif (
+        program in _WITH_THEM
+        and len(words) > 1
+        and (
+            program != "curl" or re.search(r" -(?:-output|-remote-name|\w*[oO])\b", " ".join(words))
+        )
+    ):
+        run = ScriptCommand(place, "", tuple(words), _unfilled(words), folder)
+    if run:
+        known = {name: value for name, value in env if not (_NOT_SET.match(name) or "$" in value)}
+        said.runs.append(replace(run, env=tuple(known.items())))
+
+
+def _unfilled(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if _FILLED_IN.search(word))
+
+
+def fetches(run: ScriptCommand) -> bool:
+    """Whether the command loads something from a network, by its program or its name."""
+    words = run.words if run.script.endswith(".sh") else run.words[:2]
+    return run.words[0] in _FETCHES or bool(
+        re.search(r"download|fetch|prepar|get_", " ".join(words))
+    )
+
+
+def score_run(run: ScriptCommand, said: Said, root: Path) -> int:
+    """Return how likely this command is the training that its page is about."""
+    names = [re.sub(r"\.py$", "", PurePosixPath(run.script).name), *run.words[:2]]
+    is_own = run.words[0] in said.own
+    trains = is_own and any(map(_TRAINS.fullmatch, run.words[:2]))
+    by_name = 50 if trains else max(_score_of_name(name) for name in names[:1])
+    about = run.place.headings
+    beside = _NO_SECTION.search(about) and not re.search("train|tun", about, re.IGNORECASE)
+    other = _NONE.search(run.text) or beside or (is_own and not trains)
+    if not run.script.endswith(".py") or other or by_name < 0:
+        return -100
+    source = files.text_of_file(root / run.script, files.LARGEST_SCRIPT)
+    score = by_name + 25 * bool(_FRAMEWORK.search(source) and _LEARNS.search(source))
+    if run.file.endswith(".sh"):
+        launched = run.words[0] not in ("python", *said.own)
+        return score + 10 * launched + 10 * (run.file in said.shells)
+    return score + (40 if score >= _TRAINING_SHOWN else 15)
+
+
+def _own_commands(root: Path, project: declared.Project) -> dict[str, str]:
     """Return the commands that a project is installed with, and the script of each."""
-    data = files.toml(root / "pyproject.toml")
-    project = data.get("project")
-    listed = project.get("scripts") if isinstance(project, dict) else None
-    if "build-system" not in data or not isinstance(listed, dict):
-        return {}
-    found = {}
-    for name, entry in listed.items():
-        script = str(entry).partition(":")[0].replace(".", "/") + ".py"
-        paths = [path for path in (f"src/{script}", script) if (root / path).is_file()]
-        if paths:
-            found[name] = paths[0]
+    found = dict[str, str]()
+    for name, entry in project.scripts.items():
+        path = entry.partition(":")[0].strip().replace(".", "/")
+        ends = (".py", "/__init__.py", "/__main__.py")
+        paths = [f"{home}{path}{end}" for home in ("src/", "") for end in ends]
+        there = [each for each in paths if (root / each).is_file()]
+        if there:
+            found[name] = there[0]
     return found
 
 
-def _without_wrapping(words: list[str]) -> list[str]:
+def _without_wrapping(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Remove variables, `sudo`, `uv run` and the like before a command, and what follows it."""
+    env = []
     for at, word in enumerate(words):
         if word in ("|", "&", "||") or re.match(r"\d?>|&>", word):
             words = words[:at]
             break
     while words:
-        if words[0] in ("sudo", "time", "nohup", "exec", "nice") or _ASSIGNED.fullmatch(words[0]):
+        pair = _ASSIGNED.fullmatch(words[0])
+        if pair:
+            env.append((pair[1], pair[2]))
+        if pair or words[0] in ("sudo", "time", "nohup", "exec", "nice"):
             words = words[1:]
+        elif words[0] in ("mpiexec", "mpirun") and len(words) > 3 and words[1] in ("-n", "-np"):
+            return env, [words[0], *words[3:]]
         elif words[:2] in (["uv", "run"], ["poetry", "run"], ["pipenv", "run"]):
             words = words[2:]
             while words and words[0].startswith("-") and words[0] != "-m":
@@ -165,12 +347,15 @@ def _without_wrapping(words: list[str]) -> list[str]:
             if words[:1] == ["-m"] or (words and words[0].endswith(".py")):
                 words = ["python", *words]
         else:
-            return words
-    return words
+            break
+    return env, words
 
 
-def _install(file: str, words: list[str]) -> Install | None:
+def _install(said: Said, root: Path, place: Place, folder: str, words: list[str]) -> Install | None:
     program = words[0]
+    if program in ("apt", "apt-get") and "install" in words:
+        named = [word for word in words[words.index("install") + 1 :] if not word.startswith("-")]
+        return Install(place, system=tuple(named))
     if _PYTHON.fullmatch(program) and words[1:3] == ["-m", "pip"]:
         words = words[2:]
     elif words[:2] == ["uv", "pip"]:
@@ -179,14 +364,17 @@ def _install(file: str, words: list[str]) -> Install | None:
         words = ["pip", "install", *words[2:]]
     if not re.fullmatch(r"pip[0-9.]*", words[0]) or words[1:2] != ["install"]:
         return None
-    return _arguments(file, words[2:], own=program == "uv")
+    own = "." if program == "uv" and words[:2] == ["pip", "install"] else ""
+    return _arguments(said.project.name, root, place, folder, words[2:], own)
 
 
-def _arguments(file: str, words: list[str], *, own: bool) -> Install:
+def _arguments(  # noqa: PLR0913, PLR0917
+    name: str, root: Path, place: Place, folder: str, words: list[str], own: str
+) -> Install:
     found: dict[str, list[str]] = {}
     waiting = ""
-    kinds = {"-r": "requirement_files", "--requirement": "requirement_files", "-e": "own"}
-    kinds |= {"--editable": "own", "--extra": "extras", "--group": "groups"}
+    kinds = {"-r": "requirement_files", "--requirement": "requirement_files", "-e": "link"}
+    kinds |= {"--editable": "link", "--extra": "extras", "--group": "groups"}
     kinds |= {"-i": "indexes", "--index-url": "indexes", "--extra-index-url": "indexes"}
     for word in words:
         option, equals, value = word.partition("=")
@@ -199,23 +387,37 @@ def _arguments(file: str, words: list[str], *, own: bool) -> Install:
                 found.setdefault(kind, []).append(value)
             elif option in kinds or option in _VALUED:
                 waiting = kind
-        elif word.startswith("."):
-            found.setdefault("own", []).append(word)
+        elif word.startswith(".") or files.same(word.partition("[")[0]) == files.same(name):
+            found.setdefault("copy", []).append(word)
         else:
             found.setdefault("packages", []).append(word)
-    here = found.pop("own", [])
-    extras = [name for each in here for name in re.findall(r"\[(.*)\]", each)]
-    listed = [name.strip() for each in extras for name in each.split(",")]
-    found["extras"] = [*found.get("extras", []), *listed]
-    found.pop("ignored", None)
+    links, copies = found.pop("link", []), found.pop("copy", [])
+    extras = [each for one in (*links, *copies) for each in re.findall(r"\[(.*)\]", one)]
+    listed = [one.strip() for each in extras for one in each.split(",")]
+    here = next((re.sub(r"\[.*", "", each) for each in (*links, *copies)), own)
+    if here and not here.startswith("."):
+        is_folder = (root / folder / here).is_dir()
+        here = here if is_folder and files.same(here) != files.same(name) else "."
+    at = posixpath.normpath(PurePosixPath(folder) / here) if here else ""
+    lists = {key: tuple(found.get(key, ())) for key in ("packages", "requirement_files", "groups")}
     return Install(
-        file, own=own or bool(here), **{name: tuple(each) for name, each in found.items()}
+        place,
+        **lists,
+        indexes=tuple(found.get("indexes", ())),
+        extras=(*found.get("extras", ()), *listed),
+        folder="" if at.startswith("..") else at,
+        is_link=bool(links),
+        is_isolated="--no-build-isolation" not in words,
     )
 
 
-def _run(root: Path, file: str, folder: str, words: list[str]) -> ScriptCommand | None:
+def _run(root: Path, place: Place, folder: str, words: list[str]) -> ScriptCommand | None:
     """Return the command if it runs an existing script on one node, else None."""
+    by_mpi = [*words[:1]] if words[0] in ("mpiexec", "mpirun") else []
+    words = words[len(by_mpi) :] or words
     launched = words[0] in _LAUNCHERS or words[:2] == ["accelerate", "launch"]
+    if words[0].startswith("./") and words[0].endswith(".py"):
+        words = ["python", *words]
     if not launched and not _PYTHON.fullmatch(words[0]):
         return None
     if not launched:
@@ -223,28 +425,41 @@ def _run(root: Path, file: str, folder: str, words: list[str]) -> ScriptCommand 
     if words[1:3] in (["-m", "torch.distributed.launch"], ["-m", "torch.distributed.run"]):
         words = ["torchrun", *(word for word in words[3:] if word != "--use_env")]
     at = next((n for n, word in enumerate(words) if n and _is_script(words, n)), 0)
-    script = _path_of(words, at)
     for home in dict.fromkeys((folder, "")):
-        path = str(PurePosixPath(home) / script)
-        if at and (root / path).is_file():
-            if home and words[at].endswith(".py"):
-                words = [*words[:at], path, *words[at + 1 :]]
-            words = [*_for_any_box(words[:at]), *words[at:]]
-            text = shlex.join(words)
-            unfilled = tuple(word for word in words if _FILLED_IN.search(word))
-            return (
-                None if _NODES.search(text) else ScriptCommand(file, path, tuple(words), unfilled)
-            )
+        path = next(iter(_path_of(root, home, words, at)), "") if at else ""
+        if path:
+            # A script of the repository may launch another one.
+            inner = [*_path_of(root, home, words, at + 1)] if words[at + 1 :] else []
+            words = [*by_mpi, *_for_any_box(words[:at]), *words[at:]]
+            if _NODES.search(shlex.join(words)):
+                return None  # for several boxes
+            script = inner[0] if inner and _is_program(root / inner[0]) else path
+            return ScriptCommand(place, script, tuple(words), _unfilled(words), home)
     return None
 
 
+def _is_program(path: Path) -> bool:
+    return bool(_PROGRAM.search(files.text_of_file(path, files.LARGEST_SCRIPT)))
+
+
 def _is_script(words: list[str], at: int) -> bool:
-    return words[at].endswith(".py") or words[at - 1] == "-m"
+    return words[at].endswith(".py") or words[at - 1] in ("-m", "--module")
 
 
-def _path_of(words: list[str], at: int) -> str:
-    word = words[at] if at else ""
-    return word if word.endswith(".py") else word.replace(".", "/") + ".py"
+def _path_of(root: Path, home: str, words: list[str], at: int) -> Iterator[str]:
+    """Yield the file of the repository that a word runs."""
+    word = words[at]
+    if word.endswith(".py"):
+        names = [word]
+    elif words[at - 1] in ("-m", "--module"):
+        path = word.replace(".", "/")
+        names = [f"{src}{path}{end}" for src in ("", "src/") for end in (".py", "/__main__.py")]
+    else:
+        names = []
+    for name in names:
+        path = posixpath.normpath(PurePosixPath(home) / name)
+        if not path.startswith("..") and (root / path).is_file():
+            yield path
 
 
 def _for_any_box(words: list[str]) -> list[str]:
@@ -278,15 +493,20 @@ _NO_TRAINING = re.compile(
 )
 _DEEPEST = 3
 _MOST_SCRIPTS = 400
-_FOLDER = r"(?:out|output|work|save|log|ckpt|checkpoint|results?)[_-]?(?:dir|path|folder|root)"
+_FOLDER = (
+    r"(?:out|output|work|save|log|ckpt|checkpoint|results?)[_-]?(?:dir|path|folder|root)"
+    r"|logs|results|output_path"
+)
 _WRITES = (
-    rf"\b{_FOLDER}(?::\s*\w+)?\s*=\s*(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
+    rf"\b(?:{_FOLDER})(?::\s*\w+)?\s*=\s*(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
     r"--out(?:put)?[\"'],[^)\n]*default\s*=\s*[\"']([^\"'\n]+/)[\"']",
-    rf"--{_FOLDER}[\"'],[^)\n]*default\s*=\s*[\"']([^\"'\n]+)[\"']",
+    rf"--(?:{_FOLDER})[\"'],[^)\n]*default\s*=\s*[\"']([^\"'\n]+)[\"']",
     r"--project[\"'],[^)\n]*default\s*=\s*(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
     r"os\.(?:mkdir|makedirs)\([\"']([^\"'\n]+)[\"']",
 )
-_TOLD = re.compile(rf"(?:--{_FOLDER}|--out(?:put)?|\s-o)[= ]'?([\w.,+@/-]+)")
+_TOLD = re.compile(rf"(?:--(?:{_FOLDER})|--out(?:put)?|\s-o)[= ]'?([\w.,+@/-]+)")
+_CONFIGURED = re.compile(rf"^\s*[\"']?(?:{_FOLDER})[\"']?\s*:\s*[\"']?([\w.+@/-]+)", re.MULTILINE)
+_MOST_READ = 12  # modules of the training, for an option that says where it writes
 LIKELY = 40
 """The least score of a script that is taken for the training."""
 
@@ -307,6 +527,8 @@ class Imported(NamedTuple):
     """Modules whose package is not known, each with the file that imports it."""
     folders: tuple[str, ...]
     """Paths of folders in the repository, other than the script's own, that modules come from."""
+    files: tuple[str, ...] = ()
+    """The repository's own modules among them."""
 
 
 def candidates(
@@ -365,7 +587,13 @@ def imported(root: Path, script: str) -> Imported:
         path = waiting.pop(0)
         where = str(path.relative_to(root))
         for module in _modules(path, own=path == root / script):
-            base, files_of = _at_home(module, (path.parent, home, root, root / "src"))
+            name = module.lstrip(".")
+            above = len(module) - len(name)
+            homes = [path.parent, home, root, root / "src"]
+            base, files_of = _at_home(name, [[path, *path.parents][above]] if above else homes)
+            base = home if above else base
+            if above and not files_of:
+                continue
             if files_of:
                 if base not in (home, path.parent):
                     folders.append("." if base == root else str(base.relative_to(root)))
@@ -379,7 +607,9 @@ def imported(root: Path, script: str) -> Imported:
                 packages.setdefault(PACKAGES[top], where)
             elif top not in sys.stdlib_module_names:
                 unknown.setdefault(top, where)
-    return Imported(packages, unknown, tuple(dict.fromkeys(folders)))
+    own = sorted(str(path.relative_to(root)) for path in seen if path.suffix == ".py")
+    options = [path for path in own if re.search(r"arg|param|config|option", path)]
+    return Imported(packages, unknown, tuple(dict.fromkeys(folders)), tuple(options))
 
 
 def _at_home(module: str, homes: Iterable[Path]) -> tuple[Path, list[Path]]:
@@ -416,13 +646,15 @@ def _imports(node: ast.AST, *, inner: bool) -> Iterator[str]:
         if isinstance(child, ast.Import):
             yield from (each.name for each in child.names)
         elif isinstance(child, ast.ImportFrom):
-            # A relative import is looked up next to the file, by its name without dots.
-            module = child.module or ""
-            yield from [module] if module else (each.name for each in child.names)
+            # A relative import keeps its dots: it is the repository's own.
+            module = "." * child.level + (child.module or "")
+            yield from (
+                [module] if child.module else (f"{module}{each.name}" for each in child.names)
+            )
         elif isinstance(child, ast.Try) and _catches_imports(child):
             yield from _imports(ast.Module(child.finalbody, []), inner=inner)
-        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-            continue
+        elif isinstance(child, ast.If) and "__main__" not in ast.dump(child.test):
+            continue  # it depends on what is there, or on what was asked for
         elif inner or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _imports(child, inner=inner)
 
@@ -434,15 +666,19 @@ def _catches_imports(node: ast.Try) -> bool:
     )
 
 
-def outputs(root: Path, script: str, command: str) -> list[str]:
-    """Return up to three folders that a command names for output, else the script's defaults."""
+def outputs(root: Path, script: str, command: str, brought: Imported) -> list[str]:
+    """Return up to three folders: those of a command, else of a configuration, else defaults."""
     told = _TOLD.findall(command)
-    named = [word for word in command.split() if word.endswith(".py")]
-    for path in dict.fromkeys([*(word for word in named if word != script), script]):
+    words = [word for word in command.split() if (root / word).is_file()]
+    for path in words:
+        if path.endswith((".yaml", ".yml", ".json")):
+            told = told or _CONFIGURED.findall(files.text_of_file(root / path))
+    named = [word for word in words if word.endswith(".py") and word != script]
+    for path in dict.fromkeys([*named, script, *brought.files[:_MOST_READ]]):
         source = files.text_of_file(root / path, files.LARGEST_SCRIPT)
         told = told or [name for each in _WRITES for name in re.findall(each, source)]
     found = (name.removeprefix("./").strip("/") for name in told)
-    return list(dict.fromkeys(name for name in found if name))[:3]
+    return list(dict.fromkeys(name for name in found if name and "/" + name not in told))[:3]
 
 
 def reads_variables(root: Path, script: str) -> list[str]:

@@ -66,6 +66,12 @@ class Project(NamedTuple):
     dependencies: tuple[str, ...] = ()
     extras: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - never changed
     groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012
+    scripts: dict[str, str] = {}  # noqa: RUF012
+    """Commands that it is installed with, each with its entry point."""
+    is_built: bool = False
+    """Whether it can be installed as a package."""
+    needs_torch: bool = False
+    """Whether its build imports torch."""
 
 
 def requirement_files(root: Path) -> list[str]:
@@ -115,6 +121,57 @@ def project(root: Path) -> Project:
     )
 
 
+def own_project(root: Path) -> Project:
+    """Return what the repository is as a package, by pyproject.toml and setup.py."""
+    said, data = project(root), files.toml(root / "pyproject.toml")
+    source = files.text_of_file(root / "setup.py", files.LARGEST_SCRIPT)
+    given = _keywords(source)
+    name = said.name or "".join(_literals(given.get("name")))
+    listed = _map(_map(data.get("project")).get("scripts"))
+    scripts = {key: str(value) for key, value in listed.items()}
+    scripts |= dict(re.findall(r"[\"'\n]\s*([\w.-]+)\s*=\s*([\w.]+:\w+)", source))
+    extras = dict[str, tuple[str, ...]]()
+    optional = given.get("extras_require")
+    if isinstance(optional, ast.Dict):
+        for key, value in zip(optional.keys, optional.values, strict=True):
+            extras |= {each: _literals(value) for each in _literals(key)}
+    dependencies = said.dependencies
+    if not dependencies and (root / "requirements.txt").is_file():
+        reads = "requirements" in source + str(_map(data.get("tool")).get("setuptools"))
+        dependencies = with_includes(root, "requirements.txt").requirements if reads else ()
+    if not dependencies:
+        dependencies = (setup_py(root) or setup_cfg(root) or Declared("")).requirements
+    return said._replace(
+        name=name,
+        scripts=scripts if "build-system" in data or source else {},
+        extras={**extras, **said.extras},
+        dependencies=dependencies,
+        is_built="build-system" in data or bool(source),
+        needs_torch=bool(re.search(r"^(?:import|from) torch\b", source, re.MULTILINE)),
+    )
+
+
+def _keywords(source: str) -> dict[str, ast.expr]:
+    """Return what the calls in a script are given by name."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    lists = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    given = {each.arg: each.value for call in calls for each in call.keywords if each.arg}
+    return {
+        name: lists.get(value.id, value) if isinstance(value, ast.Name) else value
+        for name, value in given.items()
+    }
+
+
 def poetry(root: Path) -> Declared | None:
     """Return what poetry would install, for a project that is no package; without dev groups."""
     tool = _map(_map(files.toml(root / "pyproject.toml").get("tool")).get("poetry"))
@@ -146,6 +203,11 @@ def _of_poetry(name: str, value: object) -> str:
     return f"{name}{extras}{plain_range(str(rows.get('version') or '*'))}"
 
 
+def is_for_others(name: str) -> bool:
+    """Whether a group or an extra is for tests, documentation and the like."""
+    return bool(_NOT_FOR_TRAINING.search(name))
+
+
 def groups_for_training(project: Project) -> tuple[str, ...]:
     """Return the dependency groups that are not for tests, docs and the like."""
     return tuple(name for name in project.groups if not _NOT_FOR_TRAINING.search(name))
@@ -156,23 +218,9 @@ def setup_py(root: Path) -> Declared | None:
     source = files.text_of_file(root / "setup.py", files.LARGEST_SCRIPT)
     if not source:
         return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Declared("setup.py")
-    lists: dict[str, tuple[str, ...]] = {}
-    given: dict[str, ast.expr] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            lists[node.targets[0].id] = _literals(node.value)
-        if isinstance(node, ast.Call):
-            given |= {each.arg: each.value for each in node.keywords if each.arg}
-    needs = given.get("install_requires")
-    python = given.get("python_requires")
-    named = lists.get(needs.id, ()) if isinstance(needs, ast.Name) else _literals(needs)
-    return Declared("setup.py", named, "".join(_literals(python)))
+    given = _keywords(source)
+    python = "".join(_literals(given.get("python_requires")))
+    return Declared("setup.py", _literals(given.get("install_requires")), python)
 
 
 def setup_cfg(root: Path) -> Declared | None:
@@ -223,7 +271,7 @@ def _conda(file: str, needs: list[Any]) -> Declared:
             found.append(CONDA.get(name, name) + version)
         elif name not in ("pip", "setuptools", "wheel", ""):
             left_out.append(name)
-    pinned = [each for each in found if not each.startswith(("-", "."))]
+    pinned = [each for each in found if re.match(r"(?:-e )?(?:[A-Za-z0-9.]|git\+)", each)]
     return Declared(file, tuple(pinned), python, tuple(left_out))
 
 

@@ -32,6 +32,8 @@ class Environment:
     lock: str | None = None
     requirements: tuple[str, ...] = ()
     why: str = ""
+    has_own: bool = False
+    """Whether the repository itself is installed."""
     project: bool = False
     """Whether the dependencies in pyproject.toml are installed."""
     python: Reasoned | None = None
@@ -52,33 +54,56 @@ class Environment:
         return bool(self.lock or self.requirements or self.project or self.conda or self.groups)
 
 
-def find_environment(root: Path, said: commands.Said, brought: commands.Imported) -> Environment:
-    """Return the environment of the repository at `root`; `brought`: what its training imports."""
-    project, lock = declared.project(root), files.text_of_file(root / "uv.lock", files.LARGEST)
+def find_environment(
+    root: Path,
+    said: commands.Said,
+    brought: commands.Imported,
+    run: commands.ScriptCommand | None = None,
+) -> Environment:
+    """Return the environment of the repository at `root`; `brought`: what its training imports.
+
+    `run` is the training on the page that shows it: what is installed nearest to it counts.
+    """
+    project, lock = said.project, files.text_of_file(root / "uv.lock", files.LARGEST)
     has_lock = (root / "uv.lock").is_file()
-    listed, why = ((), "") if has_lock else _requirement_files(root, said)
+    own = _own_install(said, run)
+    listed, why = ((), "") if has_lock else _requirement_files(root, said, own, run)
     takes_project = project.has_dependencies and not has_lock and not listed
+    takes_project = takes_project and not (own and project.needs_torch)
+    extras = declared.torch_extras(lock)
+    chosen = tuple(_extras(extras, project, own))
+    link = own and project.is_built and not (has_lock or takes_project)
     groups = _groups(project) if not listed else ()
     other = None
     if not (has_lock or listed or takes_project or groups):
-        other = next(filter(None, (kind(root) for kind in _OTHERS)), declared.Declared(""))
+        kinds = _OTHERS[:3] if link else _OTHERS
+        other = next(filter(None, (kind(root) for kind in kinds)), declared.Declared(""))
     by_conda = _by_conda(other) if other else None
     required = [each for file in listed for each in declared.with_includes(root, file).requirements]
-    required += project.dependencies if takes_project else ()
+    if takes_project or link:
+        required += _with_extras(project, [each.value for each in chosen])
     required += [each for group in groups for each in project.groups[group.value]]
     packages = _of_other(other, said, project.name) if other and not by_conda else []
+    if link and own and not any(each.value.startswith("-e .") for each in packages):
+        names_of = f"[{','.join(each.value for each in chosen)}]" if chosen else ""
+        packages.append(Reasoned(f"-e .{names_of}", f"{own.file} installs it"))
+    packages += _beside(said, own, run, other is not None and not other.file)
     required += [*other.requirements, *other.left_out] if other and by_conda else []
     names = declared.locked(lock) | _names([*required, *(each.value for each in packages)])
+    names |= _brought_by(names) if takes_project or link else set()
     imports = list(
         _of_imports(said, brought, names | ({same(project.name)} if takes_project else set()))
     )
     unnamed = next((each for each in required if _may_bring(each)), "")
     packages += imports if not unnamed else []
     torch = declared.torch_version([*required, *(each.value for each in packages)])
-    extras = declared.torch_extras(lock)
-    early, last = _in_order(packages)
+    packages += _of_launcher(run, names | _names(each.value for each in packages))
+    built = [] if has_lock else sorted(_BUILT_LAST & names)
+    packages += [Reasoned(each, "its build needs torch") for each in built]
+    early, last = _in_order(root, said, packages)
     return Environment(
         names=frozenset(names | declared.names(project.dependencies)),
+        has_own=bool(takes_project or link or (has_lock and project.is_built)),
         lock="uv.lock" if has_lock else None,
         requirements=listed,
         why=why,
@@ -89,7 +114,7 @@ def find_environment(root: Path, said: commands.Said, brought: commands.Imported
         requires_python=project.python or None,
         torch_extras=extras,
         groups=groups,
-        extras=tuple(_extras(said, extras, project, named=has_lock or takes_project)),
+        extras=chosen if has_lock or takes_project else (),
         packages=early,
         index=tuple(_indexes(said)) if other else (),
         last=last,
@@ -97,6 +122,7 @@ def find_environment(root: Path, said: commands.Said, brought: commands.Imported
         remarks=(
             *(_left_out(other) if other and not by_conda else ()),
             *(_undecided(imports, unnamed) if unnamed else ()),
+            *_not_taken(said, own, run, listed, names),
         ),
     )
 
@@ -159,32 +185,177 @@ def _of_other(other: declared.Declared, said: commands.Said, own: str) -> list[R
     return _of_installs(said, own)
 
 
-def _in_order(packages: list[Reasoned]) -> tuple[tuple[Reasoned, ...], tuple[Reasoned, ...]]:
+def _in_order(
+    root: Path, said: commands.Said, packages: list[Reasoned]
+) -> tuple[tuple[Reasoned, ...], tuple[Reasoned, ...]]:
     """Split into packages installed together, and those built last with the others present."""
+    late = {package for each in said.installs if not each.is_isolated for package in each.packages}
+    late |= {f"./{each.folder}" for each in said.installs if not each.is_isolated and each.folder}
+    late |= {"-e ."} if said.project.needs_torch else set()
     plain = [Reasoned(_plain_requirement(each.value), each.why) for each in packages]
     fitting = [each for each in plain if fits(REQUIREMENT, each.value)]
-    last = [each for each in fitting if package_name(each.value) == "flash-attn"]
+    last = [
+        each
+        for each in fitting
+        if package_name(each.value) in _BUILT_LAST
+        or re.sub(r"\[.*", "", each.value) in late
+        or _builds_with_torch(root, each.value)
+    ]
     early = [each for each in fitting if each not in last]
     if last:
-        early += [Reasoned(each, "the build of flash-attn needs it") for each in _FOR_FLASH_ATTN]
+        what = package_name(last[0].value) or last[0].value
+        tools = _FOR_FLASH_ATTN if what == "flash-attn" else ("torch", *_FOR_FLASH_ATTN[:2])
+        early += [Reasoned(each, f"the build of {what} needs it") for each in tools]
     return _once(early), _once(last)
+
+
+def _builds_with_torch(root: Path, requirement: str) -> bool:
+    folder = root / requirement
+    return requirement.startswith("./") and declared.own_project(folder).needs_torch
+
+
+def _own_install(
+    said: commands.Said, run: commands.ScriptCommand | None
+) -> commands.Install | None:
+    """Return how a page installs the repository: in the training's section, else for training."""
+
+    def score(each: commands.Install) -> int:
+        here = _is_near(each, run)
+        fit = any(_FOR_TRAINING.fullmatch(name) for name in each.extras)
+        other = each.extras and all(map(declared.is_for_others, each.extras))
+        return 4 * here + 2 * fit - 3 * bool(other)
+
+    found = [each for each in said.installs if each.own and not each.file.endswith(".sh")]
+    return max(found, key=score, default=None)
+
+
+def _of_launcher(run: commands.ScriptCommand | None, names: set[str]) -> Iterator[Reasoned]:
+    """Yield the package of the program that launches the training."""
+    program = run.words[0] if run else ""
+    if run and program in ("accelerate", "deepspeed") and program not in names:
+        yield Reasoned(program, f"{run.file} launches the training by it")
+
+
+def _brought_by(names: Iterable[str]) -> set[str]:
+    """Return what well-known packages among these require themselves."""
+    return {each for name in names for each in _BRINGS.get(name, "").split()}
+
+
+def _is_near(each: commands.Install, run: commands.ScriptCommand | None) -> bool:
+    """Whether it is in the training's block or section; what has no heading is none."""
+    if run is None:
+        return False
+    same_section = each.place[:2] == run.place[:2] and run.place.section > 1
+    return each.place == run.place or same_section
+
+
+def _with_extras(project: declared.Project, chosen: list[str]) -> Iterator[str]:
+    """Yield what the project requires with these extras; one may name others of its own."""
+    yield from project.dependencies
+    seen = set[str]()
+    while chosen:
+        name = chosen.pop()
+        seen.add(name)
+        for each in project.extras.get(name, ()):
+            inner = re.fullmatch(r"[\w.-]+\[(.*)\]", each)
+            if inner and package_name(each) == same(project.name):
+                chosen += {one.strip() for one in inner[1].split(",")} - seen
+            else:
+                yield each
+
+
+def _beside(
+    said: commands.Said,
+    own: commands.Install | None,
+    run: commands.ScriptCommand | None,
+    is_all: bool,
+) -> Iterator[Reasoned]:
+    """Yield what the page installs in the block of that, or where it trains."""
+    for each in said.installs:
+        near = own is not None and each.place == own.place
+        near = near or _is_near(each, run)
+        if near and not is_all:
+            yield from (Reasoned(one, f"{each.file} installs it") for one in each.packages)
+        if each.folder not in ("", ".") and (near or not each.file.endswith(".sh")):
+            path = f"{'-e ' if each.is_link else ''}./{each.folder}"
+            yield Reasoned(path, f"{each.file} installs it")
+
+
+def _not_taken(
+    said: commands.Said,
+    own: commands.Install | None,
+    run: commands.ScriptCommand | None,
+    listed: tuple[str, ...],
+    names: Iterable[str],
+) -> Iterator[str]:
+    """Name what a page installs besides."""
+    others, known = dict[str, None](), set(names)
+    for each in said.installs:
+        if each.file.endswith(".sh") or _is_near(each, run):
+            continue
+        if own and each.place == own.place:
+            continue
+        others |= dict.fromkeys(
+            f"-r {file}" for file in each.requirement_files if file not in listed
+        )
+        others |= dict.fromkeys(
+            one
+            for one in each.packages
+            if package_name(one) and not provides(known, package_name(one))
+        )
+    own_names = ("pip", "uv", "setuptools", "wheel", same(said.project.name))
+    named = [each for each in others if package_name(each) not in own_names]
+    if named:
+        more = ", …" if len(named) > _MOST_NAMED else ""
+        yield f"a page also installs, for other uses: {', '.join(named[:_MOST_NAMED])}{more}"
 
 
 _OTHERS = (declared.conda, declared.poetry, declared.pipfile, declared.setup_py, declared.setup_cfg)
 # Conda's packages for the build of torch, which boxstrap chooses by the box's driver instead.
 _OF_TORCH = re.compile(r"pytorch-(?:cuda|mutex)|cudatoolkit|cudnn|cuda(?:-\w+)*|cpuonly|mkl|blas")
 _NAMED = 3
+_MOST_NAMED = 8
+_BUILT_LAST = {"flash-attn", "causal-conv1d", "mamba-ssm", "apex"}
+_OF_HUB = "huggingface-hub requests tqdm pyyaml packaging filelock typing-extensions"
+_BRINGS = {
+    "torch": "typing-extensions filelock",
+    "torchvision": "numpy pillow torch",
+    "transformers": f"{_OF_HUB} numpy tokenizers safetensors regex",
+    "datasets": f"{_OF_HUB} numpy pandas pyarrow",
+    "accelerate": f"{_OF_HUB} numpy psutil safetensors torch",
+    "diffusers": f"{_OF_HUB} numpy pillow safetensors",
+    "timm": f"{_OF_HUB} torch torchvision safetensors numpy pillow",
+    "lightning": "torch pyyaml packaging tqdm lightning-utilities numpy",
+    "pydantic": "pydantic-core annotated-types typing-extensions",
+    "wandb": "click requests protobuf pyyaml psutil",
+    "peft": "transformers accelerate torch numpy",
+    "trl": "transformers accelerate datasets torch numpy",
+    "fastapi": "pydantic pydantic-core annotated-types",
+    "boto3": "botocore",
+}
+_FOR_TRAINING = re.compile(r"(?:pre)?train(?:ing)?|fine-?tune|gpu|all|full|extra", re.IGNORECASE)
 _FOR_FLASH_ATTN = ("setuptools", "wheel", "packaging", "psutil", "ninja")
 
 
-def _requirement_files(root: Path, said: commands.Said) -> tuple[tuple[str, ...], str]:
-    """Return the files to install from, and why: at the root, named by a page, or the likeliest."""
-    if (root / "requirements.txt").is_file():
-        return ("requirements.txt",), "at the top"
-    for install in said.installs:
+def _requirement_files(
+    root: Path,
+    said: commands.Said,
+    own: commands.Install | None,
+    run: commands.ScriptCommand | None,
+) -> tuple[tuple[str, ...], str]:
+    """Return the files to install from, and why: named by a page, at the root, or the likeliest."""
+    named = [each for each in said.installs if each.requirement_files]
+    near = [each for each in named if (own and each.place == own.place) or _is_near(each, run)]
+    top = (root / "requirements.txt").is_file()
+    for install in near or ([] if own or top else named):
         there = [each for each in install.requirement_files if (root / each).is_file()]
         if there and all(fits(REPO_PATH, each) for each in there):
             return tuple(there), f"{install.file} says so"
+    is_named = any("requirements.txt" in each.requirement_files for each in named)
+    if top and (is_named or not own or not said.project.is_built):
+        return ("requirements.txt",), "at the top"
+    if said.project.is_built and (own or said.project.dependencies):
+        return (), ""
     found = [each for each in declared.requirement_files(root) if fits(REPO_PATH, each)]
     return (
         ((found[0],), "the only one" if len(found) == 1 else "the likeliest") if found else ((), "")
@@ -213,8 +384,8 @@ def _of_imports(
 
 
 def _plain_requirement(text: str) -> str:
-    """Drop a marker; put the name of a repository before its address."""
-    text = text.partition(";")[0].strip()
+    """Put the name of a repository before its address."""
+    text = re.sub(r"^-e\s+(?=git\+)", "", text.strip())
     address = re.fullmatch(
         r"git\+https://\S+?/([\w.-]+?)(?:\.git)?(?:@[\w./-]+)?(?:#egg=([\w.-]+))?", text
     )
@@ -226,18 +397,18 @@ def _once(each: list[Reasoned]) -> tuple[Reasoned, ...]:
 
 
 def _extras(
-    said: commands.Said, torch: tuple[str, ...], project: declared.Project, *, named: bool
+    torch: tuple[str, ...], project: declared.Project, own: commands.Install | None
 ) -> Iterator[Reasoned]:
-    """Yield the extra that brings torch; without one, those that a page installs first."""
+    """Yield the extra that brings torch; without one, those that the page installs for training."""
     if torch:
         gpu = [name for name in torch if re.search(r"gpu|cuda|cu\d", name)]
         others = "" if len(torch) == 1 else f", as in {' and '.join(torch)}"
         yield Reasoned((gpu or [*torch])[0], f"torch is in it{others}")
-    elif named:
-        for install in [each for each in said.installs if each.own][:1]:
-            for name in install.extras:
-                if name in project.extras and fits(EXTRA, name):
-                    yield Reasoned(name, f"{install.file} installs it")
+    elif own:
+        for name in own.extras:
+            known = name in project.extras or not project.extras
+            if known and not declared.is_for_others(name) and fits(EXTRA, name):
+                yield Reasoned(name, f"{own.file} installs it")
 
 
 def _indexes(said: commands.Said) -> Iterator[Reasoned]:
@@ -253,7 +424,7 @@ def _python(root: Path, asked: str, torch: tuple[int, int] | None) -> Reasoned |
     named = files.text_of_file(root / ".python-version").strip()
     if fits(PYTHON, named):
         return Reasoned(named, "from .python-version")
-    exact = re.search(r"(?:^|==)\s*(3\.\d{1,2})(?:\.\*|\.\d+)?$", asked)
+    exact = re.search(r"(?:^|==)\s*(3\.\d{1,2})(?:\.\d+)?(?:\.\*)?$", asked)
     if exact:
         return Reasoned(exact[1], f"asked for: {asked}")
     if torch in _PYTHON_OF_TORCH:

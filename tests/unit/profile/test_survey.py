@@ -236,7 +236,9 @@ def test_a_script_in_a_folder_that_is_entered_first(here: Path) -> None:
     assert [run.text for run in commands.read_commands(here).runs] == ["python train.py --a"]
     (here / "ml").mkdir()
     (here / "ml/train.py").write_text(LEARNS)
-    assert [run.text for run in commands.read_commands(here).runs] == ["python ml/train.py --a"]
+    assert [run.text for run in commands.read_commands(here).runs] == [
+        "cd ml && python train.py --a"
+    ]
 
 
 def test_the_default_of_an_option_for_output_is_a_folder_of_results(here: Path) -> None:
@@ -343,3 +345,172 @@ def test_a_requirements_file_is_read_with_those_that_it_names(here: Path) -> Non
     (here / "a/c.txt").write_text("y[z]>=2; python_version > '3'\n")
     found = declared.with_includes(here, "a/r.txt")
     assert declared.names(found.requirements) == {"x", "y"}
+
+
+GUARD = "if __name__ == '__main__':\n    optimizer = 1\n"
+BUILT = "[build-system]\nrequires = ['hatchling']\n"
+OWN = BUILT + "[project]\nname = 'own'\nversion = '1'\n"
+WITH_EXTRAS = (
+    OWN + "dependencies = ['numpy']\n[project.optional-dependencies]\n"
+    "webui = ['gradio']\ntrain = ['torch']\ndev = ['pytest']\n"
+)
+SETUP = "from setuptools import setup\nsetup(name='own', install_requires=['torch'])\n"
+WITH_PROGRAM = OWN + "dependencies = ['torch']\n[project.scripts]\nown = 'own.cli:main'\n"
+INSTALL, RUN, LINK = "## Install\n", "## Train\n", readme("pip install -e .")
+WINDOWS = "pywin32; sys_platform == 'win32'"
+TAMING = "git+https://github.com/a/taming.git@m#egg=taming"
+# A repository's files, and what its profile must say: the keys named here, as they are.
+SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
+    "a link beside a requirements file of another part": (
+        {"setup.py": SETUP, "web/requirements.txt": "flask\n", "README.md": LINK},
+        {"python.requirements": [], "python.packages": ["-e ."]},
+    ),
+    "a link and the requirements that the same block names": (
+        {"setup.py": SETUP, "requirements/metrics.txt": "nltk\n"}
+        | {"README.md": readme("pip install -e .", "pip install -r requirements/metrics.txt")},
+        {"python.requirements": ["requirements/metrics.txt"], "python.packages": ["-e ."]},
+    ),
+    "the extras where it trains": (
+        {"pyproject.toml": WITH_EXTRAS}
+        | {"README.md": INSTALL + readme("pip install -e '.[webui]'") + RUN
+           + readme("pip install -e '.[train]'", "python train.py --a")},
+        {"python.extras": ["train"], "python.packages": []},
+    ),
+    "extras for developers": (
+        {"pyproject.toml": WITH_EXTRAS, "README.md": readme("pip install -e .[dev]")},
+        {"python.extras": []},
+    ),
+    "a build that imports torch": (
+        {"setup.py": "import torch\n" + SETUP, "README.md": LINK},
+        {"python.no_build_isolation": ["-e ."]}
+        | {"python.packages": ["torch", "setuptools", "wheel"]},
+    ),
+    "what a page builds last, in its block": (
+        {"pyproject.toml": WITH_EXTRAS}
+        | {"README.md": readme("pip install -e .[train]", "pip install x --no-build-isolation")},
+        {"python.no_build_isolation": ["x"]},
+    ),
+    "a folder of the repository": (
+        {"sub/knn/setup.py": SETUP, "README.md": readme("pip install torch ./sub/knn")},
+        {"python.packages": ["torch", "./sub/knn"]},
+    ),
+    "an optional import": (
+        {"train.py": "import torch\nif torch:\n    import flash_attn\n" + GUARD},
+        {"python.packages": ["torch"], "python.no_build_isolation": []},
+    ),
+    "a marker": (
+        {"setup.cfg": "[options]\ninstall_requires =\n  torch\n  " + WINDOWS},
+        {"python.packages": ["torch", WINDOWS]},
+    ),
+    "conda's pip section": (
+        {"environment.yaml": "dependencies: [python=3.8.5, pytorch, {pip: [-e ., "
+         f"-e {TAMING}]}}]"},
+        {"python.version": "3.8"}
+        | {"python.packages": ["torch", "-e .", f"taming @ {TAMING}"]},
+    ),
+    "the command that a page runs": (
+        {"a/train_mem.py": GUARD, "train_lora.py": LEARNS, "a/__init__.py": ""}
+        | {"README.md": readme("torchrun --nproc_per_node=4 a/train_mem.py --output_dir models")},
+        {"train.command": "torchrun --nproc_per_node=gpu a/train_mem.py --output_dir models"}
+        | {"train.results": ["models/"]},
+    ),
+    "a program of the project's own": (
+        {"pyproject.toml": WITH_PROGRAM, "own/cli.py": "", "own/__init__.py": ""}
+        | {"a.yaml": "output_dir: saves/a\n"}
+        | {"README.md": readme("own webui", "own train a.yaml")},
+        {"train.command": "own train a.yaml", "train.results": ["saves/a/"]},
+    ),
+    "a module below src": (
+        {"src/own/__init__.py": "", "src/own/main.py": LEARNS}
+        | {"README.md": readme("python -m own.main --lr 1")},
+        {"train.command": "python -m own.main --lr 1", "env": {"PYTHONPATH": "src"}},
+    ),
+    "help and an evaluation": (
+        {"README.md": readme(*(f"python train.py {each}" for each in ("-h", "--eval", "-b 2")))},
+        {"train.command": "python train.py -b 2"},
+    ),
+    "variables of the page": (
+        {"README.md": readme('FLAGS="--lr 1 --depth 2"', "python train.py $FLAGS --data ~/x")},
+        {"train.command": "python train.py --lr 1 --depth 2 --data ~/x"},
+    ),
+    "what is exported for it": (
+        {"README.md": readme("export TOKENIZERS_PARALLELISM=false", "python train.py")},
+        {"env": {"TOKENIZERS_PARALLELISM": "false"}},
+    ),
+    "mpi": (
+        {"README.md": readme("mpiexec -n 8 python train.py")},
+        {"train.command": "mpiexec python train.py", "packages": ["libopenmpi-dev", "openmpi-bin"]},
+    ),
+    "the system's packages": (
+        {"README.md": readme("sudo apt-get install -y ffmpeg swig", "python train.py")},
+        {"packages": ["ffmpeg", "swig"]},
+    ),
+    "data of a page, for what a run script trains": (
+        {"run.sh": "torchrun --nproc_per_node=8 train.py\n", "data/cached.py": "# it loads\n"}
+        | {"README.md": readme("# python data/x.py", "python data/cached.py 9", "./run.sh")},
+        {"train.command": "torchrun --nproc_per_node=gpu train.py"}
+        | {"prepare": ["python data/cached.py 9"]},
+    ),
+    "data by wget": (
+        {"README.md": readme("mkdir -p d", "wget -O d/x https://h/x", "python train.py")},
+        {"prepare": ["mkdir -p d", "wget -O d/x https://h/x"]},
+    ),
+    "a folder of scripts that is called runs": ({"runs/a.sh": ""}, {"train.results": []}),
+    "a folder that only git's list of ignored ones names": (
+        {".gitignore": "logs/\n"}, {"train.results": []},
+    ),
+    "an option of a module that says where it writes": (
+        {"train.py": "import params\n" + LEARNS}
+        | {"params.py": "p.add_argument('--logs', type=str, default='./logs/')\n"},
+        {"train.results": ["logs/"]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "expected"), SHAPES.values(), ids=SHAPES)
+def test_a_page_is_read_as_one_unit(
+    here: Path, files: dict[str, str], expected: dict[str, object]
+) -> None:
+    for name, text in {"train.py": LEARNS, **files}.items():
+        if name != "train.py" or not any(each.startswith(("a/", "own/", "src/")) for each in files):
+            (here / name).parent.mkdir(parents=True, exist_ok=True)
+            (here / name).write_text(text, encoding="utf-8")
+    (here / "boxstrap.yaml").write_text(write_profile(inspect_repository(here)), encoding="utf-8")
+    document: dict = read_profile(None, repo_root=here).profile.as_dict()
+    found = {}
+    for key in expected:
+        value = document
+        for step in key.split("."):
+            value = value[step]
+        found[key] = value
+    assert found == expected
+
+
+def test_modules_of_the_repository_are_not_missing_packages(here: Path) -> None:
+    for name in ("pkg/data/__init__.py", "pkg/sub/__init__.py", "pkg/__init__.py"):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text("")
+    (here / "pkg/sub/m.py").write_text("from ..data import x\nfrom . import y\nfrom .z import w\n")
+    (here / "train.py").write_text("import torch\nimport pkg.sub.m\n" + GUARD)
+    assert notes(inspect_repository(here)) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "example"), [(">=3.8,<3.11", "3.10"), (">=3.12", "3.12"), ("", "3.11")]
+)
+def test_the_example_of_a_version_is_one_that_the_project_accepts(
+    here: Path, asked: str, example: str
+) -> None:
+    requires = f"requires-python = '{asked}'\n" if asked else ""
+    (here / "pyproject.toml").write_text("[project]\nname = 'x'\n" + requires)
+    assert f'# version: "{example}"' in write_profile(inspect_repository(here))
+
+
+def test_what_else_a_page_installs_and_what_it_leaves_open_is_named(here: Path) -> None:
+    page = readme("pip install -r requirements.txt") + "## Plots\n" + readme("pip install plots")
+    page += RUN + readme("python train.py --data $DATA/x")
+    written(here, requirements_txt="torch\n", README_md=page)
+    assert notes(inspect_repository(here)) == [
+        "a page also installs, for other uses: plots",
+        "the command has places to fill in: $DATA/x",
+    ]
