@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BoxstrapError
+from bootstrap.repo import quarantine
 from bootstrap.repo.local import read_repository
 from bootstrap.repo.quarantine import Bounds, Quarantine
 from tests.unit.repo.repositories import SampleRepository, listing
@@ -238,3 +241,25 @@ def test_a_slow_one_is_given_up(repo: SampleRepository, untouched: Callable[[], 
         ) as quarantine,
     ):
         quarantine.take(slow())
+
+
+def test_what_a_killed_call_left_goes_after_an_hour(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(quarantine, "cache_dir", lambda: tmp_path)
+    above = quarantine._new_folder().parent
+    for name, age in (("old", 3700), ("young", 3500)):
+        (above / name).mkdir()
+        os.utime(above / name, (time.time() - age,) * 2)
+    new = quarantine._new_folder()
+    assert not (above / "old").exists()
+    assert (above / "young").exists()
+    assert new.parent == above
+
+
+@pytest.mark.parametrize(
+    ("said", "last"),
+    [(b"", "git says no more"), (b"a\nfatal: b\n\n", "b"), (b"x" * 400, "x" * 300)],
+)
+def test_what_git_said_last_is_told(said: bytes, last: str) -> None:
+    assert quarantine._last_line(said) == last
