@@ -352,7 +352,7 @@ BUILT = "[build-system]\nrequires = ['hatchling']\n"
 OWN = BUILT + "[project]\nname = 'own'\nversion = '1'\n"
 WITH_EXTRAS = (
     OWN + "dependencies = ['numpy']\n[project.optional-dependencies]\n"
-    "webui = ['gradio']\ntrain = ['torch']\ndev = ['pytest']\n"
+    "webui = ['gradio']\ntrain = ['torch']\nsmall = ['torch']\ndev = ['pytest']\n"
 )
 SETUP = "from setuptools import setup\nsetup(name='own', install_requires=['torch'])\n"
 WITH_PROGRAM = OWN + "dependencies = ['torch']\n[project.scripts]\nown = 'own.cli:main'\n"
@@ -373,8 +373,8 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "the extras where it trains": (
         {"pyproject.toml": WITH_EXTRAS}
         | {"README.md": INSTALL + readme("pip install -e '.[webui]'") + RUN
-           + readme("pip install -e '.[train]'", "python train.py --a")},
-        {"python.extras": ["train"], "python.packages": []},
+           + readme("pip install -e '.[small]'", "python train.py --a")},
+        {"python.extras": ["small"], "python.packages": []},
     ),
     "extras for developers": (
         {"pyproject.toml": WITH_EXTRAS, "README.md": readme("pip install -e .[dev]")},
