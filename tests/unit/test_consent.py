@@ -15,6 +15,7 @@ import pytest
 from bootstrap.errors import ProfileError, exit_code
 from bootstrap.link.target import BoxOptions
 from bootstrap.paths import config_dir, state_dir
+from bootstrap.profile import consent
 from bootstrap.profile.consent import (
     FOR_THE_BOX,
     NO_SECRET,
@@ -552,3 +553,17 @@ def test_whose_word_it_is_is_said(says: Says, clone: UserRepository) -> None:
     clone.git("add", "base.yaml")
     clone.git("commit", "-qm", "A base")
     assert author in refused(says("extends: base.yaml")).hint
+
+
+@pytest.mark.parametrize(
+    ("path", "private"),
+    [
+        ("a/.g\u200cit/config", True),  # HFS+ reads it as .git
+        ("a/.GIT/config", True),
+        ("a/.ENV", True),
+        ("docs/é", False),
+        ("git/x", False),
+    ],
+)
+def test_a_path_is_private_as_any_file_system_reads_it(path: str, private: bool) -> None:
+    assert consent._is_private(path) == private

@@ -134,7 +134,7 @@ def test_a_lease_is_not_made_longer_beyond_a_cap(monkeypatch: pytest.MonkeyPatch
     money.check_longer_lease(box, math.inf, NOW)  # no cap
     monkeypatch.setenv("BOXSTRAP_MAX_DOLLARS", "12")
     write("money: {max_box_dollars: 12}")
-    monkeypatch.setattr(money, "read_caps", lambda: MoneyCaps(None, 12.0, 20.0))
+    monkeypatch.setattr(money, "read_caps", lambda: MoneyCaps(1.0, 12.0, 20.0))
     money.check_longer_lease(box, HOUR, NOW)
     with pytest.raises(OverCapError):
         money.check_longer_lease(box, 1.1 * HOUR, NOW)
