@@ -63,6 +63,8 @@ AREAS = {
 SAME = {
     "bootstrap/onbox/lease/rules.py: max(0.0, tick.at - tick.since)"
     " -> max(tick.at - tick.since, 0.0)": "the greater of two, in any order",
+    "bootstrap/protocol/run.py: max(0, now - (self.begun or self.started))"
+    " -> max(now - (self.begun or self.started), 0)": "the greater of two, in any order",
 }
 """Mutants that change nothing a test could see, as they are printed without their line, and why."""
 _TURNED: dict[type[ast.cmpop], str] = {

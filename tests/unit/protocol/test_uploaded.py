@@ -1,10 +1,10 @@
-"""A box's note about its results in a bucket, which may be false."""
+"""A box's notes about its results in a bucket and its place among nodes, which may be false."""
 
 from __future__ import annotations
 
 import pytest
 
-from bootstrap.protocol.run import parse_uploaded
+from bootstrap.protocol.run import NodeOf, parse_node, parse_uploaded
 
 TO = "s3://results/mine/train-1-20261122-084500-a1b2c3"
 
@@ -47,3 +47,17 @@ def test_a_sentence_for_each_state(note: str, says: str) -> None:
 )
 def test_what_is_no_such_note_is_none(note: str) -> None:
     assert parse_uploaded(note) is None
+
+
+@pytest.mark.parametrize(
+    ("note", "node"),
+    [
+        ("1 2 0123456789abcdef gpu-a gpu-b", NodeOf(1, ("gpu-a", "gpu-b"))),
+        ("2 2 0123456789abcdef gpu-a gpu-b", None),  # there is no such rank
+        ("0 3 0123456789abcdef gpu-a gpu-b", None),  # a name is missing
+        ("0 2 gpu-a gpu-b", None),
+        ("", None),
+    ],
+)
+def test_a_place_among_nodes_is_taken_where_it_can_be_true(note: str, node: NodeOf | None) -> None:
+    assert parse_node(note) == node
