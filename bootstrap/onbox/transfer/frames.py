@@ -82,7 +82,7 @@ def read_frames(read: Callable[[int], bytes]) -> Frames | None:
     try:
         for own, size in header["frames"]:
             found.append((own, body[at : at + size]))
-            at += size
+            at += size if size >= 0 else len(body) + 1  # else one part could be taken for ever
     except (TypeError, ValueError):
         raise BadFrame("a list of frames that is none") from None
     if at != len(body) or not all(isinstance(own, dict) for own, _ in found):

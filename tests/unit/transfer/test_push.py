@@ -631,6 +631,7 @@ def test_what_is_no_file_or_folder_and_no_pattern_is_said(source: Path) -> None:
 
 
 NO_FRAMES: list[Any] = [1, [1], [[{}]], [[{}, 1]], [[{}, 3]], [[{}, "2"]], [[1, 2]], [[{}, None]]]
+NO_FRAMES += [[[{}, 3], [{}, -1]]]
 
 
 @pytest.mark.parametrize(
