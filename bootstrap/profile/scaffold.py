@@ -171,7 +171,7 @@ def _script_of(root: Path, command: str) -> str:
         if word == "-m"
     ]
     found = [
-        word for word in [*words, *modules] if word.endswith(".py") and (root / word).is_file()
+        word for word in [*words, *modules] if word.endswith(".py") and files.is_file(root / word)
     ]
     return next((each for each in found if fits(REPO_PATH, each)), "")
 

@@ -163,6 +163,8 @@ def read_commands(root: Path) -> Said:
     return said
 
 
+_LONGEST = 200
+"""Characters of a module's name that is looked for."""
 _Line = tuple[Place, str, str]
 
 
@@ -200,7 +202,7 @@ def _entered(root: Path, folder: str, word: str, cloned: set[str]) -> str:
     first, _, rest = word.strip("/").partition("/")
     path = rest if first in cloned else word
     entered = PurePosixPath(folder, path or ".")
-    if not (root / entered).is_dir() or ".." in entered.parts:
+    if ".." in entered.parts or not files.is_folder(root / entered):
         return folder
     return "" if str(entered) == "." else str(entered)
 
@@ -265,7 +267,7 @@ def _take(  # noqa: PLR0913, PLR0917
     shell = str(PurePosixPath(folder) / shell)
     if words[0] in said.own:
         run = ScriptCommand(place, said.own[words[0]], tuple(words), _unfilled(words))
-    elif shell.endswith(".sh") and (root / shell).is_file():
+    elif shell.endswith(".sh") and files.is_file(root / shell):
         said.shells.add(shell)
         run = ScriptCommand(place, shell, ("bash", shell, *words[2 if shell != program else 1 :]))
     elif (
@@ -319,7 +321,7 @@ def _own_commands(root: Path, project: declared.Project) -> dict[str, str]:
         path = entry.partition(":")[0].strip().replace(".", "/")
         ends = (".py", "/__init__.py", "/__main__.py")
         paths = [f"{home}{path}{end}" for home in ("src/", "") for end in ends]
-        there = [each for each in paths if (root / each).is_file()]
+        there = [each for each in paths if files.is_file(root / each)]
         if there:
             found[name] = there[0]
     return found
@@ -396,7 +398,7 @@ def _arguments(  # noqa: PLR0913, PLR0917
     listed = [one.strip() for each in extras for one in each.split(",")]
     here = next((re.sub(r"\[.*", "", each) for each in (*links, *copies)), own)
     if here and not here.startswith("."):
-        is_folder = (root / folder / here).is_dir()
+        is_folder = files.is_folder(root / folder / here)
         here = here if is_folder and files.same(here) != files.same(name) else "."
     at = posixpath.normpath(PurePosixPath(folder) / here) if here else ""
     lists = {key: tuple(found.get(key, ())) for key in ("packages", "requirement_files", "groups")}
@@ -458,7 +460,7 @@ def _path_of(root: Path, home: str, words: list[str], at: int) -> Iterator[str]:
         names = []
     for name in names:
         path = posixpath.normpath(PurePosixPath(home) / name)
-        if not path.startswith("..") and (root / path).is_file():
+        if not path.startswith("..") and files.is_file(root / path):
             yield path
 
 
@@ -636,7 +638,7 @@ def _modules(path: Path, *, own: bool) -> list[str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
-        return list(dict.fromkeys(_imports(tree, inner=own)))
+        return [one for one in dict.fromkeys(_imports(tree, inner=own)) if len(one) < _LONGEST]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return list(dict.fromkeys(_IMPORT.findall(source)))
 
@@ -669,7 +671,7 @@ def _catches_imports(node: ast.Try) -> bool:
 def outputs(root: Path, script: str, command: str, brought: Imported) -> list[str]:
     """Return up to three folders: those of a command, else of a configuration, else defaults."""
     told = _TOLD.findall(command)
-    words = [word for word in command.split() if (root / word).is_file()]
+    words = [word for word in command.split() if files.is_file(root / word)]
     for path in words:
         if path.endswith((".yaml", ".yml", ".json")):
             told = told or _CONFIGURED.findall(files.text_of_file(root / path))

@@ -348,7 +348,7 @@ def _requirement_files(
     near = [each for each in named if (own and each.place == own.place) or _is_near(each, run)]
     top = (root / "requirements.txt").is_file()
     for install in near or ([] if own or top else named):
-        there = [each for each in install.requirement_files if (root / each).is_file()]
+        there = [each for each in install.requirement_files if files.is_file(root / each)]
         if there and all(fits(REPO_PATH, each) for each in there):
             return tuple(there), f"{install.file} says so"
     is_named = any("requirements.txt" in each.requirement_files for each in named)

@@ -31,6 +31,22 @@ MOST = 200  # entries of a folder
 _NOT_THEIRS = {"site-packages", "node_modules", "tests", "test", "docs", "build", "dist"}
 
 
+def is_file(path: Path) -> bool:
+    """Return whether it is one; a page may name what no file can be called."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """As `is_file`, for a folder."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def text_of_file(path: Path, largest: int = LARGEST_READ) -> str:
     """Return the start of a file as text, or "" if it can't be read."""
     with contextlib.suppress(OSError):

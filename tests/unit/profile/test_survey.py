@@ -312,6 +312,7 @@ def test_keys_that_the_training_asks_for_are_offered(here: Path) -> None:
     assert line in (here / "boxstrap.yaml").read_text()
 
 
+LONG = "x" * 300  # no file can be called so
 BROKEN = {
     "pyproject.toml": "[project\nname = ",
     "Pipfile": "= = =",
@@ -320,6 +321,9 @@ BROKEN = {
     "environment.yml": "dependencies: [" * 300,
     "uv.lock": "\0" * 100,
     "README.md": "```\npython 'train.py\npip install \"\n" + "`" * 4000 + "\n\\",
+    "README.rst": f"::\n\n    cd {LONG}\n    bash {LONG}.sh\n    python {LONG} -c {LONG}\n",
+    "docs/README.md": f"```\npip install -r {LONG}.txt\npython train.py -c {LONG}\n```\n",
+    "train_gpt.py": f"import {LONG}\nfrom {LONG}.{LONG} import a\n",
     "train.py": "(" * 5000 + "\nimport torch\n",
     "notebook.ipynb": "{" * 3000,
     "requirements/base.txt": "-r base.txt\n-r ../../../etc/passwd\n-r /etc/passwd\n",
