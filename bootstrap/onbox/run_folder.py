@@ -174,3 +174,9 @@ def names_in(folder: str) -> list[str]:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError:
         return []
+
+
+def lines_of(path: str) -> list[str]:
+    """Return the lines of a file; none if it can't be read."""
+    lines = RunFolder(os.path.dirname(path)).lines(os.path.basename(path)) or []
+    return lines[:-1] if lines[-1:] == [""] else lines

@@ -12,10 +12,10 @@ from threading import Timer
 from typing import NamedTuple
 
 from bootstrap.errors import BoxLacksError, BusyError, UsageError
-from bootstrap.link.exchange import BASH, AnswerStream, answer_number, answer_rows, stream_script
+from bootstrap.link.exchange import AnswerStream, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
-from bootstrap.protocol.answers import BoxDocument
-from bootstrap.protocol.query import AskedBox, build_long_query, build_query
+from bootstrap.protocol.answers import BoxDocument, documents
+from bootstrap.protocol.query import AskedBox, ask
 from bootstrap.text.document import Document
 from bootstrap.text.sizes import size
 from bootstrap.value import dataclass
@@ -154,11 +154,15 @@ def read_risks(told: Sequence[BoxDocument]) -> tuple[tuple[RiskyFolder, ...], ..
     """Read what `onbox/runs/status.py` tells of what would go with the box, by tree."""
     trees: dict[str, list[RiskyFolder]] = {}
     for said in told:
-        run, files, bytes_ = said.text("run"), said.count("files"), said.count("bytes")
-        if _PLAIN_NAME.fullmatch(run):
-            row = RiskyFolder(run, files or 0, bytes_ or 0, said.text("path"))
+        if row := _risky(said):
             trees.setdefault(said.text("tree"), []).append(row)
     return tuple(map(tuple, trees.values()))
+
+
+def _risky(said: BoxDocument) -> RiskyFolder | None:
+    run, files, bytes_ = said.text("run"), said.count("files") or 0, said.count("bytes") or 0
+    is_sound = said.kind == "risk" and _PLAIN_NAME.fullmatch(run)
+    return RiskyFolder(run, files, bytes_, said.text("path")) if is_sound else None
 
 
 def clean_trees(box: AskedBox, *, repo_key: str, discard: Sequence[str], look: bool) -> Cleaned:
@@ -168,14 +172,9 @@ def clean_trees(box: AskedBox, *, repo_key: str, discard: Sequence[str], look: b
     Raises BusyError if a setup is running, UsageError if `discard` has an unknown name (then none
     is removed), LinkLost, NoAnswer.
     """
-    query = build_long_query(
-        "clean",
-        WORKDIR=box.workdir,
-        repo_key=repo_key,
-        discard="\n".join(discard),
-        look=look,
-    )
-    return parse_trees(stream_script(box.wire, query, BASH).whole(), box.wire)
+    asked = {"key": repo_key, "discard": list(discard), "look": look}
+    query = ask("work.clean", asked, workdir=box.workdir)
+    return parse_trees(stream_script(box.wire, query).whole(), box.wire)
 
 
 def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
@@ -184,47 +183,49 @@ def parse_trees(answer: bytes, wire: Wire) -> Cleaned:
     holds: list[TreeContent] = []
     things: list[DisposableThing] = []
     copied = 0
-    said = list(answer_rows(answer))
-    words = dict(said)
-    for word, value in said:
-        fields = value.split("\t")
-        if word == "holds" and len(fields) > 1 and fields[0] in _WORDS:
-            holds.append(TreeContent(fields[0], answer_number(fields[1]) or 1, tuple(fields[2:])))
-        elif word == "tree" and (tree := _tree(fields, holds)):
-            trees.append(tree)
+    unknown = ""
+    kinds = set[str]()
+    for said in documents(answer):
+        kinds.add(said.kind)
+        what, name, became = said.text("what"), said.text("name"), said.text("became")
+        size = said.count("bytes") or 0
+        if said.kind == "holds" and is_content(what):
+            holds.append(_content(said))
+        elif said.kind == "tree":
+            key, kib = said.text("key"), said.count("kib") or 0
+            if became in _STATES and _are_names(key, name):
+                trees.append(TreeBeside(key, name, became, kib * 1024, tuple(holds)))
             holds = []
-        elif word == "copies":
-            copied += answer_number(value) or 0
-        elif word == "thing" and (thing := _thing(fields)):
-            things.append(thing)
-    if "busy" in words:
+        elif said.kind == "copies":
+            copied += size
+        elif said.kind == "thing" and what in ("results", "cache") and _THING.fullmatch(name):
+            if became in ("removed", "safe", "used"):
+                things.append(DisposableThing(what, name, became, size))
+        elif said.kind == "unknown":
+            unknown = name
+    if "busy" in kinds:
         raise BusyError(
             "a setup is at work on this box; nothing was removed.",
             where=wire.label,
             hint="Wait for it to end, or cancel it: boxstrap stop --setup",
         )
-    if "unknown" in words:
+    if unknown:
         listed = "".join(f"\n  {tree.name}" for tree in trees) or " none"
         raise UsageError(
-            f"there is no tree {words['unknown']} on this box; there is:{listed}",
+            f"there is no tree {unknown} on this box; there is:{listed}",
             where=wire.label,
             hint="Nothing was removed.",
         )
-    if "over" not in words:
+    if "over" not in kinds:
         if not wire.alive():
             raise LinkLost(wire.label)
         raise NoAnswer("it did not say what became of its trees.", where=wire.label, hint=_LOOK)
     return Cleaned(sorted(trees, key=_order), copied, things)
 
 
-def _thing(fields: Sequence[str]) -> DisposableThing | None:
-    if len(fields) != 4:
-        return None
-    kind, name, state, count = fields
-    is_sound = kind in ("results", "cache") and state in ("removed", "safe", "used")
-    if not is_sound or not _THING.fullmatch(name):
-        return None
-    return DisposableThing(kind, name, state, answer_number(count) or 0)
+def _content(said: BoxDocument) -> TreeContent:
+    names = tuple(said.names("names"))
+    return TreeContent(said.text("what"), said.count("count") or 1, names)
 
 
 def _order(tree: TreeBeside | TreeUse) -> tuple[str, int, str]:
@@ -236,16 +237,7 @@ def _are_names(key: str, name: str) -> bool:
     return bool(_KEY.fullmatch(key) and _NAME.fullmatch(name))
 
 
-def _tree(fields: Sequence[str], holds: Sequence[TreeContent]) -> TreeBeside | None:
-    if len(fields) != 4 or fields[2] not in _STATES:
-        return None
-    key, name, state, kib = fields
-    if not _are_names(key, name):
-        return None
-    return TreeBeside(key, name, state, (answer_number(kib) or 0) * 1024, tuple(holds))
-
-
-_READY = b"ready\t\n"
+_READY, _NONE = b'{"kind": "ready"}\n', b'{"kind": "over", "told": 0}\n'
 _MOST = 1024 * 1024
 _MOST_REFS = 200
 _ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -285,26 +277,21 @@ class BoxWorkStream:
         wire: Wire,
         *,
         workdir: str,
-        repo_key: str,
-        repo_root: str,
+        key: str,
+        folder: str,
         object_format: str,
         most_file_mib: int,
         seconds: float,
         without_results: bool = False,
     ) -> None:
-        """With `without_results`, new files in the result folders of its runs are left out."""
-        query = build_query(
-            "back",
-            workdir=workdir,
-            repo_key=repo_key,
-            repo_root=repo_root,
-            object_format=object_format,
-            most_mib=most_file_mib,
-            without_results=without_results,
-        )
+        """`key`, `folder`: the repository's on the box, which may have a note of another folder.
+        With `without_results`, new files in the result folders of its runs are left out."""
+        asked = {"key": key, "dir": folder, "format": object_format, "most_mib": most_file_mib}
+        asked |= {"without_results": without_results}
+        query = ask("work.back", asked, workdir=workdir)
         self._label = wire.label
         self._wire = wire
-        self._stream: AnswerStream = stream_script(wire, query, BASH)
+        self._stream: AnswerStream = stream_script(wire, query)
         self._late = False
         self._seconds = seconds
         self._timer = Timer(seconds, self._give_up)
@@ -320,7 +307,7 @@ class BoxWorkStream:
         while not answer.endswith(_READY):
             piece = self._stream.read(PIECE)
             answer += piece
-            if answer.startswith(b"none\t"):
+            if answer.endswith(_NONE):
                 return None
             if not piece or len(answer) > _MOST:
                 raise self._no_answer()
@@ -358,32 +345,33 @@ class BoxWorkStream:
 
 
 def _parse(answer: bytes) -> BoxWork:
-    facts: dict[str, str] = {}
+    folder = base = edits = ""
     branches: dict[str, str] = {}
     left: list[str] = []
     sent: list[str] = []
-    for word, value in answer_rows(answer):
-        if word == "ref":
-            commit, _, ref = value.partition("\t")
+    unread = False
+    for said in documents(answer):
+        commit = _id(said, "commit")
+        if said.kind == "tree":
+            folder, base = said.text("dir"), _id(said, "base")
+        elif said.kind == "ref":
+            ref = said.text("name")
             named = "HEAD" if ref == "HEAD" else _branch(ref)
-            if named and _ID.fullmatch(commit) and len(branches) < _MOST_REFS:
+            if named and commit and len(branches) < _MOST_REFS:
                 branches[named] = commit
-        elif word == "left":
-            left.append(value)
-        elif word == "sent":
-            sent += [commit for commit in value.split(" ") if _ID.fullmatch(commit)]
-        else:
-            facts[word] = value
-    base, edits = (facts.get(name, "") for name in ("base", "edits"))
-    return BoxWork(
-        folder=facts.get("dir", ""),
-        branches=branches,
-        base=base if _ID.fullmatch(base) else "",
-        edits=edits if _ID.fullmatch(edits) else "",
-        sent=tuple(sent),
-        left=tuple(left),
-        unread="unread" in facts,
-    )
+        elif said.kind == "left":
+            left.append(said.text("path"))
+        elif said.kind == "sent":
+            sent += [commit for commit in said.names("commits") if _ID.fullmatch(commit)]
+        elif said.kind == "edits":
+            edits = commit
+        unread = unread or said.kind == "unread"
+    return BoxWork(folder, branches, base, edits, tuple(sent), tuple(left), unread)
+
+
+def _id(said: BoxDocument, name: str) -> str:
+    text = said.text(name)
+    return text if _ID.fullmatch(text) else ""
 
 
 def _branch(ref: str) -> str:
@@ -396,7 +384,6 @@ def _branch(ref: str) -> str:
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._@-]{1,140}")
 _LONGEST_REF = 250
-_CONTENT_WORDS = frozenset({"holds", "ref", "tree", "results", "risk"})
 
 
 class RiskyFolder(NamedTuple):
@@ -443,8 +430,8 @@ class BoxContent:
 
 def read_content(box: AskedBox) -> BoxContent:
     """Ask the box, changing nothing on it. Raises LinkLost, NoAnswer."""
-    query = build_long_query("made", WORKDIR=box.workdir)
-    return parse_made(stream_script(box.wire, query, BASH).whole(), box.wire)
+    query = ask("work.made", {}, workdir=box.workdir)
+    return parse_made(stream_script(box.wire, query).whole(), box.wire)
 
 
 _MOST_RISKY, _MOST_OPTIONS = 20, 5
@@ -479,38 +466,35 @@ def parse_made(answer: bytes, wire: Wire) -> BoxContent:
     holds: list[TreeContent] = []
     refs: list[tuple[str, str]] = []
     risky: list[RiskyFolder] = []
-    words = set[str]()
-    for word, value in answer_rows(answer):
-        fields = value.split("\t")
-        words.add(word)
-        if word == "holds" and len(fields) > 1 and is_content(fields[0]):
-            holds.append(TreeContent(fields[0], answer_number(fields[1]) or 1, tuple(fields[2:])))
-        elif word == "ref" and len(fields) == 2 and _ID.fullmatch(fields[0]):
-            refs.append((fields[0], fields[1][:_LONGEST_REF]))
-        elif word == "risk" and len(fields) == 4 and _PLAIN_NAME.fullmatch(fields[0]):
-            files, bytes_ = (answer_number(one) or 0 for one in fields[1:3])
-            risky.append(RiskyFolder(fields[0], files, bytes_, fields[3]))
-        elif word == "tree" and len(fields) == 4 and all(map(_PLAIN_NAME.fullmatch, fields[:2])):
-            key, name, at, root = fields
-            root = root if _ID.fullmatch(root) else ""
+    kinds, count = set[str](), 0
+    for said in documents(answer):
+        kinds.add(said.kind)
+        what, name, commit = said.text("what"), said.text("name", _LONGEST_REF), _id(said, "commit")
+        run, key = said.text("run"), said.text("key")
+        if said.kind == "holds" and is_content(what):
+            holds.append(_content(said))
+        elif said.kind == "ref" and commit:
+            refs.append((commit, name))
+        elif row := _risky(said):
+            risky.append(row)
+        elif said.kind == "tree" and _PLAIN_NAME.fullmatch(key) and _PLAIN_NAME.fullmatch(name):
             told = tuple(holds), tuple(refs), tuple(risky)
-            trees.append(UnsentContent(key, root, name, at != "1", *told))
+            beside = said.text("number") != "1"
+            trees.append(UnsentContent(key, _id(said, "root"), name, beside, *told))
             holds, refs, risky = [], [], []
-        elif word == "results" and len(fields) == 3:
-            begun, place, (key, _, run) = (
-                answer_number(fields[0]),
-                fields[1],
-                fields[2].partition("/"),
-            )
-            places.append((begun or 0, (key, run), place))
-        elif word in _CONTENT_WORDS:  # malformed: skipping it would hide work that exists
+        elif said.kind == "results":
+            key, _, run = run.partition("/")
+            places.append((said.count("begun") or 0, (key, run), said.text("place")))
+        elif said.kind == "over" and said.count("told") == count:
+            places.sort(reverse=True)
+            found = {run: place for _, run, place in places}
+            return BoxContent("home" in kinds, tuple(trees), found)
+        elif said.kind != "home":  # malformed: skipping it would hide work that exists
             raise _no_answer(wire)
-    if "over" not in words:
-        if not wire.alive():
-            raise LinkLost(wire.label)
-        raise _no_answer(wire)
-    places.sort(reverse=True)
-    return BoxContent("home" in words, tuple(trees), {run: place for _, run, place in places})
+        count += said.kind != "home"
+    if not wire.alive():
+        raise LinkLost(wire.label)
+    raise _no_answer(wire)
 
 
 def _no_answer(wire: Wire) -> NoAnswer:

@@ -14,7 +14,7 @@ from functools import cache, cached_property
 
 from bootstrap.paths import shipped
 from bootstrap.render.script import RECIPE_HERE, default_values, kept_text, page
-from bootstrap.shell import assignments, bare_python, bare_shell, onbox_files, shell_part
+from bootstrap.shell import assignments, bare_python, bare_shell, onbox_files
 from bootstrap.value import dataclass
 
 _LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
@@ -90,13 +90,8 @@ def program_files(*, bare: bool = False) -> dict[str, str]:
 
 
 def _loads(named: re.Match[str]) -> str:
-    """Return the line by which a program of `box/` loads parts of the library; queries stand in it
-    as they are."""
-    parts = named[2].split()
-    library = " ".join(part for part in parts if "/" not in part)
-    loads = f'{named[1]}for _part in {library}; do . "${{0%/*}}/lib/$_part.sh"; done\n'
-    queries = "".join(shell_part(*part.split("/")) for part in parts if "/" in part)
-    return loads * bool(library) + queries
+    """Return the line by which a program of `box/` loads parts of the library."""
+    return f'{named[1]}for _part in {named[2]}; do . "${{0%/*}}/lib/$_part.sh"; done\n'
 
 
 def _bare(name: str, text: str) -> str:

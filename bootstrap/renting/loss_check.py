@@ -147,7 +147,7 @@ class BoxTrees:
             return None
         found = list[list[Loss]]()
         for without_results in (True, False):  # `sync --back` also fetches new files in results
-            work = look_at_work(self._box, here, without_results=without_results)
+            work = look_at_work(self._box, here, tree.repo_key, without_results=without_results)
             if work is None or Path(work.folder).name != tree.name:
                 return None
             found.append(list(_not_home(tree, work, here)))

@@ -103,7 +103,7 @@ def bring_from(
 ) -> FetchedWork:
     """As `bring_home`, over this box; results of runs can be left to `pull`."""
     name, label = box.name, box.label
-    with _stream(box, here, without_results=without_results) as stream:
+    with _stream(box, here, box.own, without_results=without_results) as stream:
         work = stream.read_work()
         if work is None:
             raise not_set_up(label, name)
@@ -112,12 +112,14 @@ def bring_from(
         return _take(here, work, stream, name, label)
 
 
-def look_at_work(box: BoxLogin, here: LocalRepository, *, without_results: bool) -> BoxWork | None:
-    """Return what was made on the box without fetching it; None if it has no such tree.
+def look_at_work(
+    box: BoxLogin, here: LocalRepository, key: str, *, without_results: bool
+) -> BoxWork | None:
+    """Return what was made in the tree of `key` there, without fetching; None if there is none.
 
     Raises UnreachableError.
     """
-    with _stream(box, here, without_results=without_results) as stream:
+    with _stream(box, here, key, without_results=without_results) as stream:
         return stream.read_work()
 
 
@@ -134,13 +136,13 @@ def only_there(here: LocalRepository, commits: Iterable[str]) -> set[str]:
 
 @contextlib.contextmanager
 def _stream(
-    box: BoxLogin, here: LocalRepository, *, without_results: bool
+    box: BoxLogin, here: LocalRepository, key: str, *, without_results: bool
 ) -> Iterator[BoxWorkStream]:
     stream = BoxWorkStream(
         box.wire,
         workdir=box.workdir,
-        repo_key=here.key,
-        repo_root=here.root_commit,
+        key=key,
+        folder=box.state.repo_dir if box.state.repo_key == key else "",
         object_format=here.object_format,
         most_file_mib=MOST_FILE_MIB,
         seconds=BOUNDS.seconds,

@@ -20,6 +20,7 @@ import pytest
 from bootstrap.link.local import LocalWire
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.results.complete_files import FileState
+from bootstrap.onbox.results.keep_results import clean_copies
 from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.protocol.transfer import BoxLook, BoxResults, GivenFile, Transfer, WantedFile
 from tests.faults.plugin import Faults
@@ -142,7 +143,7 @@ class ResultsBox:
         self.did.append(f"pull {name}")
 
     def clean(self) -> None:
-        self.keep("clean", str(self.place / ".boxstrap"))
+        clean_copies(str(self.place / ".boxstrap"), look=False)
         self.did.append("clean")
 
     def check(self) -> None:

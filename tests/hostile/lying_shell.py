@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 MIB = 1024 * 1024
 SETUP = "20260101-000000-abcdef"
@@ -29,7 +29,7 @@ BAD_UTF8 = b"\xff\xfe\xc3(\xed\xa0\x80\xf5\x80 end"
 # Text that occurs in only one query.
 SIGNS = {
     "sync": "OBJECT_FORMAT=",
-    "back": "show_edits()",
+    "back": "module='work.back'",
     "probe": "show_runs()",
     "launch": "receive()",
     "receive": "receive-pack --stateless-rpc",
@@ -37,7 +37,7 @@ SIGNS = {
     "setup_end": "state=gone",
     "tail": 'tail -c "$bytes"',
     "first": 'await_output "$run" "$seconds"',
-    "made": "answer_results()",
+    "made": "module='work.made'",
     "record": '"ask": "record"',
     "box_id": "%.200s",
     "transfer": "sys.version_info < (3, 8)",
@@ -146,19 +146,37 @@ def sync(query: Query) -> Iterator[bytes]:
 
 
 BASE = "b" * 40
+Row = Mapping[str, object]
+EDITS: Row = {"kind": "edits", "commit": "c" * 40}
+HOME: Row = {"kind": "home"}
+TREE: Row = {"kind": "tree", "key": "k-1", "name": "homework", "number": "1"}
+HOLDS: Row = {"kind": "holds", "what": "unread", "count": 1}
+
+
+def rows(*said: Row) -> Answer:
+    """Answer with lines of JSON."""
+
+    def say(query: Query) -> Iterator[bytes]:
+        import json  # as above
+
+        yield b"".join(json.dumps(row).encode() + b"\n" for row in said)
+
+    return say
 
 
 def back(query: Query) -> Iterator[bytes]:
-    yield f"dir\t/root/homework\nbase\t{BASE}\nready\t\n".encode()
+    place = {"kind": "tree", "dir": "/root/homework", "base": BASE}
+    yield from rows(place, {"kind": "ready"})(query)
     while os.read(0, MIB):
         pass
 
 
-def brought(header: str, pack: Iterator[bytes]) -> Answer:
+def brought(header: Sequence[Row], pack: Iterator[bytes]) -> Answer:
     """Answer `sync --back` with a header, and `pack` in place of a real pack."""
 
     def say(query: Query) -> Iterator[bytes]:
-        yield f"dir\t/root\nbase\t{BASE}\n{header}ready\t\n".encode("utf-8", "surrogateescape")
+        place = {"kind": "tree", "dir": "/root", "base": BASE}
+        yield from rows(place, *header, {"kind": "ready"})(query)
         os.read(0, MIB)
         yield from pack
 
@@ -251,7 +269,7 @@ HONEST: dict[str, Answer] = {
     "back": back,
     "transfer": results(*told("out/a"), *given()),
     "first": lambda query: iter([b"finished 0\nstep 1\n"]),
-    "made": lambda query: iter([b"home\t/root/.boxstrap\nover\tyes\n"]),
+    "made": lambda query: iter([b'{"kind": "home"}\n{"kind": "over", "told": 0}\n']),
     "record": recorded(),
     "box_id": lambda query: iter([b"\n"]),
     "?": lambda query: iter([b"\n"]),
@@ -526,26 +544,24 @@ LIES: dict[str, Lie] = {
         "sync": fixed(f"log\t{ESCAPES}keep.txt\nfailed\tbox-edits\nover\t\n")
     },
     "a reason that nobody knows": {"sync": fixed("failed\t{0.__class__}\nover\t\n")},
-    "work without an end": {"back": endless(b"ref\t" + b"c" * 40 + b"\trefs/heads/x\n")},
+    "work without an end": {"back": endless(b'{"kind": "ref", "name": "refs/heads/x"}\n')},
     "work in one line without an end": {"back": endless(b"x" * 60_000)},
-    "work of another length": {"back": brought(f"edits\t{'c' * 64}\n", iter([b""]))},
+    "work of another length": {"back": brought([{**EDITS, "commit": "c" * 64}], iter([b""]))},
     "branches with evil names": {
         "back": brought(
-            "".join(
-                f"ref\t{'c' * 40}\trefs/heads/{name}\n"
+            [
+                {"kind": "ref", "commit": "c" * 40, "name": f"refs/heads/{name}"}
                 for name in ("../../x", "a..b", "x.lock", "-x", "a b", ESCAPES, "@{0}", "x/")
-            )
-            + f"left\t{ESCAPES}\n",
+            ]
+            + [{"kind": "left", "path": ESCAPES}],
             iter([b""]),
         )
     },
     "a pack without an end": {
-        "back": brought(f"edits\t{'c' * 40}\n", without_end(b"PACK\0\0\0\2\xff" + b"x" * 60_000))
+        "back": brought([EDITS], without_end(b"PACK\0\0\0\2\xff" + b"x" * 60_000))
     },
-    "words in the place of a pack": {
-        "back": brought(f"edits\t{'c' * 40}\n", iter([ESCAPES.encode() * 100]))
-    },
-    "no pack at all": {"back": brought(f"edits\t{'c' * 40}\n", iter([b""]))},
+    "words in the place of a pack": {"back": brought([EDITS], iter([ESCAPES.encode() * 100]))},
+    "no pack at all": {"back": brought([EDITS], iter([b""]))},
     "a record without an end": {"record": endless(b"x" * 60_000)},
     "a record full of escapes": {"record": recorded(text=ESCAPES)},
     "a log that is longer than was asked for": {"record": recorded("9" * 15)},
@@ -572,18 +588,21 @@ LIES: dict[str, Lie] = {
     "a frame of 4 GB": {"transfer": endless(b"\xff" * 60_000)},
     "another box's id": {"box_id": fixed("said\tRUNPOD_POD_ID\tvictim\n")},
     "a manifest of its own": {"transfer": results(*told("boxstrap-manifest.json"), *given())},
-    "trees without an end": {"made": endless(b"holds\tedits\t1\tx\n" * 2000)},
+    "trees without an end": {"made": endless(b'{"kind": "holds", "what": "edits"}\n' * 2000)},
     "trees in one line without an end": {"made": endless(b"x" * 60_000)},
     "trees that say nothing": {"made": fixed("")},
-    "trees in half": {"made": fixed("home\t/x\ntree\tk-1\thomework\n" + "over\tyes\n")},
+    "trees in half": {"made": rows(HOME, {**TREE, "key": 1}, {"kind": "over", "told": 1})},
     "trees full of escapes": {
-        "made": fixed(
-            f"home\t{ESCAPES}\nholds\tedits\t1\t{ESCAPES}x\nref\t{'c' * 40}\t{ESCAPES}\n"
-            f"tree\tk-1\thomework\t1\t{ESCAPES}\nover\tyes\n"
+        "made": rows(
+            HOME,
+            {**HOLDS, "what": "edits", "names": [f"{ESCAPES}x"]},
+            {"kind": "ref", "commit": "c" * 40, "name": ESCAPES},
+            {**TREE, "root": ESCAPES},
+            {"kind": "over", "told": 3},
         )
     },
     "trees of which git can tell nothing": {
-        "made": fixed("home\t/x\nholds\tunread\t1\trefs\ntree\tk-1\thomework\t1\t\nover\ty\n")
+        "made": rows(HOME, {**HOLDS, "names": ["refs"]}, TREE, {"kind": "over", "told": 2})
     },
     "noise in the place of a log": {"tail": noise_first(b"\x1b[31mwelcome! " * 5000)},
 }

@@ -20,10 +20,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from .. import MAIN, SHELL_PROGRAMS
+from .. import MAIN
+from ..git import trees_of
 from ..results.complete_files import FileState, link_digest, state_of
 from ..results.run_results import KEPT, OwnLook, OwnResults, RunResults
 from ..run_folder import QUEUED, RUNNING, runs_below
+from ..work.made import look_at
 from .activity import is_set_up
 
 SAFE, DIGESTS, OVER = "safe", "lease.digests", "over"
@@ -40,7 +42,6 @@ _SETTLED_NS = 2 * 10**9
 _KEPT_S = 10.0
 """Seconds of reading after which the digests so far are saved."""
 _MADE = {
-    "gone": "its folder is not there, and may be elsewhere",
     "ref": "commits that were made here",
     "edits": "edited here",
     "staged": "staged here",
@@ -50,7 +51,7 @@ _MADE = {
     "repositories": "submodules with commits of their own, perhaps",
     "unread": "git can't tell",
 }
-"""Sentences for the shell library's words about trees."""
+"""Sentences for what is told of trees."""
 _CHANGED = "changed during the check"
 
 
@@ -202,21 +203,18 @@ def _note(run: Path) -> str:
 
 
 def unsafe_work(box_home: Path) -> Iterator[str]:
-    """Yield live runs and what they left, and new work in the trees, as the shell reports it."""
+    """Yield live runs and what they left, folders that were moved, and new work in the trees."""
     for run in runs_below(box_home / "runs"):
         if run.state() in (RUNNING, QUEUED) or run.left:
             yield f"{run.name.partition('/')[2]}: still running"
-    command = ["bash", f"{SHELL_PROGRAMS}/lease_look.sh", str(box_home)]
-    said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    words = said.stdout.decode("utf-8", "replace").splitlines()
-    for line in words:
-        word, *values = line.removeprefix("holds\t").split("\t")
-        if word in _MADE:
-            yield f"{values[-1] if values else '?'}: {_MADE[word]}"
-        elif line.startswith("holds"):
-            yield f"its trees: {word}"
-    if said.returncode or not words or words[-1].partition("\t")[0] != OVER:
-        yield "its trees: they can't be looked at"
+    for tree in trees_of(str(box_home)):
+        placed = Path(tree.notes, "repo.placed").exists()
+        if placed and tree.number == "1" and not os.path.lexists(tree.path):
+            yield f"{tree.name}: its folder is not there, and may be elsewhere"
+        for row in look_at(tree):
+            if row["kind"] != "tree":
+                names = row.get("names") or [row.get("name") or row.get("path")]
+                yield f"{names[-1]}: {_MADE[str(row.get('what', row['kind']))]}"
 
 
 def people() -> list[str]:

@@ -1,9 +1,6 @@
 """Find what was made in a tree, is ignored by git, and is no run's result: it goes with the box.
 
-`onbox results.at_risk HOME NOTES PLACED TREE` prints `risk RUN FILES BYTES PATH` for each folder
-with files that are newer than the first run's begin, of the newest run in that tree; where none
-ever began, `holds ignored FILES PATH...` of what is newer than the setup. Exits with 1 if git
-fails. NOTES are those of the repository's steps, and PLACED the tree's own.
+It is newer than the first run's begin there or, where none ever began, than the setup.
 """
 
 from __future__ import annotations
@@ -12,13 +9,14 @@ import os
 import re
 import shlex
 import stat
-import sys
 from collections.abc import Collection, Iterable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from ..data.link_pushed import pushed_files
-from .run_results import RunResults, is_meant, lines_of, placed_paths, runs_of
+from ..git import BoxTree
+from .run_results import RunResults, is_meant, runs_of
 
 MOST = 20
 FEW = 5
@@ -87,70 +85,55 @@ def folder_of(path: str, tracked: Collection[str]) -> str:
 
 
 def told(path: str) -> str:
-    """Return a path as a word for a shell, on one line."""
-    return shlex.quote(path if path.isprintable() else ascii(path)[1:-1])
-
-
-def tell(*words: object) -> None:
-    """Print a line."""
-    sys.stdout.write("\t".join(map(str, words)) + "\n")
+    """Return a path as a word for bash, on one line."""
+    if path.isprintable():
+        return shlex.quote(path)
+    each = (c if c.isprintable() and c not in "'\\" else os.fsencode(c) for c in path)
+    words = (c if isinstance(c, str) else "".join(f"\\x{byte:02x}" for byte in c) for c in each)
+    return f"$'{''.join(words)}'"
 
 
 class Tree:
     """A tree, and its runs that have begun."""
 
-    def __init__(self, home: str, notes: str, placed: str, tree: str) -> None:
-        self._home, self._notes, self._placed, self.tree = home, notes, placed, tree
-        self.runs = [run for run in runs_of(home) if run.tree == tree]
+    def __init__(self, tree: BoxTree) -> None:
+        self._tree = tree
+        self.runs = [run for run in runs_of(tree.home) if run.tree == tree.path]
         # Of a later node nothing is to come, unless the profile says `results_of: all`.
-        self.is_of_later_node = any(
-            lines_of(f"{run.path}/nodes/rank")[:1] not in ([], ["0"]) for run in self.runs
-        )
+        self.is_of_later_node = any(run.is_later_node for run in self.runs)
 
     def made(self) -> dict[str, int]:
         """Return bytes by path of what was made. Raises OSError if git fails."""
-        look = ("ls-files", "--others", "--ignored", "-z")
-        names = placed_paths(self._placed, self.tree, *look, "--exclude-per-directory=.gitignore")
+        tree, look = self._tree, ("ls-files", "--others", "--ignored", "-z")
+        names = tree.placed.paths(*look, "--exclude-per-directory=.gitignore")
         if not names:
             return {}
-        venv = "".join(lines_of(f"{self._notes}/python.venv")[:1]) or ".venv"
-        made = MadeHere(self._notes, self.tree, venv, self.runs)
+        made = MadeHere(tree.steps, tree.path, tree.note("python.venv") or ".venv", self.runs)
         found = {path: size for path in names if (size := made.size(path)) >= 0}
         came: Iterable[str] = map(
-            str, pushed_files(Path(self._home, "data"), Path(self.tree), unchanged=True)
+            str, pushed_files(Path(tree.home, "data"), Path(tree.path), unchanged=True)
         )
-        data = f"{self.tree}/.git/info/exclude"  # the profile's, by name
-        if found and os.path.exists(data) and not os.path.exists(f"{self._notes}/repo.adopted"):
-            by_name = placed_paths(self._placed, self.tree, *look, f"--exclude-from={data}")
-            came = chain(came, by_name)
+        data = f"{tree.path}/.git/info/exclude"  # the profile's, by name
+        if found and os.path.exists(data) and not os.path.exists(f"{tree.steps}/repo.adopted"):
+            came = chain(came, tree.placed.paths(*look, f"--exclude-from={data}"))
         for path in came:
             found.pop(path, None)
         return found
 
-    def risks(self) -> list[tuple[str, int, int, str]]:
-        """Return the newest run, and files, bytes and path of each folder that goes with the box,
-        the largest first; nothing where no run began. Raises OSError if git fails."""
+    def risks(self) -> list[dict[str, Any]]:
+        """Tell of each folder that goes with the box, the largest first, by the newest run; nothing
+        where no run began. Raises OSError if git fails."""
         if not self.runs or self.is_of_later_node or not (found := self.made()):
             return []
-        tracked = placed_paths(self._placed, self.tree, "ls-files", "-z")
-        above = {os.path.dirname(path) for path in tracked}
+        above = {os.path.dirname(path) for path in self._tree.placed.paths("ls-files", "-z")}
         above.update(str(one) for folder in list(above) for one in Path(folder).parents)
         folders: dict[str, list[int]] = {}
         for path, size in found.items():
             folders.setdefault(folder_of(path, above), []).append(size)
         newest = max(self.runs, key=lambda run: run.begun).name
         most = sorted(folders.items(), key=lambda one: (-sum(one[1]), one[0]))[:MOST]
-        return [(newest, len(sizes), sum(sizes), told(path)) for path, sizes in most]
-
-
-def main() -> int:
-    """Print what is at risk."""
-    tree = Tree(*sys.argv[1:])
-    try:
-        for row in tree.risks():
-            tell("risk", *row)
-        if not tree.runs and (found := tree.made()):
-            tell("holds", "ignored", len(found), *map(told, sorted(found)[:FEW]))
-    except OSError:
-        return 1
-    return 0
+        about = {"kind": "risk", "run": newest}
+        return [
+            {**about, "path": told(path), "files": len(sizes), "bytes": sum(sizes)}
+            for path, sizes in most
+        ]

@@ -1,9 +1,5 @@
 """Remove from a box what it can do without: results that are at home, and downloads.
 
-`onbox results.disposable HOME [KEY] [look]` prints a line for each thing: `results KEY/NAME BYTES
-BECAME` or `cache NAME BYTES BECAME`; BECAME is removed, safe (it could be) or used. With `look`
-nothing is removed; `-` as KEY means runs of all repositories.
-
 Results go if their run ended with 0, a verified pull brought all that it made, and nobody has
 changed them since; not while a run lives, waits, or may be resumed where they are. Downloads are
 those in boxstrap's own cache folder, which are fetched again; they stay while a run lives or waits.
@@ -13,28 +9,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
+from ..run_folder import lines_of, names_in, runs_below
 from .complete_files import Files
-from .run_results import RunResults, is_same, lines_of, names_in
+from .run_results import RunResults, is_same
 
 CACHES = ("huggingface/hub", "huggingface/xet", "torch/hub", "pip", "uv")
 """Below `cache/`. What else is there, such as prepared datasets, was computed."""
-
-
-def tell(kind: str, name: str, size: int, became: str) -> None:
-    """Print what became of something."""
-    sys.stdout.write(f"{kind} {name} {size} {became}\n")
-
-
-def all_runs(home: str) -> Iterator[RunResults]:
-    """Yield the runs of a box, also those that have not begun."""
-    for key in names_in(f"{home}/runs"):
-        for name in names_in(f"{home}/runs/{key}"):
-            if not name.startswith("."):
-                yield RunResults(f"{home}/runs/{key}/{name}")
 
 
 def goes_on(run: RunResults) -> bool:
@@ -51,7 +34,7 @@ class Uses:
     """The runs that may still need what lies somewhere."""
 
     def __init__(self, home: str) -> None:
-        runs = list(all_runs(home))
+        self.runs = runs = [RunResults(run.path) for run in runs_below(f"{home}/runs")]
         self.any = any(map(goes_on, runs))
         needy = [
             run
@@ -90,10 +73,10 @@ def remove_files(run: RunResults, places: dict[str, int]) -> None:
                 folder = os.path.dirname(folder)
 
 
-def clean_results(home: str, key: str, uses: Uses, *, look: bool) -> None:
+def clean_results(key: str, uses: Uses, *, look: bool) -> Iterator[tuple[str, str, int, str]]:
     """Remove results that are at home."""
-    for run in all_runs(home):
-        if key not in ("-", run.key) or not is_finished(run) or not run.is_home():
+    for run in uses.runs:
+        if key not in ("", run.key) or not is_finished(run) or not run.is_home():
             continue
         files = files_of(run)
         if not files:
@@ -102,7 +85,7 @@ def clean_results(home: str, key: str, uses: Uses, *, look: bool) -> None:
         if became == "safe" and not look:
             remove_files(run, files)
             became = "removed"
-        tell("results", f"{run.key}/{run.name}", sum(files.values()), became)
+        yield "results", f"{run.key}/{run.name}", sum(files.values()), became
 
 
 def size_of(folder: str) -> int:
@@ -116,7 +99,7 @@ def size_of(folder: str) -> int:
     return total
 
 
-def clean_caches(home: str, uses: Uses, *, look: bool) -> None:
+def clean_caches(home: str, uses: Uses, *, look: bool) -> Iterator[tuple[str, str, int, str]]:
     """Remove downloads; not uv's where environments are links into them."""
     links = any("UV_LINK_MODE" in line and "symlink" in line for line in lines_of(f"{home}/env"))
     for name in CACHES:
@@ -131,13 +114,13 @@ def clean_caches(home: str, uses: Uses, *, look: bool) -> None:
             os.rename(folder, aside)
             shutil.rmtree(aside, ignore_errors=True)
             became = "removed"
-        tell("cache", name, size, became)
+        yield "cache", name, size, became
 
 
-def main() -> int:
-    """Do what is asked for."""
-    home, key, *more = sys.argv[1:]
-    uses, look = Uses(home), "look" in more
-    clean_results(home, key, uses, look=look)
-    clean_caches(home, uses, look=look)
-    return 0
+def disposable(home: str, key: str, *, look: bool) -> Iterator[tuple[str, str, int, str]]:
+    """Remove results of one repository, or of all (""), and downloads; with `look` none. Yield
+    results (of a run, KEY/NAME) or cache, its name, bytes, and what became of it: removed, safe (it
+    could be) or used."""
+    uses = Uses(home)
+    yield from clean_results(key, uses, look=look)
+    yield from clean_caches(home, uses, look=look)

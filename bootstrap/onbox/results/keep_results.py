@@ -8,7 +8,6 @@ look RUN TREE PATH... could a run begin there?
 ahead RUN TREE PATH.. earlier results of that place already; then a line of standard input,
                       `begin RUN [SECONDS]` or its like, is done as above, and `over CODE` printed
 end RUN               after its end: what it made
-clean HOME [look]     removes copies that are at home
 
 Results that are not home are copied into the folder of their run: as clones of their blocks, which
 takes no time and no room, or byte by byte within SECONDS. Exits with 9 if that can't be done, after
@@ -285,21 +284,17 @@ def status(home: str) -> Iterator[Mapping[str, object]]:
         }
 
 
-def clean(home: str, word: str = "") -> int:
-    """Remove copies that are at home, unless `word` is look. Print for each run with copies:
-    KEY/NAME, bytes, and removed, safe (it could be) or kept."""
+def clean_copies(home: str, *, look: bool) -> int:
+    """Remove copies that are at home, or only `look`; return their bytes."""
+    total = 0
     for run in runs_of(home):
         folder = f"{run.path}/{KEPT}"
         made = run.made()
-        if made is None or not os.path.isdir(folder):
-            continue
-        size = sum(state.size for path, state in made.items() if run.has_kept(path, state))
-        became = "safe" if run.is_home() or run.given_up() else "kept"
-        if became == "safe" and word != "look":
-            remove(folder)
-            became = "removed"
-        print(f"{run.key}/{run.name}", size, became)
-    return 0
+        if made is not None and os.path.isdir(folder) and (run.is_home() or run.given_up()):
+            total += sum(state.size for path, state in made.items() if run.has_kept(path, state))
+            if not look:
+                remove(folder)
+    return total
 
 
 def remove(folder: str) -> None:
@@ -329,8 +324,6 @@ def asked(word: str, place: str, *more: str) -> int:
 def main() -> int:
     """Do what is asked for."""
     word, place, *more = sys.argv[1:]
-    if word == "clean":
-        return clean(place, *more)
     if word == "ahead":
         return ahead(RunResults(place, more[0], more[1:]))
     return asked(word, place, *more)

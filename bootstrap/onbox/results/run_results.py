@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import NamedTuple
 
+from ..git import BoxTree
 from ..processes import boot_id, held_files
-from ..run_folder import DIED, FINISHED, RunFolder
+from ..run_folder import DIED, FINISHED, RunFolder, lines_of, runs_below
 from .complete_files import (
     CompleteFiles,
     Files,
@@ -87,8 +87,8 @@ class RunResults:
         self.path, self.name = path, os.path.basename(path)
         self.key = os.path.basename(os.path.dirname(path))
         self.tree = "".join(lines_of(f"{path}/dir")[:1]) or tree
-        is_later_node = lines_of(f"{path}/nodes/rank")[:1] not in ([], ["0"])
-        self.results = lines_of(f"{path}/results") or ([] if is_later_node else list(paths))
+        self.is_later_node = lines_of(f"{path}/nodes/rank")[:1] not in ([], ["0"])
+        self.results = lines_of(f"{path}/results") or ([] if self.is_later_node else list(paths))
         """As the profile has them."""
         self.paths = [one.rstrip("/") for one in self.results]
         self.places = {os.path.realpath(os.path.join(self.tree, one)): one for one in self.paths}
@@ -234,11 +234,8 @@ class RunResults:
 
 
 def runs_of(home: str) -> Iterator[RunResults]:
-    """Yield all runs of a box that have begun."""
-    for key in names_in(f"{home}/runs"):
-        for name in names_in(f"{home}/runs/{key}"):
-            if os.path.exists(f"{home}/runs/{key}/{name}/pid"):
-                yield RunResults(f"{home}/runs/{key}/{name}")
+    """Return all runs of a box that have begun."""
+    return (RunResults(run.path) for run in runs_below(f"{home}/runs") if run.has("pid"))
 
 
 class Neighbours:
@@ -338,41 +335,18 @@ class OwnResults:
         return files.only(lambda path: self._kinds.get(path, "kept") != "kept")
 
 
-def placed_paths(placed: str, tree: str, *words: str) -> list[str]:
-    """Return the paths that git prints of what was placed in a tree. Raises OSError if it fails."""
-    import subprocess  # slow to import, as above
-
-    git = ["git", "--no-optional-locks", "-c", "core.fsmonitor=false"]
-    git += ["-c", f"safe.directory={tree}", "--literal-pathspecs"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    # If the store lost commits, the user's git has them.
-    env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f"{tree}/.git/objects"
-    said = subprocess.run(
-        [*git, f"--git-dir={placed}", f"--work-tree={tree}", *words],
-        cwd=tree,
-        env=env,
-        capture_output=True,
-        check=False,
-    )
-    if said.returncode:
-        raise OSError(os.fsdecode(said.stderr))
-    return os.fsdecode(said.stdout).split("\0")[:-1]
-
-
 def as_placed(run: RunResults, paths: Collection[str]) -> set[str]:
     """Return the tracked ones of these paths that are as they were placed: home has them."""
     home = os.path.dirname(os.path.dirname(os.path.dirname(run.path)))
     number = run.tree.rpartition("@")[2]
-    beside = f"{home}/steps/{run.key}/beside/{number}"
-    notes = beside if os.path.isdir(beside) else f"{home}/steps/{run.key}"
-    if not paths or not os.path.isdir(f"{notes}/placed"):
+    is_beside = os.path.isdir(f"{home}/steps/{run.key}/beside/{number}")
+    placed = BoxTree(home, run.key, run.tree, number if is_beside else "1").placed
+    if not paths or not os.path.isdir(placed.folder):
         return set()
-    ask = partial(placed_paths, f"{notes}/placed", run.tree)
+    look = ("diff", "--name-only", "--no-ext-diff", "--ignore-submodules", "-z")
     try:
-        tracked = {*ask("ls-files", "-z", "--", *run.paths)}
-        changed = ask(
-            "diff", "--name-only", "--no-ext-diff", "--ignore-submodules", "-z", "--", *run.paths
-        )
+        tracked = {*placed.paths("ls-files", "-z", "--", *run.paths)}
+        changed = placed.paths(*look, "--", *run.paths)
     except OSError:
         return set()
     return tracked.difference(changed).intersection(paths)
@@ -505,24 +479,6 @@ def write_files(file: str, files: Mapping[str, FileState]) -> bool:
 def _clock() -> tuple[str, float]:
     """Return which boot of this machine it is, and the seconds since, as every process has them."""
     return boot_id(), time.monotonic()
-
-
-def lines_of(path: str) -> list[str]:
-    """Return the lines of a file; none if it can't be read."""
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().split("\n")
-    except OSError:
-        return []
-    return lines if lines[-1] else lines[:-1]
-
-
-def names_in(folder: str) -> list[str]:
-    """Return the names in a folder, sorted; none if it can't be read."""
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def _path_in(run: RunResults, place: str) -> str | None:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from ..git import trees_of
 from ..metrics import newest, read_patterns
 from ..processes import boot_id, stat_of
 from ..redact import Redactor, redactor_of_files
@@ -28,7 +29,7 @@ from ..run_folder import (
     QUEUED,
     RUNNING,
     RunFolder,
-    names_in,
+    lines_of,
     runs_below,
 )
 
@@ -131,7 +132,7 @@ def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
         since = os.stat(file).st_mtime_ns
     except OSError:
         return told
-    ids = dict(line.split(" ", 1) for line in _lines(f"{file}.ids") if " " in line)
+    ids = dict(line.split(" ", 1) for line in lines_of(f"{file}.ids") if " " in line)
     names = [pair.partition("=")[0] for pair in pairs if "=" in pair]
     # A live run may have been started with other secrets than these.
     begun = [run.stat("pid") for run in runs.running]
@@ -139,9 +140,7 @@ def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
     return {**told, "secrets": {name: ids.get(name, "") for name in names}, "earlier": earlier}
 
 
-def details(
-    runs: BoxRuns, key: str, folder: str, redact: Iterable[str]
-) -> Iterator[dict[str, Any]]:
+def details(runs: BoxRuns, key: str, redact: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield what `status` asks beside."""
     redactor = _redactor(runs, redact)
     for run in runs.newest(failed=True):
@@ -153,7 +152,7 @@ def details(
             yield {"kind": "metric", "run": run.name, "text": redactor.text(line)}
     yield from _within(RESULTS_S, _results(runs.home))
     if any(run.key == key for run in runs.runs):  # else nothing made any
-        yield from _within(RESULTS_S, _risks(runs.home, key, folder))
+        yield from _within(RESULTS_S, _risks(runs.home, key))
     yield from _trees(runs)
     for run in runs.running:
         if run.has("disk_low"):
@@ -162,7 +161,7 @@ def details(
         failed = [line for line in run.lines("told") or [] if " failed " in line]
         if failed:
             yield {"kind": "untold", "run": run.name, "text": "\n".join(failed)[:2000]}
-    said = dict(line.split(" ", 1) for line in _lines(f"{runs.home}/gpu.said") if " " in line)
+    said = dict(line.split(" ", 1) for line in lines_of(f"{runs.home}/gpu.said") if " " in line)
     if runs.running and said.get("gpus", "0") != "0":
         from .top_stream import sample_within  # it loads NVML
 
@@ -200,36 +199,29 @@ def _results(home: str) -> Iterator[dict[str, Any]]:
         yield {"kind": "results", **told}
 
 
-def _risks(home: str, key: str, folder: str) -> Iterator[dict[str, Any]]:
+def _risks(home: str, key: str) -> Iterator[dict[str, Any]]:
     """Yield what goes with the box, of each tree of a repository."""
     from ..results.at_risk import Tree
 
-    notes = f"{home}/steps/{key}"
-    trees = {notes: folder}
-    for number in names_in(f"{notes}/beside"):
-        trees[f"{notes}/beside/{number}"] = "".join(_lines(f"{notes}/beside/{number}/repo.dir")[:1])
-    for own, tree in trees.items():
+    for tree in trees_of(home, [key]):
         with suppress(OSError):  # git can't tell: `down` says so
-            for run, files, size, path in Tree(home, notes, f"{own}/placed", tree).risks():
-                row = {"tree": tree, "run": run, "files": files, "bytes": size, "path": path}
-                yield {"kind": "risk", **row}
+            for row in Tree(tree).risks():
+                yield {**row, "tree": tree.path}
 
 
 def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
     """Yield the trees beside the main ones: for each the last run made in it, and its size, as far
     as a moment is enough."""
     trees = {}
-    for key in names_in(f"{runs.home}/steps"):
-        for number in names_in(f"{runs.home}/steps/{key}/beside"):
-            tree = (_lines(f"{runs.home}/steps/{key}/beside/{number}/repo.dir") or [""])[0]
-            # Not the folder's own time: it changes when a run ends.
-            made = [
-                (file.st_mtime_ns, run.name.partition("/")[2])
-                for run in runs.runs
-                if tree and run.first("dir") == tree and (file := run.stat("command"))
-            ]
-            if tree:
-                trees[tree] = {"key": key, "last": max(made, default=(0, ""))[1]}
+    for tree in trees_of(runs.home):
+        # Not the folder's own time: it changes when a run ends.
+        made = [
+            (file.st_mtime_ns, run.name.partition("/")[2])
+            for run in runs.runs
+            if run.first("dir") == tree.path and (file := run.stat("command"))
+        ]
+        if tree.number != "1":
+            trees[tree.path] = {"key": tree.key, "last": max(made, default=(0, ""))[1]}
     sizes = {}
     if trees:
         words = ["timeout", str(TREES_S), "sh", "-c", 'for tree; do du -sk -- "$tree"; done', "du"]
@@ -237,13 +229,8 @@ def _trees(runs: BoxRuns) -> Iterator[dict[str, Any]]:
             said = subprocess.run([*words, *trees], capture_output=True, check=False)
             rows = (line.split("\t", 1) for line in os.fsdecode(said.stdout).splitlines())
             sizes = {row[1]: int(row[0]) for row in rows if len(row) == 2 and row[0].isdigit()}
-    for tree, about in trees.items():
-        yield {"kind": "tree", "name": os.path.basename(tree), **about, "kib": sizes.get(tree)}
-
-
-def _lines(file: str) -> list[str]:
-    folder, _, name = file.rpartition("/")
-    return RunFolder(folder).lines(name) or []
+    for path, about in trees.items():
+        yield {"kind": "tree", "name": os.path.basename(path), **about, "kib": sizes.get(path)}
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -263,6 +250,6 @@ def main() -> None:
     runs = BoxRuns(home)
     told = [run_document(run, state) for run, state in runs.states.items()]
     told.append(box_document(runs, key, folder))
-    more = details(runs, key, folder, json.loads(asked)["redact"]) if asked else ()
+    more = details(runs, key, json.loads(asked)["redact"]) if asked else ()
     for document in (*told, *more):
         sys.stdout.write(json.dumps(document) + "\n")

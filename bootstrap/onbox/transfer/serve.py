@@ -21,7 +21,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..results.run_results import KEPT, OwnFile, OwnResults, RunResults, lines_of
+from ..results.run_results import KEPT, OwnFile, OwnResults, RunResults
+from ..run_folder import lines_of
 from .frames import AT_ONCE, BLOCK, Bundle, encoded_name, read_frames
 from .take import BoxReceiver
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.results.at_risk import MadeHere, Tree, folder_of, told
 from bootstrap.onbox.results.run_results import LET_GO, RunResults
 
@@ -54,9 +55,10 @@ def test_files_are_told_by_the_highest_folder_that_is_not_the_repositorys() -> N
     tracked = {"", "src"}
     for path, folder in {"a/b/c": "a/", "src/out/x": "src/out/", "src/x": "src/x"}.items():
         assert folder_of(path, tracked) == folder
-    assert told("a b\n") == "'a b\\n'"
+    assert told("a b") == "'a b'"
+    assert told("a'\n\udcff1") == r"$'a\x27\x0a\xff1'"
 
 
 def test_where_git_fails_it_is_not_said_that_nothing_is_at_risk(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a git repository"):
-        Tree(str(tmp_path), str(tmp_path), str(tmp_path / "none"), str(tmp_path)).made()
+        Tree(BoxTree(str(tmp_path), "k", str(tmp_path))).made()

@@ -17,6 +17,7 @@ from bootstrap.protocol.trees import TreeBeside, clean_trees
 from bootstrap.runs import upkeep
 from bootstrap.text.document import document
 from bootstrap.ui.screens import make_screen
+from tests.box_programs import lay_programs
 from tests.logins import login_on
 from tests.unit.box.test_place import Placed, beside
 
@@ -33,6 +34,7 @@ class Beside:
         self.tree, self.home = self.placed.tree.with_name("homework@2"), self.placed.home
         self.notes = self.home / "steps/k/beside/2"
         (self.notes / "repo.dir").write_text(f"{self.tree}\n")
+        lay_programs(self.home / "box/current")
         self.add_run("run-1", "exit", "0\n")
 
     def add_run(self, name: str, *more: str) -> Path:
@@ -159,8 +161,8 @@ def test_what_is_named_goes_with_all_it_holds(box: Beside) -> None:
     kept = box.clean()
     assert [str(one) for one in kept.holds] == [
         "edited (1): a",
-        "files created there (10): env/pyvenv.cfg, out/model\\ 0.pt, out/model\\ 1.pt, "
-        "out/model\\ 2.pt, out/model\\ 3.pt, …",
+        "files created there (10): env/pyvenv.cfg, 'out/model 0.pt', 'out/model 1.pt', "
+        "'out/model 2.pt', 'out/model 3.pt', …",
     ]
     gone = box.clean("homework@2")
     assert (gone.state, gone.holds) == ("removed", kept.holds)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.onbox.results import disposable
 from bootstrap.onbox.results.complete_files import state_of
+from bootstrap.onbox.results.disposable import disposable
 from bootstrap.onbox.results.run_results import HOME, MADE, digest_of, write_files
 
 NAMES = ("out/last.pt", "out/step-1/a.pt")
@@ -41,12 +41,9 @@ class DisposableBox:
                 (run / word).write_text(text)
         return run
 
-    def clean(self, *words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sys.argv", ["disposable", str(self.home), *(words or ("-",))])
-            assert disposable.main() == 0
-        rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-        assert all(int(size) >= 5000 for _, _, size, _ in rows)
+    def clean(self, key: str = "", *, look: bool = False) -> dict[str, str]:
+        rows = list(disposable(str(self.home), key, look=look))
+        assert all(size >= 5000 for _, _, size, _ in rows)
         return {name: became for _, name, _, became in rows}
 
     def results(self) -> list[str]:
@@ -58,18 +55,16 @@ def box(tmp_path: Path) -> DisposableBox:
     return DisposableBox(tmp_path)
 
 
-def test_what_is_at_home_or_can_be_fetched_goes(
-    box: DisposableBox, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_at_home_or_can_be_fetched_goes(box: DisposableBox) -> None:
     safe = {"k/train-1": "safe", "huggingface/hub": "safe", "uv": "safe"}
-    assert box.clean("-", "look", capsys=capsys) == safe
+    assert box.clean(look=True) == safe
     assert box.results() == [*NAMES]
-    assert "k/train-1" not in box.clean("another", "look", capsys=capsys)
-    assert box.clean("k", capsys=capsys) == dict.fromkeys(safe, "removed")
+    assert "k/train-1" not in box.clean("another", look=True)
+    assert box.clean("k") == dict.fromkeys(safe, "removed")
     assert (box.results(), list((box.tree / "out").iterdir())) == ([], [])
     left = sorted(str(one.relative_to(box.home)) for one in box.home.glob("cache/**/*"))
     assert left == ["cache/huggingface", "cache/huggingface/token", "cache/own", "cache/own/file"]
-    assert box.clean(capsys=capsys) == {}
+    assert box.clean() == {}
 
 
 def never_pulled(box: DisposableBox) -> None:
@@ -91,10 +86,10 @@ def changed(box: DisposableBox) -> None:
 
 @pytest.mark.parametrize("make", [never_pulled, pulled_before_its_end, failed, changed])
 def test_other_results_are_not_touched(
-    box: DisposableBox, make: Callable[[DisposableBox], None], capsys: pytest.CaptureFixture[str]
+    box: DisposableBox, make: Callable[[DisposableBox], None]
 ) -> None:
     make(box)
-    assert "k/train-1" not in box.clean(capsys=capsys)
+    assert "k/train-1" not in box.clean()
     assert box.results() == [*NAMES]
 
 
@@ -130,18 +125,15 @@ def test_what_a_run_may_need_stays(
     make: Callable[[DisposableBox], None],
     results: str,
     cache: str,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     make(box)
-    said = box.clean(capsys=capsys)
+    said = box.clean()
     assert (said["k/train-1"], said["uv"]) == (results, cache)
     assert bool(box.results()) == (results == "used")
     assert (box.home / "cache/uv/wheel").exists() == (cache == "used")
 
 
-def test_links_into_uvs_cache_keep_it(
-    box: DisposableBox, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_links_into_uvs_cache_keep_it(box: DisposableBox) -> None:
     (box.home / "env").write_text("export UV_LINK_MODE=symlink\n")
-    said = box.clean(capsys=capsys)
+    said = box.clean()
     assert (said["uv"], said["huggingface/hub"]) == ("used", "removed")

@@ -175,9 +175,8 @@ def test_what_is_written_while_another_place_is_read_is_seen(
 
 
 def test_what_others_have_on_the_box_is_not_looked_at(
-    box: PulledBox, programs: Path, monkeypatch: pytest.MonkeyPatch
+    box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(safety, "SHELL_PROGRAMS", programs)
     own, their = str(box.home.parent), box.home.parent / "theirs"
     monkeypatch.setattr(safety, "people", lambda: [own, str(their), "/nowhere"])
     assert list(safety.all_unsafe(box.home)) == []
@@ -320,8 +319,6 @@ def test_a_look_tells_of_runs_setups_and_trees(programs: Path, box: PulledBox) -
         "moved: its folder is not there, and may be elsewhere",
         "over",
     ]
-    (programs / "lease_look.sh").write_text("exit 1\n")
-    assert "its trees: they can't be looked at" in told(programs, box)
 
 
 def git(*args: str, **variables: str) -> None:
@@ -379,14 +376,3 @@ def looked(look: SafetyLook) -> list[str] | None:
     assert look._at_work is not None
     look._at_work.wait(20)
     return look.tell()
-
-
-def test_a_kind_that_nobody_knows_is_not_safe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The shell library may one day report kinds that this file has no words for."""
-    monkeypatch.setattr(safety, "SHELL_PROGRAMS", tmp_path)
-    told = "holds\\trepositories\\t1\\tlib\\nholds\\tnovel\\t1\\tx\\nover\\tyes\\n"
-    (tmp_path / "lease_look.sh").write_text(f"printf '{told}'\n")
-    found = [*safety.unsafe_work(tmp_path)]
-    assert found == ["lib: submodules with commits of their own, perhaps", "its trees: novel"]

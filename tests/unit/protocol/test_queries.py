@@ -15,7 +15,7 @@ from bootstrap.link.exchange import shell_command
 from bootstrap.protocol.probe import parse_probe
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run_details import parse_details
-from bootstrap.shell import Value, functions
+from bootstrap.shell import Value
 from tests.unit.profile import hostile
 from tests.unit.protocol.conftest import BoxHome
 
@@ -307,22 +307,3 @@ def test_addresses_lie_there_for_one_user_and_whole_or_not_at_all(tmp_path: Path
         assert [*kept] == ["data.addresses"] * is_whole
     assert kept["data.addresses"].read_bytes() == sent
     assert stat.S_IMODE(kept["data.addresses"].stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("files", [[], ["new.py", "deep/$(touch x)\n"], None])
-def test_new_files_come_only_where_git_could_list_them(
-    files: list[str] | None, tmp_path: Path
-) -> None:
-    listed = "return 128" if files is None else "printf '%s\\0' \"${files[@]}\""
-    listed = "return 0" if files == [] else listed
-    take = functions("queries", "back", ("take_new_files",))
-    ours = f"ours() {{ case $1 in ls-files) {listed} ;; *) cat >taken ;; esac; }}"
-    script = f'work=. most_mib=1\nfiles=("$@")\n{ours}\n{take}take_new_files'
-    done = subprocess.run(
-        ["bash", "--norc", "-uc", script, "bash", *(files or [])], cwd=tmp_path, check=False
-    )
-    assert (done.returncode != 0) == (files is None)
-    taken = tmp_path / "taken"
-    assert (taken.read_bytes().split(b"\0")[:-1] if taken.exists() else []) == [
-        each.encode() for each in files or []
-    ]

@@ -168,7 +168,7 @@ def edited(wire: Any) -> None:
 
 
 def worked(wire: Any) -> None:
-    values = {"workdir": "/w", "repo_key": "k", "repo_root": "", "object_format": "sha1"}
+    values = {"workdir": "/w", "key": "k", "folder": "", "object_format": "sha1"}
     stream = BoxWorkStream(wire, **values, most_file_mib=1, seconds=20)
     try:
         work = stream.read_work()
@@ -405,6 +405,19 @@ VALUES = st.text(
         f"finished {DIGITS}",
         f"r\tn\trunning {DIGITS}",
     ]
+)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {"kind": st.sampled_from(["tree", "holds", "ref", "risk", "results", "sent", "left"])},
+        optional=dict.fromkeys(
+            ("key", "name", "what", "commit", "base", "names", "count", "path", "commits"),
+            VALUES | st.sampled_from(["k", "edits", "a" * 40]) | st.lists(VALUES, max_size=2),
+        ),
+    ),
+    max_size=5,
+)
+MADE = st.tuples(ROWS, st.sampled_from([{"kind": "ready"}, {"kind": "over", "told": 1}])).map(
+    lambda said: "".join(json.dumps(row) + "\n" for row in (*said[0], said[1])).encode()
 )
 HISTORIES = st.fixed_dictionaries(
     {},

@@ -90,10 +90,6 @@ def test_the_posix_parts_say_so(kind: str) -> None:
     shared, in_bash = (
         {"owner.sh", "process.sh", "run_state.sh"},
         {
-            "back.sh",
-            "clean.sh",
-            "holds.sh",
-            "made.sh",
             "plan.sh",
             "resume.sh",
             "run.sh",

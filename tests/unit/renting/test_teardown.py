@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -29,19 +30,25 @@ class _Wire(LocalWire):
     label = "box"
 
 
+TREE = {"kind": "tree", "key": "k", "name": "n", "number": "1"}
+
+
 @pytest.mark.parametrize(
-    "answer",
+    ("rows", "told"),
     [
-        b"home\t/x\n",
-        b"home\t/x\ntree\tno such\tthing\nover\tyes\n",
-        b"home\t/x\nholds\tedits\ntree\tk\tn\t1\t\nover\tyes\n",
-        b"home\t/x\nholds\tmagic\t1\tx\nover\tyes\n",
-        b"home\t/x\nref\tnone\trefs/heads/x\nover\tyes\n",
-        b"home\t/x\ntree\t../..\thomework\t1\t\nover\tyes\n",
+        ([], None),
+        ([{"kind": "tree", "name": "no such thing"}], 1),
+        ([{"kind": "holds", "what": "magic"}, TREE], 2),
+        ([{"kind": "ref", "commit": "none", "name": "refs/heads/x"}, TREE], 2),
+        ([{**TREE, "key": "../.."}], 1),
+        ([TREE], 2),  # one was left out, as it was too long
     ],
 )
-def test_half_an_answer_is_none(answer: bytes) -> None:
+def test_half_an_answer_is_none(rows: list[dict[str, str]], told: int | None) -> None:
     """Ignored lines would mean that nothing is unsafe, and the box would be destroyed."""
+    over = [] if told is None else [{"kind": "over", "told": told}]
+    said = [{"kind": "home"}, *rows, *over]
+    answer = "".join(json.dumps(row) + "\n" for row in said).encode()
     wire = _Wire()
     with pytest.raises(BoxstrapError):
         parse_made(answer, wire)

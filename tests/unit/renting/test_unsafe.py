@@ -280,7 +280,7 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     ),
     "a new file": (
         lambda w: another(w.tree / "new \x1b[31m", "new"),
-        ["edits homework: files created there (1): $'new \\E[31m'"],
+        ["edits homework: files created there (1): $'new \\x1b[31m'"],
     ),
     "a repository in the tree": (
         nested,

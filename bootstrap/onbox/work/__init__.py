@@ -1,0 +1,1 @@
+"""The repositories of this box: their trees, what was made in them, and its way home."""

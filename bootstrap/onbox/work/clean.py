@@ -1,0 +1,149 @@
+"""Remove what a box can do without: each tree beside a main one that nobody uses and that contains
+only what was placed, an environment of ours and caches; then results that are at home, their copies
+and downloads. `onbox work.clean BOX_HOME REQUEST` tells in lines of JSON what became of each.
+
+The request, a document of JSON: `key` of the only repository, or ""; names of trees that go with
+all they hold, `discard`; with `look` nothing is removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from typing import Any
+
+from ..git import BoxTree, trees_of
+from ..results.disposable import disposable
+from ..results.keep_results import clean_copies
+from ..run_folder import QUEUED, RUNNING, RunFolder, runs_below
+from .made import CHANGED, edits, held, own_repositories, tell
+
+_CACHES = ("__pycache__/", "*.egg-info/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
+
+
+def uses(tree: BoxTree) -> Iterator[dict[str, Any]]:
+    """Yield what prevents removing the tree, whatever it holds."""
+    runs = runs_below(f"{tree.home}/runs")
+    for run in runs:
+        is_there = f"{run.first('venv')}/".startswith(f"{tree.path}/")
+        with suppress(OSError):
+            is_there = is_there or os.path.samefile(run.first("dir"), tree.path)
+        if is_there and run.state() in (RUNNING, QUEUED):
+            yield from held("run", [os.path.basename(run.path)])
+            break
+    for run in runs:
+        if run.first("dir") == tree.path and run.left:
+            yield {**next(held("left", [os.path.basename(run.path)])), "count": run.left}
+    if os.path.islink(tree.path):
+        yield from held("link", [os.readlink(tree.path)])
+    real = os.path.realpath(tree.path)
+    for line in RunFolder("/proc/self").lines("mountinfo") or []:
+        point = "".join(line.split(" ")[4:5])
+        if f"{point}/".startswith(f"{real}/"):
+            yield from held("mount", [point])
+
+
+def contents(tree: BoxTree) -> Iterator[dict[str, Any]]:
+    """Yield what somebody made there. Raises OSError if git can't tell."""
+    if not os.path.isfile(f"{tree.placed.folder}/index"):
+        raise OSError
+    yield from held("edits", edits(tree))
+    yield from held("staged", tree.work.paths("diff", "--cached", *CHANGED, "HEAD", "--"))
+    heads = tree.work.lines("rev-parse", "-q", "--verify", "HEAD")
+    heads += tree.work.lines("for-each-ref", "--format=%(objectname)")
+    told = ("rev-list", "--oneline", "--no-abbrev-commit", *heads, "--not", "--all")
+    yield from held("commits", tree.placed.lines(*told))
+    out = [*_CACHES, *_environments(tree.path), *_shared(tree)]
+    new = ("ls-files", "--others", "-z", *(f"--exclude={one}" for one in out))
+    yield from held("files", tree.placed.paths(*new))
+    yield from own_repositories(tree)
+
+
+def _environments(tree: str) -> Iterator[str]:
+    """Yield the environments that boxstrap made."""
+    for place, folders, files in os.walk(tree):
+        path = place[len(tree) :]
+        if {"pyvenv.cfg", ".boxstrap"}.issubset(files):
+            yield f"{path}/"
+        if path.count("/") >= 4:
+            folders.clear()
+
+
+def _shared(tree: BoxTree) -> Iterator[str]:
+    """Yield the links to folders that it shares with the main tree."""
+    main = tree.path.rpartition("@")[0]
+    for line in RunFolder(f"{tree.work.folder}/info").lines("exclude") or []:
+        with suppress(OSError):
+            if line.startswith("/") and os.readlink(tree.path + line) == main + line:
+                yield line
+
+
+def remove(tree: BoxTree) -> bool:
+    """Remove it, out of sight in one step: the next setup removes what a kill leaves of it."""
+    aside = f"{tree.home}/trees/{tree.name}-{os.getpid()}"
+    os.makedirs(os.path.dirname(aside), exist_ok=True)
+    try:
+        if os.path.exists(tree.path):
+            os.rename(tree.path, aside)
+    except OSError:
+        return False
+    shutil.rmtree(tree.notes, ignore_errors=True)
+    subprocess.run(["rm", "-rf", "--one-file-system", "--", aside], check=False)
+    for folder in (os.path.dirname(aside), os.path.dirname(tree.notes)):
+        with suppress(OSError):  # others are in it
+            os.rmdir(folder)
+    return not os.path.exists(aside)
+
+
+def clean(tree: BoxTree, discard: Collection[str], *, look: bool) -> Iterator[dict[str, Any]]:
+    """Remove a tree unless that loses something; yield what it holds, and what became of it."""
+    rows = used = list(uses(tree))
+    if os.path.exists(tree.path) and not used:
+        try:
+            rows = list(contents(tree))
+        except OSError:
+            rows = list(held("unread", [""]))
+    size = subprocess.run(["du", "-sk", "--", tree.path], capture_output=True, check=False).stdout
+    became = "kept" if rows else "safe"
+    if not (look or used) and (not rows or tree.name in discard):
+        became = "removed" if remove(tree) else "left"
+    kib = int(size.split()[0]) if size else 0
+    yield from rows
+    yield {"kind": "tree", "key": tree.key, "name": tree.name, "became": became, "kib": kib}
+
+
+def clean_all(
+    home: str, key: str, discard: Collection[str], *, look: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield what became of everything."""
+    if not os.path.isdir(f"{home}/steps"):
+        return
+    with open(f"{home}/lock", "ab") as lock:
+        trees = [tree for tree in trees_of(home) if tree.number != "1"]
+        for name in set(discard).difference(tree.name for tree in trees):
+            yield {"kind": "unknown", "name": name}
+            look = True
+        try:
+            if not look:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield {"kind": "busy"}
+            return
+        for tree in trees:
+            if key in ("", tree.key):
+                yield from clean(tree, discard, look=look)
+        yield {"kind": "copies", "bytes": clean_copies(home, look=look)}
+        for what, name, size, became in disposable(home, key, look=look):
+            yield {"kind": "thing", "what": what, "name": name, "bytes": size, "became": became}
+
+
+def main() -> None:
+    """Do what is asked for."""
+    home, asked = sys.argv[1], json.loads(sys.argv[2])
+    tell(clean_all(home, asked["key"], asked["discard"], look=asked["look"]))
