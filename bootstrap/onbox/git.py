@@ -19,7 +19,7 @@ _VARIABLES = {
 }
 
 
-class Git:
+class BoxGit:
     """git on one folder of its own, perhaps with the files of a tree. All raise OSError."""
 
     def __init__(self, folder: str, tree: str = "", objects: str = "") -> None:
@@ -73,11 +73,11 @@ class BoxTree:
         self.steps = f"{home}/steps/{key}"
         self.notes = self.steps if number == "1" else f"{self.steps}/beside/{number}"
         self.objects = f"{path}/.git/objects"
-        self.work = Git(f"{path}/.git", path)
+        self.work = BoxGit(f"{path}/.git", path)
         """The user's git."""
-        self.placed = Git(f"{self.notes}/placed", path, self.objects)
+        self.placed = BoxGit(f"{self.notes}/placed", path, self.objects)
         """What boxstrap placed, byte for byte; what the store lost, the user's git has."""
-        self.store = Git(f"{home}/store/{key}.git", objects=self.objects)
+        self.store = BoxGit(f"{home}/store/{key}.git", objects=self.objects)
         """What was sent to this box."""
 
     @property

@@ -51,7 +51,7 @@ def test_its_recommended_lines_are_those_of_the_program(
         options=SimpleNamespace(repo=None),
         known=SimpleNamespace(is_billed=True),
         is_local=False,
-        endpoint=SimpleNamespace(),
+        endpoint=SimpleNamespace(alias=picture.NAME, hostname=picture.NAME),
     )
     result: Any = SimpleNamespace(
         box=picture.NAME,

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from ..git import BoxTree, Git
+from ..git import BoxGit, BoxTree
 from ..results.at_risk import told
 from ..run_folder import RunFolder, lines_of
 from .made import ignore_lines
@@ -29,13 +29,13 @@ _RAW = "* -text -ident -filter -working-tree-encoding\n"
 _MOST_REFS, _MOST_SENT = 200, 20
 
 
-class BoxWork:
+class WorkThere:
     """What was made in a tree, through a git folder that can read all objects of the box, and
     writes none but in itself. Files are taken byte for byte."""
 
     def __init__(self, tree: BoxTree, folder: str, asked: dict[str, Any]) -> None:
         self._tree, self._folder, self._asked = tree, folder, asked
-        self.ours = Git(folder, tree.path)
+        self.ours = BoxGit(folder, tree.path)
         self._head = tree.work.id_of("HEAD^{commit}")
         for name, text in self._files().items():
             os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
@@ -151,7 +151,7 @@ def main() -> None:
         signal.signal(each, lambda *_: sys.exit(1))
     os.umask(0o077)
     with tempfile.TemporaryDirectory(prefix="back.new.", dir=tree.steps) as own:
-        work = BoxWork(tree, own, asked)
+        work = WorkThere(tree, own, asked)
         for row in (*work.told(), {"kind": "ready"}):
             sys.stdout.write(json.dumps(row) + "\n")
         sys.stdout.flush()

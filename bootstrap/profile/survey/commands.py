@@ -56,7 +56,7 @@ _TRAINING_SHOWN = 20
 _NOT_SET = re.compile(r"CUDA_VIS|OMP_|MASTER_|PATH$|UV_|PIP_|LD_|.*(?:KEY|TOKEN)$")
 
 
-class Place(NamedTuple):
+class PagePlace(NamedTuple):
     """Where something is said; a run script is one section."""
 
     file: str
@@ -69,7 +69,7 @@ class Place(NamedTuple):
 class Install:
     """One command that installs something."""
 
-    place: Place
+    place: PagePlace
     packages: tuple[str, ...] = ()
     requirement_files: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class Install:
 class ScriptCommand:
     """One command that runs something."""
 
-    place: Place
+    place: PagePlace
     script: str
     """Its script's path from the repository's root; "" for a program that fetches data."""
     words: tuple[str, ...]
@@ -157,7 +157,7 @@ def read_commands(root: Path) -> Said:
         _take_all(said, root, [*_lines_of_page(path.name, text, root)])
         said.shells |= {*re.findall(r"\b([\w./-]+\.sh)\b", text)}
     for path in [path for path in files.below(root, 2) if path.suffix == ".sh"][:_MOST_SHELLS]:
-        place = Place(str(path.relative_to(root)))
+        place = PagePlace(str(path.relative_to(root)))
         text = _CONTINUED.sub(" ", files.text_of_file(path))
         _take_all(said, root, [(place, "", line) for line in text.splitlines()])
     return said
@@ -165,7 +165,7 @@ def read_commands(root: Path) -> Said:
 
 _LONGEST = 200
 """Characters of a module's name that is looked for."""
-_Line = tuple[Place, str, str]
+_Line = tuple[PagePlace, str, str]
 
 
 def _lines_of_page(file: str, page: str, root: Path) -> Iterator[_Line]:
@@ -187,9 +187,9 @@ def _lines_of_page(file: str, page: str, root: Path) -> Iterator[_Line]:
             words = line.strip().lstrip("$ ").split()
             if words[:1] == ["cd"] and len(words) == 2:
                 folder = _entered(root, folder, words[1], cloned)
-            yield Place(file, section, number, _below_title(headings)), folder, line
+            yield PagePlace(file, section, number, _below_title(headings)), folder, line
         else:
-            place = Place(file, section, number, _below_title(headings))
+            place = PagePlace(file, section, number, _below_title(headings))
             yield from ((place, "", code) for code in _CODE.findall(line))
 
 
@@ -209,7 +209,7 @@ def _entered(root: Path, folder: str, word: str, cloned: set[str]) -> str:
 
 def _take_all(said: Said, root: Path, lines: list[_Line]) -> None:
     """Take the commands of one file, with the variables that it sets."""
-    parts = list[tuple[Place, str, list[str]]]()
+    parts = list[tuple[PagePlace, str, list[str]]]()
     for place, folder, line in lines:
         text = _PROMPT.sub("", line, count=1).rstrip("\\ ")
         for part in re.split(r"\s*(?:&&|;)\s*", text[:4000]):
@@ -252,7 +252,7 @@ def _expanded(words: list[str], at: int, found: list[tuple[int, str, str]]) -> I
 def _take(  # noqa: PLR0913, PLR0917
     said: Said,
     root: Path,
-    place: Place,
+    place: PagePlace,
     folder: str,
     words: list[str],
     env: tuple[tuple[str, str], ...],
@@ -353,7 +353,9 @@ def _without_wrapping(words: list[str]) -> tuple[list[tuple[str, str]], list[str
     return env, words
 
 
-def _install(said: Said, root: Path, place: Place, folder: str, words: list[str]) -> Install | None:
+def _install(
+    said: Said, root: Path, place: PagePlace, folder: str, words: list[str]
+) -> Install | None:
     program = words[0]
     if program in ("apt", "apt-get") and "install" in words:
         named = [word for word in words[words.index("install") + 1 :] if not word.startswith("-")]
@@ -371,7 +373,7 @@ def _install(said: Said, root: Path, place: Place, folder: str, words: list[str]
 
 
 def _arguments(  # noqa: PLR0913, PLR0917
-    name: str, root: Path, place: Place, folder: str, words: list[str], own: str
+    name: str, root: Path, place: PagePlace, folder: str, words: list[str], own: str
 ) -> Install:
     found: dict[str, list[str]] = {}
     waiting = ""
@@ -413,7 +415,7 @@ def _arguments(  # noqa: PLR0913, PLR0917
     )
 
 
-def _run(root: Path, place: Place, folder: str, words: list[str]) -> ScriptCommand | None:
+def _run(root: Path, place: PagePlace, folder: str, words: list[str]) -> ScriptCommand | None:
     """Return the command if it runs an existing script on one node, else None."""
     by_mpi = [*words[:1]] if words[0] in ("mpiexec", "mpirun") else []
     words = words[len(by_mpi) :] or words

@@ -8,27 +8,27 @@ from pathlib import Path
 import pytest
 
 from bootstrap.onbox.git import BoxTree
-from bootstrap.onbox.work.back import BoxWork
+from bootstrap.onbox.work.back import WorkThere
 from tests.unit.box.test_place import Placed
 
 ASKED = {"format": "sha1", "most_mib": 1, "without_results": True}
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> BoxWork:
+def work(tmp_path: Path) -> WorkThere:
     placed = Placed(tmp_path)
     assert placed.place(placed.state(a="1\n")) == (0, ""), placed.said
     own = placed.home / "own"
     own.mkdir()
-    return BoxWork(BoxTree(str(placed.home), "k", str(placed.tree)), str(own), ASKED)
+    return WorkThere(BoxTree(str(placed.home), "k", str(placed.tree)), str(own), ASKED)
 
 
-def told(work: BoxWork) -> dict[str, str]:
+def told(work: WorkThere) -> dict[str, str]:
     """Return the last of each kind, its rest as text."""
     return {row.pop("kind"): str(row) for row in work.told()}
 
 
-def test_edits_and_new_files_are_one_commit(work: BoxWork, tmp_path: Path) -> None:
+def test_edits_and_new_files_are_one_commit(work: WorkThere, tmp_path: Path) -> None:
     assert not {"edits", "left", "unread"} & told(work).keys()
     tree = tmp_path / "w/homework"
     (tree / "a").write_text("2\n")
@@ -44,7 +44,7 @@ def test_edits_and_new_files_are_one_commit(work: BoxWork, tmp_path: Path) -> No
         (run / name).write_text(text)
     (tree / "out[1]").mkdir()
     (tree / "out[1]/result").write_text("weights")
-    work = BoxWork(work._tree, work.ours.folder, ASKED)
+    work = WorkThere(work._tree, work.ours.folder, ASKED)
     said = told(work)
     assert said["left"] == "{'path': 'large'}"
     assert said == told(work)  # same edits, same id
@@ -53,7 +53,7 @@ def test_edits_and_new_files_are_one_commit(work: BoxWork, tmp_path: Path) -> No
     assert listed == ["a", "deep/$(touch x)\n"]
 
 
-def test_where_git_cannot_list_new_files_nothing_is_told(work: BoxWork) -> None:
+def test_where_git_cannot_list_new_files_nothing_is_told(work: WorkThere) -> None:
     Path(work.ours.folder, "index").mkdir()
     with pytest.raises(OSError, match="index"):
         list(work.new_files())

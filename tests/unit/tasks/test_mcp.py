@@ -89,7 +89,7 @@ def test_tools_are_the_commands_with_their_schemas_and_hints() -> None:
         given = dict.fromkeys(tool.input_schema["properties"], True)
         assert tool.annotations
         if tool.annotations.read_only_hint:
-            others = dict.fromkeys(("consent", "profile", "repo"), "")
+            others = dict.fromkeys(("consent", "profile", "repo", "sweep"), "")
             assert not question(name.replace("_", "-"), {**given, **others}), name
     reads = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
     assert {"status", "logs", "wait", "plan", "estimate"} <= reads
