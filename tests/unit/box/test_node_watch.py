@@ -18,7 +18,7 @@ from bootstrap.shell import functions
 from tests.box_programs import lay_programs
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
-FOREVER = "trap 'exit 4' TERM; while :; do sleep 0.1; done"
+FOREVER = "trap 'exit 4' TERM; echo begun; while :; do sleep 0.1; done"
 
 
 class Nodes:
@@ -123,7 +123,7 @@ def test_all_begin_once_the_last_one_is_here_and_end_with_its_code(
 def test_one_that_fails_ends_the_others_with_its_code(
     nodes_of: Callable[..., Nodes], first: int
 ) -> None:
-    commands = [f"echo begun; {FOREVER}"] * 3
+    commands = [FOREVER] * 3
     commands[first] = "sleep 0.5; exit 7"
     nodes = nodes_of(*commands).begin()
     expected = [("7", f"node {first} 7 exit")] * 3
@@ -140,8 +140,9 @@ def test_the_first_to_fail_is_the_cause_and_not_what_fails_of_it(
 
 @pytest.mark.parametrize("at", [0, 1])
 def test_to_stop_one_stops_all(nodes_of: Callable[..., Nodes], at: int) -> None:
-    nodes = nodes_of(*[f"echo begun; {FOREVER}"] * 2).begin()
-    await_said(nodes.runs[1], "log", "begun")
+    nodes = nodes_of(*[FOREVER] * 2).begin()
+    for run in nodes.runs:
+        await_said(run, "log", "begun")
     nodes.runners[at].terminate()
     assert nodes.ends() == [("4", "stop"), ("4", "stop")]
 
@@ -149,7 +150,7 @@ def test_to_stop_one_stops_all(nodes_of: Callable[..., Nodes], at: int) -> None:
 def test_a_node_that_is_taken_away_ends_the_others_and_they_say_so(
     nodes_of: Callable[..., Nodes],
 ) -> None:
-    nodes = nodes_of(*[f"echo begun; {FOREVER}"] * 2).begin()
+    nodes = nodes_of(*[FOREVER] * 2).begin()
     await_said(nodes.runs[0], "log", "begun")
     await_said(nodes.runs[1], "log", "begun")
     (nodes.runs[1] / "interrupted").write_text("ec2 1763714700 1763714820\n")
@@ -163,7 +164,7 @@ def test_a_node_that_is_taken_away_ends_the_others_and_they_say_so(
 def test_a_node_that_is_not_heard_any_more_ends_the_others_in_ten_seconds(
     nodes_of: Callable[..., Nodes], gone: int
 ) -> None:
-    nodes = nodes_of(*[f"echo begun; {FOREVER}"] * 2).begin()
+    nodes = nodes_of(*[FOREVER] * 2).begin()
     await_said(nodes.runs[1], "log", "begun")
     _freeze(nodes.runs[gone], signal.SIGSTOP)
     frozen = nodes.runners.pop(gone)
@@ -175,7 +176,7 @@ def test_a_node_that_is_not_heard_any_more_ends_the_others_in_ten_seconds(
 
 
 def test_a_watch_that_is_killed_ends_them_all(nodes_of: Callable[..., Nodes]) -> None:
-    nodes = nodes_of(*[f"echo begun; {FOREVER}"] * 2).begin()
+    nodes = nodes_of(*[FOREVER] * 2).begin()
     await_said(nodes.runs[1], "log", "begun")
     _freeze(nodes.runs[1], signal.SIGKILL)
     assert nodes.ends(12) == [("143", "node 1 143 lost"), ("4", "stop")]

@@ -110,7 +110,7 @@ def test_the_same_setup_is_followed_only_while_it_lives(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_nobody_names_is_swept(named: str, stays: bool, tmp_path: Path) -> None:
-    digest, own = "0123456789abcdef", "f" * 16
+    digest, own = os.urandom(8).hex(), "f" * 16  # a process of another test may name the same
     if named == "by the setup that sweeps":
         own = digest
     box = {name: tmp_path / "box" / name for name in (digest, own, f"{digest}.new.12")}
