@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bootstrap.profile.survey import commands, files
+from bootstrap.profile.survey import commands, files, scripts
 from bootstrap.profile.survey.environment import Environment, Reasoned, find_environment
 from bootstrap.profile.survey.files import PACKAGES, package_name, provides, same
 from bootstrap.profile.values import COMMAND, ENV_NAME, PACKAGE, REPO_PATH, fits
@@ -60,12 +60,12 @@ def inspect_repository(
     `command` is the training command, or `script` the training script, that the user chose.
     """
     said = commands.read_commands(root)
-    found = commands.candidates(root, [run.script for run in said.runs], said.called)
+    found = scripts.candidates(root, [run.script for run in said.runs], said.called)
     usable = [each for each in found if fits(REPO_PATH, each.path)]
-    likely = [each for each in usable if each.score >= commands.LIKELY]
+    likely = [each for each in usable if each.score >= scripts.LIKELY]
     scores = {run: commands.score_run(run, said, root) for run in said.runs}
     shown = max(scores, key=scores.__getitem__, default=None) if not command else None
-    shown = shown if shown and scores[shown] >= commands.LIKELY else None
+    shown = shown if shown and scores[shown] >= scripts.LIKELY else None
     by_name = likely[0].path if likely else ""
     chosen = script or (
         _script_of(root, command) if command else shown.script if shown else by_name
@@ -74,7 +74,7 @@ def inspect_repository(
     run = _run_of(said, chosen, scores)
     told = Reasoned(command, "as you said") if command else _command(run, chosen)
     before, page = _before(said, run), run.file if run else ""
-    brought = commands.imported(root, chosen) if chosen else commands.Imported({}, {}, ())
+    brought = scripts.imported(root, chosen) if chosen else scripts.Imported({}, {}, ())
     environment = find_environment(root, said, brought, run)
     near = near if not shown or chosen in near else [chosen]
     known = {*environment.names, *map(package_name, (each.value for each in environment.packages))}
@@ -170,9 +170,7 @@ def _script_of(root: Path, command: str) -> str:
         for at, word in enumerate(words[:-1])
         if word == "-m"
     ]
-    found = [
-        word for word in [*words, *modules] if word.endswith(".py") and files.is_file(root / word)
-    ]
+    found = [word for word in [*words, *modules] if word.endswith(".py") and files.has(root, word)]
     return next((each for each in found if fits(REPO_PATH, each)), "")
 
 
@@ -248,7 +246,7 @@ def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> I
 
 
 def _variables(
-    brought: commands.Imported, run: commands.ScriptCommand | None, *, is_installed: bool
+    brought: scripts.Imported, run: commands.ScriptCommand | None, *, is_installed: bool
 ) -> Iterator[tuple[str, Reasoned]]:
     set_ = dict(run.env) if run else {}
     folders = [] if is_installed else [*brought.folders]
@@ -291,16 +289,16 @@ def _system(
 
 
 def _uncovered(
-    root: Path, script: str, brought: commands.Imported, near: list[str], known: set[str]
+    root: Path, script: str, brought: scripts.Imported, near: list[str], known: set[str]
 ) -> Iterator[tuple[str, str]]:
     seen = set(known)
     found = [(where, module) for module, where in {**brought.packages, **brought.unknown}.items()]
     for other in near if not script else ():
-        theirs = commands.imported(root, other)
+        theirs = scripts.imported(root, other)
         own = {**theirs.packages, **theirs.unknown}.items()
         found += [(where, package) for package, where in own if where == other]
-    for where, module in commands.notebook_imports(root) if not script else ():
-        if module not in sys.stdlib_module_names and not commands.is_at_home(root, where, module):
+    for where, module in scripts.notebook_imports(root) if not script else ():
+        if module not in sys.stdlib_module_names and not scripts.is_at_home(root, where, module):
             found.append((where, PACKAGES.get(module, module)))
     for where, package in found:
         if not provides(seen, package):
@@ -309,9 +307,9 @@ def _uncovered(
 
 
 def _results(
-    root: Path, script: str, command: str, brought: commands.Imported, folder: str
+    root: Path, script: str, command: str, brought: scripts.Imported, folder: str
 ) -> Iterator[Reasoned]:
-    written = commands.outputs(root, script, command, brought) if script else []
+    written = scripts.outputs(root, script, command, brought) if script else []
     for name in written:
         if fits(REPO_PATH, f"{name}/") and "%" not in name and "{" not in name:
             path = f"{folder}/{name}/" if folder else f"{name}/"
@@ -326,14 +324,14 @@ def _results(
 
 
 def _secrets(
-    root: Path, script: str, brought: commands.Imported, known: set[str]
+    root: Path, script: str, brought: scripts.Imported, known: set[str]
 ) -> Iterator[Reasoned]:
     found = dict[str, str]()
     for package, name in _SECRETS.items():
         if package in brought.packages or package in known:
             where = brought.packages.get(package)
             found.setdefault(name, f"{where} imports {package}" if where else f"{package} reads it")
-    for name in commands.reads_variables(root, script) if script else ():
+    for name in scripts.reads_variables(root, script) if script else ():
         if fits(ENV_NAME, name):
             found.setdefault(name, f"{script} reads it")
     yield from (Reasoned(name, why) for name, why in found.items())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.profile.survey import commands, declared, files
+from bootstrap.profile.survey import commands, declared, files, scripts
 from bootstrap.profile.survey.files import is_known, package_name, provides, same
 from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT, fits
 
@@ -57,7 +57,7 @@ class Environment:
 def find_environment(
     root: Path,
     said: commands.Said,
-    brought: commands.Imported,
+    brought: scripts.Imported,
     run: commands.ScriptCommand | None = None,
 ) -> Environment:
     """Return the environment of the repository at `root`; `brought`: what its training imports.
@@ -348,7 +348,7 @@ def _requirement_files(
     near = [each for each in named if (own and each.place == own.place) or _is_near(each, run)]
     top = (root / "requirements.txt").is_file()
     for install in near or ([] if own or top else named):
-        there = [each for each in install.requirement_files if files.is_file(root / each)]
+        there = [each for each in install.requirement_files if files.has(root, each)]
         if there and all(fits(REPO_PATH, each) for each in there):
             return tuple(there), f"{install.file} says so"
     is_named = any("requirements.txt" in each.requirement_files for each in named)
@@ -373,7 +373,7 @@ def _of_installs(said: commands.Said, own: str) -> list[Reasoned]:
 
 
 def _of_imports(
-    said: commands.Said, brought: commands.Imported, names: set[str]
+    said: commands.Said, brought: scripts.Imported, names: set[str]
 ) -> Iterator[Reasoned]:
     """Yield what training imports but nothing installs, if its package is known or on a page."""
     named = {package_name(each): each for install in said.installs for each in install.packages}

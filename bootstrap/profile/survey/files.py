@@ -31,19 +31,14 @@ MOST = 200  # entries of a folder
 _NOT_THEIRS = {"site-packages", "node_modules", "tests", "test", "docs", "build", "dist"}
 
 
-def is_file(path: Path) -> bool:
-    """Return whether it is one; a page may name what no file can be called."""
+def has(root: Path, name: str, *, folder: bool = False) -> bool:
+    """Return whether the repository has this file, or folder; a page may name what lies outside, or
+    what no file can be called."""
+    path = PurePosixPath(name)
     try:
-        return path.is_file()
-    except OSError:
-        return False
-
-
-def is_folder(path: Path) -> bool:
-    """As `is_file`, for a folder."""
-    try:
-        return path.is_dir()
-    except OSError:
+        is_inside = not path.is_absolute() and ".." not in path.parts
+        return is_inside and ((root / path).is_dir() if folder else (root / path).is_file())
+    except (OSError, ValueError):
         return False
 
 

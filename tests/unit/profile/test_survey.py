@@ -13,7 +13,7 @@ from bootstrap.profile.scaffold import (
     notes,
     write_profile,
 )
-from bootstrap.profile.survey import commands, declared, files
+from bootstrap.profile.survey import commands, declared, files, scripts
 
 LEARNS = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
 
@@ -256,7 +256,7 @@ def test_imports_that_may_fail_or_are_for_types_are_not_needed(here: Path) -> No
     )
     (here / "beside.py").write_text("import numpy\ndef later():\n    import scipy\n")
     (here / "numpy.txt").write_text("")
-    found = commands.imported(here, "train.py")
+    found = scripts.imported(here, "train.py")
     assert found.packages == {"torch": "train.py", "numpy": "beside.py"}
     assert found.unknown == {}
 
@@ -265,7 +265,7 @@ def test_a_folder_of_outputs_is_no_package(here: Path) -> None:
     (here / "wandb").mkdir()
     (here / "train.py").write_text("import wandb\nimport einx\n")
     (here / "einx").mkdir()
-    found = commands.imported(here, "train.py")
+    found = scripts.imported(here, "train.py")
     assert (found.packages, found.unknown) == ({"wandb": "train.py"}, {})
 
 
@@ -326,6 +326,7 @@ BROKEN = {
     "train_gpt.py": f"import {LONG}\nfrom {LONG}.{LONG} import a\n",
     "train.py": "(" * 5000 + "\nimport torch\n",
     "notebook.ipynb": "{" * 3000,
+    "long.ipynb": f'{{"cells": [{{"cell_type": "code", "source": ["import {LONG}"]}}]}}',
     "requirements/base.txt": "-r base.txt\n-r ../../../etc/passwd\n-r /etc/passwd\n",
     "run.sh": "\x1b[31m python train.py $(id) \\\n",
 }
@@ -341,6 +342,13 @@ def test_a_broken_file_breaks_nothing(here: Path, name: str) -> None:
     assert read_profile(None, repo_root=here).profile.version == 1
     assert "\x1b" not in text
     assert "root:" not in text
+
+
+def test_what_lies_outside_is_none_of_the_repositorys_files(here: Path) -> None:
+    (here.parent / "theirs.yaml").write_text("output_dir: of-another\n")
+    (here / "own.yaml").write_text("output_dir: own\n")
+    outside = ("../theirs.yaml", str(here.parent / "theirs.yaml"), "/etc/passwd", LONG)
+    assert [name for name in ("own.yaml", *outside) if files.has(here, name)] == ["own.yaml"]
 
 
 def test_a_requirements_file_is_read_with_those_that_it_names(here: Path) -> None:
