@@ -13,6 +13,8 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 WORKERS := $(shell expr 4 \* $(CORES))
 # Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
 SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' tests --include='test_*.py')
+# docs/adr/0135: up to three tests with boxes that went red beside others, alone.
+SECOND_TRY = $(PYTEST) --last-failed --last-failed-no-failures none --second-try
 # Which cases of these run is no matter of chance where coverage is measured: they destroy and pay.
 PAYS = tests/unit/renting tests/main_job/test_resumption.py tests/main_job/test_up.py
 COVERED = $(BIN)/coverage run --data-file=$(CURDIR)/.coverage/data -m pytest -q -n $(WORKERS) --hang-after 1200
@@ -41,7 +43,7 @@ quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
 	@$(PYTEST) -q -n $$(expr 3 \* $(CORES)) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
-	@$(PYTEST) -n $(WORKERS)
+	@seed=$$$$; $(PYTEST) -n $(WORKERS) --seed $$seed || { [ $$? = 1 ] && $(SECOND_TRY) --seed $$seed; }
 
 coverage: $(VENV)/dev  ## which lines and branches the tests run, by package, and whether enough of what destroys, sends or pays; needs root and half an hour
 	@rm -rf .coverage && mkdir .coverage

@@ -23,8 +23,8 @@ from tests.cli import User, close_shared
 from tests.forked import SHARED, start_server
 from tests.plain_environment import forget_settings, measuring, plain_environment
 
-# The table of faults, and `--seed`; what ends a test that hangs.
-pytest_plugins = ["tests.faults.plugin", "tests.hangs"]
+# The table of faults, and `--seed`; what ends a test that hangs; `--second-try`.
+pytest_plugins = ["tests.faults.plugin", "tests.hangs", "tests.second_try"]
 
 # Before any of our programs starts, including what a session shares. (PYTHONDONTWRITEBYTECODE is
 # removed too: uncompiled modules make each start of a program take three times as long.)

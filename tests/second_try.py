@@ -1,0 +1,48 @@
+"""`--second-try`: what went red in a whole run is tried once more, alone, if it is little.
+
+Whole-box tests wait for real links and clocks beside a dozen others. One that is green alone is
+named, as a race to find; more than a few, or a test without a box, is a fault at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+MOST = 3
+"""Tests that may be tried again."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--second-try",
+        action="store_true",
+        help="with --last-failed: only if at most three tests failed, each with a box",
+    )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if not session.config.option.second_try:
+        return
+    without = [item.nodeid for item in session.items if not item.get_closest_marker("boxes")]
+    if without or len(session.items) > MOST:
+        told = f"{len(session.items)} tests failed, {len(without)} of them without a box"
+        raise pytest.UsageError(f"no second try: {told}; it is for {MOST} with boxes at most")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if item.config.option.second_try and report.skipped:
+        report.outcome, report.longrepr = "failed", "it went red and is left out now"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    green = terminalreporter.getreports("passed")
+    if terminalreporter.config.option.second_try and green:
+        terminalreporter.section("red beside others, green alone: a race each, to be found")
+        terminalreporter.write_line("\n".join(report.nodeid for report in green))
