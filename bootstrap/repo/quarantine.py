@@ -173,7 +173,7 @@ def _add(file: Path, folder: Path) -> None:
     new = Path(name)
     try:
         with open(handle, "wb") as to, file.open("rb") as source:  # noqa: PTH123 - a descriptor
-            shutil.copyfileobj(source, to, 2**20)
+            shutil.copyfileobj(source, to)
         new.chmod(0o444)
         new.replace(folder / file.name)
     except BaseException:

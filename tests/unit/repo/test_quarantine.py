@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import shutil
 import struct
 import time
 import zlib
@@ -71,8 +72,11 @@ def take(repo: SampleRepository, data: bytes | Iterator[bytes], tip: str) -> Non
 
 def test_what_is_sound_is_kept_and_nothing_of_it_elsewhere(repo: SampleRepository) -> None:
     data, tip = sent((b"train.py", b"print(2)\n"))
+    (repo.root / ".git/objects/pack").rmdir()  # as what copies files leaves empty folders out
     before = listing(repo.root)
     take(repo, data, tip)
+    for file in (repo.root / ".git/objects/pack").iterdir():
+        assert file.stat().st_mode & 0o777 == 0o444
     assert repo.git("rev-parse", "refs/boxstrap/box/edits") == tip
     assert repo.git("fsck", "--strict") == ""
     changed = {name for name, state in listing(repo.root).items() if before.get(name) != state}
@@ -136,6 +140,30 @@ WRONG = {
     "no pack at all": (b"", "a" * 40),
     "words": (b"Welcome to your box!\n" * 99, "a" * 40),
 }
+
+
+def test_what_the_repository_has_in_part_makes_nothing_whole(repo: SampleRepository) -> None:
+    parent = commit(name_of("tree", b"never there"))
+    arguments = ("hash-object", "-t", "commit", "-w", "--literally", "--stdin")
+    parent_id = repo.git(*arguments, stdin=parent)
+    made = tree((b"100644", b"a", name_of("blob", BLOB)))
+    tip = commit(name_of("tree", made), bytes.fromhex(parent_id))
+    data = pack(("blob", BLOB), ("tree", made), ("commit", tip))
+    with pytest.raises(BoxstrapError, match="what the box sent is refused"):
+        take(repo, data, name_of("commit", tip).hex())
+
+
+def test_a_repository_of_longer_ids_takes_its_own_kind(
+    new: Callable[..., SampleRepository], tmp_path: Path
+) -> None:
+    here, other = (new(name, "--object-format=sha256") for name in ("here", "other"))
+    here.commit(b="2")
+    tip = other.commit(a="1")
+    objects = other.git("rev-list", "--objects", "--no-object-names", tip)
+    packed = tmp_path / "sent"
+    other.git("pack-objects", f"{packed}", stdin=objects.encode())
+    take(here, next(tmp_path.glob("sent-*.pack")).read_bytes(), tip)
+    assert here.git("rev-parse", "refs/boxstrap/box/edits") == tip
 
 
 @pytest.mark.parametrize("what", WRONG)
@@ -251,10 +279,23 @@ def test_what_a_killed_call_left_goes_after_an_hour(
     for name, age in (("old", 3700), ("young", 3500)):
         (above / name).mkdir()
         os.utime(above / name, (time.time() - age,) * 2)
+    (above / "no folder").touch()
+    os.utime(above / "no folder", (0, 0))
     new = quarantine._new_folder()
     assert not (above / "old").exists()
     assert (above / "young").exists()
     assert new.parent == above
+
+
+def test_a_folder_that_another_call_has_cleared_is_left_in_peace(repo: SampleRepository) -> None:
+    with Quarantine(read_repository(repo.root), BOUNDS, sender="box") as cleared:
+        shutil.rmtree(cleared._folder)
+
+
+def test_a_pack_that_cannot_be_copied_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        quarantine._add(tmp_path / "gone.pack", tmp_path / "pack")
+    assert not list((tmp_path / "pack").iterdir())
 
 
 @pytest.mark.parametrize(
