@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from ..run_folder import lines_of, names_in, runs_below
 from .complete_files import Files
 from .run_results import RunResults, is_same
 
+Row = tuple[str, str, int, str, Mapping[str, int]]
+"""Results (of a run, KEY/NAME) or cache, its name, bytes, what became of it: removed, safe (it
+could be) or used; of results the files: place and bytes."""
 CACHES = ("huggingface/hub", "huggingface/xet", "torch/hub", "pip", "uv")
 """Below `cache/`. What else is there, such as prepared datasets, was computed."""
 
@@ -73,7 +76,7 @@ def remove_files(run: RunResults, places: dict[str, int]) -> None:
                 folder = os.path.dirname(folder)
 
 
-def clean_results(key: str, uses: Uses, *, look: bool) -> Iterator[tuple[str, str, int, str]]:
+def clean_results(key: str, uses: Uses, *, look: bool) -> Iterator[Row]:
     """Remove results that are at home."""
     for run in uses.runs:
         if key not in ("", run.key) or not is_finished(run) or not run.is_home():
@@ -85,7 +88,7 @@ def clean_results(key: str, uses: Uses, *, look: bool) -> Iterator[tuple[str, st
         if became == "safe" and not look:
             remove_files(run, files)
             became = "removed"
-        yield "results", f"{run.key}/{run.name}", sum(files.values()), became
+        yield "results", f"{run.key}/{run.name}", sum(files.values()), became, files
 
 
 def size_of(folder: str) -> int:
@@ -99,7 +102,7 @@ def size_of(folder: str) -> int:
     return total
 
 
-def clean_caches(home: str, uses: Uses, *, look: bool) -> Iterator[tuple[str, str, int, str]]:
+def clean_caches(home: str, uses: Uses, *, look: bool) -> Iterator[Row]:
     """Remove downloads; not uv's where environments are links into them."""
     links = any("UV_LINK_MODE" in line and "symlink" in line for line in lines_of(f"{home}/env"))
     for name in CACHES:
@@ -114,13 +117,11 @@ def clean_caches(home: str, uses: Uses, *, look: bool) -> Iterator[tuple[str, st
             os.rename(folder, aside)
             shutil.rmtree(aside, ignore_errors=True)
             became = "removed"
-        yield "cache", name, size, became
+        yield "cache", name, size, became, {}
 
 
-def disposable(home: str, key: str, *, look: bool) -> Iterator[tuple[str, str, int, str]]:
-    """Remove results of one repository, or of all (""), and downloads; with `look` none. Yield
-    results (of a run, KEY/NAME) or cache, its name, bytes, and what became of it: removed, safe (it
-    could be) or used."""
+def disposable(home: str, key: str, *, look: bool) -> Iterator[Row]:
+    """Remove results of one repository, or of all (""), and downloads; with `look` none."""
     uses = Uses(home)
     yield from clean_results(key, uses, look=look)
     yield from clean_caches(home, uses, look=look)

@@ -1,6 +1,6 @@
-"""Remove what a box can do without: each tree beside a main one that nobody uses and that contains
-only what was placed, an environment of ours and caches; then results that are at home, their copies
-and downloads. `onbox work.clean BOX_HOME REQUEST` tells in lines of JSON what became of each.
+"""Remove what a box can do without: results that are at home, their copies and downloads; then each
+tree beside a main one that nobody uses and that contains only what was placed, an environment of
+ours and caches. `onbox work.clean BOX_HOME REQUEST` tells in lines of JSON what became of each.
 
 The request, a document of JSON: `key` of the only repository, or ""; names of trees that go with
 all they hold, `discard`; with `look` nothing is removed.
@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -49,11 +49,16 @@ def uses(tree: BoxTree) -> Iterator[dict[str, Any]]:
             yield from held("mount", [point])
 
 
-def contents(tree: BoxTree) -> Iterator[dict[str, Any]]:
-    """Yield what somebody made there. Raises OSError if git can't tell."""
+def contents(tree: BoxTree, going: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield what somebody made there, but for the files in `going`. Raises OSError if git can't
+    tell."""
     if not os.path.isfile(f"{tree.placed.folder}/index"):
         raise OSError
-    yield from held("edits", edits(tree))
+
+    def staying(paths: list[str]) -> list[str]:
+        return [path for path in paths if f"{tree.path}/{path}" not in going]
+
+    yield from held("edits", staying(edits(tree)))
     yield from held("staged", tree.work.paths("diff", "--cached", *CHANGED, "HEAD", "--"))
     heads = tree.work.lines("rev-parse", "-q", "--verify", "HEAD")
     heads += tree.work.lines("for-each-ref", "--format=%(objectname)")
@@ -61,7 +66,7 @@ def contents(tree: BoxTree) -> Iterator[dict[str, Any]]:
     yield from held("commits", tree.placed.lines(*told))
     out = [*_CACHES, *_environments(tree.path), *_shared(tree)]
     new = ("ls-files", "--others", "-z", *(f"--exclude={one}" for one in out))
-    yield from held("files", tree.placed.paths(*new))
+    yield from held("files", staying(tree.placed.paths(*new)))
     yield from own_repositories(tree)
 
 
@@ -101,19 +106,23 @@ def remove(tree: BoxTree) -> bool:
     return not os.path.exists(aside)
 
 
-def clean(tree: BoxTree, discard: Collection[str], *, look: bool) -> Iterator[dict[str, Any]]:
-    """Remove a tree unless that loses something; yield what it holds, and what became of it."""
+def clean(
+    tree: BoxTree, discard: Collection[str], going: Mapping[str, int], *, look: bool
+) -> Iterator[dict[str, Any]]:
+    """Remove a tree unless that loses something; yield what it holds, and what became of it.
+    `going`: files, and bytes of each, that would be removed before it."""
     rows = used = list(uses(tree))
     if os.path.exists(tree.path) and not used:
         try:
-            rows = list(contents(tree))
+            rows = list(contents(tree, going))
         except OSError:
             rows = list(held("unread", [""]))
     size = subprocess.run(["du", "-sk", "--", tree.path], capture_output=True, check=False).stdout
     became = "kept" if rows else "safe"
     if not (look or used) and (not rows or tree.name in discard):
         became = "removed" if remove(tree) else "left"
-    kib = int(size.split()[0]) if size else 0
+    first = sum(of for place, of in going.items() if place.startswith(f"{tree.path}/"))
+    kib = max(0, int(size.split()[0]) - first // 1024) if size else 0
     yield from rows
     yield {"kind": "tree", "key": tree.key, "name": tree.name, "became": became, "kib": kib}
 
@@ -135,12 +144,14 @@ def clean_all(
         except OSError:
             yield {"kind": "busy"}
             return
+        yield {"kind": "copies", "bytes": clean_copies(home, look=look)}
+        going: dict[str, int] = {}
+        for what, name, size, became, files in disposable(home, key, look=look):
+            yield {"kind": "thing", "what": what, "name": name, "bytes": size, "became": became}
+            going.update(files if became == "safe" else {})
         for tree in trees:
             if key in ("", tree.key):
-                yield from clean(tree, discard, look=look)
-        yield {"kind": "copies", "bytes": clean_copies(home, look=look)}
-        for what, name, size, became in disposable(home, key, look=look):
-            yield {"kind": "thing", "what": what, "name": name, "bytes": size, "became": became}
+                yield from clean(tree, discard, going, look=look)
 
 
 def main() -> None:

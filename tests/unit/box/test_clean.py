@@ -13,6 +13,8 @@ import pytest
 
 from bootstrap.errors import BusyError, UsageError
 from bootstrap.link.local import LocalWire
+from bootstrap.onbox.results.complete_files import state_of
+from bootstrap.onbox.results.run_results import HOME, MADE, digest_of, write_files
 from bootstrap.protocol.trees import TreeBeside, clean_trees
 from bootstrap.runs import upkeep
 from bootstrap.text.document import document
@@ -84,6 +86,26 @@ def test_a_tree_that_holds_nothing_goes(box: Beside) -> None:
     assert not (box.home / "trees").exists()
     assert (box.placed.tree / "data/corpus").exists()
     assert (box.home / "runs/k/run-1/exit").exists()
+
+
+def test_results_that_are_at_home_keep_no_tree(box: Beside) -> None:
+    """They go in the same call, before the trees are judged; a look says so, and counts them once.
+    """
+    run = box.home / "runs/k/run-1"
+    (run / "results").write_text("out/\n")
+    (run / "pid").write_text("1 1 x\n")
+    (box.tree / "out/kept").write_text("of the run\n")
+    (box.tree / "out/model.pt").write_bytes(os.urandom(1 << 20))
+    files = {name: state_of((box.tree / name).stat()) for name in ("out/kept", "out/model.pt")}
+    write_files(str(run / MADE), files)
+    assert box.clean(look=True).state == "kept"
+    (run / HOME).write_text(f"{digest_of(files)}\n")
+    looked = box.clean(look=True)
+    assert (looked.state, looked.holds) == ("safe", ())
+    assert looked.bytes < 1 << 20
+    assert (box.tree / "out/model.pt").exists()
+    assert box.clean().state == "removed"
+    assert not box.tree.exists()
 
 
 def edited(box: Beside) -> None:

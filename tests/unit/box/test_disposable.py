@@ -43,8 +43,8 @@ class DisposableBox:
 
     def clean(self, key: str = "", *, look: bool = False) -> dict[str, str]:
         rows = list(disposable(str(self.home), key, look=look))
-        assert all(size >= 5000 for _, _, size, _ in rows)
-        return {name: became for _, name, _, became in rows}
+        assert all(size >= 5000 for _, _, size, _, _ in rows)
+        return {name: became for _, name, _, became, _ in rows}
 
     def results(self) -> list[str]:
         return [name for name in NAMES if (self.tree / name).exists()]
