@@ -153,6 +153,7 @@ def _merged(boxes: Sequence[KnownBox]) -> dict[str, RunAtHome]:
                 found[seen.id] = dataclasses.replace(
                     kept,
                     run=seen.run,
+                    metric=kept.metric if seen.seen <= kept.seen else "",  # it would be older
                     seen=seen.seen,
                     box_time=seen.box_time,
                     results_there=seen.results_there,

@@ -143,22 +143,20 @@ def run_lines(
     *,
     width: int | None = None,
     own: str = "",
-    seen: int | None = None,
 ) -> list[str]:
     """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 
     Where `own`, the key on the box of the repository that is meant, has runs, they come first, and
     of the others only those that go on are shown.
-    `seen`: the box's time when it told of them, if that is not now.
     A run takes two lines where one would be wider than `width` columns.
     """
     shown, others = _chosen(rows, own)
     cells = [
         (
-            *_cells(row, now, seen),
+            *_cells(row, now),
             spent_in_words(row.seconds, row.price),
             gpus_in_words(row.run, row.gpu_use),
-            *_about(row, now, seen),
+            *_about(row, now),
         )
         for row in shown
     ]
@@ -193,22 +191,25 @@ def _chosen(rows: Sequence[RunStatus], own: str) -> tuple[list[RunStatus], int]:
     return [*(row for row in mine if row.run not in left_out), *live], others
 
 
-def _cells(row: RunStatus, now: int, seen: int | None) -> tuple[str, ...]:
+def _cells(row: RunStatus, now: int) -> tuple[str, ...]:
     run = row.run
     where = f" in {run.tree}" if run.tree else ""
     if node := run.node:
         all_ = f" on {len(node.names)} nodes: {', '.join(node.names)}"
         where += f" (node {node.rank} of {node.names[0]}'s)" if node.rank else all_
-    old = f", as of {_ago(seen, now)}" if seen is not None and run.goes_on else ""
+    from_home = isinstance(row, RunFromHome)
+    old = f", as of {_ago(row.now, now)}" if from_home and run.goes_on else ""
     name = f"  {row.repository}/{called(run.name)}{where}"
     return (name, f"{run.outcome()}{old}", _when(run, now))
 
 
-def _about(row: RunStatus, now: int, seen: int | None) -> tuple[str, ...]:
+def _about(row: RunStatus, now: int) -> tuple[str, ...]:
     run, results = row.run, row.results
     quiet = f", last wrote {_ago(run.written, now)}" if run.state == "running" else ""
     log = f"log {size(run.log_bytes)}{quiet}"
-    if seen is not None and not run.log_bytes:  # what changes all the time is not noted here
+    if (
+        isinstance(row, RunFromHome) and not run.log_bytes
+    ):  # what changes all the time is not noted here
         log = ""
     elif run.made_nothing(results.files if results else 0):
         log = MADE_NOTHING
@@ -401,7 +402,7 @@ def _from_home(
         RunFromHome(
             one.run,
             names[one.repository],
-            one.box_time,
+            one.box_time or int(one.seen),
             one.price,
             one.metric or None,
             failures.get(one.run),
@@ -411,8 +412,7 @@ def _from_home(
     ]
     lines = [f"{box}: {why.rstrip('.')}; from home:" if why else as_of(found[0])]
     own = mine[0].repository if mine else ""
-    seen = last.box_time or int(last.seen)
-    lines += run_lines(rows, now, width=width, own=own, seen=seen)
+    lines += run_lines(rows, now, width=width, own=own)
     return BoxStatus(box, found[0].price or None, runs=rows, trees=(), lines=lines)
 
 

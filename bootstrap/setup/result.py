@@ -95,6 +95,8 @@ class SetupResult(Document):
     login: BoxLogin = field(repr=False)
     profile: Profile = field(repr=False)
     box_state: BoxState = field(repr=False)
+    made_nothing: bool = False
+    """Whether the run is over with 0, without a word in its log and without results."""
 
     @property
     def dollars(self) -> float | None:

@@ -161,6 +161,7 @@ def result_of(
     blocking = _blocking(box_state)
     run = None
     lines: tuple[str, ...] = ()
+    made_nothing = False
     if payload.profile.train and not blocking:
         run = result.run_of_work(box_state, payload.source.commit)
     # The step `train` also succeeds if this work ran before another one.
@@ -173,7 +174,7 @@ def result_of(
         beginning = box.ask(partial(follow.watch_beginning, run=run))
         run = replace(run, state=beginning.state, rc=beginning.rc)
         lines = tuple(map(reporter.redact, beginning.lines))
-        if beginning.made_nothing:
+        if made_nothing := beginning.made_nothing:
             reporter.warn(f"{run.name} {MADE_NOTHING}")
     if box_state.lease and box.known.lease:
         held = {**box.known.lease, "held": box_state.lease.held}
@@ -196,6 +197,7 @@ def result_of(
         login=box,
         profile=payload.profile,
         box_state=box_state,
+        made_nothing=made_nothing,
     )
 
 

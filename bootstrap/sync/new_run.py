@@ -82,6 +82,8 @@ class StartedRun(Document):
     seconds: float
     profile: Profile
     login: BoxLogin
+    made_nothing: bool
+    """Whether it is over with 0, without a word in its log and without results."""
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError if it failed immediately."""
@@ -269,6 +271,7 @@ class _Beginning:
             seconds=time.monotonic() - began,
             profile=context.payload.profile,
             login=context.box,
+            made_nothing=output.made_nothing,
         )
 
     def _run_of(self, answer: SyncAnswer) -> Run:

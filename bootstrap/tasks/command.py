@@ -211,7 +211,7 @@ class Command:
     def run(self, given: Mapping[str, Any], *, dry: bool) -> int:
         """Run it, say how it ended, and return the documented exit code."""
         trust_absolute_path()
-        call = Call(given, dry=dry)
+        call = Call(_with_box(given), dry=dry)
         changing = self.changes is None or any(given[name] for name in self.changes)
         work = _refuse_dry if dry and changing else self.body
         if self.is_for_each and not is_about_one(call):
@@ -287,6 +287,21 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
     except Exception as error:
         return _failed(call, own_error(error, _redacting(call)))
     return End(0)
+
+
+def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Let `--run BOX/RUN` name the box too, where no other is named."""
+    run = given.get("run") or []
+    names = [run] if isinstance(run, str) else run
+    box, *others = {name.rpartition("/")[0] for name in names} or {""}
+    if not box or others or given.get("hosts") or given["host"] not in (None, [], box, [box]):
+        return given
+    from bootstrap.link.record import all_boxes, ended_boxes
+
+    if box not in {known.name for known in (*all_boxes(), *ended_boxes())}:
+        return given  # REPOSITORY/RUN, as the box calls it
+    plain = [name.removeprefix(f"{box}/") for name in names]
+    return {**given, "host": box, "run": plain[0] if isinstance(run, str) else plain}
 
 
 def is_about_one(call: Call) -> bool:

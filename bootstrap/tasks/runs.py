@@ -261,7 +261,7 @@ _IDENTITY = Option("identity", "The private key to log in with.")
 _REPO = Option("repo", "The repository that is meant; default: that of the current folder.")
 RUN = Option(
     "run",
-    "The run, as `status` names it; default: this repository's newest. "
+    "The run, as `status` names it, or BOX/RUN; default: this repository's newest. "
     "The word --run may be left out.",
     bare=True,
 )
@@ -275,7 +275,7 @@ _ALL = Option("all_", "Of all repositories on the box, not only that of the curr
     JSON,
     _IDENTITY,
     _REPO,
-    Option("run", "Only this run; from home if its box is gone."),
+    Option("run", "Only this run, RUN or BOX/RUN; from home if its box is gone."),
     Option("watch", "Ask again every 5 seconds, until Ctrl-C.", False),
     changes=(),
     takes_all=True,
@@ -420,9 +420,7 @@ def logs(call: Call) -> None:
     JSON,
     _IDENTITY,
     _REPO,
-    Option(
-        "run", f"{BEGUN_RUN.help} Repeatable: then side by side; BOX/RUN too.", many=True, bare=True
-    ),
+    Option("run", f"{BEGUN_RUN.help} Repeatable: then side by side.", many=True, bare=True),
     Option("out", "Where to write it; default: beside the run's results."),
     Option("sweep", "Instead, all cells of this sweep side by side: its file, or its name."),
     Option("metric", "The metric by which several runs, or the cells of a sweep, are compared."),

@@ -13,10 +13,10 @@ from bootstrap.events import WHY
 from bootstrap.ui.layout import NextCommands, what_next
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bootstrap.plan import PlanRow
-    from bootstrap.profile.schema import Profile
     from bootstrap.protocol.run import Run
     from bootstrap.setup.result import SetupResult
     from bootstrap.sync.new_run import StartedRun
@@ -75,7 +75,7 @@ def next_steps(result: SetupResult) -> str:
             shell="" if local else f"{program} shell {there}",
             ssh=_ssh(result) if result.alias else "",
             code="" if local else f"{program} code {there}",
-            pull="" if local else _pull(program, there, run, result.profile),
+            pull="" if local else _pull(program, there, run, _results(result)),
             fetch=_fetch(result),
             status=f"{program} status --host {name}",
             down=f"{program} down {there}" if box.known.is_billed else "",
@@ -103,7 +103,7 @@ def after_run(begun: StartedRun) -> str:
             state=run.outcome(),
             follow=f"{program} logs -f {there} --run {run.name}",
             stop=f"{program} stop {there} --run {run.name}" if alive else "",
-            pull="" if box.is_local else _pull(program, there, run, begun.profile),
+            pull="" if box.is_local else _pull(program, there, run, _results(begun)),
             status=f"{program} status --host {name}",
             down=f"{program} down {there}" if box.known.is_billed else "",
             destroy_at=begun.profile.provider.console or "",
@@ -112,9 +112,18 @@ def after_run(begun: StartedRun) -> str:
     )
 
 
-def _pull(program: str, there: str, run: Run | None, profile: Profile) -> str:
-    """Return the command that pulls the results; "" if the profile names none."""
-    if run is None or not (profile.train and profile.train.results):
+def _results(of: SetupResult | StartedRun) -> Sequence[str]:
+    """Return what the profile names of its run's results, unless this run has none."""
+    run, train = of.run, of.profile.train
+    is_later_node = bool(run and run.node and run.node.rank)
+    if of.made_nothing or not train or (is_later_node and train.results_of != "all"):
+        return ()
+    return train.results
+
+
+def _pull(program: str, there: str, run: Run | None, results: Sequence[str]) -> str:
+    """Return the command that pulls a run's results; "" if it has none."""
+    if run is None or not results:
         return ""
     return f"{program} pull {there} --run {run.name}{' --watch' if run.goes_on else ''}"
 
@@ -138,16 +147,16 @@ def program_name(typed: str) -> str:
 
 def _fetch(result: SetupResult) -> list[str]:
     endpoint, alias = result.login.endpoint, result.alias
-    if endpoint is None:
+    run = result.run
+    if endpoint is None or run is None or not run.has_begun:
         return []
     if not alias and endpoint.alias != endpoint.hostname:
         alias = endpoint.alias
     address = f"[{endpoint.hostname}]" if ":" in endpoint.hostname else endpoint.hostname
     host = alias or f"{endpoint.user}@{address}"
     port = "" if alias or endpoint.port == 22 else f"-P {endpoint.port} "
-    train = result.profile.train
     tree = result.repo_dir
-    if result.run and result.run.tree:
-        tree = posixpath.join(posixpath.dirname(tree), result.run.tree)
-    places = [posixpath.join(tree, name) for name in (train.results if train else [])]
+    if run.tree:
+        tree = posixpath.join(posixpath.dirname(tree), run.tree)
+    places = [posixpath.join(tree, name) for name in _results(result)]
     return [f"scp -r {port}{shlex.quote(f'{host}:{place}')} ." for place in places]

@@ -62,6 +62,7 @@ def test_its_recommended_lines_are_those_of_the_program(
         profile=read_profile(str(profile)).profile,
         price=None,
         box_state=SimpleNamespace(home="/workspace/.boxstrap", has_tmux=True),
+        made_nothing=False,
     )
     assert next_steps(result) in RECORDING.output, "make picture"
 

@@ -89,8 +89,7 @@ def test_a_tree_that_holds_nothing_goes(box: Beside) -> None:
 
 
 def test_results_that_are_at_home_keep_no_tree(box: Beside) -> None:
-    """They go in the same call, before the trees are judged; a look says so, and counts them once.
-    """
+    """They go in the same call, before the trees are judged. A look counts their bytes once."""
     run = box.home / "runs/k/run-1"
     (run / "results").write_text("out/\n")
     (run / "pid").write_text("1 1 x\n")

@@ -47,17 +47,23 @@ def test_its_age_is_right_after(login: float, seen: float, monkeypatch: pytest.M
 def test_what_is_known_of_a_box_out_of_reach_has_the_live_run_and_ages_go_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing of them came home. `runs` and `status` tell the same begin, by the same clock."""
+    """`runs` and `status` tell the same begin, by the same clock; no older metric beside it."""
     clock = type("Clock", (), {"time": lambda: 9_000.0})
     for module in (at_home, status):
         monkeypatch.setattr(module, "time", clock)
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
     live = dataclasses.replace(RUN, name="train-2", state="running", begun=8_700, over=0)
     note_seen(box, [live, RUN], str, box_time=9_000)
+    home = RunAtHome(box.name, box.created, box.host_text, live, seen=8_900.0, metric="loss 2.3")
+    at_home._folder().mkdir(parents=True)
+    home.save()
+    dataclasses.replace(home, run=dataclasses.replace(live, name="train-0")).save()
     clock.time = lambda: 9_300.0
     told = "\n".join(status._from_home(BoxOptions("gpu", repo=tmp_path), "it is gone.", None).lines)
     assert "gpu: it is gone; from home:" in told
     assert "train-2  running, as of 5 min 00 s ago  started 10 min 00 s ago" in told
+    assert "train-0  running, as of 6 min 40 s ago  started 10 min 00 s ago" in told
+    assert told.count("loss 2.3") == 1  # train-0's: what was told later of train-2 has none
     listed = ListedRun(known_on(box)[0], is_gone=False, results="box", log="box")
     assert "train-2  gpu  10 min 00 s ago" in run_rows([listed], 9_300.0, None, every=False)[0]
 

@@ -14,7 +14,7 @@ from bootstrap.link.record import KnownBox
 from bootstrap.profile.schema import PROFILE
 from bootstrap.protocol.run import Run
 from bootstrap.tasks import NAMES, usage
-from bootstrap.tasks.command import Call, _complete_error
+from bootstrap.tasks.command import Call, _complete_error, _with_box
 from tests.cli import User
 from tests.plain_environment import BIN, HERE
 
@@ -51,6 +51,30 @@ def test_a_folder_and_no_colour_can_be_said_before_the_command(at: User) -> None
 
 def test_what_follows_one_run_is_refused_for_several(at: User) -> None:
     assert "the log of one run" in at.run("run", "-f", "--each-gpu", "--", "true").must(2).err
+
+
+@pytest.mark.parametrize(
+    ("host", "run", "meant"),
+    [
+        ([], ["gpu/train-1"], ("gpu", ["train-1"])),
+        (None, "gpu/train-1", ("gpu", "train-1")),
+        (["gpu"], ["gpu/train-1", "gpu/train-2"], ("gpu", ["train-1", "train-2"])),
+        *((["other"], [run], (["other"], [run])) for run in ("gpu/train-1", "train-1")),
+        *(([], runs, ([], runs)) for runs in (["gpu/a", "b"], ["homework/a"], [])),
+    ],
+)
+def test_a_run_is_named_with_its_box(host: object, run: object, meant: object) -> None:
+    """`homework/a` is a repository's run, as a box calls it."""
+    record.save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1"))
+    given = _with_box({"host": host, "run": run, "hosts": None})
+    assert (given["host"], given["run"]) == meant
+
+
+def test_each_task_about_a_run_goes_to_its_box(at: User) -> None:
+    """Its pin is not there; without a box it would be exit 2: the repository has none."""
+    record.save_box(KnownBox("gpu", "root@127.0.0.1:1", "127.0.0.1", port=1))
+    for task in ("status", "logs", "report", "wait", "attach", "stop", "pull"):
+        assert "the box gpu is known" in at.run(task, "--run", "gpu/train-1", "--json").must(4).err
 
 
 def on_box(user: User) -> list[str]:

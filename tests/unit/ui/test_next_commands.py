@@ -1,3 +1,10 @@
+from types import SimpleNamespace as Made
+from typing import Any
+
+import pytest
+
+from bootstrap.protocol.run import NodeOf, Run
+from bootstrap.tasks.setup_report import next_steps
 from bootstrap.ui.layout import NextCommands, what_next
 
 
@@ -44,3 +51,43 @@ def test_what_is_not_there_is_left_out():
         "b: run r: failed (exit 1)\n\nstill billing: give it back with boxstrap down, "
         "or destroy it at the provider's page"
     )
+
+
+def run(state: str = "running", **more: Any) -> Run:
+    return Run("homework-1", "train-1", state, None, 1, "", "", "train", 0, 0, "x", **more)
+
+
+LATER = run(node=NodeOf(1, ("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("of", "profile", "nothing", "offered"),
+    [
+        pytest.param(run(), {}, False, "pull fetch", id="it runs"),
+        pytest.param(run("finished"), {}, False, "pull fetch", id="it is over"),
+        pytest.param(run("finished"), {}, True, "", id="it made none"),
+        pytest.param(run("queued"), {}, False, "pull", id="it has not begun"),
+        pytest.param(run(), {"results": []}, False, "", id="the profile names none"),
+        pytest.param(None, {}, False, "", id="no run"),
+        pytest.param(LATER, {}, False, "", id="a later node"),
+        pytest.param(LATER, {"results_of": "all"}, False, "pull fetch", id="each node's"),
+    ],
+)
+def test_results_are_offered_where_a_run_has_some(
+    of: Run | None, profile: dict[str, Any], nothing: bool, offered: str
+) -> None:
+    train = Made(**{"results": ["out/"], "results_of": "rank-0", **profile})
+    login = Made(
+        is_local=False,
+        options=Made(repo=None),
+        known=Made(is_billed=False),
+        endpoint=Made(alias="gpu", hostname="gpu", user="root", port=22),
+    )
+    result: Any = Made(
+        **{"run": of, "waits_for": None, "login": login, "box": "gpu", "alias": "gpu"},
+        **{"box_state": Made(has_tmux=True, home="/w/.boxstrap"), "repo_dir": "/w/homework"},
+        **{"profile": Made(train=train, provider=Made(console="")), "price": None},
+        made_nothing=nothing,
+    )
+    said = next_steps(result)
+    assert [word for word in ("pull", "fetch") if f"  {word} " in said] == offered.split()
