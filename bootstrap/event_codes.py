@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from bootstrap.onbox.python.lacking import LIBRARIES
+
 
 class Code(NamedTuple):
     """One code: `what` happened, and what to do `hint`."""
@@ -194,7 +196,16 @@ def _read(table: str) -> dict[str, Code]:
     return {name: Code(what, hint) for name, what, hint in rows}
 
 
-CODES: Mapping[str, Code] = _read(_TABLE)
+CODES: Mapping[str, Code] = {
+    **_read(_TABLE),
+    **{
+        f"lacks-{package}": Code(
+            f"modules of the environment need {name}, which the box lacks: packages: [{package}]",
+            "add Debian's package to the profile, and set up again",
+        )
+        for name, package in reversed(LIBRARIES.items())
+    },
+}
 
 _NAME = rb"([A-Za-z0-9][A-Za-z0-9._-]{0,99})(?![A-Za-z0-9._-])"
 _NAMES: Mapping[str, bytes] = {

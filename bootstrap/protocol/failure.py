@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from bootstrap.link.exchange import answer_number
+from bootstrap.onbox.python.lacking import advice
 from bootstrap.protocol.run import Run, RunOnABox
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size
@@ -88,7 +89,8 @@ def find_failure(
             "killed", f"something killed it (SIGKILL){_not_for_memory(run)}", lines=shown
         )
     what = next((line for line in traceback if _is_exception(line)), "")
-    return Failure("exception" if what else "unknown", what[:_WIDTH], lines=shown)
+    hint = advice("\n".join(traceback or shown))
+    return Failure("exception" if what else "unknown", what[:_WIDTH], hint, shown)
 
 
 def _by_notice(run: Run) -> str:

@@ -17,6 +17,7 @@ from bootstrap.errors import (
     TrainingFailedError,
 )
 from bootstrap.event_codes import Code, named_in
+from bootstrap.onbox.python import lacking
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.text.document import Document
@@ -270,11 +271,16 @@ def _advice(end: SetupEnd, advice: str) -> str:
     return f"Nothing was built. {advice}" if end.step == "gpu" else advice
 
 
+_UNEXPLAINED = ("build-failed", "command-failed", "prepare-failed")
+"""Codes of which only the log knows more."""
+
+
 def _failed(error: type[BoxstrapError], end: SetupEnd, reporter: Reporter) -> BoxstrapError:
     log = f"setups/{end.setup}/logs/{end.step}.log"
     tail = end.box.tail(log, LOG_BYTES, redacted=True)
     reporter.log_tail(end.step, tail.splitlines())
-    advice, about = end.code.hint, named_in(end.code_name, tail)
+    text = tail.decode(errors="replace") if end.code_name in _UNEXPLAINED else ""
+    advice, about = lacking.advice(text) or end.code.hint, named_in(end.code_name, tail)
     return error(
         f"the step {end.step} failed: {end.code.what}{about and f': {about}'}.",
         where=end.box.label,

@@ -34,3 +34,11 @@ fits_after() {
   local site
   for site in "$VENV_DIR"/lib/python*/site-packages; do fits_gpu after "$site"; done
 }
+
+# Says which libraries modules of the environment need, and the box lacks.
+report_lacking() {
+  local site code
+  for site in "$VENV_DIR"/lib/python*/site-packages; do
+    "$BOX_HOME/agent/bin/python" -I -S -B "$ONBOX" python.lacking "$site"
+  done | while read -r code; do emit warn "code=$code"; done
+}

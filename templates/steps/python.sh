@@ -69,10 +69,13 @@ apply_python() {
   install_sources "${again[@]}"
   : >"$SETUP_DIR/installed"
   fits_after
+  report_lacking &
+  local looking=$!
   # Importing importlib.metadata takes four times as long as reading all METADATA files.
   "$VENV_DIR/bin/python" -c 'import os, sys; [open(f, "rb").read() for p in sys.path if os.path.isdir(p) for e in os.scandir(p) for f in [e.path + "/METADATA"] if e.name.endswith(".dist-info") and os.path.exists(f)]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
   list_packages "$VENV_DIR" "$noted.folders"
+  wait "$looking"
   printf '%s\n' "$VENV_DIR" >"$noted.venv"
   rm -f "$noted.building"
 }

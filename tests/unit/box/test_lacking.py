@@ -1,0 +1,85 @@
+"""What a build, a program or a module lacks is named with the package that brings it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bootstrap.onbox.python import lacking as lacking_module
+from bootstrap.onbox.python.lacking import advice, lacking, missing_libraries
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("error: command 'swig' failed: No such file or directory", ("swig", "swig")),
+        ("unable to execute 'gcc': No such file or directory", ("gcc", "build-essential")),
+        ("/bin/sh: 1: cmake: not found", ("cmake", "cmake")),
+        ("build.sh: line 3: ninja: command not found", ("ninja", "ninja-build")),
+        ("RuntimeError: CMake must be installed to build this", ("CMake", "cmake")),
+        ("x.c:3:10: fatal error: mpi.h: No such file or directory", ("mpi.h", "libopenmpi-dev")),
+        ("-- Could NOT find MPI (missing: MPI_C_FOUND)", ("MPI", "libopenmpi-dev")),
+        ("Error: pg_config executable not found.", ("pg_config", "libpq-dev")),
+        ("No package 'cairo' found", ("cairo", "libcairo2-dev")),
+        (
+            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
+            ("libGL.so.1", "libgl1"),
+        ),
+        ("OSError: sndfile library not found", ("sndfile", "libsndfile1")),
+        ("No such file or directory: 'ffmpeg'\n  in the end", ("ffmpeg", "ffmpeg")),
+        ("sh: 1: swig: not found\nsh: 1: cmake: not found", ("cmake", "cmake")),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'", None),
+        ("error: command 'gcc' failed with exit code 1", None),
+        ("fatal error: own/header.h: No such file or directory", None),
+        ("", None),
+    ],
+)
+def test_the_last_thing_that_was_looked_for_is_named(
+    said: str, found: tuple[str, str] | None
+) -> None:
+    assert lacking(said) == found
+    assert advice(said) == (
+        f"The box lacks {found[0]}: Debian's {found[1]} brings it (packages: [{found[1]}])"
+        if found
+        else ""
+    )
+
+
+def test_a_library_that_neither_the_box_nor_a_wheel_has_is_found(tmp_path: Path) -> None:
+    site, other = tmp_path / "site", tmp_path / "other"
+    for folder in (site / "cv2", other):
+        folder.mkdir(parents=True)
+    (site / "cv2/damaged.so").write_bytes(b"\x7fELF\x02\x01" + b"\xff" * 90)
+    (site / "cv2/empty.so").touch()
+
+    def build(target: Path, *words: str) -> None:
+        gcc = ["gcc", "-shared", "-nostdlib", "-Wl,--no-as-needed", "-o", target, "-x", "c"]
+        subprocess.run([*gcc, "/dev/null", "-x", "none", *words], check=True)
+
+    for name in ("libOSMesa.so.8", "libunknown.so.1"):
+        build(other / name, f"-Wl,-soname,{name}")
+    build(site / "cv2/cv2.abi3.so", *map(str, other.iterdir()))
+    assert [*missing_libraries(str(site))] == ["libOSMesa.so.8"]
+    (site / "cv2.libs").mkdir()
+    (other / "libOSMesa.so.8").rename(site / "cv2.libs/libOSMesa.so.8")
+    assert not [*missing_libraries(str(site))]
+
+
+def test_a_package_that_another_one_brings_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = [
+        "libGL.so.1",
+        "libX11.so.6",
+        "libxcb.so.1",
+        "libglib-2.0.so.0",
+        "libgthread-2.0.so.0",
+    ]
+    monkeypatch.setattr(lacking_module, "missing_libraries", lambda _: missing)
+    monkeypatch.setattr(lacking_module.sys, "argv", ["python.lacking", "/site"])
+    lacking_module.main()
+    said = capsys.readouterr()
+    assert said.out.split() == ["lacks-libgl1", "lacks-libglib2.0-0"]
+    assert len(said.err.splitlines()) == 4
