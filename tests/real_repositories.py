@@ -153,6 +153,7 @@ REPOSITORIES: dict[str, RealRepository] = {
             "train.command": "python train.py config/train_shakespeare_char.py",
             "train.results": ["out-shakespeare-char/"],
         },
+        notes=("README.md runs, for several machines: torchrun",),
     ),
     "karpathy/minGPT": RealRepository(
         commit="37baab71b9abea1b76ab957409a1cc2fbfba8a26",

@@ -457,6 +457,12 @@ def _together(profile: Profile) -> Wrong:
         wrong.append((("python", "lock"), "python.conda is set too; one of them decides"))
     if python.lock and python.installer == "pip":
         wrong.append((("python", "lock"), "pip can't read it; use python.installer: uv"))
+    if python.as_of and (python.lock or python.installer == "pip"):
+        why = "only uv can choose by dates, and a lock has chosen already"
+        wrong.append((("python", "as_of"), why))
+    if python.as_of and python.torch_backend != "auto":
+        why = "needs python.torch_backend: auto; torch's indexes have no dates"
+        wrong.append((("python", "as_of"), why))
     if profile.train and profile.train.at_boot == "resume" and not profile.train.resume:
         wrong.append(
             (("train", "at_boot"), "needs train.resume: the command that resumes the training")

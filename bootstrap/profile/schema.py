@@ -374,6 +374,7 @@ GitRef = Annotated[str, values.GIT_REF]
 Person = Annotated[str, values.PERSON]
 Email = Annotated[str, values.EMAIL]
 PythonVersion = Annotated[str, values.PYTHON]
+Day = Annotated[str, values.DAY]
 Venv = Annotated[str, values.VENV]
 Torch = Annotated[str, values.TORCH]
 RepoPath = Annotated[str, values.REPO_PATH]
@@ -447,6 +448,9 @@ class Python(Section):
 
     version: Free[PythonVersion | None] = field(
         "Version of Python, in quotes; by default what the repository asks for."
+    )
+    as_of: Free[Day | None] = field(
+        "Packages as they were on this day, in quotes: none that was uploaded later."
     )
     venv: Free[Venv] = field(
         "The environment's folder; an existing one, as /venv/main, is adopted.", default=".venv"

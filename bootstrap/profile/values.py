@@ -288,6 +288,7 @@ PUBLIC_KEY = Rule(LOCAL_PATH.expected, LOCAL_PATH.pattern, finish=_public)
 PARENT = Rule("a shipped profile or a path", r"[\w .,+@=:()/~-]+", finish=ordinary)
 BOX_FILE = Rule("a path on the box that starts with /", r"/[A-Za-z0-9._+@=/-]+")
 PYTHON = Rule('a version of Python, as in "3.11" or "3.11.7"', r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
+DAY = Rule('a day, as in "2023-05-01"', r"20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 TORCH = Rule(
     "auto, cpu, xpu, cu126 (any CUDA) or rocm6.3 (any ROCm)",
     r"auto|cpu|xpu|cu[0-9]{2,3}|rocm[0-9]{1,2}(\.[0-9]{1,2}){0,2}",

@@ -111,7 +111,8 @@ _OF_STEPS = {
         *("REPO_URL", "REPO_ACCESS", "GIT_USER_NAME", "GIT_USER_EMAIL", "CLONE_URL", "SHARED"),
     ),
     "python": (
-        *("PYTHON_VERSION", "VENV", "INSTALLER", "TORCH_BACKEND", "REUSE", "REQUIREMENTS_SET"),
+        *("PYTHON_VERSION", "AS_OF", "VENV", "INSTALLER", "TORCH_BACKEND", "REUSE"),
+        "REQUIREMENTS_SET",
         *("REQUIREMENTS", "LOCK", "CONDA", "CONDA_TOOLS", "EXTRAS", "PYTHON_INDEX"),
         *("LOCK_OPTIONS", "ADDED_TO_LOCK", "ADDED_ARGUMENTS", "BUILT_LAST", "NAMES_OF_LAST"),
         *("DEPENDENCIES", "PYTHON_ID"),
@@ -178,8 +179,10 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("PYTHON_VERSION", python.version or ""),
         ("VENV", python.venv),
         ("INSTALLER", python.installer),
-        ("TORCH_BACKEND", python.torch_backend),
-        ("REUSE", python.reuse),
+        ("AS_OF", python.as_of or ""),
+        # Only the index itself has dates; what an image brings may be newer.
+        ("TORCH_BACKEND", "none" if python.as_of else python.torch_backend),
+        ("REUSE", "never" if python.as_of else python.reuse),
         ("REQUIREMENTS_SET", python.requirements is not None),
         ("REQUIREMENTS", python.requirements or []),
         ("LOCK", python.lock or ""),

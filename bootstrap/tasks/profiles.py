@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ from bootstrap.tasks.options import COMMITTED, Option
 
 if TYPE_CHECKING:
     from bootstrap.doors import CarriedScript, Pushing
+
+_OLD_S = 365 * 86_400
+"""A repository without a commit for so long may not run with the packages of today."""
 
 
 @command(
@@ -67,11 +71,12 @@ def init(call: Call) -> None:
     from bootstrap.errors import UsageError, write_error
     from bootstrap.link.prompt import Prompt
     from bootstrap.paths import write_users_file
-    from bootstrap.profile.scaffold import look_where_you_stand, notes, write_profile
+    from bootstrap.profile.scaffold import notes, write_profile
+    from bootstrap.profile.survey.facts import look_where_you_stand
     from bootstrap.profile.values import COMMAND
     from bootstrap.repo.local import read_repository
 
-    place, command = call.options().place, call.given["command"] or ""
+    place, command, last_commit = call.options().place, call.given["command"] or "", ""
     try:
         COMMAND(command or "none")
     except ValueError as error:
@@ -79,17 +84,19 @@ def init(call: Call) -> None:
     try:
         here = read_repository(place)
         root, url, lacking = here.root, here.url, []
+        if time.time() - int(here.committed) > _OLD_S:
+            last_commit = time.strftime("%Y-%m-%d", time.gmtime(int(here.committed)))
     except UsageError as error:
         # A folder without a repository, or without a commit, can still get a profile.
         root, url, lacking = place, None, [f"{error.what} {error.hint}"]
     file, facts = (
         root / "boxstrap.yaml",
-        look_where_you_stand(root, place, url=url, command=command),
+        look_where_you_stand(root, place, url=url, command=command, last_commit=last_commit),
     )
     prompt = Prompt(print)
     if len(facts.candidates) > 1 and not (call.is_json or file.exists()) and prompt.has_terminal():
         script = prompt.choose("Which of them is the training?", facts.candidates)
-        facts = look_where_you_stand(root, place, url=url, script=script)
+        facts = look_where_you_stand(root, place, url=url, script=script, last_commit=last_commit)
     try:
         if file.is_symlink():  # also one that leads nowhere
             raise FileExistsError

@@ -150,7 +150,7 @@ choose_settings() {
   OWN_INDEX=
   [ "${#PYTHON_INDEX[@]}" -eq 0 ] || put_indexes_first
   case $TORCH_BACKEND in
-    none) ;;
+    none) [ -z "$AS_OF" ] || UV_SETTINGS+=(UV_EXCLUDE_NEWER="$AS_OF") ;;
     auto)
       if has_own_index; then
         OWN_INDEX=yes

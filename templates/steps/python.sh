@@ -16,7 +16,7 @@ inputs_python() {
   inputs "$DRIVER" "$sums"
   CHOSEN=$INPUTS
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
-    "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}"
+    "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}" ${AS_OF:+"$AS_OF"}
   CHOSEN=${INPUTS/" $CHOSEN"/ }
   find_built
   sums=$(built_digest)

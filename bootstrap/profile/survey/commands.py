@@ -18,6 +18,7 @@ from bootstrap.profile.survey import declared, files, scripts
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _HEADING = re.compile(r"^(#{1,6})\s+(.*)|.*<summary>(.*?)(?:</summary>|$)", re.IGNORECASE)
+_CLONE = re.compile(r"git clone [^\n]*?(\S*?([\w.-]+?)(?:\.git)?/?)\s*\n")
 _CONTINUED = re.compile(r"\\\n(?!\s*(?:```|~~~))")
 _CODE = re.compile(r"`([^`\n]{3,500})`")
 _PROMPT = re.compile(r"^\s*(?:[$>!%]\s+|!|\d+\.\s+|[-*]\s+)*(?=\S)")
@@ -29,6 +30,7 @@ _FILLED_IN = re.compile(
 )
 _NODES = re.compile(r"--(?:node[-_]rank|master[-_]addr|machine[-_]rank)|--n?nodes[= ](?!1\b)")
 _LAUNCHERS = {"torchrun", "deepspeed"}
+_LOGINS = {"wandb": "WANDB_API_KEY", "huggingface-cli": "HF_TOKEN", "hf": "HF_TOKEN"}
 # A launcher's options for the number of GPUs: replaced or dropped, since the box's may differ.
 _GPUS = re.compile(r"--nproc[-_]per[-_]node(=.*)?")
 _COUNTS = re.compile(r"--(?:num_processes|num_gpus|num_machines|master[-_]port)(=.*)?")
@@ -132,6 +134,10 @@ class Said:
     """Commands that the repository installs, each with its script."""
     shells: set[str] = field(default_factory=set)
     """Run scripts that a page runs."""
+    logins: dict[str, str] = field(default_factory=dict)
+    """Secrets that a page logs in with, each with the page."""
+    not_taken: dict[str, str] = field(default_factory=dict)
+    """What a page also does, in words; of each kind one."""
 
     @property
     def called(self) -> dict[str, str]:
@@ -149,6 +155,9 @@ def read_commands(root: Path) -> Said:
     for path in pages:
         text = files.text_of_file(path, files.LARGEST_SCRIPT)
         _take_all(said, root, [*_lines_of_page(path.name, text, root)])
+        clones = dict(each[::-1] for each in _CLONE.findall(text))
+        clones.pop(_own_clone(root, [*clones]), None)
+        said.not_taken |= {url: f"{path.name} clones {url}" for url in clones.values()}
         said.shells |= {*re.findall(r"\b([\w./-]+\.sh)\b", text)}
     for path in [path for path in files.below(root, 2) if path.suffix == ".sh"][:_MOST_SHELLS]:
         place = PagePlace(str(path.relative_to(root)))
@@ -163,7 +172,8 @@ _Line = tuple[PagePlace, str, str]
 def _lines_of_page(file: str, page: str, root: Path) -> Iterator[_Line]:
     """Yield (place, folder, line) for code; `cd` in a block sets the folder."""
     is_block, folder, number, section, headings = False, "", 0, 0, dict[int, str]()
-    cloned = {*re.findall(r"git clone [^\n]*?([\w.-]+?)(?:\.git)?/?\s*\n", page)}
+    cloned = [name for _, name in _CLONE.findall(page)]
+    own = _own_clone(root, cloned)
     for line in _CONTINUED.sub(" ", page).splitlines():
         heading = None if is_block else _HEADING.match(line)
         if _FENCE.match(line):
@@ -178,7 +188,7 @@ def _lines_of_page(file: str, page: str, root: Path) -> Iterator[_Line]:
         elif is_block or line.startswith(("    ", "\t")):
             words = line.strip().lstrip("$ ").split()
             if words[:1] == ["cd"] and len(words) == 2:
-                folder = _entered(root, folder, words[1], cloned)
+                folder = _entered(root, folder, words[1], own, cloned)
             yield PagePlace(file, section, number, _below_title(headings)), folder, line
         else:
             place = PagePlace(file, section, number, _below_title(headings))
@@ -189,14 +199,19 @@ def _below_title(headings: dict[int, str]) -> str:
     return " / ".join(text for level, text in headings.items() if level != 1)
 
 
-def _entered(root: Path, folder: str, word: str, cloned: set[str]) -> str:
+def _own_clone(root: Path, cloned: list[str]) -> str:
+    """Return the name of the page's own repository: this folder's, else that of the first clone."""
+    return root.resolve().name if root.resolve().name in cloned else "".join(cloned[:1])
+
+
+def _entered(root: Path, folder: str, word: str, own: str, cloned: list[str]) -> str:
     """Return the folder after a `cd`; that of the repository's own clone is its top."""
     first, _, rest = word.strip("/").partition("/")
-    path = rest if first in cloned else word
-    entered = PurePosixPath(folder, path or ".")
-    if not files.has(root, str(entered), folder=True):
+    entered = posixpath.normpath(PurePosixPath(folder, (rest if first == own else word) or "."))
+    is_other = first in cloned and first != own
+    if not is_other and not files.has(root, entered, folder=True):
         return folder
-    return "" if str(entered) == "." else str(entered)
+    return "" if entered == "." else entered
 
 
 def _take_all(said: Said, root: Path, lines: list[_Line]) -> None:
@@ -215,9 +230,13 @@ def _take_all(said: Said, root: Path, lines: list[_Line]) -> None:
         if words[:1] == ["export"]:
             exported.setdefault((place.file, place.section), []).extend(_assigned(words))
         before, command = _without_wrapping([*_expanded(words, at, found)])
-        if command and ".." not in folder:
+        if command and files.has(root, folder or ".", folder=True):
             env = (*exported.get((place.file, place.section), ()), *before)
-            _take(said, root, place, folder, command, env)
+            install = _take(said, root, place, folder, command, env)
+            if install and before and install.packages:
+                given = " ".join("=".join(pair) for pair in before)
+                packages = " ".join(install.packages)
+                said.not_taken[given] = f"{place.file} installs {packages} with {given}"
 
 
 def _assigned(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -248,11 +267,14 @@ def _take(  # noqa: PLR0913, PLR0917
     folder: str,
     words: list[str],
     env: tuple[tuple[str, str], ...],
-) -> None:
+) -> Install | None:
     install = _install(said, root, place, folder, words)
     if install:
         said.installs.append(install)
-        return
+        return install
+    if words[0] in _LOGINS and "login" in words[1:3]:
+        said.logins.setdefault(_LOGINS[words[0]], place.file)
+        return None
     run = _run(root, place, folder, words)
     program = words[0].removeprefix("./")
     shell = words[1] if program in ("bash", "sh") and len(words) > 1 else program
@@ -273,6 +295,17 @@ def _take(  # noqa: PLR0913, PLR0917
     if run:
         known = {name: value for name, value in env if not (_NOT_SET.match(name) or "$" in value)}
         said.runs.append(replace(run, env=tuple(known.items())))
+    elif _NODES.search(shlex.join(words)) and any(word.endswith(".py") for word in words):
+        told = f"{place.file} runs, for several machines: {shlex.join(words)}"
+        said.not_taken.setdefault("machines", told)
+    return None
+
+
+def run_of_user(root: Path, said: Said, command: str) -> ScriptCommand | None:
+    """Return what a user's command runs in the repository; None if that isn't known."""
+    own = Said(project=said.project, own=said.own)
+    _take_all(own, root, [*_lines_of_page("", f"```\n{command}\n```", root)])
+    return own.runs[-1] if own.runs else None
 
 
 def _unfilled(words: Iterable[str]) -> tuple[str, ...]:
@@ -296,10 +329,9 @@ def score_run(run: ScriptCommand, said: Said, root: Path) -> int:
     about = run.place.headings
     beside = _NO_SECTION.search(about) and not re.search("train|tun", about, re.IGNORECASE)
     other = _NONE.search(run.text) or beside or (is_own and not trains)
-    if not run.script.endswith(".py") or other or by_name < 0:
+    if not run.script.endswith((".py", ".ipynb")) or other or by_name < 0:
         return -100
-    source = files.text_of_file(root / run.script, files.LARGEST_SCRIPT)
-    score = by_name + 25 * scripts.learns(source)
+    score = by_name + 25 * scripts.learns(scripts.source_of(root / run.script))
     if run.file.endswith(".sh"):
         launched = run.words[0] not in ("python", *said.own)
         return score + 10 * launched + 10 * (run.file in said.shells)
@@ -409,6 +441,11 @@ def _arguments(  # noqa: PLR0913, PLR0917
 
 def _run(root: Path, place: PagePlace, folder: str, words: list[str]) -> ScriptCommand | None:
     """Return the command if it runs an existing script on one node, else None."""
+    if words[:2] == ["jupyter", "nbconvert"] and "--execute" in words:
+        book = next((word for word in words if word.endswith(".ipynb")), "")
+        path = posixpath.normpath(PurePosixPath(folder, book))
+        found = ScriptCommand(place, path, tuple(words), _unfilled(words), folder)
+        return found if files.has(root, path) else None
     by_mpi = [*words[:1]] if words[0] in ("mpiexec", "mpirun") else []
     words = words[len(by_mpi) :] or words
     launched = words[0] in _LAUNCHERS or words[:2] == ["accelerate", "launch"]

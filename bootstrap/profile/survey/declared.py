@@ -11,14 +11,13 @@ import ast
 import configparser
 import posixpath
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bootstrap.errors import UsageError
 from bootstrap.onbox.python.accepted import plain_range
-from bootstrap.profile.survey import files
+from bootstrap.profile.survey import files, scripts
 from bootstrap.profile.survey.files import (
     CONDA,
     included,
@@ -153,11 +152,8 @@ def own_project(root: Path) -> Project:
 
 def _keywords(source: str) -> dict[str, ast.expr]:
     """Return what the calls in a script are given by name."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = scripts.parsed(source)
+    if not tree:
         return {}
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     lists = {
@@ -310,15 +306,6 @@ def _extras(text: str) -> Iterator[tuple[str, str]]:
 def names(requirements: Iterable[str]) -> set[str]:
     """Return the normalized names of the packages in some requirements."""
     return {package_name(each) for each in requirements} - {""}
-
-
-def torch_version(requirements: Iterable[str]) -> tuple[int, int] | None:
-    """Return the upper bound of these requirements for torch, if they have one."""
-    for each in requirements:
-        bound = re.search(r"(?:==|<=|<|~=)\s*(\d+)\.(\d+)", each)
-        if package_name(each) == "torch" and bound:
-            return int(bound[1]), int(bound[2])
-    return None
 
 
 def _map(value: object) -> dict[str, Any]:

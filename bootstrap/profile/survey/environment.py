@@ -6,14 +6,19 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bootstrap.profile.survey import commands, declared, files, scripts
 from bootstrap.profile.survey.files import is_known, package_name, provides, same
 from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT, fits
 
-# A Python for which an older torch, and packages of the same age, have wheels.
-_PYTHON_OF_TORCH = {(1, 12): "3.10", (1, 13): "3.10", (2, 0): "3.10", (2, 1): "3.10"}
-_PYTHON_OF_TORCH |= {(2, 2): "3.11", (2, 3): "3.11", (2, 4): "3.11"}
+# Up to which release a package has wheels for no newer Python than this one.
+_LAST_FOR = {
+    "torch": (((1, 3), "3.7"), ((1, 10), "3.8"), ((2, 1), "3.10"), ((2, 4), "3.11")),
+    "numpy": (((1, 18), "3.7"), ((1, 20), "3.8"), ((1, 22), "3.10"), ((1, 25), "3.11")),
+    "tensorflow": (((2, 2), "3.7"), ((2, 4), "3.8"), ((2, 7), "3.9"), ((2, 11), "3.10")),
+    "timm": (((0, 3), "3.8"),),
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,26 @@ class Reasoned:
 
     value: str
     why: str
+
+
+class _Page(NamedTuple):
+    """What pages say, and where the training is among it."""
+
+    said: commands.Said
+    own: commands.Install | None
+    """How the repository itself is installed."""
+    run: commands.ScriptCommand | None
+
+    def trains(self, each: commands.Install) -> bool:
+        """Whether it is in the training's block or section; what has no heading is none."""
+        run = self.run
+        return run is not None and (
+            each.place == run.place or (each.place[:2] == run.place[:2] and run.place.section > 1)
+        )
+
+    def is_near(self, each: commands.Install) -> bool:
+        """Whether it belongs to the training, or to the install of the repository."""
+        return self.trains(each) or (self.own is not None and each.place == self.own.place)
 
 
 @dataclass(frozen=True)
@@ -47,6 +72,8 @@ class Environment:
     conda: Reasoned | None = None
     """The file to build from conda's packages, if a Python package index does not have them all."""
     remarks: tuple[str, ...] = ()
+    is_pinned: bool = False
+    """Whether a lock, or most requirements, say which versions."""
 
     @property
     def has_files(self) -> bool:
@@ -66,8 +93,9 @@ def find_environment(
     """
     project, lock = said.project, files.text_of_file(root / "uv.lock", files.LARGEST)
     has_lock = (root / "uv.lock").is_file()
-    own = _own_install(said, run)
-    listed, why = ((), "") if has_lock else _requirement_files(root, said, own, run)
+    page = _Page(said, _own_install(said, run), run)
+    own = page.own
+    listed, why = ((), "") if has_lock else _requirement_files(root, page)
     takes_project = project.has_dependencies and not has_lock and not listed
     takes_project = takes_project and not (own and project.needs_torch)
     extras = declared.torch_extras(lock)
@@ -87,7 +115,7 @@ def find_environment(
     if link and own and not any(each.value.startswith("-e .") for each in packages):
         names_of = f"[{','.join(each.value for each in chosen)}]" if chosen else ""
         packages.append(Reasoned(f"-e .{names_of}", f"{own.file} installs it"))
-    packages += _beside(said, own, run, other is not None and not other.file)
+    packages += _beside(page, other is not None and not other.file)
     required += [*other.requirements, *other.left_out] if other and by_conda else []
     names = declared.locked(lock) | _names([*required, *(each.value for each in packages)])
     names |= _brought_by(names) if takes_project or link else set()
@@ -96,13 +124,22 @@ def find_environment(
     )
     unnamed = next((each for each in required if _may_bring(each)), "")
     packages += imports if not unnamed else []
-    torch = declared.torch_version([*required, *(each.value for each in packages)])
+    packages[:0] = [
+        Reasoned(f"{name}=={version}", "the training insists on it")
+        for name, version in brought.asserted.items()
+        if is_known(name)
+    ]
+    wanted = [*required, *(each.value for each in packages)]
+    python_of_pins = _python_of(wanted)
     packages += _of_launcher(run, names | _names(each.value for each in packages))
-    built = [] if has_lock else sorted(_BUILT_LAST & names)
+    wheels = {package_name(each.value) for each in packages if _is_wheel(each.value)}
+    built = [] if has_lock else sorted((_BUILT_LAST & names) - wheels)
     packages += [Reasoned(each, "its build needs torch") for each in built]
     early, last = _in_order(root, said, packages)
     return Environment(
-        names=frozenset(names | declared.names(project.dependencies)),
+        names=frozenset(
+            names | declared.names(project.dependencies) | _names(each.value for each in imports)
+        ),
         has_own=bool(takes_project or link or (has_lock and project.is_built)),
         lock="uv.lock" if has_lock else None,
         requirements=listed,
@@ -110,19 +147,20 @@ def find_environment(
         project=takes_project,
         python=None
         if by_conda
-        else _python(root, other.python if other else project.python, torch),
+        else _python(root, other.python if other else project.python, python_of_pins),
         requires_python=project.python or None,
         torch_extras=extras,
         groups=groups,
         extras=chosen if has_lock or takes_project else (),
         packages=early,
-        index=tuple(_indexes(said)) if other else (),
+        index=tuple(_indexes(page, listed, is_all=other is not None)),
         last=last,
         conda=by_conda,
+        is_pinned=has_lock or 2 * sum("==" in each for each in wanted) > len(wanted),
         remarks=(
             *(_left_out(other) if other and not by_conda else ()),
             *(_undecided(imports, unnamed) if unnamed else ()),
-            *_not_taken(said, own, run, listed, names),
+            *_not_taken(page, listed, names, {each.value for each in chosen}),
         ),
     )
 
@@ -197,7 +235,7 @@ def _in_order(
     last = [
         each
         for each in fitting
-        if package_name(each.value) in _BUILT_LAST
+        if (package_name(each.value) in _BUILT_LAST and not _is_wheel(each.value))
         or re.sub(r"\[.*", "", each.value) in late
         or _builds_with_torch(root, each.value)
     ]
@@ -207,6 +245,10 @@ def _in_order(
         tools = _FOR_FLASH_ATTN if what == "flash-attn" else ("torch", *_FOR_FLASH_ATTN[:2])
         early += [Reasoned(each, f"the build of {what} needs it") for each in tools]
     return _once(early), _once(last)
+
+
+def _is_wheel(requirement: str) -> bool:
+    return requirement.partition("#")[0].endswith(".whl")
 
 
 def _builds_with_torch(root: Path, requirement: str) -> bool:
@@ -220,7 +262,7 @@ def _own_install(
     """Return how a page installs the repository: in the training's section, else for training."""
 
     def score(each: commands.Install) -> int:
-        here = _is_near(each, run)
+        here = _Page(said, None, run).trains(each)
         fit = any(_FOR_TRAINING.fullmatch(name) for name in each.extras)
         other = each.extras and all(map(declared.is_for_others, each.extras))
         return 4 * here + 2 * fit - 3 * bool(other)
@@ -230,23 +272,15 @@ def _own_install(
 
 
 def _of_launcher(run: commands.ScriptCommand | None, names: set[str]) -> Iterator[Reasoned]:
-    """Yield the package of the program that launches the training."""
-    program = run.words[0] if run else ""
-    if run and program in ("accelerate", "deepspeed") and program not in names:
-        yield Reasoned(program, f"{run.file} launches the training by it")
+    """Yield the packages of the program that launches the training."""
+    for each in _LAUNCHES.get(run.words[0], ()) if run else ():
+        if run and each not in names:
+            yield Reasoned(each, f"{run.file or 'the command'} launches the training by it")
 
 
 def _brought_by(names: Iterable[str]) -> set[str]:
     """Return what well-known packages among these require themselves."""
     return {each for name in names for each in _BRINGS.get(name, "").split()}
-
-
-def _is_near(each: commands.Install, run: commands.ScriptCommand | None) -> bool:
-    """Whether it is in the training's block or section; what has no heading is none."""
-    if run is None:
-        return False
-    same_section = each.place[:2] == run.place[:2] and run.place.section > 1
-    return each.place == run.place or same_section
 
 
 def _with_extras(project: declared.Project, chosen: list[str]) -> Iterator[str]:
@@ -264,16 +298,10 @@ def _with_extras(project: declared.Project, chosen: list[str]) -> Iterator[str]:
                 yield each
 
 
-def _beside(
-    said: commands.Said,
-    own: commands.Install | None,
-    run: commands.ScriptCommand | None,
-    is_all: bool,
-) -> Iterator[Reasoned]:
+def _beside(page: _Page, is_all: bool) -> Iterator[Reasoned]:
     """Yield what the page installs in the block of that, or where it trains."""
-    for each in said.installs:
-        near = own is not None and each.place == own.place
-        near = near or _is_near(each, run)
+    for each in page.said.installs:
+        near = page.is_near(each)
         if near and not is_all:
             yield from (Reasoned(one, f"{each.file} installs it") for one in each.packages)
         if each.folder not in ("", ".") and (near or not each.file.endswith(".sh")):
@@ -282,18 +310,16 @@ def _beside(
 
 
 def _not_taken(
-    said: commands.Said,
-    own: commands.Install | None,
-    run: commands.ScriptCommand | None,
-    listed: tuple[str, ...],
-    names: Iterable[str],
+    page: _Page, listed: tuple[str, ...], names: Iterable[str], taken: set[str]
 ) -> Iterator[str]:
     """Name what a page installs besides."""
     others, known = dict[str, None](), set(names)
-    for each in said.installs:
-        if each.file.endswith(".sh") or _is_near(each, run):
+    for each in page.said.installs:
+        if each.file.endswith(".sh"):
             continue
-        if own and each.place == own.place:
+        if each.own and not {*each.extras} <= taken:
+            others |= {f".[{','.join(each.extras)}]": None}
+        if page.is_near(each):
             continue
         others |= dict.fromkeys(
             f"-r {file}" for file in each.requirement_files if file not in listed
@@ -303,7 +329,7 @@ def _not_taken(
             for one in each.packages
             if package_name(one) and not provides(known, package_name(one))
         )
-    own_names = ("pip", "uv", "setuptools", "wheel", same(said.project.name))
+    own_names = ("pip", "uv", "setuptools", "wheel", same(page.said.project.name))
     named = [each for each in others if package_name(each) not in own_names]
     if named:
         more = ", …" if len(named) > _MOST_NAMED else ""
@@ -313,6 +339,8 @@ def _not_taken(
 _OTHERS = (declared.conda, declared.poetry, declared.pipfile, declared.setup_py, declared.setup_cfg)
 # Conda's packages for the build of torch, which boxstrap chooses by the box's driver instead.
 _OF_TORCH = re.compile(r"pytorch-(?:cuda|mutex)|cudatoolkit|cudnn|cuda(?:-\w+)*|cpuonly|mkl|blas")
+_LAUNCHES = {"accelerate": ["accelerate"], "deepspeed": ["deepspeed"]}
+_LAUNCHES |= {"jupyter": ["nbconvert", "ipykernel"]}
 _NAMED = 3
 _MOST_NAMED = 8
 _BUILT_LAST = {"flash-attn", "causal-conv1d", "mamba-ssm", "apex"}
@@ -337,15 +365,11 @@ _FOR_TRAINING = re.compile(r"(?:pre)?train(?:ing)?|fine-?tune|gpu|all|full|extra
 _FOR_FLASH_ATTN = ("setuptools", "wheel", "packaging", "psutil", "ninja")
 
 
-def _requirement_files(
-    root: Path,
-    said: commands.Said,
-    own: commands.Install | None,
-    run: commands.ScriptCommand | None,
-) -> tuple[tuple[str, ...], str]:
+def _requirement_files(root: Path, page: _Page) -> tuple[tuple[str, ...], str]:
     """Return the files to install from, and why: named by a page, at the root, or the likeliest."""
+    said, own = page.said, page.own
     named = [each for each in said.installs if each.requirement_files]
-    near = [each for each in named if (own and each.place == own.place) or _is_near(each, run)]
+    near = [each for each in named if page.is_near(each)]
     top = (root / "requirements.txt").is_file()
     for install in near or ([] if own or top else named):
         there = [each for each in install.requirement_files if files.has(root, each)]
@@ -384,8 +408,10 @@ def _of_imports(
 
 
 def _plain_requirement(text: str) -> str:
-    """Put the name of a repository before its address."""
+    """Put the name of a repository or a wheel before its address."""
     text = re.sub(r"^-e\s+(?=git\+)", "", text.strip())
+    if _is_wheel(text) and text.startswith("https://"):
+        return f"{package_name(text)} @ {text}"
     address = re.fullmatch(
         r"git\+https://\S+?/([\w.-]+?)(?:\.git)?(?:@[\w./-]+)?(?:#egg=([\w.-]+))?", text
     )
@@ -411,23 +437,37 @@ def _extras(
                 yield Reasoned(name, f"{own.file} installs it")
 
 
-def _indexes(said: commands.Said) -> Iterator[Reasoned]:
+def _indexes(page: _Page, listed: tuple[str, ...], *, is_all: bool) -> Iterator[Reasoned]:
     """Yield further indexes but torch's: which of its builds fits is only known on the box."""
-    for install in said.installs:
-        for address in install.indexes:
+    for install in page.said.installs:
+        is_taken = is_all or page.is_near(install) or {*install.requirement_files} & {*listed}
+        for address in install.indexes if is_taken else ():
             if "download.pytorch.org" not in address and fits(INDEX_URL, address):
                 yield Reasoned(address, f"{install.file} names it")
 
 
-def _python(root: Path, asked: str, torch: tuple[int, int] | None) -> Reasoned | None:
-    """Return the Python to use, if one is named or torch has wheels only for older ones."""
+def _python_of(requirements: Iterable[str]) -> Reasoned | None:
+    """Return the newest Python that all pinned packages have wheels for, if they are old."""
+    found = list[tuple[int, Reasoned]]()
+    for each in requirements:
+        bound = re.search(r"(?:==|<=|<|~=)\s*(\d+)\.(\d+)", each)
+        release = (int(bound[1]), int(bound[2])) if bound else (0, 0)
+        for last, python in _LAST_FOR.get(package_name(each), ()) if bound else ():
+            if release <= last:
+                why = (
+                    f"{package_name(each)} {release[0]}.{release[1]} has no wheels for a newer one"
+                )
+                found.append((int(python[2:]), Reasoned(python, why)))
+                break
+    return min(found, default=(0, None), key=lambda each: each[0])[1]
+
+
+def _python(root: Path, asked: str, of_pins: Reasoned | None) -> Reasoned | None:
+    """Return the Python to use, if one is named or what is pinned has wheels for older ones."""
     named = files.text_of_file(root / ".python-version").strip()
     if fits(PYTHON, named):
         return Reasoned(named, "from .python-version")
     exact = re.search(r"(?:^|==)\s*(3\.\d{1,2})(?:\.\d+)?(?:\.\*)?$", asked)
     if exact:
         return Reasoned(exact[1], f"asked for: {asked}")
-    if torch in _PYTHON_OF_TORCH:
-        why = f"torch {torch[0]}.{torch[1]} has wheels for it, and none for the newest"
-        return Reasoned(_PYTHON_OF_TORCH[torch], why)
-    return None
+    return of_pins

@@ -143,7 +143,7 @@ _OTHERS = {
     "yaml": "pyyaml",
 }
 _SAME = """
-    accelerate adam_mini aim albumentations apex bitsandbytes click colorama comet_ml cython
+    accelerate adam_mini aim albumentations bitsandbytes click colorama comet_ml cython
     dask datasets deepspeed diffusers dill einops ema_pytorch evaluate fairscale fastapi fire
     flash_attn flax fsspec ftfy gdown gradio gym gymnasium h5py huggingface_hub imageio
     ipywidgets jax jaxtyping joblib jsonlines kornia librosa lightning lightning_fabric lmdb

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 import json
+import posixpath
 import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -21,6 +22,13 @@ from bootstrap.profile.survey.files import PACKAGES
 _LONGEST = 200
 """Characters of a module's name that is looked for."""
 _PROGRAM = re.compile(r"^if __name__ == [\"']__main__[\"']", re.MULTILINE)
+_DEFINES = re.compile(r"^(?:async )?(?:def|class) ", re.MULTILINE)
+# A line at the top level that does more than to define or import something.
+_DOES = re.compile(
+    r"^(?!(?:async )?(?:def|class|import|from|try|except)\b|else:|if TYPE_CHECKING"
+    r"|\w+\s*(?::[^=\n]+)?=)\w",
+    re.MULTILINE,
+)
 _IMPORT = re.compile(r"^[^\S\n]*(?:import|from)\s+([A-Za-z_][\w.]*)", re.MULTILINE)
 _FRAMEWORK = re.compile(
     r"^[^\S\n]*(?:import|from)\s+(?:torch|jax|flax|tensorflow|keras|lightning|pytorch_lightning|transformers"
@@ -33,18 +41,23 @@ _NO_TRAINING = re.compile(
     r"|config|util|hubconf|gradio|serve|app\b|plot|model|data|detect|^val\b",
     re.IGNORECASE,
 )
+_ASSERTED = re.compile(r"^\s*assert (\w+)\.__version__ == [\"']([\w.]+)[\"']", re.MULTILINE)
+_ON_PATH = re.compile(r"sys\.path\.(?:append|insert|extend)\(([^\n]*)")
 _DEEPEST = 3
 _MOST_SCRIPTS = 400
 _FOLDER = (
     r"(?:out|output|work|save|log|ckpt|checkpoint|results?)[_-]?(?:dir|path|folder|root)"
     r"|logs|results|output_path"
 )
+# An option's default, perhaps some lines below its name.
+_DEFAULT = r",(?s:(?!add_argument|option\(|default\s*=).){0,400}default\s*=\s*"
 _WRITES = (
-    rf"\b(?:{_FOLDER})(?::\s*\w+)?\s*=\s*(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
-    r"--out(?:put)?[\"'],[^)\n]*default\s*=\s*[\"']([^\"'\n]+/)[\"']",
-    rf"--(?:{_FOLDER})[\"'],[^)\n]*default\s*=\s*[\"']([^\"'\n]+)[\"']",
-    r"--project[\"'],[^)\n]*default\s*=\s*(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
+    rf"(?i)\b(?:{_FOLDER})(?::\s*\w+)?\s*=\s*(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
+    rf"--out(?:put)?[\"']{_DEFAULT}[\"']([^\"'\n]+/)[\"']",
+    rf"--(?:{_FOLDER}|project)[\"']{_DEFAULT}(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
     r"os\.(?:mkdir|makedirs)\([\"']([^\"'\n]+)[\"']",
+    r"\bSummaryWriter\((?:log_?dir\s*=\s*)?f?[\"']([\w./-]+)",
+    r"\bsave\([^\n\"']*f?[\"']([\w./-]*)/",
 )
 _TOLD = re.compile(rf"(?:--(?:{_FOLDER})|--out(?:put)?|\s-o)[= ]'?([\w.,+@/-]+)")
 _CONFIGURED = re.compile(rf"^\s*[\"']?(?:{_FOLDER})[\"']?\s*:\s*[\"']?([\w.+@/-]+)", re.MULTILINE)
@@ -71,6 +84,10 @@ class Imported(NamedTuple):
     """Paths of folders in the repository, other than the script's own, that modules come from."""
     files: tuple[str, ...] = ()
     """The repository's own modules among them."""
+    absent: tuple[str, ...] = ()
+    """Submodules that it looks in, and that are not checked out."""
+    asserted: Mapping[str, str] = MappingProxyType({})
+    """Packages that the script wants in one version."""
 
 
 def candidates(
@@ -89,6 +106,8 @@ def candidates(
         name, depth = path.name, len(path.relative_to(root).parts) - 1
         source = files.text_of_file(path, files.LARGEST_SCRIPT)
         relative = str(path.relative_to(root))
+        if relative not in named and _DEFINES.search(source) and not _DOES.search(source):
+            continue
         trains = learns(source)
         runs = bool(_PROGRAM.search(source)) or relative in named
         command = called.get(relative, "")
@@ -105,6 +124,13 @@ def candidates(
         found = [found[0]._replace(score=found[0].score + 15)]
     found.sort(key=lambda each: (-each.score, [*named, each.path].index(each.path), len(each.path)))
     return found
+
+
+def source_of(path: Path) -> str:
+    """Return the code of a script or a notebook."""
+    if path.suffix == ".ipynb":
+        return "\n".join(_cells(files.text_of_file(path, files.LARGEST)))
+    return files.text_of_file(path, files.LARGEST_SCRIPT)
 
 
 def learns(source: str) -> bool:
@@ -136,19 +162,21 @@ def imported(root: Path, script: str) -> Imported:
     packages, unknown, folders = dict[str, str](), dict[str, str](), list[str]()
     waiting, seen = [root / script], {root / script}
     home = (root / script).parent
+    put = [*_put_on_path(root, script)]
+    absent = [each for each in put if not files.inside(root / each)]
     while waiting and len(seen) < _MOST_SCRIPTS:
         path = waiting.pop(0)
         where = str(path.relative_to(root))
         for module in _modules(path, own=path == root / script):
             name = module.lstrip(".")
             above = len(module) - len(name)
-            homes = [path.parent, home, root, root / "src"]
+            homes = [path.parent, home, *(root / each for each in put), root, root / "src"]
             base, files_of = _at_home(name, [[path, *path.parents][above]] if above else homes)
             base = home if above else base
             if above and not files_of:
                 continue
             if files_of:
-                if base not in (home, path.parent):
+                if base not in homes[: 2 + len(put)]:
                     folders.append("." if base == root else str(base.relative_to(root)))
                 waiting += [each for each in files_of if each not in seen]
                 seen.update(files_of)
@@ -158,11 +186,27 @@ def imported(root: Path, script: str) -> Imported:
                 packages.setdefault(PACKAGES[module], where)
             if top in PACKAGES:
                 packages.setdefault(PACKAGES[top], where)
-            elif top not in sys.stdlib_module_names:
+            elif top not in sys.stdlib_module_names and not absent:
                 unknown.setdefault(top, where)
     own = sorted(str(path.relative_to(root)) for path in seen if path.suffix == ".py")
     options = [path for path in own if re.search(r"arg|param|config|option", path)]
-    return Imported(packages, unknown, tuple(dict.fromkeys(folders)), tuple(options))
+    asserted = {PACKAGES.get(a, a): b for a, b in _ASSERTED.findall(source_of(root / script))}
+    return Imported(
+        packages, unknown, tuple(dict.fromkeys(folders)), tuple(options), tuple(absent), asserted
+    )
+
+
+def _put_on_path(root: Path, script: str) -> Iterator[str]:
+    """Yield the folders of the repository that a script puts on its path, and its submodules'."""
+    modules = files.text_of_file(root / ".gitmodules")
+    for line in _ON_PATH.findall(source_of(root / script)):
+        named = posixpath.join(*re.findall(r"[\"']([\w./-]+)[\"']", line) or [""])
+        for folder in dict.fromkeys((str(PurePosixPath(script).parent), "")):
+            path = posixpath.normpath(posixpath.join(folder, named))
+            is_module = re.search(rf"^\s*path = {re.escape(path)}$", modules, re.MULTILINE)
+            if path != "." and (is_module or files.has(root, path, folder=True)):
+                yield path
+                break
 
 
 def _at_home(module: str, homes: Iterable[Path]) -> tuple[Path, list[Path]]:
@@ -184,15 +228,60 @@ def _at_home(module: str, homes: Iterable[Path]) -> tuple[Path, list[Path]]:
 
 def _modules(path: Path, *, own: bool) -> list[str]:
     """Return the modules that a file imports when loaded; with `own`, in its functions too."""
-    source = files.text_of_file(path, files.LARGEST_SCRIPT)
+    source = source_of(path)
+    tree = parsed(source)
+    found = [*_imports(tree, inner=own)] if tree else _IMPORT.findall(source)
+    return [one for one in dict.fromkeys(found) if len(one) < _LONGEST]
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Return the syntax of a script; None if it has none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-        found = [*_imports(tree, inner=own)]
+            return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        found = _IMPORT.findall(source)
-    return [one for one in dict.fromkeys(found) if len(one) < _LONGEST]
+        return None
+
+
+def required(source: str) -> list[tuple[str, ...]]:
+    """Return the arguments that a script can't do without, each with its names.
+
+    None where it has commands of its own: which of them need one can't be told from its text.
+    """
+    tree, found = parsed(source), list[tuple[str, ...]]()
+    for node in ast.walk(tree) if tree and "add_subparsers" not in source else ():
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            names = tuple(
+                each.value
+                for each in node.args
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            )
+            given = {each.arg: each.value for each in node.keywords}
+            is_option, must = bool(names) and names[0].startswith("-"), given.get("required")
+            is_must = isinstance(must, ast.Constant) and must.value is True
+            if is_must if is_option else not {"nargs", "default", "action"} & {*given}:
+                found.append(names)
+    return found
+
+
+def needs_launcher(source: str) -> bool:
+    """Whether it begins as one of several processes, whoever starts it."""
+    if not re.search(r"^\s+(?:\w+\.)*init_process_group\(", source, re.MULTILINE):
+        return False
+    tree = parsed(source)
+    return bool(tree) and not re.search(r"\bspawn\(", source) and _joins(tree)
+
+
+def _joins(node: ast.AST | None) -> bool:
+    """Whether it joins a group of processes in any case, by what a launcher says."""
+    for child in ast.iter_child_nodes(node) if node else ():
+        if isinstance(child, ast.Call) and ast.unparse(child.func).endswith("init_process_group"):
+            return not {"rank", "world_size"} & {each.arg for each in child.keywords}
+        is_choice = isinstance(child, ast.If | ast.Try) and "__main__" not in ast.dump(child)
+        if not is_choice and _joins(child):
+            return True
+    return False
 
 
 def _imports(node: ast.AST, *, inner: bool) -> Iterator[str]:
@@ -229,7 +318,7 @@ def outputs(root: Path, script: str, command: str, brought: Imported) -> list[st
             told = told or _CONFIGURED.findall(files.text_of_file(root / path))
     named = [word for word in words if word.endswith(".py") and word != script]
     for path in dict.fromkeys([*named, script, *brought.files[:_MOST_READ]]):
-        source = files.text_of_file(root / path, files.LARGEST_SCRIPT)
+        source = source_of(root / path)
         told = told or [name for each in _WRITES for name in re.findall(each, source)]
     found = (name.removeprefix("./").strip("/") for name in told)
     return list(dict.fromkeys(name for name in found if name and "/" + name not in told))[:3]
@@ -246,8 +335,7 @@ def notebook_imports(root: Path) -> Iterator[tuple[str, str]]:
     """Yield (notebook, module) for the notebooks at the root and one folder down."""
     for path in files.below(root, 1):
         if path.suffix == ".ipynb":
-            cells = "\n".join(_cells(files.text_of_file(path, files.LARGEST)))
-            for module in _IMPORT.findall(cells):
+            for module in _IMPORT.findall(source_of(path)):
                 if len(module) < _LONGEST:
                     yield str(path.relative_to(root)), module.partition(".")[0]
 

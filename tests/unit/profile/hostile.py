@@ -87,6 +87,7 @@ _REFUSED: dict[str, list[str]] = {
     "git.user.name": [*_OPTIONS, *_ANY_FIELD, *_NOTHING, "a <b>", f"$(touch {CANARY})"],
     "git.user.email": [*_WORD, "nobody", "a@b@c", f"$(touch${{IFS}}{CANARY})@x"],
     "python.version": [*_WORD, "3", "2.7", "3.11; x", "3.x", "\u0663.11"],
+    "python.as_of": [*_WORD, "2023", "2023-13-01", "yesterday", "P1D"],
     "python.venv": [*_WORD, *_CLIMBS, ".", "./", "/", "a b", "~/venv"],
     "python.torch_backend": [*_WORD, "cuda", "cu", "CPU"],
     "python.requirements[]": [*_WORD, *_CLIMBS, "/etc/passwd", "https://evil/r.txt"],

@@ -148,6 +148,14 @@ ONE_LINERS = [
         "a.yaml:1: python.lock: pip can't read it; use python.installer: uv",
     ),
     (
+        'python: {installer: pip, as_of: "2023-05-01"}',
+        "a.yaml:1: python.as_of: only uv can choose by dates, and a lock has chosen already",
+    ),
+    (
+        'python: {torch_backend: cu126, as_of: "2023-05-01"}',
+        "a.yaml:1: python.as_of: needs python.torch_backend: auto; torch's indexes have no dates",
+    ),
+    (
         "secrets: [RESULTS_KEY]\ntrain: {command: x, results_to: s3://mine}",
         "a.yaml:2: train.results_to: needs train.results: what to upload",
     ),

@@ -272,6 +272,7 @@ git:
   user: {name: Me, email: me@example.org}
 python:
   version: "3.11"
+  as_of: "2023-05-01"
   venv: .venv
   installer: uv
   torch_backend: auto
@@ -329,7 +330,7 @@ notify: [loss, end]
     } - set(loaded.origins)
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:77"
+    assert str(loaded.origins["train.results"]) == "a.yaml:78"
 
 
 @pytest.mark.parametrize(

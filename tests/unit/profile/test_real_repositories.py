@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.profile.load import read_profile
-from bootstrap.profile.scaffold import inspect_repository, notes, write_profile
+from bootstrap.profile.scaffold import notes, write_profile
+from bootstrap.profile.survey.facts import inspect_repository
 from tests.real_repositories import REPOSITORIES
 
 

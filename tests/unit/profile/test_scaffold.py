@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.profile.load import read_profile
-from bootstrap.profile.scaffold import Facts, inspect_repository, notes, write_profile
+from bootstrap.profile.scaffold import notes, write_profile
 from bootstrap.profile.survey.environment import Environment
+from bootstrap.profile.survey.facts import Facts, inspect_repository
 
 
 def loaded(root: Path, url: str | None = None):

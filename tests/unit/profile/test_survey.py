@@ -7,13 +7,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.profile.load import read_profile
-from bootstrap.profile.scaffold import (
-    inspect_repository,
-    look_where_you_stand,
-    notes,
-    write_profile,
-)
-from bootstrap.profile.survey import commands, declared, files, scripts
+from bootstrap.profile.scaffold import notes, write_profile
+from bootstrap.profile.survey import declared, files, scripts
+from bootstrap.profile.survey.facts import inspect_repository, look_where_you_stand
 
 LEARNS = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
 
@@ -65,25 +61,6 @@ def test_dependency_groups_are_taken_where_the_project_has_no_dependencies(
     python = written(here, pyproject_toml=text).python
     assert (python.groups, python.packages) == (["train"], [])
     assert python.requirements == (None if project else [])
-
-
-CV2 = "import cv2\n" + LEARNS
-
-
-@pytest.mark.parametrize(
-    "named",
-    ["opencv-python-headless", "-e git+https://github.com/a/opencv-python.git#egg=opencv_python"],
-)
-def test_another_distribution_of_a_module_is_not_added(here: Path, named: str) -> None:
-    python = written(here, requirements_txt=f"torch\n{named}\n", train_py=CV2).python
-    assert python.packages == []
-
-
-def test_what_may_be_brought_by_an_address_is_left_to_the_user(here: Path) -> None:
-    files = {"requirements_txt": "torch\ngit+https://github.com/a/vision-kit\n", "train_py": CV2}
-    assert written(here, **files).python.packages == []
-    (remark,) = [each for each in notes(inspect_repository(here)) if "may bring" in each]
-    assert "opencv-python" in remark
 
 
 def test_init_starts_from_where_the_user_stands(here: Path) -> None:
@@ -230,17 +207,6 @@ def test_a_yaml_file_with_a_here_document_or_a_merge_is_read(tmp_path: Path) -> 
     assert (read["run"], read["more"]) == ("cat <<EOF\n", {"<<": {"a": 1}, "b": 2})
 
 
-def test_a_script_in_a_folder_that_is_entered_first(here: Path) -> None:
-    page = readme("git clone https://x/y", "cd y", "cd ml", "python train.py --a")
-    written(here, README_md=page)
-    assert [run.text for run in commands.read_commands(here).runs] == ["python train.py --a"]
-    (here / "ml").mkdir()
-    (here / "ml/train.py").write_text(LEARNS)
-    assert [run.text for run in commands.read_commands(here).runs] == [
-        "cd ml && python train.py --a"
-    ]
-
-
 def test_the_default_of_an_option_for_output_is_a_folder_of_results(here: Path) -> None:
     option = "import argparse\np.add_argument('--out', type=str, default={})\n"
     for default, results in (("'models/'", ["models/"]), ("'model.pt'", [])):
@@ -267,49 +233,6 @@ def test_a_folder_of_outputs_is_no_package(here: Path) -> None:
     (here / "einx").mkdir()
     found = scripts.imported(here, "train.py")
     assert (found.packages, found.unknown) == ({"wandb": "train.py"}, {})
-
-
-def test_an_environment_of_conda_is_built_by_conda_where_it_has_more_than_packages(
-    here: Path,
-) -> None:
-    file = "dependencies: [python=3.10, pytorch, pytorch-cuda=12.1, {}, {{pip: [einx]}}]"
-    python = written(here, environment_yml=file.format("ffmpeg<7")).python
-    assert (python.conda, python.requirements, python.version) == ("environment.yml", None, None)
-    assert python.packages == []
-    text = (here / "boxstrap.yaml").read_text()
-    assert "  conda: environment.yml    # for ffmpeg\n" in text
-    python = written(here, environment_yml=file.format("numpy")).python
-    assert (python.conda, python.version) == (None, "3.10")
-    assert python.packages == ["torch", "numpy", "einx"]
-
-
-def test_a_module_that_nobody_knows_is_no_package(here: Path) -> None:
-    """On an index, anybody may own that name."""
-    profile = written(here, train_py="import torhc_utils\n" + LEARNS)
-    assert profile.python.packages == ["torch"]
-    assert notes(inspect_repository(here)) == [
-        "train.py imports torhc_utils, which no requirement names"
-    ]
-    page = readme("pip install torhc-utils")
-    assert written(
-        here, README_md=page, train_py="import torhc_utils\n" + LEARNS
-    ).python.packages == [
-        "torhc-utils",
-        "torch",
-    ]
-
-
-def test_what_is_built_with_what_is_there(here: Path) -> None:
-    python = written(here, train_py="import flash_attn\n" + LEARNS).python
-    assert python.no_build_isolation == ["flash-attn"]
-    assert python.packages == ["torch", "setuptools", "wheel", "packaging", "psutil", "ninja"]
-
-
-def test_keys_that_the_training_asks_for_are_offered(here: Path) -> None:
-    text = LEARNS + "import os\nos.environ['HF_TOKEN']\nos.environ.get('MY_API_KEY')\n"
-    written(here, train_py=text)
-    line = "# secrets: [HF_TOKEN, MY_API_KEY]    # train.py reads it; train.py reads it"
-    assert line in (here / "boxstrap.yaml").read_text()
 
 
 LONG = "x" * 300  # no file can be called so
@@ -359,154 +282,6 @@ def test_a_requirements_file_is_read_with_those_that_it_names(here: Path) -> Non
     assert declared.names(found.requirements) == {"x", "y"}
 
 
-GUARD = "if __name__ == '__main__':\n    optimizer = 1\n"
-BUILT = "[build-system]\nrequires = ['hatchling']\n"
-OWN = BUILT + "[project]\nname = 'own'\nversion = '1'\n"
-WITH_EXTRAS = (
-    OWN + "dependencies = ['numpy']\n[project.optional-dependencies]\n"
-    "webui = ['gradio']\ntrain = ['torch']\nsmall = ['torch']\ndev = ['pytest']\n"
-)
-SETUP = "from setuptools import setup\nsetup(name='own', install_requires=['torch'])\n"
-WITH_PROGRAM = OWN + "dependencies = ['torch']\n[project.scripts]\nown = 'own.cli:main'\n"
-INSTALL, RUN, LINK = "## Install\n", "## Train\n", readme("pip install -e .")
-WINDOWS = "pywin32; sys_platform == 'win32'"
-TAMING = "git+https://github.com/a/taming.git@m#egg=taming"
-# A repository's files, and what its profile must say: the keys named here, as they are.
-SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
-    "a link beside a requirements file of another part": (
-        {"setup.py": SETUP, "web/requirements.txt": "flask\n", "README.md": LINK},
-        {"python.requirements": [], "python.packages": ["-e ."]},
-    ),
-    "a link and the requirements that the same block names": (
-        {"setup.py": SETUP, "requirements/metrics.txt": "nltk\n"}
-        | {"README.md": readme("pip install -e .", "pip install -r requirements/metrics.txt")},
-        {"python.requirements": ["requirements/metrics.txt"], "python.packages": ["-e ."]},
-    ),
-    "the extras where it trains": (
-        {"pyproject.toml": WITH_EXTRAS}
-        | {"README.md": INSTALL + readme("pip install -e '.[webui]'") + RUN
-           + readme("pip install -e '.[small]'", "python train.py --a")},
-        {"python.extras": ["small"], "python.packages": []},
-    ),
-    "extras for developers": (
-        {"pyproject.toml": WITH_EXTRAS, "README.md": readme("pip install -e .[dev]")},
-        {"python.extras": []},
-    ),
-    "a build that imports torch": (
-        {"setup.py": "import torch\n" + SETUP, "README.md": LINK},
-        {"python.no_build_isolation": ["-e ."]}
-        | {"python.packages": ["torch", "setuptools", "wheel"]},
-    ),
-    "what a page builds last, in its block": (
-        {"pyproject.toml": WITH_EXTRAS}
-        | {"README.md": readme("pip install -e .[train]", "pip install x --no-build-isolation")},
-        {"python.no_build_isolation": ["x"]},
-    ),
-    "a folder of the repository": (
-        {"sub/knn/setup.py": SETUP, "README.md": readme("pip install torch ./sub/knn")},
-        {"python.packages": ["torch", "./sub/knn"]},
-    ),
-    "an optional import": (
-        {"train.py": "import torch\nif torch:\n    import flash_attn\n" + GUARD},
-        {"python.packages": ["torch"], "python.no_build_isolation": []},
-    ),
-    "a marker": (
-        {"setup.cfg": "[options]\ninstall_requires =\n  torch\n  " + WINDOWS},
-        {"python.packages": ["torch", WINDOWS]},
-    ),
-    "conda's pip section": (
-        {"environment.yaml": "dependencies: [python=3.8.5, pytorch, {pip: [-e ., "
-         f"-e {TAMING}]}}]"},
-        {"python.version": "3.8"}
-        | {"python.packages": ["torch", "-e .", f"taming @ {TAMING}"]},
-    ),
-    "the command that a page runs": (
-        {"a/train_mem.py": GUARD, "train_lora.py": LEARNS, "a/__init__.py": ""}
-        | {"README.md": readme("torchrun --nproc_per_node=4 a/train_mem.py --output_dir models")},
-        {"train.command": "torchrun --nproc_per_node=gpu a/train_mem.py --output_dir models"}
-        | {"train.results": ["models/"]},
-    ),
-    "a program of the project's own": (
-        {"pyproject.toml": WITH_PROGRAM, "own/cli.py": "", "own/__init__.py": ""}
-        | {"a.yaml": "output_dir: saves/a\n"}
-        | {"README.md": readme("own webui", "own train a.yaml")},
-        {"train.command": "own train a.yaml", "train.results": ["saves/a/"]},
-    ),
-    "a module below src": (
-        {"src/own/__init__.py": "", "src/own/main.py": LEARNS}
-        | {"README.md": readme("python -m own.main --lr 1")},
-        {"train.command": "python -m own.main --lr 1", "env": {"PYTHONPATH": "src"}},
-    ),
-    "help and an evaluation": (
-        {"README.md": readme(*(f"python train.py {each}" for each in ("-h", "--eval", "-b 2")))},
-        {"train.command": "python train.py -b 2"},
-    ),
-    "variables of the page": (
-        {"README.md": readme('FLAGS="--lr 1 --depth 2"', "python train.py $FLAGS --data ~/x")},
-        {"train.command": "python train.py --lr 1 --depth 2 --data ~/x"},
-    ),
-    "what is exported for it": (
-        {"README.md": readme("export TOKENIZERS_PARALLELISM=false", "python train.py")},
-        {"env": {"TOKENIZERS_PARALLELISM": "false"}},
-    ),
-    "mpi": (
-        {"README.md": readme("mpiexec -n 8 python train.py")},
-        {"train.command": "mpiexec python train.py", "packages": ["libopenmpi-dev", "openmpi-bin"]},
-    ),
-    "the system's packages": (
-        {"README.md": readme("sudo apt-get install -y ffmpeg swig", "python train.py")},
-        {"packages": ["ffmpeg", "swig"]},
-    ),
-    "data of a page, for what a run script trains": (
-        {"run.sh": "torchrun --nproc_per_node=8 train.py\n", "data/cached.py": "# it loads\n"}
-        | {"README.md": readme("# python data/x.py", "python data/cached.py 9", "./run.sh")},
-        {"train.command": "torchrun --nproc_per_node=gpu train.py"}
-        | {"prepare": ["python data/cached.py 9"]},
-    ),
-    "data by wget": (
-        {"README.md": readme("mkdir -p d", "wget -O d/x https://h/x", "python train.py")},
-        {"prepare": ["mkdir -p d", "wget -O d/x https://h/x"]},
-    ),
-    "a folder of scripts that is called runs": ({"runs/a.sh": ""}, {"train.results": []}),
-    "a folder that only git's list of ignored ones names": (
-        {".gitignore": "logs/\n"}, {"train.results": []},
-    ),
-    "an option of a module that says where it writes": (
-        {"train.py": "import params\n" + LEARNS}
-        | {"params.py": "p.add_argument('--logs', type=str, default='./logs/')\n"},
-        {"train.results": ["logs/"]},
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("files", "expected"), SHAPES.values(), ids=SHAPES)
-def test_a_page_is_read_as_one_unit(
-    here: Path, files: dict[str, str], expected: dict[str, object]
-) -> None:
-    for name, text in {"train.py": LEARNS, **files}.items():
-        if name != "train.py" or not any(each.startswith(("a/", "own/", "src/")) for each in files):
-            (here / name).parent.mkdir(parents=True, exist_ok=True)
-            (here / name).write_text(text, encoding="utf-8")
-    (here / "boxstrap.yaml").write_text(write_profile(inspect_repository(here)), encoding="utf-8")
-    document: dict = read_profile(None, repo_root=here).profile.as_dict()
-    found = {}
-    for key in expected:
-        value = document
-        for step in key.split("."):
-            value = value[step]
-        found[key] = value
-    assert found == expected
-
-
-def test_modules_of_the_repository_are_not_missing_packages(here: Path) -> None:
-    for name in ("pkg/data/__init__.py", "pkg/sub/__init__.py", "pkg/__init__.py"):
-        (here / name).parent.mkdir(parents=True, exist_ok=True)
-        (here / name).write_text("")
-    (here / "pkg/sub/m.py").write_text("from ..data import x\nfrom . import y\nfrom .z import w\n")
-    (here / "train.py").write_text("import torch\nimport pkg.sub.m\n" + GUARD)
-    assert notes(inspect_repository(here)) == []
-
-
 @pytest.mark.parametrize(
     ("asked", "example"), [(">=3.8,<3.11", "3.10"), (">=3.12", "3.12"), ("", "3.11")]
 )
@@ -516,13 +291,3 @@ def test_the_example_of_a_version_is_one_that_the_project_accepts(
     requires = f"requires-python = '{asked}'\n" if asked else ""
     (here / "pyproject.toml").write_text("[project]\nname = 'x'\n" + requires)
     assert f'# version: "{example}"' in write_profile(inspect_repository(here))
-
-
-def test_what_else_a_page_installs_and_what_it_leaves_open_is_named(here: Path) -> None:
-    page = readme("pip install -r requirements.txt") + "## Plots\n" + readme("pip install plots")
-    page += RUN + readme("python train.py --data $DATA/x")
-    written(here, requirements_txt="torch\n", README_md=page)
-    assert notes(inspect_repository(here)) == [
-        "a page also installs, for other uses: plots",
-        "the command has places to fill in: $DATA/x",
-    ]

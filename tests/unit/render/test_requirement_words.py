@@ -20,6 +20,7 @@ BESIDE = (
     'python.no_build_isolation=["flash-attn>=2"]',
     "python.only_binary=[flash-attn]",
     'python.index=["https://example.org/whl"]',
+    "python.as_of=2023-05-01",
 )
 
 
@@ -136,6 +137,14 @@ def test_uv_is_asked_for_torch_only_where_a_gpu_has_to_run_it(
     )
     subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert (tmp_path / "asked").exists() == (required == "true")
+
+
+def test_packages_of_a_day_come_from_an_index_with_dates(tmp_path: Path) -> None:
+    """An image's packages and the indexes of torch's builds have none."""
+    script = loaded(render(profile("ssh", "python.as_of=2023-05-01")))
+    body = f'{script}\nUV_SETTINGS=()\nchoose_settings\necho "$REUSE" "${{UV_SETTINGS[@]}}"\n'
+    done = subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True)
+    assert done.stdout == "never UV_EXCLUDE_NEWER=2023-05-01\n"
 
 
 @pytest.mark.slow

@@ -1,0 +1,428 @@
+"""The facts of a repository, each with its reason: what trains in it, reads, writes and needs."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+
+from bootstrap.profile.survey import commands, files, scripts
+from bootstrap.profile.survey.environment import Environment, Reasoned, find_environment
+from bootstrap.profile.survey.files import PACKAGES, package_name, provides, same
+from bootstrap.profile.values import COMMAND, ENV_NAME, PACKAGE, REPO_PATH, fits
+
+_RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
+# Packages that need a secret, and the variable from which they read it.
+_SECRETS = {"wandb": "WANDB_API_KEY", "huggingface-hub": "HF_TOKEN", "transformers": "HF_TOKEN"}
+_AMBIGUOUS = 15
+"""Scripts that score less than this below the best one are candidates too."""
+
+
+# Names of scripts that prepare data or a tokenizer for the training.
+_PREPARES = re.compile(
+    r"(?!.*eval).*(?:prepar|download|preproc|get_data|dataset|tok)", re.IGNORECASE
+)
+_MOST_PREPARED = 5
+GUESSED = "a guess: .gitignore names it"
+_BY_WANDB = re.compile(r"--report[_-]to[= ]'?wandb|--(?:use[_-]?)?wandb\b")
+_GATED = re.compile(r"\b((?:meta-llama|mistralai|google/gemma|bigcode|stabilityai)[\w/.-]+)")
+_READS = re.compile(
+    r"data|image|corpus|train|val|text|file|checkpoint|ckpt|adapter|input|init|path"
+)
+_OF_DATA = re.compile(r"data|corpus|corpora", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found in a repository; paths are relative to its root."""
+
+    name: str
+    url: str | None = None
+    environment: Environment = field(default_factory=Environment)
+    env: tuple[tuple[str, Reasoned], ...] = ()
+    system: tuple[Reasoned, ...] = ()
+    """Packages of the box's own package manager."""
+    prepare: tuple[Reasoned, ...] = ()
+    command: Reasoned | None = None
+    script: str | None = None
+    candidates: tuple[str, ...] = ()
+    """Scripts that may be the training: several if `script` is a guess; none if the user chose."""
+    uncovered: tuple[tuple[str, str], ...] = ()
+    """A script or notebook, and a package that it imports but nothing installs."""
+    results: tuple[Reasoned, ...] = ()
+    shared: tuple[Reasoned, ...] = ()
+    data: tuple[Reasoned, ...] = ()
+    """What the command reads and the repository lacks."""
+    last_commit: str = ""
+    """Its date, for a repository that pins nothing."""
+    secrets: tuple[Reasoned, ...] = ()
+    remarks: tuple[str, ...] = field(default=())
+
+
+def inspect_repository(
+    root: Path,
+    *,
+    url: str | None = None,
+    command: str = "",
+    script: str = "",
+    last_commit: str = "",
+) -> Facts:
+    """Collect the facts of the repository at `root`; `url` is its origin, without user-info.
+
+    `command` is the training command, or `script` the training script, that the user chose;
+    `last_commit` is the date of the commit that it stands at.
+    """
+    said = commands.read_commands(root)
+    found = scripts.candidates(root, [run.script for run in said.runs], said.called)
+    usable = [each for each in found if fits(REPO_PATH, each.path)]
+    likely = [each for each in usable if each.score >= scripts.LIKELY]
+    scores = {run: commands.score_run(run, said, root) for run in said.runs}
+    shown = max(scores, key=scores.__getitem__, default=None)
+    users = commands.run_of_user(root, said, command)
+    shown = shown if shown and scores[shown] >= scripts.LIKELY else None
+    by_name = likely[0].path if likely else ""
+    chosen = script or (
+        (users.script if users else "") if command else shown.script if shown else by_name
+    )
+    near = [each.path for each in usable if not chosen or each.score > usable[0].score - _AMBIGUOUS]
+    run = _run_of(said, chosen, scores) or (shown if command else None)
+    told = Reasoned(command, "as you said") if command else _command(root, run, chosen)
+    words = told.value if told else ""
+    before, page = _before(said, run), run.file if run else ""
+    brought = scripts.imported(root, chosen) if chosen else scripts.Imported({}, {}, ())
+    if _BY_WANDB.search(words):
+        brought.packages.setdefault("wandb", "the command")
+    environment = find_environment(root, said, brought, run)
+    near = near if command or not shown or chosen in near else [chosen]
+    known = {*environment.names, *map(package_name, (each.value for each in environment.packages))}
+    known |= {package_name(each.value) for each in environment.last}
+    run = users or run
+    results = tuple(_results(root, chosen, words, brought, run.folder if run else ""))
+    lacking = () if before else tuple(_lacking(root, run, results))
+    return Facts(
+        name=root.resolve().name,
+        url=url,
+        environment=environment,
+        env=tuple(_variables(brought, run, is_installed=environment.has_own)),
+        system=tuple(_system(said, run, {*known, *brought.packages})),
+        prepare=tuple(
+            Reasoned(each.text, f"{each.file} runs it before")
+            for each in before
+            if each.file == page or not each.file.endswith(".sh")
+        ),
+        command=told,
+        script=chosen or None,
+        candidates=tuple(near if not command and not script else ()),
+        uncovered=tuple(_uncovered(root, chosen, brought, near, known)),
+        results=results,
+        shared=tuple(_shared_folders(root, [*(each.text for each in before), words])),
+        data=lacking,
+        last_commit=last_commit,
+        secrets=tuple(_secrets(root, chosen, words, said, brought, known)),
+        remarks=(
+            *_remarks(root, chosen, run),
+            *(
+                f"the command reads {each.value}, which the repository does not have"
+                for each in lacking
+            ),
+            *(f"{each} is a submodule that isn't checked out here" for each in brought.absent),
+            *_remark_on_preparation(before, page),
+            *[*said.not_taken.values()][:_MOST_PREPARED],
+        ),
+    )
+
+
+def look_where_you_stand(  # noqa: PLR0913
+    root: Path,
+    place: Path,
+    *,
+    url: str | None = None,
+    command: str = "",
+    script: str = "",
+    last_commit: str = "",
+) -> Facts:
+    """As `inspect_repository`, at the folder `place` of `root`; at all of it if that shows nothing.
+
+    The facts are those of `root` in each case, since a profile's paths start there.
+    """
+    root, place = root.resolve(), place.resolve()
+    folder = place.relative_to(root).as_posix() if root in place.parents else ""
+    if folder and fits(REPO_PATH, folder):
+        own = script.removeprefix(f"{folder}/")
+        found = inspect_repository(
+            place, url=url, command=command, script=own, last_commit=last_commit
+        )
+        if found.command or found.script or found.environment.has_files:
+            return _moved(found, folder, root.name)
+    return inspect_repository(
+        root, url=url, command=command, script=script, last_commit=last_commit
+    )
+
+
+def _moved(found: Facts, folder: str, name: str) -> Facts:
+    """Return the facts of a folder as those of its repository."""
+
+    def moved(each: Reasoned) -> Reasoned:
+        return replace(each, value=f"{folder}/{each.value}")
+
+    def run_there(each: Reasoned) -> Reasoned:
+        return replace(each, value=f"cd {shlex.quote(folder)} && {each.value}")
+
+    environment, remarks = found.environment, list(found.remarks)
+    listed_files = [f"{folder}/{each}" for each in environment.requirements]
+    if environment.project:
+        listed_files = [f"{folder}/pyproject.toml"]
+    for key, names in (("groups", environment.groups), ("extras", environment.extras)):
+        if names and (key == "groups" or environment.project):
+            listed = ", ".join(each.value for each in names)
+            remarks.append(f"{folder}/pyproject.toml has {key} ({listed}): only one at the top can")
+    return replace(
+        found,
+        name=name,
+        environment=replace(
+            environment,
+            lock=environment.lock and f"{folder}/{environment.lock}",
+            requirements=tuple(listed_files),
+            why=environment.why or "you stand there",
+            project=False,
+            groups=(),
+            extras=() if environment.project else environment.extras,
+            conda=environment.conda and moved(environment.conda),
+        ),
+        prepare=tuple(map(run_there, found.prepare)),
+        command=found.command and run_there(found.command),
+        script=found.script and f"{folder}/{found.script}",
+        candidates=tuple(f"{folder}/{each}" for each in found.candidates),
+        uncovered=tuple((f"{folder}/{where}", package) for where, package in found.uncovered),
+        results=tuple(map(moved, found.results)),
+        remarks=(
+            f"taken from {folder}/, where you stand; the profile goes to the repository's top, and "
+            "its paths start there",
+            *remarks,
+        ),
+    )
+
+
+def _run_of(
+    said: commands.Said, script: str, scores: dict[commands.ScriptCommand, int]
+) -> commands.ScriptCommand | None:
+    """Return the command of a page or a run script that runs it; one without gaps first."""
+    runs = [run for run in said.runs if run.script == script and fits(COMMAND, run.text)]
+    runs = [run for run in runs if scores[run] > -100] or [
+        run for run in runs if not run.script.endswith(".py")
+    ]
+    usable = [run for run in runs if not run.file.endswith(".sh") or not run.unfilled]
+    return min(usable, key=lambda run: (run.file.endswith(".sh"), bool(run.unfilled)), default=None)
+
+
+def _command(root: Path, run: commands.ScriptCommand | None, script: str) -> Reasoned | None:
+    """Return how to run the script: as the README or a run script does, else without arguments."""
+    if run:
+        return Reasoned(run.text, f"{run.file} says so")
+    launched = script and scripts.needs_launcher(scripts.source_of(root / script))
+    launcher = "torchrun --standalone --nproc_per_node=gpu" if launched else "python"
+    plain = f"{launcher} {shlex.quote(script)}"
+    return (
+        Reasoned(plain, "chosen by its name and contents")
+        if script and fits(COMMAND, plain)
+        else None
+    )
+
+
+def _before(
+    said: commands.Said, taken: commands.ScriptCommand | None
+) -> list[commands.ScriptCommand]:
+    """Return what the README, or else a run script, prepares before the chosen training."""
+    if not taken:
+        return []
+    its = (taken.script, taken.file)
+    files_ = [run.file for run in said.runs if run.script in its]
+    for file in dict.fromkeys([taken.file, *files_]):
+        runs = [run for run in said.runs if run.file == file and fits(COMMAND, run.text)]
+        at = next(n for n, run in enumerate(runs) if run == taken or run.script in its)
+        at = runs.index(taken) if taken in runs else at
+        found = [
+            each
+            for each in runs[:at]
+            if not each.unfilled and _prepares(each, taken, said, runs[:at])
+        ]
+        if found:
+            by_script = {
+                run.text if run.words[0] in said.own else run.script or run.text: run
+                for run in reversed(found)
+            }
+            return [*by_script.values()][::-1][-_MOST_PREPARED:]
+    return []
+
+
+def _prepares(
+    each: commands.ScriptCommand,
+    taken: commands.ScriptCommand,
+    said: commands.Said,
+    runs: list[commands.ScriptCommand],
+) -> bool:
+    """Whether a command fetches or makes what the training reads."""
+    if each.words[0] in said.own or not each.script.endswith(".py"):
+        is_near = each.place[:2] == taken.place[:2]
+        fetches = [run for run in runs if run.place == each.place and commands.fetches(run)]
+        return is_near and bool(fetches)
+    return bool(_PREPARES.match(each.script)) or each.script.startswith("data/")
+
+
+def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
+    """Only remark on what another file runs first: it may be for another size of the training."""
+    if before and before[0].file != page and before[0].file.endswith(".sh"):
+        named = ", ".join(run.text for run in before)
+        yield f"{before[0].file} runs first: {named} (what this training needs goes into `prepare`)"
+
+
+def _variables(
+    brought: scripts.Imported, run: commands.ScriptCommand | None, *, is_installed: bool
+) -> Iterator[tuple[str, Reasoned]]:
+    set_ = dict(run.env) if run else {}
+    folders = [] if is_installed else [*brought.folders]
+    if run and run.script.startswith("src/") and "-m" in run.words and not is_installed:
+        folders = list(dict.fromkeys(["src", *folders]))
+    if folders and "PYTHONPATH" not in set_:
+        yield (
+            "PYTHONPATH",
+            Reasoned(":".join(folders), "the training imports modules from there"),
+        )
+    for name, value in set_.items():
+        if run and fits(ENV_NAME, name) and value:
+            yield name, Reasoned(value, f"{run.file} sets it")
+    if "wandb" in brought.packages and "WANDB_MODE" not in set_:
+        yield (
+            "WANDB_MODE",
+            Reasoned(
+                "offline",
+                f"{brought.packages['wandb']} uses wandb; remove this once the secret below is set",
+            ),
+        )
+
+
+def _system(
+    said: commands.Said, run: commands.ScriptCommand | None, known: set[str]
+) -> Iterator[Reasoned]:
+    """Yield the system's packages that a page installs, and those that MPI needs."""
+    seen = set[str]()
+    for each in said.installs:
+        is_sure = not re.search(r"docker|npu|rocm|windows|mac", each.place.headings, re.IGNORECASE)
+        for name in each.system if is_sure and not each.file.endswith(".sh") else ():
+            if fits(PACKAGE, name) and name not in seen:
+                seen.add(name)
+                yield Reasoned(name, f"{each.file} installs it")
+    by_mpi = run is not None and run.words[0] in ("mpiexec", "mpirun")
+    if not seen and (by_mpi or provides(known, "mpi4py")):
+        why = "the training runs by mpiexec" if by_mpi else "mpi4py needs it"
+        yield from (Reasoned(name, why) for name in ("libopenmpi-dev", "openmpi-bin"))
+
+
+def _uncovered(
+    root: Path, script: str, brought: scripts.Imported, near: list[str], known: set[str]
+) -> Iterator[tuple[str, str]]:
+    seen = set(known)
+    found = [(where, module) for module, where in {**brought.packages, **brought.unknown}.items()]
+    for other in near if not script else ():
+        theirs = scripts.imported(root, other)
+        own = {**theirs.packages, **theirs.unknown}.items()
+        found += [(where, package) for package, where in own if where == other]
+    for where, module in scripts.notebook_imports(root) if not script else ():
+        if module not in sys.stdlib_module_names and not scripts.is_at_home(root, where, module):
+            found.append((where, PACKAGES.get(module, module)))
+    for where, package in found:
+        if not provides(seen, package):
+            seen.add(same(package))
+            yield where, package
+
+
+def _results(
+    root: Path, script: str, command: str, brought: scripts.Imported, folder: str
+) -> Iterator[Reasoned]:
+    written = scripts.outputs(root, script, command, brought) if script else []
+    for name in written:
+        if fits(REPO_PATH, f"{name}/") and "%" not in name and "{" not in name:
+            path = f"{folder}/{name}/" if folder else f"{name}/"
+            yield Reasoned(path, "the training writes there")
+    ignored = {*files.text_of_file(root / ".gitignore").split()}
+    for name in _RESULTS:
+        there = root / name
+        if name not in written and there.is_dir() and not any(there.glob("*.[ps][yh]")):
+            yield Reasoned(f"{name}/", "a folder of results")
+        elif not written and {name, f"{name}/", f"/{name}/"} & ignored:
+            yield Reasoned(f"{name}/", GUESSED)
+
+
+def _lacking(
+    root: Path, run: commands.ScriptCommand | None, results: tuple[Reasoned, ...]
+) -> Iterator[Reasoned]:
+    """Yield what the command is told to read, by a path of the repository that isn't there."""
+    words = [part for word in run.words for part in word.split("=", 1)] if run else []
+    written = tuple(each.value for each in results)
+    for option, value in pairwise(words):
+        path = posixpath.normpath(posixpath.join(run.folder if run else "", value))
+        is_path = value.startswith("./") or re.search(
+            r"\.(?!ya?ml|toml|cfg|py$)[a-z]\w+$|/$|/.*/", value
+        )
+        reads = option.startswith("-") and _READS.search(option) and is_path
+        inside = run and value not in run.unfilled and fits(REPO_PATH, path) and path != "."
+        if reads and inside and not (root / path).exists() and not f"{path}/".startswith(written):
+            yield Reasoned(path, value)
+
+
+def _shared_folders(root: Path, lines: list[str]) -> Iterator[Reasoned]:
+    """Yield folders of data that git ignores whole, and that the training's lines name."""
+    ignored = re.findall(
+        r"^/?([\w./-]+?)/?$", files.text_of_file(root / ".gitignore"), re.MULTILINE
+    )
+    for name in dict.fromkeys(each for each in ignored if _OF_DATA.search(each)):
+        is_named = any(
+            re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", line) for line in lines
+        )
+        if is_named and fits(REPO_PATH, f"{name}/"):
+            yield Reasoned(f"{name}/", "git ignores it, and the training reads it")
+
+
+def _secrets(  # noqa: PLR0913, PLR0917
+    root: Path,
+    script: str,
+    command: str,
+    said: commands.Said,
+    brought: scripts.Imported,
+    known: set[str],
+) -> Iterator[Reasoned]:
+    found = {name: f"{file} logs in with it" for name, file in said.logins.items()}
+    for model in _GATED.findall(command):
+        found.setdefault("HF_TOKEN", f"{model} may be gated")
+    for package, name in _SECRETS.items():
+        if package in brought.packages or package in known:
+            where = brought.packages.get(package)
+            found.setdefault(name, f"{where} uses {package}" if where else f"{package} reads it")
+    for name in scripts.reads_variables(root, script) if script else ():
+        if fits(ENV_NAME, name):
+            found.setdefault(name, f"{script} reads it")
+    yield from (Reasoned(name, why) for name, why in found.items())
+
+
+def _remarks(root: Path, script: str, run: commands.ScriptCommand | None) -> Iterator[str]:
+    if run and run.unfilled:
+        yield f"the command has places to fill in: {', '.join(run.unfilled[:5])}"
+    words = [word.partition("=")[0] for word in run.words] if run else [script]
+    after = [n for n, word in enumerate(words) if word.endswith((".py", script or ".py"))]
+    given = words[after[0] + 1 :] if after else words
+    plain = sum(not (a.startswith("-") or b.startswith("-")) for a, b in pairwise(["", *given]))
+    lacking = []
+    for names in scripts.required(scripts.source_of(root / script)) if script else ():
+        if names[0].startswith("-"):
+            lacking += [names[-1]] if not {*names} & {*given} else []
+        elif plain:
+            plain -= 1
+        else:
+            lacking.append(names[0])
+    if lacking:
+        yield f"{script} requires {' and '.join(lacking)}, which the command lacks"
