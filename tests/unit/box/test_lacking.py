@@ -82,4 +82,4 @@ def test_a_package_that_another_one_brings_is_not_asked_for(
     lacking_module.main()
     said = capsys.readouterr()
     assert said.out.split() == ["lacks-libgl1", "lacks-libglib2.0-0"]
-    assert len(said.err.splitlines()) == 4
+    assert len(said.err.splitlines()) == 5
