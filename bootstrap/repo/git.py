@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError, UsageError, write_error
-from bootstrap.paths import temporary_dir
+from bootstrap.paths import expanded, temporary_dir
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import Place, head
 from bootstrap.value import dataclass
@@ -282,7 +282,7 @@ class IsolatedGitDir:
         common.mkdir()
         _link(place.common_dir, common)
         _write_info(place, common / "info", attributes)
-        (common / "config").write_bytes(_config(self._settings, bare=place.bare))
+        (common / "config").write_bytes(_config(self._settings, place))
         if place.git_dir == place.common_dir:
             return common
         own = common.with_name(f"{name}-worktree")
@@ -333,9 +333,11 @@ def _link_file(real: Path, link: Path) -> None:
         link.symlink_to(real)
 
 
-def _config(settings: Settings, *, bare: bool) -> bytes:
-    lines = [f"[core]\n\tbare = {str(bare).lower()}\n"]
+def _config(settings: Settings, place: Place) -> bytes:
+    lines = [f"[core]\n\tbare = {str(place.bare).lower()}\n"]
     for key, value in settings:
+        if key.endswith("file") and not (place.root / expanded(value or "")).is_file():
+            continue  # git would wait for a pipe
         if _HARMLESS.fullmatch(key):
             section, _, rest = key.partition(".")
             subsection, _, name = rest.rpartition(".")

@@ -93,10 +93,16 @@ def leads_out(path: bytes, place: bytes) -> bool:
     return to.startswith(b"/") or inside.split(b"/")[0] == b".."
 
 
+_LISTED_S = 600
+"""Seconds in which the slowest disk lists its files: a pipe as `.gitignore` of a folder never
+answers."""
+
+
 def listing(repository: Repository, *, untracked: bool) -> bytes:
     """Return git's list of the files of one repository. Raises GitError."""
     others = ("--others", "--exclude-standard") if untracked else ()
-    return run_git(repository.folders, "ls-files", "-z", "-t", "--stage", "--cached", *others)
+    asked = ("ls-files", "-z", "-t", "--stage", "--cached", *others)
+    return run_git(repository.folders, *asked, timeout=_LISTED_S)
 
 
 def is_plain(listed: bytes) -> bool:

@@ -375,21 +375,26 @@ PIPES = (
     "packed-refs",
     "shallow",
     "objects/info/alternates",
+    "excludes",
+    "../.gitignore",
+    "../.gitattributes",
 )
 
 
 def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(user: User) -> None:
     for name in PIPES:
         repository = user.repository(name.replace("/", "-"), boxstrap__yaml=PROFILE)
-        file = repository.root / ".git" / name
+        file = Path(os.path.normpath(repository.root / ".git" / name))
         file.unlink(missing_ok=True)
         os.mkfifo(file)
         if name == "include":
             repository.git("config", "include.path", str(file))
-        going = user.begin("render", "--committed-only")
+        if name == "excludes":
+            repository.git("config", "core.excludesFile", str(file))
+        going = user.begin("plan", "--host", NOBODY)
         done = going.end(AT_ONCE_S / 2)
-        refused = name not in ("packed-refs", "shallow")  # git isn't shown these
-        assert done.rc == (2 if refused else 0), f"{name}: {done.text}"
+        refused = name not in ("packed-refs", "shallow", "excludes")  # git isn't shown these
+        assert done.rc == (2 if refused else 3), f"{name}: {done.text}"
         assert (f"{file}: " in done.err) is refused, f"{name}: {done.text}"
 
 
