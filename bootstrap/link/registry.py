@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bootstrap.errors import HostKeyError, UsageError, WhichBoxError
+from bootstrap.errors import HostKeyError, UnreachableError, UsageError, WhichBoxError
 from bootstrap.link.record import (
     LOCAL,
     NAME,
@@ -31,6 +31,7 @@ from bootstrap.link.record import (
     unreadable_record,
 )
 from bootstrap.link.target import (
+    PLAIN_HOST,
     BoxOptions,
     Endpoint,
     Target,
@@ -391,6 +392,11 @@ def ask_account(target: Target) -> Target:
     from bootstrap.providers.accounts import find_rented  # here, as most calls ask no account
 
     box = find_rented(target.text)
+    if not re.fullmatch(PLAIN_HOST, box.address):  # an older ssh gives it to a shell as it is
+        shown = box.address.encode("unicode_escape").decode()[:80]
+        raise UnreachableError(
+            f"its account names {shown}, which is no address.", where=target.text
+        )
     return dataclasses.replace(
         target,
         address=box.address,

@@ -141,6 +141,10 @@ class BoxOptions:
         return self.once.get("repository", lambda: current(self.place))
 
 
+PLAIN_HOST = r"[A-Za-z0-9._:%+][A-Za-z0-9._:%+-]*"
+"""An address or a name that no shell and no ssh config can take for anything else."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A host as it was typed. The ssh config decides about fields that are None."""

@@ -48,9 +48,9 @@ class Place:
         included = (config.parent / expanded(path) for path in _PATH.findall(read_text(config)))
         named = (head(self.git_dir) or "").removeprefix("ref:").strip()
         rest = (self.git_dir / "config.worktree", self.common_dir / "objects/info/alternates")
-        of_tree = (self.root / ".gitignore", self.root / ".gitattributes")
-        rest += tuple(each for each in of_tree if not each.is_symlink())  # git follows none there
-        read = (config, *included, *rest, self.common_dir / named)
+        tree = (self.root / ".gitignore", self.root / ".gitattributes")
+        of_tree = (each for each in tree if not each.is_symlink())  # git follows none there
+        read = (config, *included, *rest, self.common_dir / named, *of_tree)
         return next(filter(_is_endless, read), None)
 
     def others(self) -> list[Path]:

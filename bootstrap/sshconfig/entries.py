@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
-from bootstrap.link.target import has_keys
+from bootstrap.link.target import PLAIN_HOST, has_keys
 from bootstrap.paths import make_private, shipped, write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
 from bootstrap.value import dataclass
@@ -42,7 +42,6 @@ COMMON_OPTIONS = (
     ("RequestTTY", "auto"),
 )
 _UNWRITABLE = r'["\\\x00-\x1f\x7f]|\$\{'
-_PLAIN_HOST = r"[A-Za-z0-9._:%+-]+"
 
 
 class UnwritableError(UsageError):
@@ -114,7 +113,7 @@ def _entry_with(box: KnownBox, options: Iterable[tuple[str, str]]) -> Entry:
 
 
 def _address(box: KnownBox) -> list[tuple[str, str]]:
-    if not re.fullmatch(_PLAIN_HOST, box.address) or not re.fullmatch(r"[\w.+@-]*", box.user):
+    if not re.fullmatch(PLAIN_HOST, box.address) or not re.fullmatch(r"[\w.+@-]*", box.user):
         raise UnwritableError(f"{box.address} is no plain address")
     user = [("User", box.user)] if box.user else []
     return [("HostName", box.address.replace("%", "%%")), ("Port", str(box.port)), *user]

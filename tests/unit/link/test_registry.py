@@ -7,10 +7,12 @@ import stat
 
 import pytest
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.link import record, registry
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import BoxOptions, Endpoint, parse_host
+from bootstrap.providers import accounts
+from bootstrap.providers.offer import RentedBox, RentedState
 
 
 def get_or_create(text: str, hostname: str = "", port: int = 22, **options: object) -> KnownBox:
@@ -257,3 +259,13 @@ def test_its_own_end_is_said_when_it_is_near() -> None:
     record.save_box(box)
     (kept,) = record.all_boxes()
     assert kept.ends == 10_000.0
+
+
+@pytest.mark.parametrize("address", ["1.2.3.4;id", "$(id)", "-oPort=1", "a b", "1.2.3.4\n", "\0"])
+def test_what_an_account_names_as_address_is_one(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    rented = RentedBox("vast", "7", "", RentedState.RUNNING, address=address, port=22, user="root")
+    monkeypatch.setattr(accounts, "find_rented", lambda _: rented)
+    with pytest.raises(UnreachableError, match="no address"):
+        registry.ask_account(parse_host("vast:7"))
