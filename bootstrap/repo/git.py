@@ -204,10 +204,13 @@ def git_error(folder: Path, failure: GitError, written: Path | None = None) -> B
         return amiss
     kind = UsageError if failure.returncode == TIMED_OUT else BoxstrapError  # a pipe, a lost disk
     lines = [shown(line) for line in failure.said.splitlines() if line.strip()]
+    hint = "`git fsck` in that folder says whether the repository is damaged."
+    if re.search(r"unable to read|missing|bad object|could not (parse|read)", failure.said):
+        hint = "What `git fsck` in that folder calls missing comes back by: git fetch --refetch"
     return kind(
         f"git failed: {lines[-1] if lines else f'exit code {failure.returncode}'}",
         where=shown(str(folder)),
-        hint="`git fsck` in that folder says whether the repository is damaged.",
+        hint=hint,
     )
 
 

@@ -9,7 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.errors import BoxstrapError, BusyError, StepFailedError, UsageError
+from bootstrap.errors import (
+    BoxstrapError,
+    BusyError,
+    StepFailedError,
+    UnreachableError,
+    UsageError,
+)
 from bootstrap.event_codes import Code, explain
 from bootstrap.events import Event
 from bootstrap.link.wire import LinkLost
@@ -40,6 +46,8 @@ class SetupSenders:
         """The setup's id, once there is one."""
         self.machine = ""
         """The box's system and processor, as `uname` names them."""
+        self.unsent: BoxstrapError | None = None
+        """Why something could not be sent, the first of all."""
         self._context = context
         self._box, self._payload = context.box, context.payload
         self._reporter, self._telling = context.box.reporter, threading.Lock()
@@ -196,6 +204,8 @@ class SetupSenders:
             self._reporter.say(text)
 
     def _not_sent(self, error: BoxstrapError) -> None:
+        if not isinstance(error, UnreachableError):  # a lost link is tried again
+            self.unsent = self.unsent or error
         with self._telling:
             self._reporter.warn(error.text())
 
@@ -353,6 +363,7 @@ class SetupExecutor:
             code_name=self._failed_name,
             holder=self._holder,
             advice=self.payload.profile.provider.advice,
+            unsent=self._senders.unsent,
         )
 
     def _follow_the_same(self) -> str:

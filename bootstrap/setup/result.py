@@ -207,6 +207,8 @@ class SetupEnd:
     """The setup that held the box, if that was seen."""
     advice: Advice
     """What users of the provider can do about a box that isn't as ordered."""
+    unsent: BoxstrapError | None
+    """Why this machine could not send something."""
 
 
 def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
@@ -280,6 +282,8 @@ def _failed(error: type[BoxstrapError], end: SetupEnd, reporter: Reporter) -> Bo
     tail = end.box.tail(log, LOG_BYTES, redacted=True)
     reporter.log_tail(end.step, tail.splitlines())
     text = tail.decode(errors="replace") if end.code_name in _UNEXPLAINED else ""
+    if end.unsent and end.code_name.endswith("-missing"):
+        return error(end.unsent.what, where=end.unsent.where, hint=end.unsent.hint)
     advice, about = lacking.advice(text) or end.code.hint, named_in(end.code_name, tail)
     return error(
         f"the step {end.step} failed: {end.code.what}{about and f': {about}'}.",

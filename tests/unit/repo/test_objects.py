@@ -621,3 +621,11 @@ def test_a_pipe_of_the_size_of_many_haves(new: New, store: ObjectStore) -> None:
     send(read_repository(repo.root, "HEAD~1"), store)
     stream = send(here, store, have=ids)
     assert stream.objects_total == 1
+
+
+def test_history_that_lacks_an_object_says_how_it_comes_back(repo: SampleRepository) -> None:
+    blob = repo.git("rev-parse", "HEAD:train.py")
+    (repo.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(BoxstrapError, match=blob) as caught:
+        list(ObjectStream(read_repository(repo.root), ref="refs/boxstrap/x"))
+    assert "git fetch --refetch" in caught.value.hint

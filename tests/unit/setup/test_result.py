@@ -27,7 +27,7 @@ def done(**fields: float | str) -> Event:
     return Event("20260101-000000-abcdef", 9, 1.0, "setup", "done", fields)
 
 
-def end(code: str = "command-failed") -> SetupEnd:
+def end(code: str = "command-failed", unsent: BoxstrapError | None = None) -> SetupEnd:
     return SetupEnd(
         box=login_on(LocalWire(), "/nowhere", name="my-box"),
         setup="20260101-000000-abcdef",
@@ -37,6 +37,7 @@ def end(code: str = "command-failed") -> SetupEnd:
         code_name=code,
         holder="setup 20260101-000000-000000 of other 1234, at work for 12 s",
         advice=Advice(),
+        unsent=unsent,
     )
 
 
@@ -50,6 +51,17 @@ def outcome_of(
         raise_for(event, end(), screen)
     screen.close()
     return caught.value, json.loads(out.getvalue())
+
+
+def test_what_could_not_be_sent_says_why_instead_of_the_box(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BoxLogin, "tail", lambda *_, **__: b"")
+    unsent = BoxstrapError("git failed", where="/here", hint="git fetch --refetch")
+    for code, said in (("commit-missing", "/here: git failed"), ("disk-full", "the box's disk")):
+        with pytest.raises(BoxstrapError, match=said) as caught:
+            raise_for(done(), end(code, unsent), JsonScreen(io.StringIO()))
+        assert ("--refetch" in caught.value.hint) == (code == "commit-missing")
 
 
 def test_well_is_silent() -> None:
