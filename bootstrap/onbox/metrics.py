@@ -35,6 +35,10 @@ _STEP = {
     ),
     "epoch": re.compile(r"(?<![A-Za-z])epoch[\"']?[ :=#\[]{0,4}(\d{1,9}(?:\.\d{1,9})?)", re.I),
 }
+SETTINGS = "iters|steps|epochs|every|interval|weight|coef|scale|factor|decay|warmup|ratio|patience"
+"""A name that ends so is a setting, as lr_decay_iters: a configuration prints it."""
+_SETTING = re.compile(rf"_(?:{SETTINGS})$", re.IGNORECASE)
+_RATE = re.compile(r"(?:.*[_/])?(?:lr|learning_rate)(?:_.*)?")
 _ANY_WORD = WORDS.split("|")
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _MOST = 24
@@ -65,7 +69,8 @@ def find_metrics(line: str, patterns: Sequence[Any] = ()) -> dict[str, float]:
         step = expression.search(line)
         if step and name not in found:
             found[name] = float(step[1])
-    return found
+    # A learning rate alone is a setting too: a training logs it beside something else.
+    return found if patterns or not all(map(_RATE.fullmatch, found)) else {}
 
 
 def plain(line: str) -> str:
@@ -99,7 +104,8 @@ def _by_names(line: str) -> dict[str, float]:
     # In an object of JSON or Python all numbers are meant to be metrics.
     expression = _IN_OBJECT if line.lstrip()[:1] == "{" else _METRIC
     for match in expression.finditer(line):
-        _take(found, match[1], match[2])
+        if expression is _IN_OBJECT or not _SETTING.search(match[1]):
+            _take(found, match[1], match[2])
         if len(found) == _MOST:
             break
     return found

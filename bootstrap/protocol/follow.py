@@ -20,6 +20,7 @@ from bootstrap.link.exchange import (
 )
 from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, ReconnectingLink, Stream, Wire
 from bootstrap.onbox.metrics import LINE as METRIC_LINE
+from bootstrap.onbox.metrics import SETTINGS
 from bootstrap.protocol.disk import MOST_IN_LINE, LowDisk, parse_low_line
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import GOES_ON, STATES, Run
@@ -226,6 +227,7 @@ NOT_FIRST = (
     r"^[[:space:]]*$|^[[:space:]]+[^[:space:]0-9]|^Traceback |^[a-z_.]*(error|exception)(:|$)"
     r"|warn(ing)?[]):, ]|^\[?(rank[0-9]+\]:)?\[?[WE][0-9]{4} |[0-9]:? [WEI] |^\*+$|OMP_NUM_THREADS"
     r"|^wandb: "
+    rf"|^[^0-9]*(lr|learning_rate|_({SETTINGS}))[a-z_]*[\"']? *[:=] *[-+0-9.e]+,?[[:space:]]*$"
 )
 """For `grep -iE`: a line that any program prints, as a warning or a part of a traceback."""
 FIRST_LINE = rf"(step|epoch|iter(ation)?s?)[^a-z]{{0,4}}[0-9]|[0-9]%|[0-9](it/s|s/it)|{METRIC_LINE}"

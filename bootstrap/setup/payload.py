@@ -139,6 +139,7 @@ def _built(
     here, snapshot, source = None, None, NO_SOURCE
     if with_source:
         here, snapshot, source = resolve_source(profile, request)
+        nothing_is_left_open(loaded)
     if here is not None:
         nothing_is_missing(here)
         nothing_shared_is_sent(profile, here)
@@ -189,6 +190,11 @@ def _built(
 
 _LARGEST = 16 * 1024 * 1024
 """Limit for a file in bytes; a lock file of a thousand packages has two million."""
+_PLACEHOLDER = re.compile(
+    r"(?<![\w.-])/?path[/_]to[/_][\w./-]*"
+    r"|(?<![^\s'\"=/])<[A-Za-z](?:[\w .-]*[\w.-])?>(?![^\s'\"/,])",
+    re.IGNORECASE,
+)
 _USUAL = ("uv.lock", "requirements.txt", "pyproject.toml")
 
 
@@ -472,6 +478,23 @@ def _changes_warning(profile: Profile, request: SetupRequest) -> str | None:
         f"your changes ({snapshot.changes}) stay here: with git.access: url the box clones commit "
         f"{snapshot.commit[:12]} alone."
     )
+
+
+def nothing_is_left_open(loaded: LoadedProfile) -> None:
+    """Raise UsageError if a command of the profile has a placeholder, as pages write it."""
+    profile = loaded.profile
+    train = profile.train
+    for key, command in [
+        *(("prepare", command) for command in profile.prepare),
+        ("train.command", train.command if train else ""),
+    ]:
+        left = _PLACEHOLDER.search(command)
+        if left:
+            raise UsageError(
+                f"{left[0]} stands for something of yours: the command can't run as it is.",
+                where=f"{loaded.origins.get(key, loaded.profile.name)}: {key}",
+                hint="Write what it stands for, there or by --set.",
+            )
 
 
 def nothing_is_missing(here: LocalRepository) -> None:

@@ -384,7 +384,8 @@ def _shared_folders(root: Path, lines: list[str]) -> Iterator[Reasoned]:
         is_named = any(
             re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", line) for line in lines
         )
-        if is_named and fits(REPO_PATH, f"{name}/"):
+        has_own = any(path.suffix in (".py", ".sh", ".md") for path in files.below(root / name, 2))
+        if is_named and not has_own and fits(REPO_PATH, f"{name}/"):
             yield Reasoned(f"{name}/", "git ignores it, and the training reads it")
 
 

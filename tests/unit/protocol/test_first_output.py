@@ -24,6 +24,7 @@ OTHERS = {
     "tensorflow": "2026-01-01 10:00:00.1: I tensorflow/core step 2\n",
     "torchrun": "*****\nSetting OMP_NUM_THREADS environment variable to be 1, step 1\n*****\n",
     "wandb": "wandb: Run data is saved in step 1\n",
+    "configuration": "Overriding: learning_rate = 0.001\nlr_decay_iters: 5000\n",
 }
 OWN = {
     "step": "step 1 of 10\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,26 @@ def test_a_box_that_clones_gets_no_changes_and_that_is_said(user: User) -> None:
     (warning,) = payload(repository.root, "git.access=url").warnings
     assert "your changes (1 modified) stay here" in warning
     assert not payload(repository.root, "git.access=url", committed_only=True).warnings
+
+
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("python train.py --data /path/to/imagenet", "/path/to/imagenet"),
+        ("python train.py --model '<your model>' -o out", "<your model>"),
+        ("python train.py <a.txt >b.txt", ""),
+        ("python train.py --data mypath/tools", ""),
+    ],
+)
+def test_a_command_that_stands_for_another_is_refused(user: User, command: str, left: str) -> None:
+    place = user.repository().root
+    for sets in (f"train.command={command}", f'prepare=["{command}"]'):
+        if not left:
+            payload(place, sets, committed_only=True)
+            continue
+        with pytest.raises(UsageError, match=re.escape(left)) as caught:
+            payload(place, sets, committed_only=True)
+        assert sets.partition("=")[0] in str(caught.value.where)
 
 
 def test_a_door_says_what_it_cannot_carry(user: User) -> None:
