@@ -60,7 +60,7 @@ def test_what_could_not_be_sent_says_why_instead_of_the_box(
     unsent = BoxstrapError("git failed", where="/here", hint="git fetch --refetch")
     for code, said in (("commit-missing", "/here: git failed"), ("disk-full", "the box's disk")):
         with pytest.raises(BoxstrapError, match=said) as caught:
-            raise_for(done(), end(code, unsent), JsonScreen(io.StringIO()))
+            raise_for(done(rc=5, code="over"), end(code, unsent), JsonScreen(io.StringIO()))
         assert ("--refetch" in caught.value.hint) == (code == "commit-missing")
 
 
