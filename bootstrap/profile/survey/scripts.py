@@ -41,7 +41,7 @@ _NO_TRAINING = re.compile(
     r"|config|util|hubconf|gradio|serve|app\b|plot|model|data|detect|^val\b",
     re.IGNORECASE,
 )
-_ASSERTED = re.compile(r"^\s*assert (\w+)\.__version__ == [\"']([\w.]+)[\"']", re.MULTILINE)
+_ASSERTED = re.compile(r"^[ \t]*assert (\w+)\.__version__ == [\"']([\w.]+)[\"']", re.MULTILINE)
 _ON_PATH = re.compile(r"sys\.path\.(?:append|insert|extend)\(([^\n]*)")
 _DEEPEST = 3
 _MOST_SCRIPTS = 400
@@ -203,7 +203,7 @@ def _put_on_path(root: Path, script: str) -> Iterator[str]:
         named = posixpath.join(*re.findall(r"[\"']([\w./-]+)[\"']", line) or [""])
         for folder in dict.fromkeys((str(PurePosixPath(script).parent), "")):
             path = posixpath.normpath(posixpath.join(folder, named))
-            is_module = re.search(rf"^\s*path = {re.escape(path)}$", modules, re.MULTILINE)
+            is_module = re.search(rf"^[ \t]*path = {re.escape(path)}$", modules, re.MULTILINE)
             if path != "." and (is_module or files.has(root, path, folder=True)):
                 yield path
                 break
@@ -267,7 +267,7 @@ def required(source: str) -> list[tuple[str, ...]]:
 
 def needs_launcher(source: str) -> bool:
     """Whether it begins as one of several processes, whoever starts it."""
-    if not re.search(r"^\s+(?:\w+\.)*init_process_group\(", source, re.MULTILINE):
+    if not re.search(r"^[ \t]+(?:\w+\.)*init_process_group\(", source, re.MULTILINE):
         return False
     tree = parsed(source)
     return bool(tree) and not re.search(r"\bspawn\(", source) and _joins(tree)
