@@ -295,8 +295,12 @@ def _take(  # noqa: PLR0913, PLR0917
     if run:
         known = {name: value for name, value in env if not (_NOT_SET.match(name) or "$" in value)}
         said.runs.append(replace(run, env=tuple(known.items())))
-    elif _NODES.search(shlex.join(words)) and any(word.endswith(".py") for word in words):
-        told = f"{place.file} runs, for several machines: {shlex.join(words)}"
+    elif (
+        ".py" in (line := shlex.join(words))
+        and _NODES.search(line)
+        and (not place.file.endswith(".sh"))
+    ):
+        told = f"{place.file} runs, for several machines: {line}"
         said.not_taken.setdefault("machines", told)
     return None
 
@@ -458,7 +462,9 @@ def _run(root: Path, place: PagePlace, folder: str, words: list[str]) -> ScriptC
     if words[1:3] in (["-m", "torch.distributed.launch"], ["-m", "torch.distributed.run"]):
         words = ["torchrun", *(word for word in words[3:] if word != "--use_env")]
     at = next((n for n, word in enumerate(words) if n and _is_script(words, n)), 0)
-    for home in dict.fromkeys((folder, "")):
+    # A run script may be meant to be started in its own folder.
+    beside = [str(PurePosixPath(place.file).parent)] if place.file.endswith(".sh") else []
+    for home in dict.fromkeys((folder, "", *beside)):
         path = next(iter(_path_of(root, home, words, at)), "") if at else ""
         if path:
             # A script of the repository may launch another one.

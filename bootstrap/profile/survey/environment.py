@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -319,17 +320,17 @@ def _not_taken(
             continue
         if each.own and not {*each.extras} <= taken:
             others |= {f".[{','.join(each.extras)}]": None}
-        if page.is_near(each):
-            continue
         others |= dict.fromkeys(
             f"-r {file}" for file in each.requirement_files if file not in listed
         )
+        if page.is_near(each):
+            continue
         others |= dict.fromkeys(
             one
             for one in each.packages
             if package_name(one) and not provides(known, package_name(one))
         )
-    own_names = ("pip", "uv", "setuptools", "wheel", same(page.said.project.name))
+    own_names = {"pip", "uv", "setuptools", "wheel", same(page.said.project.name)} - {""}
     named = [each for each in others if package_name(each) not in own_names]
     if named:
         more = ", …" if len(named) > _MOST_NAMED else ""
@@ -376,7 +377,12 @@ def _requirement_files(root: Path, page: _Page) -> tuple[tuple[str, ...], str]:
         if there and all(fits(REPO_PATH, each) for each in there):
             return tuple(there), f"{install.file} says so"
     is_named = any("requirements.txt" in each.requirement_files for each in named)
-    if top and (is_named or not own or not said.project.is_built):
+    usual = top and (is_named or not own or not said.project.is_built)
+    folder = posixpath.dirname(page.run.script) if page.run else ""
+    beside = f"{folder}/requirements.txt"
+    if folder and files.has(root, beside) and fits(REPO_PATH, beside):
+        return (*(["requirements.txt"] if usual else []), beside), "beside the training"
+    if usual:
         return ("requirements.txt",), "at the top"
     if said.project.is_built and (own or said.project.dependencies):
         return (), ""

@@ -29,11 +29,14 @@ _PREPARES = re.compile(
 )
 _MOST_PREPARED = 5
 GUESSED = "a guess: .gitignore names it"
-_BY_WANDB = re.compile(r"--report[_-]to[= ]'?wandb|--(?:use[_-]?)?wandb\b")
+_BY_WANDB = re.compile(
+    r"--report[_-]to[= ]'?wandb|^report_to: *wandb|--(?:use[_-]?)?wandb\b", re.MULTILINE
+)
 _GATED = re.compile(r"\b((?:meta-llama|mistralai|google/gemma|bigcode|stabilityai)[\w/.-]+)")
 _READS = re.compile(
     r"data|image|corpus|train|val|text|file|checkpoint|ckpt|adapter|input|init|path"
 )
+_PARSES = re.compile(r"\b(?:HfArgumentParser|TrlParser)\(")
 _OF_DATA = re.compile(r"data|corpus|corpora", re.IGNORECASE)
 
 
@@ -95,7 +98,12 @@ def inspect_repository(
     words = told.value if told else ""
     before, page = _before(said, run), run.file if run else ""
     brought = scripts.imported(root, chosen) if chosen else scripts.Imported({}, {}, ())
-    if _BY_WANDB.search(words):
+    configured = "".join(
+        files.text_of_file(root / word)
+        for word in words.split()
+        if word.endswith((".yaml", ".yml", ".json")) and files.has(root, word)
+    )
+    if _BY_WANDB.search(words + configured):
         brought.packages.setdefault("wandb", "the command")
     environment = find_environment(root, said, brought, run)
     near = near if command or not shown or chosen in near else [chosen]
@@ -123,7 +131,7 @@ def inspect_repository(
         shared=tuple(_shared_folders(root, [*(each.text for each in before), words])),
         data=lacking,
         last_commit=last_commit,
-        secrets=tuple(_secrets(root, chosen, words, said, brought, known)),
+        secrets=tuple(_secrets(root, chosen, words + configured, said, brought, known)),
         remarks=(
             *_remarks(root, chosen, run),
             *(
@@ -425,5 +433,7 @@ def _remarks(root: Path, script: str, run: commands.ScriptCommand | None) -> Ite
             plain -= 1
         else:
             lacking.append(names[0])
+    if not (given or lacking) and script and _PARSES.search(scripts.source_of(root / script)):
+        yield f"{script} reads arguments, and the command gives none"
     if lacking:
         yield f"{script} requires {' and '.join(lacking)}, which the command lacks"
