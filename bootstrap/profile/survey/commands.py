@@ -18,7 +18,7 @@ from bootstrap.profile.survey import declared, files, scripts
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _HEADING = re.compile(r"^(#{1,6})\s+(.*)|.*<summary>(.*?)(?:</summary>|$)", re.IGNORECASE)
-_CLONE = re.compile(r"git clone [^\n]*?(\S*?([\w.-]+?)(?:\.git)?/?)\s*\n")
+_CLONE = re.compile(r"git clone [^\n]*")
 _CONTINUED = re.compile(r"\\\n(?!\s*(?:```|~~~))")
 _CODE = re.compile(r"`([^`\n]{3,500})`")
 _PROMPT = re.compile(r"^\s*(?:[$>!%]\s+|!|\d+\.\s+|[-*]\s+)*(?=\S)")
@@ -155,10 +155,10 @@ def read_commands(root: Path) -> Said:
     for path in pages:
         text = files.text_of_file(path, files.LARGEST_SCRIPT)
         _take_all(said, root, [*_lines_of_page(path.name, text, root)])
-        clones = dict(each[::-1] for each in _CLONE.findall(text))
+        clones = _clones(text)
         clones.pop(_own_clone(root, [*clones]), None)
         said.not_taken |= {url: f"{path.name} clones {url}" for url in clones.values()}
-        said.shells |= {*re.findall(r"\b([\w./-]+\.sh)\b", text)}
+        said.shells |= {*re.findall(r"(?<![\w./-])([\w./-]{1,200}\.sh)\b", text)}
     for path in [path for path in files.below(root, 2) if path.suffix == ".sh"][:_MOST_SHELLS]:
         place = PagePlace(str(path.relative_to(root)))
         text = _CONTINUED.sub(" ", files.text_of_file(path))
@@ -172,7 +172,7 @@ _Line = tuple[PagePlace, str, str]
 def _lines_of_page(file: str, page: str, root: Path) -> Iterator[_Line]:
     """Yield (place, folder, line) for code; `cd` in a block sets the folder."""
     is_block, folder, number, section, headings = False, "", 0, 0, dict[int, str]()
-    cloned = [name for _, name in _CLONE.findall(page)]
+    cloned = [*_clones(page)]
     own = _own_clone(root, cloned)
     for line in _CONTINUED.sub(" ", page).splitlines():
         heading = None if is_block else _HEADING.match(line)
@@ -197,6 +197,13 @@ def _lines_of_page(file: str, page: str, root: Path) -> Iterator[_Line]:
 
 def _below_title(headings: dict[int, str]) -> str:
     return " / ".join(text for level, text in headings.items() if level != 1)
+
+
+def _clones(page: str) -> dict[str, str]:
+    """Return the folders of the repositories that a page clones, each with its address."""
+    words = [line.split("&&")[0].split() for line in _CLONE.findall(page)]
+    addresses = {each[-1]: next((w for w in each if "/" in w), each[-1]) for each in words}
+    return {PurePosixPath(last).name.removesuffix(".git"): url for last, url in addresses.items()}
 
 
 def _own_clone(root: Path, cloned: list[str]) -> str:

@@ -50,14 +50,14 @@ _FOLDER = (
     r"|logs|results|output_path"
 )
 # An option's default, perhaps some lines below its name.
-_DEFAULT = r",(?s:(?!add_argument|option\(|default\s*=).){0,400}default\s*=\s*"
+_DEFAULT = r",(?s:(?!add_argument|option\(|default\s*=).){0,300}default\s*=\s*"
 _WRITES = (
     rf"(?i)\b(?:{_FOLDER})(?::\s*\w+)?\s*=\s*(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
     rf"--out(?:put)?[\"']{_DEFAULT}[\"']([^\"'\n]+/)[\"']",
     rf"--(?:{_FOLDER}|project)[\"']{_DEFAULT}(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
     r"os\.(?:mkdir|makedirs)\([\"']([^\"'\n]+)[\"']",
     r"\bSummaryWriter\((?:log_?dir\s*=\s*)?f?[\"']([\w./-]+)",
-    r"\bsave\([^\n\"']*f?[\"']([\w./-]*)/",
+    r"\bsave\([^\n\"'(]{0,80}(?:\([^\n\"'(]{0,80})?[\"']([\w./-]{1,80})/",
 )
 _TOLD = re.compile(rf"(?:--(?:{_FOLDER})|--out(?:put)?|\s-o)[= ]'?([\w.,+@/-]+)")
 _CONFIGURED = re.compile(rf"^\s*[\"']?(?:{_FOLDER})[\"']?\s*:\s*[\"']?([\w.+@/-]+)", re.MULTILINE)
@@ -269,14 +269,18 @@ def needs_launcher(source: str) -> bool:
     """Whether it begins as one of several processes, whoever starts it."""
     if not re.search(r"^[ \t]+(?:\w+\.)*init_process_group\(", source, re.MULTILINE):
         return False
-    tree = parsed(source)
-    return bool(tree) and not re.search(r"\bspawn\(", source) and _joins(tree)
+    try:
+        return not re.search(r"\bspawn\(", source) and _joins(parsed(source))
+    except RecursionError:
+        return False
 
 
 def _joins(node: ast.AST | None) -> bool:
     """Whether it joins a group of processes in any case, by what a launcher says."""
     for child in ast.iter_child_nodes(node) if node else ():
-        if isinstance(child, ast.Call) and ast.unparse(child.func).endswith("init_process_group"):
+        called = child.func if isinstance(child, ast.Call) else None
+        name = getattr(called, "attr", getattr(called, "id", ""))
+        if isinstance(child, ast.Call) and name == "init_process_group":
             return not {"rank", "world_size"} & {each.arg for each in child.keywords}
         is_choice = isinstance(child, ast.If | ast.Try) and "__main__" not in ast.dump(child)
         if not is_choice and _joins(child):
