@@ -16,8 +16,8 @@ from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIR
 # Up to which release a package has wheels for no newer Python than this one.
 _LAST_FOR = {
     "torch": (((1, 3), "3.7"), ((1, 10), "3.8"), ((2, 1), "3.10"), ((2, 4), "3.11")),
-    "numpy": (((1, 18), "3.7"), ((1, 20), "3.8"), ((1, 22), "3.10"), ((1, 25), "3.11")),
-    "tensorflow": (((2, 2), "3.7"), ((2, 4), "3.8"), ((2, 7), "3.9"), ((2, 11), "3.10")),
+    "numpy": (((1, 20), "3.8"), ((1, 22), "3.10"), ((1, 25), "3.11")),
+    "tensorflow": (((2, 1), "3.7"), ((2, 4), "3.8"), ((2, 7), "3.9"), ((2, 11), "3.10")),
     "timm": (((0, 3), "3.8"),),
 }
 
