@@ -23,7 +23,7 @@ from typing import Any
 from ..git import BoxGit, BoxTree
 from ..results.at_risk import told
 from ..run_folder import RunFolder, lines_of
-from .made import ignore_lines
+from .made import MADE_BY_PYTHON, ignore_lines
 
 _RAW = "* -text -ident -filter -working-tree-encoding\n"
 _MOST_REFS, _MOST_SENT = 200, 20
@@ -50,8 +50,7 @@ class WorkThere:
         tree, is_long = self._tree, self._asked["format"] == "sha256"
         sources = (tree.work.folder, tree.store.folder)
         shallow = {line for each in sources for line in lines_of(f"{each}/shallow")}
-        # Python makes the last beside each file that it imports.
-        ignored = [*lines_of(f"{tree.work.folder}/info/exclude"), "__pycache__/"]
+        ignored = [*lines_of(f"{tree.work.folder}/info/exclude"), *MADE_BY_PYTHON]
         ignored += ignore_lines(tree) if self._asked["without_results"] else []
         extension = "[extensions]\nobjectFormat = sha256\n" * is_long
         return {

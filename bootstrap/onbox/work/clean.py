@@ -22,9 +22,9 @@ from ..git import BoxTree, trees_of
 from ..results.disposable import disposable
 from ..results.keep_results import clean_copies
 from ..run_folder import QUEUED, RUNNING, RunFolder, runs_below
-from .made import CHANGED, edits, held, own_repositories, tell
+from .made import CHANGED, MADE_BY_PYTHON, edits, held, own_repositories, tell
 
-_CACHES = ("__pycache__/", "*.egg-info/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
+_CACHES = (*MADE_BY_PYTHON, ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
 
 
 def uses(tree: BoxTree) -> Iterator[dict[str, Any]]:

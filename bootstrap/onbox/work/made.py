@@ -49,6 +49,10 @@ def own_repositories(tree: BoxTree) -> Iterator[dict[str, Any]]:
     return held("repositories", (one for one in links if os.path.exists(f"{tree.path}/{one}/.git")))
 
 
+MADE_BY_PYTHON = ("__pycache__/", "*.egg-info/")
+"""Made beside what is imported, and by an install of the tree itself: nobody's work."""
+
+
 def ignore_lines(tree: BoxTree) -> list[str]:
     """Return the results of runs that began in a tree, as lines of .gitignore."""
     paths = [path for run in runs_of(tree.home) if run.tree == tree.path for path in run.paths]
@@ -103,8 +107,7 @@ def own_files(tree: BoxTree) -> Iterator[dict[str, Any]]:
     staged = {*tree.work.paths("diff", "--cached", *CHANGED)}
     both = staged.intersection(tree.work.paths("diff", *CHANGED[:-1]))
     yield from held("staged", sorted(both))
-    # Without what Python makes beside each file that it imports.
-    out = [f"--exclude={one}" for one in ("__pycache__/", "*.egg-info/", *ignore_lines(tree))]
+    out = [f"--exclude={one}" for one in (*MADE_BY_PYTHON, *ignore_lines(tree))]
     exclude = f"{tree.work.folder}/info/exclude"
     out += [f"--exclude-from={exclude}"] if os.path.isfile(exclude) else []
     new = ("ls-files", "--others", "-z", "--exclude-per-directory=.gitignore")

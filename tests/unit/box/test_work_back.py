@@ -34,8 +34,9 @@ def test_edits_and_new_files_are_one_commit(work: WorkThere, tmp_path: Path) -> 
     (tree / "a").write_text("2\n")
     (tree / "deep").mkdir()
     (tree / "deep/$(touch x)\n").write_text("new")
-    (tree / "__pycache__").mkdir()
-    (tree / "__pycache__/a.pyc").write_text("")
+    for made in ("__pycache__/a.pyc", "src/a.egg-info/PKG-INFO"):
+        (tree / made).parent.mkdir(parents=True)
+        (tree / made).write_text("")
     (tree / "large").write_bytes(b"")
     os.truncate(tree / "large", 2 << 20)
     run = tmp_path / "w/.boxstrap/runs/k/run-1"
