@@ -96,18 +96,16 @@ cut_files() {
   done
 }
 
-# Prints the files of the snapshot that are gone, unless git was told of it: no work is lost by putting them back.
-removed_files() {
-  comm -z -23 <(tree_git ls-files -d -z 2>/dev/null | sort -zu) \
-    <(work_git diff-index --cached --name-only --diff-filter=D -z HEAD -- 2>/dev/null | sort -zu)
+# Sets REMOVED to the files of the snapshot that are gone, unless git was told of it: no work is lost by putting them back.
+find_removed() {
+  mapfile -d '' -t REMOVED < <(tree_git ls-files -d -z 2>/dev/null)
+  [ "${#REMOVED[@]}" = 0 ] || mapfile -d '' -t REMOVED < <(comm -z -23 <(printf '%s\0' "${REMOVED[@]}" | sort -zu) \
+    <(work_git diff-index --cached --name-only --diff-filter=D -z HEAD -- 2>/dev/null | sort -zu))
 }
 
 put_back_removed() {
-  local file
-  removed_files | while IFS= read -r -d '' file; do
-    printf '%s was removed here: restored\n' "$file" >&2
-    printf '%s\0' "$file"
-  done | tree_git checkout-index -q -z --stdin || :
+  printf '%s was removed here: restored\n' "${REMOVED[@]}" >&2
+  printf '%s\0' "${REMOVED[@]}" | tree_git checkout-index -q -z --stdin || :
 }
 
 # Repairs what a kill, a power cut or a bad disk did to the tree's repository; the work in the tree stays as it is.

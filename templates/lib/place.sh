@@ -136,7 +136,8 @@ update_in_place() {
   fi
   must_know "$REPO_BRANCH" "${refs[1]-}"
   [ -d "$PLACED" ] || take_over
-  ! removed_files | grep -q . || { put_back_removed && caution removed-files; }
+  find_removed
+  [ "${#REMOVED[@]}" = 0 ] || { put_back_removed && caution removed-files; }
   switch_index "$old" -n || box_edits
   write_file "$NOTES/repo.switch" 600 "$REPO_SNAPSHOT $REPO_COMMIT"$'\n'
   to_disk "$NOTES/repo.switch"

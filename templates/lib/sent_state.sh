@@ -77,7 +77,8 @@ place_state() {
     [ "$rc" -ne 0 ] || break
   done
   if [ "$rc" -eq 0 ]; then
-    store_git diff-tree -r --no-renames --name-status "${placed[${#placed[@]} - 1]}" "$REPO_SNAPSHOT" -- 2>/dev/null | head -n 2000 >&6
+    mapfile -n 2000 placed < <(store_git diff-tree -r --no-renames --name-status "${placed[${#placed[@]} - 1]}" "$REPO_SNAPSHOT" -- 2>/dev/null)
+    printf %s ${placed[@]+"${placed[@]}"} >&6
     answer placed "$REPO_SNAPSHOT"
     return
   fi

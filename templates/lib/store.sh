@@ -4,7 +4,7 @@
 # open_store STORE FORMAT: makes sure that it exists and is undamaged; FORMAT is how it names objects.
 open_store() {
   umask 077
-  mkdir -p "${1%/*}"
+  [ -d "${1%/*}" ] || mkdir -p "${1%/*}"
   identity $$ >"$1.sender"
   # Leftovers of a broken transfer do no harm; they only take room.
   find "$1/objects" -maxdepth 2 \( -name 'tmp_objdir-incoming-*' -o -name 'tmp_pack_*' \) -mmin +60 -exec rm -rf {} + 2>/dev/null
@@ -24,7 +24,7 @@ open_store() {
 # receive_objects STORE: from standard input, as ObjectStream sends them; prints git's report, then its errors.
 receive_objects() {
   unset GIT_PROTOCOL
-  rm -f "$1.refused"
+  [ ! -e "$1.refused" ] || rm -f "$1.refused"
   exec 4>&1
   _said=$(git --git-dir="$1" -c core.hooksPath=/dev/null -c receive.shallowUpdate=true -c receive.autogc=false -c receive.unpackLimit=1 \
     -c safe.directory="$1" receive-pack --stateless-rpc "$1" 2>&1 >&4) || :

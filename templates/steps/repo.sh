@@ -15,7 +15,7 @@ check_repo() {
     is_placed && [ ! -e "$NOTES/repo.switch" ] || return
   { [ "$TREE_NUMBER" = 1 ] || all_shared; } || return
   identity_right && index_begins "$REPO_DIR/.git/index" && store_right && tree_right || return
-  cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] && ! removed_files | grep -q .
+  cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] && find_removed && [ "${#REMOVED[@]}" = 0 ]
 }
 
 apply_repo() {
