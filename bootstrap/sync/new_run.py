@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-import secrets as random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -401,7 +400,7 @@ def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> 
         workdir=box.workdir,
         repo_key=old.repo_key,
         name=old.name,
-        run_id=random.token_hex(8),
+        run_id=secrets.token_hex(8),
         wait_s=wait_s,
         overwrite="yes" if overwrite else "",
     )
