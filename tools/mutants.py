@@ -38,7 +38,7 @@ _RENTING = "tests/unit/renting/test"
 AREAS = {
     "teardown": Area(
         ("renting/teardown.py", "renting/loss_check.py"),
-        (f"{_RENTING}_teardown.py",),
+        (f"{_RENTING}_teardown.py", "tests/providers/test_down.py"),
     ),
     "transfer": Area(
         ("transfer/destination.py", "transfer/puller.py", "transfer/manifest.py"),
@@ -49,6 +49,7 @@ AREAS = {
     "run state": Area(
         ("protocol/run.py",),
         (
+            *(f"tests/unit/{name}.py" for name in ("setup/test_result", "protocol/test_readers")),
             "tests/unit/protocol/test_uploaded.py",
             *(f"tests/unit/runs/test_{name}.py" for name in ("run_lines", "known_runs")),
         ),

@@ -207,7 +207,7 @@ class SetupEnd:
     """The setup that held the box, if that was seen."""
     advice: Advice
     """What users of the provider can do about a box that isn't as ordered."""
-    unsent: BoxstrapError | None
+    unsent: BoxstrapError | None = None
     """Why this machine could not send something."""
 
 
