@@ -143,6 +143,11 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
     assert "A_TOKEN" in record.read_text() or key != "secrets"
 
 
+def test_a_shipped_profile_that_a_repository_extends_takes_its_account_alone(says: Says) -> None:
+    error = refused(says("extends: vast"), kinds=TO_RENT)
+    assert [(one.key, one.takes) for one in error.grants.each] == [("provider.account", "vast")]
+
+
 def test_what_takes_nothing_asks_nothing(says: Says) -> None:
     load_profile(says("env: {A: b}\npackages: [ffmpeg]\nextends: vast\nsecrets: []"))
     load_profile(says("provider: {account: vast}"))  # a setup rents nothing

@@ -428,3 +428,9 @@ def test_a_tree_that_git_can_not_read_stays_unsafe(monkeypatch: pytest.MonkeyPat
     for other in ({"beside": True}, {"repo_key": "k-2"}):  # only its own tree is fetched
         made.trees = [SimpleNamespace(**{**vars(tree), **other})]
         assert trees.bring_home() == []
+
+
+def test_files_that_stay_on_a_box_are_named_and_of_many_the_first() -> None:
+    names = [f"{at}" for at in range(loss_check._NAMED + 1)]
+    assert loss_check._few(names[:2]) == "0, 1"
+    assert loss_check._few(names) == ", ".join(names[:-1]) + ", …"

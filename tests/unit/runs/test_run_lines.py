@@ -9,8 +9,9 @@ from types import MappingProxyType
 import pytest
 
 from bootstrap.boxes.at_home import row_of, run_of
+from bootstrap.errors import UsageError
 from bootstrap.protocol.failure import Failure, find_failure
-from bootstrap.protocol.run import Run, as_it_ended
+from bootstrap.protocol.run import Run, as_it_ended, select_runs
 from bootstrap.protocol.run_details import UsedGpu, parse_details
 from bootstrap.runs.status import RunFromHome, RunStatus, gpu_use, metric_lines, run_lines
 from bootstrap.text.document import document
@@ -55,6 +56,21 @@ def test_since_when_and_how_long() -> None:
     lines = lines_of([RUN, over])
     assert "running   started 1 min 30 s ago" in lines[0]
     assert "finished  ended 1 min 05 s ago, ran 7 min 15 s" in lines[1]
+
+
+def test_only_a_run_that_ended_well_at_once_without_word_or_result_made_nothing() -> None:
+    over = {"state": "finished", "rc": 0, "begun": NOW - 90, "over": NOW - 89, "log_bytes": 0}
+    assert run("train-1", **over).made_nothing(0)
+    assert not run("train-1", **over).made_nothing(1)
+    for change in ({"log_bytes": 1}, {"rc": 1}, {"begun": NOW - 9000}, {"state": "running"}):
+        assert not run("train-1", **{**over, **change}).made_nothing(0)
+
+
+def test_of_two_repositories_runs_none_is_chosen() -> None:
+    both = [run("train-1"), run("train-1", repo_key="other-2")]
+    for name in (None, "train-1"):
+        with pytest.raises(UsageError, match="run"):
+            select_runs(both, "", name)
 
 
 def test_a_run_takes_more_lines_where_the_terminal_is_too_narrow_and_none_is_cut() -> None:
