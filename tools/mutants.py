@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parents[1]
 COPIED = ("bootstrap", "templates", "profiles", "tests", "docs", "pyproject.toml")
-SECONDS = 60
+SECONDS = 120
 """What the tests of one mutant may take: those that don't end are counted apart from red ones."""
 
 
