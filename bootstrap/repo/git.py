@@ -205,7 +205,7 @@ def git_error(folder: Path, failure: GitError, written: Path | None = None) -> B
     kind = UsageError if failure.returncode == TIMED_OUT else BoxstrapError  # a pipe, a lost disk
     lines = [shown(line) for line in failure.said.splitlines() if line.strip()]
     hint = "`git fsck` in that folder says whether the repository is damaged."
-    if re.search(r"unable to read|missing|bad object|could not (parse|read)", failure.said):
+    if re.search(r"unable to read|missing|bad (tree )?object|could not (parse|read)", failure.said):
         hint = "What `git fsck` in that folder calls missing comes back by: git fetch --refetch"
     return kind(
         f"git failed: {lines[-1] if lines else f'exit code {failure.returncode}'}",

@@ -623,9 +623,13 @@ def test_a_pipe_of_the_size_of_many_haves(new: New, store: ObjectStore) -> None:
     assert stream.objects_total == 1
 
 
-def test_history_that_lacks_an_object_says_how_it_comes_back(repo: SampleRepository) -> None:
-    blob = repo.git("rev-parse", "HEAD:train.py")
-    (repo.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(BoxstrapError, match=blob) as caught:
-        list(ObjectStream(read_repository(repo.root), ref="refs/boxstrap/x"))
+@pytest.mark.parametrize("lost", ["HEAD:train.py", "HEAD^{tree}"])
+def test_history_that_lacks_an_object_says_how_it_comes_back(
+    repo: SampleRepository, lost: str
+) -> None:
+    name = repo.git("rev-parse", lost)
+    here = read_repository(repo.root)
+    (repo.root / ".git/objects" / name[:2] / name[2:]).unlink()
+    with pytest.raises(BoxstrapError, match=name) as caught:
+        list(ObjectStream(here, ref="refs/boxstrap/x"))
     assert "git fetch --refetch" in caught.value.hint
