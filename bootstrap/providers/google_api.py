@@ -312,7 +312,8 @@ class GoogleApi(Api):
                 if getattr(error, "retryable", False):
                     raise self._failed("no token can be got for it now") from None
                 raise self._no_key(str(error.args[0] if error.args else error)) from None
-            except (ValueError, OSError) as error:  # a file that is none
+            except (ValueError, OSError, TypeError, AttributeError, LookupError) as error:
+                # a file that is none, or an answer: the library does not look at types
                 raise self._no_key(f"{type(error).__name__}") from None
             return str(self._credentials.token)
 

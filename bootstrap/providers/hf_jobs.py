@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
-from pydantic import ConfigDict, RootModel, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, RootModel, model_validator
 
 from bootstrap.errors import UsageError
 from bootstrap.providers.api import (
@@ -36,9 +36,6 @@ from bootstrap.providers.api import (
 )
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentedBox, RentedState, RentOrder, limit_s
-
-if TYPE_CHECKING:
-    from huggingface_hub import JobHardwareInfo, JobInfo
 
 _STATES = {
     "SCHEDULING": RentedState.STARTING,
@@ -58,7 +55,7 @@ _MAY_HAVE_ENDED = {400, 404, 409}
 """Refusals of a cancel that a job may answer with that has ended already."""
 _HOURLY = {"second": 3600, "minute": 60, "hour": 1}
 _SSH = re.compile(r"ssh://([A-Za-z0-9_-]+)@([A-Za-z0-9.-]+)(?::([0-9]{1,5}))?/?")
-_SIZE = re.compile(r"([0-9.]+)\s*([GT])B")
+_SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]+)?)\s*([GT])B")
 _KEYS_PAGE = "https://huggingface.co/settings/keys"
 
 
@@ -95,12 +92,52 @@ class _User(ApiModel):
     name: str
 
 
+class _OfLibrary(ApiModel):
+    """What of an object of the library is read here: it does not look at types itself."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class _Owner(_OfLibrary):
+    name: str = Field(min_length=1)
+
+
+class _JobStatus(_OfLibrary):
+    stage: str = Field(min_length=1)
+    message: str | None
+    ssh_url: str | None
+
+
+class _JobInfo(_OfLibrary):
+    id: str = Field(min_length=1)
+    owner: _Owner
+    status: _JobStatus
+    flavor: str | None
+    labels: Mapping[str, str] | None
+    created_at: AwareDatetime | None
+    started_at: AwareDatetime | None
+
+
+class _Accelerator(_OfLibrary):
+    type: str
+    quantity: str = Field(max_length=9)
+    model: str
+    vram: str
+
+
+class _HardwareInfo(_OfLibrary):
+    name: str
+    pretty_name: str
+    accelerator: _Accelerator | None
+    unit_label: str
+    unit_cost_usd: float
+    ephemeral_storage: str
+
+
 class _Job(ApiModel):
     """One job as the library reads it, and its limit in seconds, which the library leaves out."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    info: Any
+    info: _JobInfo
     timeout: float | None = None
 
     @model_validator(mode="before")
@@ -110,18 +147,15 @@ class _Job(ApiModel):
 
         try:
             info = JobInfo(**said)  # type: ignore[arg-type]
-            words = (info.id, info.status.stage, info.owner.name)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ValueError("no job") from error
-        if not all(isinstance(word, str) and word for word in words):
-            raise ValueError("no job")
         return {"info": info, "timeout": said.get("timeout")}  # type: ignore[attr-defined]
 
 
 class _Flavor(ApiModel):
     """One kind of machine as the library reads it."""
 
-    info: Any
+    info: _HardwareInfo
 
     @model_validator(mode="before")
     @classmethod
@@ -130,7 +164,7 @@ class _Flavor(ApiModel):
 
         try:
             return {"info": JobHardwareInfo(**said)}  # type: ignore[arg-type]
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ValueError("no hardware") from error
 
 
@@ -163,7 +197,7 @@ class HuggingFaceJobs(CloudAccount):
         return f"/api/jobs/{segment(self._api.get('/api/whoami-v2', _User).name)}"
 
     @cached_property
-    def _hardware(self) -> Mapping[str, JobHardwareInfo]:
+    def _hardware(self) -> Mapping[str, _HardwareInfo]:
         found = self._api.get("/api/jobs/hardware", RootModel[Sequence[_Flavor]]).root
         return {one.info.name: one.info for one in found}
 
@@ -200,7 +234,7 @@ class HuggingFaceJobs(CloudAccount):
             "ssh": {"enabled": True},
             "dockerImage": order.image or _IMAGE,
         }
-        made: JobInfo = self._api.post(self._place, wanted, _Job).info
+        made = self._api.post(self._place, wanted, _Job).info
         self.__dict__.pop("_hardware", None)  # its price is asked for once more
         return made.id
 
@@ -226,7 +260,7 @@ class HuggingFaceJobs(CloudAccount):
         return found
 
     def _rented(self, job: _Job) -> RentedBox:
-        info: JobInfo = job.info
+        info = job.info
         flavor = self._hardware.get(info.flavor or "")
         state = _STATES.get(info.status.stage, RentedState.UNKNOWN)
         is_running = state is RentedState.RUNNING
@@ -250,7 +284,7 @@ class HuggingFaceJobs(CloudAccount):
         )
 
 
-def _offered(flavor: JobHardwareInfo) -> Offer | None:
+def _offered(flavor: _HardwareInfo) -> Offer | None:
     price, of = _price(flavor), flavor.accelerator
     if of is None or of.type != "gpu" or not price or not of.quantity.isdecimal():
         return None
@@ -269,13 +303,13 @@ def _offered(flavor: JobHardwareInfo) -> Offer | None:
     )
 
 
-def _price(flavor: JobHardwareInfo) -> float | None:
+def _price(flavor: _HardwareInfo) -> float | None:
     """Return the dollars an hour; None if they are of an unknown unit."""
     per_hour = _HOURLY.get(flavor.unit_label)
     return round(flavor.unit_cost_usd * per_hour, 6) if per_hour else None
 
 
-def _gpus(flavor: JobHardwareInfo | None) -> str:
+def _gpus(flavor: _HardwareInfo | None) -> str:
     of = flavor.accelerator if flavor else None
     return f"{of.quantity} x {of.model}" if of else flavor.pretty_name if flavor else ""
 

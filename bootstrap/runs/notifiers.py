@@ -104,8 +104,8 @@ def _done(command: str, run: Run, news: News) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"it did not finish within {_COMMAND_S} s"
-    except OSError as error:
-        return error.strerror or str(error)
+    except (OSError, ValueError) as error:  # ValueError: of a message that no variable can hold
+        return getattr(error, "strerror", None) or str(error)
     return f"it ended with {done.returncode}" if done.returncode else ""
 
 

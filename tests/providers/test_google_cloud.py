@@ -603,6 +603,23 @@ def test_a_token_is_renewed_once_it_is_over(world: RentingWorld) -> None:
     assert first.token == KEY
 
 
+@pytest.mark.parametrize("error", [TypeError, AttributeError, KeyError])
+def test_a_token_server_that_answers_another_type_is_a_refusal(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    account = account_at(world)
+    account.boxes()
+
+    def refresh(_: object) -> None:
+        raise error("expires_in")
+
+    credentials = account._google._credentials
+    credentials.token = None
+    monkeypatch.setattr(credentials, "refresh", refresh)
+    with pytest.raises(RefusedKeyError, match=error.__name__):
+        account.boxes()
+
+
 def test_credentials_that_are_none_are_refused_with_what_to_do(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

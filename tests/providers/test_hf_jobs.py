@@ -38,6 +38,7 @@ from tests.providers.renting_world import PUBLIC, RentingWorld, hf_offers, renti
 
 MARK = "boxstrap-0123456789ab"
 DAY_S = 24 * 3600 + AFTER_LEASE_S
+ACCELERATOR = {"type": "gpu", "model": "T4", "quantity": "1", "vram": "16 GB", "manufacturer": "x"}
 
 
 @pytest.fixture
@@ -159,6 +160,60 @@ def test_one_without_ssh_or_with_an_odd_way_in_is_no_box(simulation: SimulatedAc
     assert "without --ssh" in found["71"].said
     with pytest.raises(UnreachableError, match="without --ssh"):
         accounts.find_rented("hf:71")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"flavor": [1]},
+        {"labels": "x"},
+        {"labels": {"name": 1}},
+        {"status": {"stage": []}},
+        {"status": {"stage": "RUNNING", "sshUrl": 1}},
+        {"status": {"stage": "RUNNING", "message": {}}},
+        {"createdAt": {"a": 1}},
+    ],
+)
+def test_a_job_with_a_value_of_another_type_is_no_answer(
+    simulation: SimulatedAccount, said: dict[str, object]
+) -> None:
+    account = account_there()
+    account.boxes()  # so it knows the user's name and the hardware
+    owner = {"id": "1", "name": "n", "type": "user"}
+    job = {"id": "71", "owner": owner, "status": {"stage": "RUNNING"}, "flavor": "x"}
+    simulation.faults = [(200, [job])]
+    assert [box.id for box in account.boxes()] == ["71"]
+    simulation.faults = [(200, [{**job, **said}])]
+    with pytest.raises(UnreachableError):
+        account.boxes()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"name": []},
+        {"unitLabel": {}},
+        {"unitCostUSD": "x"},
+        {"ephemeralStorage": 1},
+        {"accelerator": "gpu"},
+        {"accelerator": {**ACCELERATOR, "quantity": 1}},
+        {"accelerator": {**ACCELERATOR, "vram": 1}},
+        {"accelerator": {**ACCELERATOR, "quantity": "9" * 5000}},
+    ],
+)
+def test_hardware_with_a_value_of_another_type_is_no_answer(
+    simulation: SimulatedAccount, said: dict[str, object]
+) -> None:
+    one = {
+        **dict.fromkeys(("name", "prettyName", "cpu", "ram", "ephemeralStorage"), "x"),
+        **{"unitCostMicroUSD": 1, "unitCostUSD": 1.0, "unitLabel": "hour"},
+        "accelerator": {**ACCELERATOR, "vram": "1.2.3 GB"},
+    }
+    simulation.faults = [(200, [one])]
+    assert [offer.gpu for offer in account_there().catalog(RentOrder())] == ["T4"]
+    simulation.faults = [(200, [{**one, **said}])]
+    with pytest.raises(UnreachableError):
+        account_there().catalog(RentOrder())
 
 
 def test_what_refuses_is_told_apart(simulation: SimulatedAccount) -> None:
