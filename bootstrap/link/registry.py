@@ -248,11 +248,13 @@ def entry_owner(endpoint: Endpoint) -> KnownBox | None:
 
 def check_name(name: str) -> None:
     """Raise UsageError if a box can't have that name."""
-    if not NAME.fullmatch(name) or name == LOCAL:  # `--host local` would mean that box
+    # `--host local` would mean that box; a dot at the end is left out of a host's name.
+    if not NAME.fullmatch(name) or name.lower() == LOCAL or name.endswith("."):
         raise UsageError(
             f"{name!r} can't be a box's name.",
             where="--name",
-            hint="Use letters, digits, dots, dashes and underscores, 63 at most; not `local`.",
+            hint="Use letters, digits, dots, dashes and underscores, 63 at most; not `local`, "
+            "and no dot at the end.",
         )
 
 

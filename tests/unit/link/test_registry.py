@@ -178,10 +178,11 @@ def test_a_host_means_its_newest_box_even_where_it_is_an_earlier_ones_name(
     assert registry.box_by_name(text) != new
 
 
-def test_no_box_is_called_as_this_machine_is() -> None:
+@pytest.mark.parametrize("name", ["local", "LOCAL", "gitlab.com."])
+def test_no_box_is_called_as_this_machine_or_a_host_is(name: str) -> None:
     """`--host local` would send there what was meant to stay here."""
     with pytest.raises(UsageError, match="can't be a box's name"):
-        registry.check_name("local")
+        registry.check_name(name)
 
 
 def test_names_that_differ_in_capitals_alone_are_one_name() -> None:
