@@ -118,7 +118,7 @@ class _JobInfo(_OfLibrary):
     started_at: AwareDatetime | None
 
 
-class _Accelerator(_OfLibrary):
+class _JobAccelerator(_OfLibrary):
     type: str
     quantity: str = Field(max_length=9)
     model: str
@@ -128,7 +128,7 @@ class _Accelerator(_OfLibrary):
 class _HardwareInfo(_OfLibrary):
     name: str
     pretty_name: str
-    accelerator: _Accelerator | None
+    accelerator: _JobAccelerator | None
     unit_label: str
     unit_cost_usd: float
     ephemeral_storage: str

@@ -30,7 +30,7 @@ class Reasoned:
     why: str
 
 
-class _Page(NamedTuple):
+class _TrainingPage(NamedTuple):
     """What pages say, and where the training is among it."""
 
     said: commands.Said
@@ -94,7 +94,7 @@ def find_environment(
     """
     project, lock = said.project, files.text_of_file(root / "uv.lock", files.LARGEST)
     has_lock = (root / "uv.lock").is_file()
-    page = _Page(said, _own_install(said, run), run)
+    page = _TrainingPage(said, _own_install(said, run), run)
     own = page.own
     listed, why = ((), "") if has_lock else _requirement_files(root, page)
     takes_project = project.has_dependencies and not has_lock and not listed
@@ -263,7 +263,7 @@ def _own_install(
     """Return how a page installs the repository: in the training's section, else for training."""
 
     def score(each: commands.Install) -> int:
-        here = _Page(said, None, run).trains(each)
+        here = _TrainingPage(said, None, run).trains(each)
         fit = any(_FOR_TRAINING.fullmatch(name) for name in each.extras)
         other = each.extras and all(map(declared.is_for_others, each.extras))
         return 4 * here + 2 * fit - 3 * bool(other)
@@ -299,7 +299,7 @@ def _with_extras(project: declared.Project, chosen: list[str]) -> Iterator[str]:
                 yield each
 
 
-def _beside(page: _Page, is_all: bool) -> Iterator[Reasoned]:
+def _beside(page: _TrainingPage, is_all: bool) -> Iterator[Reasoned]:
     """Yield what the page installs in the block of that, or where it trains."""
     for each in page.said.installs:
         near = page.is_near(each)
@@ -311,7 +311,7 @@ def _beside(page: _Page, is_all: bool) -> Iterator[Reasoned]:
 
 
 def _not_taken(
-    page: _Page, listed: tuple[str, ...], names: Iterable[str], taken: set[str]
+    page: _TrainingPage, listed: tuple[str, ...], names: Iterable[str], taken: set[str]
 ) -> Iterator[str]:
     """Name what a page installs besides."""
     others, known = dict[str, None](), set(names)
@@ -366,7 +366,7 @@ _FOR_TRAINING = re.compile(r"(?:pre)?train(?:ing)?|fine-?tune|gpu|all|full|extra
 _FOR_FLASH_ATTN = ("setuptools", "wheel", "packaging", "psutil", "ninja")
 
 
-def _requirement_files(root: Path, page: _Page) -> tuple[tuple[str, ...], str]:
+def _requirement_files(root: Path, page: _TrainingPage) -> tuple[tuple[str, ...], str]:
     """Return the files to install from, and why: named by a page, at the root, or the likeliest."""
     said, own = page.said, page.own
     named = [each for each in said.installs if each.requirement_files]
@@ -443,7 +443,7 @@ def _extras(
                 yield Reasoned(name, f"{own.file} installs it")
 
 
-def _indexes(page: _Page, listed: tuple[str, ...], *, is_all: bool) -> Iterator[Reasoned]:
+def _indexes(page: _TrainingPage, listed: tuple[str, ...], *, is_all: bool) -> Iterator[Reasoned]:
     """Yield further indexes but torch's: which of its builds fits is only known on the box."""
     for install in page.said.installs:
         is_taken = is_all or page.is_near(install) or {*install.requirement_files} & {*listed}
