@@ -34,7 +34,7 @@ exit "$2"
 PROFILE = (
     "version: 1\ngpu: {require: false}\ntrain: {command: bash job.sh first 0, resume: 'true'}\n"
 )
-ENDS = {0, 3, 5, 7, -9}
+ENDS = {0, 3, 5, 7, 10, -9}  # 10: what the fault killed was over before its first line
 """Exit codes of a `run` whose box, link, disk space or own process was lost."""
 WITHOUT_TMUX = ("without tmux",)
 BEGINNINGS = ((), ("--queue",), ("--after",), ("--after-any",), WITHOUT_TMUX)
