@@ -268,8 +268,6 @@ class GivenFile(NamedTuple):
 
     problem: str
     sha256: str
-    rest: bytes = b""
-    """Its last piece: all of a small file."""
 
 
 class BegunFile(NamedTuple):
@@ -377,7 +375,7 @@ class BoxResults:
     def get(
         self, wanted: Sequence[WantedFile]
     ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
-        """Yield for each file in turn: an optional BegunFile, its pieces but the last, a GivenFile.
+        """Yield for each file in turn: an optional BegunFile, its pieces, and a GivenFile.
 
         Raises as `Transfer.run`, and NoAnswer if the box gives something else than was asked for.
         """
@@ -389,10 +387,11 @@ class BoxResults:
                 if "begun" in header:
                     yield one, BegunFile(number_of(header, "begun"), text_of(header, "sha256"))
                     continue
+                if body:
+                    yield one, body
                 if header:
-                    yield one, _given(header, one.file, body)
+                    yield one, _given(header, one.file)
                     break
-                yield one, body
             else:
                 raise self._nonsense("it does not give all that it was asked for")
         for _ in frames:
@@ -421,7 +420,7 @@ def _text_in(file: BoxFile) -> int:
     return len(file.path) + len(file.checkpoint) + len(file.to)
 
 
-def _given(header: Mapping[str, Any], file: BoxFile, rest: bytes) -> GivenFile:
+def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
     problem = text_of(header, "problem")
     if problem:
         return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
@@ -435,7 +434,7 @@ def _given(header: Mapping[str, Any], file: BoxFile, rest: bytes) -> GivenFile:
             same = same and kind == "file" and own == file.state[2 : 2 + len(own)]
         case _:
             same = False
-    return GivenFile("" if same else "changed", text_of(header, "sha256"), rest)
+    return GivenFile("" if same else "changed", text_of(header, "sha256"))
 
 
 def _numbers(state: Sequence[Any]) -> tuple[int, ...]:

@@ -134,19 +134,6 @@ class TooLong(Exception):  # noqa: N818 - said of what comes, not of us
     """More of a file arrives than was announced."""
 
 
-def write_all(file: int, content: bytes) -> None:
-    """Write all of it. Raises OSError."""
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(file, rest) :]
-
-
-def set_time(file: int, modified: int) -> None:
-    """Set the time of an open file, if it can have that one: a box may name any."""
-    with contextlib.suppress(OSError, OverflowError, ValueError):
-        os.utime(file, ns=(modified, modified))
-
-
 class PartialFile:
     """A file that is being received, in the folder `parts`. An earlier part of it is continued."""
 
@@ -190,11 +177,14 @@ class PartialFile:
             raise TooLong
         self._digest.update(piece)
         self.at += len(piece)
-        write_all(self._file, piece)
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
 
     def finish(self, modified: int) -> None:
         """Set its time and close it, once all of it is here. Raises OSError."""
-        set_time(self._file, modified)
+        with contextlib.suppress(OSError, OverflowError, ValueError):  # a box may name any time
+            os.utime(self._file, ns=(modified, modified))
         if self.size > _SYNCED:
             os.fsync(self._file)
         self._whole = self._digest.hexdigest()
@@ -213,29 +203,6 @@ class PartialLink(NamedTuple):
 
     name: str
     sha256: str
-
-
-class NewFolder:
-    """A folder that is made aside, for whole files; it gets its name with all of them at once."""
-
-    def __init__(self, parts: int, name: str, path: str) -> None:
-        """Raises OSError."""
-        self.name, self.path = name, path
-        os.mkdir(name, dir_fd=parts)
-        self.folder = os.open(name, _FOLDER, dir_fd=parts)
-        self.files: dict[str, HomeFile] = {}
-
-    def write(self, name: str, content: bytes, modified: int) -> HomeFile:
-        """Write a file. Raises OSError: it is none of `files` then, which are all whole."""
-        file = os.open(name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=self.folder)
-        try:
-            write_all(file, content)
-            set_time(file, modified)
-            found = os.fstat(file)
-        finally:
-            os.close(file)
-        self.files[name] = HomeFile(found.st_size, found.st_mtime_ns, found.st_ino)
-        return self.files[name]
 
 
 _MOST_BESIDE = 1000
@@ -379,7 +346,7 @@ class Destination(LocalFolder):
         super().__init__(base, inside, make=True)
         self._run = run
         self._parts = -1
-        self._has_parts = True
+        self._is_empty = False
         try:
             parts = self._make_folder(self._root, PARTS, 0o700)
             try:
@@ -425,7 +392,7 @@ class Destination(LocalFolder):
 
     def begun(self, path: str, state: Sequence[int], size: int) -> int:
         """Return how many bytes of it are here already."""
-        if not self._has_parts:
+        if self._is_empty:
             return 0
         try:
             found = os.stat(self._part(path, state), dir_fd=self._parts, follow_symlinks=False)
@@ -437,55 +404,12 @@ class Destination(LocalFolder):
     def forget_others(self, kept: Collection[tuple[str, Sequence[int]]]) -> None:
         """Remove partial files of files that have changed or are gone."""
         there = os.listdir(self._parts)  # noqa: PTH208 - of a folder that is open
+        self._is_empty = not there
         names = {self._part(*one) for one in kept} if there else set()
-        self._has_parts = not names.isdisjoint(there)
         for name in there:
             if name not in names:
                 with contextlib.suppress(OSError):
-                    self._forget(name)
-
-    def _forget(self, name: str) -> None:
-        """Remove a partial file, or a new folder that did not get its name. Raises OSError."""
-        try:
-            folder = os.open(name, _FOLDER, dir_fd=self._parts)
-        except NotADirectoryError:
-            os.unlink(name, dir_fd=self._parts)
-            return
-        try:
-            for one in os.listdir(folder):  # noqa: PTH208 - of a folder that is open
-                os.unlink(one, dir_fd=folder)
-        finally:
-            os.close(folder)
-        os.rmdir(name, dir_fd=self._parts)
-
-    def new_folder(self, path: str) -> NewFolder | None:
-        """Return a folder for `path`; None if it is here already, or an earlier pull was cut."""
-        if not path or self._has_parts:
-            return None
-        try:
-            folder, name = self._folder_of(path)
-            if not _is_there(folder, name):
-                return NewFolder(self._parts, self._part(path, ()), path)
-        except (OSError, NotSafeError):
-            pass  # said of each file
-        return None
-
-    def land_folder(self, new: NewFolder) -> bool:
-        """Give a folder its name; return False if that is taken, or it has other files too."""
-        try:
-            if {*os.listdir(new.folder)} != new.files.keys():  # noqa: PTH208 - it is open
-                return False
-            folder, name = self._folder_of(new.path)
-            os.rename(new.name, name, src_dir_fd=self._parts, dst_dir_fd=folder)
-        except (OSError, NotSafeError):
-            return False
-        return True
-
-    def end_folder(self, new: NewFolder) -> None:
-        """Close it, and remove what is left of one that did not get its name."""
-        os.close(new.folder)
-        with contextlib.suppress(OSError):
-            self._forget(new.name)
+                    os.unlink(name, dir_fd=self._parts)
 
     @staticmethod
     def _part(path: str, state: Sequence[int]) -> str:

@@ -5,7 +5,6 @@ into partial files, counted and compared.
 from __future__ import annotations
 
 import errno
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -27,8 +26,6 @@ from bootstrap.text.sizes import size
 from bootstrap.text.sizes import size as shown_size
 from bootstrap.transfer.destination import (
     Destination,
-    HomeFile,
-    NewFolder,
     PartialFile,
     PartialLink,
     TooLong,
@@ -100,18 +97,13 @@ class ResultReceiver:
         self._partial: PartialFile | None = None
         self._problem = ""
 
-    def receive(self, came: Came) -> Iterator[tuple[BoxFile, PartialFile | GivenFile | str]]:
-        """Yield each file with its partial file, complete, or the reason why it is not. One that
-        came in one piece, and may land at once, is yielded as it came.
+    def receive(self, came: Came) -> Iterator[tuple[BoxFile, PartialFile | str]]:
+        """Yield each file with its partial file, complete, or the reason why it is not.
 
         Raises NoRoom, NotSafeError if more of a file comes than was announced, and as `came`.
         """
         try:
             for (file, at), item in came:
-                if isinstance(item, GivenFile) and not at and self._is_whole(file, item):
-                    self._tell(len(item.rest))
-                    yield file, item
-                    continue
                 try:
                     ended = self._take(file, at, item)
                 except TooLong:
@@ -128,13 +120,6 @@ class ResultReceiver:
                     self._let_go()
         finally:
             self._let_go()
-
-    def _is_whole(self, file: BoxFile, given: GivenFile) -> bool:
-        """Whether it is all of a file, verified, of which nothing else came."""
-        is_alone = self._partial is None and not self._problem
-        may_land = not (given.problem or file.why or file.checkpoint)
-        is_all = is_alone and may_land and len(given.rest) == file.size
-        return is_all and hashlib.sha256(given.rest).hexdigest() == given.sha256
 
     def _let_go(self) -> None:
         if self._partial is not None:
@@ -171,8 +156,6 @@ class ResultReceiver:
         if given.problem:
             return given.problem
         partial = self._opened(file, at)
-        partial.write(given.rest)
-        self._tell(len(given.rest))
         if (partial.at, partial.sha256) != (file.size, given.sha256):
             partial.restart()
             return "damaged"
@@ -424,23 +407,16 @@ class Puller:
         }
         ready = [file for file in links if file not in waiting]
         full: NoRoom | None = None
-        new = _NewFiles(self._landing)
         try:
             receiver = ResultReceiver(self._landing, self._came)
-            try:
-                for file, partial in receiver.receive(source.get(wanted)):
-                    self._progress.files += 1
-                    if isinstance(partial, str):
-                        done.missing[file.path] = partial
-                    elif isinstance(partial, GivenFile):
-                        self._land_whole(file, partial, new, done)
-                    elif file.why or file.checkpoint:
-                        waiting[file] = partial
-                    else:
-                        self._land_new(new, done)
-                        self._land(file, partial, done)
-            finally:
-                self._land_new(new, done)
+            for file, partial in receiver.receive(source.get(wanted)):
+                self._progress.files += 1
+                if isinstance(partial, str):
+                    done.missing[file.path] = partial
+                elif file.why or file.checkpoint:
+                    waiting[file] = partial
+                else:
+                    self._land(file, partial, done)
         except NoRoom as error:
             full = error
         self._came(0)
@@ -505,50 +481,6 @@ class Puller:
             else:
                 done.missing[file.path] = "later" if file.to in wait else "led"
 
-    def _land_whole(self, file: BoxFile, given: GivenFile, new: _NewFiles, done: PullRound) -> None:
-        """Land a file that came in one piece: with its folder, if that is new. Raises NoRoom."""
-        folder, _, name = file.path.rpartition("/")
-        if new.path != folder:
-            self._land_new(new, done)
-            new.begin(folder)
-        try:
-            if new.folder and name not in new.folder.files:
-                new.folder.write(name, given.rest, file.modified)
-                new.came.append((file, given.sha256))
-                return
-            partial = self._landing.partial(file.path, file.state, file.size)
-            try:
-                partial.restart()
-                partial.write(given.rest)
-                partial.finish(file.modified)
-            finally:
-                partial.close()
-        except OSError as error:
-            done.missing[file.path] = file_error(error)
-        else:
-            self._land(file, partial, done)
-
-    def _land_new(self, new: _NewFiles, done: PullRound) -> None:
-        """Land a new folder with its files, or each by itself if it is not new any more. Raises
-        NoRoom."""
-        folder, came = new.folder, new.came
-        new.path, new.folder, new.came = None, None, []
-        if folder is None:
-            return
-        try:
-            is_named = self._landing.land_folder(folder)
-            for file, sha256 in came:
-                name = file.path.rpartition("/")[2]
-                if not is_named:
-                    self._land(file, PartialLink(f"{folder.name}/{name}", sha256), done)
-                    continue
-                try:
-                    self._note(file, sha256, file.path, folder.files[name], done)
-                except OSError as error:
-                    done.missing[file.path] = file_error(error)
-        finally:
-            self._landing.end_folder(folder)
-
     def _land(self, file: BoxFile, partial: PartialFile | PartialLink, done: PullRound) -> None:
         """Give a file its name and record it. Raises NoRoom."""
         path, record = file.path, self._record
@@ -560,38 +492,19 @@ class Puller:
                 lambda place: record.will_replace(path, partial.sha256, place),
             )
             home = self._landing.look(place, file.to)
-            if home is not None:
-                self._note(file, partial.sha256, place, home, done)
+            if home is None:
+                return
+            record.add(path, PulledFile(file.state, partial.sha256, place, home, file.to))
         except OSError as error:
             done.missing[path] = file_error(error)
         except NotSafeError as error:
             done.missing[path] = error.what
-
-    def _note(
-        self, file: BoxFile, sha256: str, place: str, home: HomeFile, done: PullRound
-    ) -> None:
-        """Record a file that has landed. Raises OSError."""
-        self._record.add(file.path, PulledFile(file.state, sha256, place, home, file.to))
-        done.landed.add(file.path)
-        self._landed_files += 1
-        self._landed_bytes += file.size
-        done.missing.pop(file.path, None)
-        self._landed(file, place)
-
-
-class _NewFiles:
-    """Whole files whose folder is not here yet, and that land with it."""
-
-    def __init__(self, landing: Destination) -> None:
-        self._landing = landing
-        self.path: str | None = None
-        """Of the folder that was looked at last."""
-        self.folder: NewFolder | None = None
-        self.came: list[tuple[BoxFile, str]] = []
-        """Each with its digest."""
-
-    def begin(self, path: str) -> None:
-        self.path, self.folder = path, self._landing.new_folder(path)
+        else:
+            done.landed.add(path)
+            self._landed_files += 1
+            self._landed_bytes += file.size
+            done.missing.pop(path, None)
+            self._landed(file, place)
 
 
 def lost_words(lost: LostResult) -> str:

@@ -128,7 +128,6 @@ class ResultsBox:
                     contents[one.file.path] += item
                 elif isinstance(item, GivenFile):
                     assert not item.problem
-                    contents[one.file.path] += item.rest
         return look, contents
 
     def pull(self) -> None:

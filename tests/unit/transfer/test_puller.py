@@ -16,8 +16,7 @@ from bootstrap.errors import NotSafeError
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.protocol.transfer import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
-from bootstrap.transfer import destination
-from bootstrap.transfer.destination import PARTS, Destination
+from bootstrap.transfer.destination import PartialFile
 from bootstrap.transfer.puller import PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
 from tests.waiting import PATIENCE_S
@@ -351,14 +350,14 @@ def test_a_full_disk_here_says_what_is_missing(
 ) -> None:
     for name in "abc":
         box.write(f"out/{name}", name * 10)
-    write = destination.write_all
+    write = PartialFile.write
 
-    def full(file: int, piece: bytes) -> None:
+    def full(partial: PartialFile, piece: bytes) -> None:
         if piece.startswith(b"b"):
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(file, piece)
+        write(partial, piece)
 
-    monkeypatch.setattr(destination, "write_all", full)
+    monkeypatch.setattr(PartialFile, "write", full)
     found = box.pull(ahead=ahead)
     assert found.landed == {"out/a"}
     why = "can't be written here: no space left on device"
@@ -366,72 +365,6 @@ def test_a_full_disk_here_says_what_is_missing(
     assert not found.waits
     monkeypatch.undo()
     assert box.pull().landed == {"out/b", "out/c"}
-
-
-def test_a_new_folder_is_named_once_with_all_its_files(
-    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But for one that came in several pieces, and what comes after that. A kill before it is named
-    leaves none of them, and the next pull removes what it left."""
-    for name in "abz":
-        box.write(f"out/{name}", name)
-    links, link = list[str](), os.link
-    monkeypatch.setattr(os, "link", lambda *a, **k: (links.append(a[1]), link(*a, **k)))
-
-    def killed(*_: object) -> bool:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as kill:
-        kill.setattr(Destination, "land_folder", killed)
-        kill.setattr(Destination, "end_folder", lambda *_: None)
-        with pytest.raises(KeyboardInterrupt):
-            box.pull()
-    assert box.here() == {}
-    assert len([*(box.home / PARTS).rglob("[ab]")]) == 2
-    box.write("out/m", os.urandom(MIB))
-    box.write("out/sub/c", "in sub")
-    assert (len(box.pull().landed), sorted(links)) == (5, ["m", "z"])
-    assert not (box.home / PARTS).exists()
-    assert {name: len(content) for name, content in box.here().items()} == {
-        **dict.fromkeys(("out/a", "out/b", "out/z"), 1),
-        **{"out/sub/c": 6, "out/m": MIB},
-    }
-    assert box.pull().landed == set()
-
-
-@pytest.mark.parametrize(
-    "there", ["a file of mine", "a link", "a folder with files", "a half file"]
-)
-def test_a_folder_that_is_not_new_any_more_gets_its_files_one_by_one(
-    box: ResultsHere, monkeypatch: pytest.MonkeyPatch, there: str
-) -> None:
-    """What somebody made there meanwhile stays, and a file that is not whole gets no name."""
-    box.write("out/sub/a", "1")
-    land, place = Destination.land_folder, box.home / "out/sub"
-
-    def late(landing: Destination, new: destination.NewFolder) -> bool:
-        place.parent.mkdir(exist_ok=True)
-        if there == "a file of mine":
-            place.write_text("mine")
-        elif there == "a link":
-            place.symlink_to(box.tree)
-        elif there == "a folder with files":
-            place.mkdir()
-            (place / "a").write_text("mine")
-        else:
-            os.close(os.open("half", os.O_CREAT | os.O_WRONLY, dir_fd=new.folder))
-        return land(landing, new)
-
-    monkeypatch.setattr(Destination, "land_folder", late)
-    found = box.pull()
-    if there == "a folder with files":
-        assert box.here() == {"out/sub/a": b"mine", "out/sub/a.from-train-1": b"1"}
-    elif there == "a half file":
-        assert box.here() == {"out/sub/a": b"1"}
-    else:
-        assert "not a folder here" in found.reasons()["out/sub/a"]
-        assert not (box.tree / "a").exists()
-    assert not (box.home / PARTS).exists()
 
 
 def test_more_than_is_allowed_is_refused_before_anything_comes(box: ResultsHere) -> None:
