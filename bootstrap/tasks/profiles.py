@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,14 +90,12 @@ def init(call: Call) -> None:
     except UsageError as error:
         # A folder without a repository, or without a commit, can still get a profile.
         root, url, lacking = place, None, [f"{error.what} {error.hint}"]
-    file, facts = (
-        root / "boxstrap.yaml",
-        look_where_you_stand(root, place, url=url, command=command, last_commit=last_commit),
-    )
+    file, facts = root / "boxstrap.yaml", look_where_you_stand(root, place, command=command)
     prompt = Prompt(print)
     if len(facts.candidates) > 1 and not (call.is_json or file.exists()) and prompt.has_terminal():
         script = prompt.choose("Which of them is the training?", facts.candidates)
-        facts = look_where_you_stand(root, place, url=url, script=script, last_commit=last_commit)
+        facts = look_where_you_stand(root, place, script=script)
+    facts = replace(facts, url=url, last_commit=last_commit)
     try:
         if file.is_symlink():  # also one that leads nowhere
             raise FileExistsError

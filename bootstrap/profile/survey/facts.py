@@ -67,18 +67,10 @@ class Facts:
     remarks: tuple[str, ...] = field(default=())
 
 
-def inspect_repository(
-    root: Path,
-    *,
-    url: str | None = None,
-    command: str = "",
-    script: str = "",
-    last_commit: str = "",
-) -> Facts:
-    """Collect the facts of the repository at `root`; `url` is its origin, without user-info.
+def inspect_repository(root: Path, *, command: str = "", script: str = "") -> Facts:
+    """Collect the facts of the files at `root`: all but its `url` and `last_commit`.
 
-    `command` is the training command, or `script` the training script, that the user chose;
-    `last_commit` is the date of the commit that it stands at.
+    `command` is the training command, or `script` the training script, that the user chose.
     """
     said = commands.read_commands(root)
     found = scripts.candidates(root, [run.script for run in said.runs], said.called)
@@ -114,7 +106,6 @@ def inspect_repository(
     lacking = () if before else tuple(_lacking(root, run, results))
     return Facts(
         name=root.resolve().name,
-        url=url,
         environment=environment,
         env=tuple(_variables(brought, run, is_installed=environment.has_own)),
         system=tuple(_system(said, run, {*known, *brought.packages})),
@@ -130,7 +121,6 @@ def inspect_repository(
         results=results,
         shared=tuple(_shared_folders(root, [*(each.text for each in before), words])),
         data=lacking,
-        last_commit=last_commit,
         secrets=tuple(_secrets(root, chosen, words + configured, said, brought, known)),
         remarks=(
             *_remarks(root, chosen, run),
@@ -145,15 +135,7 @@ def inspect_repository(
     )
 
 
-def look_where_you_stand(  # noqa: PLR0913
-    root: Path,
-    place: Path,
-    *,
-    url: str | None = None,
-    command: str = "",
-    script: str = "",
-    last_commit: str = "",
-) -> Facts:
+def look_where_you_stand(root: Path, place: Path, *, command: str = "", script: str = "") -> Facts:
     """As `inspect_repository`, at the folder `place` of `root`; at all of it if that shows nothing.
 
     The facts are those of `root` in each case, since a profile's paths start there.
@@ -162,14 +144,10 @@ def look_where_you_stand(  # noqa: PLR0913
     folder = place.relative_to(root).as_posix() if root in place.parents else ""
     if folder and fits(REPO_PATH, folder):
         own = script.removeprefix(f"{folder}/")
-        found = inspect_repository(
-            place, url=url, command=command, script=own, last_commit=last_commit
-        )
+        found = inspect_repository(place, command=command, script=own)
         if found.command or found.script or found.environment.has_files:
             return _moved(found, folder, root.name)
-    return inspect_repository(
-        root, url=url, command=command, script=script, last_commit=last_commit
-    )
+    return inspect_repository(root, command=command, script=script)
 
 
 def _moved(found: Facts, folder: str, name: str) -> Facts:
@@ -349,6 +327,12 @@ def _uncovered(
             yield where, package
 
 
+def _ignored(root: Path) -> list[str]:
+    """Return the plain paths that the repository lets git ignore."""
+    text = files.text_of_file(root / ".gitignore")
+    return re.findall(r"^/?([\w./-]+?)/?[ \t]*$", text, re.MULTILINE)
+
+
 def _results(
     root: Path, script: str, command: str, brought: scripts.Imported, folder: str
 ) -> Iterator[Reasoned]:
@@ -357,12 +341,12 @@ def _results(
         if fits(REPO_PATH, f"{name}/") and "%" not in name and "{" not in name:
             path = f"{folder}/{name}/" if folder else f"{name}/"
             yield Reasoned(path, "the training writes there")
-    ignored = {*files.text_of_file(root / ".gitignore").split()}
+    ignored = _ignored(root)
     for name in _RESULTS:
         there = root / name
         if name not in written and there.is_dir() and not any(there.glob("*.[ps][yh]")):
             yield Reasoned(f"{name}/", "a folder of results")
-        elif not written and {name, f"{name}/", f"/{name}/"} & ignored:
+        elif not written and name in ignored:
             yield Reasoned(f"{name}/", GUESSED)
 
 
@@ -385,10 +369,7 @@ def _lacking(
 
 def _shared_folders(root: Path, lines: list[str]) -> Iterator[Reasoned]:
     """Yield folders of data that git ignores whole, and that the training's lines name."""
-    ignored = re.findall(
-        r"^/?([\w./-]+?)/?$", files.text_of_file(root / ".gitignore"), re.MULTILINE
-    )
-    for name in dict.fromkeys(each for each in ignored if _OF_DATA.search(each)):
+    for name in dict.fromkeys(each for each in _ignored(root) if _OF_DATA.search(each)):
         is_named = any(
             re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", line) for line in lines
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,9 @@ def test_what_init_writes_and_names(here: Path, parts: dict[str, str]) -> None:
         if not name.startswith(("= ", "no ")):
             (here / name).parent.mkdir(parents=True, exist_ok=True)
             (here / name).write_text(parts[name], encoding="utf-8")
-    facts = inspect_repository(
-        here, command=said.get("command", ""), last_commit=said.get("last commit", "")
+    facts = replace(
+        inspect_repository(here, command=said.get("command", "")),
+        last_commit=said.get("last commit", ""),
     )
     text = write_profile(facts)
     (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
@@ -53,6 +55,7 @@ def test_what_init_writes_and_names(here: Path, parts: dict[str, str]) -> None:
     assert found == yaml.safe_load(said["profile"])
     named, told = said.get("named", "").splitlines(), notes(facts)
     assert [part for part in named if part not in "\n".join([*told, text])] == []
+    assert [part for part in said.get("unsaid", "").splitlines() if part in text] == []
     assert [note for note in told if not any(part in note for part in named)] == []
 
 

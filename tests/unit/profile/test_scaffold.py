@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from bootstrap.profile.survey.facts import Facts, inspect_repository
 
 def loaded(root: Path, url: str | None = None):
     (root / "boxstrap.yaml").write_text(
-        write_profile(inspect_repository(root, url=url)), encoding="utf-8"
+        write_profile(replace(inspect_repository(root), url=url)), encoding="utf-8"
     )
     return read_profile(None, repo_root=root)
 

@@ -309,7 +309,7 @@ def test_what_an_argument_says_is_quoted_on_one_line(asking: Path) -> None:
     assert end == "Do you agree?"
     assert len(asked) < 2000
     assert asked.isascii()
-    long = question("down", {"host": [f"gpu-{at}" for at in range(5000)]})
+    long = question("down", {"host": [f"gpu-{at}-{'x' * 200}" for at in range(100)]})
     assert len(long) < 6000
     assert "characters ...]" in long.splitlines()[1]
 
