@@ -331,6 +331,10 @@ def fetches(run: ScriptCommand) -> bool:
     )
 
 
+OTHER_MACHINES = re.compile(r"\b(?:docker|npu|rocm|windows|mac(?:os|s)?)\b", re.IGNORECASE)
+"""In the heading of what is for another machine than a rented one."""
+
+
 def score_run(run: ScriptCommand, said: Said, root: Path) -> int:
     """Return how likely this command is the training that its page is about."""
     names = [re.sub(r"\.py$", "", PurePosixPath(run.script).name), *run.words[:2]]
@@ -343,6 +347,7 @@ def score_run(run: ScriptCommand, said: Said, root: Path) -> int:
     if not run.script.endswith((".py", ".ipynb")) or other or by_name < 0:
         return -100
     score = by_name + 25 * scripts.learns(scripts.source_of(root / run.script))
+    score -= 20 * bool(OTHER_MACHINES.search(about))
     if run.file.endswith(".sh"):
         launched = run.words[0] not in ("python", *said.own)
         return score + 10 * launched + 10 * (run.file in said.shells)

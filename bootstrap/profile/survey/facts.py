@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from bootstrap.profile.survey import commands, files, scripts
@@ -29,8 +29,10 @@ _PREPARES = re.compile(
 )
 _MOST_PREPARED = 5
 GUESSED = "a guess: .gitignore names it"
-_BY_WANDB = re.compile(
-    r"--report[_-]to[= ]'?wandb|^report_to: *wandb|--(?:use[_-]?)?wandb\b", re.MULTILINE
+_TRACKED = re.compile(
+    r"--report[_-]to[= ]'?(wandb|tensorboard)|^report_to: *(wandb|tensorboard)"
+    r"|--(?:use[_-]?)?(wandb)\b",
+    re.MULTILINE,
 )
 _GATED = re.compile(r"\b((?:meta-llama|mistralai|google/gemma|bigcode|stabilityai)[\w/.-]+)")
 _READS = re.compile(
@@ -95,8 +97,8 @@ def inspect_repository(root: Path, *, command: str = "", script: str = "") -> Fa
         for word in words.split()
         if word.endswith((".yaml", ".yml", ".json")) and files.has(root, word)
     )
-    if _BY_WANDB.search(words + configured):
-        brought.packages.setdefault("wandb", "the command")
+    for tracker in filter(None, chain(*_TRACKED.findall(words + configured))):
+        brought.packages.setdefault(tracker, "the command")
     environment = find_environment(root, said, brought, run)
     near = near if command or not shown or chosen in near else [chosen]
     known = {*environment.names, *map(package_name, (each.value for each in environment.packages))}
@@ -197,13 +199,22 @@ def _moved(found: Facts, folder: str, name: str) -> Facts:
 def _run_of(
     said: commands.Said, script: str, scores: dict[commands.ScriptCommand, int]
 ) -> commands.ScriptCommand | None:
-    """Return the command of a page or a run script that runs it; one without gaps first."""
+    """Return the command of a page or a run script that runs it; those for a machine that is
+    rented come first, and then ones without gaps."""
     runs = [run for run in said.runs if run.script == script and fits(COMMAND, run.text)]
     runs = [run for run in runs if scores[run] > -100] or [
         run for run in runs if not run.script.endswith(".py")
     ]
     usable = [run for run in runs if not run.file.endswith(".sh") or not run.unfilled]
-    return min(usable, key=lambda run: (run.file.endswith(".sh"), bool(run.unfilled)), default=None)
+    order = {
+        run: (
+            run.file.endswith(".sh"),
+            bool(commands.OTHER_MACHINES.search(run.place.headings)),
+            bool(run.unfilled),
+        )
+        for run in usable
+    }
+    return min(usable, key=order.__getitem__, default=None)
 
 
 def _command(root: Path, run: commands.ScriptCommand | None, script: str) -> Reasoned | None:
@@ -298,7 +309,7 @@ def _system(
     """Yield the system's packages that a page installs, and those that MPI needs."""
     seen = set[str]()
     for each in said.installs:
-        is_sure = not re.search(r"docker|npu|rocm|windows|mac", each.place.headings, re.IGNORECASE)
+        is_sure = not commands.OTHER_MACHINES.search(each.place.headings)
         for name in each.system if is_sure and not each.file.endswith(".sh") else ():
             if fits(PACKAGE, name) and name not in seen:
                 seen.add(name)
