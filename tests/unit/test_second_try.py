@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.plain_environment import plain_environment
-from tests.waiting import PATIENCE_S
+from tests.inner_pytest import run_pytest
 
 TESTS = """
 import pathlib, pytest
@@ -52,20 +49,8 @@ def test_little_that_needs_a_box_gets_a_second_try(
 ) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_them.py").write_text(TESTS)
-
-    def run(*words: str) -> tuple[int, str]:
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "tests.conftest", "tests", *words],
-            cwd=tmp_path,
-            env=plain_environment(tmp_path),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        return ended.returncode, ended.stdout + ended.stderr
-
-    assert run("-k", chosen)[0] == 1
-    ended, told = run("--last-failed", "--last-failed-no-failures", "none", "--second-try")
+    assert run_pytest(tmp_path, "-k", chosen)[0] == 1
+    ended, told = run_pytest(
+        tmp_path, "--last-failed", "--last-failed-no-failures", "none", "--second-try"
+    )
     assert (ended, said in told) == (code, True), told
