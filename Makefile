@@ -40,7 +40,7 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
-	@$(PYTEST) -q -n $$(expr 3 \* $(CORES)) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
+	@$(PYTEST) -q -n $$(expr 2 \* $(CORES)) --hang-after 60 --dist worksteal -m "not boxes and not slow" tests/unit tests/docs
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@seed=$$$$; $(PYTEST) -n $(WORKERS) --seed $$seed || { [ $$? = 1 ] && $(SECOND_TRY) --seed $$seed; }
@@ -81,15 +81,15 @@ bench: $(VENV)/dev  ## time boxstrap against the other ways, on one box; needs r
 
 picture: $(VENV)/dev  ## record a real setup on a vast box of the rig and draw docs/run.svg from it; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make picture" >&2; exit 1; }
-	@$(BIN)/python -m tests.docs.picture
+	@$(BIN)/python -m tools.docs.picture
 
 door-proof: $(VENV)/dev  ## show what doors get to SkyPilot, dstack, hadolint, cloud-init, a notebook; minutes
-	@$(BIN)/python -m tests.doors.proof
+	@$(BIN)/python -m tools.doors
 
 docs: $(VENV)/dev  ## write the generated parts of docs/
-	@$(BIN)/python -m tests.docs.generate
-	@$(BIN)/python -m tests.docs.picture --redraw
-	@$(BIN)/python -m tests.docs.verdict_example docs/verdict-example.html
+	@$(BIN)/python -m tools.docs.generate
+	@$(BIN)/python -m tools.docs.picture --redraw
+	@$(BIN)/python -m tools.docs.verdict_example docs/verdict-example.html
 
 site: $(VENV)/site/installed  ## build the documentation as pages into site/: no dead link, nothing from outside
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build --strict
@@ -101,10 +101,10 @@ lock: $(VENV)/dev  ## renew the lock files in .ci: the newest versions that pypr
 	@$(LOCK) --group site --constraint .ci/requirements-dev.txt --output-file .ci/requirements-site.txt
 
 prices: $(VENV)/dev  ## renew the table of `boxstrap estimate`, from gpuhunt and the accounts' offers
-	@$(BIN)/python -m tests.packaging.prices
+	@$(BIN)/python -m tools.prices
 
 uv-release: $(VENV)/dev  ## pin the newest uv: its version and SHA-256, from the index that pip is set to
-	@$(BIN)/python -m tests.packaging.uv_release
+	@$(BIN)/python -m tools.uv_release
 
 clean:  ## remove the environment and what tools left behind
 	rm -rf $(VENV) dist build site .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -80,6 +80,9 @@ def _run_words(argv: Sequence[str]) -> int:
         from bootstrap.tasks.help import command_help
 
         return _print(command_help(command))
+    if given.get("words"):  # a command without the `--` before it
+        end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+        sys.argv.insert(end - len(given["words"]), "--")
     own = {option.name: given[option.name] for option in command.options}
     return command.run(own, dry=typed["dry"] or given["dry"])
 

@@ -27,8 +27,7 @@ from collections.abc import Callable, Sequence
 
 from bootstrap.text.document import Document
 
-LONGEST = 20_000
-"""Characters of one part of an error; only a box makes longer ones."""
+LONGEST = 20_000  # characters of one part of an error; only a box makes longer ones
 
 
 class BoxstrapError(Exception, Document):
@@ -168,8 +167,8 @@ class NoOfferError(BoxstrapError):
 class CommandFailedError(BoxstrapError):
     """A command of the user's ended with `code`, which is the exit code then."""
 
-    def __init__(self, what: str, *, code: int, hint: str = "") -> None:
-        super().__init__(what, hint=hint)
+    def __init__(self, what: str, *, code: int) -> None:
+        super().__init__(what)
         self.code = code
 
 

@@ -47,7 +47,6 @@ class Usage:
 
     @property
     def all_hours(self) -> float:
-        """The hours of all experiments."""
         return self.hours * self.experiments
 
 
@@ -74,7 +73,6 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """The sum of what is known."""
         return self.compute + sum(part or 0.0 for part in (self.disk, self.egress, self.stopped))
 
     @property
@@ -85,7 +83,6 @@ class Cost:
 
 
 def cost_of(usage: Usage, dollars_per_gpu_hour: float, rates: Rates = Rates()) -> Cost:
-    """Return what this usage costs at a price per GPU and hour."""
     hours = usage.all_hours
     return Cost(
         compute=hours * usage.gpus * dollars_per_gpu_hour,
@@ -97,11 +94,6 @@ def cost_of(usage: Usage, dollars_per_gpu_hour: float, rates: Rates = Rates()) -
 
 def _times(rate: float | None, amount: float) -> float | None:
     return 0.0 if not amount else None if rate is None else rate * amount
-
-
-def saved(cost: float, reference: float) -> float:
-    """Return the share of a reference cost that is saved: 0.64 for 64 %."""
-    return 1.0 - cost / reference
 
 
 def break_even_hours(
@@ -118,15 +110,8 @@ def break_even_hours(
 
 @dataclass(frozen=True)
 class Spending:
-    """What was estimated before, and what it came to."""
-
     estimated: float
     so_far: float
-
-    @property
-    def difference(self) -> float:
-        """What it cost more than estimated; negative if less."""
-        return self.so_far - self.estimated
 
     def line(self, *, is_over: bool) -> str:
         """Return it as one line; an estimate of 0 means that nothing was estimated."""
@@ -135,8 +120,9 @@ class Spending:
         before = f"{dollars(self.estimated)} were estimated"
         if not is_over:
             return f"{dollars(self.so_far)} so far; {before}"
-        less = "less" if self.difference < 0 else "more"
-        return f"{dollars(self.so_far)}; {before}, {dollars(abs(self.difference))} {less}"
+        more = self.so_far - self.estimated
+        less = "less" if more < 0 else "more"
+        return f"{dollars(self.so_far)}; {before}, {dollars(abs(more))} {less}"
 
 
 def spending(price: float, hours: float, seconds: float) -> Spending:
@@ -146,8 +132,7 @@ def spending(price: float, hours: float, seconds: float) -> Spending:
 
 
 TABLE = Path(__file__).with_name("prices.json")
-PATIENCE_S = 5.0
-"""Seconds that a provider has to answer."""
+PATIENCE_S = 5.0  # seconds that a provider has to answer
 CLOUDS = ("aws", "gcp", "azure")
 """Providers that have no account here, whose prices `gpuhunt` knows."""
 
@@ -159,17 +144,13 @@ class Price:
     provider: str
     gpu: str
     memory_gb: float
-    gpus: int
-    """Of the smallest box that has them."""
-    kind: str
-    """on demand, spot, bid, community, secure or marketplace."""
-    price: float
-    """Dollars an hour for each GPU."""
+    gpus: int  # of the smallest box that has them
+    kind: str  # on demand, spot, bid, community, secure or marketplace
+    price: float  # dollars an hour for each GPU
     date: str
     source: str
     live: bool = False
-    disk_included: bool = False
-    """Whether the price has the order's disk in it."""
+    disk_included: bool = False  # whether the price has the order's disk in it
 
     def paid_for(self, gpus: int) -> int:
         """Return how many are paid for where so many are used: whole boxes are."""
@@ -181,7 +162,6 @@ class Price:
 
     @property
     def shown_bytes(self) -> float:
-        """What the driver shows of its memory."""
         return gpu_models.shown_gib(self.gpu, self.memory_gb) * 2**30
 
 
@@ -199,7 +179,6 @@ def _document() -> dict[str, Any]:
 
 
 def shipped_prices() -> list[Price]:
-    """Return the prices of the table."""
     return [Price(**row) for row in _document()["prices"]]
 
 
@@ -220,12 +199,10 @@ class MachinePrices(NamedTuple):
 
 
 def machine_prices(provider: str) -> MachinePrices:
-    """Return the table's prices of a cloud's machines."""
     return MachinePrices(**_document()["machines"][provider])
 
 
 def oldest(prices: Iterable[Price]) -> date:
-    """Return the date of the oldest of them."""
     return min(date.fromisoformat(price.date) for price in prices)
 
 
@@ -254,8 +231,7 @@ def with_live(table: Sequence[Price], asked: Mapping[str, Asking]) -> Found:
     return Found([*kept, *(price for prices in live.values() for price in prices)], failed)
 
 
-_LOADING = threading.Lock()
-"""The catalogue is one download for all clouds."""
+_LOADING = threading.Lock()  # the catalogue is one download for all clouds
 
 
 @cache
@@ -332,7 +308,6 @@ class Row(Document):
     """GPUs that are paid for: a provider's smallest box may have more than are used."""
 
     def cells(self) -> tuple[str, ...]:
-        """Return the cells of `HEAD`."""
         whole = self.price.gpus > 1
         notes = [f"boxes of {self.price.gpus}: {self.gpus} GPUs are paid for"] if whole else []
         notes += [f"without {', '.join(self.cost.unknown)}"] if self.cost.unknown else []
@@ -356,12 +331,5 @@ def estimate_rows(prices: Sequence[Price], usage: Usage) -> list[Row]:
 def _row(price: Price, usage: Usage) -> Row:
     rates = Rates(disk=0.0) if price.disk_included else rates_of(price.provider)
     paid = price.paid_for(usage.gpus)
-    whole = Usage(
-        usage.hours,
-        usage.experiments,
-        paid,
-        usage.disk_gb,
-        usage.egress_gb,
-        usage.stopped_hours,
-    )
+    whole = dataclasses.replace(usage, gpus=paid)
     return Row(price, cost_of(whole, price.price, rates), paid)

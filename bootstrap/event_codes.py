@@ -9,15 +9,14 @@ To add a code, add its line.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bootstrap.onbox.python.lacking import LIBRARIES
 
 
 class Code(NamedTuple):
-    """One code: `what` happened, and what to do `hint`."""
-
     what: str
     hint: str
 
@@ -93,6 +92,7 @@ box-commits | commits were made on the box that exist nowhere else | push or fet
 untracked-in-the-way | untracked files on the box lie where the new commit has files | move them away: the step's log lists them
 git-unreachable | the git server doesn't answer | check git.url and the box's network; git.access: over-ssh sends the commit from your machine instead
 clone-failed | the repository could not be cloned | check git.url, and that the box may read it
+edited-files | files of the commit were edited on the box ({count}), and stay so: boxstrap sync --back shows and brings them | the step's log names them
 removed-files | files of the commit were removed on the box: they are restored | the step's log names them
 cut-files | files of the commit were truncated on the box: they are restored | the step's log names them
 git-busy | another git is at work in the repository on the box | wait for it to end, then run again
@@ -126,7 +126,7 @@ data-failed | data could not be written on the box | the step's log says why
 prepare-failed | a command of `prepare` failed | the step's log has its exit code and its last lines: correct it, then set up again
 
 # train
-gpu-not-there | the box has no GPU of a number that was asked for; the first is 0 | see which there are: boxstrap top
+gpu-not-there | the box lacks a GPU that was asked for | see which there are: boxstrap top; without --gpus a run has all
 nodes-alone | this is a training of several nodes, and nobody begins it on the others | name all boxes: boxstrap run --host … --host …; on this one alone: --set train.nodes=1
 no-run-before | the run that this one is to wait for is not there | see which there are: boxstrap status
 run-not-begun | the run did not begin within 10 seconds | see the step's log
@@ -201,7 +201,7 @@ CODES: Mapping[str, Code] = {
     **{
         f"lacks-{package}": Code(
             f"modules of the environment need {name}, which the box lacks: packages: [{package}]",
-            "add Debian's package to the profile, and set up again",
+            "add Debian's package to the profile, and set up again (--restart after a failed run)",
         )
         for name, package in reversed(LIBRARIES.items())
     },
@@ -217,6 +217,10 @@ _NAMES: Mapping[str, bytes] = {
     "wheel-missing": (
         rb"(?:[Bb]ecause|and) " + _NAME + rb"[=<>~!,.0-9]{0,50}\s+has\s+no\s+wheels\s+with\s+a\s+m"
     ),
+    "no-dns": (  # git, curl and ssh; apt; pip; uv
+        rb"(?:ould not resolve host(?:: |name )|failure resolving '|host='(?=.*NameRes)"
+        rb"|for url \(https?://(?=[^\n@]*\n.*\n.*dns error))" + _NAME
+    ),
 }
 """What a code is about, if the step's log has it in a form that is safe to show."""
 
@@ -228,15 +232,13 @@ def named_in(code: str, log: bytes) -> str:
     return next(filter(None, found[-1].groups()), b"").decode() if found else ""
 
 
-class _Numbers(dict[str, str]):
-    """The event's numbers; one that the box left out reads "?"."""
-
-    def __missing__(self, key: str) -> str:
-        return "?"
+def edited_there(files: Sequence[str], host: str) -> str:
+    """Return the warning that tracked files of a box are not as they were sent to it."""
+    named = ", ".join(files[:5]) + (", …" if len(files) > 5 else "")
+    return f"edited on the box: {named}. To see and take it: boxstrap sync --back --host {host}"
 
 
 def field_names(sentence: str) -> set[str]:
-    """Return the `{names}` in a sentence."""
     return {*re.findall(r"\{(\w+)", sentence)}
 
 
@@ -249,11 +251,11 @@ def explain(code: str, fields: Mapping[str, float | str]) -> Code:
     known = CODES.get(code)
     if known is None:
         return Code(code, "the step's log shows its last lines")
-    numbers = _Numbers({name: _readable(value) for name, value in fields.items()})
+    numbers = {name: _readable(value) for name, value in fields.items()}
     # A hint whose number the box could not say would only mislead.
     said = field_names(known.hint) <= numbers.keys()
     hint = known.hint.format_map(numbers) if said else "the step's log says what fits"
-    return Code(known.what.format_map(numbers), hint)
+    return Code(known.what.format_map(defaultdict(lambda: "?", numbers)), hint)
 
 
 def _readable(value: float | str) -> str:

@@ -15,12 +15,11 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, NoReturn, TypeGuard
 
 from bootstrap.event_codes import CODES
 from bootstrap.plan import NAMES
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 VERSION = 1
 MAX_LINE = 4096  # bytes
@@ -82,7 +81,6 @@ class Event:
     v: int = VERSION
 
     def number(self, name: str) -> float | None:
-        """The field, if it is there and a number."""
         value = self.fields.get(name)
         return None if isinstance(value, str) else value
 
@@ -92,7 +90,6 @@ class Event:
         return value if isinstance(value, str) else ""
 
     def as_dict(self) -> dict[str, object]:
-        """The event as its line has it."""
         head = {"v": self.v, "setup": self.setup, "seq": self.seq, "t": self.t}
         return {**head, "step": self.step, "event": self.event, **self.fields}
 
@@ -161,7 +158,6 @@ class EventLines:
         self._rest_size = 0
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Return the events of the lines that this chunk completes."""
         events: list[Event] = []
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:

@@ -19,7 +19,6 @@ from bootstrap.ui.screen import Paint, Reporter, Screen
 if TYPE_CHECKING:
     from bootstrap.cancel import CancelToken
     from bootstrap.events import Event
-    from bootstrap.link.target import BoxOptions
     from bootstrap.protocol.run import Run
     from bootstrap.providers.offer import Offer
     from bootstrap.runs.status import BoxStatus
@@ -129,14 +128,14 @@ class Box:
         """Return this repository's runs on it, newest first."""
         from bootstrap.boxes.login import BoxLogin
 
-        with BoxLogin.open(self._options(), _Collected(self._reporter)) as box:
+        with BoxLogin.open(self._request, _Collected(self._reporter)) as box:
             return [BoxRun(self, one.name) for one in box.runs(None)]
 
     def status(self) -> BoxStatus:
         """Return the state of its runs, and of its last setup."""
         from bootstrap.runs.status import find_status
 
-        (found,) = find_status(self._options(), _Collected(self._reporter))
+        (found,) = find_status(self._request, _Collected(self._reporter))
         if found.error:
             raise found.error
         return found
@@ -171,14 +170,11 @@ class Box:
 
         return self._collect(tear_down, TeardownOptions(_MOST, discard, stop_runs))
 
-    def _options(self) -> BoxOptions:
-        return self._request
-
     def _collect(
         self, do: Callable[..., None], *given: object, **named: object
     ) -> Mapping[str, object]:
         screen = _Collected(self._reporter)
-        do(self._options(), screen, *given, **named)
+        do(self._request, screen, *given, **named)
         return screen.data
 
 
@@ -209,7 +205,7 @@ class BoxRun:
         """Return what the box says of it now. Raises UsageError if it isn't there any more."""
         from bootstrap.boxes.login import BoxLogin
 
-        with BoxLogin.open(self.box._options(), _Collected(self.box._reporter)) as box:
+        with BoxLogin.open(self.box._request, _Collected(self.box._reporter)) as box:
             return box.runs(self.name)[0]
 
     def wait(self) -> Mapping[str, object]:
@@ -228,7 +224,7 @@ class BoxRun:
         out = to or io.BytesIO()
         screen = _Collected(self.box._reporter)
         options = LogOptions(names=(self.name,), follow=follow)
-        show_log(self.box._options(), screen, options, to=out)
+        show_log(self.box._request, screen, options, to=out)
         return out.getvalue().decode(errors="replace") if isinstance(out, io.BytesIO) else ""
 
     def pull(self, to: Path | str | None = None, *, watch: bool = False) -> Path:
@@ -252,7 +248,6 @@ class _Collected(Screen):
     """Keeps a command's result, and passes reports on."""
 
     def __init__(self, reporter: Reporter) -> None:
-        super().__init__()
         self.data: dict[str, object] = {}
         self._reporter = reporter
 

@@ -17,8 +17,7 @@ from typing import Any, BinaryIO
 
 from bootstrap.errors import BoxstrapError, UsageError
 
-PROFILE = "boxstrap.yaml"
-"""A repository's own profile, at its root."""
+PROFILE = "boxstrap.yaml"  # a repository's own profile, at its root
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -64,7 +63,6 @@ def state_dir() -> Path:
 
 
 def sweeps_dir() -> Path:
-    """Return the folder of what is known of sweeps."""
     return state_dir() / "sweeps"
 
 
@@ -184,8 +182,7 @@ def write_private(path: Path, content: str | bytes, *, make_folder: bool = True)
         raise
 
 
-_MOST_NUMBER = 1 << 64
-"""What no size, inode, price or clock of a record reaches."""
+_MOST_NUMBER = 1 << 64  # what no size, inode, price or clock of a record reaches
 
 
 def read_record(file: Path) -> Any:  # noqa: ANN401 - as JSON has it
@@ -267,8 +264,7 @@ def write_users_file(file: Path, text: str, mode: str = "w", root: Path | None =
         raise
 
 
-MOST_READ = 16 << 20
-"""Bytes of a person's file, unless its reader names fewer."""
+MOST_READ = 16 << 20  # bytes of a person's file, unless its reader names fewer
 
 
 def open_regular(file: Path, flags: int = 0, folder: int | None = None) -> BinaryIO:

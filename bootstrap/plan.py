@@ -28,7 +28,6 @@ class Step:
     """Whether a plan has a row for it even if the profile does not ask for it."""
 
     def is_asked(self, profile: object) -> bool:
-        """Whether this `Profile` asks for the step."""
         return not self.asked or bool(attrgetter(self.asked)(profile))
 
 
@@ -39,7 +38,7 @@ STEPS = (
     Step(
         "shell",
         ("preflight",),
-        "environment file, automatic tmux off",
+        "environment file of sessions, automatic tmux off",
         "writing the environment file",
     ),
     Step(
@@ -50,12 +49,9 @@ STEPS = (
         on_local=False,
     ),
     Step(
-        "tools",
-        ("preflight",),
-        "git, tmux, the profile's packages",
-        "installing what is missing",
+        "tools", ("preflight",), "git, tmux, the profile's packages", "installing what is missing"
     ),
-    Step("agent", ("tools",), "uv, and a small environment of our own", "fetching our own tools"),
+    Step("agent", ("tools",), "uv, and an environment of boxstrap's", "fetching our own tools"),
     Step(
         "lease",
         ("agent",),
@@ -65,9 +61,11 @@ STEPS = (
         asked="lease",
         always_listed=False,
     ),
-    Step("gpu", ("agent",), "the GPU that was ordered, asked through NVML", "asking the GPU"),
-    Step("repo", ("tools",), "your commit, checked out", "checking out your commit", per_repo=True),
-    Step("python", ("repo", "gpu"), "the environment", "making the environment", per_repo=True),
+    Step("gpu", ("agent",), "the GPU: as ordered, healthy by NVML", "asking the GPU"),
+    Step("repo", ("tools",), "your commit, with edits", "checking out your commit", per_repo=True),
+    Step(
+        "python", ("repo", "gpu"), "your Python packages", "making the environment", per_repo=True
+    ),
     Step(
         "smoke",
         ("python", "gpu"),
@@ -96,7 +94,7 @@ STEPS = (
     Step(
         "train",
         ("python", "smoke", "data", "prepare", "shell", "ssh"),
-        "your command, in a session",
+        "your command, in a session of tmux",
         "starting your command",
         per_repo=True,
         asked="train",

@@ -17,11 +17,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.onbox.redact import SHORTEST, Redactor, TooShortError
 from bootstrap.paths import (
     config_dir,
@@ -31,19 +30,18 @@ from bootstrap.paths import (
     state_dir,
     write_private,
 )
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
+    from bootstrap.link.target import BoxOptions
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.protocol.probe import BoxState
 
 ENVIRONMENT, DOTENV, COMMAND = "environment", ".env", "command"
 """The sources, in the order in which they are tried."""
-BYTES = ("utf-8", "surrogateescape")
-"""How Python decodes the environment's bytes (PEP 383)."""
-_LARGEST = 64 * 1024
-"""Most bytes of a `.env`, and of what a command prints."""
+BYTES = ("utf-8", "surrogateescape")  # how Python decodes the environment's bytes (PEP 383)
+_LARGEST = 64 * 1024  # most bytes of a `.env`, and of what a command prints
 _COMMAND_S = 180
 """How long a command may take, in seconds: it may ask for a fingerprint or a passphrase."""
 
@@ -254,12 +252,10 @@ class SecretSet:
     """The secrets of one setup; those from a command have no value until it is run."""
 
     sources: tuple[SecretSource, ...] = ()
-    values: dict[str, str] = field(default_factory=dict)
-    """The values known so far."""
+    values: dict[str, str] = field(default_factory=dict)  # the values known so far
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names, as the profile has them."""
         return tuple(source.name for source in self.sources)
 
     @property
@@ -366,6 +362,28 @@ def redactor_of(
             f"the secret {short} has fewer than {SHORTEST} characters: too short to redact",
             hint=f"set {short} to its whole value, or take it out of the profile's secrets",
         ) from None
+
+
+def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
+    """Redact the secrets the box was given or, if that is not recorded, those of the profile."""
+    if box.secrets is not None:
+        return redactor_of([box])
+    from bootstrap.profile.consent import usable_profile  # late: most boxes need no profile here
+
+    try:
+        names = tuple(usable_profile(options, "secrets"))
+    except BoxstrapError:
+        names = ()
+    return redactor_of([replace(box, secrets=names)])
+
+
+def redactor_of_all(options: BoxOptions) -> Redactor:
+    """Redact the secrets of every box, for use before it is clear which boxes are meant."""
+    from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
+
+    boxes = [*all_boxes(), *ended_boxes()]
+    here = redactor_for(KnownBox("", ""), options)
+    return Redactor({**redactor_of(boxes).secrets, **here.secrets})
 
 
 def redacted_by_box(box: KnownBox, box_state: BoxState, values: Mapping[str, str]) -> list[str]:

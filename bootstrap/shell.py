@@ -16,13 +16,10 @@ from __future__ import annotations
 
 import ast
 import base64
-import io
 import re
-import tokenize
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import pairwise
 from pathlib import Path
 
 from bootstrap.paths import shipped
@@ -43,7 +40,6 @@ def shell_part(kind: str, name: str) -> str:
 
 @cache
 def onbox_files() -> dict[str, str]:
-    """Return the text of each file of `onbox/`, by its path."""
     files = sorted(ONBOX.rglob("*.py"))
     return {file.relative_to(ONBOX.parent).as_posix(): file.read_text("utf-8") for file in files}
 
@@ -93,12 +89,9 @@ def load(name,text):
 
 def named_library(text: str) -> str:
     """Return the parts of the library, and of queries, that lines `# library:` of a text name."""
-    return "".join(map(_parts_named, _LIBRARY_HERE.finditer(text)))
-
-
-def _parts_named(named: re.Match[str]) -> str:
-    parts = (f"lib/{part}".split("/")[-2:] for part in named[1].split())
-    return "".join(shell_part(kind, part) for kind, part in parts)
+    parts = " ".join(_LIBRARY_HERE.findall(text)).split()
+    places = (f"lib/{part}".split("/")[-2:] for part in parts)
+    return "".join(shell_part(kind, name) for kind, name in places)
 
 
 @cache
@@ -137,8 +130,7 @@ _FUNCTION = re.compile(
 
 Value = str | bool | int | Sequence[str] | Mapping[str, str]
 
-_LINE = 100
-"""Characters of an array that stands in one line."""
+_LINE = 100  # characters of an array that stands in one line
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
 
 
@@ -181,13 +173,10 @@ def assignments(values: dict[str, Value]) -> str:
     )
 
 
-FOLD = 1000
-"""Characters in a line: a terminal takes at most 4,095 (termios(3), MAX_CANON)."""
+FOLD = 1000  # characters in a line: a terminal takes at most 4,095 (termios(3), MAX_CANON)
 
 _ROUNDS = 5  # zopfli's: one more gains 65 bytes, thirty 8 more, for twice the time
 _BLOCKS = 4  # at most; fifteen gain 50 bytes for a long script, for twice the time
-_WORDS = r"""\w[\w"']"""
-"""Pairs that need a space between them: without it a word could become a string's prefix."""
 _WORTH_IT = 96 * 1024  # bytes; above, all rounds take seconds, and one gains nearly as much
 
 
@@ -201,77 +190,30 @@ def bare_shell(text: str) -> str:
 
 
 def bare_python(text: str) -> str:
-    """Minify Python: no comments, docstrings, annotations or their imports; indented by one space.
-
-    The program does the same. One that uses `__doc__` keeps the first line of its docstring.
-    """
+    """Return Python without comments, docstrings and annotations of functions, and with few spaces.
+    Only for code that reads none of these."""
     tree = ast.parse(text)
-    shown = any(isinstance(node, ast.Name) and node.id == "__doc__" for node in ast.walk(tree))
     for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
         if isinstance(node, ast.FunctionDef):
             node.returns = None
-            for argument in (*node.args.args, *node.args.kwonlyargs, node.args.vararg):
-                if argument is not None:
-                    argument.annotation = None
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            said = ast.get_docstring(node) if shown and isinstance(node, ast.Module) else None
-            kept = [each for each in node.body if not _is_text(each)]
-            node.body = kept or [ast.Pass()]
-            if said:
-                node.body.insert(0, ast.Expr(ast.Constant(said.splitlines()[0])))
-    _without_annotations(tree)
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    for node in [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]:
-        names = [each for each in node.names if (each.asname or each.name).split(".")[0] in used]
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            # The only annotations left are those of class fields.
-            if not any(isinstance(each, ast.AnnAssign) for each in ast.walk(tree)):
-                tree.body.remove(node)
-            continue
-        if names:
-            node.names = names
-        else:
-            tree.body.remove(node)
-    return re.sub(
-        r"^( {4})+",
-        lambda found: " " * (len(found[0]) // 4),
-        without_spaces(ast.unparse(tree)),
-        flags=re.MULTILINE,
-    )
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    parts = _STRING.split(ast.unparse(tree))
+    parts[::2] = (_SPACES.sub(lambda found: found[1] or found[2], part) for part in parts[::2])
+    return _INDENT.sub(lambda found: " " * (len(found[0]) // 4), "".join(parts))
+
+
+_STRING = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""")
+_SPACES = re.compile(r"([,:]) | ([-+*/%|<>]|[-+*/<>=!:]?=) ")
+_INDENT = re.compile(r"^( {4})+", re.MULTILINE)
 
 
 def _is_text(node: ast.stmt) -> bool:
     """Whether it is a docstring, of whatever stands before it."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def without_spaces(text: str) -> str:
-    """Remove the spaces between words and operators in the output of `ast.unparse`."""
-    lines, cuts = [*text.splitlines(keepends=True), ""], []
-    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    for before, token in pairwise(tokens):
-        row, column = before.end
-        if row != token.start[0] or lines[row - 1][column : token.start[1]] != " ":
-            continue
-        kinds = {tokenize.tok_name[each.type] for each in (before, token)}
-        beside = before.string[-1:] + token.string[:1]
-        # Since 3.12 an f-string is several tokens, and not all have a correct end position.
-        if not (re.fullmatch(_WORDS, beside) or "FSTRING_MIDDLE" in kinds):
-            cuts.append((row - 1, column))
-    for row, column in reversed(cuts):
-        lines[row] = lines[row][:column] + lines[row][column + 1 :]
-    return "".join(lines)
-
-
-def _without_annotations(tree: ast.Module) -> None:
-    """Remove annotations of variables, but not of class fields, which dataclasses need."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and not isinstance(node, ast.ClassDef):
-            for at, each in enumerate(body):
-                if isinstance(each, ast.AnnAssign) and each.value is not None:
-                    body[at] = ast.Assign([each.target], each.value, lineno=each.lineno)
 
 
 @lru_cache(maxsize=8)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 VERSION = "0.13.8"
 
-OLDEST = "0.8.0"
-"""The oldest uv on a box that is used as it is: it supports UV_TORCH_BACKEND."""
+OLDEST = "0.8.0"  # the oldest uv on a box that is used as it is: it supports UV_TORCH_BACKEND
 
 WHEELS: dict[str, tuple[str, str]] = {
     "Linux-x86_64": (

@@ -20,12 +20,7 @@ from typing import Any
 
 from tests.documents import check_documents
 from tests.forked import Forked, can_fork
-from tests.plain_environment import (
-    BIN,
-    HERE,
-    plain_environment,
-    shared,
-)
+from tests.plain_environment import BIN, HERE, plain_environment, shared
 
 PATIENCE_S = 180
 ME = {"name": "Me Myself", "email": "me@example.org"}

@@ -85,12 +85,7 @@ def use_whole_programs() -> None:
 
     Its lines could not be told otherwise.
     """
-    for name in ("bootstrap.render.carrier", "bootstrap.render.script"):
-        import_module(name)  # these keep a `bare_python` of their own
     shell = import_module("bootstrap.shell")
-    redacts = HERE / "bootstrap/onbox/redact.py"  # alone it is sent too, by queries
-    runs = f"exec(compile({redacts.read_text()!r},{str(redacts)!r},'exec'))"
-    shell.bare_python = lambda text: runs if text == redacts.read_text() else text
     file = f"'{HERE}/bootstrap/'+name.replace('.','/')+'.py'"
     load = shell._LOAD.replace("compile(text,name,", f"compile(text,{file},")
     shell._LOAD = _SAVE_AT_HANGUP + load

@@ -10,10 +10,12 @@ import re
 import ssl
 import threading
 from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.listener import QuietHandler
 
 COMMIT = "5" * 40
 
@@ -83,12 +85,9 @@ class _FileServer(ThreadingHTTPServer):
         """Ignore clients that hang up."""
 
 
-class _DataHandler(BaseHTTPRequestHandler):
+class _DataHandler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: _FileServer
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
 
     def do_GET(self) -> None:
         self._answer(b"")

@@ -1,10 +1,16 @@
-"""A local port for tests, and a thread that accepts its connections."""
+"""A local port for tests, and a thread that accepts its connections; or a server in a thread."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import socketserver
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from typing import TypeVar
+
+Server = TypeVar("Server", bound=socketserver.BaseServer)
 
 
 class Listener:
@@ -37,3 +43,23 @@ class Listener:
             except OSError:
                 return
             self._take(line)
+
+
+class QuietHandler(BaseHTTPRequestHandler):
+    """Answers requests, and logs none."""
+
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+@contextlib.contextmanager
+def served(server: Server) -> Iterator[Server]:
+    """Serve in a thread, until the end of the block."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

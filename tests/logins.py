@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.link.record import KnownBox
+from bootstrap.link import BoxOptions, Endpoint, KnownBox, parse_host
 from bootstrap.link.registry import FoundBox
-from bootstrap.link.target import BoxOptions, Endpoint, parse_host
 from bootstrap.protocol.probe import BoxState
-from bootstrap.ui.screen import Reporter
+from bootstrap.setup import Reporter
 
 
 class Teller(Reporter):
@@ -24,10 +23,7 @@ class Teller(Reporter):
 
 
 def login_to(
-    known: KnownBox,
-    endpoint: Endpoint | None,
-    say: Callable[[str], object] = print,
-    host: str = "",
+    known: KnownBox, endpoint: Endpoint | None, say: Callable[[str], object] = print, host: str = ""
 ) -> BoxLogin:
     """A known box, not logged in to yet."""
     found = FoundBox(parse_host(host or known.host_text), known, endpoint)

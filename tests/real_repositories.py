@@ -49,8 +49,6 @@ channels: [pytorch, nvidia]
 dependencies: [python >= 3.8, pytorch >= 1.13, torchvision, pytorch-cuda=11.7,
   pip: [timm, diffusers, accelerate]]
 """
-_DIT = [*["torch>=1.13", "torchvision", "timm", "diffusers", "accelerate", "numpy", "pillow"]]
-_NANOGPT = [*["torch", "numpy", "transformers", "datasets", "tiktoken", "wandb", "tqdm"]]
 _NANOCHAT_PROJECT = """\
 [project]
 name = "nanochat"
@@ -255,7 +253,7 @@ REPOSITORIES: dict[str, RealRepository] = {
         },
         notes=(
             "models/yolo.py imports thop, which no requirement names",
-            "a page also installs, for other uses: ultralytics",
+            "a page also installs, in other sections: ultralytics",
         ),
     ),
     "facebookresearch/DiT": RealRepository(
@@ -300,7 +298,7 @@ REPOSITORIES: dict[str, RealRepository] = {
         },
         files={"pyproject.toml": _DDPM_PROJECT},
         writes={},  # a library: the reader writes the train.py of its README
-        notes=("no training script was found",),
+        notes=("no training script was found", "runs accelerate launch train.py"),
     ),
     "tloen/alpaca-lora": RealRepository(
         commit="8bb8579e403dc78e37fe81ffbb253c413007323f",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import socketserver
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
+
+from tests.listener import QuietHandler, served
 
 
 @dataclass
@@ -41,9 +42,9 @@ class WebReceiver:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def events(self) -> list[str]:
-        """Return the kinds of what came, as JSON."""
-        return [one.document["event"] for one in self.asked]
+    def events(self, but: str = "") -> list[str]:
+        """Return the kinds of what came, as JSON, without one of them."""
+        return [kind for one in self.asked if (kind := one.document["event"]) != but]
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def web_receiver() -> Iterator[WebReceiver]:
     """Receive by HTTP."""
     about = WebReceiver()
 
-    class WebHandler(BaseHTTPRequestHandler):
+    class WebHandler(QuietHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             about.asked.append(Asked(self.path, dict(self.headers), body))
@@ -63,14 +64,11 @@ def web_receiver() -> Iterator[WebReceiver]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        do_GET = do_POST  # noqa: N815 - the server's name
-
-        def log_message(self, *_: object) -> None:
-            pass
+        do_GET = do_POST
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), WebHandler)
     about.port = server.server_address[1]
-    with _serving(server):
+    with served(server):
         yield about
 
 
@@ -123,17 +121,5 @@ def mail_receiver() -> Iterator[MailReceiver]:
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), MailHandler)
     server.daemon_threads = True
     about.port = server.server_address[1]
-    with _serving(server):
+    with served(server):
         yield about
-
-
-@contextmanager
-def _serving(server: socketserver.BaseServer) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,1 +1,1 @@
-"""What `make` runs on this checkout and no test needs: benchmarks, proofs in real programs."""
+"""What `make` runs on this checkout: benchmarks, proofs, and what writes or renews files."""

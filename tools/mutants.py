@@ -35,6 +35,7 @@ class Area(NamedTuple):
 
 
 _RENTING = "tests/unit/renting/test"
+_TRANSFER = ("landing", "links", "manifest", "puller", "receipt")
 AREAS = {
     "teardown": Area(
         ("renting/teardown.py", "renting/loss_check.py"),
@@ -42,15 +43,18 @@ AREAS = {
     ),
     "transfer": Area(
         ("transfer/destination.py", "transfer/puller.py", "transfer/manifest.py"),
-        tuple(f"tests/unit/transfer/test_{name}.py" for name in ("landing", "manifest", "puller")),
+        tuple(f"tests/unit/transfer/test_{name}.py" for name in _TRANSFER),
     ),
     "redaction": Area(("onbox/redact.py", "text/sanitize.py"), ("tests/unit/text",)),
-    "consent": Area(("profile/consent.py",), ("tests/unit/test_consent.py",)),
+    "consent": Area(
+        ("profile/consent.py",), ("tests/unit/test_consent.py", "tests/unit/setup/test_payload.py")
+    ),
     "run state": Area(
         ("protocol/run.py",),
         (
             *(f"tests/unit/{name}.py" for name in ("setup/test_result", "protocol/test_readers")),
             "tests/unit/protocol/test_uploaded.py",
+            *("tests/unit/protocol/test_probe.py", "tests/unit/boxes/test_selection.py"),
             *(f"tests/unit/runs/test_{name}.py" for name in ("run_lines", "known_runs")),
         ),
     ),
@@ -66,6 +70,8 @@ SAME = {
     " -> max(tick.at - tick.since, 0.0)": "the greater of two, in any order",
     "bootstrap/protocol/run.py: max(0, now - (self.begun or self.started))"
     " -> max(now - (self.begun or self.started), 0)": "the greater of two, in any order",
+    "bootstrap/text/sanitize.py: max(0, len(text) - _LONGEST)"
+    " -> max(len(text) - _LONGEST, 0)": "the greater of two, in any order",
 }
 """Mutants that change nothing a test could see, as they are printed without their line, and why."""
 _TURNED: dict[type[ast.cmpop], str] = {

@@ -14,7 +14,6 @@ the program wrote, except secrets, so whoever shows it sanitizes it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -32,7 +31,7 @@ from bootstrap.repo.place import repository_root
 from bootstrap.text.sizes import LATEST
 from bootstrap.text.sizes import size as size_in_words
 from bootstrap.transfer.destination import Destination, LocalFolder
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
@@ -41,26 +40,21 @@ if TYPE_CHECKING:
 
 VERSION = 1
 LOG, TIMES, SAMPLES, HISTORY = "log", "times", "samples", "history.json"
-SEEN = "runs.json"
-"""In a box's folder: its runs as of the last contact."""
-_THERE = "results"
-"""In a run's row there: where its results are."""
+SEEN = "runs.json"  # in a box's folder: its runs as of the last contact
+_THERE = "results"  # in a run's row there: where its results are
 MOST_FILE = 16 * 1024 * 1024
 _MOST_LOG = 1 << 60
 _RESULTS = ("home", "partly", "none")
-_VOLATILE = ("written", "log_bytes", "log_kept")
-"""What changes all the time while a run is alive."""
+_VOLATILE = ("written", "log_bytes", "log_kept")  # what changes all the time while a run is alive
 
 
 @dataclass(frozen=True)
 class LogPart:
     """What of a log is asked for: lines that match, the last ones of them, until a second."""
 
-    until: int | None = None
-    """Of the box's clock."""
+    until: int | None = None  # of the box's clock
     lines: int | None = None
-    pattern: str = ""
-    """An extended regular expression, as grep's."""
+    pattern: str = ""  # an extended regular expression, as grep's
 
     @property
     def is_all(self) -> bool:
@@ -113,12 +107,10 @@ class RunAtHome:
 
     @property
     def repository(self) -> str:
-        """The key of its repository on the box."""
         return self.run.repo_key
 
     @property
     def log_bytes(self) -> int:
-        """How many bytes of the log are here."""
         return sum(size for _, size in self.log)
 
     @property
@@ -152,14 +144,12 @@ class RunAtHome:
             yield from log.part({**vars(part), "start": start})
 
     def log_tail(self, most: int) -> bytes:
-        """Return the end of its log."""
         with contextlib.suppress(UsageError), self._opened(LOG) as file:
             file.seek(max(0, self.log_bytes - most))
             return bytes(file.read(most))
         return b""
 
     def lines(self) -> list[str]:
-        """Return where its log is, as text."""
         less = f"; {size_in_words(self.dropped)} more were dropped" if self.dropped else ""
         return [f"  its log ({size_in_words(self.log_bytes)}{less}) and record in {self.place}"]
 
@@ -214,11 +204,7 @@ class RunAtHome:
 
     def text(self, notes: Mapping[str, str] | None = None) -> str:
         """Return what is saved; `notes` are for people."""
-        values = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name != "run"
-        }
+        values = {name: value for name, value in vars(self).items() if name != "run"}
         document = {"v": VERSION, **values, "run": row_of(self.run)}
         return json.dumps({**document, **({"notes": notes} if notes else {})}, indent=1) + "\n"
 
@@ -233,16 +219,15 @@ def run_id(box: str, created: float, run: Run) -> str:
 
 
 def find_kept(box: KnownBox, run: Run) -> RunAtHome | None:
-    """Return what is here of a run of this box."""
     return _load(_folder() / f"{run_id(box.name, box.created, run)}.json")
 
 
-def note_name(box: KnownBox, name: str) -> None:
-    """Note that the box has another name now: what came home from it stays its own."""
+def note_name(box: KnownBox, now: KnownBox) -> None:
+    """Note that the box is known as `now`: what came home from it stays its own."""
     for one in all_kept():
         if (one.box, one.created) == (box.name, box.created):
             with contextlib.suppress(OSError):
-                dataclasses.replace(one, box=name).save()
+                replace(one, box=now.name, created=now.created).save()
                 (_folder() / f"{one.id}.json").unlink()
 
 
@@ -259,13 +244,26 @@ def unreadable_records() -> list[Path]:
     return sorted(file for file in _folder().glob("*.json") if not _load(file))
 
 
-def kept_of_repository(found: Iterable[RunAtHome], key: str) -> list[RunAtHome]:
-    """Return the runs of the repository that has this key here."""
-    return [one for one in found if key and (one.key or one.repository) == key]
+def kept_of_repository(
+    found: Iterable[RunAtHome], key: str, boxes: Iterable[KnownBox] = ()
+) -> list[RunAtHome]:
+    """Return the runs of a repository here; of `boxes` also those of clones that share its folder
+    there."""
+    own = {
+        (box.name, box.created, theirs)
+        for box in boxes
+        for mine, theirs in _keys_in(_read_seen(box.folder / SEEN))
+        if mine == key
+    }
+    return [
+        one
+        for one in found
+        if key
+        and ((one.key or one.repository) == key or (one.box, one.created, one.repository) in own)
+    ]
 
 
 def order(kept: RunAtHome) -> tuple[int, int, int]:
-    """Sort runs by their start."""
     return kept.run.begun or kept.run.started, kept.run.started, kept.run.number
 
 
@@ -301,16 +299,13 @@ def read_kept(row: object) -> RunAtHome | None:
         if isinstance(parts, list)
         else ()
     )
-    names = [field.name for field in dataclasses.fields(RunAtHome)]
-    given = {name: _like(row.get(name), getattr(_DEFAULT, name)) for name in names}
+    given = {name: _like(row.get(name), default) for name, default in vars(_DEFAULT).items()}
     results = given["results"] if given["results"] in _RESULTS else ""
     return RunAtHome(**{**given, "run": run, "log": log, "results": results})
 
 
 def row_of(run: Run) -> dict[str, object]:
-    """Return a run as it is saved."""
-    values = {field.name: getattr(run, field.name) for field in dataclasses.fields(run)}
-    return {**values, "uploaded": run.uploaded and [*run.uploaded]}
+    return {**vars(run), "uploaded": run.uploaded and [*run.uploaded]}
 
 
 _TIMES = ("started", "begun", "over", "written")
@@ -320,11 +315,8 @@ def run_of(row: object) -> Run | None:
     """Return the run that was saved; None if it is damaged."""
     if not isinstance(row, dict):
         return None
-    default = _DEFAULT.run
-    fields = {
-        field.name: _like(row.get(field.name), getattr(default, field.name))
-        for field in dataclasses.fields(Run)
-    }
+    default = vars(_DEFAULT.run)
+    fields = {name: _like(row.get(name), value) for name, value in default.items()}
     uploaded, rc = row.get("uploaded"), row.get("rc")
     for name in _TIMES:
         fields[name] = valid_time(fields[name])
@@ -388,9 +380,7 @@ def _seen_row(run: Run, redact: Callable[[str], str]) -> dict[str, object]:
 def seen_on(box: KnownBox) -> list[RunAtHome]:
     """Return the runs of a box, live or gone, as of the last contact."""
     document = _read_seen(box.folder / SEEN)
-    keys = document.get("keys", {})
-    pairs = keys.items() if isinstance(keys, dict) else ()
-    mine = {own: key for key, own in pairs if isinstance(own, str)}
+    mine = {own: key for key, own in _keys_in(document)}
     found = []
     rows = document.get("runs", {})
     # Where nothing changed it is not written again, and the last contact was later. That is the
@@ -417,6 +407,13 @@ def seen_on(box: KnownBox) -> list[RunAtHome]:
     return found
 
 
+def _keys_in(document: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return keys of repositories here, each with the box's own."""
+    keys = document.get("keys", {})
+    pairs = keys.items() if isinstance(keys, dict) else ()
+    return [(mine, own) for mine, own in pairs if isinstance(own, str)]
+
+
 def _read_seen(file: Path) -> dict[str, Any]:
     try:
         document = read_record(file)
@@ -433,8 +430,7 @@ def clean_times(content: bytes) -> str:
     return "".join(f"{a} {b}\n" for a, b in pairs if a is not None and b is not None)
 
 
-FOLDER = "boxstrap-results"
-"""A folder in the repository; its content is never sent to a box."""
+FOLDER = "boxstrap-results"  # a folder in the repository; its content is never sent to a box
 
 
 @dataclass(frozen=True)
@@ -466,7 +462,6 @@ class PullPlace:
 
     @property
     def path(self) -> Path:
-        """The whole path."""
         return self.base.joinpath(*self.inside)
 
     def landing(self, run: str) -> Destination:

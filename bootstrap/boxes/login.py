@@ -11,38 +11,37 @@ import contextlib
 import copy
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError, UsageError, write_error
-from bootstrap.link import record, registry
+from bootstrap.link import forgotten, record, registry
+from bootstrap.link.endpoint import resolve
 from bootstrap.link.exchange import run_script
 from bootstrap.link.local import LocalWire
+from bootstrap.link.reconnecting import DeferredLogin, ReconnectingLink
 from bootstrap.link.record import KnownBox
-from bootstrap.link.target import BoxOptions, KeyAndRoot, resolve
-from bootstrap.link.wire import DeferredLogin, ReconnectingLink
+from bootstrap.link.target import BoxOptions, KeyAndRoot
+from bootstrap.link.wire import Wire
+from bootstrap.onbox.redact import Redactor
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.query import NO_REDACTION, build_query
-from bootstrap.repo.place import repository_root
+from bootstrap.protocol.run import Run, repository_names, select_runs
+from bootstrap.shell import Value
+from bootstrap.value import replace
 
 if TYPE_CHECKING:
     from bootstrap.link.dial import PendingConnection
     from bootstrap.link.hostkeys import FirstContact
     from bootstrap.link.mux import SharedWire
-    from bootstrap.link.wire import LinkLost, Wire
-    from bootstrap.onbox.redact import Redactor
-    from bootstrap.protocol.run import Run
     from bootstrap.protocol.run_details import RunDetails
     from bootstrap.repo.local import LocalRepository
-    from bootstrap.shell import Value
     from bootstrap.ui.screen import Reporter
 
 _Answer = TypeVar("_Answer")
 _About = tuple[str, str, str]
 """Working folder, key and first commit of the repository that a box is asked about."""
-_MUCH = 16_000_000
-"""Bytes; at 100 ms they take as long as a login."""
+_MUCH = 16_000_000  # bytes; at 100 ms they take as long as a login
 
 
 class BoxLogin:
@@ -64,13 +63,10 @@ class BoxLogin:
         self.target, self.known, self.endpoint = found
         self.first_contact: FirstContact = first_contact
         self.cancel = cancel or CancelToken()
-        self.state = BoxState()
-        """What it said last; empty before it was asked."""
+        self.state = BoxState()  # what it said last; empty before it was asked
         self._details: RunDetails | None = None
-        self.own = ""
-        """The box's key for the current repository; "" outside a repository."""
-        self.here: KeyAndRoot = ("", "")
-        """The current repository on this machine."""
+        self.own = ""  # the box's key for the current repository; "" outside a repository
+        self.here: KeyAndRoot = ("", "")  # the current repository on this machine
         last = self.known.last  # until it is clear which one is meant
         self.workdir = self.known.workdir_of(last.key)
         self.repo_key, self.repo_root = last.key, last.root
@@ -159,23 +155,26 @@ class BoxLogin:
         self.own = key and (self.state.repo_key or self.repo_key)
         there = {run.repo_key for run in self.state.runs}
         if key and self.state.repo_key in there and known is None:
-            self._note_found(key, root)
+            from bootstrap.boxes.at_home import find_kept
+
+            self.save(self.known.found_on(key, root=root, workdir=self.workdir))
+            own = (run for run in self.state.runs if run.repo_key == self.state.repo_key)
+            if not any(find_kept(self.known, run) for run in own):  # else it was forgotten here
+                self.reporter.warn(
+                    f"{self.name} says that it has runs of this repository, though none was sent "
+                    "from here: where it is the only box, commands here without --host mean it "
+                    "from now on"
+                )
         if self.own and self.own not in there:
-            self.own = _named_here(self.options) or self.own
+            from bootstrap.profile.consent import named_repository
+
+            self.own = named_repository(self.options) or self.own
         if self.state.lease and not with_details:  # `status` shows it itself
             lines = "; ".join(self.state.lease.lines())
             self.reporter.note("lease", lines.removeprefix("lease: "))
         if said := self.known.end_words(time.time()):
             self.reporter.warn(f"{self.name}: {said}")
         self._note_runs()
-
-    def _note_found(self, key: str, root: str) -> None:
-        """Record a repository that was set up there from another machine, or by a door."""
-        self.save(self.known.found_on(key, root=root, workdir=self.workdir))
-        self.reporter.warn(
-            f"{self.name} says that it has runs of this repository, though none was sent from "
-            "here: where it is the only box, commands here without --host mean it from now on"
-        )
 
     def __enter__(self) -> BoxLogin:
         return self
@@ -196,12 +195,10 @@ class BoxLogin:
 
     @property
     def name(self) -> str:
-        """Its name on this machine."""
         return self.known.name
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine."""
         return self.endpoint is None
 
     @property
@@ -225,27 +222,14 @@ class BoxLogin:
     def note_sent(self, here: LocalRepository | None, key: str, workdir: str, **known: str) -> None:
         """Record what was sent, and say whose files share the folder on the box with it."""
         place = str(here.root) if here is not None else ""
-        if place and (other := self._other_sender(place, key, known.get("root", ""), workdir)):
+        other = self.known.sent_from(key, known.get("root", ""), workdir)
+        if place and other not in {"", place}:
             self.reporter.warn(
                 f"{self.name}: {other} is a clone or worktree of this repository and has the same "
                 "folder on the box: what is sent from one replaces the other's files. A clone has "
                 "one of its own with --set box.workdir='~/NAME' at each setup and run"
             )
         self.save(self.known.using(key, workdir=workdir, place=place, **known))
-
-    def warn_of_other_files(self) -> None:
-        """Say so if the files on the box are those of another clone or worktree."""
-        place = str(repository_root(self.options.place) or "")
-        key, root = self.here
-        if key and (other := self._other_sender(place, key, root, self.workdir)):
-            self.reporter.warn(
-                f"{self.name}: the files of this repository there were sent last from {other}; "
-                "those of this folder: boxstrap sync"
-            )
-
-    def _other_sender(self, place: str, key: str, root: str, workdir: str) -> str:
-        last = self.known.sent_from(key, root, workdir)
-        return last if last != place else ""
 
     def _not_kept(self, why: str) -> None:
         if not self._unwritten:
@@ -285,6 +269,8 @@ class BoxLogin:
     def redactor(self) -> Redactor:
         """Redacts the secrets that it was given; the reporter redacts them too from then on."""
         if self._redactor is None:
+            from bootstrap.secrets import redactor_for
+
             self._redactor = redactor_for(self.known, self.options)
             self.reporter.redact = self._redactor.text
         return self._redactor
@@ -309,7 +295,7 @@ class BoxLogin:
 
         if gone := unredacted(self.known, self.state, self.redactor.secrets):
             self.reporter.warn(
-                f"{', '.join(gone)}: given to this box, but not in your environment now, "
+                f"{', '.join(gone)}: given to this box before, but not in your environment now, "
                 "so it can't be redacted in what the box says"
             )
 
@@ -436,10 +422,6 @@ class BoxLogin:
         """
         return self.link.ask(lambda _: question(self))
 
-    def reconnect(self, why: LinkLost) -> None:
-        """Log in again. Raises as `ReconnectingLink.reconnect`."""
-        self.link.reconnect(why)
-
     def close(self) -> None:
         """Log out, now or as soon as the login is made."""
         for each in (self._link, self._early):
@@ -462,15 +444,26 @@ class BoxLogin:
         return wire
 
     def _rename(self) -> None:
-        """Note its new name, if it was given one, now that it showed its pinned key."""
-        before = record.load_box(self.known.folder)
-        if before is None or before.name == self.name:
-            return
+        """Note its new name, or that it was forgotten, now that it showed its pinned key."""
+        if before := forgotten.met_again(self.known):
+            said = f"{self.name} was known here as {before.name} until it was forgotten"
+            if before.name == self.name:
+                said = f"{self.name} was forgotten here"
+            if not self.options.name:
+                self.known = registry.called_again(self.known, before.name)
+            if before.name == self.name:
+                said += ", and is called so again"
+            said += "; what is known of its runs is its own again: boxstrap runs"
+        else:
+            before = record.load_box(self.known.folder)
+            if before is None or before.name == self.name:
+                return
+            said = f"{before.name} is called {self.name} now"
         from bootstrap.boxes.at_home import note_name
 
-        note_name(before, self.name)
+        note_name(before, self.known)
         self.save(self.known)
-        self.reporter.say(f"{before.name} is called {self.name} now")
+        self.reporter.say(said)
 
     def _log_in_instead(self) -> Wire:
         """Log in, over the connection that was dialed or a new one.
@@ -487,22 +480,12 @@ class BoxLogin:
     def _found_elsewhere(self) -> bool:
         if self.endpoint is None or not self.target.is_rented:
             return False
-        try:
-            target = registry.ask_account(self.target)
-        except UsageError as error:  # it was deleted, or there is no key: nobody typed it wrongly
-            forget = f"If it is gone for good: boxstrap boxes --forget {self.name}"
-            raise UnreachableError(
-                error.what, where=error.where, hint=f"{error.hint}\n{forget}"
-            ) from None
+        target = registry.ask_account_again(self.target, self.known)
         if (target.address, target.port) == (self.endpoint.hostname, self.endpoint.port):
             return target.let_in
         identity = self.options.identity or registry.identity_of(self.known, self.target)
         self.endpoint = resolve(target, identity=identity)
-        self.known = replace(
-            registry.now_at(self.known, self.endpoint),
-            price=target.price or self.known.price,
-            since=target.since or self.known.since,
-        )
+        self.known = registry.moved(self.known, target, self.endpoint)
         self.reporter.say(f"{self.target.text} is at {self.endpoint.address} now")
         return True
 
@@ -585,9 +568,8 @@ class BoxLogin:
 
     def runs(self, name: str | None, *, every: bool = False) -> list[Run]:
         """Return the selected runs, newest first. Raises UsageError, see `select_runs`."""
-        from bootstrap.protocol.run import select_runs
-
-        return select_runs(self.state.runs, self.own, name, every=every, where=self.label)
+        at, where = self.name if self.state.working else "", self.label
+        return select_runs(self.state.runs, self.own, name, every=every, where=where, setup_at=at)
 
     def begun_run(self, name: str | None, *, every: bool = False) -> Run:
         """Return the run of that name, else the newest that has begun, else the newest."""
@@ -595,9 +577,6 @@ class BoxLogin:
         return next((run for run in found if run.has_begun), found[0])
 
     def repository(self, run: Run) -> str:
-        """Return the name of the run's repository on this box."""
-        from bootstrap.protocol.run import repository_names
-
         return repository_names({one.repo_key for one in self.state.runs})[run.repo_key]
 
 
@@ -617,40 +596,3 @@ def _probed(wire: Wire, about: _About, script: str | None) -> BoxState:
         hint_files=all_hints().files,
         needs_runs=False,
     )
-
-
-def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
-    """Redact the secrets the box was given or, if that is not recorded, those of the profile."""
-    from bootstrap.secrets import redactor_of
-
-    if box.secrets is not None:
-        return redactor_of([box])
-    from bootstrap.profile.consent import usable_profile  # late: most boxes need no profile here
-
-    try:
-        names = tuple(usable_profile(options, "secrets"))
-    except BoxstrapError:
-        names = ()
-    return redactor_of([replace(box, secrets=names)])
-
-
-def redactor_of_all(options: BoxOptions) -> Redactor:
-    """Redact the secrets of every box, for use before it is clear which boxes are meant."""
-    from bootstrap.onbox.redact import Redactor
-    from bootstrap.secrets import redactor_of
-
-    boxes = [*record.all_boxes(), *record.ended_boxes()]
-    here = redactor_for(KnownBox("", ""), options)
-    return Redactor({**redactor_of(boxes).secrets, **here.secrets})
-
-
-def _named_here(options: BoxOptions) -> str:
-    """Return the key of the repository at the profile's `git.url`; "" if it has none."""
-    from bootstrap.profile.consent import usable_profile
-    from bootstrap.repo.local import name_and_key
-
-    try:
-        url = "".join(usable_profile(options, "git.url"))
-    except BoxstrapError:
-        return ""
-    return name_and_key(url, options.place)[1] if url else ""

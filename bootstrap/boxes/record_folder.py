@@ -99,7 +99,6 @@ class LogAtHome:
 
     @property
     def size(self) -> int:
-        """How many bytes are here."""
         return sum(size for _, size in self.parts)
 
     @property

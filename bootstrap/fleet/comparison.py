@@ -20,7 +20,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
-from bootstrap.boxes.login import BoxLogin, redactor_of_all
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import UsageError
 from bootstrap.fleet.fan_out import fan_out
 from bootstrap.link.record import all_boxes, ended_boxes
@@ -31,6 +31,7 @@ from bootstrap.protocol.run_history import MetricCurve, ask_history
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.known_runs import list_runs
 from bootstrap.runs.report import metric_is_less
+from bootstrap.secrets import redactor_of_all
 from bootstrap.text.document import Document, document
 from bootstrap.text.sizes import dollars, duration, spent
 from bootstrap.ui.layout import aligned
@@ -39,8 +40,7 @@ from bootstrap.ui.plots import Plot, PlotLine, parallel_coordinates
 from bootstrap.ui.screen import Reporter, Screen
 
 TEMPLATE = "comparison.html.j2"
-MOST_LINES = 40
-"""Curves of one metric that are drawn over each other."""
+MOST_LINES = 40  # curves of one metric that are drawn over each other
 _MOST_NAMED = 20
 
 
@@ -67,17 +67,14 @@ class ComparedRun(Document):
 
     @property
     def state(self) -> str:
-        """Its state in a few words."""
         return self.run.outcome() if self.run else "not queued"
 
     @property
     def words(self) -> str:
-        """How it is called."""
         return self.title or cell_words(self.parameters) or self.command
 
     @cached_property
     def metrics(self) -> dict[str, float]:
-        """The last value of each metric."""
         return {curve.name: curve.end[1] for curve in self.curves if curve.end}
 
     def best(self, metric: str, *, least: bool) -> BestValue | None:
@@ -128,7 +125,6 @@ class Comparison:
 
     @property
     def best_value(self) -> BestValue | None:
-        """The best value that any of them ever logged."""
         every = [one.best(self.metric, least=self.least) for one in self.results]
         choose = min if self.least else max
         return choose((one for one in every if one), key=lambda one: one.value, default=None)
@@ -145,13 +141,11 @@ class Comparison:
 
     @property
     def metric_names(self) -> list[str]:
-        """All metrics, that of the comparison first."""
         every = dict.fromkeys(name for one in self.results for name in one.metrics)
         return [*dict.fromkeys([self.metric] if self.metric in every else []) | every]
 
     @property
     def total(self) -> float:
-        """Dollars for all of them."""
         return sum(one.dollars or 0.0 for one in self.results)
 
 

@@ -15,8 +15,7 @@ from bootstrap.text.sizes import first_of
 
 _T = TypeVar("_T")
 
-_SOON_S = 0.2
-"""Seconds for which a Ctrl-C may wait at the most."""
+_SOON_S = 0.2  # seconds for which a Ctrl-C may wait at the most
 _MOST_NAMED = 5
 
 

@@ -15,9 +15,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bootstrap.errors import UsageError
+from bootstrap.link.endpoint import resolve
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.registry import find_known, lookup
-from bootstrap.link.target import resolve
 from bootstrap.paths import config_dir
 from bootstrap.providers import place_of
 
@@ -67,7 +67,6 @@ def group_names() -> list[str]:
 
 
 def groups_file() -> Path:
-    """Return the file with the user's groups."""
     return config_dir() / "groups.yaml"
 
 

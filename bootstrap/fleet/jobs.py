@@ -80,7 +80,6 @@ def lanes_of(view: BoxCapacity, *, each_gpu: bool) -> list[Lane]:
 
 
 def cell_runs(sweep: Sweep, box: str, runs: Sequence[Run], *, reached: bool) -> list[CellRun]:
-    """Return the runs of a sweep's cells among those of a box."""
     found = []
     for run in runs:
         key = sweep.key_of(run.name)
@@ -185,6 +184,7 @@ def options_by_box(
             session=sweep.session(cell),
             gpus=gpus,
             queue="gpus",
+            beside=True,  # what is compared began from nothing
             variables=(
                 *job_variables(ranks[cell.key], len(sweep.cells)),
                 ("BOXSTRAP_SWEEP", sweep.name),

@@ -48,10 +48,8 @@ if TYPE_CHECKING:
     from bootstrap.setup.result import SetupResult
     from bootstrap.ui.screen import Screen
 
-ANSWER_S = 30.0
-"""How long a node's program may take for one answer, in seconds."""
-MOST_APART_S = 1.0
-"""By how many seconds clocks may differ."""
+ANSWER_S = 30.0  # how long a node's program may take for one answer, in seconds
+MOST_APART_S = 1.0  # by how many seconds clocks may differ
 _MOST_LINE = 4 << 20
 _ELASTIC = re.compile(r"--nnodes[= ]([0-9]{1,4}):[0-9]{1,4}\b")
 _NUMBER = r"[= ](?P<least>[0-9]{1,4})(?::(?P<most>[0-9]{1,4}))?)(?=[\s'\"]|$)"
@@ -62,8 +60,7 @@ _LAUNCHERS = (
 )
 """How launchers are told of how many nodes they are."""
 _MOST_NAMED = 3
-_MUCH_SLOWER = 8
-"""How many times slower than the fastest node one is that is warned of."""
+_MUCH_SLOWER = 8  # how many times slower than the fastest node one is that is warned of
 _NETWORK = (
     "They need one private network on which they reach each other on all TCP ports: in a cloud, a "
     "rule of its firewall (security group) that lets them in among themselves. Where ports are "
@@ -415,10 +412,7 @@ def _port(number: object) -> int:
 
 @dataclass(frozen=True)
 class Way:
-    """How one node reaches an address of another one."""
-
-    ahead: float
-    """Seconds by which the other one's clock is ahead."""
+    ahead: float  # seconds by which the other one's clock is ahead
     ms: float
     mbps: float
 
@@ -435,7 +429,6 @@ class Network:
     ways: Mapping[tuple[int, int], Way]
 
     def sentence(self, names: Sequence[str]) -> str:
-        """Say how fast it is."""
         (a, b), slowest = min(self.ways.items(), key=lambda each: each[1].mbps)
         longest = max(way.ms for way in self.ways.values())
         return (

@@ -4,7 +4,6 @@ On a terminal the rows are redrawn; elsewhere each box's lines have its name in 
 each box's document is a part of the one that is printed.
 """
 
-# ruff: noqa: D102 - `Screen` gives the methods their docstrings
 from __future__ import annotations
 
 import io
@@ -32,17 +31,14 @@ from bootstrap.ui.steps import RUNNING, Steps
 if TYPE_CHECKING:
     from rich.text import Text
 
-FRAMES = 4
-"""Drawings a second of a live table."""
-_SUMMARY = 200
-"""Characters of a result that the table has at the most."""
+FRAMES = 4  # drawings a second of a live table
+_SUMMARY = 200  # characters of a result that the table has at the most
 
 
 class PrefixedStream(io.TextIOBase):
     """Writes whole lines to `stream`, each with a box's name in front; nothing once it is shut."""
 
-    is_shut = False
-    """Of all of them: after Ctrl-C the threads that are left write nothing any more."""
+    is_shut = False  # of all of them: after Ctrl-C the threads that are left write nothing any more
 
     def __init__(self, stream: TextIO, name: str, one_line: threading.Lock) -> None:
         super().__init__()
@@ -73,7 +69,6 @@ class _Told:
         self._name, self._run = f"{name}: ", ""
 
     def note_run(self, data: Mapping[str, object] | Document) -> None:
-        """Note the run that a result is about."""
         run = document(data).get("run")
         if isinstance(run, Mapping):
             how = f"ended with exit code {run['rc']}" if run.get("rc") else run["state"]
@@ -109,7 +104,6 @@ class _LiveBox(Screen, _Told):
     """Keeps what its row shows; results and warnings are printed when the table is done."""
 
     def __init__(self, name: str) -> None:
-        Screen.__init__(self)
         _Told.__init__(self, name)
         self.warnings: list[str] = []
         self.said = ""
@@ -117,7 +111,6 @@ class _LiveBox(Screen, _Told):
         self._lost_s: float | None = None
 
     def words(self) -> str:
-        """Return what it does now."""
         if self._lost_s is not None:
             return f"link lost for {sizes.duration(self._lost_s)}; reconnecting"
         rows = [row for row in [*self._steps.rows.values()] if row.state == RUNNING]
@@ -266,7 +259,6 @@ class _LiveBoxes(BoxScreens):
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
-        """Leave the terminal to a question."""
         self._live.stop()
         self._show_keys()
         yield

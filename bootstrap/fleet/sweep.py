@@ -84,14 +84,15 @@ class Cell(Document):
         return _FILLED.sub(fill, command)
 
     def _args(self) -> dict[str, str]:
-        """Return all parameters in each form that W&B has for them."""
         names = [*self.parameters]
         plain = [f"{name}={value}" for name, value in self.parameters.items()]
         flags: list[str] = []
         nested: dict[str, Any] = {}
         clash = any(part.startswith(f"{one}.") for one in names for part in names)
         for name, text in self.parameters.items():
-            value = _typed(text)
+            value = (
+                json.loads(text) if _NUMBER.fullmatch(text) else _BOOLEANS.get(text.lower(), text)
+            )
             if value is not False:
                 flags.append(f"--{name}" if value is True else f"--{name}={text}")
             *outer, last = [name] if clash else name.split(".")
@@ -146,13 +147,10 @@ class Sweep:
 
     name: str
     cells: tuple[Cell, ...]
-    metric: str = ""
-    """The metric by which the best cell is chosen; "" if the file names none."""
-    least: bool = True
-    """Whether less of it is better."""
+    metric: str = ""  # the metric by which the best cell is chosen; "" if the file names none
+    least: bool = True  # whether less of it is better
 
     def session(self, cell: Cell) -> str:
-        """Return the name of the session of a cell's runs."""
         return f"{self.name}-{cell.key}"
 
     def commands(self, default: str) -> dict[str, str]:
@@ -185,11 +183,6 @@ def read_sweep(file: Path) -> Sweep:
     given = (line.strip() for line in lines)
     commands = [line for line in given if line and not line.startswith("#")]
     return _sweep(_named(file.stem, file), [(command, {}) for command in commands], file)
-
-
-def _typed(text: str) -> object:
-    """Return a value as JSON has it, by its text: a boolean, a number, else the text."""
-    return json.loads(text) if _NUMBER.fullmatch(text) else _BOOLEANS.get(text.lower(), text)
 
 
 def _of_yaml(file: Path) -> Sweep:
@@ -385,7 +378,6 @@ class Ledger:
         self.given_up = sorted({*self.given_up, *names})
 
     def known_cells(self) -> tuple[Cell, ...]:
-        """Return all cells that it ever had."""
         found = []
         for key, cell in self.cells.items():
             given = cell.get("parameters")
@@ -395,13 +387,11 @@ class Ledger:
         return tuple(found)
 
     def note(self, sweep: Sweep) -> None:
-        """Note what the cells are."""
         for cell in sweep.cells:
             self.cells[cell.key] = {"command": cell.command, "parameters": {**cell.parameters}}
 
 
 def ledger_file(repository: str, sweep: str) -> Path:
-    """Return the file of a repository's sweep."""
     return sweeps_dir() / f"{repository or 'none'}-{sweep}.json"
 
 
@@ -469,17 +459,14 @@ class Dealt(Document):
 
     @property
     def count(self) -> int:
-        """How many cells there are."""
         return len(self.sweep.cells)
 
     @property
     def queued(self) -> list[DealtCell]:
-        """The cells that are to be queued."""
         return [DealtCell(cell, box, gpus) for cell, (box, gpus) in self.given]
 
     @property
     def kept(self) -> list[DealtCell]:
-        """The cells that stay with a box."""
         return [DealtCell(cell, box) for cell, box in self.held]
 
 

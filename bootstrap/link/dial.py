@@ -23,7 +23,7 @@ from typing import IO
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link import wire as link_errors
-from bootstrap.link.target import Endpoint
+from bootstrap.link.endpoint import Endpoint
 from bootstrap.text.sanitize import sanitize
 
 _STAGGER = 0.25
@@ -46,7 +46,6 @@ class HeardSocket(socket.socket):
     the ACK before its next small packet, which would cost the login 40 ms."""
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        """As socket.recv."""
         if self.quickack_reads:
             self.quickack_reads -= 1
             self.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
@@ -82,7 +81,6 @@ class PendingConnection:
         return self._socket
 
     def close(self) -> None:
-        """Close the connection and end the proxy command."""
         with self._lock:
             self._given_up = True
             if self._socket:
@@ -91,7 +89,6 @@ class PendingConnection:
             self._proxy.close()
 
     def proxy_errors(self) -> str:
-        """Return the errors of the proxy command, if there is one."""
         return self._proxy.errors() if self._proxy else ""
 
     def _run(self) -> None:
@@ -187,7 +184,11 @@ def _connect(endpoint: Endpoint) -> HeardSocket:
                     trying.remove(connecting)
                     code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                     if code == 0:
-                        return _ready(connecting)
+                        connecting.setblocking(True)
+                        connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        ready = HeardSocket(fileno=connecting.detach())
+                        ready.quickack_reads = _LOGIN_READS if _QUICKACK else 0
+                        return ready
                     connecting.close()
                     last = OSError(code, os.strerror(code))
         finally:
@@ -220,14 +221,6 @@ def _begin(
     return connecting
 
 
-def _ready(connected: socket.socket) -> HeardSocket:
-    connected.setblocking(True)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    ready = HeardSocket(fileno=connected.detach())
-    ready.quickack_reads = _LOGIN_READS if _QUICKACK else 0
-    return ready
-
-
 def _await_greeting(
     connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None, last: float
 ) -> None:
@@ -257,13 +250,9 @@ def _await_greeting(
             connected.settimeout(None)
             return
         too_much = len(said) + len(seen) >= 4096
-        if too_much or not _could_become_ssh(seen) or time.monotonic() > deadline:
+        # Servers may print lines before their greeting (RFC 4253, 4.2), so only HTTP is ruled out.
+        if too_much or seen.startswith(b"HTTP/") or time.monotonic() > deadline:
             raise link_errors.not_ssh(endpoint, said + seen)
         if lines:  # taken, so that an end after them shows
             said += connected.recv(sum(len(line) + 1 for line in lines))
         time.sleep(0.02)
-
-
-def _could_become_ssh(seen: bytes) -> bool:
-    """Servers may print lines before their greeting (RFC 4253, 4.2), so only HTTP is ruled out."""
-    return not seen.startswith(b"HTTP/")

@@ -28,8 +28,7 @@ from bootstrap.text.sanitize import one_line, sanitize
 from bootstrap.text.sizes import LATEST
 from bootstrap.value import dataclass
 
-_TAKEN = "'!\\\n"
-"""Characters that some login shell interprets even between single quotes."""
+_TAKEN = "'!\\\n"  # characters that some login shell interprets even between single quotes
 _STAND_INS = "QXJZKVWYUGjzq" + "^@,%+78460" + "BCDFLNPRST"
 _EXEC = f"exec env {' '.join(f'-u {name}' for name in SHELL_SETTINGS)}"
 _PLAIN = re.compile("[ -~\t\n]*")
@@ -58,12 +57,10 @@ def shell_command(script: str, shell: str = "/bin/sh") -> str:
     return f"{_EXEC} {shell} -c '{decode}' {shell.split(maxsplit=1)[0]} \"'\" \\! \\\\ '{text}'"
 
 
-BASH = "bash --norc"
-"""For queries written in bash: only a box that was set up is sure to have it."""
+BASH = "bash --norc"  # for queries written in bash: only a box that was set up is sure to have it
 LIMIT = 8 * 1024 * 1024
 """Most bytes of an answer: a box that prints without end can't fill this machine's memory."""
-BEGIN_S = 60.0
-"""How long a box may take to start a streamed answer, in seconds."""
+BEGIN_S = 60.0  # how long a box may take to start a streamed answer, in seconds
 _HELD = 64 * 1024
 _NOISE_SHOWN = 2000
 _ERRORS_SHOWN = 4096
@@ -294,23 +291,18 @@ class AnswerStream:
         return bytes(answer)
 
     def read_err(self) -> bytes:
-        """As `Stream.read_err`."""
         return self._stream.read_err()
 
     def write(self, b: bytes) -> None:
-        """As `Stream.write`."""
         self._stream.write(b)
 
     def close_write(self) -> None:
-        """As `Stream.close_write`."""
         self._stream.close_write()
 
     def exit_status(self) -> int | None:
-        """As `Stream.exit_status`."""
         return self._stream.exit_status()
 
     def close(self) -> None:
-        """Close the command's stream."""
         self._timer.cancel()
         self._stream.close()
 
@@ -323,8 +315,7 @@ class AnswerStream:
 
 
 MOST_LINES = 5000
-LONGEST = 4096
-"""Bytes that are read of one line."""
+LONGEST = 4096  # bytes that are read of one line
 _MOST_CODE = 255
 
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from typing import Literal
 
 from bootstrap.errors import HostKeyError, write_error
+from bootstrap.link.endpoint import Endpoint
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
 from bootstrap.link.record import KnownBox, pins_of, read_known_hosts, save_with_pin
 from bootstrap.link.registry import boxes_at, check_fingerprint, incomplete_record_error
-from bootstrap.link.target import Endpoint
 
 FirstContact = Literal["pin", "ask", "strict"]
 _SHOWN = "shown now"

@@ -33,6 +33,7 @@ from paramiko.auth_strategy import AuthStrategy
 from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
+from bootstrap.link.endpoint import Endpoint, resolve
 from bootstrap.link.hostkeys import HostKeyCheck
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import (
@@ -47,7 +48,7 @@ from bootstrap.link.public_key import (
     unpack_key,
 )
 from bootstrap.link.shared import SilentKey
-from bootstrap.link.target import Endpoint, parse_host, resolve
+from bootstrap.link.target import parse_host
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import LoginRefused
 from bootstrap.paths import read_regular
@@ -91,7 +92,6 @@ def read_key_file(path: Path) -> KeyFile:
 
 
 def read_public(path: Path) -> PublicKey | None:
-    """Read the public key or certificate in a file, if there is one."""
     try:
         return parse_public_key(read_regular(path).decode("utf-8", "replace"))
     except OSError:
@@ -208,7 +208,6 @@ class Agent:
                 self.keys = []
 
     def close(self) -> None:
-        """Close the connection."""
         if self._socket:
             self._socket.close()
 
@@ -265,11 +264,9 @@ class AgentKey(paramiko.PKey):
         self.public_blob = None
         self._agent = agent
         self._public = public
-        self.asked = public.kind.startswith("sk-")
-        """Whether a signature may have asked somebody."""
+        self.asked = public.kind.startswith("sk-")  # whether a signature may have asked somebody
 
     def get_name(self) -> str:
-        """Return the key's type, as SSH names it."""
         return self._public.kind
 
     def asbytes(self) -> bytes:
@@ -298,8 +295,7 @@ class Candidate:
     file: KeyFile | None = None
     agent: Agent | None = None
     certificate: PublicKey | None = None
-    path: Path | None = None
-    """The identity file that it belongs to, if any."""
+    path: Path | None = None  # the identity file that it belongs to, if any
 
     @property
     def shown(self) -> PublicKey | None:
@@ -359,8 +355,7 @@ class KeyLogin(AuthStrategy):
         self._agent = Agent(endpoint.identity_agent)
         self._candidates = candidates(endpoint, self._agent, last_key)
         self._tried: list[tuple[Candidate, str]] = []
-        self.used = ""
-        """Fingerprint of the key that was accepted."""
+        self.used = ""  # fingerprint of the key that was accepted
         self.silent: SilentKey | None = None
         """That key, if it can log in once more without asking anybody anything."""
 
@@ -385,7 +380,6 @@ class KeyLogin(AuthStrategy):
         raise self._refused()
 
     def _try(self, transport: BoxTransport, candidate: Candidate) -> bool:
-        """Try one candidate and record the outcome."""
         try:
             key = self._unlock(transport, candidate)
             if key is None:

@@ -73,8 +73,6 @@ class LocalPipe:
 
 
 class LocalStream:
-    """One command on this machine."""
-
     def __init__(self, shell: str, command: str) -> None:
         self._process = subprocess.Popen(
             [shell, "-c", command],
@@ -121,7 +119,6 @@ class LocalStream:
             rest = rest[sent:]
 
     def close_write(self) -> None:
-        """End the command's input."""
         if self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

@@ -19,7 +19,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from bootstrap.link.wire import PIECE, DeferredLogin, LinkLost, Pipe, Stream, Wire
+from bootstrap.link.reconnecting import DeferredLogin
+from bootstrap.link.wire import PIECE, LinkLost, Pipe, Stream, Wire
 
 ANSWERS_WITHIN_S = 0.25
 """How long a box may take to open a session before a login is made as well, in seconds."""
@@ -189,7 +190,6 @@ class SharedWire:
         return self._left().connect(host, port)
 
     def alive(self) -> bool:
-        """Whether the link is still up."""
         if not self.is_shared:
             return self._instead.alive()
         return not self._closed and is_alive(self.path)
@@ -282,7 +282,6 @@ class SharedStream:
             raise BrokenPipeError("the command on the box no longer reads") from None
 
     def close_write(self) -> None:
-        """End the command's input."""
         with contextlib.suppress(OSError):
             self._in.shutdown(socket.SHUT_WR)
 

@@ -16,8 +16,7 @@ RSA = "ssh-rsa"
 RSA_SIGNATURES = {"rsa-sha2-512": 4, "rsa-sha2-256": 2}
 """Signature types of an RSA key, and an agent's flag for each (draft-miller-ssh-agent, 6)."""
 ECDSA = tuple(f"ecdsa-sha2-nistp{bits}" for bits in (256, 384, 521))
-FILE_KEYS = ("ssh-ed25519", RSA, *ECDSA)
-"""Types of keys that can be used from a file."""
+FILE_KEYS = ("ssh-ed25519", RSA, *ECDSA)  # types of keys that can be used from a file
 
 
 @dataclass(frozen=True)

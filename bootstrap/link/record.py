@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import errno
 import fnmatch
 import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +29,11 @@ from bootstrap.link.public_key import PublicKey
 from bootstrap.paths import make_private, write_private
 from bootstrap.providers import end_does
 from bootstrap.text.sizes import LATEST, duration
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field, names, replace
 
 if TYPE_CHECKING:
-    from bootstrap.link.target import Endpoint, Target
+    from bootstrap.link.endpoint import Endpoint
+    from bootstrap.link.target import Target
 
 _KINDS = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa")
 _DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)
@@ -95,8 +94,8 @@ def read_known_hosts(files: Iterable[Path], host: str) -> ListedKeys:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        for marker, names, key in key_lines(text):
-            if marker != "@cert-authority" and _names_match(names, host):
+        for marker, hosts, key in key_lines(text):
+            if marker != "@cert-authority" and _names_match(hosts, host):
                 (revoked if marker == "@revoked" else keys).add(key)
     return ListedKeys(frozenset(keys - revoked), frozenset(revoked))
 
@@ -147,10 +146,8 @@ def _name_matches(pattern: str, host: str) -> bool:
 
 _FINGERPRINT = re.compile(r"-([0-9a-f]{8}|unread)$")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-LOCAL = "local"
-"""The host, and the box, that is this machine."""
-GUARD = "guard.json"
-"""Next to `box.json`: what `guard` counted of the box's lease."""
+LOCAL = "local"  # the host, and the box, that is this machine
+GUARD = "guard.json"  # next to `box.json`: what `guard` counted of the box's lease
 VERSION = 1
 """Version of `box.json`. Raise it only if an earlier program would misread the record: new keys
 need no new version, since programs keep unknown keys."""
@@ -158,8 +155,6 @@ need no new version, since programs keep unknown keys."""
 
 @dataclass(frozen=True)
 class BoxRepository:
-    """What is known of one repository that was set up on a box."""
-
     key: str
     """Its id, under which the box has its tree and its runs."""
     stood_in: str = ""
@@ -282,14 +277,14 @@ class KnownBox:
         before = next((each for each in self.repositories if each.key == key), BoxRepository(key))
         used = max(time.time(), self.last.used + 0.001)  # also if the clock was wrong once
         ids = dict.fromkeys(filter(None, (known.get("snapshot", ""), *before.sent)))
-        now = dataclasses.replace(before, used=used, sent=(*ids,)[:_MOST_SENT], **known)
+        now = replace(before, used=used, sent=(*ids,)[:_MOST_SENT], **known)
         others = (each for each in self.repositories if each.key != key)
-        return dataclasses.replace(self, repositories=(now, *others))
+        return replace(self, repositories=(now, *others))
 
     def found_on(self, key: str, *, root: str = "", workdir: str = "") -> KnownBox:
         """Return the box with a repository of which it has runs, as it says: used last of all."""
         found = BoxRepository(key, root=root, workdir=workdir)
-        return dataclasses.replace(self, repositories=(*self.repositories, found))
+        return replace(self, repositories=(*self.repositories, found))
 
     @property
     def is_billed(self) -> bool:
@@ -298,7 +293,6 @@ class KnownBox:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine."""
         return self.host_text == LOCAL
 
     @property
@@ -315,12 +309,10 @@ class KnownBox:
 
     @property
     def folder(self) -> Path:
-        """The folder with everything that is known of it."""
         return boxes_folder() / self.host_key_alias
 
     @property
     def host_key_alias(self) -> str:
-        """Its name in its known_hosts file."""
         return self.folder_name or self.name
 
     def end_words(self, now: float) -> str:
@@ -338,35 +330,29 @@ class KnownBox:
 
     @property
     def known_hosts(self) -> Path:
-        """The file with its pinned host keys."""
         return self.folder / "known_hosts"
 
 
 _END_IS_NEAR_S = 3600.0
 _END_IS_OVER_S = 600.0
 _DEFAULT = KnownBox("", "")
-_ROUTE = tuple(f.name for f in dataclasses.fields(Route))
+_ROUTE = tuple(names(Route))
 _TOP = (
     "name", "host_text", "address", "port", "user", "profile", "key", "own_pin", "created",
     "seen", "folder_name",
 )  # fmt: skip
 """Fields at the file's top level; if one has the wrong type, the record counts as damaged."""
-_FACTS = tuple(
-    f.name
-    for f in dataclasses.fields(KnownBox)
-    if f.name not in (*_TOP, "route", "raw", "repositories")
-)
+_NO_FACTS = (*_TOP, "route", "raw", "repositories")
+_FACTS = tuple(name for name in names(KnownBox) if name not in _NO_FACTS)
 """All other fields; they and the route are in `extra`."""
-_OF_REPOSITORY = tuple(f.name for f in dataclasses.fields(BoxRepository))
+_OF_REPOSITORY = tuple(names(BoxRepository))
 
 
 def name_of_key(key: str) -> str:
-    """Return the name in a repository's key."""
     return _FINGERPRINT.sub("", key)
 
 
 def boxes_folder() -> Path:
-    """Return the folder that has a folder for each box."""
     return paths.state_dir() / "boxes"
 
 
@@ -409,7 +395,7 @@ def save_box(box: KnownBox, *, is_new: bool = True) -> KnownBox:
     now = _with_others(box)
     text = _text(now)
     write_private(box.folder / "box.json", text, make_folder=is_new)
-    return dataclasses.replace(now, repositories=box.repositories, raw=json.loads(text))
+    return replace(now, repositories=box.repositories, raw=json.loads(text))
 
 
 def _with_others(box: KnownBox) -> KnownBox:
@@ -420,19 +406,19 @@ def _with_others(box: KnownBox) -> KnownBox:
     kept = read_box(box.folder)
     if kept is None or kept.created != box.created:
         return box
-    read = _box_of(dict(box.raw)) or _DEFAULT
+    read = box_of(dict(box.raw)) or _DEFAULT
     facts = {
         name: _merged(*(getattr(each, name) for each in (read, box, kept)))
         for name in ("name", "folder_name", *_FACTS)
     }
     if box.secrets is not None and kept.secrets is not None:  # all that it was ever given
         facts["secrets"] = tuple(sorted({*box.secrets, *kept.secrets}))
-    box = dataclasses.replace(box, **facts)
+    box = replace(box, **facts)
     newest = {each.key: each for each in sorted(
         (*kept.repositories, *box.repositories), key=lambda each: each.used
     )}  # fmt: skip
     found = sorted(newest.values(), key=lambda each: each.used, reverse=True)
-    return dataclasses.replace(box, repositories=tuple(found))
+    return replace(box, repositories=tuple(found))
 
 
 def _merged(read: Any, ours: Any, theirs: Any) -> Any:  # noqa: ANN401 - of the fact's type
@@ -483,23 +469,13 @@ def pins_of(box: KnownBox) -> list[tuple[str, PublicKey]]:
     return [(names, key) for marker, names, key in key_lines(text) if not marker]
 
 
-def forget_box(box: KnownBox) -> None:
-    """Remove everything known of the box, including its pin. Raises OSError."""
-    import shutil
-
-    aside = box.folder.with_name(f".{box.folder.name}.forgotten")
-    shutil.rmtree(aside, ignore_errors=True)
-    box.folder.rename(aside)  # in one step: a half-removed folder would be a box that is refused
-    shutil.rmtree(aside, ignore_errors=True)
-
-
 def _text(box: KnownBox) -> str:
-    values = dataclasses.asdict(box)
-    extra = {**values["route"], **{name: values[name] for name in _FACTS}}
+    values = vars(box)
+    extra = {**vars(box.route), **{name: values[name] for name in _FACTS}}
     for name in ("secrets", "held_secrets"):
         if values[name] is None:
             del extra[name]
-    extra["repositories"] = values["repositories"]
+    extra["repositories"] = [vars(each) for each in box.repositories]
     own = {name: values[name] for name in _TOP}
     whole = {**box.raw, **own, "v": VERSION, "extra": {**box.raw.get("extra", {}), **extra}}
     return json.dumps(whole, indent=1, sort_keys=True) + "\n"
@@ -515,7 +491,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def read_box(folder: Path) -> KnownBox | None:
     """Read the record in this folder; None if it is damaged, or a newer boxstrap's."""
-    return _box_of(_read(folder))
+    return box_of(_read(folder))
 
 
 def load_box(folder: Path) -> KnownBox | None:
@@ -524,7 +500,7 @@ def load_box(folder: Path) -> KnownBox | None:
     return box if box and box.host_key_alias == folder.name else None
 
 
-def _box_of(record: dict[str, Any]) -> KnownBox | None:
+def box_of(record: dict[str, Any]) -> KnownBox | None:
     """Return None for a record that is damaged, or a newer boxstrap's."""
     extra, version = record.get("extra", {}), record.get("v", VERSION)
     own = {name: record[name] for name in _TOP if name in record}

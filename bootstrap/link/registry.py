@@ -8,7 +8,6 @@ are reached now.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import time
@@ -17,32 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError, WhichBoxError
-from bootstrap.link.record import (
-    LOCAL,
-    NAME,
-    KnownBox,
-    all_boxes,
-    boxes_folder,
-    ended_boxes,
-    load_box,
-    name_of_key,
-    pins_of,
-    refuse_newer,
-    unreadable_record,
-)
-from bootstrap.link.target import (
-    PLAIN_HOST,
-    BoxOptions,
-    Endpoint,
-    Target,
-    has_alias,
-    has_keys,
-    parse_host,
-    resolve,
-    resolved,
-)
+from bootstrap.link import record
+from bootstrap.link.endpoint import Endpoint, has_alias, has_keys, resolve, resolved
+from bootstrap.link.target import PLAIN_HOST, BoxOptions, Target, parse_host
 from bootstrap.paths import shipped
 from bootstrap.providers import FIXED_END, is_shared, place_of
+from bootstrap.value import replace
 
 _LISTED = 20
 _HOME = "What came home from there: boxstrap runs"
@@ -53,53 +32,53 @@ _NEW = (
 )
 
 
-def only_box(key: str) -> KnownBox:
+def only_box(key: str) -> record.KnownBox:
     """Return the box that a command without a host means: the only one of the repository `key`.
 
     Never another repository's, even if no other box is known. Raises WhichBoxError.
     """
     found = _boxes_of(key)
     if len(found) > 1:
-        raise _which_box(f"{name_of_key(key)} has {len(found)}", found, has_several=True)
+        raise _which_box(f"{record.name_of_key(key)} has {len(found)}", found, has_several=True)
     return found[0]
 
 
-def boxes_to_show(key: str) -> list[KnownBox]:
+def boxes_to_show(key: str) -> list[record.KnownBox]:
     """Return the boxes that `status` and `top` mean without a host: all of the repository `key`,
     and outside a repository all that are known. Raises WhichBoxError if there is none."""
-    return (not key and all_boxes()) or _boxes_of(key)
+    return (not key and record.all_boxes()) or _boxes_of(key)
 
 
 def meant(options: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
     """Return options for each box to show: the named ones, else those of `boxes_to_show`."""
     if not hosts:
         hosts = [box.name for box in boxes_to_show(options.repository[0])]
-    return [dataclasses.replace(options, host=host) for host in dict.fromkeys(hosts)]
+    return [replace(options, host=host) for host in dict.fromkeys(hosts)]
 
 
-def _boxes_of(key: str) -> list[KnownBox]:
+def _boxes_of(key: str) -> list[record.KnownBox]:
     """Return the boxes on which the repository was set up. Raises WhichBoxError if none was."""
-    known = all_boxes()
+    known = record.all_boxes()
     of_key = [(box, each) for box in known if (each := box.of(key))]
     # What a box says of itself doesn't put it beside those to which work was sent from here.
     found = [box for box, each in of_key if each.used] or [box for box, _ in of_key]
     if found:
         return found
     if not known:
-        for box in unreadable_record():
-            refuse_newer(box.folder)
-    before = next((box for box in ended_boxes() if key and box.of(key)), None)
+        for box in record.unreadable_record():
+            record.refuse_newer(box.folder)
+    before = next((box for box in record.ended_boxes() if key and box.of(key)), None)
     back = f"; {before.name} was given back" if before else ""
     if not known:
         raise _which_box(f"No box is known{back or ' yet'}", [], is_home=bool(before))
-    mine = name_of_key(key)
+    mine = record.name_of_key(key)
     why = f"{mine} has none{back}" if key else "This is no repository"
     raise _which_box(why, known, is_home=bool(before), mine=mine)
 
 
 def _which_box(
     why: str,
-    boxes: Sequence[KnownBox],
+    boxes: Sequence[record.KnownBox],
     *,
     has_several: bool = False,
     is_home: bool = False,
@@ -124,7 +103,7 @@ def _which_box(
     )
 
 
-def _whose(box: KnownBox, mine: str) -> str:
+def _whose(box: record.KnownBox, mine: str) -> str:
     named = (
         f"{each.name} ({each.place})" if each.name == mine and each.place else each.name
         for each in box.repositories
@@ -134,45 +113,47 @@ def _whose(box: KnownBox, mine: str) -> str:
     return f"{place}, of {names or 'no repository'}"
 
 
-def box_by_name(name: str) -> KnownBox | None:
+def box_by_name(name: str) -> record.KnownBox | None:
     """Return the box called `name`; a bare address, once used as a name, means its port 22.
 
     Raises UsageError if a newer boxstrap wrote its record.
     """
-    if NAME.fullmatch(name):
-        refuse_newer(boxes_folder() / name)
+    if record.NAME.fullmatch(name):
+        record.refuse_newer(record.boxes_folder() / name)
         for folder in (name, f"{name}-22", name.rpartition("-")[0]):
-            box = load_box(boxes_folder() / folder) if folder else None
+            box = record.load_box(record.boxes_folder() / folder) if folder else None
             if box and name in (box.name, box.folder_name, box.address):
                 return box
-        return next((box for box in all_boxes() if box.name == name), None)  # it was renamed
+        return next((box for box in record.all_boxes() if box.name == name), None)  # it was renamed
     return None
 
 
-def find_known(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:
+def find_known(target: Target, endpoint: Endpoint | None = None) -> record.KnownBox | None:
     """Return the newest box that `target` means: by name, by host text, by address and port."""
     box = _named(target.text)
     if box:
         return box
-    for box in all_boxes():
+    for box in record.all_boxes():
         if box.host_text == target.text or (endpoint and _is_at(box, endpoint)):
             return None if _is_another(box, target) else box
     return None
 
 
-def _is_another(box: KnownBox, target: Target) -> bool:
+def _is_another(box: record.KnownBox, target: Target) -> bool:
     """Whether the account ids show that it is another box: accounts never reuse an id."""
     both = target.is_rented and box.target.is_rented
     return both and box.host_text != target.text
 
 
-def boxes_at(endpoint: Endpoint) -> KnownBox | None:
+def boxes_at(endpoint: Endpoint) -> record.KnownBox | None:
     """Return the newest box at this address and port: it shows the same host key."""
     place = (endpoint.hostname.lower(), endpoint.port)
-    return next((box for box in all_boxes() if (box.address.lower(), box.port) == place), None)
+    return next(
+        (box for box in record.all_boxes() if (box.address.lower(), box.port) == place), None
+    )
 
 
-def lookup(text: str) -> tuple[Target, KnownBox | None]:
+def lookup(text: str) -> tuple[Target, record.KnownBox | None]:
     """Return the target that `text` means, and the box if `text` is a known box's name.
 
     Raises UsageError, see `parse_host`.
@@ -186,10 +167,10 @@ def get_or_create(
     target: Target,
     endpoint: Endpoint,
     *,
-    box: KnownBox | None = None,
+    box: record.KnownBox | None = None,
     name: str | None = None,
     new_box: bool = False,
-) -> KnownBox:
+) -> record.KnownBox:
     """Return the known box of this host, updated, or a new one. Nothing is written.
 
     `name` wins over the host: the box of that name is now reached here, and its
@@ -214,15 +195,15 @@ def get_or_create(
     default = name_for(target, endpoint)
     if not new_box:
         _refuse_lost({name or default, target.text, target.address}, endpoint)
-    taken = _taken()
+    taken = _taken_names()
     if name and name.lower() in taken:
         raise name_is_taken(taken[name.lower()])
     if name:
         check_new_name(name, endpoint)
     # An earlier box must not be the newest one because the clock was wrong once.
-    newest = max((box.created for box in all_boxes()), default=0.0)
+    newest = max((box.created for box in record.all_boxes()), default=0.0)
     before = boxes_at(endpoint)
-    fresh = KnownBox(
+    fresh = record.KnownBox(
         name=name or _free_name(default, taken),
         host_text=target.text,
         own_pin=new_box
@@ -234,13 +215,25 @@ def get_or_create(
     return _at(fresh, target, endpoint)
 
 
-def _called(box: KnownBox, name: str) -> KnownBox:
+def _taken_names() -> dict[str, str]:
+    """Return the name of the box that has each name, in small letters."""
+    names = {folder.name.lower(): folder.name for folder in record.boxes_folder().glob("*/")}
+    ours = ((name, box) for box in record.all_boxes() for name in (box.host_key_alias, box.name))
+    return {**names, **{name.lower(): box.name for name, box in ours}}
+
+
+def called_again(box: record.KnownBox, name: str) -> record.KnownBox:
+    """Return the box under its former name, if that is free."""
+    return box if name.lower() in _taken_names() else _called(box, name)
+
+
+def _called(box: record.KnownBox, name: str) -> record.KnownBox:
     """Return the box under this name. Its folder stays, with its pin and all that came home."""
     folder = "" if name == box.host_key_alias else box.host_key_alias
-    return dataclasses.replace(box, name=name, folder_name=folder)
+    return replace(box, name=name, folder_name=folder)
 
 
-def entry_owner(endpoint: Endpoint) -> KnownBox | None:
+def entry_owner(endpoint: Endpoint) -> record.KnownBox | None:
     """Return the box whose ssh config entry, written by boxstrap, led to this endpoint."""
     box = box_by_name(endpoint.host_key_alias or "")
     return box if box and box.known_hosts in endpoint.user_known_hosts_files else None
@@ -249,7 +242,7 @@ def entry_owner(endpoint: Endpoint) -> KnownBox | None:
 def check_name(name: str) -> None:
     """Raise UsageError if a box can't have that name."""
     # `--host local` would mean that box; a dot at the end is left out of a host's name.
-    if not NAME.fullmatch(name) or name.lower() == LOCAL or name.endswith("."):
+    if not record.NAME.fullmatch(name) or name.lower() == record.LOCAL or name.endswith("."):
         raise UsageError(
             f"{name!r} can't be a box's name.",
             where="--name",
@@ -305,9 +298,9 @@ def name_for(target: Target, endpoint: Endpoint) -> str:
     return name[:56] or "box"
 
 
-def incomplete_record_error(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
+def incomplete_record_error(box: record.KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
     """Return the error that refuses a known box of which `what` can't be read any more."""
-    pins = sorted((key for _, key in pins_of(box)), key=str)
+    pins = sorted((key for _, key in record.pins_of(box)), key=str)
     expect = pins[0].fingerprint if pins else "and what the provider's page shows"
     return HostKeyError(
         f"the box {box.name} is known here, but its {what} can't be read: {box.folder}",
@@ -318,7 +311,7 @@ def incomplete_record_error(box: KnownBox, endpoint: Endpoint, what: str) -> Hos
     )
 
 
-def _named(text: str) -> KnownBox | None:
+def _named(text: str) -> record.KnownBox | None:
     """Return the box of that name; if the name is also a host, the newest box there."""
     box = box_by_name(text)
     is_name = box and text in (box.name, box.folder_name)
@@ -327,21 +320,21 @@ def _named(text: str) -> KnownBox | None:
     place = place_of(box.address, box.port, box.user)
     there = (
         b
-        for b in all_boxes()
+        for b in record.all_boxes()
         if b.host_text == text or place_of(b.address, b.port, b.user) == place
     )
     return next(there, box)
 
 
-def _is_at(box: KnownBox, endpoint: Endpoint) -> bool:
+def _is_at(box: record.KnownBox, endpoint: Endpoint) -> bool:
     place = place_of(endpoint.hostname, endpoint.port, endpoint.user)
     return place_of(box.address, box.port, box.user) == place
 
 
-def _at(box: KnownBox, target: Target, endpoint: Endpoint) -> KnownBox:
+def _at(box: record.KnownBox, target: Target, endpoint: Endpoint) -> record.KnownBox:
     """Update how the box is reached; its own name is not stored as host text: it leads nowhere."""
     text = box.host_text if target.text in (box.name, box.folder_name) else target.text
-    return dataclasses.replace(
+    return replace(
         box,
         host_text=text,
         address=endpoint.hostname,
@@ -353,13 +346,6 @@ def _at(box: KnownBox, target: Target, endpoint: Endpoint) -> KnownBox:
     )
 
 
-def _taken() -> dict[str, str]:
-    """Map lower-case to used names: URIs and some file systems don't distinguish case."""
-    names = {folder.name.lower(): folder.name for folder in boxes_folder().glob("*/")}
-    ours = ((name, box) for box in all_boxes() for name in (box.host_key_alias, box.name))
-    return {**names, **{name.lower(): box.name for name, box in ours}}
-
-
 def _free_name(name: str, taken: dict[str, str]) -> str:
     candidate, number = name, 2
     while candidate.lower() in taken:
@@ -369,20 +355,20 @@ def _free_name(name: str, taken: dict[str, str]) -> str:
 
 def _refuse_lost(names: set[str], endpoint: Endpoint) -> None:
     """Raise HostKeyError if a box without a readable record has such a name, or this address."""
-    for box in unreadable_record():
-        if box.name in names or endpoint.pin_name in (name for name, _ in pins_of(box)):
-            refuse_newer(box.folder)
+    for box in record.unreadable_record():
+        if box.name in names or endpoint.pin_name in (name for name, _ in record.pins_of(box)):
+            record.refuse_newer(box.folder)
             raise incomplete_record_error(box, endpoint, "record")
 
 
-def _current_address(target: Target, box: KnownBox | None) -> Target:
+def _current_address(target: Target, box: record.KnownBox | None) -> Target:
     """Return where the box was reached last; for an unknown box, what its account reports.
 
     Raises as `ask_account`.
     """
     if box is None or not box.address:
         return ask_account(target)
-    return dataclasses.replace(target, address=box.address, port=box.port, user=box.user or None)
+    return replace(target, address=box.address, port=box.port, user=box.user or None)
 
 
 def ask_account(target: Target) -> Target:
@@ -399,7 +385,7 @@ def ask_account(target: Target) -> Target:
         raise UnreachableError(
             f"its account names {shown}, which is no address.", where=target.text
         )
-    return dataclasses.replace(
+    return replace(
         target,
         address=box.address,
         port=box.port,
@@ -431,9 +417,8 @@ class FoundBox(NamedTuple):
     """A box that is meant: as it was typed, what is known of it, and where it is reached."""
 
     target: Target
-    known: KnownBox
-    endpoint: Endpoint | None
-    """None if it is this machine."""
+    known: record.KnownBox
+    endpoint: Endpoint | None  # None if it is this machine
 
 
 def resolve_box(  # noqa: PLR0913
@@ -451,13 +436,23 @@ def resolve_box(  # noqa: PLR0913
     pasted command, `target.forwards`. Without a host the only box of the repository `repo_key` is
     meant. Raises WhichBoxError if there is not exactly one, UsageError for an invalid option.
     """
-    _check(options)
+    if options.repo is not None and not os.path.isdir(options.repo):  # noqa: PTH112 - never raises
+        raise UsageError(f"there is no folder {options.repo}.", where="--repo")
+    if options.name is not None:
+        check_name(options.name)
+    if options.host_key is not None:
+        check_fingerprint(options.host_key)
     target, box = lookup(options.host or only_box(repo_key).name)
     if target.forwards and options.host == target.text and not opens_forwards:
         forwards = " ".join(f"-L {each}" for each in target.forwards)
         say(f"this command doesn't open {forwards}; use: boxstrap tunnel --host …")
     if target.is_local:
-        box = box_by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
+        if options.name not in (None, record.LOCAL):
+            hint = "Leave it out; a run is named by --session."
+            raise UsageError("this machine is always called local.", where="--name", hint=hint)
+        box = box_by_name(record.LOCAL) or record.KnownBox(
+            record.LOCAL, record.LOCAL, created=time.time()
+        )
         return FoundBox(target, box, None)
     if target.is_rented and box is None:
         box = find_known(target)
@@ -466,49 +461,52 @@ def resolve_box(  # noqa: PLR0913
     identity = options.identity or identity or identity_of(box, target)
     reached = _current_address(target, box) if target.is_rented else target
     endpoint = resolve(reached, user=user, identity=identity)
-    target = dataclasses.replace(
-        target, price=reached.price, since=reached.since, ends=reached.ends
-    )
+    target = replace(target, price=reached.price, since=reached.since, ends=reached.ends)
     box = _registered(options, target, endpoint, box)
     return FoundBox(target, box, endpoint)
 
 
-def _check(options: BoxOptions) -> None:
-    """Refuse invalid options early, before any box is contacted."""
-    if options.repo is not None and not os.path.isdir(options.repo):  # noqa: PTH112 - never raises
-        raise UsageError(f"there is no folder {options.repo}.", where="--repo")
-    if options.name is not None:
-        check_name(options.name)
-    if options.host_key is not None:
-        check_fingerprint(options.host_key)
-
-
 def _registered(
-    options: BoxOptions, target: Target, endpoint: Endpoint, box: KnownBox | None
-) -> KnownBox:
+    options: BoxOptions, target: Target, endpoint: Endpoint, box: record.KnownBox | None
+) -> record.KnownBox:
     """Return the host's record; a known box's own name means that box, whatever its address."""
     if box is not None and not options.new_box and options.name in (None, box.name):
         return now_at(box, endpoint)
     found = get_or_create(target, endpoint, box=box, name=options.name, new_box=options.new_box)
-    before = None if options.renames else load_box(found.folder)
+    before = None if options.renames else record.load_box(found.folder)
     if before is not None and before.name != found.name:
         raise UsageError(
-            f"{before.name} would be renamed, and this command only looks at it.",
+            f"the box {before.name} would be renamed, which only a setup does.",
             where="--name",
-            hint=f"Leave it out, or name it at a setup: boxstrap setup --host {before.name} "
-            f"--name {found.name}",
+            hint=f"A run is named by --session. To rename the box: "
+            f"boxstrap setup --host {before.name} --name {found.name}",
         )
     return found
 
 
-def now_at(box: KnownBox, endpoint: Endpoint) -> KnownBox:
-    """Return the box as it is reached now."""
-    return dataclasses.replace(
-        box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user
-    )
+def ask_account_again(target: Target, known: record.KnownBox) -> Target:
+    """As `ask_account`, for a box that is known: if its account has it no more, nobody typed it
+    wrongly, and that is an UnreachableError too."""
+    try:
+        return ask_account(target)
+    except UsageError as error:
+        forget = f"If it is gone for good: boxstrap boxes --forget {known.name}"
+        raise UnreachableError(
+            error.what, where=error.where, hint=f"{error.hint}\n{forget}"
+        ) from None
 
 
-def identity_of(box: KnownBox | None, target: Target) -> str | None:
+def moved(box: record.KnownBox, target: Target, endpoint: Endpoint) -> record.KnownBox:
+    """Return the box where, and at the price at which, its account says that it is now."""
+    price, since = target.price or box.price, target.since or box.since
+    return replace(now_at(box, endpoint), price=price, since=since)
+
+
+def now_at(box: record.KnownBox, endpoint: Endpoint) -> record.KnownBox:
+    return replace(box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user)
+
+
+def identity_of(box: record.KnownBox | None, target: Target) -> str | None:
     """Return the key file that was named for this box before, if it still exists."""
     named = box.route.identity if box and not target.identity else ""
     return named if named and Path(named).is_file() else None

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from bootstrap import paths
 from bootstrap.link import mux
+from bootstrap.link.endpoint import Endpoint
 from bootstrap.link.record import KnownBox, load_box, pins_of, read_known_hosts
-from bootstrap.link.target import Endpoint
 from bootstrap.link.wire import Wire
 from bootstrap.text.sizes import seconds_of
 from bootstrap.value import dataclass
@@ -41,20 +41,16 @@ _OF_BOX, _OF_LOGIN, _SUFFIX = 4, 12, 17
 """Lengths of the parts of a socket's name: the box, and whom it reaches, as whom; and of the suffix
 that ssh adds while it makes the socket."""
 _OPENING, _PUBLIC = ".opening", ".pub"
-_RETRY_S = 600.0
-"""When opening is tried again after it failed, in seconds."""
+_RETRY_S = 600.0  # when opening is tried again after it failed, in seconds
 
 
 @dataclass(frozen=True)
 class SilentKey:
     """The key that logged in, where a second login with it asks nobody anything."""
 
-    path: Path | None
-    """Its file, which has no passphrase; None if an agent holds it."""
-    public: str = ""
-    """Its line, if an agent holds it."""
-    agent: str = ""
-    """The socket of that agent."""
+    path: Path | None  # its file, which has no passphrase; None if an agent holds it
+    public: str = ""  # its line, if an agent holds it
+    agent: str = ""  # the socket of that agent
 
 
 def keep_open_s(box: KnownBox) -> float:
@@ -109,7 +105,6 @@ def is_open(box: KnownBox) -> bool:
 
 
 def close(box: KnownBox) -> None:
-    """End all connections to the box, and open none."""
     for path, (offered, *_) in list(_offered.items()):
         if (offered.name, offered.created) == (box.name, box.created):
             del _offered[path]

@@ -29,9 +29,10 @@ from bootstrap.link.hostkeys import FirstContact, HostKeyCheck
 from bootstrap.link.keys import KeyLogin
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
+from bootstrap.link.reconnecting import DeferredLogin
 from bootstrap.link.record import KnownBox
 from bootstrap.link.transport import BoxTransport
-from bootstrap.link.wire import PIECE, DeferredLogin, LinkLost, LoginBroken, Pipe, Stream, Wire
+from bootstrap.link.wire import PIECE, LinkLost, LoginBroken, Pipe, Stream, Wire
 from bootstrap.text.sanitize import sanitize
 
 ASK_AFTER = 4.0
@@ -55,7 +56,6 @@ class Heartbeat:
         threading.Thread(target=self._watch, name="heartbeat", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop watching."""
         self._stopped.set()
 
     def _watch(self) -> None:
@@ -91,8 +91,7 @@ _START_TIMEOUT = 60
 """Seconds that a box may take to start a command; paramiko would wait an hour, or forever."""
 _GULP = 4 * 1024 * 1024
 """Bytes taken from the channel at once: each read also copies what stays in its buffer."""
-_FORBIDDEN = 1
-"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
+_FORBIDDEN = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)
 _PIPE_WINDOW = 2 * 1024 * 1024
 """Bytes a box may send unread on each connection of a tunnel: a web page opens many."""
 _ERRORS_KEPT = 64 * 1024
@@ -185,8 +184,6 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
 
 
 class SshWire:
-    """A login to a box."""
-
     def __init__(
         self,
         label: str,
@@ -196,8 +193,7 @@ class SshWire:
         again: Callable[[], Wire],
     ) -> None:
         self.label = label
-        self.used_key = keys.used
-        """Fingerprint of the key that logged in; `KnownBox.key` keeps it."""
+        self.used_key = keys.used  # fingerprint of the key that logged in; `KnownBox.key` keeps it
         self.silent_key = keys.silent
         """That key, if it can log in once more without asking anybody anything."""
         self._connection = connection
@@ -236,7 +232,6 @@ class SshWire:
         return stream
 
     def alive(self) -> bool:
-        """Whether the link is still up."""
         # paramiko closes the channels of a lost link before it says that it is lost.
         broken = self._transport.saved_exception
         is_broken = broken is not None and not isinstance(broken, paramiko.ChannelException)
@@ -259,7 +254,6 @@ class SshWire:
             raise self.lost() from None
 
     def close(self) -> None:
-        """Close the link and every stream on it."""
         self._heartbeat.stop()
         self._beside.close()
         self._transport.close()
@@ -332,7 +326,6 @@ class SshStream:
             rest = rest[sent:]
 
     def close_write(self) -> None:
-        """End the command's input."""
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self._channel.shutdown_write()
 
@@ -346,7 +339,6 @@ class SshStream:
         return None
 
     def close(self) -> None:
-        """Close the command's channel."""
         self._closed = True
         _let_go(self._channel)
 

@@ -1,4 +1,4 @@
-"""The host that a user typed, parsed and checked; where it leads.
+"""The host that a user typed, parsed and checked.
 
     user@address:port     ssh://user@address:port     [2001:db8::1]:22
     an alias of ~/.ssh/config, the name of a known box, or `local`
@@ -8,37 +8,22 @@
 `parse_host` is pure: nothing is run or looked up. Anything that a shell or ssh could interpret
 is refused there: leading dashes, quotes, `$`, backticks, semicolons, whitespace, control
 and direction characters.
-
-`resolve` goes through the user's own ssh configuration. The real `ssh -G` does this, because
-paramiko ignores `Include` and doesn't support `Match` (docs/adr/0004). A ProxyJump becomes an
-`ssh -W` of the real OpenSSH, so that the user's configuration, keys and host-key checks apply to
-the jump host unchanged.
 """
 
 from __future__ import annotations
 
-import contextlib
-import getpass
-import hashlib
 import ipaddress
 import itertools
-import os
-import pwd
 import re
-import shlex
-import socket
-import subprocess
 import threading
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.paths import expanded
+from bootstrap.errors import UsageError
 from bootstrap.providers import NAMES, is_provider
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -59,8 +44,7 @@ _FORMS = (
 )
 
 
-KeyAndRoot = tuple[str, str]
-"""Key and first commit of a repository; both "" for none."""
+KeyAndRoot = tuple[str, str]  # key and first commit of a repository; both "" for none
 
 
 AT_ONCE = 64
@@ -73,8 +57,7 @@ class Once:
     is_shared = True
 
     def __init__(self, hosts: Sequence[str] = ()) -> None:
-        self.hosts = hosts
-        """All boxes of the command."""
+        self.hosts = hosts  # all boxes of the command
         self.turn = threading.Lock()
         """Held by the thread that asks the user, or runs a command of theirs."""
         self._made: dict[Hashable, Future[Any]] = {}
@@ -106,14 +89,11 @@ class EachTime(Once):
     is_shared = False
 
     def get(self, key: Hashable, make: Callable[[], _T]) -> _T:  # noqa: ARG002
-        """Return what `make` returns."""
         return make()
 
 
 @dataclass(frozen=True)
 class BoxOptions:
-    """The options that every task about a box has."""
-
     host: str | None = None
     profile: str | None = None
     sets: tuple[str, ...] = ()
@@ -124,7 +104,7 @@ class BoxOptions:
     new_box: bool = False
     consent: str | None = None
     renames: bool = True
-    """Whether `name` may rename a known box: not for a command that only looks."""
+    """Whether `name` may rename a known box: not for a run, nor for a command that only looks."""
     once: Once = field(default_factory=EachTime, compare=False, repr=False)
     """Shared by the boxes of a command: profile, repository and snapshot are the same for all."""
 
@@ -170,8 +150,6 @@ class Target:
 
 @dataclass
 class _Options:
-    """The options of a pasted ssh command."""
-
     single: dict[str, str] = field(default_factory=dict)
     forwards: list[str] = field(default_factory=list)
 
@@ -372,319 +350,3 @@ def _show(char: str) -> str:
 def _wrong(text: str, why: str) -> UsageError:
     shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text[:200])
     return UsageError(f"{shown!r} is no host: {why}.", where="--host", hint=_FORMS)
-
-
-class SshSettings:
-    """The output of `ssh -G`: lower-case keys, some of them several times."""
-
-    def __init__(self, text: str) -> None:
-        self._pairs = [
-            (key, value)
-            for key, _, value in (line.partition(" ") for line in text.splitlines())
-            if value
-        ]
-
-    def first(self, key: str) -> str | None:
-        """Return the first value of the key, which is the one that ssh uses."""
-        return next((value for name, value in self._pairs if name == key), None)
-
-    def all(self, key: str) -> list[str]:
-        """Return all values of a key that may be there several times."""
-        return [value for name, value in self._pairs if name == key]
-
-    def tokens(self, alias: str, hostname: str, user: str, port: int) -> dict[str, str]:
-        """Return the values of `%h` and the like (ssh_config(5), TOKENS)."""
-        local = socket.gethostname()
-        jump = self.first("proxyjump") or ""
-        hashed = hashlib.sha1(f"{local}{hostname}{port}{user}{jump}".encode())  # noqa: S324 - as ssh does
-        return {
-            "%": "%",
-            "C": hashed.hexdigest(),
-            "L": local.partition(".")[0],
-            "d": _home(),
-            "h": hostname,
-            "i": str(os.getuid()),
-            "j": jump,
-            "k": self.first("hostkeyalias") or alias,
-            "l": local,
-            "n": alias,
-            "p": str(port),
-            "r": user,
-            "u": getpass.getuser(),
-        }
-
-
-def expand(text: str, tokens: Mapping[str, str]) -> str:
-    """Expand `~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh does.
-
-    ssh uses the account's home folder, not $HOME.
-    """
-    text = re.sub(r"\$\{([^}]+)\}", lambda m: os.environ.get(m[1], ""), text)
-    text = re.sub(r"%(.)", lambda m: tokens.get(m[1], m[0]), text)
-    if text == "~" or text.startswith("~/"):
-        return _home() + text[1:]
-    return str(expanded(text)) if text.startswith("~") else text
-
-
-def _home() -> str:
-    return pwd.getpwuid(os.getuid()).pw_dir
-
-
-CONNECT_TIMEOUT = 10.0
-"""Seconds until a connection times out, if the ssh config doesn't set it."""
-
-
-_OF_AN_ENTRY = ("hostname", "user", "port", "identityfile", "proxyjump", "hostkeyalias")
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """Everything needed to dial a box and log in to it."""
-
-    alias: str
-    hostname: str
-    user: str
-    port: int
-    identity_files: tuple[Path, ...] = ()
-    chosen_identity: Path | None = None
-    certificate_files: tuple[Path, ...] = ()
-    identities_only: bool = False
-    identity_agent: str | None = None
-    proxy_command: str | None = None
-    proxy_jump: str | None = None
-    """The jump hosts from which `proxy_command` was made, if any."""
-    host_key_alias: str | None = None
-    known_hosts_files: tuple[Path, ...] = ()
-    """The user's and the system's known_hosts files."""
-    user_known_hosts_files: tuple[Path, ...] = ()
-    address_family: str = "any"
-    connect_timeout: float = CONNECT_TIMEOUT
-
-    @property
-    def label(self) -> str:
-        """Its name in messages: `user@address:port`."""
-        return f"{self.user}@{self.address}"
-
-    @property
-    def address(self) -> str:
-        """`address:port`, with an IPv6 address in brackets."""
-        host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
-        return f"{host}:{self.port}"
-
-    @property
-    def pin_name(self) -> str:
-        """Its address as known_hosts files write it."""
-        name = self.hostname.lower()
-        return name if self.port == 22 else f"[{name}]:{self.port}"
-
-
-def resolve(
-    target: Target,
-    *,
-    user: str | None = None,
-    identity: str | None = None,
-    config: Path | None = None,
-) -> Endpoint:
-    """Return the endpoint that `target` means to OpenSSH.
-
-    `user` is the profile's: it is used if neither the host nor the ssh config
-    names one. `identity` is a key file; it wins over the one in a pasted
-    command. `config` replaces the user's ssh config (`ssh -F`). Raises
-    UsageError for a missing key file or a broken ssh config, UnreachableError
-    if there is no `ssh`.
-    """
-    chosen = _existing_identity(identity or target.identity)
-    settings = _ask_ssh(_ssh_arguments(target, chosen, config))
-    hostname = settings.first("hostname") or target.address
-    resolved_user = settings.first("user") or getpass.getuser()
-    if user and not target.user and resolved_user == getpass.getuser():
-        resolved_user = user
-    port = int(settings.first("port") or 22)
-    tokens = settings.tokens(target.address, hostname, resolved_user, port)
-    return Endpoint(
-        alias=target.address,
-        hostname=hostname,
-        user=resolved_user,
-        port=port,
-        identity_files=_existing(settings.all("identityfile"), tokens),
-        chosen_identity=chosen,
-        certificate_files=_existing(settings.all("certificatefile"), tokens),
-        identities_only=settings.first("identitiesonly") == "yes",
-        identity_agent=_agent_socket(settings.first("identityagent"), tokens),
-        proxy_command=_proxy_command(settings, tokens, config),
-        proxy_jump=_jump(settings),
-        host_key_alias=settings.first("hostkeyalias"),
-        known_hosts_files=_known_hosts(
-            settings, tokens, "userknownhostsfile", "globalknownhostsfile"
-        ),
-        user_known_hosts_files=_known_hosts(settings, tokens, "userknownhostsfile"),
-        address_family=settings.first("addressfamily") or "any",
-        connect_timeout=_seconds(settings.first("connecttimeout")),
-    )
-
-
-def has_alias(name: str) -> bool:
-    """Whether the user's ssh config has an entry for this name. Raises as `resolve`.
-
-    A number is an address to ssh: `1572395042` leads to 93.184.216.34 without an entry.
-    """
-    is_number = re.fullmatch("0x[0-9a-f]+|[0-9]+", name, re.IGNORECASE)
-    return not is_number and _entry(name) != _entry(f"{name}-{os.urandom(4).hex()}")
-
-
-_RESOLVE_S = 2.0
-
-
-def resolved(name: str) -> set[str]:
-    """Return the addresses of a name; none if nobody answers soon."""
-    found = set[str]()
-
-    def resolve() -> None:
-        with contextlib.suppress(OSError, UnicodeError):
-            found.update(str(each[4][0]) for each in socket.getaddrinfo(name, None))
-
-    asked = threading.Thread(target=resolve, daemon=True)
-    asked.start()
-    asked.join(_RESOLVE_S)
-    return {*found}
-
-
-def has_keys(name: str, files: Iterable[Path]) -> bool:
-    """Whether one of these files of known hosts has a key for this name."""
-    asked = (["ssh-keygen", "-F", name, "-f", str(file)] for file in files)
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        ran = (subprocess.run(one, capture_output=True, check=False, timeout=30) for one in asked)
-        return any(answer.returncode == 0 for answer in ran)
-    return False
-
-
-def _entry(host: str) -> list[list[str]]:
-    settings = _ask_ssh(["ssh", "-G", "--", host])
-    own = host.lower()
-    return [[value for value in settings.all(key) if value.lower() != own] for key in _OF_AN_ENTRY]
-
-
-def _ssh_arguments(target: Target, identity: Path | None, config: Path | None) -> list[str]:
-    arguments = ["ssh", "-G"]
-    options = {
-        "-F": config,
-        "-l": target.user,
-        "-p": target.port,
-        "-i": identity,
-        "-J": target.jump,
-    }
-    for option, value in options.items():
-        if value is not None:
-            arguments += [option, str(value)]
-    return [*arguments, "--", target.address]
-
-
-def _ask_ssh(arguments: list[str]) -> SshSettings:
-    try:
-        answer = subprocess.run(
-            arguments,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            timeout=30,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise UnreachableError(
-            "the program `ssh` is not installed on this machine.",
-            hint="Install OpenSSH's client: `apt install openssh-client`, "
-            "`dnf install openssh-clients`; macOS has it.",
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise UsageError(
-            "`ssh -G` did not answer within 30 s.",
-            where="ssh config",
-            hint="A `Match exec` in your ssh config seems to hang.",
-        ) from None
-    if answer.returncode:
-        raise UsageError(
-            f"ssh does not accept it: {answer.stderr.strip()[-500:]}",
-            where="ssh config",
-            hint=f"Try it: {shlex.join(arguments)}",
-        )
-    return SshSettings(answer.stdout)
-
-
-def _existing_identity(text: str | None) -> Path | None:
-    if text is None:
-        return None
-    path = expanded(text).absolute()
-    if not os.path.isfile(path):  # noqa: PTH113 - pathlib's raises for a name that is too long
-        raise UsageError(
-            f"there is no key file {path}.",
-            where="--identity",
-            hint="Windows folders are below /mnt here: /mnt/c/Users/…"
-            if re.match(r"[A-Za-z]:[\\/]", text)
-            else "Make a key with `ssh-keygen -t ed25519`, or name another.",
-        )
-    private = path.with_suffix("")
-    if path.suffix == ".pub" and private.is_file():
-        hint = f"Name the private one: {private}"
-        raise UsageError(f"{path} is the public key.", where="--identity", hint=hint)
-    return path
-
-
-def _existing(texts: list[str], tokens: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the files that exist, or whose `.pub` does: an agent may hold the private key."""
-    paths = [Path(expand(text, tokens)) for text in texts if text != "none"]
-    return tuple(p for p in paths if p.is_file() or p.with_name(p.name + ".pub").is_file())
-
-
-def _known_hosts(
-    settings: SshSettings, tokens: Mapping[str, str], *options: str
-) -> tuple[Path, ...]:
-    found: list[Path] = []
-    for line in filter(None, map(settings.first, options)):
-        words = line.split(" ")
-        while words:
-            # `ssh -G` drops the quotes of paths with spaces: take the longest path that exists.
-            ends = range(len(words), 0, -1)
-            paths = [Path(expand(" ".join(words[:end]), tokens)) for end in ends]
-            path = next((path for path in paths if os.path.isfile(path)), paths[-1])  # noqa: PTH113
-            del words[: len(words) - paths.index(path)]
-            found.append(path)
-    return tuple(path for path in found if str(path) != "none")
-
-
-def _agent_socket(text: str | None, tokens: Mapping[str, str]) -> str | None:
-    """Return the path of the agent's socket, or None to use no agent."""
-    if text is None or text == "SSH_AUTH_SOCK":
-        return os.environ.get("SSH_AUTH_SOCK") or None
-    if text == "none":
-        return None
-    if text.startswith("$") and not text.startswith("${"):
-        return os.environ.get(text[1:]) or None
-    return expand(text, tokens)
-
-
-def _proxy_command(
-    settings: SshSettings, tokens: Mapping[str, str], config: Path | None
-) -> str | None:
-    jump = _jump(settings)
-    if jump:
-        *before, last = jump.split(",")
-        arguments = ["ssh", *(["-F", str(config)] if config else [])]
-        arguments += ["-J", ",".join(before)] if before else []
-        arguments += ["-W", f"[{tokens['h']}]:{tokens['p']}"]
-        uri = last if last.startswith("ssh://") else f"ssh://{last}"
-        return shlex.join([*arguments, "--", uri])
-    command = settings.first("proxycommand")
-    if not command or command == "none":
-        return None
-    return re.sub(r"%([%hnpr])", lambda m: tokens[m[1]], command)
-
-
-def _jump(settings: SshSettings) -> str | None:
-    jump = settings.first("proxyjump")
-    return jump if jump and jump != "none" else None
-
-
-def _seconds(text: str | None) -> float:
-    """Parse ConnectTimeout as `ssh -G` prints it: seconds, or `none`."""
-    return float(text) if text and text.isdigit() and int(text) > 0 else CONNECT_TIMEOUT

@@ -35,11 +35,9 @@ from bootstrap.link.public_key import RSA, RSA_SIGNATURES
 
 WINDOW = 10 * 1024 * 1024
 """Bytes a box may send unread: enough for 90 MiB/s at 100 ms, but little memory (docs/adr/0004)."""
-HANDSHAKE_S = 15.0
-"""How long the box may take to agree on keys, in seconds."""
+HANDSHAKE_S = 15.0  # how long the box may take to agree on keys, in seconds
 _PACKET = 128 * 1024
-_LONGEST_READ = 1024 * 1024
-"""Bytes; OpenSSH's packets have at most 256 KiB (PACKET_MAX_SIZE)."""
+_LONGEST_READ = 1024 * 1024  # bytes; OpenSSH's packets have at most 256 KiB (PACKET_MAX_SIZE)
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 _WEAK = re.compile("cbc|sha1|md5|ssh-rsa|ssh-dss")
 """Never offered: a server that has nothing better, or someone in between, could pick it."""
@@ -75,8 +73,6 @@ def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channe
 
 
 class BoxTransport(ServiceRequestingTransport):
-    """A transport to a box."""
-
     auth_handler: KeyAuth | None
     _channel_handler_table: ClassVar[dict[int, Callable[[Channel, Message], None]]] = {
         **ServiceRequestingTransport._channel_handler_table,  # type: ignore[attr-defined]
@@ -142,8 +138,6 @@ class BoxTransport(ServiceRequestingTransport):
 
 
 class KeyAuth(AuthOnlyHandler):
-    """Login with keys."""
-
     _accepted = False
 
     def send_auth_request(

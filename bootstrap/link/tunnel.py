@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import paramiko
 
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError
-from bootstrap.link.wire import PIECE, LinkLost, Pipe, ReconnectingLink, Wire
+from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link.wire import PIECE, LinkLost, Pipe, Wire
 
 _PART = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
 _FORM = re.compile(
@@ -82,17 +83,14 @@ def host_of(box: str, server: str = "") -> str:
     return f"{label}.localhost"
 
 
-_CLOSED_PORT = 9
-"""`discard`: nothing listens there, so a trial connection disturbs nothing."""
+_CLOSED_PORT = 9  # `discard`: nothing listens there, so a trial connection disturbs nothing
 MOST = 64
 """Connections at a time; more have to wait. A web page on the box decides how many it opens."""
-PATIENCE_S = 30.0
-"""How long a new connection waits for a lost link, in seconds."""
+PATIENCE_S = 30.0  # how long a new connection waits for a lost link, in seconds
 _TICK_S = 0.2
 _CUT = (OSError, EOFError, paramiko.SSHException)
 """Errors of a connection that is cut off, on either side."""
-_NEAR = 20
-"""Ports tried from the preferred one on, before any free one is taken."""
+_NEAR = 20  # ports tried from the preferred one on, before any free one is taken
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 """Both, since browsers try both for a name below `localhost`: another program must not have one."""
 _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -101,8 +99,7 @@ _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 class Tunnel:
     """One open local port. `close` ends it."""
 
-    forward: Forward
-    """Where it leads; replaced if the server on the box has moved."""
+    forward: Forward  # where it leads; replaced if the server on the box has moved
     port: int
 
     def __init__(
@@ -120,10 +117,11 @@ class Tunnel:
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def close(self) -> None:
-        """Stop accepting connections."""
         self._closed.set()
         for listener in self._listeners:
-            _end(listener)
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
 
     def _accept(self, listener: socket.socket) -> None:
         while not self._closed.is_set():
@@ -232,13 +230,6 @@ def _copy(
 def _close(pipe: Pipe) -> None:
     with contextlib.suppress(*_CUT):
         pipe.close()
-
-
-def _end(sock: socket.socket) -> None:
-    """Close the socket, and wake up a thread that waits on it."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
-    sock.close()
 
 
 def _reset(sock: socket.socket) -> None:

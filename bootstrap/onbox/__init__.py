@@ -2,8 +2,8 @@
 
 A folder for each thing it does; what several of them share is here.
 
-Python 3.8 and up; what fetches uv, `__main__.py` and this file run with 3.6. `transfer/` and
-`report/` travel with a query and don't stay (`bootstrap/render/program.py`).
+Python 3.8 and up; what fetches uv, `__main__.py` and this file run with 3.6. `transfer/` travels
+with a query and doesn't stay (`bootstrap/render/program.py`).
 """
 
 import os

@@ -82,7 +82,6 @@ class BoxTree:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
         return os.path.basename(self.path)
 
     def note(self, name: str) -> str:

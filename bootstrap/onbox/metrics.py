@@ -15,7 +15,10 @@ WORDS = (
     "|miou|dice|map|psnr|ssim|fid|mae|mse|rmse|lr|learning_rate|grad_norm|bpb|nll|elbo"
 )
 NUMBER = r"([-+]?[0-9.][-+0-9.eE]*|[-+]?nan|[-+]?inf)"
-LINE = f"""({WORDS})[a-z0-9_./@-]*["']? *[:=]? *["']?([-+]?[0-9.]|[-+]?nan|[-+]?inf)"""
+LINE = (
+    rf"({WORDS})([_./@-][a-z0-9_./@-]*|[0-9]+)?[\"']? *[:=]? *[\"']?"
+    r"([-+]?[0-9.]|[-+]?nan|[-+]?inf)"
+)
 """For `grep -iE` and awk: a line that doesn't match has no metric."""
 LONGEST = 1000
 """Characters at the end of a line that are read; what is before them is not."""
@@ -35,8 +38,15 @@ _STEP = {
     ),
     "epoch": re.compile(r"(?<![A-Za-z])epoch[\"']?[ :=#\[]{0,4}(\d{1,9}(?:\.\d{1,9})?)", re.I),
 }
-SETTINGS = "iters|steps|epochs|every|interval|weight|coef|scale|factor|decay|warmup|ratio|patience"
+SETTINGS = (
+    "iters|steps|epochs|every|interval|weight|coef|scale|factor|decay|warmup|ratio|patience|samples"
+)
 """A name that ends so is a setting, as lr_decay_iters: a configuration prints it."""
+CONFIGURATION = (
+    "^([^l]|l[^o]|lo[^s]|los[^s])*(batch_size|num_workers|seed|warmup_[a-z]+)[\"']? *[:=]"
+)
+"""For `grep -iE`: a line that prints a configuration; one that tells a loss first is none."""
+_CONFIGURATION = re.compile(CONFIGURATION, re.IGNORECASE)
 _SETTING = re.compile(rf"_(?:{SETTINGS})$", re.IGNORECASE)
 _RATE = re.compile(r"(?:.*[_/])?(?:lr|learning_rate)(?:_.*)?")
 _ANY_WORD = WORDS.split("|")
@@ -103,6 +113,8 @@ def _by_names(line: str) -> dict[str, float]:
         return found
     # In an object of JSON or Python all numbers are meant to be metrics.
     expression = _IN_OBJECT if line.lstrip()[:1] == "{" else _METRIC
+    if _CONFIGURATION.search(line) and not (expression is _IN_OBJECT and "loss" in lower):
+        return found
     for match in expression.finditer(line):
         if expression is _IN_OBJECT or not _SETTING.search(match[1]):
             _take(found, match[1], match[2])

@@ -13,7 +13,6 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def boot_id() -> str:
-    """Return the id of this boot of the machine."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -43,6 +42,12 @@ def stat_of(number: str) -> ProcessStat | None:
         return None
 
 
+def identity(number: int) -> str:
+    """Return what is recorded of a process; "" if there is none."""
+    stat = stat_of(str(number))
+    return f"{number} {stat.start} {boot_id()}" if stat else ""
+
+
 def is_alive(process: str) -> bool:
     """Return whether a recorded process runs and is no zombie."""
     number, start, boot = [*process.split(), "", "", ""][:3]
@@ -63,25 +68,25 @@ def held_files(wanted: set[tuple[int, int]], proc: str = "/proc") -> set[tuple[i
 
 
 def has_open(process: int, file: tuple[int, int]) -> bool:
-    """Return whether this process has that file open."""
     folder = f"/proc/{process}/fd"
-    return any(_file_at(f"{folder}/{number}") == file for number in _names(folder))
+    return any(file_at(f"{folder}/{number}") == file for number in _names(folder))
 
 
 def _written_by(process: str, wanted: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     for number in _names(f"{process}/fd"):
-        file = _file_at(f"{process}/fd/{number}")
+        file = file_at(f"{process}/fd/{number}")
         if file in wanted and _is_for_writing(_read(f"{process}/fdinfo/{number}")):
             yield file
     for line in _read(f"{process}/maps").splitlines():
         fields = line.split(None, 5)
         if len(fields) == 6 and fields[1][1:2] == "w" and fields[1][3:4] == "s":
-            file = _file_at(fields[5])
+            file = file_at(fields[5])
             if file in wanted:
                 yield file
 
 
-def _file_at(path: str) -> tuple[int, int]:
+def file_at(path: str) -> tuple[int, int]:
+    """Return which file that is, in this boot."""
     try:
         found = os.stat(path)
     except OSError:

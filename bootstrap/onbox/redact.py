@@ -81,11 +81,9 @@ class Redactor:
         self._needles = [each for each in needles if each not in self._words]
 
     def redact(self, data: bytes) -> bytes:
-        """Return the data with every secret redacted."""
         return self.pattern.sub(self.replacement, data) if self.may_hold(data) else data
 
     def text(self, text: str) -> str:
-        """Return the text with every secret redacted."""
         return self.redact(text.encode(*_BYTES)).decode(*_BYTES)
 
     def stream(self) -> RedactStream:
@@ -100,7 +98,6 @@ class Redactor:
         return bool(words) and any(word in words for word in self._words)
 
     def replacement(self, found: re.Match[bytes]) -> bytes:
-        """Return what replaces a secret."""
         shown, size = self._replacements[found[0]], len(found[0])
         if not self._same_length:
             return shown
@@ -251,11 +248,13 @@ def redactor_of_files(
     return Redactor(dict(values), values, same_length=same_length)
 
 
-def main(skip: int, same_length: str, names: list[str], files: list[str]) -> None:
-    """Redact standard input by the values in `files`; the first `skip` bytes are dropped.
+def main() -> None:
+    """Redact standard input: SKIP SAME_LENGTH NAMES FILE…. The first SKIP bytes are dropped.
 
     What is held back is written after a second without input: a reader may count bytes.
     """
+    at, same_length, listed, *files = sys.argv[1:]
+    skip, names = int(at), listed.split()
     stream = redactor_of_files(names, files, same_length=bool(same_length)).stream()
 
     def put(data: bytes) -> None:
@@ -269,7 +268,3 @@ def main(skip: int, same_length: str, names: list[str], files: list[str]) -> Non
         if stream.is_waiting and not select.select([0], [], [], _PATIENCE_S)[0]:
             put(stream.flush())
     put(stream.flush())
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[4:])

@@ -1,70 +1,15 @@
-"""The folder of a run: each of its files, and the run's state, which is decided here alone."""
+"""The folder of a run, and the run's state, which is decided here alone.
+
+What each of its files is, `docs/architecture.md` says.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from .processes import is_alive
-
-FILES = {
-    "command": "what it runs",
-    "work": "the digest of content, command and environment",
-    "commit": "the commit of its files",
-    "snapshot": "their snapshot",
-    "tree": "its content",
-    "dir": "the folder that it works in",
-    "venv": "its environment",
-    "data": "the content of its data",
-    "made_of": "digests of environment, `env`, secrets",
-    "session": "its tmux session",
-    "id": "by which `run` asked for it",
-    "gpus": "the GPUs that it was given; without it, all",
-    "variables": "of its place among others",
-    "started": "when it was made, seconds since 1970",
-    "pid": "its runner and its command, a line each: number, start, boot",
-    "log": "what it printed",
-    "exit": "its exit code, once it is over",
-    "exit.new": "room for that on a full disk",
-    "ended": "what decided it: `exit 7`, `pipeline 1 0`, `stop`, `interrupted …`",
-    "interrupted": "[by whom and when](runs.md#when-the-box-is-taken-away)",
-    "on_notice": "the command for that",
-    "kills": "the box's count of kills for memory when it started",
-    "killed": "those since, with what is known of the last",
-    "cgroup": "[that of its processes](adr/0020-a-run-is-all-of-its-processes.md), if it has one",
-    "mark": "what its processes have in their environment",
-    "left": "those that live on",
-    "grace": "seconds that `stop` gives it",
-    "log_max": "[its log's limit](adr/0049-a-log-with-holes.md) in bytes",
-    "times": "when it was how long, and from where it is kept",
-    "queue": "what it waits for",
-    "waiter": "the process that waits",
-    "resume": "the command that resumes it",
-    "resumes": "the run that it resumes",
-    "results": "paths below its tree",
-    "results.before": "[what lay there when it began](adr/0067-a-runs-results-are-its-own.md)",
-    "results.made": "what it made",
-    "results.kept": "copies of that, made before a later run began there",
-    "results.blocked": "why it can't begin yet: results of earlier runs",
-    "results.home": "the digest of what a pull brought home",
-    "results.given_up": "the run that may overwrite them",
-    "results.without": "those that the user lets go of",
-    "safe": "the digest of those that [are at home](lease.md#what-is-destroyed)",
-    "results_to": "[their bucket](data.md#results-into-a-bucket)",
-    "upload.json": "what is there",
-    "upload.lock": "held by who uploads",
-    "uploaded": "how far that is",
-    "metrics": "patterns of the profile",
-    "samples": "[what the monitor recorded](runs.md#what-gpu-and-machine-did)",
-    "disk_low": "what it is told of a disk that will soon be full",
-    "news": "[what there is to tell](runs.md#being-told)",
-    "notify": "which of it the profile wants told",
-    "notify_to": "who else is told: mode 0600, until the run is over",
-    "told": "how that went",
-    "nodes/": "[what it needs of the other nodes](adr/0076-nodes-hold-each-other.md): `watch.json`,"
-    " `env`, `rank`, `about`, `code`, `waits`, `begun`, `over`, `output`",
-}
-"""What each of its files says; `docs/architecture.md` has the same list."""
 
 MOST_ENDS = 8
 """At most so many failed runs (the newest) with their log's end, and others with their metric."""
@@ -94,6 +39,11 @@ class RunFolder:
         self.path = os.fspath(path)
 
     @property
+    def home(self) -> str:
+        """boxstrap's folder on the box."""
+        return self.path.rsplit("/", 3)[0]
+
+    @property
     def key(self) -> str:
         """The repository's key on the box."""
         return self.name.partition("/")[0]
@@ -116,7 +66,6 @@ class RunFolder:
         return (self.lines(name) or [""])[0]
 
     def has(self, name: str) -> bool:
-        """Return whether one of its files is there."""
         return os.path.exists(f"{self.path}/{name}")
 
     def stat(self, name: str) -> os.stat_result | None:
@@ -128,12 +77,7 @@ class RunFolder:
 
     def end(self, name: str, most: int) -> str:
         """Return the last bytes of one of its files; "" if it isn't there."""
-        try:
-            with open(f"{self.path}/{name}", "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - most))
-                return file.read(most).decode("utf-8", "replace")
-        except OSError:
-            return ""
+        return end_of(f"{self.path}/{name}", most)
 
     def state(self, is_alive: Callable[[str], bool] = is_alive) -> str:
         """Return its state, a finished one with its exit code: `finished 0`."""
@@ -145,7 +89,6 @@ class RunFolder:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is at work."""
         return self.state() == RUNNING
 
     @property
@@ -176,7 +119,53 @@ def names_in(folder: str) -> list[str]:
         return []
 
 
-def lines_of(path: str) -> list[str]:
+def lines_of(path: str | os.PathLike[str]) -> list[str]:
     """Return the lines of a file; none if it can't be read."""
     lines = RunFolder(os.path.dirname(path)).lines(os.path.basename(path)) or []
     return lines[:-1] if lines[-1:] == [""] else lines
+
+
+def end_of(path: str | os.PathLike[str], most: int = 1 << 20) -> str:
+    """Return the last bytes of a file; "" if it can't be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file, whole or not at all. Raises OSError."""
+    new = f"{os.fspath(path)}.new.{os.getpid()}"
+    try:
+        with open(new, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        os.replace(new, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
+
+
+def note_end(run: RunFolder, why: str) -> None:
+    """Write that a run was ended, unless its end is there. Raises OSError."""
+    if not (run.has("exit") and run.has("ended")):
+        with suppress(OSError):
+            write_whole(f"{run.path}/ended", f"{why}\n")
+    if not run.has("exit"):
+        # Into room that was reserved: the disk may be full.
+        code = os.open(f"{run.path}/exit.new", os.O_WRONLY | os.O_CREAT, 0o644)
+        os.write(code, b"143\n")
+        os.close(code)
+        os.replace(f"{run.path}/exit.new", f"{run.path}/exit")
+
+
+def secrets_of(home: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the secrets that a box keeps, by name; {} if it keeps none."""
+    try:
+        with open(f"{os.fspath(home)}/secrets", "rb") as file:
+            pairs = file.read().decode("utf-8", "surrogateescape").split("\0")
+    except OSError:
+        return {}
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)

@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,18 +25,20 @@ from bootstrap.profile.load import (
     public_key,
     read_profile,
 )
-from bootstrap.profile.schema import DataItem, place_of, taking_keys
+from bootstrap.profile.schema import DataItem, Profile, place_of, taking_keys
 from bootstrap.profile.values import Permission, ordinary
-from bootstrap.repo.names import is_gits
+from bootstrap.repo.git import GitError, run_git
+from bootstrap.repo.local import lasting_name, name_and_key, open_repository, read_repository
+from bootstrap.repo.names import is_gits, shown
 from bootstrap.repo.place import repository_root
+from bootstrap.repo.urls import without_user_info
 from bootstrap.repo.working_files import credential_by_name
 from bootstrap.text.document import Document
 from bootstrap.text.sizes import seconds_of
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
     from bootstrap.link.target import BoxOptions
-    from bootstrap.profile.schema import Profile
 
 TO_RENT = frozenset(Permission)
 EVERYTHING = TO_RENT - {Permission.ACCOUNT}
@@ -49,7 +50,7 @@ NO_SECRET = EVERYTHING - {
         Permission.DATA,
         Permission.BUCKET,
         Permission.MONEY,
-    ),
+    )
 }
 """What may be taken if files travel and no environment is made."""
 FOR_THE_BOX = frozenset({Permission.FILE, Permission.PUBLIC_KEY})
@@ -64,18 +65,14 @@ class ConsentError(ProfileError, keys="**grants"):
     """The user has not agreed to what the repository takes, by its profile or other files."""
 
     def __init__(
-        self,
-        grants: Grants,
-        before: Collection[Grant],
-        given: str | None,
-        where: str,
-        word: str,
+        self, grants: Grants, before: Collection[Grant], given: str | None, where: str, word: str
     ) -> None:
         self.grants = grants
         words = {_REQUIREMENTS: "requirements take", _DOT_GIT: ".git takes"}
         whose = words.get(where, "profile takes")
         other = f"--consent {given} is for another list. " if given else ""
-        listed = [f"  {each}{_new(each, before)}" for each in grants.each]
+        new = {each for each in grants.each if before and each not in before}
+        listed = [f"  {each}{' (new)' if each in new else ''}" for each in grants.each]
         super().__init__(
             "\n".join([f"this repository's {whose} from you:", *listed]),
             where=where,
@@ -135,11 +132,18 @@ def usable_profile(options: BoxOptions, key: str) -> list[str]:
     return [what for what in values_of(loaded.profile, key) if Grant(key, what) not in refused]
 
 
+def named_repository(options: BoxOptions) -> str:
+    """Return the key of the repository at the profile's `git.url`; "" if it has none."""
+    try:
+        url = "".join(usable_profile(options, "git.url"))
+    except BoxstrapError:
+        return ""
+    return name_and_key(url, options.place)[1] if url else ""
+
+
 def agree_to_addresses(addresses: Collection[str], root: Path, given: str | None) -> None:
     """Get the user's consent to read these git dependencies of the repository at `root` with their
     credentials, and to send them. Raises ConsentError."""
-    from bootstrap.repo.local import lasting_name
-
     each = tuple(sorted(Grant(_REQUIREMENTS, address) for address in addresses))
     grants = Grants(root, lasting_name(root), each)
     before = agreed(grants.whose)
@@ -158,8 +162,6 @@ def _without_own_repository(grants: Grants, place: Path) -> Grants:
     """Drop the current repository's own address: naming it takes no other repository."""
     if not any(each.kind is Permission.REPOSITORY for each in grants.each):
         return grants
-    from bootstrap.repo.local import read_repository
-
     try:
         own = read_repository(place).url
     except BoxstrapError:
@@ -183,15 +185,12 @@ def _whose_word(loaded: LoadedProfile, root: Path) -> str:
 
 def _is_committed(path: Path, root: Path) -> bool:
     """Whether the current commit has the file as it is now."""
-    from bootstrap.repo.git import GitError, run_git
-    from bootstrap.repo.local import open_repository
-
     try:
         content = os.fsencode(path.readlink()) if path.is_symlink() else paths.read_regular(path)
         name = path.relative_to(root).as_posix()
         asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"HEAD:{name}")
         repository = open_repository(root)
-        said = run_git(repository.folders, *asked, ok=(0, 1)).decode().strip()
+        said = run_git(repository.folders, *asked).decode().strip()
     except (BoxstrapError, GitError, OSError, ValueError):
         return False
     digest = hashlib.new("sha256" if len(said) == 64 else "sha1", usedforsecurity=False)
@@ -214,10 +213,6 @@ def _ask(
     raise error
 
 
-def _new(grant: Grant, before: Collection[Grant]) -> str:
-    return " (new)" if before and grant not in before else ""
-
-
 _FILE_OF_THE_CHAIN = "extends"
 
 
@@ -229,7 +224,6 @@ class Grant(NamedTuple):
 
     @property
     def kind(self) -> Permission:
-        """What sort of thing it is."""
         return taking_keys()[self.key]
 
     def __str__(self) -> str:
@@ -271,8 +265,6 @@ def find_grants(
             root = root or each
     if root is None or not found:
         return None
-    from bootstrap.repo.local import lasting_name
-
     return Grants(root, lasting_name(root), tuple(sorted(set(found))))
 
 
@@ -346,7 +338,6 @@ def _is_private(path: str) -> bool:
 def _others(root: Path) -> Iterator[str]:
     """Yield other repositories' folders that `.git` points to: their objects would be sent too."""
     from bootstrap.repo import place
-    from bootstrap.repo.names import shown
 
     with contextlib.suppress(UsageError):  # no repository: reported if one is needed
         yield from (shown(str(other)) for other in place.locate(root).others())
@@ -398,12 +389,6 @@ def _key(path: str) -> str:
     return f"{_real(path)} {PublicKey(kind, base64.b64decode(blob)).fingerprint}"
 
 
-def _address(url: str) -> str:
-    from bootstrap.repo.urls import without_user_info
-
-    return without_user_info(url)
-
-
 def _data(source: str) -> str:
     """Return a local path or a bucket, read with the user's rights; public sources take nothing."""
     place = place_of(source)
@@ -422,8 +407,8 @@ _SHOWN = {
     Permission.DATA: _data,
     Permission.FILE: _real,
     Permission.PUBLIC_KEY: _key,
-    Permission.REPOSITORY: _address,
-    Permission.DEPENDENCY: _address,
+    Permission.REPOSITORY: without_user_info,
+    Permission.DEPENDENCY: without_user_info,
 }
 
 

@@ -15,7 +15,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
 from bootstrap import paths
@@ -31,7 +30,6 @@ from bootstrap.profile.reading import (
     read_tree,
     scalar_value,
     unknown_key,
-    word,
 )
 from bootstrap.profile.schema import PROFILE, Profile, place_of
 from bootstrap.profile.values import PARENT, Field, Section, nearest, ordinary, shown_value
@@ -46,14 +44,12 @@ from bootstrap.profile.yaml_source import (
     parse_list,
     raise_problems,
     read_yaml,
+    word,
 )
 from bootstrap.providers import is_provider
 from bootstrap.repo.urls import without_user_info
 from bootstrap.text.document import Document
-from bootstrap.value import dataclass
-
-# This key decides which files are read, and they are read before `--set` applies.
-_NOT_HERE = {"extends": "can't be set here; choose the profile with --profile"}
+from bootstrap.value import dataclass, field
 
 
 def read_sets(sets: Iterable[str]) -> tuple[Branch, list[ProfileProblem]]:
@@ -81,8 +77,8 @@ def _read(key: str, text: str) -> Branch:
 
 def _find(key: str) -> tuple[list[str], Field]:
     """Return the parts of `key`, and the field there. Raises ValueError."""
-    if key in _NOT_HERE:
-        raise ValueError(_NOT_HERE[key])
+    if key == "extends":  # it decides which files are read, and `--set` applies after that
+        raise ValueError("can't be set here; choose the profile with --profile")
     field, path, rest = PROFILE, list[str](), key
     while rest and field.kind in ("section", "map"):
         if field.kind == "map":  # the rest is the name of a variable, dots included
@@ -203,11 +199,10 @@ def read_profile(
     """
     if name_or_path is not None:
         path = find_profile(name_or_path)
+    elif repo_root and os.path.lexists(repo_root / OF_A_REPOSITORY):
+        path = repo_root / OF_A_REPOSITORY
     else:
-        found = profile_of_repository(repo_root) if repo_root else None
-        if found is None:
-            return _assemble((), sets, "")
-        path = found
+        return _assemble((), sets, "")
     name = OF_A_REPOSITORY if path.name == OF_A_REPOSITORY else path.stem
     return _assemble(_chain(path), sets, re.sub(r"[^A-Za-z0-9._-]", "-", name))
 
@@ -356,7 +351,6 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 def shipped_profile(name: str) -> Path | None:
-    """Return the file of the shipped profile `name`, if there is one."""
     return _in(paths.shipped("profiles"), name)
 
 
@@ -385,14 +379,7 @@ def find_profile(name_or_path: str) -> Path:
     raise unknown_name(name_or_path, shipped_ones() | users_own())
 
 
-def profile_of_repository(root: Path) -> Path | None:
-    """Return the profile of the repository at `root`, if it has one."""
-    path = root / OF_A_REPOSITORY
-    return path if os.path.lexists(path) else None
-
-
 def shipped_ones() -> dict[str, Path]:
-    """Name and file of each shipped profile."""
     return _all_in(paths.shipped("profiles"))
 
 
@@ -402,7 +389,6 @@ def users_own() -> dict[str, Path]:
 
 
 def unknown_name(name: str, names: Iterable[str]) -> ProfileError:
-    """Return the error for a name that no profile has."""
     close = nearest(name, names)
     hint = f"Did you mean {close}? " if close else ""
     return ProfileError(
@@ -516,21 +502,6 @@ def public_key(entry: str) -> str:
 WIDEST = 60  # columns; a longer `key: value` moves only its own remark to the right
 
 
-@dataclass(frozen=True)
-class OriginEntry:
-    """One key of the merged profile."""
-
-    key: str
-    value: object
-    origin: Origin
-    description: str
-
-
-def origin_entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[OriginEntry]:
-    """Yield every key of `profile`, in the order of the schema."""
-    yield from _walk(profile, origins, "", DEFAULT)
-
-
 def origin_lines(
     profile: Profile, origins: Mapping[str, Origin], *, described: bool = False
 ) -> list[str]:
@@ -538,31 +509,30 @@ def origin_lines(
 
     With `described`, each key's description follows, as `profiles --show` prints it.
     """
-    found = list(origin_entries(profile, origins))
-    heads = [f"{entry.key}: {json.dumps(entry.value, ensure_ascii=False)}" for entry in found]
+    found = list(_origin_entries(profile, origins))
+    heads = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value, *_ in found]
     width = max((len(head) for head in heads if len(head) <= WIDEST), default=0)
     return [
-        f"{head:<{width}}  # {entry.origin}" + (f" | {entry.description}" if described else "")
-        for head, entry in zip(heads, found, strict=True)
+        f"{head:<{width}}  # {origin}" + (f" | {description}" if described else "")
+        for head, (_, _, origin, description) in zip(heads, found, strict=True)
     ]
 
 
-def _walk(
-    section: Section, origins: Mapping[str, Origin], prefix: str, fallback: Origin
-) -> Iterator[OriginEntry]:
+def _origin_entries(
+    section: Section, origins: Mapping[str, Origin], prefix: str = ""
+) -> Iterator[tuple[str, object, Origin, str]]:
+    """Yield every key of `section` with value, origin and description, in the schema's order."""
     for name, entry in section.fields.items():
         key, value = prefix + name, getattr(section, name)
         note = entry.description
         if isinstance(value, Section):
-            yield from _walk(value, origins, f"{key}.", fallback)
+            yield from _origin_entries(value, origins, f"{key}.")
         elif isinstance(value, dict) and value:
-            for item, text in value.items():
-                yield OriginEntry(
-                    f"{key}.{item}", text, origins.get(f"{key}.{item}", fallback), note
-                )
+            named = ((f"{key}.{item}", text) for item, text in value.items())
+            yield from ((a, text, origins.get(a, DEFAULT), note) for a, text in named)
         else:
             if key == "git.url" and value:
                 value = without_user_info(value)
             if isinstance(value, list):
                 value = [each.as_dict() if isinstance(each, Section) else each for each in value]
-            yield OriginEntry(key, value, origins.get(key, fallback), note)
+            yield key, value, origins.get(key, DEFAULT), note

@@ -9,10 +9,8 @@ Mappings are merged; a later list or scalar replaces the earlier one.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bootstrap.profile import values
@@ -40,8 +38,9 @@ from bootstrap.profile.yaml_source import (
     Scalar,
     YamlFile,
     read_as,
+    word,
 )
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,6 @@ def merge(base: Tree, over: Tree) -> Tree:
 
 
 def merge_branches(base: Branch, over: Branch) -> Branch:
-    """Return `over` on top of `base`, both mappings."""
     children = dict(base.children)
     for key, child in over.children.items():
         children[key] = merge(children[key], child) if key in children else child
@@ -87,7 +85,6 @@ def plain_values(tree: Tree) -> object:
 
 
 def origins(tree: Tree, prefix: str = "") -> dict[str, Origin]:
-    """Return the origin of each value by its dotted key."""
     if isinstance(tree, Leaf):
         return {prefix: tree.origin}
     found: dict[str, Origin] = {}
@@ -117,7 +114,6 @@ _SCALARS = frozenset({"text", "whole", "number", "truth"})
 
 
 def read_tree(source: YamlFile, label: str) -> tuple[Branch, list[ProfileProblem]]:
-    """Return the values of a file, and the problems of this file alone."""
     reader = _TreeReader(label)
     tree = reader.section(source.keys, PROFILE, "")
     return tree, [*source.problems, *reader.problems]
@@ -215,8 +211,13 @@ class _TreeReader:
         return Branch(children, self._at(line))
 
     def _list(self, node: Items, field: Field, key: str, line: int) -> Leaf | None:
-        read = self._sections(field.item) if field.item and field.item.section else self._text
-        items = [read(item, f"{key}[{index}]") for index, item in enumerate(node.items)]
+        inner = field.item if field.item and field.item.section else None
+        items = [
+            self._item(item, inner, f"{key}[{index}]")
+            if inner
+            else self._text(item, f"{key}[{index}]")
+            for index, item in enumerate(node.items)
+        ]
         found = [item for item in items if item is not None]
         if len(found) < len(items):  # the others would have wrong indexes
             return None
@@ -225,22 +226,15 @@ class _TreeReader:
         places = tuple(item.origin for item in found)
         return Leaf([item.value for item in found], self._at(line), places)
 
-    def _sections(self, field: Field) -> Callable[[Node, str], Leaf | None]:
-        """Return a reader of list items that have keys of their own."""
-
-        def read(node: Node, key: str) -> Leaf | None:
-            if isinstance(node, Keys):
-                known = len(self.problems)
-                tree = self.section(node, field, key)
-                return (
-                    Leaf(plain_values(tree), self._at(node.line))
-                    if len(self.problems) == known
-                    else None
-                )
-            self._wrong(node, key, f"expected {EXPECTED['section']}, got {_kind_of(node)}")
-            return None
-
-        return read
+    def _item(self, node: Node, field: Field, key: str) -> Leaf | None:
+        """Read an item of a list that has keys of its own."""
+        if isinstance(node, Keys):
+            known = len(self.problems)
+            tree = self.section(node, field, key)
+            is_right = len(self.problems) == known
+            return Leaf(plain_values(tree), self._at(node.line)) if is_right else None
+        self._wrong(node, key, f"expected {EXPECTED['section']}, got {_kind_of(node)}")
+        return None
 
     def _text(self, node: Node, key: str) -> Leaf | None:
         if isinstance(node, Scalar):
@@ -313,28 +307,9 @@ def _kind_of(node: Node) -> str:
     return shown_value(node.text)
 
 
-def word(text: str) -> str:
-    """Return `text` shortened, and in quotes only if it has unprintable characters."""
-    short = text if len(text) <= 60 else text[:59] + "…"
-    return short if short.isprintable() else shown_value(short)
+Where = tuple[str | int, ...]  # the path to a value: keys and list indexes
 
-
-Where = tuple[str | int, ...]
-"""The path to a value: keys and list indexes."""
-
-Wrong = list[tuple[Where, str]]
-"""The path of each wrong value, and what is wrong with it."""
-
-# Compared by exact type: isinstance() would accept True as an int.
-_TYPES: dict[Kind, tuple[type, ...]] = {
-    "text": (str,),
-    "whole": (int,),
-    "number": (float, int),
-    "truth": (bool,),
-    "list": (list,),
-    "map": (dict,),
-    "section": (dict,),
-}
+Wrong = list[tuple[Where, str]]  # the path of each wrong value, and what is wrong with it
 
 
 class WrongValuesError(ValueError):
@@ -359,7 +334,7 @@ def build(tree: Branch, name: str) -> tuple[Profile | None, list[ProfileProblem]
 
 
 def make_profile(values: Mapping[str, object], name: str = "") -> Profile:
-    """Make a profile of these values. Raises WrongValuesError."""
+    """Make a profile of these values, each of its key's kind. Raises WrongValuesError."""
     wrong: Wrong = []
     given = _attributes(Profile, values, (), wrong)
     if not wrong:
@@ -375,7 +350,6 @@ def _attributes(
 ) -> dict[str, Any]:
     """Return a section's attributes; add problems, nested ones too, to `wrong`."""
     fields = section.fields
-    wrong += [((*where, name), "there is no such key") for name in values if name not in fields]
     missing = [name for name, each in fields.items() if each.default is REQUIRED]
     wrong += [((*where, name), "is missing here") for name in missing if name not in values]
     return {
@@ -389,8 +363,8 @@ def _value(field: Field, value: Any, where: Where, wrong: Wrong) -> object:  # n
     """Check one value and return it; the result only counts if nothing is wrong."""
     if value is None and field.optional:
         return None
-    if misfit := _misfit(field, value):
-        wrong.append((where, misfit))
+    if field.item and len(value) > LONGEST_LIST:
+        wrong.append((where, f"{len(value)} entries; {LONGEST_LIST} at most"))
         return None
     if field.section:
         return field.section(**_attributes(field.section, value, where, wrong))
@@ -402,14 +376,6 @@ def _value(field: Field, value: Any, where: Where, wrong: Wrong) -> object:  # n
     for name in value:
         _value(name_field, name, (*where, name), wrong)
     return {name: _value(field.item, item, (*where, name), wrong) for name, item in value.items()}
-
-
-def _misfit(field: Field, value: Any) -> str:  # noqa: ANN401
-    if type(value) not in _TYPES[field.kind]:
-        return f"expected {EXPECTED[field.kind]}"
-    if field.item and len(value) > LONGEST_LIST:
-        return f"{len(value)} entries; {LONGEST_LIST} at most"
-    return ""
 
 
 def _scalar(field: Field, value: str | float, where: Where, wrong: Wrong) -> object:
@@ -426,8 +392,6 @@ def _scalar(field: Field, value: str | float, where: Where, wrong: Wrong) -> obj
 
 
 def _check_limits(field: Field, number: float) -> None:
-    if not math.isfinite(number):
-        raise ValueError(f"expected {EXPECTED['number']}")
     if field.gt is not None and not number > field.gt:
         raise ValueError(f"expected more than {field.gt:g}")
     if field.ge is not None and not number >= field.ge:

@@ -27,17 +27,28 @@ _SURELY_TEXT = re.compile(
     r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[A-Za-z][A-Za-z0-9_./-]*", re.I
 )
 _LONGEST_LIST = 70  # characters of a list on one line
+_GPU = [
+    "# What you ordered. A box that has less is one to return, and costs you seconds.",
+    "# gpu:",
+    "#   count: 1",
+    "#   name: A100",
+    "#   min_memory_gib: 40",
+]
+_MOST_UNBOUNDED = 12
+_MOST_CANDIDATES = 5
+_LONGEST_NOTE = 400  # characters
 
 
 def write_profile(facts: Facts) -> str:
     """Return the text of a profile with comments; it can be loaded as it is."""
+    lines = [f"  {name}: {_quoted(each.value)}{_why(each.why)}" for name, each in facts.env]
     parts = (
         _head(facts),
         _git(facts),
         _python(facts.environment, facts.last_commit),
         _packages(facts),
-        _gpu(),
-        _env(facts),
+        _GPU,
+        ["env:", *lines] if lines else [],
         _secret_lines(facts),
         _prepare(facts),
         _shared(facts),
@@ -54,12 +65,12 @@ def notes(facts: Facts) -> list[str]:
         taken = (
             f" (taken is {facts.script}; `init --command` takes another)" if facts.script else ""
         )
-        found.append(_plain(f"may be the training: {', '.join(facts.candidates[:5])}{taken}"))
+        named = ", ".join(facts.candidates[:_MOST_CANDIDATES])
+        more = len(facts.candidates) - _MOST_CANDIDATES
+        others = f" and {more} more" if more > 0 else ""
+        found.append(_plain(f"may be the training: {named}{others}{taken}"))
     elif not facts.command:
         found.append("no training script was found: `train` in the profile says what runs")
-    if environment.lock and environment.torch_extras:
-        named = " or ".join(environment.torch_extras)
-        found.append(f"torch is not in {environment.lock} itself, but in its extra {named}")
     for where, package in facts.uncovered[:10]:
         found.append(_plain(f"{where} imports {package}, which no requirement names"))
     return [*found, *map(_plain, [*environment.remarks, *facts.remarks])]
@@ -96,10 +107,10 @@ def _python(found: Environment, last_commit: str) -> list[str]:
     else:
         asked = f"pyproject.toml asks for {found.requires_python}" if found.requires_python else ""
         lines.append(f'  # version: "{_example(found.requires_python or "")}"{_why(asked)}')
-    if last_commit and not found.is_pinned:
-        lines.append(
-            f'  # as_of: "{last_commit}"{_why("packages as they were at the last commit")}'
-        )
+    if last_commit and not found.lock:
+        newer = ", ".join(found.unbounded[:_MOST_UNBOUNDED])
+        why = "as it was at the last commit" + (f": nothing bounds {newer}" if newer else "")
+        lines.append(f'  # as_of: "{last_commit}"{_why(why)}')
     if found.conda:
         lines.append(f"  conda: {found.conda.value}{_why(found.conda.why)}")
     elif found.lock:
@@ -109,7 +120,9 @@ def _python(found: Environment, last_commit: str) -> list[str]:
     elif found.project:
         lines.append("  # requirements: []    # left out: what pyproject.toml asks for")
     elif found.packages or found.groups:
-        lines.append(f"  requirements: []{_why('no file that pip or uv takes lists them')}")
+        why = "no file that pip or uv takes lists them"
+        why = "the project itself asks for the rest" if found.has_own else why
+        lines.append(f"  requirements: []{_why(why)}")
     else:
         lines.append("  # requirements: [requirements.txt]    # none was found")
     for key, values in (
@@ -149,25 +162,12 @@ def _packages(facts: Facts) -> list[str]:
     listed = _listed(each.value for each in facts.system)
     if facts.system:
         return ["# Of the box's own package manager.", f"packages: {listed}{why}"]
-    needed = {name: _OF_SYSTEM[name] for name in sorted(facts.environment.names & {*_OF_SYSTEM})}
+    names = facts.environment.names | {package for _, package in facts.uncovered}
+    needed = {name: _OF_SYSTEM[name] for name in sorted(names & {*_OF_SYSTEM})}
+    needed |= {f"the build of {each.value}": ("g++",) for each in facts.environment.last}
     wanted = dict.fromkeys(each for names in needed.values() for each in names)
     why = _why(f"for {' and '.join(needed)}, if the image has none")
     return [f"# packages: {_listed(wanted)}{why}"] if needed else []
-
-
-def _gpu() -> list[str]:
-    return [
-        "# What you ordered. A box that has less is one to return, and costs you seconds.",
-        "# gpu:",
-        "#   count: 1",
-        "#   name: A100",
-        "#   min_memory_gib: 40",
-    ]
-
-
-def _env(facts: Facts) -> list[str]:
-    lines = [f"  {name}: {_quoted(each.value)}{_why(each.why)}" for name, each in facts.env]
-    return ["env:", *lines] if lines else []
 
 
 def _secret_lines(facts: Facts) -> list[str]:
@@ -186,7 +186,9 @@ def _prepare(facts: Facts) -> list[str]:
 
 def _shared(facts: Facts) -> list[str]:
     listed = _listed(each.value for each in facts.shared)
+    told = _plain(", ".join(facts.data_told))
     return [
+        *([f"# Which data it reads: {told}"] if told else []),
         "# Data that git ignores, for all runs: a run beside a live one has a tree of its own.",
         f"shared: {listed}{_why(facts.shared[0].why)}" if facts.shared else "# shared: [data/]",
     ]
@@ -241,7 +243,7 @@ def _why(reason: str) -> str:
 
 def _plain(text: str | None) -> str:
     """Return `text` for a comment: on one line, without unprintable characters."""
-    return "".join(char if char.isprintable() else "?" for char in text or "")[:200]
+    return "".join(char if char.isprintable() else "?" for char in text or "")[:_LONGEST_NOTE]
 
 
 def _quoted(text: str) -> str:

@@ -135,7 +135,6 @@ class DataItem(Section):
 
     @property
     def source(self) -> str:
-        """The item's `from`."""
         found: str = self.from_
         return found
 
@@ -302,7 +301,6 @@ class Gpu(Section):
 
     @property
     def has_smoke_test(self) -> bool:
-        """Whether each GPU is tried."""
         return self.require and self.smoke != "none"
 
     @property
@@ -497,8 +495,7 @@ class Train(Section):
         le=64,
     )
     results_of: Free[Literal["rank-0", "all"]] = field(
-        "With nodes: the results of which ones are results; the others' are left.",
-        default="rank-0",
+        "With nodes: the results of which ones are results; the others' are left.", default="rank-0"
     )
     session: Free[SessionName] = field("Name of the tmux session and of the run.", default="train")
     results: Free[list[RepoPath]] = field(
@@ -577,8 +574,7 @@ class Profile(Section):
     )
 
 
-PROFILE = Field("section", section=Profile)
-"""The whole file, as a field."""
+PROFILE = Field("section", section=Profile)  # the whole file, as a field
 
 
 @lru_cache(maxsize=1)
@@ -588,17 +584,13 @@ def taking_keys() -> dict[str, Permission]:
     return {key: mark for key, mark in marks if mark and mark is not Permission.NOTHING}
 
 
-_NAMED = r"\{([^{}]+)\}"
-
-
 def as_row(pattern: str) -> str:
     """Return the pattern for `onbox/metrics.py`: names, a TAB, an expression with a group for each.
 
     The expression means the same to Python and to `grep -E`.
     """
-    parts = re.split(_NAMED, pattern)
-    expression = NUMBER.join(map(_literal, parts[::2]))
-    return f"{','.join(parts[1::2])}\t{expression}"
+    parts = re.split(r"\{([^{}]+)\}", pattern)
+    return f"{','.join(parts[1::2])}\t{NUMBER.join(map(_literal, parts[::2]))}"
 
 
 def _literal(text: str) -> str:

@@ -22,7 +22,7 @@ import re
 import types
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
 from bootstrap.shell import SHELL_SETTINGS
 from bootstrap.value import dataclass
@@ -95,7 +95,6 @@ class Rule:
 
 
 def fits(rule: Rule, text: str) -> bool:
-    """Whether `text` passes a rule."""
     try:
         rule(text)
     except ValueError:
@@ -128,11 +127,9 @@ def _find_unseen(text: str) -> str:
 KIB = 1024
 LONGEST_COMMAND = 8 * KIB
 LONGEST_LIST = 1000
-LONGEST_GRACE_S = 600
-"""The most seconds that `stop` may have to wait for a run to end."""
+LONGEST_GRACE_S = 600  # the most seconds that `stop` may have to wait for a run to end
 GRACE_S = 10
-LOG_MAX_MIB = 1024
-"""Also for a run whose profile has no `train:`."""
+LOG_MAX_MIB = 1024  # also for a run whose profile has no `train:`
 
 # Assigning these breaks the shells that read the environment file: bash refuses
 # to set the read-only ones and stops there; values are not expanded, so a PATH
@@ -222,23 +219,20 @@ def _known_check(name: str) -> str:
     """Refuse a name that is not in the table of checks, which is among the box's code."""
     from bootstrap.onbox.verdict.judge import NAMES
 
-    if name in NAMES:
-        return name
-    close = nearest(name, NAMES)
-    hint = f"did you mean {close}?" if close else f"there are {', '.join(NAMES)}"
-    raise ValueError(f"there is no check {shown_value(name)}: {hint}")
+    return name if name in NAMES else _unknown("check", name, NAMES)
 
 
 def _known_provider(name: str) -> str:
     """Refuse a name that is neither one of ours nor one of an installed package."""
-    from bootstrap import providers
+    from bootstrap.providers import NAMES, is_provider, outside
 
-    if providers.is_provider(name):
-        return name
-    known = (*providers.NAMES, *providers.outside())
+    return name if is_provider(name) else _unknown("provider", name, (*NAMES, *outside()))
+
+
+def _unknown(what: str, name: str, known: Collection[str]) -> NoReturn:
     close = nearest(name, known)
     hint = f"did you mean {close}?" if close else f"there are {', '.join(known)}"
-    raise ValueError(f"there is no provider {shown_value(name)}: {hint}")
+    raise ValueError(f"there is no {what} {shown_value(name)}: {hint}")
 
 
 ENV_NAME = Rule(
@@ -280,9 +274,7 @@ REPO_PATH = Rule(
 )
 SHARED = Rule(REPO_PATH.expected, REPO_PATH.pattern, stays=True, finish=_shared)
 LOCAL_PATH = Rule(
-    "a path on this machine that starts with ~/ or /",
-    r"~?/[\w .,+@=:()/-]+",
-    finish=ordinary,
+    "a path on this machine that starts with ~/ or /", r"~?/[\w .,+@=:()/-]+", finish=ordinary
 )
 PUBLIC_KEY = Rule(LOCAL_PATH.expected, LOCAL_PATH.pattern, finish=_public)
 PARENT = Rule("a shipped profile or a path", r"[\w .,+@=:()/~-]+", finish=ordinary)
@@ -336,8 +328,7 @@ VOLUME = Rule("a volume's id, as the account has it", r"[A-Za-z0-9][A-Za-z0-9._-
 REGION = Rule("a region, as in US or us-east-1", r"[A-Za-z][A-Za-z0-9 ,._-]*", 64)
 RESULTS_KEY = "RESULTS_KEY"
 """The secret with which a box puts results into a bucket: ID:SECRET or ID:SECRET:TOKEN."""
-NOTIFY_URL = "NOTIFY_URL"
-"""The secret that is an address: the box posts news of runs to it."""
+NOTIFY_URL = "NOTIFY_URL"  # the secret that is an address: the box posts news of runs to it
 BUCKET_FOLDER = Rule(
     "s3://BUCKET/PATH (letters, digits, . _ + @ = -)",
     r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._+@=-]+)*/?",
@@ -411,8 +402,7 @@ EXPECTED: dict[Kind, str] = {
     "section": "a section with keys of its own",
 }
 _PLAIN: dict[object, Kind] = {str: "text", int: "whole", float: "number", bool: "truth"}
-REQUIRED = object()
-"""The default of a key that must be given."""
+REQUIRED = object()  # the default of a key that must be given
 
 
 @dataclass(frozen=True)
@@ -489,7 +479,6 @@ class Section:
 
     @staticmethod
     def attribute(key: str) -> str:
-        """Return the name of a key's attribute."""
         return f"{key}_" if keyword.iskeyword(key) else key
 
     def __setattr__(self, name: str, value: object) -> None:

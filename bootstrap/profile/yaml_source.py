@@ -50,8 +50,6 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Items:
-    """A list."""
-
     items: tuple[Node, ...]
     line: int
 
@@ -69,8 +67,6 @@ Node = Scalar | Items | Keys
 
 @dataclass
 class YamlFile:
-    """The keys of a file, and the problems of the YAML itself."""
-
     keys: Keys
     problems: list[ProfileProblem]
 
@@ -93,20 +89,15 @@ def read_yaml(path: Path, label: str) -> YamlFile:
     if len(data) > LARGEST_FILE:
         raise _stop(label, None, f"a profile is {LARGEST_FILE // 1024} KiB at most")
     try:
-        return parse_yaml(data.decode("utf-8-sig"), label)
+        node, problems = _build(data.decode("utf-8-sig"), label)
+        if isinstance(node, Scalar) and node.tag == "null":
+            node = Keys((), 1)
+        if not isinstance(node, Keys):
+            raise _stop(label, node.line, "expected keys and values, as in `version: 1`")
+        return YamlFile(node, problems)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise _stop(label, line, "this is not UTF-8 text") from None
-
-
-def parse_yaml(text: str, label: str) -> YamlFile:
-    """Parse `text`; raises WrongProfileError if it can't be used at all."""
-    node, problems = _build(text, label)
-    if isinstance(node, Scalar) and node.tag == "null":
-        node = Keys((), 1)
-    if not isinstance(node, Keys):
-        raise _stop(label, node.line, "expected keys and values, as in `version: 1`")
-    return YamlFile(node, problems)
 
 
 def parse_list(text: str, label: str) -> list[str]:
@@ -191,7 +182,6 @@ class _Composer:
         self._count = 0
 
     def whole(self) -> Node:
-        """Return the only document."""
         root: Node | None = None
         for event in self._events:
             line = _line_of(event)
@@ -245,7 +235,7 @@ class _Composer:
 
     def _refuse(self, key: str, line: int, message: str) -> None:
         origin = Origin(self.label, line)
-        self.problems.append(ProfileProblem(origin, _printable(key.lstrip(".")), message))
+        self.problems.append(ProfileProblem(origin, word(key.lstrip("."), 80), message))
 
 
 def _line_of(event: yaml.Event) -> int:
@@ -256,8 +246,9 @@ def _short(sign: str, name: str | None) -> str:
     return f"{sign}{name or ''}"[:40]
 
 
-def _printable(key: str) -> str:
-    short = key if len(key) <= 80 else key[:79] + "…"
+def word(text: str, longest: int = 60) -> str:
+    """Return `text` shortened, and in quotes only if it has unprintable characters."""
+    short = text if len(text) <= longest else text[: longest - 1] + "…"
     return short if short.isprintable() else shown_value(short)
 
 

@@ -11,8 +11,7 @@ from bootstrap.link.exchange import valid_time
 from bootstrap.text.sanitize import one_line
 
 MOST_LINES = 20_000
-LONGEST = 64 * 1024
-"""Bytes of a line."""
+LONGEST = 64 * 1024  # bytes of a line
 _MOST_DEPTH = 8
 _MOST_ROWS = 128
 _MOST_COUNT = 10**18
@@ -45,26 +44,21 @@ class BoxDocument:
         return valid_time(self._values.get(name))
 
     def has(self, name: str) -> bool:
-        """Return whether anything is said of it."""
         return self._values.get(name) is not None
 
     def flag(self, name: str) -> bool:
-        """Return whether it is true."""
         return self._values.get(name) is True
 
     def texts(self, name: str) -> dict[str, str]:
-        """Return a mapping of texts."""
         value = self._values.get(name)
         rows = [*value.items()][:_MOST_ROWS] if isinstance(value, dict) else []
         return {_plain(key): _plain(text) for key, text in rows}
 
     def names(self, name: str) -> list[str]:
-        """Return a list of texts."""
         value = self._values.get(name)
         return [_plain(each) for each in value[:_MOST_ROWS]] if isinstance(value, list) else []
 
     def rows(self, name: str) -> list[BoxDocument]:
-        """Return a list of objects."""
         value = self._values.get(name)
         found = value[:_MOST_ROWS] if isinstance(value, list) else []
         return [BoxDocument(each) for each in found if isinstance(each, dict)]

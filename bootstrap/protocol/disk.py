@@ -34,7 +34,6 @@ class LowDisk:
     """The largest files of the run's tree that were written in the last hour, with their bytes."""
 
     def words(self) -> str:
-        """Say it in one line."""
         soon = "" if self.full_in is None else f", full in about {duration(self.full_in)}"
         files = ", ".join(f"{path} {size(count)}" for path, count in self.files)
         newest = f"; written in the last hour: {files}" if files else ""

@@ -13,12 +13,10 @@ from bootstrap.text.sizes import size
 from bootstrap.value import dataclass
 
 _LINES = 8
-_MORE_OF_EXCEPTION = 2
-"""Lines that an exception's message may have after the first."""
+_MORE_OF_EXCEPTION = 2  # lines that an exception's message may have after the first
 _AFTER_TRACEBACK = 30
 """Lines that may follow it, such as a launcher's summary; an earlier one did not end the run."""
-_WIDTH = 160
-"""Characters of a line that are shown."""
+_WIDTH = 160  # characters of a line that are shown
 _SIGKILL = 137
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -73,7 +71,7 @@ def find_failure(
     # Redact before splitting: a secret may span several lines.
     log = redact(sanitize(log_end)).split("\n")[is_cut:]
     lines = [line for line in (one.rstrip() for one in log) if line]
-    traceback = _last_traceback(lines)
+    traceback = last_traceback(lines)
     shown = tuple(line[:_WIDTH] for line in (traceback or lines)[-_LINES:])
     if run.by_node or run.interruption:
         kind, why = ("node", run.by_node) if run.by_node else ("interrupted", _by_notice(run))
@@ -156,7 +154,7 @@ def _out_of_gpu_memory(lines: Sequence[str], shown: tuple[str, ...]) -> Failure 
     )
 
 
-def _last_traceback(lines: Sequence[str]) -> list[str]:
+def last_traceback(lines: Sequence[str]) -> list[str]:
     """Return the program's last traceback without its first line; empty if there is none."""
     bare = [re.sub(_RANK, "", line, count=1) if line.startswith("[") else line for line in lines]
     starts = [at for at, line in enumerate(bare) if line.strip() == _TRACEBACK]

@@ -18,10 +18,12 @@ from bootstrap.link.exchange import (
     run_script,
     stream_script,
 )
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, ReconnectingLink, Stream, Wire
+from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.link.wire import LinkLost, NoAnswer, Stream, Wire
+from bootstrap.onbox.metrics import CONFIGURATION, SETTINGS
 from bootstrap.onbox.metrics import LINE as METRIC_LINE
-from bootstrap.onbox.metrics import SETTINGS
 from bootstrap.protocol.disk import MOST_IN_LINE, LowDisk, parse_low_line
+from bootstrap.protocol.failure import last_traceback
 from bootstrap.protocol.query import AskedBox, BoxRedaction, build_query
 from bootstrap.protocol.run import GOES_ON, STATES, Run
 from bootstrap.text.sanitize import sanitize
@@ -38,11 +40,8 @@ _SHOWN_S = 15.0
 """How long one answer may take, in seconds."""
 _MOST_UNANSWERED = 3
 _MOST_WAITED = 3
-_LONGEST = 200
-_MOST_SAID = 2000
-"""Bytes of what the shell of a setup said that ended by itself."""
-_LONGEST_SECRET = 256 * 1024
-"""Upper bound for a secret in its longest (encoded) form, in bytes."""
+_MOST_SAID = 2000  # bytes of what the shell of a setup said that ended by itself
+_LONGEST_SECRET = 256 * 1024  # upper bound for a secret in its longest (encoded) form, in bytes
 _LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 
 
@@ -89,20 +88,14 @@ class CompletionPoller(threading.Thread):
         tell_low: Callable[[LowDisk], None] = lambda _: None,
     ) -> None:
         super().__init__(name="end-watch", daemon=True)
-        self.seen = seen
-        """Bytes of the file that were read so far; the reader updates it."""
-        self.reached = False
-        """Whether the writer has ended and everything it wrote was read."""
-        self.state = ""
-        """The writer's last reported state, in the box's words."""
-        self.ended: int | None = None
-        """When it ended, on the box's clock, if the box reports that."""
-        self.begun: int | None = None
-        """When it began, in the same way."""
+        self.seen = seen  # bytes of the file that were read so far; the reader updates it
+        self.reached = False  # whether the writer has ended and everything it wrote was read
+        self.state = ""  # the writer's last reported state, in the box's words
+        self.ended: int | None = None  # when it ended, on the box's clock, if the box reports that
+        self.begun: int | None = None  # when it began, in the same way
         self.is_stuck = False
         """Whether the writer ended but its last bytes don't arrive: read the file again."""
-        self.trouble: UnreachableError | None = None
-        """Why the box was given up."""
+        self.trouble: UnreachableError | None = None  # why the box was given up
         self._wire = wire
         self._stream = stream
         self._query = query
@@ -221,13 +214,14 @@ def _endless(label: str) -> NoAnswer:
     )
 
 
-FIRST_OUTPUT_S = 30
-"""How long to wait for a run's first output, in seconds."""
+FIRST_OUTPUT_S = 30  # how long to wait for a run's first output, in seconds
 NOT_FIRST = (
     r"^[[:space:]]*$|^[[:space:]]+[^[:space:]0-9]|^Traceback |^[a-z_.]*(error|exception)(:|$)"
     r"|warn(ing)?[]):, ]|^\[?(rank[0-9]+\]:)?\[?[WE][0-9]{4} |[0-9]:? [WEI] |^\*+$|OMP_NUM_THREADS"
-    r"|^wandb: "
-    rf"|^[^0-9]*(lr|learning_rate|_({SETTINGS}))[a-z_]*[\"']? *[:=] *[-+0-9.e]+,?[[:space:]]*$"
+    rf"|^wandb: |^The following values were not passed|{CONFIGURATION}|optimizer"
+    r"|^(load|download|map|filter|tokeniz|generat|convert|running tokenizer)[^:]*:"
+    rf"|^[^0-9]*(lr|learning_rate|_({SETTINGS}))[a-z_]*[\"']? *[:=] *[-+0-9.e]+,?[[:space:]]*"
+    r"(#.*)?$"
 )
 """For `grep -iE`: a line that any program prints, as a warning or a part of a traceback."""
 FIRST_LINE = rf"(step|epoch|iter(ation)?s?)[^a-z]{{0,4}}[0-9]|[0-9]%|[0-9](it/s|s/it)|{METRIC_LINE}"
@@ -244,8 +238,7 @@ class FirstOutput:
     state: str
     rc: int | None
     lines: tuple[str, ...]
-    made_nothing: bool
-    """Whether it is over with 0, without a word in its log and without results."""
+    made_nothing: bool  # whether it is over with 0, without a word in its log and without results
 
 
 def watch_beginning(box: AskedBox, run: Run, seconds: int = FIRST_OUTPUT_S) -> FirstOutput:
@@ -291,14 +284,22 @@ def first_output(answer: bytes) -> FirstOutput:
     state, rc, nothing = [*head.split(" "), "", ""][:3]
     failed = state == "finished" and rc != "0"
     lines = [line for line in log.splitlines() if line.strip()]
-    first = next((at for at, line in enumerate(lines) if is_first(line)), 0)
+    is_long = len(lines) > _SHOWN_LINES  # else all are shown, and no pattern need be compiled
+    first = next((at for at, line in enumerate(lines) if is_long and is_first(line)), 0)
     early = lines[max(0, first - _SHOWN_LINES + 1) :][:_SHOWN_LINES]
     return FirstOutput(
         state=state if state in STATES else "died",
         rc=answer_exit_code(rc),
-        lines=tuple(lines[-_SHOWN_LINES:] if failed else early),
+        lines=tuple((last_traceback(lines) or lines)[-_SHOWN_LINES:] if failed else early),
         made_nothing=nothing == "nothing" and not lines,
     )
+
+
+def not_shown(lines: tuple[str, ...], shown: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines of a `FirstOutput` that go on after those which were `shown` as they came,
+    perhaps with marks and other lines of a traceback that it leaves out."""
+    before = tuple(last_traceback(shown) or shown)
+    return lines[next((n for n in range(len(lines), 0, -1) if before[-n:] == lines[:n]), 0) :]
 
 
 def is_first(line: str) -> bool:

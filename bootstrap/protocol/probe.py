@@ -11,7 +11,6 @@ import posixpath
 import re
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ from bootstrap.protocol.run import Run, parse_run
 from bootstrap.text.document import Document
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import dollars, duration
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field, replace
 
 _HELD = {
     "yes": "held by the box",
@@ -111,11 +110,9 @@ class BoxLease(Document):
 
     @property
     def then(self) -> str:
-        """What happens when it is over."""
         return "destroy" if self.destroys else "stop"
 
     def left(self) -> str:
-        """Describe what is left of each limit."""
         if self.over:
             return f"over ({self.over})"
         kept = [name for name in ("idle", "stall") if self.kept and name in self.limits]
@@ -275,6 +272,8 @@ class BoxState:
     script: str = ""
     plan: dict[str, str] = field(default_factory=dict)
     """Why each step would run; empty unless the box has the script that was asked about."""
+    edited: tuple[str, ...] = ()
+    """Tracked files that were edited on the box, if the plan finds the repository right."""
     told: float = field(default=0.0, compare=False)
     """When it told this, on this machine's clock."""
 
@@ -433,7 +432,7 @@ def parse_probe(answer: bytes) -> BoxState:
     """Parse an answer: lines of a word, a tab, and a value, and documents. What is invalid is left
     out."""
     facts: dict[str, str] = {}
-    words = ("env", "file", "have", "plan")
+    words = ("env", "file", "have", "plan", "edited")
     many: dict[str, list[str]] = {word: [] for word in words}
     for word, value in answer_rows(answer):
         if word in many:
@@ -446,12 +445,17 @@ def parse_probe(answer: bytes) -> BoxState:
             runs.append((run.started, said.count("made_us") or 0, run.number, run))
         elif said.kind == "box":
             beside = said
+    setup, _, script = facts.get("working", "").partition("\t")
+    from bootstrap.events import WHY  # late: only a setup asks for a plan
+    from bootstrap.plan import NAMES
+
+    rows = (line.partition("\t") for line in many["plan"])
     return BoxState(
         facts=facts,
         env=frozenset(many["env"]),
         files=frozenset(many["file"]),
         have=tuple(commit for commit in many["have"] if _COMMIT.fullmatch(commit)),
-        working=_working(facts.get("working", "")),
+        working=((setup, script) if _SETUP.fullmatch(setup) else None),
         holder=_holder(facts.get("holder", ""), answer_number(facts.get("time", "")) or 0),
         last_setup=_status(facts.get("last", "")),
         runs=tuple(run for *_, run in sorted(runs, key=itemgetter(0, 1, 2), reverse=True)),
@@ -464,13 +468,9 @@ def parse_probe(answer: bytes) -> BoxState:
         },
         lease=parse_lease(facts.get("lease", "")),
         script=facts.get("script", ""),
-        plan=_plan(many["plan"]),
+        plan={step: why for step, _, why in rows if step in NAMES and why in WHY},
+        edited=tuple(many["edited"]),
     )
-
-
-def _working(value: str) -> tuple[str, str] | None:
-    setup, _, script = value.partition("\t")
-    return (setup, script) if _SETUP.fullmatch(setup) else None
 
 
 def _holder(value: str, now: int) -> Holder | None:
@@ -493,14 +493,6 @@ def _status(value: str) -> dict[str, object]:
     if not isinstance(setup, str) or not _SETUP.fullmatch(setup) or state not in _SETUP_STATES:
         return {}
     return {"setup": setup, "state": state, "exit": code if code in range(256) else None}
-
-
-def _plan(lines: list[str]) -> dict[str, str]:
-    from bootstrap.events import WHY  # late: only a setup asks for a plan
-    from bootstrap.plan import NAMES
-
-    rows = (line.partition("\t") for line in lines)
-    return {step: why for step, _, why in rows if step in NAMES and why in WHY}
 
 
 def _check_system(box_state: BoxState, label: str) -> None:

@@ -8,22 +8,18 @@ import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Protocol
 
 from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.event_codes import explain
 from bootstrap.link.exchange import run_script_checked
 from bootstrap.link.wire import LinkLost, Wire
-from bootstrap.onbox import redact
-from bootstrap.shell import Value, assignments, called, named_library, shell_part
+from bootstrap.shell import Value, assignments, called, named_library, sent_program, shell_part
 from bootstrap.text.sanitize import sanitize
 from bootstrap.value import dataclass
 
 
 class SentProgram(Protocol):
-    """The program that carries a script out, as it is sent."""
-
     @property
     def digest(self) -> str:
         """Its SHA-256."""
@@ -76,7 +72,7 @@ class BoxRedaction:
             "redact": " ".join(self.names),
             "skip": self.skip,
             "same_length": self.same_length,
-            "redactor": _redactor(),
+            "redactor": sent_program("onbox/redact.py"),
         }
 
 
@@ -99,7 +95,6 @@ def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Valu
 def ask(
     module: str, request: Mapping[str, object], there: BoxRedaction = NO_REDACTION, *, workdir: str
 ) -> str:
-    """Return the query that asks a program of `onbox/` on the box."""
     text = json.dumps(request)
     return build_query("ask", there, workdir=workdir, module=module, request=text)
 
@@ -112,24 +107,15 @@ def _shared(name: str) -> str:
     return _bare(called(library, f"find_home\n{own}"))
 
 
-@cache
-def _redactor() -> str:
-    """Return the program of `onbox/redact.py`, minified."""
-    from bootstrap.shell import bare_python  # imported only if the box redacts
-
-    return bare_python(Path(redact.__file__).read_text(encoding="utf-8"))
-
-
 def build_long_query(name: str, /, **values: Value) -> str:
     """As `build_query`, for long scripts: compressed, since an SSH server need not accept a packet
     of more than 32 KiB (RFC 4253, 6.1)."""
-    text = _shared(name) + _bare(shell_part("queries", name))
+    own = _bare(shell_part("queries", name))
+    text = assignments({"workdir": "", **values}) + _shared(name) + own
     import gzip  # late: most fit unpacked
 
     packed = b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
-    return (
-        assignments({"workdir": "", **values}) + f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'
-    )
+    return f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'
 
 
 def _bare(script: str) -> str:
@@ -139,27 +125,20 @@ def _bare(script: str) -> str:
 
 
 _STORE = 'read_program && store_program "$1"'
-_MOST_LACKS = 20
-"""Sentences to show at most; `lacks` in templates/steps/preflight.sh has fewer."""
+_MOST_LACKS = 20  # sentences to show at most; `lacks` in templates/steps/preflight.sh has fewer
 _LONGEST = 300
 
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """A setup to start."""
-
     script: str
     program: SentProgram
     setup: str
     workdir: str
-    has_program: bool = False
-    """Whether the box said that it has the program."""
-    wait_s: int = 60
-    """How long it waits for another setup to end, in seconds."""
-    words: Sequence[str] = ()
-    """`restart`, `only=gpu`: see `templates/lib/main.sh`."""
-    secrets: bytes = b""
-    """NAME=VALUE, each ended by a NUL."""
+    has_program: bool = False  # whether the box said that it has the program
+    wait_s: int = 60  # how long it waits for another setup to end, in seconds
+    words: Sequence[str] = ()  # `restart`, `only=gpu`: see `templates/lib/main.sh`
+    secrets: bytes = b""  # NAME=VALUE, each ended by a NUL
 
 
 def new_setup_id(now: float | None = None) -> str:

@@ -9,7 +9,6 @@ Runs of a box are selected here: those of the current repository, unless more is
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import re
 from collections import Counter
@@ -24,7 +23,7 @@ from bootstrap.paths import sweeps_dir
 from bootstrap.protocol.answers import BoxDocument
 from bootstrap.text.document import Document
 from bootstrap.text.sizes import size, spent
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 _NOTE = (
     r"(going|failing|left|whole) ([0-9]{1,12}) ([0-9]{1,18}) ([0-9]{1,12}) ([A-Za-z0-9.-]{1,60}) "
@@ -46,7 +45,6 @@ class Uploaded(NamedTuple):
     address: str
 
     def sentence(self) -> str:
-        """Return a sentence for the user."""
         there = f"{self.files} files ({size(self.bytes)}) are in {self.address}"
         if self.word == "whole":
             return f"results: {there}"
@@ -74,11 +72,9 @@ _INTERRUPTION = re.compile(r"(ec2|gcp|azure|container) ([0-9]{1,12}) ([0-9]{1,12
 class Interruption(NamedTuple):
     """A notice that the box is taken away, and the run with it. Times are the box's."""
 
-    by: str
-    """ec2, gcp, azure, container."""
+    by: str  # ec2, gcp, azure, container
     noticed: int
-    leaves: int
-    """When the box goes."""
+    leaves: int  # when the box goes
 
     def sentence(self) -> str:
         """Return who took what away."""
@@ -111,7 +107,6 @@ class NodeOf(NamedTuple):
     names: tuple[str, ...]
 
     def called(self, rank: int) -> str:
-        """Return the name of a node with its rank."""
         name = self.names[rank] if rank < len(self.names) else "?"
         return f"{name} (node {rank})"
 
@@ -126,8 +121,7 @@ def parse_node(note: str) -> NodeOf | None:
 
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
-STOPPED = 143
-"""The exit code of a run that `stop` ended, unless it has another one: 128 + SIGTERM."""
+STOPPED = 143  # the exit code of a run that `stop` ended, unless it has another one: 128 + SIGTERM
 _RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
 _ENDED = (
     rf"stop|interrupted {_INTERRUPTION.pattern}|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}"
@@ -141,8 +135,7 @@ _TREE = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _RANKS = re.compile(r"[0-9]{1,3}( [0-9]{1,3}){0,63}")
 _NO_TIME_S = 60
 MADE_NOTHING = "printed nothing, left no results: was that the training?"
-_LONGEST_WORD = 200
-"""Characters of a note in a run's folder; a longer one is cut."""
+_LONGEST_WORD = 200  # characters of a note in a run's folder; a longer one is cut
 _SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV"}
 _SIGNALS |= {13: "PIPE", 15: "TERM"}  # Linux numbers: macOS has different ones
 RunState = Literal["running", "finished", "died", "waiting", "queued"]
@@ -271,8 +264,9 @@ class Run(Document):
                 "queued, but no process waits to start it: the next setup or run on this box will"
             )
         kind, _, other = self.queue.partition(" ")
-        after = {"after": "once {} has ended with 0", "after-any": "once {} has ended"}
-        return f"queued: begins {after.get(kind, 'once its GPUs are free').format(other)}"
+        after = {"after": f"once {other} has ended with 0", "after-any": f"once {other} has ended"}
+        turn = "once its GPUs are free" if self.gpus else "once the runs before it are over"
+        return f"queued: begins {after.get(kind, turn)}"
 
     def seconds(self, now: int) -> int | None:
         """Return how long it has run, or ran; None if unknown, or if it never began."""
@@ -284,27 +278,22 @@ class Run(Document):
 
     @property
     def goes_on(self) -> bool:
-        """Whether it is running or queued."""
         return self.state in GOES_ON
 
     @property
     def has_begun(self) -> bool:
-        """Whether its command was started."""
         return self.state not in ("waiting", "queued")
 
     @property
     def is_over(self) -> bool:
-        """Whether it ended, or died."""
         return self.state in ("finished", "died")
 
     @property
     def interruption(self) -> Interruption | None:
-        """The notice that ended it, or will."""
         return parse_interruption(self.ended.removeprefix("interrupted ") or self.notice)
 
     @property
     def stopped(self) -> bool:
-        """Whether it was stopped with `stop`."""
         ends = self.ended == "stop" or (not self.ended and self.rc == STOPPED)
         return self.state == "finished" and ends
 
@@ -395,7 +384,6 @@ class RunOnABox(Document):
 
 
 def is_name(text: str) -> bool:
-    """Whether this is a valid name of a run."""
     return bool(_NAME.fullmatch(text))
 
 
@@ -444,7 +432,7 @@ def as_it_ended(run: Run, said: str) -> Run | None:
     if word not in STATES:
         return None
     ended = why if re.fullmatch(_ENDED, why) else ""
-    return dataclasses.replace(run, state=word, rc=answer_exit_code(rc), ended=ended)
+    return replace(run, state=word, rc=answer_exit_code(rc), ended=ended)
 
 
 _SHOWN = 20
@@ -490,12 +478,19 @@ def qualified(run: Run, names: Mapping[str, str]) -> str:
     return f"{names[run.repo_key]}/{run.name}"
 
 
-def select_runs(
-    runs: Sequence[Run], own: str, name: str | None, *, every: bool = False, where: str = ""
+def select_runs(  # noqa: PLR0913
+    runs: Sequence[Run],
+    own: str,
+    name: str | None,
+    *,
+    every: bool = False,
+    where: str = "",
+    setup_at: str = "",
 ) -> list[Run]:
     """Return the selected runs, newest first, all of one repository unless `every` is set.
 
-    `own` is the key of the current repository, "" for none; `name` may be qualified.
+    `own` is the key of the current repository, "" for none; `name` may be qualified; `setup_at` is
+    the box's name if a setup is at work there.
     Raises UsageError if there is no such run, or if several repositories could be meant.
     """
     names = repository_names({run.repo_key for run in runs})
@@ -510,7 +505,11 @@ def select_runs(
     if several:
         what = f"{name} is a run of several repositories:" if name else "whose run is meant?"
         raise UsageError(f"{what}{listed}", where=where, hint="Name one of them.")
-    raise _nothing(name, own, listed, where)
+    error = _nothing(name, own, listed, where)
+    if setup_at:
+        error.hint = "A setup is at work there; to follow it, and the run that it begins: "
+        error.hint += f"boxstrap setup --host {setup_at}"
+    raise error
 
 
 def _nothing(name: str | None, own: str, listed: str, where: str) -> NoSuchRunError:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field
-from typing import TYPE_CHECKING
 
 from bootstrap.errors import NotSafeError
 from bootstrap.link.exchange import answer_number as to_number
@@ -19,17 +17,15 @@ from bootstrap.protocol.answers import BoxDocument, documents
 from bootstrap.protocol.disk import MOST_BYTES, LowDisk, parse_low_disk
 from bootstrap.protocol.probe import BoxState, read_probe
 from bootstrap.protocol.query import build_query
-from bootstrap.protocol.run import is_name
+from bootstrap.protocol.run import Run, is_name
+from bootstrap.protocol.trees import RiskyFolder, TreeUse, read_risks, read_uses
 from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import grouped_number, size
-from bootstrap.value import dataclass
-
-if TYPE_CHECKING:
-    from bootstrap.protocol.trees import RiskyFolder, TreeUse
-
+from bootstrap.value import dataclass, field
 
 _METRIC_BYTES = 1000
+_GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -43,6 +39,53 @@ class UsedGpu:
     memory_total: int | None
     held: Mapping[str, int]
     """Memory used by each run, if the box can tell which run a process belongs to."""
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """One GPU of a run: how busy it is, in percent, and its memory in bytes."""
+
+    index: int
+    load: int | None
+    memory_used: int | None  # used by the run, if the box reports that; else by all processes
+    memory_total: int | None
+
+
+def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[GpuUse, ...]:
+    """Return the GPUs that a live run's processes use. If those can't be seen (in a container the
+    driver sees other pids): the GPUs it was given, else all if no other run is live, else none."""
+    if run.state != "running":
+        return ()
+    path = f"{run.repo_key}/{run.name}"
+    own = [gpu for gpu in gpus if path in gpu.held]
+    if own:
+        return tuple(_use(gpu, gpu.held[path] or gpu.memory_used) for gpu in own)
+    given = run.gpus.split(",") if run.gpus else []
+    alone = sum(one.state == "running" for one in runs) == 1
+    return tuple(
+        _use(gpu, gpu.memory_used)
+        for gpu in gpus
+        if str(gpu.index) in given or gpu.uuid in given or (alone and not given)
+    )
+
+
+def _use(gpu: UsedGpu, memory_used: int | None) -> GpuUse:
+    return GpuUse(gpu.index, gpu.load, memory_used, gpu.memory_total)
+
+
+def gpus_in_words(run: Run, uses: Sequence[GpuUse]) -> str:
+    """`GPU 0: 97 %, 41.2 of 80.0 GiB`; for several GPUs the mean load and the total memory. If the
+    use is unknown, or the run waits, the GPUs it was given."""
+    if not uses:
+        return f"GPU {run.gpus}" if run.gpus and run.goes_on else ""
+    loads = [use.load for use in uses if use.load is not None]
+    parts = [f"{sum(loads) / len(loads):.0f} %"] if loads else []
+    used = [use.memory_used for use in uses if use.memory_used is not None]
+    total = [use.memory_total for use in uses if use.memory_total is not None]
+    if used and total:
+        parts.append(f"{sum(used) / _GIB:.1f} of {sum(total) / _GIB:.1f} GiB")
+    numbers = ",".join(str(use.index) for use in uses)
+    return f"{'GPU' if len(uses) == 1 else 'GPUs'} {numbers}: {', '.join(parts) or 'does not say'}"
 
 
 @dataclass(frozen=True)
@@ -110,25 +153,9 @@ def parse_details(answer: bytes) -> RunDetails:
         untold={run: _untold(said.block("text", 2000)) for run, said in of("untold").items()},
         results={run: _results(said) for run, said in of("results", _MOST_RUNS).items()},
         gpus=tuple(gpu for gpu in map(_gpu, gpus) if gpu),
-        trees=_trees(kinds.get("tree", [])),
-        at_risk=_at_risk(kinds.get("risk", [])),
+        trees=read_uses(kinds.get("tree", [])),
+        at_risk=read_risks(kinds.get("risk", [])),
     )
-
-
-def _trees(said: Sequence[BoxDocument]) -> tuple[TreeUse, ...]:
-    if not said:
-        return ()
-    from bootstrap.protocol.trees import read_uses
-
-    return read_uses(said)
-
-
-def _at_risk(said: Sequence[BoxDocument]) -> tuple[tuple[RiskyFolder, ...], ...]:
-    if not said:
-        return ()
-    from bootstrap.protocol.trees import read_risks
-
-    return read_risks(said)
 
 
 def _untold(told: bytes) -> tuple[str, ...]:
@@ -193,7 +220,6 @@ class ResultsThere(Document):
         return "partly" if self.lost_files < self.files else "lost"
 
     def __str__(self) -> str:
-        """As `status` says it."""
         if self.where in ("home", "none"):
             return "results at home" if self.files else "no results"
         if self.lost_files:

@@ -1,14 +1,11 @@
 """A run's history on its box: samples, metrics, its setup's events, its record and log. Bounded and
 sanitized.
-
-The query brings `bootstrap/onbox/report/run_history.py` along, so it works for every run.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from functools import cache
 from typing import Annotated, Literal, TypeVar
 
@@ -20,25 +17,23 @@ from bootstrap.events import Event
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
 from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.disk import LowDisk, parse_low_disk
-from bootstrap.protocol.query import AskedBox, BoxRedaction, ask, build_query
+from bootstrap.protocol.query import AskedBox, BoxRedaction, ask
 from bootstrap.protocol.run import Run, RunState
-from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import duration
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 """Notes that come from the profile, in the order in which a manifest's digest has them."""
 NOTES = (
     *OF_PROFILE,
-    *("commit", "snapshot", "tree", "work", "session", "started", "dir", "venv"),
+    *("commit", "snapshot", "edited", "tree", "work", "session", "started", "dir", "venv"),
     *("gpus", "variables", "queue", "resumes", "exit", "ended", "kills", "killed", "metrics"),
     *("times", "samples"),
 )
 """Files of a run's folder that come home."""
 _MOST_NOTE = 4 * 1024 * 1024
-_MOST_NOTES = 16 * 1024 * 1024
-"""Bytes of all notes together."""
+_MOST_NOTES = 16 * 1024 * 1024  # bytes of all notes together
 
 
 @dataclass
@@ -46,10 +41,8 @@ class BoxRecord:
     """The notes of a run as its box gives them, not sanitized, and its log. Read the log once."""
 
     notes: Mapping[str, bytes]
-    metric: bytes
-    """The last line of its log with a metric."""
-    begin: int
-    """The first byte of the log that comes; earlier ones were not asked for, or are gone."""
+    metric: bytes  # the last line of its log with a metric
+    begin: int  # the first byte of the log that comes; earlier ones were not asked for, or are gone
     length: int
     _stream: AnswerStream = field(repr=False)
     _held: bytes = field(repr=False)
@@ -57,7 +50,6 @@ class BoxRecord:
 
     @property
     def end(self) -> int:
-        """How long the log is on the box."""
         return self.begin + self.length
 
     def pieces(self) -> Iterator[bytes]:
@@ -72,7 +64,6 @@ class BoxRecord:
             piece = b""
 
     def close(self) -> None:
-        """Close the stream."""
         self._stream.close()
 
 
@@ -108,7 +99,8 @@ def _read_record(stream: AnswerStream, mark: bytes, most: int, wire: Wire) -> Bo
         answer += piece
         if len(answer) > _MOST_NOTES + PIECE:
             raise NoAnswer("it tells more of a run than there is.", where=wire.label, hint=_LOOK)
-    begin, length = (answer_number(word) for word in _two(bytes(answer[found + len(log) : end])))
+    words = bytes(answer[found + len(log) : end]).partition(b" ")
+    begin, length = answer_number(words[0]), answer_number(words[2])
     if begin is None or length is None or length > most:
         raise NoAnswer("what it tells of a run's log makes no sense.", where=wire.label, hint=_LOOK)
     parts = (part.partition(b"\n") for part in bytes(answer[:found]).split(mark)[1:])
@@ -119,22 +111,15 @@ def _read_record(stream: AnswerStream, mark: bytes, most: int, wire: Wire) -> Bo
 
 
 def _cut(wire: Wire) -> NoAnswer | LinkLost:
-    """Return the error for an answer that ended early."""
     if not wire.alive():
         return LinkLost(wire.label)
     return NoAnswer("it did not give all of a run's log.", where=wire.label, hint=_LOOK)
 
 
-def _two(words: bytes) -> tuple[bytes, bytes]:
-    first, _, second = words.partition(b" ")
-    return first, second
-
-
 _LOOK = "Log in with ssh and look at what it does."
 
 
-MAX_LINE = 256 * 1024
-"""Bytes of one sample; longer lines are rejected."""
+MAX_LINE = 256 * 1024  # bytes of one sample; longer lines are rejected
 _MOST_TEXT = 500
 
 
@@ -151,13 +136,13 @@ def _low_disk(told: object) -> LowDisk | None:
     return parse_low_disk(told.encode("utf-8", "replace")) if isinstance(told, str) else None
 
 
-class _SamplePart(BaseModel):
+class _BoxPart(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True
     )
 
 
-class Process(_SamplePart):
+class Process(_BoxPart):
     """A process that computes on a GPU; the name is empty if it is in another container."""
 
     pid: Count
@@ -165,7 +150,7 @@ class Process(_SamplePart):
     memory: Count | None = None
 
 
-class Card(_SamplePart):
+class Card(_BoxPart):
     """One GPU. Bytes, watts, °C, MHz, percent; None if not reported."""
 
     index: Annotated[int, Field(ge=0, lt=1024)]
@@ -185,7 +170,7 @@ class Card(_SamplePart):
     """NVML's error code, if the GPU doesn't answer."""
 
 
-class Machine(_SamplePart):
+class Machine(_BoxPart):
     """The box itself. Bytes and percent."""
 
     cpus: Count | None = None
@@ -196,7 +181,7 @@ class Machine(_SamplePart):
     disk_total: Count
 
 
-class Newest(_SamplePart):
+class Newest(_BoxPart):
     """The newest run, the last line of its log, and the last line with a metric."""
 
     name: Text
@@ -207,7 +192,7 @@ class Newest(_SamplePart):
     metric: Text = ""
 
 
-class Sample(_SamplePart):
+class Sample(_BoxPart):
     """State of a box at one moment; `t` is in seconds on its own clock."""
 
     v: Literal[1] = 1
@@ -240,7 +225,6 @@ class SampleLines:
         self._rest = b""
 
     def feed(self, piece: bytes) -> list[Sample]:
-        """Return the samples of the lines that this piece completes."""
         *whole, rest = (self._rest + piece).split(b"\n")
         self._rest = rest[: MAX_LINE + 1]
         return [sample for sample in map(parse_sample, whole) if sample is not None]
@@ -253,13 +237,7 @@ Value = Annotated[float, Field(ge=-1e300, le=1e300)]
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
 
 
-class _HistoryPart(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True
-    )
-
-
-class MetricCurve(_HistoryPart):
+class MetricCurve(_BoxPart):
     """The values of one metric, by step, epoch, or seconds since the run started.
 
     If `count` is larger than the number of points, each point is the mean of neighbours. `odd` is
@@ -293,9 +271,7 @@ class MetricCurve(_HistoryPart):
         return f"after {duration(at)}" if self.axis == "seconds" else f"at {self.axis} {at:,.6g}"
 
 
-class SampledGpu(_HistoryPart):
-    """A sampled GPU: its constant properties."""
-
+class SampledGpu(_BoxPart):
     index: Annotated[int, Field(ge=0, lt=1024)]
     name: Text | None = None
     memory_total: Count | None = None
@@ -313,7 +289,7 @@ SampleRow = tuple[
 """Time on the box's clock, CPU load, used memory, and a row for each GPU."""
 
 
-class SampleHead(_HistoryPart):
+class SampleHead(_BoxPart):
     """The constant properties of a sampled box."""
 
     cpus: Count | None = None
@@ -321,11 +297,9 @@ class SampleHead(_HistoryPart):
     gpus: Annotated[tuple[SampledGpu, ...], Field(max_length=128)] = ()
 
 
-class RunHistory(_HistoryPart):
+class RunHistory(_BoxPart):
     """The whole history. `events` and `samples` are raw lines, parsed by the methods below."""
 
-    python: bool = True
-    """Whether the box has a Python that could read the rest."""
     events: Annotated[tuple[str, ...], Field(max_length=_MOST_EVENTS)] = ()
     verdict: Annotated[str, Field(max_length=1 << 20)] = ""
     samples: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
@@ -335,6 +309,8 @@ class RunHistory(_HistoryPart):
     lines: Count = 0
     changes: Annotated[tuple[Text, ...], Field(max_length=2000)] = ()
     subject: Text = ""
+    edited: Annotated[tuple[Text, ...], Field(max_length=200)] = ()
+    """Tracked files that were edited on the box when it began."""
     disk: Annotated[str, Field(max_length=4096)] = ""
     """The file about a disk that was about to be full, if the run ended so."""
     results: Annotated[tuple[tuple[Text, Count], ...], Field(max_length=2000)] = ()
@@ -354,31 +330,25 @@ class RunHistory(_HistoryPart):
 
 
 def ask_history(box: AskedBox, run: Run) -> RunHistory:
-    """Ask the box. Raises LinkLost, NoAnswer, BoxLacksError if it has no Python."""
-    query = build_query(
-        "report",
-        BoxRedaction(box.redacted_there),
-        workdir=box.workdir,
-        repo_key=run.repo_key,
-        name=run.name,
-        program=sent_program("onbox/report/run_history.py"),
-    )
+    """Ask the box. Raises LinkLost, NoAnswer, BoxLacksError if its program can't tell."""
+    asked = {"run": f"{run.repo_key}/{run.name}"}
+    there = BoxRedaction(box.redacted_there)
+    query = ask("report.run_history", asked, there, workdir=box.workdir)
     answer = run_script(box.wire, query, timeout=ANSWER_S)
+    if not answer.strip() or answer.startswith(b'{"kind"'):  # as `ask` ends without its program
+        raise BoxLacksError(
+            "what would read the run there is missing, or of another version.",
+            where=box.wire.label,
+            hint="It comes with a setup: boxstrap setup",
+        )
     try:
-        history = RunHistory.model_validate_json(answer)
+        return RunHistory.model_validate_json(answer)
     except (ValidationError, RecursionError):
         raise NoAnswer(
             "what it says of the run makes no sense.",
             where=box.wire.label,
             hint="Its log: boxstrap logs. Log in with ssh and see what the box does.",
         ) from None
-    if not history.python:
-        raise BoxLacksError(
-            "there is no Python on this box that could read what the run left.",
-            where=box.wire.label,
-            hint="It comes with a setup: boxstrap setup",
-        )
-    return history
 
 
 R = TypeVar("R")

@@ -22,16 +22,13 @@ class Sender(threading.Thread):
     If it can't be sent, the box is told so, and does not wait for it: see templates/lib/client.sh.
     """
 
-    what: ClassVar[str] = ""
-    """Its name to the box."""
-    noun: ClassVar[str] = ""
-    """Its name in a message."""
+    what: ClassVar[str] = ""  # its name to the box
+    noun: ClassVar[str] = ""  # its name in a message
     wire: Wire
     workdir: str
     setup: str
     failed: Callable[[BoxstrapError], None]
-    arrived: bool = False
-    """Whether the box has it, or knows that it won't come."""
+    arrived: bool = False  # whether the box has it, or knows that it won't come
 
     def __post_init__(self) -> None:
         super().__init__(name=self.what, daemon=True)

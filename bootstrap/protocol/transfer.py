@@ -10,12 +10,10 @@ a path may be created on this machine is checked by the code that creates it.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -27,17 +25,15 @@ from bootstrap.onbox.transfer.frames import AT_ONCE, BadFrame, Bundle, read_fram
 from bootstrap.protocol.query import build_query
 from bootstrap.shell import sent_program
 from bootstrap.text.sanitize import sanitize
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field, replace
 
-Frame = tuple[Mapping[str, Any], bytes]
-"""Header and body."""
+Frame = tuple[Mapping[str, Any], bytes]  # header and body
 SILENT_S = 60.0
 """How long the box may send nothing while we wait, in seconds; while it works, it sends frames."""
 _TICK_S = 1.0
 _LONGEST = 300
 _MOST_NUMBER = 2**63
-PROGRAM = "onbox/transfer/serve.py"
-"""The box's side, which is sent along."""
+PROGRAM = "onbox/transfer/serve.py"  # the box's side, which is sent along
 
 
 class Transfer:
@@ -184,17 +180,14 @@ def number_of(header: Mapping[str, Any], name: str) -> int:
     return max(value, -1)
 
 
-CLOSED = "closed"
-"""Not complete, but the file may be read ahead: see `ResultFile.why`."""
-WAITS = ("young", CLOSED, "held", "checkpoint")
-"""Why a file on a box is not complete."""
+CLOSED = "closed"  # not complete, but the file may be read ahead: see `ResultFile.why`
+WAITS = ("young", CLOSED, "held", "checkpoint")  # why a file on a box is not complete
 LEFT = ("outside", "dead", "stray", "special", "unreadable", "name", "missing", "many")
 LOST = ("by", "changed", "gone")
 KINDS = ("own", "kept", "after")
 MOST_LET_GO = 1000
 _LONGEST_PATH = 8192
-_MOST_TEXT = 32 * 1024 * 1024
-"""Characters in all paths together."""
+_MOST_TEXT = 32 * 1024 * 1024  # characters in all paths together
 _LONGEST_NAME = 140
 
 
@@ -202,16 +195,11 @@ class BoxFile(NamedTuple):
     """A result file, as the box reports it; the path is not sanitized."""
 
     path: str
-    why: str
-    """One of `WAITS`; "" if the file is complete."""
-    checkpoint: str
-    """The same for all files of one checkpoint; "" for a file on its own."""
-    state: tuple[int, ...]
-    """Device, inode, size, mtime and ctime."""
-    kind: str = "own"
-    """own; kept: a copy made before a later run began; after: no run made it."""
-    to: str = ""
-    """To which other path a link leads; not sanitized."""
+    why: str  # one of `WAITS`; "" if the file is complete
+    checkpoint: str  # the same for all files of one checkpoint; "" for a file on its own
+    state: tuple[int, ...]  # device, inode, size, mtime and ctime
+    kind: str = "own"  # own; kept: a copy made before a later run began; after: no run made it
+    to: str = ""  # to which other path a link leads; not sanitized
 
     @property
     def size(self) -> int:
@@ -232,18 +220,13 @@ class BoxFile(NamedTuple):
 class LostResult(NamedTuple):
     """A result that the box no longer has, or only with other content."""
 
-    state: tuple[int, ...]
-    """As it was when the run ended; see `BoxFile`."""
-    why: str
-    """One of `LOST`."""
-    by: str
-    """The run that overwrote it, for `by`; not sanitized."""
+    state: tuple[int, ...]  # as it was when the run ended; see `BoxFile`
+    why: str  # one of `LOST`
+    by: str  # the run that overwrote it, for `by`; not sanitized
 
 
 @dataclass
 class BoxLook:
-    """What one look at the results found."""
-
     files: dict[str, BoxFile] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     """Paths that can't be transferred, each with one of `LEFT`."""
@@ -257,8 +240,6 @@ class BoxLook:
 
 
 class WantedFile(NamedTuple):
-    """A file to get, from byte `at` on."""
-
     file: BoxFile
     at: int
 
@@ -278,8 +259,6 @@ class BegunFile(NamedTuple):
 
 
 class BoxResults:
-    """The results of one run, over one transfer."""
-
     def __init__(  # noqa: PLR0913
         self,
         transfer: Transfer,
@@ -313,8 +292,7 @@ class BoxResults:
         self.tree, self._kept = tree, ""
         self.paths: Sequence[str] = paths
         """Paths of the results in the tree; empty if none are declared."""
-        self.profile = ""
-        """Digest of the run's settings from its profile."""
+        self.profile = ""  # digest of the run's settings from its profile
 
     def look(self, *, live: bool) -> BoxLook:
         """List what is there now; `live`: the run is still going. Raises as `Transfer.run`."""
@@ -345,7 +323,7 @@ class BoxResults:
             if header.get("left_as_before") is True:
                 look.left, look.lost = before.left, before.lost
         self._before = look
-        return dataclasses.replace(look, files=dict(look.files))
+        return replace(look, files=dict(look.files))
 
     def _file(self, row: object) -> BoxFile:
         match row:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from threading import Timer
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from bootstrap.protocol.answers import BoxDocument, documents
 from bootstrap.protocol.query import AskedBox, ask
 from bootstrap.text.document import Document
 from bootstrap.text.sizes import size
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -44,7 +43,6 @@ _WORDS = {
 
 
 def is_content(kind: str) -> bool:
-    """Whether this is a known kind of content."""
     return kind in _WORDS
 
 
@@ -79,7 +77,6 @@ class TreeBeside(Document):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether something uses it now."""
         return any(one.kind in _USES for one in self.holds)
 
 
@@ -101,31 +98,25 @@ class TreeUse(Document):
 class DisposableThing:
     """Something that a box can do without, see `onbox/results/disposable.py`."""
 
-    kind: str
-    """results (of a run, at home), cache (downloads)."""
-    name: str
-    """The run, as KEY/NAME, or the folder of the downloads."""
-    state: str
-    """removed, safe (to remove), used."""
+    kind: str  # results (of a run, at home), cache (downloads)
+    name: str  # the run, as KEY/NAME, or the folder of the downloads
+    state: str  # removed, safe (to remove), used
     bytes: int
 
     def line(self) -> str:
-        """Return what became of it, as text."""
         run = self.name.rpartition("/")[2]
-        what = f"results of {run}, which are at home" if self.kind == "results" else self._cache()
+        what = f"results of {run}, which are at home"
+        if self.kind == "cache":
+            what = f"downloads in .boxstrap/cache/{self.name}"
         became = {"removed": "removed", "safe": "would be removed", "used": "stay, for other runs"}
         return f"{what}: {became[self.state]} ({size(self.bytes)})"
-
-    def _cache(self) -> str:
-        return f"downloads in .boxstrap/cache/{self.name}"
 
 
 class Cleaned(NamedTuple):
     """What `clean` removed, or would remove."""
 
     trees: list[TreeBeside]
-    copied: int
-    """Bytes of copies of results that are at home."""
+    copied: int  # bytes of copies of results that are at home
     things: list[DisposableThing]
 
     def removable(self, discard: Sequence[str]) -> int | None:
@@ -264,7 +255,6 @@ class BoxWork:
 
     @property
     def commits(self) -> list[str]:
-        """Return the commits of the branches and of the edits, each once."""
         named = (*self.branches.values(), self.edits)
         return list(dict.fromkeys(commit for commit in named if commit))
 
@@ -282,12 +272,9 @@ class BoxWorkStream:
         object_format: str,
         most_file_mib: int,
         seconds: float,
-        without_results: bool = False,
     ) -> None:
-        """`key`, `folder`: the repository's on the box, which may have a note of another folder.
-        With `without_results`, new files in the result folders of its runs are left out."""
+        """`key`, `folder`: the repository's on the box, which may have a note of another folder."""
         asked = {"key": key, "dir": folder, "format": object_format, "most_mib": most_file_mib}
-        asked |= {"without_results": without_results}
         query = ask("work.back", asked, workdir=workdir)
         self._label = wire.label
         self._wire = wire
@@ -326,7 +313,6 @@ class BoxWorkStream:
             raise LinkLost(self._label)
 
     def close(self) -> None:
-        """Close the command's stream."""
         self._timer.cancel()
         self._stream.close()
 
@@ -389,12 +375,10 @@ _LONGEST_REF = 250
 class RiskyFolder(NamedTuple):
     """A folder, or a file, with what git ignores, what runs may have made, and no run's results."""
 
-    run: str
-    """The newest run in its tree."""
+    run: str  # the newest run in its tree
     files: int
     bytes: int
-    path: str
-    """As a word for a shell; sanitized."""
+    path: str  # as a word for a shell; sanitized
 
     def __str__(self) -> str:
         many = f"{self.files} file{'' if self.files == 1 else 's'}, {size(self.bytes)}"

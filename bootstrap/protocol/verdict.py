@@ -43,7 +43,6 @@ class Reason(_VerdictPart):
     advice: Text
 
     def sentence(self) -> str:
-        """What is wrong, and with which GPUs."""
         return f"{gpus_named(self.gpus)}: {self.says}" if self.gpus else self.says
 
 

@@ -1,18 +1,38 @@
 """What people rent boxes from: one module each, a subclass of `CloudAccount`.
 
 Other packages add theirs: an entry point of the group `boxstrap.providers` names the class.
+Who stands outside takes these names from here; each is imported when asked for.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.metadata import EntryPoint
 
+    from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
+    from bootstrap.providers.api import (
+        Api,
+        PartialListError,
+        RefusedError,
+        RefusedKeyError,
+        UndecidedError,
+    )
+    from bootstrap.providers.api_key import ApiKey, KeyPlaces
+    from bootstrap.providers.offer import AFTER_LEASE_S, Offer, RentedBox, RentedState, RentOrder
+
+__all__ = ["AFTER_LEASE_S", "PROVIDERS", "Api", "ApiKey", "CloudAccount", "KeyPlaces", "Offer"]
+__all__ += ["PartialListError", "RefusedError", "RefusedKeyError", "RentOrder", "RentedBox"]
+__all__ += ["RentedState", "UndecidedError", "digest_of", "find_account", "find_rented"]
+_MODULES = dict.fromkeys(("PROVIDERS", "find_account", "find_rented"), "accounts")
+_MODULES |= dict.fromkeys(("AFTER_LEASE_S", "Offer", "RentOrder", "RentedBox"), "offer")
+_MODULES |= {"RentedState": "offer", "CloudAccount": "cloud_account"}
+_MODULES |= dict.fromkeys(("ApiKey", "KeyPlaces"), "api_key")
 GROUP = "boxstrap.providers"
 CLASSES = {
     "vast": "vast.Vast",
@@ -77,3 +97,9 @@ def is_shared(address: str) -> bool:
 def place_of(address: str, port: int, user: str) -> tuple[str, int, str]:
     """Return what tells a box from others by how it is reached."""
     return address.lower(), port, user if is_shared(address) else ""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'api')}"), name)

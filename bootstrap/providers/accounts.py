@@ -76,7 +76,6 @@ def find_account(name: str) -> CloudAccount | None:
 
 
 def never_stops(name: str) -> UsageError:
-    """Return the error for a lease that stops what can only be ended."""
     return UsageError(
         f"{PROVIDERS[name].title} stops no box: it can only be ended, with all that is on it.",
         where="lease.then",

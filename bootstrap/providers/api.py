@@ -15,14 +15,13 @@ import re
 import threading
 import time
 import urllib.request
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -31,80 +30,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from bootstrap import __version__
-from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.paths import expanded, open_regular
+from bootstrap.errors import UnreachableError
+from bootstrap.providers.api_key import ApiKey
 from bootstrap.providers.offer import RentedBox
-
-_LONGEST = 4096
-
-
-@dataclass(frozen=True)
-class ApiKey:
-    """A key, and where it was found."""
-
-    value: str = field(repr=False)
-    source: str
-
-
-@dataclass(frozen=True)
-class KeyPlaces:
-    """Where the key of one provider may be."""
-
-    variable: str
-    files: tuple[str, ...]
-    """Files that the provider's own tools write, in the order in which they are read."""
-    pattern: str = ""
-    """A regex with the key in such a file as one of its groups; "" if the file is only the key."""
-
-    @property
-    def missing(self) -> str:
-        """The line that installs what asking this provider needs; "" if it is there."""
-        return ""
-
-    def find(self) -> ApiKey | None:
-        """Return the key; None if there is none, or an extra is missing.
-
-        Raises UsageError for one that can't be a key.
-        """
-        if value := os.environ.get(self.variable, "").strip():
-            return checked_key(value, self.variable)
-        for name in self.files:
-            text = _read(expanded(name))
-            found = re.search(self.pattern, text, re.MULTILINE) if self.pattern else None
-            value = _group(found) if self.pattern else text.strip()
-            if value:
-                return checked_key(value, name)
-        return None
-
-    def __str__(self) -> str:
-        return " or ".join((self.variable, *self.files[:1]))
-
-
-def _group(found: re.Match[str] | None) -> str:
-    return next(filter(None, found.groups()), "") if found else ""
-
-
-def same_key(one: str, other: str) -> bool:
-    """Return whether two lines have the same public key, whatever their comments."""
-    return one.split()[:2] == other.split()[:2]
-
-
-def _read(path: Path) -> str:
-    try:
-        with open_regular(path) as file:
-            return file.read(_LONGEST).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def checked_key(value: str, source: str) -> ApiKey:
-    """Return the key. Raises UsageError for one that can't be a key."""
-    if not (value.isascii() and value.isprintable() and " " not in value):
-        raise UsageError(
-            f"{source} does not contain a valid API key.", hint="Put the key there, alone."
-        )
-    return ApiKey(value, source)
-
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)
 AGENT = f"boxstrap/{__version__}"
@@ -122,16 +50,12 @@ _RETRIES = urllib3.Retry(
 _ONCE = urllib3.Retry(total=False, redirect=0)
 _PAUSES_S = (0.0, 2.0, 4.0, 8.0, 16.0, 20.0)
 """Seconds before a request is repeated that was turned away, unless the answer says how long."""
-_LONGEST_PAUSE_S = 90.0
-"""An answer that asks for a longer pause ends the command."""
-_LONGEST_REQUEST_S = 240.0
-"""Most seconds for a request, its retries included."""
+_LONGEST_PAUSE_S = 90.0  # an answer that asks for a longer pause ends the command
+_LONGEST_REQUEST_S = 240.0  # most seconds for a request, its retries included
 _EDGE_TRIES = 3
 _NEVER_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
-MOST_PAGES = 200
-"""Most pages of a list; no account has so many boxes."""
-_MOST = 32 * 1024 * 1024
-"""Most bytes of an answer that are read."""
+MOST_PAGES = 200  # most pages of a list; no account has so many boxes
+_MOST = 32 * 1024 * 1024  # most bytes of an answer that are read
 _SHOWN = 300
 _NO_DATE = (ValueError, TypeError, OverflowError)
 """What the standard library raises for a date that is none."""
@@ -140,8 +64,7 @@ _LOOPBACK = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}")
 
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next\b')
 _LONGEST_TEXT = 1024 * 1024
-_TEXT_S = 6.0
-"""For how long to read a log, which may be a stream without an end."""
+_TEXT_S = 6.0  # for how long to read a log, which may be a stream without an end
 
 
 class UndecidedError(UnreachableError):
@@ -162,14 +85,11 @@ class RefusedError(UnreachableError):
     """The API refused a change: nothing was done, unless `answer` says otherwise."""
 
     status: int = 0
-    code: str = ""
-    """The API's own word for the reason, or ours."""
+    code: str = ""  # the API's own word for the reason, or ours
     answer: Mapping[str, Any] = {}
 
 
 class Refusal(NamedTuple):
-    """What a refusal means to the user."""
-
     means: str = ""
     """What the API's own words don't say: the reason, or what to do."""
     is_final: bool = True
@@ -178,8 +98,7 @@ class Refusal(NamedTuple):
     """Whether the same request may be granted later; None: nobody knows."""
 
 
-TAKEN = "taken"
-"""Our own code for a refusal for want of a free box, where the API has none."""
+TAKEN = "taken"  # our own code for a refusal for want of a free box, where the API has none
 NONE_LEFT = Refusal(is_final=False, may_pass=True)
 THIS_OFFER = Refusal(is_final=False)
 """Refused for what this offer is: another one may do, but never the same one."""
@@ -233,7 +152,6 @@ class Api:
 
     @property
     def has_key(self) -> bool:
-        """Whether requests are made with a key."""
         return self._key is not None
 
     def get(self, path: str, model: type[_Model], **query: str) -> _Model:
@@ -261,11 +179,9 @@ class Api:
         return self._change("POST", path, body, model)
 
     def put(self, path: str, body: object, model: type[_Model]) -> _Model:
-        """As `post`."""
         return self._change("PUT", path, body, model)
 
     def patch(self, path: str, body: object, model: type[_Model]) -> _Model:
-        """As `post`."""
         return self._change("PATCH", path, body, model)
 
     def delete(self, path: str, model: type[_Model], gone: Collection[str] = ()) -> _Model | None:
@@ -476,6 +392,46 @@ class Api:
         )
 
 
+class TokenApi(Api):
+    """An API that is asked with a token of the user's login, which lasts an hour."""
+
+    forbidden_means = "what your credentials must be allowed: docs/providers.md"
+    login: ClassVar[str]
+    """The line that logs in."""
+
+    def __init__(self, provider: str, address: str, source: str) -> None:
+        super().__init__(provider, address, None)
+        self._source = source
+
+    @property
+    def has_key(self) -> bool:
+        return bool(self._source)
+
+    @abstractmethod
+    def _token(self, path: str) -> str:
+        """Return a token that is valid now. Raises RefusedKeyError, UnreachableError."""
+
+    @abstractmethod
+    def _plain(self, status: int, answer: object) -> tuple[int, object]:
+        """Return an answer as other APIs would give it."""
+
+    def _send(
+        self, method: str, path: str, body: object, retries: urllib3.Retry
+    ) -> tuple[int, object, float | None]:
+        self._key = ApiKey(self._token(path), self._source)
+        status, answer, pause = super()._send(method, path, body, retries)
+        return (*self._plain(status, answer), pause)
+
+    def _no_key(self, said: str, login: str = "") -> RefusedKeyError:
+        return RefusedKeyError(
+            f"it refuses the key of {self._source or 'nowhere'}: "
+            f"{said[:_SHOWN].rstrip('.') or 'no reason given'}.",
+            where=self.provider,
+            hint=f"Log in again: {login or self.login}. Which permissions it needs: "
+            "docs/providers.md",
+        )
+
+
 def _within_time(request: Callable[[], T]) -> T:
     """Return what `request` returns. Raises as it, and urllib3's TimeoutError for an answer that
     trickles: the timeouts of a socket count from each byte."""
@@ -505,8 +461,7 @@ def too_many(provider: str) -> UnreachableError:
     )
 
 
-NOTHING = ApiModel
-"""The model of an answer from which nothing is read."""
+NOTHING = ApiModel  # the model of an answer from which nothing is read
 
 
 def digest_of(owner: str) -> str:
@@ -527,7 +482,6 @@ def time_of(stamp: str | None) -> float | None:
 
 
 def segment(text: str) -> str:
-    """Quote an id as one segment of a path."""
     return quote(text, safe="")
 
 

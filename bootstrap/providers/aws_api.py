@@ -12,24 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from importlib.util import find_spec
 from typing import Any
 
 from bootstrap.errors import UnreachableError
 from bootstrap.paths import expanded
-from bootstrap.providers.api import (
-    AGENT,
-    ApiKey,
-    KeyPlaces,
-    RefusedError,
-    RefusedKeyError,
-    UndecidedError,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import ApiKey, KeyPlaces
 
-HOME = "us-east-1"
-"""The region if nothing names one."""
-_PAUSES_S = (1.0, 2.0, 4.0, 8.0, None)
-"""Seconds before a request is repeated; None: it is not."""
+HOME = "us-east-1"  # the region if nothing names one
+_PAUSES_S = (1.0, 2.0, 4.0, 8.0, None)  # seconds before a request is repeated; None: it is not
 _TIMEOUTS = {"connect_timeout": 10, "read_timeout": 60}
 _READ_TIMEOUTS = {"connect_timeout": 5, "read_timeout": 10}
 _READ_FOR_S = 20.0
@@ -82,9 +73,7 @@ class AwsChain(KeyPlaces):
     )
     _OTHER_FILES = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
 
-    @property
-    def missing(self) -> str:
-        return "" if find_spec("boto3") else "pip install 'boxstrap[aws]'"
+    library, extra = "boto3", "aws"
 
     def find(self) -> ApiKey | None:
         """Return a key without a value if boto3 is there and may find credentials."""
@@ -98,10 +87,6 @@ class AwsChain(KeyPlaces):
         source = named or next((file for file in files if expanded(file).is_file()), "")
         return ApiKey("", source) if source else None
 
-    def __str__(self) -> str:
-        needs = f" (needs: {self.missing})" if self.missing else ""
-        return f"{super().__str__()}{needs}"
-
 
 class AwsApi:
     """Requests to an AWS account. They raise as those of `Api`."""
@@ -112,12 +97,10 @@ class AwsApi:
         self._making = threading.Lock()
         self.answered_at: float | None = None
         """When it last answered, by its own clock (seconds since 1970)."""
-        self.used = set[str]()
-        """Regions that were asked to change something."""
+        self.used = set[str]()  # regions that were asked to change something
 
     @property
     def region(self) -> str:
-        """Return the region of the user's settings."""
         named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         return named or self._session.region_name or HOME
 
@@ -142,13 +125,12 @@ class AwsApi:
                 # It would repeat a launch, too: requests are repeated here, reads alone.
                 once = {"mode": "standard", "total_max_attempts": 1}
                 timeouts = _READ_TIMEOUTS if reads else _TIMEOUTS
-                config = Config(user_agent=AGENT, retries=once, **timeouts)
+                config = Config(user_agent=api.AGENT, retries=once, **timeouts)
                 made = session.client(service, region_name=region, config=config)
                 self._made[service, region, reads] = made
             return self._made[service, region, reads]
 
     def pages(self, what: str, region: str, **asked: object) -> Iterator[Mapping[str, Any]]:
-        """Yield the pages of a list."""
         more: dict[str, Any] = {}
         while True:
             page = self.ask(what, region, **{**asked, **more})
@@ -176,13 +158,13 @@ class AwsApi:
                 answer = self._do(service, region or self.region, what, asked)
                 if answer.get(_HOLDS[what]) is not None:
                     return answer
-                raise UndecidedError(f"an answer: it has no {_HOLDS[what]}")
-            except UndecidedError as error:
+                raise api.UndecidedError(f"an answer: it has no {_HOLDS[what]}")
+            except api.UndecidedError as error:
                 if is_last(pause):
                     raise self._failed(error.what.partition(": ")[2]) from None
-            except RefusedKeyError:
+            except api.RefusedKeyError:
                 raise
-            except RefusedError as refused:
+            except api.RefusedError as refused:
                 if refused.code not in _AGAIN or is_last(pause):
                     raise
             except UnreachableError:
@@ -197,7 +179,7 @@ class AwsApi:
         for pause in _PAUSES_S:
             try:
                 return self._do("ec2", region, what, asked)
-            except RefusedError as refused:
+            except api.RefusedError as refused:
                 if refused.code not in _AGAIN or pause is None:
                     raise
             self._pause(pause)
@@ -217,9 +199,9 @@ class AwsApi:
         except (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError):
             raise self._failed(f"no connection to {service} in {region}") from None
         except (exceptions.ParamValidationError, exceptions.InvalidRegionError) as error:
-            raise RefusedError(f"it was not asked: {error}", where=self._provider) from None
+            raise api.RefusedError(f"it was not asked: {error}", where=self._provider) from None
         except (exceptions.HTTPClientError, parsers.ResponseParserError) as error:
-            raise UndecidedError(
+            raise api.UndecidedError(
                 f"it is unknown whether this was done: {type(error).__name__}",
                 where=self._provider,
                 hint="See on the provider's own page what is there now.",
@@ -234,7 +216,6 @@ class AwsApi:
         return answer  # type: ignore[no-any-return]
 
     def _error_of(self, answer: Mapping[str, Any], what: str) -> UnreachableError:
-        """Return what an error's code means."""
         error = answer.get("Error") or {}  # none if something else than EC2 answers
         code, said = str(error.get("Code", "")), str(error.get("Message", ""))
         status = int(answer["ResponseMetadata"].get("HTTPStatusCode", 0))
@@ -248,12 +229,12 @@ class AwsApi:
         is_odd = not code or code.isdecimal() or code == _MADE_BEFORE
         is_broken = status >= 500 and code not in _THROTTLED and not code.startswith(_NO_ROOM)
         if is_odd or is_broken:
-            return UndecidedError(
+            return api.UndecidedError(
                 f"it is unknown whether this was done: it answers {status}, {told}",
                 where=self._provider,
                 hint="See on the provider's own page what is there now.",
             )
-        refused = RefusedError(f"it refuses: {told}", where=self._provider)
+        refused = api.RefusedError(f"it refuses: {told}", where=self._provider)
         refused.status, refused.code = status, code
         return refused
 
@@ -264,8 +245,8 @@ class AwsApi:
             hint="Look at the provider's own page, and run the same command again.",
         )
 
-    def _no_key(self, said: str) -> RefusedKeyError:
-        return RefusedKeyError(
+    def _no_key(self, said: str) -> api.RefusedKeyError:
+        return api.RefusedKeyError(
             f"it refuses the key of {self._source or 'nowhere'}: {said}.",
             where=self._provider,
             hint="See what your credentials are: aws sts get-caller-identity. Which permissions "

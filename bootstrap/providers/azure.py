@@ -19,23 +19,8 @@ from typing import Any, ClassVar
 from pydantic import AliasPath, Field
 
 from bootstrap.errors import UnreachableError
-from bootstrap.providers.api import (
-    BY_POLICY,
-    MOST_PAGES,
-    NONE_LEFT,
-    NOTHING,
-    THIS_OFFER,
-    ApiKey,
-    CamelModel,
-    Envelope,
-    Refusal,
-    RefusedError,
-    RefusedKeyError,
-    UndecidedError,
-    digest_of,
-    time_of,
-    too_many,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import ApiKey
 from bootstrap.providers.azure_api import (
     NO_DEPLOYMENT,
     NO_GROUP,
@@ -83,8 +68,7 @@ _ADDRESS_HOUR = 0.005
 _MARK = re.compile(r"boxstrap-([0-9a-f]{12})")
 _BOX_ID = re.compile(r"([0-9a-f]{12})_([0-9a-f]{6})")
 _OFF_LOOKS, _OFF_S = 12, 5.0
-_LOOKS_S = (2.0, 4.0, 5.0)
-"""Seconds between two looks at a deployment; the last one repeats."""
+_LOOKS_S = (2.0, 4.0, 5.0)  # seconds between two looks at a deployment; the last one repeats
 _LONGEST_DEPLOYMENT_S = 300.0
 _IS_THERE = "DeploymentActive"
 _BEING_DELETED = "ResourceGroupBeingDeleted"
@@ -106,7 +90,7 @@ def _of(*path: str, default: object = ...) -> Any:  # noqa: ANN401 - as pydantic
     return Field(default, validation_alias=AliasPath("properties", *path))
 
 
-class _Group(CamelModel):
+class _Group(api.CamelModel):
     name: str
     location: str = ""
     tags: Mapping[str, str] = {}
@@ -119,22 +103,22 @@ class _Group(CamelModel):
         return self.name if is_ours else ""
 
 
-class _Groups(Envelope[Sequence[_Group]], CamelModel):
+class _Groups(api.Envelope[Sequence[_Group]], api.CamelModel):
     next_link: str | None = None
 
 
-class _Deployment(CamelModel):
+class _Deployment(api.CamelModel):
     state: str = _of("provisioningState")
     error: Any = _of("error", default=None)
 
 
-class _Status(CamelModel):
+class _Status(api.CamelModel):
     code: str = ""
     message: str = ""
     time: str | None = None
 
 
-class _Vm(CamelModel):
+class _Vm(api.CamelModel):
     location: str = ""
     size: str = _of("hardwareProfile", "vmSize", default="")
     disk_gb: float | None = _of("storageProfile", "osDisk", "diskSizeGB", default=None)
@@ -158,18 +142,16 @@ class _Vm(CamelModel):
         return ""
 
 
-class _Address(CamelModel):
+class _Address(api.CamelModel):
     ip: str | None = _of("ipAddress", default=None)
 
 
-class _Schedule(CamelModel):
+class _Schedule(api.CamelModel):
     status: str = _of("status", default="")
     time: str | None = _of("dailyRecurrence", "time", default=None)
 
 
 class Azure(CloudAccount):
-    """A subscription at Azure, for virtual machines."""
-
     name = NAME
     title = "Azure"
     keys = AzureLogin("AZURE_CONFIG_DIR", ("~/.azure",))
@@ -177,31 +159,31 @@ class Azure(CloudAccount):
     is_ambient = True
     stops = StopRule("its disk alone (no local disk)", "its disk and its address")
     loading_minutes = 20
-    refusals: ClassVar[Mapping[object, Refusal]] = {
+    refusals: ClassVar[Mapping[object, api.Refusal]] = {
         **CloudAccount.refusals,
         **dict.fromkeys(
             ("AuthorizationFailed", "LinkedAuthorizationFailed"),
-            Refusal("your login lacks this permission: docs/providers.md"),
+            api.Refusal("your login lacks this permission: docs/providers.md"),
         ),
-        "RequestDisallowedByPolicy": BY_POLICY,
-        "MissingSubscriptionRegistration": Refusal(
+        "RequestDisallowedByPolicy": api.BY_POLICY,
+        "MissingSubscriptionRegistration": api.Refusal(
             "to switch it on: az provider register --namespace Microsoft.Compute (and "
             "Microsoft.Network, Microsoft.DevTestLab)"
         ),
         **dict.fromkeys(
             ("ReadOnlyDisabledSubscription", "SubscriptionNotRegistered", "DisabledSubscription"),
-            Refusal(
+            api.Refusal(
                 "your subscription is switched off: its credit is used up, or a balance is owed"
             ),
         ),
-        "SubscriptionNotFound": Refusal("your login has no such subscription any more"),
-        **dict.fromkeys(("QuotaExceeded", "OperationNotAllowed"), THIS_OFFER),
+        "SubscriptionNotFound": api.Refusal("your login has no such subscription any more"),
+        **dict.fromkeys(("QuotaExceeded", "OperationNotAllowed"), api.THIS_OFFER),
         **dict.fromkeys(
             (
                 *("SkuNotAvailable", "AllocationFailed", "ZonalAllocationFailed"),
                 *("OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest"),
             ),
-            NONE_LEFT,
+            api.NONE_LEFT,
         ),
     }
 
@@ -222,7 +204,7 @@ class Azure(CloudAccount):
         for one in self._groups():
             try:
                 found.append(self._rented(one, self._azure.subscription))
-            except RefusedKeyError:
+            except api.RefusedKeyError:
                 raise
             except UnreachableError as error:  # its region may be down
                 away[f"{one.name} in {one.location}"] = error
@@ -230,7 +212,7 @@ class Azure(CloudAccount):
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
         """As `CloudAccount.find_mark`; also a group of that name in which nothing is yet."""
-        found = self._box(f"{mark.rpartition('-')[2]}_{digest_of(self._azure.subscription)}")
+        found = self._box(f"{mark.rpartition('-')[2]}_{api.digest_of(self._azure.subscription)}")
         return [found] if found and found.state is not RentedState.GONE else []
 
     def _around(self, box_id: str) -> Sequence[RentedBox]:
@@ -244,20 +226,19 @@ class Azure(CloudAccount):
     def _groups(self, subscription: str = "") -> Iterator[_Group]:
         path = f"/subscriptions/{subscription or self._azure.subscription}/resourcegroups"
         place = f"{path}?{_GROUPS}&$filter=tagName%20eq%20%27{TAG}%27"
-        for _ in range(MOST_PAGES):
+        for _ in range(api.MOST_PAGES):
             page = self._azure.get(place, _Groups)
             yield from (one for one in page.content if one.mark)
             if not page.next_link:
                 return
             place = f"{path}?{page.next_link.partition('?')[2]}"
-        raise too_many(self.name)
+        raise api.too_many(self.name)
 
     def _box(self, box_id: str) -> RentedBox | None:
         found = self._group(box_id)
         return self._rented(found, self._subscription(box_id)) if found else None
 
     def _group(self, box_id: str) -> _Group | None:
-        """Return the group of a box, if there is one, and it is ours."""
         parts = _BOX_ID.fullmatch(box_id)
         if not parts:
             return None
@@ -282,7 +263,7 @@ class Azure(CloudAccount):
             said = "it is being deleted"
         is_running = state is RentedState.RUNNING and vm is not None
         is_on = is_running and said != _OFF
-        box_id = f"{group.name.rpartition('-')[2]}_{digest_of(subscription)}"
+        box_id = f"{group.name.rpartition('-')[2]}_{api.digest_of(subscription)}"
         self._ours.add(box_id)
         size = (vm.disk_gb if vm else None) or 0.0
         price = _number(group.tags.get(PRICE_TAG, ""))
@@ -356,10 +337,10 @@ class Azure(CloudAccount):
         try:
             made = self._azure.put(path, wanted, _Deployment)
             failed = self._failure(path, made)
-        except RefusedError as refused:
+        except api.RefusedError as refused:
             # One that is there already: a request before this one made it.
             failed = self._failure(path, None) if refused.code == _IS_THERE else refused
-        except UndecidedError:
+        except api.UndecidedError:
             raise
         except UnreachableError:  # it was never sent, or with a login that is over
             self._clear_group(subscription, mark)
@@ -367,9 +348,9 @@ class Azure(CloudAccount):
         if failed:
             self._clear_group(subscription, mark)
             raise _with_quota(failed)
-        return f"{mark.rpartition('-')[2]}_{digest_of(subscription)}"
+        return f"{mark.rpartition('-')[2]}_{api.digest_of(subscription)}"
 
-    def _failure(self, path: str, made: _Deployment | None) -> RefusedError | None:
+    def _failure(self, path: str, made: _Deployment | None) -> api.RefusedError | None:
         """Wait until a deployment is over; return why it failed, or None.
 
         One that goes on, or can't be read, is no reason to doubt: the box has its name.
@@ -388,7 +369,7 @@ class Azure(CloudAccount):
         if made.state == "Succeeded":
             return None
         code, said = reason_of(made.error)
-        refused = RefusedError(f"it refuses: {code}: {said}", where=self.name)
+        refused = api.RefusedError(f"it refuses: {code}: {said}", where=self.name)
         refused.code = code
         return refused
 
@@ -416,8 +397,8 @@ class Azure(CloudAccount):
         # Not waiting for what runs there to shut down: it is paid for until it is off.
         path = f"{_group_path(subscription, mark)}&forceDeletionTypes={_FORCED}"
         try:
-            self._azure.delete(path, NOTHING, (NO_GROUP,))
-        except RefusedError as refused:
+            self._azure.delete(path, api.NOTHING, (NO_GROUP,))
+        except api.RefusedError as refused:
             if refused.code != _BEING_DELETED:
                 raise
 
@@ -429,7 +410,7 @@ class Azure(CloudAccount):
     def stop(self, box_id: str) -> None:
         """As `CloudAccount.stop`: what is only shut down would be paid for."""
         place = inside(self._subscription(box_id), _mark_of(box_id))
-        self._azure.post(f"{vm_path(place)}/deallocate?{COMPUTE}", None, NOTHING)
+        self._azure.post(f"{vm_path(place)}/deallocate?{COMPUTE}", None, api.NOTHING)
 
     def start(self, box_id: str) -> None:
         """As `CloudAccount.start`, with Azure's own stop as far away as at the rental."""
@@ -441,7 +422,7 @@ class Azure(CloudAccount):
             path = f"{place}/Microsoft.DevTestLab/schedules/{SCHEDULE}?{TIMES}"
             with self._before_rental("its schedule", "It was not started."):
                 self._azure.put(path, wanted, _Schedule)
-        self._azure.post(f"{vm_path(place)}/start?{COMPUTE}", None, NOTHING)
+        self._azure.post(f"{vm_path(place)}/start?{COMPUTE}", None, api.NOTHING)
 
     def leftovers(self) -> Sequence[Leftover]:
         """Return groups of ours whose machine is gone: a spot box's, that Azure took back."""
@@ -464,7 +445,7 @@ def hold_s(order: RentOrder, price: float) -> int | None:
     return min(limit, LONGEST_HOLD_S) if limit <= most else None
 
 
-def _with_quota(refused: RefusedError) -> RefusedError:
+def _with_quota(refused: api.RefusedError) -> api.RefusedError:
     if "quota" in f"{refused.code} {refused.what}".lower():
         refused.what += f" To have more, {MORE}."
     return refused
@@ -494,7 +475,7 @@ def _state_of(vm: _Vm) -> tuple[RentedState, str]:
 def _since(vm: _Vm) -> float | None:
     """Return when it was last started, as far as Azure says: when it was last changed."""
     times = [one.time for one in vm.statuses if one.time]
-    seconds = [found for each in (*times, vm.time_created) if (found := time_of(each))]
+    seconds = [found for each in (*times, vm.time_created) if (found := api.time_of(each))]
     return max(seconds, default=None)
 
 

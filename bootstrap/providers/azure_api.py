@@ -17,18 +17,15 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-import urllib3
-
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.paths import expanded, read_regular
-from bootstrap.providers.api import Api, ApiKey, KeyPlaces, RefusedKeyError, digest_of
+from bootstrap.providers.api import TokenApi, digest_of
+from bootstrap.providers.api_key import ApiKey, KeyPlaces
 
 _LOGIN = "az login"
 _INSTALL = "https://learn.microsoft.com/cli/azure/install-azure-cli"
-_TOKEN_S = 90
-"""Seconds that `az` may take for a token."""
-_RENEW_S = 300.0
-"""How long before its end a token is not used any more."""
+_TOKEN_S = 90  # seconds that `az` may take for a token
+_RENEW_S = 300.0  # how long before its end a token is not used any more
 _UNKNOWN_END_S = 600.0
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CLOUD = "AzureCloud"
@@ -51,8 +48,6 @@ _DEEPEST = 6
 
 
 class Subscription(NamedTuple):
-    """What pays for a box."""
-
     id: str
     is_default: bool
 
@@ -73,9 +68,9 @@ class AzureLogin(KeyPlaces):
         """Return a key without a value if `az` is there, and somebody logged in with it."""
         return ApiKey("", _LOGIN) if not self.missing and subscriptions() else None
 
-    def __str__(self) -> str:
-        needs = f" (needs: {self.missing})" if self.missing else ""
-        return f"{_LOGIN}{needs}"
+    @property
+    def places(self) -> str:
+        return _LOGIN
 
 
 def subscriptions() -> list[Subscription]:
@@ -99,21 +94,12 @@ def subscriptions() -> list[Subscription]:
     return sorted(found, key=lambda one: (one.id != named, not one.is_default))
 
 
-class AzureApi(Api):
+class AzureApi(TokenApi):
     """Requests with a token of the user's login. They raise as those of `Api`."""
 
-    forbidden_means = "what your credentials must be allowed: docs/providers.md"
-
+    login = _LOGIN
     _tokens: dict[tuple[str, str], _Token] = {}  # noqa: RUF012 - of all accounts of this program
     _lock = threading.Lock()
-
-    def __init__(self, provider: str, address: str, source: str) -> None:
-        super().__init__(provider, address, None)
-        self._source = source
-
-    @property
-    def has_key(self) -> bool:
-        return bool(self._source)
 
     @property
     def now(self) -> float:
@@ -153,17 +139,14 @@ class AzureApi(Api):
             )
         return found
 
-    def _send(
-        self, method: str, path: str, body: object, retries: urllib3.Retry
-    ) -> tuple[int, object, float | None]:
-        self._key = ApiKey(self._token(_subscription_in(path) or self.subscription), self._source)
-        status, answer, pause = super()._send(method, path, body, retries)
+    def _plain(self, status: int, answer: object) -> tuple[int, object]:
         if status == 401:  # renewed at the next request: it may have been revoked
             self._tokens.clear()
-        return status, in_one_word(answer), pause
+        return status, in_one_word(answer)
 
-    def _token(self, subscription: str) -> str:
-        """Return a token that is valid now. Raises RefusedKeyError, UnreachableError."""
+    def _token(self, path: str) -> str:
+        named = _IN_PATH.match(path)
+        subscription = named[1] if named else self.subscription
         place = (os.environ.get("AZURE_CONFIG_DIR", ""), subscription)
         with self._lock:
             known = self._tokens.get(place)
@@ -185,7 +168,7 @@ class AzureApi(Api):
             raise self._failed(f"az gives out no token ({type(error).__name__})") from None
         said = done.stderr.decode(errors="replace")
         if done.returncode:
-            if _is_about_network(said):
+            if _NETWORK.search(said):
                 raise self._failed(f"az gets no token now: {_reason_in(said)}")
             raise self._no_key(_reason_in(said), _login_in(said))
         try:
@@ -198,28 +181,11 @@ class AzureApi(Api):
             raise self._failed("what az says is no token")
         return token
 
-    def _no_key(self, said: str, login: str = _LOGIN) -> RefusedKeyError:
-        source = f"the key of {self._source}" if self._source else "to answer without a login"
-        return RefusedKeyError(
-            f"it refuses {source}: {said[:300].rstrip('.') or 'no reason given'}.",
-            where=self.provider,
-            hint=f"Log in again: {login}. Which permissions it needs: docs/providers.md",
-        )
-
 
 _TRACE_ID = re.compile(r"\s*Trace ID:")
 _ASKED_LOGIN = re.compile(r"^az login .+$", re.MULTILINE)
 _NETWORK = re.compile(r"ConnectionError|Max retries|timed out|Temporary failure", re.IGNORECASE)
 _IN_PATH = re.compile(r"/subscriptions/([0-9a-f-]{36})(?:/|$|\?)")
-
-
-def _subscription_in(path: str) -> str:
-    found = _IN_PATH.match(path)
-    return found[1] if found else ""
-
-
-def _is_about_network(said: str) -> bool:
-    return bool(_NETWORK.search(said))
 
 
 def _reason_in(said: str) -> str:

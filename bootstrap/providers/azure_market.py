@@ -17,15 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import AliasPath, Field
 
 from bootstrap.errors import UnreachableError
-from bootstrap.providers.api import (
-    MOST_PAGES,
-    Api,
-    ApiModel,
-    CamelModel,
-    Envelope,
-    RefusedKeyError,
-    too_many,
-)
+from bootstrap.providers import api
 from bootstrap.providers.azure_api import AzureApi
 from bootstrap.providers.offer import Offer, RentOrder
 
@@ -35,13 +27,10 @@ PRICES = "https://prices.azure.com"
 COMPUTE = "api-version=2024-07-01"
 _SKUS = "api-version=2021-07-01"
 _RETAIL = "2023-01-01-preview"
-_MOST_REGIONS = 8
-"""Regions whose sizes and quotas are asked for at the most: the cheapest."""
+_MOST_REGIONS = 8  # regions whose sizes and quotas are asked for at the most: the cheapest
 _MOST_DISK_GB = 4095
-_SPOT = "lowPriorityCores"
-"""The quota of all spot boxes in a region."""
-_WHOLE = "cores"
-"""That of all others there, beside the one of their family."""
+_SPOT = "lowPriorityCores"  # the quota of all spot boxes in a region
+_WHOLE = "cores"  # that of all others there, beside the one of their family
 _REGION = re.compile(r"[a-z]+[0-9]?")
 
 
@@ -50,8 +39,7 @@ class AzureSize(NamedTuple):
 
     gpu: str
     gpus: int
-    memory_gib: float
-    """Of each GPU."""
+    memory_gib: float  # of each GPU
 
 
 SIZES: Mapping[str, AzureSize] = {
@@ -68,7 +56,7 @@ SIZES: Mapping[str, AzureSize] = {
 """Not those with parts of an A10, which only a driver for graphics runs."""
 
 
-class _Price(CamelModel):
+class _Price(api.CamelModel):
     retail_price: float
     arm_region_name: str
     arm_sku_name: str
@@ -78,21 +66,21 @@ class _Price(CamelModel):
     type: str = ""
 
 
-class _Prices(ApiModel):
+class _Prices(api.ApiModel):
     items: Sequence[_Price] = Field((), alias="Items")
     next_page: str | None = Field(None, alias="NextPageLink")
 
 
-class _Capability(CamelModel):
+class _Capability(api.CamelModel):
     name: str = ""
     value: str = ""
 
 
-class _Restriction(CamelModel):
+class _Restriction(api.CamelModel):
     type: str = ""
 
 
-class _Sku(CamelModel):
+class _Sku(api.CamelModel):
     resource_type: str = ""
     name: str = ""
     family: str = ""
@@ -104,15 +92,13 @@ class _Sku(CamelModel):
         return next((one.value for one in self.capabilities if one.name == name), "")
 
 
-class _Usage(CamelModel):
+class _Usage(api.CamelModel):
     name: str = Field("", validation_alias=AliasPath("name", "value"))
     limit: float
     current_value: float
 
 
 class _AzureRegion(NamedTuple):
-    """What a subscription may have in one region."""
-
     skus: Mapping[str, _Sku]
     left: Mapping[str, float]
     """vCPUs by the name of a quota, in small letters; nothing of those that nobody may read."""
@@ -136,7 +122,7 @@ class AzureMarket:
 
     def __init__(self, azure: AzureApi) -> None:
         self._azure = azure
-        self._public = Api(NAME, PRICES, None)
+        self._public = api.Api(NAME, PRICES, None)
 
     def offers(self, order: RentOrder) -> list[Offer]:
         """Return an offer for each size that fits and each region, if it has a price."""
@@ -154,7 +140,7 @@ class AzureMarket:
         for region in sorted(cheapest, key=lambda one: (cheapest[one], one))[:_MOST_REGIONS]:
             try:
                 there = self._region(region)
-            except RefusedKeyError:
+            except api.RefusedKeyError:
                 raise
             except UnreachableError as error:  # what is down has no offers
                 away = error
@@ -194,24 +180,25 @@ class AzureMarket:
             wanted += f" and armRegionName eq '{region}'"
         query = {"api-version": _RETAIL, "$filter": wanted}
         page = self._public.get("/api/retail/prices", _Prices, **query)
-        for _ in range(MOST_PAGES):
+        for _ in range(api.MOST_PAGES):
             yield from page.items
             if not page.next_page:
                 return
             link = urlsplit(page.next_page)
             page = self._public.get(f"{link.path}?{link.query}", _Prices)
-        raise too_many(NAME)
+        raise api.too_many(NAME)
 
     def _region(self, name: str) -> _AzureRegion:
         place = f"/subscriptions/{self._azure.subscription}/providers/Microsoft.Compute"
         skus = self._azure.get(
-            f"{place}/skus?{_SKUS}&$filter=location%20eq%20%27{name}%27", Envelope[Sequence[_Sku]]
+            f"{place}/skus?{_SKUS}&$filter=location%20eq%20%27{name}%27",
+            api.Envelope[Sequence[_Sku]],
         ).content
         machines = {one.name: one for one in skus if one.resource_type == "virtualMachines"}
         left: dict[str, float] = {}
-        with contextlib.suppress(RefusedKeyError):  # a launch says it, too
+        with contextlib.suppress(api.RefusedKeyError):  # a launch says it, too
             usages = self._azure.get(
-                f"{place}/locations/{name}/usages?{COMPUTE}", Envelope[Sequence[_Usage]]
+                f"{place}/locations/{name}/usages?{COMPUTE}", api.Envelope[Sequence[_Usage]]
             ).content
             left = {one.name.lower(): one.limit - one.current_value for one in usages}
         return _AzureRegion(machines, left)

@@ -22,19 +22,16 @@ NETWORK = "api-version=2023-09-01"
 TIMES = "api-version=2018-09-15"
 _TEMPLATE = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 _IMAGE = "microsoft-dsvm:ubuntu-hpc:2204:latest"
-_LEAST_DISK_GB = 64
-"""What that image needs."""
+_LEAST_DISK_GB = 64  # what that image needs
 _URN = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+):([\w.-]+)")
 _IMAGE_ID = re.compile(r"/(?:subscriptions|CommunityGalleries)/[\w./-]+", re.ASCII)
 
 
 def inside(subscription: str, group: str) -> str:
-    """Return the path of what is in a resource group."""
     return f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
 
 
 def vm_path(place: str) -> str:
-    """Return the path of a box's machine in its group."""
     return f"{place}/Microsoft.Compute/virtualMachines/{VM}"
 
 

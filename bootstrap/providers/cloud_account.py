@@ -8,17 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from bootstrap.errors import BoxstrapError, NoOfferError, UnreachableError, UsageError
-from bootstrap.providers.api import (
-    NONE_LEFT,
-    TAKEN,
-    Api,
-    ApiKey,
-    KeyPlaces,
-    PartialListError,
-    Refusal,
-    RefusedError,
-    UndecidedError,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import ApiKey, KeyPlaces
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
 from bootstrap.text.sizes import dollars
 
@@ -65,14 +56,14 @@ class CloudAccount(ABC):
     can't be stopped, and are only destroyed together."""
     loading_minutes: ClassVar[int] = 15
     """How long a box there may take until it can be reached."""
-    refusals: ClassVar[Mapping[object, Refusal]] = {
-        402: Refusal("your balance doesn't cover it"),
-        TAKEN: NONE_LEFT,
+    refusals: ClassVar[Mapping[object, api.Refusal]] = {
+        402: api.Refusal("your balance doesn't cover it"),
+        api.TAKEN: api.NONE_LEFT,
     }
     """What its statuses and codes mean. A code's last word is enough (`a/b/CODE`)."""
 
     def __init__(self, key: ApiKey | None) -> None:
-        self._api = Api(self.name, self.address, key)
+        self._api = api.Api(self.name, self.address, key)
         self._api.refusals = self.refusals
 
     @classmethod
@@ -125,7 +116,7 @@ class CloudAccount(ABC):
         """Return the boxes of a list. Raises PartialListError with them if places are `away`."""
         if not away:
             return boxes
-        error = PartialListError(
+        error = api.PartialListError(
             f"its list leaves out {', '.join(sorted(away))}: {next(iter(away.values())).what}",
             where=self.name,
             hint=f"A box whose id names another place is found there: --host {self.name}:ID",
@@ -182,11 +173,11 @@ class CloudAccount(ABC):
         """
         try:
             return self._rent(offer, order, mark, public_key)
-        except RefusedError as refused:
+        except api.RefusedError as refused:
             last = refused.code.rpartition("/")[2]
             words: tuple[object, ...] = (refused.code, last, refused.status)
             found = (self.refusals[word] for word in words if word in self.refusals)
-            known = next(found, Refusal(is_final=False, may_pass=None))
+            known = next(found, api.Refusal(is_final=False, may_pass=None))
             left = self._left() if known.is_final else ""
             why = f" {known.means}{left}." if known.means else ""
             error = NoOfferError(f"{refused.what}{why}", where=self.name)
@@ -209,7 +200,7 @@ class CloudAccount(ABC):
         """Set up `what` a box needs: an unknown answer to that is of no rental, and no doubt."""
         try:
             yield
-        except UndecidedError as error:
+        except api.UndecidedError as error:
             raise UnreachableError(
                 f"{what} could not be set up: {error.what} {then}",
                 where=self.name,
@@ -223,7 +214,7 @@ class CloudAccount(ABC):
                 delete()
             except UnreachableError as error:
                 if pause is None:
-                    raise UndecidedError(
+                    raise api.UndecidedError(
                         f"it could not make a box, and perhaps left parts of one: {error.what}",
                         where=self.name,
                         hint=f"Look for {left}, on the provider's own page.",
@@ -269,7 +260,6 @@ class CloudAccount(ABC):
 
 
 def no_volume(provider: str, volume: str) -> UsageError:
-    """Return the error for a volume that the account doesn't have."""
     return UsageError(
         f"your account has no volume {volume}.",
         where=provider,

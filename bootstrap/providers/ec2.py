@@ -19,28 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from bootstrap.errors import BoxstrapError, UnreachableError, UsageError
-from bootstrap.providers.api import (
-    LACKS_RIGHT,
-    NONE_LEFT,
-    THIS_OFFER,
-    Api,
-    ApiKey,
-    Refusal,
-    RefusedError,
-    RefusedKeyError,
-    UndecidedError,
-)
+from bootstrap.providers import api, ec2_market
+from bootstrap.providers.api_key import ApiKey
 from bootstrap.providers.aws_api import HOME, NO_RIGHT, AwsApi, AwsChain
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.ec2_market import (
-    NAME,
-    OVER_QUOTA,
-    Ec2Market,
-    ask_each,
-    aws_filters,
-    find_instances,
-    quota_name,
-)
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
 
 TAG = "boxstrap"
@@ -51,8 +33,7 @@ MARKER = "/etc/boxstrap-shutdown"
 USER = "ubuntu"
 _IMAGE = "/aws/service/deeplearning/ami/{}/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 _IMAGE_NAME = re.compile(r"ami-[0-9a-f]{8,17}|/aws/service/[A-Za-z0-9/._-]+")
-_DISK_GB_HOUR = 0.08 / 730
-"""Dollars of gp3, about: it differs by region."""
+_DISK_GB_HOUR = 0.08 / 730  # dollars of gp3, about: it differs by region
 _ADDRESS_HOUR = 0.005
 _STATES = {
     "pending": RentedState.STARTING,
@@ -78,7 +59,7 @@ LET_IN = "BOXSTRAP_LET_IN"
 class Ec2(CloudAccount):
     """An account at AWS, for EC2."""
 
-    name = NAME
+    name = ec2_market.NAME
     title = "AWS EC2"
     keys = AwsChain("AWS_ACCESS_KEY_ID", ("~/.aws/credentials", "~/.aws/config"))
     address = "https://checkip.amazonaws.com"
@@ -88,25 +69,25 @@ class Ec2(CloudAccount):
     stops_spot = False
     destroys_itself = False
     shares_network = True
-    refusals: ClassVar[Mapping[object, Refusal]] = {
+    refusals: ClassVar[Mapping[object, api.Refusal]] = {
         **CloudAccount.refusals,
-        **dict.fromkeys(NO_RIGHT, LACKS_RIGHT),
-        "OptInRequired": Refusal("your AWS account is not signed up for EC2 yet"),
-        "PendingVerification": Refusal("AWS still verifies your account"),
-        "Blocked": Refusal(
+        **dict.fromkeys(NO_RIGHT, api.LACKS_RIGHT),
+        "OptInRequired": api.Refusal("your AWS account is not signed up for EC2 yet"),
+        "PendingVerification": api.Refusal("AWS still verifies your account"),
+        "Blocked": api.Refusal(
             "AWS has blocked your account: the balance of its bills, or its contact"
         ),
-        _FULL_GROUP: Refusal(),
-        **dict.fromkeys((*OVER_QUOTA, "Unsupported", _NO_SUBNET), THIS_OFFER),
-        **dict.fromkeys(("InsufficientInstanceCapacity", "SpotMaxPriceTooLow"), NONE_LEFT),
+        _FULL_GROUP: api.Refusal(),
+        **dict.fromkeys((*ec2_market.OVER_QUOTA, "Unsupported", _NO_SUBNET), api.THIS_OFFER),
+        **dict.fromkeys(("InsufficientInstanceCapacity", "SpotMaxPriceTooLow"), api.NONE_LEFT),
     }
 
     def __init__(self, key: ApiKey | None) -> None:
         super().__init__(key)
         self._source = key.source if key else ""
-        self._api = Api(self.name, self.address, None)  # no key: it is asked for nothing else
+        self._api = api.Api(self.name, self.address, None)  # no key: it is asked for nothing else
         self._aws = AwsApi(self.name, self._source, self._api.pause)
-        self._market = Ec2Market(self._aws)
+        self._market = ec2_market.Ec2Market(self._aws)
         self._paid = dict[str, float | None]()
         self._lets_in = ""
 
@@ -135,7 +116,7 @@ class Ec2(CloudAccount):
         """Return the regions of the account, by the user's own one, or by another if it is down."""
         try:
             found = self._aws.ask("describe_regions")
-        except RefusedKeyError:
+        except api.RefusedKeyError:
             raise
         except UnreachableError:
             other = next(each for each in (HOME, "us-west-2") if each != self._aws.region)
@@ -145,14 +126,14 @@ class Ec2(CloudAccount):
     def _tagged(
         self, tagged: Mapping[str, Sequence[str]], regions: Sequence[str]
     ) -> Sequence[RentedBox]:
-        wanted = aws_filters({**tagged, "instance-state-name": _THERE})
+        wanted = ec2_market.aws_filters({**tagged, "instance-state-name": _THERE})
 
         away = dict[str, UnreachableError]()
 
         def of(region: str) -> Sequence[RentedBox]:
             try:
                 found = self._instances(region, Filters=wanted)
-            except RefusedKeyError:
+            except api.RefusedKeyError:
                 # Companies close regions; then nothing can be rented there either.
                 if region == self._aws.region:
                     raise
@@ -162,14 +143,14 @@ class Ec2(CloudAccount):
                 return ()
             return [self._rented(one, region) for one in found]
 
-        every = [box for boxes in ask_each(of, regions) for box in boxes]
+        every = [box for boxes in ec2_market.ask_each(of, regions) for box in boxes]
         return self._unless_away(every, away)
 
     def _box(self, box_id: str) -> RentedBox | None:
         instance, region = _place_of(box_id)
         try:
             found = self._instances(region, InstanceIds=[instance])
-        except RefusedError as refused:
+        except api.RefusedError as refused:
             if refused.code in _GONE:
                 return None
             raise
@@ -190,7 +171,7 @@ class Ec2(CloudAccount):
         return "impaired" in checks
 
     def _instances(self, region: str, **asked: object) -> list[dict[str, Any]]:
-        return find_instances(self._aws, region, **asked)
+        return ec2_market.find_instances(self._aws, region, **asked)
 
     def _rented(self, one: Mapping[str, Any], region: str) -> RentedBox:
         self._aws.used.add(region)
@@ -293,13 +274,15 @@ class Ec2(CloudAccount):
         }
         try:
             made = self._aws.change("run_instances", region, **wanted).get("Instances", ())
-        except RefusedError as refused:
-            if refused.code in OVER_QUOTA:
-                quota = quota_name(kind, is_spot=order.spot)
+        except api.RefusedError as refused:
+            if refused.code in ec2_market.OVER_QUOTA:
+                quota = ec2_market.quota_name(kind, is_spot=order.spot)
                 refused.what += f" Ask AWS for more of {quota}, {region} (Service Quotas)."
             raise
         if len(made) != 1:
-            raise UndecidedError("it says that it rented a box, but not which.", where=self.name)
+            raise api.UndecidedError(
+                "it says that it rented a box, but not which.", where=self.name
+            )
         return _id_of(made[0]["InstanceId"], region)
 
     def _image(self, order: RentOrder, arch: str, region: str) -> str:
@@ -313,7 +296,7 @@ class Ec2(CloudAccount):
         """Return the name of an image's first disk, and the least GB that it may have."""
         found = self._aws.ask("describe_images", region, ImageIds=[image])["Images"]
         if not found:
-            raise RefusedError(f"it has no image {image} in {region}.", where=self.name)
+            raise api.RefusedError(f"it has no image {image} in {region}.", where=self.name)
         device = found[0].get("RootDeviceName", "/dev/sda1")
         sizes = (
             each.get("Ebs", {}).get("VolumeSize", 0)
@@ -323,10 +306,10 @@ class Ec2(CloudAccount):
         return device, next(sizes, 0)
 
     def _subnet(self, zone: str, region: str) -> Mapping[str, Any]:
-        wanted = aws_filters({"availability-zone": [zone], "default-for-az": ["true"]})
+        wanted = ec2_market.aws_filters({"availability-zone": [zone], "default-for-az": ["true"]})
         found = self._aws.ask("describe_subnets", region, Filters=wanted)["Subnets"]
         if not found:
-            refused = RefusedError(
+            refused = api.RefusedError(
                 f"your account has no default subnet in {zone}: aws ec2 create-default-subnet "
                 f"--availability-zone {zone}.",
                 where=self.name,
@@ -349,7 +332,7 @@ class Ec2(CloudAccount):
         return str(group["GroupId"])
 
     def _find_group(self, name: str, vpc: str, region: str) -> Mapping[str, Any] | None:
-        wanted = aws_filters({"group-name": [name], "vpc-id": [vpc]})
+        wanted = ec2_market.aws_filters({"group-name": [name], "vpc-id": [vpc]})
         found = self._aws.ask("describe_security_groups", region, Filters=wanted)["SecurityGroups"]
         return next(iter(found), None)
 
@@ -358,16 +341,16 @@ class Ec2(CloudAccount):
         asked = {"GroupName": name, "Description": about, "VpcId": vpc}
         try:
             made = self._aws.change("create_security_group", region, **asked)
-        except RefusedError as refused:
+        except api.RefusedError as refused:
             if refused.code != _SAME_GROUP:
                 raise
             for pause in _SHOWS_S:  # another process made it a moment ago
                 if found := self._find_group(name, vpc, region):
                     return found
                 self._api.pause(pause)
-            raise UndecidedError("its group isn't listed yet.", where=self.name) from None
+            raise api.UndecidedError("its group isn't listed yet.", where=self.name) from None
         if not made.get("GroupId"):
-            raise UndecidedError("it doesn't say which it made.", where=self.name)
+            raise api.UndecidedError("it doesn't say which it made.", where=self.name)
         return {"GroupId": made["GroupId"], "GroupName": name}
 
     def _admit(self, group: Mapping[str, Any], region: str) -> bool:
@@ -396,7 +379,7 @@ class Ec2(CloudAccount):
         new = _ssh_from(ranges, [{field: str(own), "Description": f"{TAG} {today}"}])
         try:
             self._add_rule(group, new, region)
-        except RefusedError as refused:
+        except api.RefusedError as refused:
             old = [{field: each} for _, each in sorted(ours)[: (len(ours) + 1) // 2]]
             if refused.code != _FULL_GROUP:
                 raise
@@ -422,7 +405,7 @@ class Ec2(CloudAccount):
         asked = {"GroupId": group["GroupId"], "IpPermissions": [rule]}
         try:
             self._aws.change("authorize_security_group_ingress", region, **asked)
-        except RefusedError as refused:
+        except api.RefusedError as refused:
             if refused.code != _SAME_RULE:
                 raise
 
@@ -465,7 +448,7 @@ class Ec2(CloudAccount):
         instance, region = _place_of(box_id)
         try:
             self._aws.change("terminate_instances", region, InstanceIds=[instance])
-        except RefusedError as refused:
+        except api.RefusedError as refused:
             if refused.code not in _GONE:
                 raise
 
@@ -493,11 +476,11 @@ class Ec2(CloudAccount):
         for one in self._aws.ask("describe_addresses", region)["Addresses"]:
             if not one.get("AssociationId"):
                 yield left(one, "PublicIp", "Elastic IP", _ADDRESS_HOUR)
-        free = aws_filters({"status": ["available"]})
+        free = ec2_market.aws_filters({"status": ["available"]})
         for page in self._aws.pages("describe_volumes", region, Filters=free):
             for one in page["Volumes"]:
                 yield left(one, "VolumeId", "volume", one["Size"] * _DISK_GB_HOUR)
-        ours = aws_filters({"tag-key": [TAG]})
+        ours = ec2_market.aws_filters({"tag-key": [TAG]})
         for page in self._aws.pages("describe_snapshots", region, OwnerIds=["self"], Filters=ours):
             for one in page["Snapshots"]:
                 yield left(one, "SnapshotId", "snapshot", None)
@@ -511,7 +494,6 @@ _THERE = ("pending", "running", "stopping", "stopped")
 
 
 def _place_of(box_id: str) -> tuple[str, str]:
-    """Return the instance and the region of a box's id."""
     instance, _, region = box_id.partition("_")
     return instance, region or HOME
 

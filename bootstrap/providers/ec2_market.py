@@ -19,8 +19,7 @@ from bootstrap.providers.aws_api import AwsApi
 from bootstrap.providers.offer import Offer, RentOrder
 
 NAME = "ec2"
-_PRICES = "us-east-1"
-"""Where the price list is asked."""
+_PRICES = "us-east-1"  # where the price list is asked
 _ARCHS = {"x86_64": "amd64", "arm64": "arm64"}
 _ZONE = re.compile(r"([a-z]{2,}(?:-[a-z]+)+-\d)([a-z]?)")
 _KINDS = ("g*", "p*")
@@ -42,16 +41,13 @@ _T = TypeVar("_T")
 
 
 class _Kind(NamedTuple):
-    """An instance type."""
-
     name: str
     gpu: str
     gpus: int
     memory_gib: float
     arch: str
     vcpus: int
-    sold: Sequence[str]
-    """As `on-demand`, `spot`."""
+    sold: Sequence[str]  # as `on-demand`, `spot`
 
 
 class Ec2Market:
@@ -90,7 +86,6 @@ class Ec2Market:
         ]
 
     def price(self, kind: str, zone: str, region: str, *, is_spot: bool) -> float | None:
-        """Return what a type costs now in a zone."""
         if is_spot:
             return self._spot_prices(region, [kind]).get((kind, zone))
         return self._list_price(region, kind)
@@ -199,18 +194,15 @@ class Ec2Market:
 
 
 def aws_filters(wanted: Mapping[str, Sequence[str]]) -> list[dict[str, object]]:
-    """Return filters as the API takes them."""
     return [{"Name": name, "Values": [*values]} for name, values in wanted.items()]
 
 
 def find_instances(aws: AwsApi, region: str, **asked: object) -> list[dict[str, Any]]:
-    """Return the instances of a region that fit what is asked."""
     pages = aws.pages("describe_instances", region, **asked)
     return [one for page in pages for held in page["Reservations"] for one in held["Instances"]]
 
 
 def ask_each(do: Callable[[str], _T], names: Sequence[str]) -> list[_T]:
-    """Return what `do` returns for each, asked for at the same time."""
     with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="ec2") as pool:
         return list(pool.map(do, names))
 
@@ -255,7 +247,6 @@ def _offered(kind: _Kind, zone: str, region: str, price: float, order: RentOrder
 
 
 def quota_name(kind: str, *, is_spot: bool) -> str:
-    """Return code and name of the quota that covers a type."""
     code, name = _QUOTAS[_family(kind, is_spot=is_spot), is_spot]
     return f"{code} ({name})"
 

@@ -16,7 +16,6 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Generic
 
@@ -25,21 +24,8 @@ from pydantic import BeforeValidator
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.paths import expanded, read_regular
-from bootstrap.providers.api import (
-    MOST_PAGES,
-    Api,
-    ApiKey,
-    CamelModel,
-    KeyPlaces,
-    PartialListError,
-    RefusedError,
-    RefusedKeyError,
-    T,
-    UndecidedError,
-    digest_of,
-    segment,
-    too_many,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import ApiKey, KeyPlaces
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOGIN = "gcloud auth application-default login"
@@ -48,13 +34,10 @@ _PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]{6,19
 _TOKEN_S = 30
 _SLOW_DOWN = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED"})
 """Reasons of a 403 after which nothing was done, and that pass: as a 429 elsewhere."""
-_LOOKS_S = (1.0, 2.0, 4.0, 5.0)
-"""Seconds between two looks at an operation; the last one repeats."""
+_LOOKS_S = (1.0, 2.0, 4.0, 5.0)  # seconds between two looks at an operation; the last one repeats
 _LONGEST_OPERATION_S = 240.0
-GONE = ("notFound",)
-"""The reason of a 404 that speaks of the thing itself."""
-NO_PROJECT = "noProject"
-"""The reason of one that speaks of what the thing would be in."""
+GONE = ("notFound",)  # the reason of a 404 that speaks of the thing itself
+NO_PROJECT = "noProject"  # the reason of one that speaks of what the thing would be in
 _THING = re.compile(r"/(?:instances|disks|firewalls|operations)/[^/']+'")
 _ALL_GPUS = "GPUS_ALL_REGIONS"
 POLICY, POLICY_OF_PLACES = "policy", "policy of places"
@@ -70,10 +53,7 @@ def config_folder() -> Path:
 class GoogleKeys(KeyPlaces):
     """Where Google's tools leave credentials for programs; google-auth reads them."""
 
-    @property
-    def missing(self) -> str:
-        is_there = find_spec("google") and find_spec("google.auth")
-        return "" if is_there else "pip install 'boxstrap[gcp]'"
+    library, extra = "google.auth", "gcp"
 
     def find(self) -> ApiKey | None:
         """Return a key without a value if google-auth is there, and a file for it."""
@@ -82,9 +62,9 @@ class GoogleKeys(KeyPlaces):
         source = self.variable if os.environ.get(self.variable) else self.files[0]
         return ApiKey("", source) if credentials_file().is_file() else None
 
-    def __str__(self) -> str:
-        needs = f" (needs: {self.missing})" if self.missing else ""
-        return f"{super().__str__()}, written by: {_LOGIN}{needs}"
+    @property
+    def places(self) -> str:
+        return f"{super().places}, written by: {_LOGIN}"
 
 
 def credentials_file() -> Path:
@@ -134,12 +114,12 @@ def request_id(*of: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join(("boxstrap", *of))))
 
 
-class _ErrorOfOperation(CamelModel):
+class _ErrorOfOperation(api.CamelModel):
     code: str = ""
     message: str = ""
 
 
-class _ErrorsOfOperation(CamelModel):
+class _ErrorsOfOperation(api.CamelModel):
     errors: Sequence[_ErrorOfOperation] = ()
 
 
@@ -151,54 +131,43 @@ def _of_all_zones(items: object) -> object:
     return [one for each in inside if isinstance(each, list) for one in each]
 
 
-class GooglePage(CamelModel, Generic[T]):
-    """A page of a list, of one zone or of all."""
-
-    items: Annotated[Sequence[T], BeforeValidator(_of_all_zones)] = ()
+class GooglePage(api.CamelModel, Generic[api.T]):
+    items: Annotated[Sequence[api.T], BeforeValidator(_of_all_zones)] = ()
     next_page_token: str | None = None
     unreachables: Sequence[str] = ()
 
 
-class GoogleOperation(CamelModel):
-    """What a change became."""
-
+class GoogleOperation(api.CamelModel):
     name: str
     status: str
-    target_id: str | None = None
-    """The number of what it makes."""
+    target_id: str | None = None  # the number of what it makes
     error: _ErrorsOfOperation | None = None
     http_error_message: str | None = None
 
     @property
     def is_done(self) -> bool:
-        """Whether it is over, well or not."""
         return self.status == "DONE"
 
-    def refusal(self, provider: str) -> RefusedError | None:
+    def refusal(self, provider: str) -> api.RefusedError | None:
         """Return why it failed; None if it didn't."""
         if not self.is_done or self.error is None:
             return None
         first = next(iter(self.error.errors), _ErrorOfOperation())
         said = first.message or self.http_error_message or "no reason given"
-        refused = RefusedError(f"it refuses: {first.code}: {said[:300]}", where=provider)
+        refused = api.RefusedError(f"it refuses: {first.code}: {said[:300]}", where=provider)
         refused.code = _exact(first.code, said)
         return refused
 
 
-class GoogleApi(Api):
+class GoogleApi(api.TokenApi):
     """Requests with a token of the user's credentials. They raise as those of `Api`."""
 
-    forbidden_means = "what your credentials must be allowed: docs/providers.md"
+    login = _LOGIN
 
     def __init__(self, provider: str, address: str, source: str) -> None:
-        super().__init__(provider, address, None)
-        self._source = source
+        super().__init__(provider, address, source)
         self._renewing = threading.Lock()
         self._credentials: Any = None
-
-    @property
-    def has_key(self) -> bool:
-        return bool(self._source)
 
     @cached_property
     def project(self) -> str:
@@ -226,7 +195,7 @@ class GoogleApi(Api):
         """
         if not digest:
             return self.project
-        found = next((each for each in projects() if digest_of(each) == digest), "")
+        found = next((each for each in projects() if api.digest_of(each) == digest), "")
         if not found:
             raise UnreachableError(
                 "that box is in another project than those that your settings name.",
@@ -236,17 +205,16 @@ class GoogleApi(Api):
         return found
 
     def path(self, zone: str = "", project: str = "") -> str:
-        """Return the path of a project, or of one of its zones."""
-        place = f"/zones/{segment(zone)}" if zone else ""
-        return f"/compute/v1/projects/{segment(project or self.project)}{place}"
+        place = f"/zones/{api.segment(zone)}" if zone else ""
+        return f"/compute/v1/projects/{api.segment(project or self.project)}{place}"
 
-    def every(self, what: str, model: type[T], path: str = "", **query: str) -> Iterator[T]:
+    def every(self, what: str, model: type[api.T], path: str = "", **query: str) -> Iterator[api.T]:
         """Yield what a list has: of the project, or of what has this path.
 
         Raises UnreachableError; PartialListError after all of one that is not whole.
         """
         away = set[str]()
-        for _ in range(MOST_PAGES):
+        for _ in range(api.MOST_PAGES):
             place = f"{path or self.path()}/{what}"
             page = self.get(place, GooglePage[model], maxResults="500", **query)  # type: ignore[valid-type]
             away |= {*page.unreachables}
@@ -255,9 +223,9 @@ class GoogleApi(Api):
                 break
             query["pageToken"] = page.next_page_token
         else:
-            raise too_many(self.provider)
+            raise api.too_many(self.provider)
         if away:
-            raise PartialListError(
+            raise api.PartialListError(
                 f"its list leaves out {', '.join(sorted(away))[:200]}, which is down.",
                 where=self.provider,
                 hint="A box whose id names another zone is found there: --host gcp:ID",
@@ -279,23 +247,18 @@ class GoogleApi(Api):
                 place = f"{path}/operations/{operation.name}"
                 operation = self.get(place, GoogleOperation)
             except UnreachableError as error:
-                raise UndecidedError(
+                raise api.UndecidedError(
                     f"it is unknown whether this was done: {error.what}", where=self.provider
                 ) from None
         return operation
 
-    def _send(
-        self, method: str, path: str, body: object, retries: urllib3.Retry
-    ) -> tuple[int, object, float | None]:
-        self._key = ApiKey(self._token(), self._source)
-        status, answer, pause = super()._send(method, path, body, retries)
+    def _plain(self, status: int, answer: object) -> tuple[int, object]:
         reasons = [*_reasons(answer)]
         if status == 403 and _SLOW_DOWN.intersection(reasons):
             status = 429
-        return status, _in_one_word(answer, reasons), pause
+        return status, _in_one_word(answer, reasons)
 
-    def _token(self) -> str:
-        """Return a token that is valid now. Raises RefusedKeyError, UnreachableError."""
+    def _token(self, path: str) -> str:  # noqa: ARG002 - it is of all projects
         from google.auth import exceptions
         from google.auth.transport.urllib3 import Request
 
@@ -317,15 +280,7 @@ class GoogleApi(Api):
                 raise self._no_key(f"{type(error).__name__}") from None
             return str(self._credentials.token)
 
-    def _no_key(self, said: str) -> RefusedKeyError:
-        return RefusedKeyError(
-            f"it refuses the key of {self._source or 'nowhere'}: "
-            f"{said[:300].rstrip('.') or 'no reason given'}.",
-            where=self.provider,
-            hint=f"Log in again: {_LOGIN}. Which permissions it needs: docs/providers.md",
-        )
-
-    def _refused(self, status: int, answer: object) -> RefusedError:
+    def _refused(self, status: int, answer: object) -> api.RefusedError:
         refused = super()._refused(status, answer)
         refused.code = _exact(refused.code, refused.what)
         return refused

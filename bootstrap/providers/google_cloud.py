@@ -16,20 +16,8 @@ from typing import ClassVar
 from pydantic import AliasPath, Field
 
 from bootstrap.errors import NoOfferError, UsageError
-from bootstrap.providers.api import (
-    BY_POLICY,
-    LACKS_RIGHT,
-    NONE_LEFT,
-    THIS_OFFER,
-    ApiKey,
-    CamelModel,
-    PartialListError,
-    Refusal,
-    RefusedError,
-    UndecidedError,
-    digest_of,
-    time_of,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import ApiKey
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.google_api import (
     GONE,
@@ -65,8 +53,7 @@ _IMAGE = (
 _IMAGE_NAME = re.compile(r"projects/[a-z0-9.:-]+/global/images/(?:family/)?[a-z][a-z0-9-]*")
 _NETWORK = "global/networks/default"
 _LONGEST_RUN_S = 120 * 86400
-_DISK_GB_HOUR = 0.10 / 730
-"""Dollars of a balanced disk, about: it differs by region."""
+_DISK_GB_HOUR = 0.10 / 730  # dollars of a balanced disk, about: it differs by region
 _STATES = {
     **dict.fromkeys(("PENDING", "PROVISIONING", "STAGING"), RentedState.STARTING),
     "RUNNING": RentedState.RUNNING,
@@ -83,19 +70,19 @@ _LACKS_RIGHT = ("forbidden", "IAM_PERMISSION_DENIED", "insufficientPermissions")
 _IS_OFF = ("SERVICE_DISABLED", "accessNotConfigured")
 
 
-class _Way(CamelModel):
+class _Way(api.CamelModel):
     address: str | None = Field(None, alias="natIP")
 
 
-class _Nic(CamelModel):
+class _Nic(api.CamelModel):
     access_configs: Sequence[_Way] = ()
 
 
-class _AttachedDisk(CamelModel):
+class _AttachedDisk(api.CamelModel):
     disk_size_gb: str = "0"
 
 
-class _Instance(CamelModel):
+class _Instance(api.CamelModel):
     id: str
     name: str
     zone: str
@@ -113,7 +100,7 @@ class _Instance(CamelModel):
     creation_timestamp: str | None = None
 
 
-class _Disk(CamelModel):
+class _Disk(api.CamelModel):
     id: str
     name: str
     zone: str = ""
@@ -122,7 +109,7 @@ class _Disk(CamelModel):
     labels: Mapping[str, str] = {}
 
 
-class _Allowed(CamelModel):
+class _Allowed(api.CamelModel):
     protocol: str = Field("", alias="IPProtocol")
     ports: Sequence[str] = ()
 
@@ -134,7 +121,7 @@ class _Allowed(CamelModel):
         )
 
 
-class _Rule(CamelModel):
+class _Rule(api.CamelModel):
     name: str
     network: str = ""
     direction: str = "INGRESS"
@@ -157,13 +144,11 @@ class _Rule(CamelModel):
         )
 
 
-class _Console(CamelModel):
+class _Console(api.CamelModel):
     contents: str = ""
 
 
 class GoogleCloud(CloudAccount):
-    """A project at Google Cloud, for Compute Engine."""
-
     name = NAME
     title = "Google Cloud"
     shares_network = True
@@ -175,26 +160,26 @@ class GoogleCloud(CloudAccount):
     is_ambient = True
     stops = StopRule("its boot disk alone (no local SSD)", "its disk")
     destroys_itself = False
-    refusals: ClassVar[Mapping[object, Refusal]] = {
+    refusals: ClassVar[Mapping[object, api.Refusal]] = {
         **CloudAccount.refusals,
-        **dict.fromkeys(_LACKS_RIGHT, LACKS_RIGHT),
+        **dict.fromkeys(_LACKS_RIGHT, api.LACKS_RIGHT),
         **dict.fromkeys(
-            _IS_OFF, Refusal("to switch it on: gcloud services enable compute.googleapis.com")
+            _IS_OFF, api.Refusal("to switch it on: gcloud services enable compute.googleapis.com")
         ),
-        "BILLING_DISABLED": Refusal("your project has no billing account, or owes a balance"),
-        "GPUS_ALL_REGIONS": Refusal(f"your project may have no GPU more, in no region: {MORE}"),
-        "noProject": Refusal(
+        "BILLING_DISABLED": api.Refusal("your project has no billing account, or owes a balance"),
+        "GPUS_ALL_REGIONS": api.Refusal(f"your project may have no GPU more, in no region: {MORE}"),
+        "noProject": api.Refusal(
             "your settings name a project, a network or an image that is not there"
         ),
-        POLICY: BY_POLICY,
-        POLICY_OF_PLACES: BY_POLICY._replace(is_final=False),
-        **dict.fromkeys(("QUOTA_EXCEEDED", "quotaExceeded"), THIS_OFFER),
+        POLICY: api.BY_POLICY,
+        POLICY_OF_PLACES: api.BY_POLICY._replace(is_final=False),
+        **dict.fromkeys(("QUOTA_EXCEEDED", "quotaExceeded"), api.THIS_OFFER),
         **dict.fromkeys(
             (
                 *("ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"),
                 *("STOCKOUT", "resourcePoolExhausted", "RESOURCE_POOL_EXHAUSTED"),
             ),
-            NONE_LEFT,
+            api.NONE_LEFT,
         ),
     }
 
@@ -204,8 +189,7 @@ class GoogleCloud(CloudAccount):
         self._api = self._google
         self._api.refusals = self.refusals
         self._market = GoogleMarket(self._google)
-        self._zones = dict[str, str]()
-        """Of instances whose id names none, once they were met."""
+        self._zones = dict[str, str]()  # of instances whose id names none, once they were met
 
     # Boxes
 
@@ -215,7 +199,7 @@ class GoogleCloud(CloudAccount):
         try:
             for one in self._listed(f"labels.{LABEL}:*"):
                 found.append(self._rented(one))
-        except PartialListError as error:
+        except api.PartialListError as error:
             error.boxes = found
             raise
         return found
@@ -265,7 +249,7 @@ class GoogleCloud(CloudAccount):
         is_running = state is RentedState.RUNNING
         size = sum(int(disk.disk_size_gb) for disk in one.disks)
         # One that was named by its number alone goes on being called that.
-        own = digest_of(self._google.project) if digest is None else digest
+        own = api.digest_of(self._google.project) if digest is None else digest
         return RentedBox(
             provider=self.name,
             id=f"{one.id}_{zone}_{own}" if own else one.id,
@@ -277,8 +261,8 @@ class GoogleCloud(CloudAccount):
             user=USER,
             price=kind.price(zone, is_spot=is_spot) if kind else None,
             stopped_price=round(size * _DISK_GB_HOUR, 6),
-            since=time_of(one.last_start_timestamp) or time_of(one.creation_timestamp),
-            ends=time_of(one.ends) if is_running else None,
+            since=api.time_of(one.last_start_timestamp) or api.time_of(one.creation_timestamp),
+            ends=api.time_of(one.ends) if is_running else None,
             said=one.status_message or "",
             is_spot=is_spot,
         )
@@ -318,21 +302,23 @@ class GoogleCloud(CloudAccount):
                 wanted,
                 GoogleOperation,
             )
-        except RefusedError as refused:
+        except api.RefusedError as refused:
             if refused.code == _MADE_BEFORE:  # by a request that nobody knows of any more
-                raise UndecidedError(refused.what, where=self.name, hint=refused.hint) from None
+                raise api.UndecidedError(refused.what, where=self.name, hint=refused.hint) from None
             raise self._with_quota(refused) from None
         if not made.target_id:
-            raise UndecidedError("it says that it makes a box, but not which.", where=self.name)
-        with contextlib.suppress(UndecidedError):  # it has a number: that says what became of it
+            raise api.UndecidedError("it says that it makes a box, but not which.", where=self.name)
+        with contextlib.suppress(
+            api.UndecidedError
+        ):  # it has a number: that says what became of it
             made = self._google.settled(path, made)
         if failed := made.refusal(self.name):
             path = self._google.path(zone)
             self._clear(lambda: self._delete_parts(path, mark), f"{mark} in {zone}")
             raise self._with_quota(failed)
-        return f"{made.target_id}_{zone}_{digest_of(self._google.project)}"
+        return f"{made.target_id}_{zone}_{api.digest_of(self._google.project)}"
 
-    def _with_quota(self, refused: RefusedError) -> RefusedError:
+    def _with_quota(self, refused: api.RefusedError) -> api.RefusedError:
         if refused.code.lower().replace("_", "") == "quotaexceeded":
             refused.what += f" To have more, {MORE}."
         return refused
@@ -377,7 +363,7 @@ class GoogleCloud(CloudAccount):
         asked = head | {"description": f"boxstrap: {use}"} | rule
         try:
             self._google.post(f"{self._google.path()}/global/firewalls", asked, GoogleOperation)
-        except RefusedError as error:
+        except api.RefusedError as error:
             if error.code == _MADE_BEFORE:
                 return
             refused = NoOfferError(

@@ -19,22 +19,19 @@ from bootstrap.providers.offer import Offer, RentOrder, limit_s
 
 NAME = "gcp"
 MORE = "ask for more at https://console.cloud.google.com/iam-admin/quotas"
-IMAGE_CUDA = "13.0"
-"""The newest CUDA that the driver of the default image knows."""
+IMAGE_CUDA = "13.0"  # the newest CUDA that the driver of the default image knows
 _SHORT_RUN_S = 7 * 86400
 """Up to this, what Google deletes by itself may use the quota of preemptible GPUs, too."""
 _MOST_DISK_GB = 65536
 _TYPE = re.compile(r"([a-z][0-9]-[a-z]+)-([0-9]+)g?")
 _G2_GPUS = {24: 2, 48: 4, 96: 8}
-_G4_VCPUS = 48
-"""Of each whole GPU; types with fewer have a part of one."""
+_G4_VCPUS = 48  # of each whole GPU; types with fewer have a part of one
 
 
 class _Family(NamedTuple):
     gpu: str
     memory_gib: float
-    quota: str
-    """The name of its quota in a region; "" if it is not listed there."""
+    quota: str  # the name of its quota in a region; "" if it is not listed there
     disk: str = "pd-balanced"
 
 
@@ -49,13 +46,10 @@ _NAMES = f"({'|'.join(_FAMILIES)})-[0-9]+g?"
 
 
 class GoogleKind(NamedTuple):
-    """A machine type."""
-
     name: str
     family: str
     gpus: int
-    vcpus: int
-    """0 where the GPU's price has them."""
+    vcpus: int  # 0 where the GPU's price has them
 
     @property
     def of(self) -> _Family:
@@ -196,5 +190,4 @@ def _offered(kind: GoogleKind, zone: str, order: RentOrder) -> Offer | None:
 
 
 def region_of(zone: str) -> str:
-    """Return the region that a zone is in."""
     return zone.rpartition("-")[0]

@@ -1,7 +1,7 @@
 """Hugging Face Jobs: jobs with SSH, by the Hub's OpenAPI document.
 
-`huggingface_hub` finds the token and reads the answers. The requests are our own, as at the other
-providers: its calls have no time limit, and leave out when a job ends.
+`huggingface_hub` finds the token. The requests are our own, as at the other providers: its calls
+have no time limit, and leave out when a job ends.
 
 A job ends by its own time limit, is never stopped, and everything on it is lost then.
 """
@@ -16,24 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from importlib.util import find_spec
 from typing import ClassVar
 
-from pydantic import AwareDatetime, ConfigDict, Field, RootModel, model_validator
+from pydantic import AliasPath, AwareDatetime, Field, RootModel
 
 from bootstrap.errors import UsageError
-from bootstrap.providers.api import (
-    MOST_PAGES,
-    Api,
-    ApiKey,
-    ApiModel,
-    KeyPlaces,
-    Refusal,
-    RefusedError,
-    checked_key,
-    segment,
-    too_many,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import ApiKey, KeyPlaces, checked_key
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentedBox, RentedState, RentOrder, limit_s
 
@@ -42,15 +31,13 @@ _STATES = {
     "RUNNING": RentedState.RUNNING,
     **dict.fromkeys(("COMPLETED", "CANCELED", "ERROR", "DELETED"), RentedState.GONE),
 }
-_ALIVE = "stage=RUNNING&stage=SCHEDULING"
-"""Jobs that have ended stay in the list for ever."""
+_ALIVE = "stage=RUNNING&stage=SCHEDULING"  # jobs that have ended stay in the list for ever
 _IMAGE = "pytorch/pytorch:2.8.0-cuda12.8-cudnn9-devel"
 """Root, apt, bash and a torch that also knows the newest GPUs that are for rent there."""
 _COMMAND = ["sleep", "infinity"]
 _MARK = {"BOXSTRAP_JOB": "1"}
 """By this a setup sees what the box is: a job has nothing else that only it has."""
-_DEFAULT_S = 1800.0
-"""The limit of a job that was started without one."""
+_DEFAULT_S = 1800.0  # the limit of a job that was started without one
 _MAY_HAVE_ENDED = {400, 404, 409}
 """Refusals of a cancel that a job may answer with that has ended already."""
 _HOURLY = {"second": 3600, "minute": 60, "hour": 1}
@@ -63,13 +50,11 @@ _KEYS_PAGE = "https://huggingface.co/settings/keys"
 class _HubToken(KeyPlaces):
     """The token of the Hub, wherever its own library looks for it."""
 
-    @property
-    def missing(self) -> str:
-        return "" if find_spec("huggingface_hub") else "pip install 'boxstrap[hf]'"
+    library, extra = "huggingface_hub", "hf"
 
-    def __str__(self) -> str:
-        needs = f" (needs: {self.missing})" if self.missing else ""
-        return f"{self.variable}, or log in: hf auth login{needs}"
+    @property
+    def places(self) -> str:
+        return f"{self.variable}, or log in: hf auth login"
 
     def find(self) -> ApiKey | None:
         if self.missing:
@@ -88,84 +73,38 @@ class _HubToken(KeyPlaces):
         return checked_key(token, of) if token else None
 
 
-class _User(ApiModel):
+class _User(api.ApiModel):
     name: str
 
 
-class _OfLibrary(ApiModel):
-    """What of an object of the library is read here: it does not look at types itself."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-
-class _Owner(_OfLibrary):
-    name: str = Field(min_length=1)
-
-
-class _JobStatus(_OfLibrary):
-    stage: str = Field(min_length=1)
-    message: str | None
-    ssh_url: str | None
-
-
-class _JobInfo(_OfLibrary):
+class _Job(api.CamelModel):
     id: str = Field(min_length=1)
-    owner: _Owner
-    status: _JobStatus
-    flavor: str | None
-    labels: Mapping[str, str] | None
-    created_at: AwareDatetime | None
-    started_at: AwareDatetime | None
+    stage: str = Field(min_length=1, validation_alias=AliasPath("status", "stage"))
+    message: str | None = Field(None, validation_alias=AliasPath("status", "message"))
+    ssh_url: str | None = Field(None, validation_alias=AliasPath("status", "sshUrl"))
+    flavor: str | None = None
+    labels: Mapping[str, str] | None = None
+    created_at: AwareDatetime | None = None
+    started_at: AwareDatetime | None = None
+    timeout: float | None = None  # its limit in seconds
 
 
-class _JobAccelerator(_OfLibrary):
+class _JobAccelerator(api.CamelModel):
     type: str
     quantity: str = Field(max_length=9)
     model: str
     vram: str
 
 
-class _HardwareInfo(_OfLibrary):
+class _Flavor(api.CamelModel):
+    """One kind of machine."""
+
     name: str
     pretty_name: str
-    accelerator: _JobAccelerator | None
+    accelerator: _JobAccelerator | None = None
     unit_label: str
-    unit_cost_usd: float
-    ephemeral_storage: str
-
-
-class _Job(ApiModel):
-    """One job as the library reads it, and its limit in seconds, which the library leaves out."""
-
-    info: _JobInfo
-    timeout: float | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read(cls, said: object) -> object:
-        from huggingface_hub import JobInfo
-
-        try:
-            info = JobInfo(**said)  # type: ignore[arg-type]
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise ValueError("no job") from error
-        return {"info": info, "timeout": said.get("timeout")}  # type: ignore[attr-defined]
-
-
-class _Flavor(ApiModel):
-    """One kind of machine as the library reads it."""
-
-    info: _HardwareInfo
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read(cls, said: object) -> object:
-        from huggingface_hub import JobHardwareInfo
-
-        try:
-            return {"info": JobHardwareInfo(**said)}  # type: ignore[arg-type]
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
-            raise ValueError("no hardware") from error
+    unit_cost_usd: float = Field(alias="unitCostUSD")
+    ephemeral_storage: str = ""
 
 
 class HuggingFaceJobs(CloudAccount):
@@ -180,40 +119,40 @@ class HuggingFaceJobs(CloudAccount):
     is_container = True
     no_private_network = "a job reaches no other job"
     loading_minutes = 20
-    refusals: ClassVar[Mapping[object, Refusal]] = {
+    refusals: ClassVar[Mapping[object, api.Refusal]] = {
         **CloudAccount.refusals,
-        403: Refusal("your plan or your token's rights don't cover it"),
+        403: api.Refusal("your plan or your token's rights don't cover it"),
     }
 
     def __init__(self, key: ApiKey | None) -> None:
         super().__init__(key)
         from huggingface_hub import constants
 
-        self._api = Api(self.name, constants.ENDPOINT, key)
+        self._api = api.Api(self.name, constants.ENDPOINT, key)
 
     @cached_property
     def _place(self) -> str:
         """The path of the jobs of the user whose token it is."""
-        return f"/api/jobs/{segment(self._api.get('/api/whoami-v2', _User).name)}"
+        return f"/api/jobs/{api.segment(self._api.get('/api/whoami-v2', _User).name)}"
 
     @cached_property
-    def _hardware(self) -> Mapping[str, _HardwareInfo]:
+    def _hardware(self) -> Mapping[str, _Flavor]:
         found = self._api.get("/api/jobs/hardware", RootModel[Sequence[_Flavor]]).root
-        return {one.info.name: one.info for one in found}
+        return {one.name: one for one in found}
 
     def boxes(self) -> Sequence[RentedBox]:
         """Return all jobs that have not ended; without SSH, too: they cost as much."""
         found, path = list[RentedBox](), f"{self._place}?{_ALIVE}"
-        for _ in range(MOST_PAGES):
+        for _ in range(api.MOST_PAGES):
             page = self._api.get(path, RootModel[Sequence[_Job]]).root
             path = self._api.next_path
             found += map(self._rented, page)
             if not path:
                 return found
-        raise too_many(self.name)
+        raise api.too_many(self.name)
 
     def _box(self, box_id: str) -> RentedBox | None:
-        found = self._api.find(f"{self._place}/{segment(box_id)}", _Job)
+        found = self._api.find(f"{self._place}/{api.segment(box_id)}", _Job)
         return self._rented(found) if found else None
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
@@ -234,25 +173,25 @@ class HuggingFaceJobs(CloudAccount):
             "ssh": {"enabled": True},
             "dockerImage": order.image or _IMAGE,
         }
-        made = self._api.post(self._place, wanted, _Job).info
+        made = self._api.post(self._place, wanted, _Job)
         self.__dict__.pop("_hardware", None)  # its price is asked for once more
         return made.id
 
     def destroy(self, box_id: str) -> None:
         """As `CloudAccount.destroy`; what a job has made is lost with it."""
-        path = f"{self._place}/{segment(box_id)}"
+        path = f"{self._place}/{api.segment(box_id)}"
         try:
             self._api.post(f"{path}/cancel", None, _Job)
-        except RefusedError as error:
+        except api.RefusedError as error:
             if error.status not in _MAY_HAVE_ENDED:
                 raise
             left = self._api.find(path, _Job)
-            if left and _STATES.get(left.info.status.stage) is not RentedState.GONE:
+            if left and _STATES.get(left.stage) is not RentedState.GONE:
                 raise
 
     def log(self, box_id: str) -> Sequence[str]:
         """As `CloudAccount.log`, which is a stream of events that goes on."""
-        text = self._api.text(f"{self._place}/{segment(box_id)}/logs?tail=20")
+        text = self._api.text(f"{self._place}/{api.segment(box_id)}/logs?tail=20")
         found = list[str]()
         for line in text.splitlines():
             with suppress(ValueError, KeyError, TypeError):
@@ -260,31 +199,30 @@ class HuggingFaceJobs(CloudAccount):
         return found
 
     def _rented(self, job: _Job) -> RentedBox:
-        info = job.info
-        flavor = self._hardware.get(info.flavor or "")
-        state = _STATES.get(info.status.stage, RentedState.UNKNOWN)
+        flavor = self._hardware.get(job.flavor or "")
+        state = _STATES.get(job.stage, RentedState.UNKNOWN)
         is_running = state is RentedState.RUNNING
-        way = _SSH.fullmatch(info.status.ssh_url or "") if is_running else None
+        way = _SSH.fullmatch(job.ssh_url or "") if is_running else None
         # Whether the limit counts from its start is unknown: so the earliest end.
-        made = _seconds(info.created_at)
+        made = _seconds(job.created_at)
+        of = flavor.accelerator if flavor else None
         return RentedBox(
             provider=self.name,
-            id=info.id,
-            name=(info.labels or {}).get("name", ""),
+            id=job.id,
+            name=(job.labels or {}).get("name", ""),
             state=state,
-            gpu=_gpus(flavor),
+            gpu=f"{of.quantity} x {of.model}" if of else flavor.pretty_name if flavor else "",
             address=way[2] if way else "",
             port=int(way[3] or 22) if way else 0,
             user=way[1] if way else "",
             price=_price(flavor) if flavor else None,
-            since=_seconds(info.started_at) or made,
+            since=_seconds(job.started_at) or made,
             ends=made and made + (job.timeout or _DEFAULT_S),
-            said=info.status.message
-            or ("it was started without --ssh" if is_running and not way else ""),
+            said=job.message or ("it was started without --ssh" if is_running and not way else ""),
         )
 
 
-def _offered(flavor: _HardwareInfo) -> Offer | None:
+def _offered(flavor: _Flavor) -> Offer | None:
     price, of = _price(flavor), flavor.accelerator
     if of is None or of.type != "gpu" or not price or not of.quantity.isdecimal():
         return None
@@ -303,15 +241,10 @@ def _offered(flavor: _HardwareInfo) -> Offer | None:
     )
 
 
-def _price(flavor: _HardwareInfo) -> float | None:
+def _price(flavor: _Flavor) -> float | None:
     """Return the dollars an hour; None if they are of an unknown unit."""
     per_hour = _HOURLY.get(flavor.unit_label)
     return round(flavor.unit_cost_usd * per_hour, 6) if per_hour else None
-
-
-def _gpus(flavor: _HardwareInfo | None) -> str:
-    of = flavor.accelerator if flavor else None
-    return f"{of.quantity} x {of.model}" if of else flavor.pretty_name if flavor else ""
 
 
 def _gigabytes(text: str) -> float | None:

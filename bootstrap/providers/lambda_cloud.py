@@ -14,16 +14,14 @@ from bootstrap.providers.api import (
     NONE_LEFT,
     NOTHING,
     THIS_OFFER,
-    ApiKey,
     ApiModel,
     Envelope,
-    KeyPlaces,
     Refusal,
     RefusedError,
     UndecidedError,
-    same_key,
     segment,
 )
+from bootstrap.providers.api_key import ApiKey, KeyPlaces, same_key
 from bootstrap.providers.cloud_account import CloudAccount, no_volume
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder
 
@@ -98,8 +96,6 @@ class _LambdaFileSystem(ApiModel):
 
 
 class Lambda(CloudAccount):
-    """An account at Lambda."""
-
     name = "lambda"
     title = "Lambda"
     keys = KeyPlaces("LAMBDA_API_KEY", ("~/.lambda_cloud/lambda_keys",), r"^\s*api_key\s*=\s*(\S+)")

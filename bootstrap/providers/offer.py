@@ -10,8 +10,7 @@ from bootstrap.onbox.verdict import gpu_models
 from bootstrap.text.document import Document
 from bootstrap.text.sizes import dollars
 
-LEASE_HOURS = 24
-"""Hours for a rented box whose profile's lease has neither hours nor dollars."""
+LEASE_HOURS = 24  # hours for a rented box whose profile's lease has neither hours nor dollars
 AFTER_LEASE_S = 1800
 """Seconds from a lease's end to the end that a provider itself puts to its box, where it does: in
 them, what is not safe can still be fetched."""
@@ -121,7 +120,6 @@ class Offer(Document):
     """How many such boxes are rented at once, each at `price`: a cluster."""
 
     def misses(self, order: RentOrder) -> list[str]:
-        """Return what the order asks for and this offer lacks."""
         return list(self.missed(order).values())
 
     def missed(self, order: RentOrder) -> dict[str, str]:
@@ -191,10 +189,8 @@ class StopRule:
     """What stopping a box means at a provider."""
 
     keeps: str
-    costs: str
-    """What a stopped box still costs."""
-    only_volume: bool = False
-    """Whether it keeps only the volume that the box was rented with."""
+    costs: str  # what a stopped box still costs
+    only_volume: bool = False  # whether it keeps only the volume that the box was rented with
 
 
 @dataclass(frozen=True)
@@ -214,7 +210,6 @@ class Leftover(Document):
 
     @property
     def shown_name(self) -> str:
-        """Its name, or its id where it has none."""
         return self.name or self.id
 
 
@@ -228,13 +223,10 @@ def _is_less(has: float | None, asked: float | None) -> bool:
 
 
 def version_tuple(text: str) -> tuple[int, ...]:
-    """Return a version's numbers, to be compared."""
     return tuple(map(int, re.findall(r"\d+", text)))
 
 
 class RentedState(enum.Enum):
-    """The state of a box, by its account."""
-
     STARTING = "starting"
     RUNNING = "running"
     STOPPED = "stopped"
@@ -292,7 +284,6 @@ class RentedBox:
 
     @property
     def host(self) -> str:
-        """What `--host` takes for it."""
         return f"{self.provider}:{self.id}"
 
     def price_now(self) -> float | None:

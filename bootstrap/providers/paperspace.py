@@ -13,17 +13,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bootstrap.providers.api import (
-    MOST_PAGES,
-    NOTHING,
-    CamelModel,
-    Envelope,
-    KeyPlaces,
-    RefusedError,
-    T,
-    segment,
-    too_many,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import KeyPlaces
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentedBox, RentedState, RentOrder, StopRule
 
@@ -44,8 +35,7 @@ _NVLINK = ("H100", "A100-80G")
 _SAME_UNIT = 4.0
 """By what factor a rate may differ from the list price. The nearest other unit, dollars a day,
 would be 24 times that."""
-_TEMPLATE = "mlinabox"
-"""In the name of its templates that have NVIDIA's driver."""
+_TEMPLATE = "mlinabox"  # in the name of its templates that have NVIDIA's driver
 
 
 class _Type(NamedTuple):
@@ -74,11 +64,11 @@ _TYPES = {
 """What its API doesn't say of a type before it makes a machine."""
 
 
-class _Accelerator(CamelModel):
+class _Accelerator(api.CamelModel):
     count: float
 
 
-class _PaperspaceMachine(CamelModel):
+class _PaperspaceMachine(api.CamelModel):
     id: str
     name: str | None = None
     state: str
@@ -89,12 +79,12 @@ class _PaperspaceMachine(CamelModel):
     dt_deleted: str | None = None
 
 
-class _TypeOfTemplate(CamelModel):
+class _TypeOfTemplate(api.CamelModel):
     machine_type_label: str
     is_available: bool
 
 
-class _PaperspaceTemplate(CamelModel):
+class _PaperspaceTemplate(api.CamelModel):
     id: str
     name: str
     agent_type: str
@@ -107,30 +97,28 @@ class _PaperspaceTemplate(CamelModel):
         return any(one.machine_type_label == kind and one.is_available for one in types)
 
 
-class _PaperspaceScript(CamelModel):
+class _PaperspaceScript(api.CamelModel):
     id: str
     name: str
     is_enabled: bool
     dt_deleted: str | None = None
 
 
-class _PaperspaceAvailability(CamelModel):
+class _PaperspaceAvailability(api.CamelModel):
     available: bool
 
 
-class _PaperspaceEvent(CamelModel):
+class _PaperspaceEvent(api.CamelModel):
     name: str
     error: str | None = None
 
 
-class _Page(Envelope[Sequence[T]], CamelModel):
+class _Page(api.Envelope[Sequence[api.T]], api.CamelModel):
     has_more: bool = False
     next_page: str | None = None
 
 
 class Paperspace(CloudAccount):
-    """An account at Paperspace."""
-
     name = "paperspace"
     title = "Paperspace"
     keys = KeyPlaces(
@@ -147,17 +135,17 @@ class Paperspace(CloudAccount):
     def boxes(self) -> Sequence[RentedBox]:
         return [_rented(one) for one in self._every("machines", _PaperspaceMachine)]
 
-    def _every(self, what: str, model: type[T], **query: str) -> Iterator[T]:
-        for _ in range(MOST_PAGES):
+    def _every(self, what: str, model: type[api.T], **query: str) -> Iterator[api.T]:
+        for _ in range(api.MOST_PAGES):
             page = self._api.get(f"/v1/{what}", _Page[model], **query)  # type: ignore[valid-type]
             yield from page.content
             if not page.has_more or not page.next_page:
                 return
             query["after"] = page.next_page
-        raise too_many(self.name)
+        raise api.too_many(self.name)
 
     def _box(self, box_id: str) -> RentedBox | None:
-        machine = self._api.find(f"/v1/machines/{segment(box_id)}", _PaperspaceMachine)
+        machine = self._api.find(f"/v1/machines/{api.segment(box_id)}", _PaperspaceMachine)
         return _rented(machine) if machine else None
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
@@ -199,7 +187,7 @@ class Paperspace(CloudAccount):
             if one.has(kind) and (not order.image or order.image in {one.id, one.name}):
                 return one.id
         if not order.image:
-            raise RefusedError(f"it has no template of its own for a {kind}.", where=self.name)
+            raise api.RefusedError(f"it has no template of its own for a {kind}.", where=self.name)
         return order.image
 
     def add_key(self, public_key: str) -> None:
@@ -207,7 +195,7 @@ class Paperspace(CloudAccount):
         if self._script_with(public_key) is None:
             script = _script(public_key)
             body = {"name": _script_name(public_key), "script": script, "isRunOnce": True}
-            self._api.post("/v1/startup-scripts", body, NOTHING)
+            self._api.post("/v1/startup-scripts", body, api.NOTHING)
 
     def _script_with(self, public_key: str) -> str | None:
         name = _script_name(public_key)
@@ -220,7 +208,9 @@ class Paperspace(CloudAccount):
         kind, region = offer.id.split("/")
         script = self._script_with(public_key)
         if script is None:
-            raise RefusedError("your account has no startup script with your key.", where=self.name)
+            raise api.RefusedError(
+                "your account has no startup script with your key.", where=self.name
+            )
         wanted = {
             "name": mark,
             "machineType": kind,
@@ -233,7 +223,7 @@ class Paperspace(CloudAccount):
             "startOnCreate": False,
             **({"enableNvlink": True} if kind in {f"{one}x8" for one in _NVLINK} else {}),
         }
-        return self._api.post("/v1/machines", wanted, Envelope[_PaperspaceMachine]).content.id
+        return self._api.post("/v1/machines", wanted, api.Envelope[_PaperspaceMachine]).content.id
 
     def log(self, box_id: str) -> Sequence[str]:
         """As `CloudAccount.log`: the errors of its events, oldest first."""
@@ -242,13 +232,13 @@ class Paperspace(CloudAccount):
         return said[::-1]
 
     def destroy(self, box_id: str) -> None:
-        self._api.delete(f"/v1/machines/{segment(box_id)}", NOTHING)
+        self._api.delete(f"/v1/machines/{api.segment(box_id)}", api.NOTHING)
 
     def stop(self, box_id: str) -> None:
-        self._api.patch(f"/v1/machines/{segment(box_id)}/stop", None, NOTHING)
+        self._api.patch(f"/v1/machines/{api.segment(box_id)}/stop", None, api.NOTHING)
 
     def start(self, box_id: str) -> None:
-        self._api.patch(f"/v1/machines/{segment(box_id)}/start", None, NOTHING)
+        self._api.patch(f"/v1/machines/{api.segment(box_id)}/start", None, api.NOTHING)
 
 
 def _script(public_key: str) -> str:

@@ -14,19 +14,8 @@ from typing import ClassVar
 from pydantic import AliasPath, Field
 
 from bootstrap.errors import UnreachableError
-from bootstrap.providers.api import (
-    NONE_LEFT,
-    NOTHING,
-    TAKEN,
-    CamelModel,
-    Envelope,
-    KeyPlaces,
-    Refusal,
-    RefusedError,
-    RefusedKeyError,
-    UndecidedError,
-    segment,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import KeyPlaces
 from bootstrap.providers.cloud_account import CloudAccount, no_volume
 from bootstrap.providers.offer import (
     Leftover,
@@ -50,39 +39,36 @@ _STATES = {
 
 _CLOUDS = ("SECURE", "COMMUNITY")
 _IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
-_CONTAINER_DISK = 20
-"""GB in addition to the volume, which holds everything of ours."""
+_CONTAINER_DISK = 20  # GB in addition to the volume, which holds everything of ours
 _IMAGE_CUDA = "12.8"
 """What `_IMAGE` needs: on an older driver its container never starts, and is paid for."""
 _NONE_LEFT = "no instances currently available"
 """A refusal, though it may come with a 500, after which nobody knows what was done."""
-_STOPPED_GB_HOUR = 0.20 / 720
-"""Dollars an hour for each GB of the volume of a stopped pod."""
+_STOPPED_GB_HOUR = 0.20 / 720  # dollars an hour for each GB of the volume of a stopped pod
 
 
-class _Endpoint(CamelModel):
+class _Endpoint(api.CamelModel):
     host: str
     port: int
     username: str
 
 
-class _Gpu(CamelModel):
+class _Gpu(api.CamelModel):
     id: str
     count: int = 1
 
 
-class _Cluster(CamelModel):
+class _Cluster(api.CamelModel):
     id: str
 
 
-class _Pod(CamelModel):
+class _Pod(api.CamelModel):
     id: str
     name: str | None = None
     status: str
     ssh: _Endpoint | None = Field(None, validation_alias=AliasPath("ssh", "direct"))
     gpu: _Gpu | None = None
-    cpu: object = None
-    """Set instead of `gpu` for a pod that was ordered without GPUs."""
+    cpu: object = None  # set instead of `gpu` for a pod that was ordered without GPUs
     kept: float | None = Field(None, validation_alias=AliasPath("mounts", "persistent", "size"))
     cost: float | None = None
     created_at: datetime | None = None
@@ -90,7 +76,7 @@ class _Pod(CamelModel):
     cluster: _Cluster | None = None
 
 
-_Pods = Envelope[Sequence[_Pod]]
+_Pods = api.Envelope[Sequence[_Pod]]
 
 
 class _NamedCluster(_Cluster):
@@ -98,22 +84,22 @@ class _NamedCluster(_Cluster):
     created_at: datetime | None = None
 
 
-class _CloudPrices(CamelModel):
+class _CloudPrices(api.CamelModel):
     secure: float
     community: float
 
 
-class _CloudCounts(CamelModel):
+class _CloudCounts(api.CamelModel):
     secure: int
     community: int
 
 
-class _DataCenter(CamelModel):
+class _DataCenter(api.CamelModel):
     id: str
     availability: str = ""
 
 
-class _GpuType(CamelModel):
+class _GpuType(api.CamelModel):
     id: str
     name: str
     memory: float
@@ -123,7 +109,7 @@ class _GpuType(CamelModel):
     data_centers: Sequence[_DataCenter] = ()
 
 
-class _NetworkVolume(CamelModel):
+class _NetworkVolume(api.CamelModel):
     id: str
     name: str = ""
     size: float | None = None
@@ -131,8 +117,6 @@ class _NetworkVolume(CamelModel):
 
 
 class RunPod(CloudAccount):
-    """An account at RunPod."""
-
     name = "runpod"
     title = "RunPod"
     keys = KeyPlaces(
@@ -144,10 +128,10 @@ class RunPod(CloudAccount):
     rents_clusters = True
     no_private_network = "a pod's ports are mapped, and its global network has 100 Mbit/s"
     loading_minutes = 20
-    refusals: ClassVar[Mapping[object, Refusal]] = {
+    refusals: ClassVar[Mapping[object, api.Refusal]] = {
         **CloudAccount.refusals,
-        400: NONE_LEFT,
-        422: Refusal("it would refuse the same request for any other offer"),
+        400: api.NONE_LEFT,
+        422: api.Refusal("it would refuse the same request for any other offer"),
     }
     stops = StopRule(
         "its volume alone (/workspace)",
@@ -166,17 +150,17 @@ class RunPod(CloudAccount):
     def _clusters(self, *, may_be_refused: bool) -> Sequence[_NamedCluster]:
         """Return the account's clusters; none for a key that may not see any, where that may be."""
         try:
-            return self._api.get("/v2/clusters", Envelope[Sequence[_NamedCluster]]).content
-        except RefusedKeyError:
+            return self._api.get("/v2/clusters", api.Envelope[Sequence[_NamedCluster]]).content
+        except api.RefusedKeyError:
             if may_be_refused:
                 return ()
             raise
 
     def _box(self, box_id: str) -> RentedBox | None:
-        pod = self._api.find(f"/v2/pods/{segment(box_id)}", _Pod)
+        pod = self._api.find(f"/v2/pods/{api.segment(box_id)}", _Pod)
         if pod is None or pod.cluster is None:
             return _rented(pod, {}) if pod else None
-        found = self._api.find(f"/v2/clusters/{segment(pod.cluster.id)}", _NamedCluster)
+        found = self._api.find(f"/v2/clusters/{api.segment(pod.cluster.id)}", _NamedCluster)
         return _rented(pod, {found.id: found.name} if found else {})
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
@@ -184,7 +168,7 @@ class RunPod(CloudAccount):
         aren't listed. A volume is in one data center, and community machines can't mount it."""
         near = None
         if order.volume:
-            volume = f"/v2/network-volumes/{segment(order.volume)}"
+            volume = f"/v2/network-volumes/{api.segment(order.volume)}"
             found_volume = self._api.find(volume, _NetworkVolume)
             if found_volume is None:
                 raise no_volume(self.name, order.volume)
@@ -198,7 +182,9 @@ class RunPod(CloudAccount):
             asked["count"] = str(order.gpu_count)
             if cuda := _min_cuda(order):
                 asked["minCudaVersion"] = cuda
-            types = self._api.get("/v2/catalog/gpus", Envelope[Sequence[_GpuType]], **asked).content
+            types = self._api.get(
+                "/v2/catalog/gpus", api.Envelope[Sequence[_GpuType]], **asked
+            ).content
             found += (offer for kind in types for offer in _offered(kind, cloud, order))
         return [offer for offer in found if near is None or offer.region == near]
 
@@ -232,11 +218,11 @@ class RunPod(CloudAccount):
                 gpu["minCudaVersion"] = cuda
             wanted |= {"cloud": cloud, "gpu": gpu}
             return self._api.post("/v2/pods", wanted, _Pod).id
-        except UndecidedError as error:
+        except api.UndecidedError as error:
             if _NONE_LEFT not in error.what.lower():
                 raise
-            refused = RefusedError(f"it has none left: {error.what}", where=self.name)
-            refused.code = TAKEN
+            refused = api.RefusedError(f"it has none left: {error.what}", where=self.name)
+            refused.code = api.TAKEN
             raise refused from None
 
     def _first_pod(self, cluster: str) -> str:
@@ -244,30 +230,30 @@ class RunPod(CloudAccount):
         whose answer was lost, it is found by its name."""
         said = f"the cluster {cluster} has no pods yet."
         try:
-            pods = self._api.get(f"/v2/clusters/{segment(cluster)}/pods", _Pods).content
+            pods = self._api.get(f"/v2/clusters/{api.segment(cluster)}/pods", _Pods).content
         except UnreachableError as error:
             pods, said = (), f"the pods of the cluster {cluster} are unknown: {error.what}"
         if not pods:
-            raise UndecidedError(said, where=self.name)
+            raise api.UndecidedError(said, where=self.name)
         return min(pods, key=lambda pod: pod.id).id
 
     def destroy(self, box_id: str) -> None:
         """As `CloudAccount.destroy`. One of a cluster is refused."""
-        self._api.delete(f"/v2/pods/{segment(box_id)}", NOTHING)
+        self._api.delete(f"/v2/pods/{api.segment(box_id)}", api.NOTHING)
 
     def destroy_cluster(self, cluster: str) -> None:
-        self._api.delete(f"/v2/clusters/{segment(cluster)}", NOTHING)
+        self._api.delete(f"/v2/clusters/{api.segment(cluster)}", api.NOTHING)
 
     def stop(self, box_id: str) -> None:
-        self._api.post(f"/v2/pods/{segment(box_id)}/action", {"action": "stop"}, NOTHING)
+        self._api.post(f"/v2/pods/{api.segment(box_id)}/action", {"action": "stop"}, api.NOTHING)
 
     def start(self, box_id: str) -> None:
         """As `CloudAccount.start`. If others have its GPUs it may start without any."""
-        self._api.post(f"/v2/pods/{segment(box_id)}/action", {"action": "start"}, NOTHING)
+        self._api.post(f"/v2/pods/{api.segment(box_id)}/action", {"action": "start"}, api.NOTHING)
 
     def log(self, box_id: str) -> Sequence[str]:
         """As `CloudAccount.log`, which is a stream of events that goes on."""
-        text = self._api.text(f"/v2/pods/{segment(box_id)}/logs?tail=20")
+        text = self._api.text(f"/v2/pods/{api.segment(box_id)}/logs?tail=20")
         found = list[str]()
         for line in text.splitlines():
             with suppress(ValueError, KeyError, TypeError):
@@ -275,7 +261,7 @@ class RunPod(CloudAccount):
         return found
 
     def leftovers(self) -> Sequence[Leftover]:
-        found = self._api.get("/v2/network-volumes", Envelope[Sequence[_NetworkVolume]]).content
+        found = self._api.get("/v2/network-volumes", api.Envelope[Sequence[_NetworkVolume]]).content
         return [Leftover(self.name, one.id, one.name, "network volume", one.size) for one in found]
 
 
@@ -310,11 +296,6 @@ def _min_cuda(order: RentOrder) -> str:
     of_image = "" if order.image else _IMAGE_CUDA
     oldest = max(order.min_cuda, of_image, key=version_tuple)
     return ".".join([*oldest.split("."), "0"][:2]) if oldest else ""
-
-
-def _stopped_price(pod: _Pod) -> float | None:
-    """Return what its volume costs while it is stopped: its own price is 0 then."""
-    return None if pod.kept is None else round(pod.kept * _STOPPED_GB_HOUR, 6)
 
 
 def _gpu_count(pod: _Pod) -> int | None:
@@ -353,7 +334,8 @@ def _rented(pod: _Pod, clusters: Mapping[str, str]) -> RentedBox:
         port=direct.port if direct else 0,
         user=direct.username if direct else "",
         price=pod.cost if state is not RentedState.STOPPED else None,
-        stopped_price=_stopped_price(pod),
+        # A stopped pod has a price of 0 in the API, though its volume costs.
+        stopped_price=None if pod.kept is None else round(pod.kept * _STOPPED_GB_HOUR, 6),
         since=began.timestamp() if began else None,
         cluster=pod.cluster.id if pod.cluster else "",
         said="it has no address of its own yet, or no public IP"

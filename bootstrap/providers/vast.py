@@ -12,33 +12,18 @@ from pydantic import BeforeValidator, Field, RootModel
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.onbox.verdict.gpu_models import least_gib
-from bootstrap.providers.api import (
-    MOST_PAGES,
-    NONE_LEFT,
-    NOTHING,
-    TAKEN,
-    THIS_OFFER,
-    ApiModel,
-    Envelope,
-    KeyPlaces,
-    Refusal,
-    RefusedError,
-    UndecidedError,
-    same_key,
-    segment,
-    too_many,
-)
+from bootstrap.providers import api
+from bootstrap.providers.api_key import KeyPlaces, same_key
 from bootstrap.providers.cloud_account import CloudAccount, no_volume
 from bootstrap.providers.offer import Leftover, Offer, RentedBox, RentedState, RentOrder, StopRule
 
 _MOST = 3000
-_HOURS = 720
-"""Hours in a month, as its disk prices count them."""
+_HOURS = 720  # hours in a month, as its disk prices count them
 _IN_CENTER: Mapping[int | None, bool] = {0: False, 1: True}
 """What its `hosting_type` says. Where data centers alone were asked for, all found are in one."""
 
 
-class VastOffer(ApiModel):
+class VastOffer(api.ApiModel):
     """One offer of an answer."""
 
     id: int
@@ -58,8 +43,7 @@ class VastOffer(ApiModel):
     inet_up: float | None = None
     geolocation: str | None = None
     hosting_type: int | None = None
-    duration: float | None = None
-    """Seconds from now until its host's contract ends."""
+    duration: float | None = None  # seconds from now until its host's contract ends
 
 
 def search_terms(order: RentOrder, machine: int | None) -> dict[str, object]:
@@ -147,7 +131,7 @@ _STATES = {
 }
 
 
-class _VastPort(ApiModel):
+class _VastPort(api.ApiModel):
     host_port: str = Field("", alias="HostPort")
 
 
@@ -156,7 +140,7 @@ def _mapped(ports: object) -> object:
     return ports if isinstance(ports, dict) else None
 
 
-class _VastInstance(ApiModel):
+class _VastInstance(api.ApiModel):
     id: int
     label: str | None = None
     actual_status: str | None = None
@@ -172,23 +156,22 @@ class _VastInstance(ApiModel):
     image_runtype: str | None = None
     dph_total: float | None = None
     storage_total_cost: float | None = None
-    start_date: float | None = None
-    """When it was made, however often it was started since."""
+    start_date: float | None = None  # when it was made, however often it was started since
     uptime_mins: float | None = None
     end_date: float | None = None
 
 
-class _VastUser(ApiModel):
+class _VastUser(api.ApiModel):
     credit: float | None = None
     balance: float | None = None
 
 
-class _VastContract(ApiModel):
+class _VastContract(api.ApiModel):
     success: bool
     new_contract: int | None = None
 
 
-class _VastKey(ApiModel):
+class _VastKey(api.ApiModel):
     key: str | None = None
     public_key: str | None = None
 
@@ -201,39 +184,37 @@ _VastKeys = RootModel[Annotated[Sequence[_VastKey], BeforeValidator(_listed)]]
 """The account's public keys: a list, or a list in a field."""
 
 
-class _VastIncrease(ApiModel):
+class _VastIncrease(api.ApiModel):
     contract_id: int
     new_gpu_costpersec: float | None = None
     old_gpu_costpersec: float | None = None
 
 
-class _VastIncreases(ApiModel):
+class _VastIncreases(api.ApiModel):
     pending_price_increases: Sequence[_VastIncrease] = ()
 
 
-class _VastLog(ApiModel):
+class _VastLog(api.ApiModel):
     success: bool = False
     result_url: str = ""
 
 
-class _VastPage(Envelope[Sequence[_VastInstance]]):
+class _VastPage(api.Envelope[Sequence[_VastInstance]]):
     next_token: str | None = None
 
 
-class _VastVolume(ApiModel):
+class _VastVolume(api.ApiModel):
     id: int
     machine_id: int | None = None
     disk_space: float | None = None
     storage_total_cost: float | None = None
 
 
-class _VastVolumes(ApiModel):
+class _VastVolumes(api.ApiModel):
     volumes: Sequence[_VastVolume] = ()
 
 
 class Vast(CloudAccount):
-    """An account at Vast.ai."""
-
     name = "vast"
     title = "Vast.ai"
     keys = KeyPlaces("VAST_API_KEY", ("~/.config/vastai/vast_api_key", "~/.vast_api_key"))
@@ -242,16 +223,16 @@ class Vast(CloudAccount):
     is_container = True
     no_private_network = "its boxes share their hosts' public addresses, with mapped ports"
     stops = StopRule("everything", "its disk, typically at a higher price than while it runs")
-    refusals: ClassVar[Mapping[object, Refusal]] = {
+    refusals: ClassVar[Mapping[object, api.Refusal]] = {
         **CloudAccount.refusals,
         "insufficient_credit": CloudAccount.refusals[402],
-        "no_such_ask": NONE_LEFT,
-        "invalid_volume": THIS_OFFER,
+        "no_such_ask": api.NONE_LEFT,
+        "invalid_volume": api.THIS_OFFER,
     }
 
     def boxes(self) -> Sequence[RentedBox]:
         found, token = list[RentedBox](), ""
-        for _ in range(MOST_PAGES):
+        for _ in range(api.MOST_PAGES):
             query = {"limit": str(_PAGE), "select_cols": json.dumps(_COLUMNS)}
             if token:
                 query["after_token"] = token
@@ -260,13 +241,13 @@ class Vast(CloudAccount):
             token = page.next_token or ""
             if not token:
                 return found
-        raise too_many(self.name)
+        raise api.too_many(self.name)
 
     def _box(self, box_id: str) -> RentedBox | None:
         if not box_id.isdecimal():
             return None
         answer = self._api.find(
-            f"/api/v0/instances/{segment(box_id)}/", Envelope[_VastInstance | None], _GONE
+            f"/api/v0/instances/{api.segment(box_id)}/", api.Envelope[_VastInstance | None], _GONE
         )
         one = answer.content if answer else None
         return self._rented(one) if one else None
@@ -290,7 +271,7 @@ class Vast(CloudAccount):
 
     def log(self, box_id: str) -> Sequence[str]:
         """As `CloudAccount.log`: the file that it says it has put the log into."""
-        path = f"/api/v0/instances/request_logs/{segment(box_id)}/"
+        path = f"/api/v0/instances/request_logs/{api.segment(box_id)}/"
         told = self._api.put(path, {"tail": "20"}, _VastLog)
         for _ in range(_LOG_LOOKS if told.result_url else 0):
             with suppress(BoxstrapError):  # it takes a moment until it is there
@@ -301,7 +282,9 @@ class Vast(CloudAccount):
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
         machine = self._machine_of(order.volume) if order.volume else None
         wanted = search_terms(order, machine)
-        found = self._api.search("/api/v0/bundles/", wanted, Envelope[Sequence[VastOffer]]).content
+        found = self._api.search(
+            "/api/v0/bundles/", wanted, api.Envelope[Sequence[VastOffer]]
+        ).content
         return [offered(self.name, offer, order) for offer in found]
 
     def _machine_of(self, volume: str) -> int | None:
@@ -324,8 +307,8 @@ class Vast(CloudAccount):
         if any(same_key(public_key, key) for key in keys):
             return
         try:
-            self._api.post("/api/v0/ssh/", {"ssh_key": public_key}, NOTHING)
-        except RefusedError as error:
+            self._api.post("/api/v0/ssh/", {"ssh_key": public_key}, api.NOTHING)
+        except api.RefusedError as error:
             if error.code != _NO_TEAM_KEYS:
                 raise
 
@@ -347,22 +330,24 @@ class Vast(CloudAccount):
                 "mount_path": order.volume_at,
             }
         try:
-            made = self._api.put(f"/api/v0/asks/{segment(offer.id)}/", wanted, _VastContract)
-        except RefusedError as error:
+            made = self._api.put(f"/api/v0/asks/{api.segment(offer.id)}/", wanted, _VastContract)
+        except api.RefusedError as error:
             self._end_failed_bid(error.answer.get("new_contract"))
             raise
         if not made.success:
             self._end_failed_bid(made.new_contract)
-            refused = RefusedError("its bid failed.", where=self.name)
-            refused.code = TAKEN
+            refused = api.RefusedError("its bid failed.", where=self.name)
+            refused.code = api.TAKEN
             raise refused
         if made.new_contract is None:
-            raise UndecidedError("it says that it rented a box, but not which.", where=self.name)
+            raise api.UndecidedError(
+                "it says that it rented a box, but not which.", where=self.name
+            )
         box_id = str(made.new_contract)
         # The account already has the key, unless it is a team's. The box is rented, whatever this
         # request answers.
         with suppress(BoxstrapError):
-            self._api.post(f"/api/v0/instances/{box_id}/ssh/", {"ssh_key": public_key}, NOTHING)
+            self._api.post(f"/api/v0/instances/{box_id}/ssh/", {"ssh_key": public_key}, api.NOTHING)
         return box_id
 
     def _end_failed_bid(self, contract: object) -> None:
@@ -371,29 +356,29 @@ class Vast(CloudAccount):
             try:
                 self.destroy(str(contract))
             except BoxstrapError as error:
-                raise UndecidedError(
+                raise api.UndecidedError(
                     f"its bid failed, and left contract {contract}, which could not be destroyed: "
                     f"{error.what}",
                     where=self.name,
                 ) from None
 
     def destroy(self, box_id: str) -> None:
-        path = f"/api/v0/instances/{segment(box_id)}/"
+        path = f"/api/v0/instances/{api.segment(box_id)}/"
         ended = self._api.delete(path, _VastContract, _GONE)
         if ended and not ended.success:
-            raise UndecidedError(f"it didn't destroy {box_id}.", where=self.name)
+            raise api.UndecidedError(f"it didn't destroy {box_id}.", where=self.name)
 
     def stop(self, box_id: str) -> None:
         if not self._has_set(box_id, "stopped"):
-            raise UndecidedError(f"it didn't stop {box_id}.", where=self.name)
+            raise api.UndecidedError(f"it didn't stop {box_id}.", where=self.name)
 
     def start(self, box_id: str) -> None:
         """As `CloudAccount.start`. While another has its GPUs it is `scheduling`."""
         if not self._has_set(box_id, "running"):
-            raise RefusedError(f"it didn't start {box_id}.", where=self.name)
+            raise api.RefusedError(f"it didn't start {box_id}.", where=self.name)
 
     def _has_set(self, box_id: str, state: str) -> bool:
-        path = f"/api/v0/instances/{segment(box_id)}/"
+        path = f"/api/v0/instances/{api.segment(box_id)}/"
         return self._api.put(path, {"state": state}, _VastContract).success
 
     def leftovers(self) -> Sequence[Leftover]:

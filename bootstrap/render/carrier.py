@@ -50,7 +50,6 @@ def render_fetching(
 
 
 def door_recipe(profile: Profile, source: Source, leave: tuple[str, ...], digest: str) -> str:
-    """Return the recipe for a door."""
     values, steps = door_values(profile, source), carried_steps(profile, leave)
     return render_recipe(profile.name, values, steps, digest)
 

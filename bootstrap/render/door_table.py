@@ -2,7 +2,7 @@
 
 A door has a size limit and a wrapper (`templates/doors/<template>`), in which it carries the
 script; one that is too narrow for it lets the box fetch the program (`carrier.py`).
-`bootstrap/doors.py` renders it. Limits and their sources: docs/doors.md.
+`bootstrap/setup/doors.py` renders it. Limits and their sources: docs/doors.md.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from bootstrap.errors import UsageError
 from bootstrap.shell import harmless
 
 KIB = 1024
-NARROWEST = 4048
-"""Bytes that Vast.ai's API accepts for `onstart`, the narrowest door."""
+NARROWEST = 4048  # bytes that Vast.ai's API accepts for `onstart`, the narrowest door
 TWO_ARGUMENTS = 2 * (128 * KIB - 1)
 """Twice Linux's limit for one argument of a program, in bytes (execve(2), MAX_ARG_STRLEN)."""
 

@@ -18,8 +18,8 @@ from bootstrap.shell import assignments, bare_python, bare_shell, onbox_files
 from bootstrap.value import dataclass
 
 _LIBRARY_HERE = re.compile(r"^( *)# library: ([a-z0-9_/ ]+)\n", re.MULTILINE)
-_SENT_WITH_QUERIES = ("onbox/transfer/", "onbox/report/")
-"""Folders that come with a query and don't stay."""
+_NOT_OF_A_DOOR = ("onbox/transfer/", "doors/fetch.sh")
+"""What comes with a query and doesn't stay, or before a narrow door's program."""
 _OF_FEW = {
     "onbox/data/download.py": "DATA",
     "onbox/data/fetch.py": "DATA",
@@ -58,7 +58,6 @@ class Program:
 
 @cache
 def program() -> Program:
-    """Return this version's."""
     return _put_together(program_files())
 
 
@@ -85,7 +84,7 @@ def program_files(*, bare: bool = False) -> dict[str, str]:
             text = _LIBRARY_HERE.sub(_loads, file.read_text("utf-8"))
             files[file.name if kind == "box" else f"{kind}/{file.name}"] = text
     files |= onbox_files()
-    own = {name: text for name, text in files.items() if not name.startswith(_SENT_WITH_QUERIES)}
+    own = {name: text for name, text in files.items() if not name.startswith(_NOT_OF_A_DOOR)}
     return {name: _bare(name, text) for name, text in own.items()} if bare else own
 
 

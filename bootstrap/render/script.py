@@ -22,7 +22,7 @@ from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import STEPS, Step
 from bootstrap.profile import values
 from bootstrap.profile.load import public_keys
-from bootstrap.profile.schema import Profile, SentItem, as_row
+from bootstrap.profile.schema import Profile, Python, SentItem, as_row
 from bootstrap.repo.urls import without_user_info
 from bootstrap.shell import (
     Value,
@@ -39,8 +39,6 @@ from bootstrap.value import dataclass
 if TYPE_CHECKING:
     import jinja2
 
-    from bootstrap.profile.schema import Python
-
 
 @cache
 def default_index() -> str:
@@ -54,18 +52,14 @@ AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
 CONDA_TOOLS = ("py-rattler==0.28.*", "pyyaml>=6,<7")
 """Packages that build an environment of conda packages, if the profile has one."""
 MIN_FREE_MB = 512
-MIN_TMP_MB = 16
-"""Bash's here-documents and most tools need a place for temporary files."""
+MIN_TMP_MB = 16  # bash's here-documents and most tools need a place for temporary files
 COMMIT_PATIENCE_S = 600
 """How long the box waits for what this machine sends after its sender is gone, in seconds."""
-CLIENT_PATIENCE_S = 120
-"""The same after this machine itself is gone, in seconds."""
-LOCK_PATIENCE_S = 300
-"""How long the box waits for another package manager to end, in seconds."""
+CLIENT_PATIENCE_S = 120  # the same after this machine itself is gone, in seconds
+LOCK_PATIENCE_S = 300  # how long the box waits for another package manager to end, in seconds
 
 
-ROOT = "BOXSTRAP_ROOT"
-"""The environment variable in which a paste for uvx passes the first commit."""
+ROOT = "BOXSTRAP_ROOT"  # the environment variable in which a paste for uvx passes the first commit
 
 
 @dataclass(frozen=True)
@@ -157,6 +151,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
     `ends`: whether its provider ends it after that.
     """
     python, train = profile.python, profile.train
+    url = (source.url or profile.git.url) if profile.git.access == "url" else None
     return [
         ("WORKDIR", profile.box.workdir),
         ("IS_LOCAL", local),
@@ -194,7 +189,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("PYTHON_ID", python_id(python)),
         ("PACKAGES", [] if local else profile.packages),
         ("GPU_ORDER", gpu_order(profile)),
-        ("CLONE_URL", _clone_url(profile, source)),
+        ("CLONE_URL", without_user_info(url or "")),
         ("SMOKE", profile.gpu.smoke),
         ("ENV_NAMES", list(profile.env)),
         ("ENV_VALUES", list(profile.env.values())),
@@ -335,12 +330,6 @@ def _options(option: str, values: list[str]) -> list[str]:
     return [word for value in values for word in (option, value)]
 
 
-def _clone_url(profile: Profile, source: Source) -> str:
-    """Return the URL that the box clones from, without the credentials in it."""
-    url = (source.url or profile.git.url) if profile.git.access == "url" else None
-    return without_user_info(url or "")
-
-
 def gpu_order(profile: Profile) -> str:
     """Return the ordered hardware as JSON for the box's check: only what is not default."""
     gpu = profile.gpu.changed(_ORDERED)
@@ -354,8 +343,7 @@ _STAGE0 = (
     ("base", ("have", "reset_shell", "now", "expand_home")),
     ("packages", ("manager", "can_install")),
 )
-KEPT = 20
-"""Number of scripts to keep in the cache."""
+KEPT = 20  # number of scripts to keep in the cache
 
 
 class _Bare(str):

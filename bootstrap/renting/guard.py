@@ -20,19 +20,8 @@ from bootstrap.cancel import CancelledError, within
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError
 from bootstrap.link.record import GUARD, KnownBox, all_boxes, read_box
 from bootstrap.link.target import BoxOptions, Once
+from bootstrap.onbox.lease import rules
 from bootstrap.onbox.lease.instance import APIS
-from bootstrap.onbox.lease.rules import (
-    CAN_END,
-    DESTROY,
-    WIPES,
-    AccountReading,
-    LeaseState,
-    LeaseTerms,
-    Tick,
-    advance,
-    limits,
-    reached,
-)
 from bootstrap.paths import read_record, write_private
 from bootstrap.protocol.probe import LOST, UNPRICED, BoxLease, LeaseLimit
 from bootstrap.providers.cloud_account import CloudAccount
@@ -53,17 +42,16 @@ from bootstrap.text.document import Document
 from bootstrap.text.sizes import dollars, duration
 from bootstrap.ui.screen import Screen
 
-BY_ITS_WORD = frozenset({"idle", "stall"})
-"""Limits whose counts come from the box itself."""
+BY_ITS_WORD = frozenset({"idle", "stall"})  # limits whose counts come from the box itself
 _HELD_HERE = frozenset({"hours", "dollars"})
 _TRY_S = 600.0
 """Seconds that count as tried between two looks, at most: this machine may have been asleep."""
 
 
-def terms_of(lease: Mapping[str, object]) -> LeaseTerms:
+def terms_of(lease: Mapping[str, object]) -> rules.LeaseTerms:
     """Return those terms of the recorded lease that can be counted here."""
     names = ("seconds", "dollars", "price", "rented")
-    return LeaseTerms(**{name: _number(lease.get(name)) for name in names})  # type: ignore[arg-type]
+    return rules.LeaseTerms(**{name: _number(lease.get(name)) for name in names})  # type: ignore[arg-type]
 
 
 def _number(value: object) -> float | None:
@@ -72,8 +60,8 @@ def _number(value: object) -> float | None:
 
 
 def count_lease(
-    box: KnownBox, terms: LeaseTerms, rented: RentedBox, account: CloudAccount
-) -> LeaseState:
+    box: KnownBox, terms: rules.LeaseTerms, rented: RentedBox, account: CloudAccount
+) -> rules.LeaseState:
     """Count until now, and write the count down.
 
     Raises UnreachableError if the account does not report its time.
@@ -91,19 +79,19 @@ def count_lease(
     tried, boot = state.over_for, str(started)
     if not state.boot and terms.rented is None:  # count from when a setup set the lease
         since = _number(box.lease.get("set")) or now
-        state = LeaseState(boot=boot, at=max(0.0, since - started))
-    said = AccountReading(now, rented.since, rented.price)
+        state = rules.LeaseState(boot=boot, at=max(0.0, since - started))
+    said = rules.AccountReading(now, rented.since, rented.price)
     extended = _number(box.lease.get("extended")) or 0.0
-    tick = Tick(boot, now - started, 0.0, said=said, extended=extended)
-    advance(terms, state, tick)
+    tick = rules.Tick(boot, now - started, 0.0, said=said, extended=extended)
+    rules.advance(terms, state, tick)
     state.over_for = min(state.over_for, tried + _TRY_S)  # nothing is tried during sleep
     write_count(box, state)
     return state
 
 
-def describe_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> str:
+def describe_left(terms: rules.LeaseTerms, state: rules.LeaseState, use: BoxLease | str) -> str:
     """Describe what is left of it. `use`: the box's report, or why there is none."""
-    found = {n: LeaseLimit(*p) for n, p in limits(terms, state).items() if n in _HELD_HERE}
+    found = {n: LeaseLimit(*p) for n, p in rules.limits(terms, state).items() if n in _HELD_HERE}
     if isinstance(use, BoxLease):
         found |= {name: pair for name, pair in use.limits.items() if name in BY_ITS_WORD}
     kept = use.kept if isinstance(use, BoxLease) else 0.0
@@ -114,17 +102,16 @@ def describe_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> 
     return f"{left}{price}{unknown}{UNPRICED if is_unpriced else ''}"
 
 
-def read_count(box: KnownBox) -> LeaseState:
+def read_count(box: KnownBox) -> rules.LeaseState:
     """Return the count so far; an empty one if there is none or its file is invalid."""
     try:
         kept = read_record(box.folder / GUARD)
-        return LeaseState.read(kept["counted"])
+        return rules.LeaseState.read(kept["counted"])
     except (OSError, ValueError, TypeError, KeyError):
-        return LeaseState()
+        return rules.LeaseState()
 
 
-def write_count(box: KnownBox, state: LeaseState) -> None:
-    """Write it next to the box's record."""
+def write_count(box: KnownBox, state: rules.LeaseState) -> None:
     text = json.dumps({"v": 1, "counted": dataclasses.asdict(state)})
     if box.folder.is_dir():  # else a teardown has put the record aside
         with contextlib.suppress(OSError):  # on a full disk leases must still be ended
@@ -200,7 +187,9 @@ def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:
     with teardown_lock(box) as is_ours:
         if not is_ours:
             return GuardedBox(box.name, box.host_text, "another command is working on it")
-        now = _as_recorded(box)  # what was read may be of a while ago
+        now = read_box(box.folder)  # what was read may be of a while ago
+        is_it = now is not None and (now.host_text, now.created) == (box.host_text, box.created)
+        now = now if now and is_it and now.lease else None
         return _look(now, screen) if now else GuardedBox(box.name, box.host_text, _LET_GO)
 
 
@@ -210,13 +199,6 @@ def _not_enforced(box: KnownBox, error: BoxstrapError) -> GuardedBox:
 
 
 _LET_GO = "its lease was released or extended, or its record put aside, in the meantime"
-
-
-def _as_recorded(box: KnownBox) -> KnownBox | None:
-    """Return the box as its record is now; None if it has no lease or no record any more."""
-    now = read_box(box.folder)
-    is_it = now is not None and (now.host_text, now.created) == (box.host_text, box.created)
-    return now if now and is_it and now.lease else None
 
 
 def _is_let_go(box: KnownBox) -> bool:
@@ -240,7 +222,7 @@ def _look(box: KnownBox, screen: Screen) -> GuardedBox:
         return GuardedBox(box.name, box.host_text, "its account gave that id to another rental")
     terms = terms_of(box.lease)
     state = count_lease(box, terms, rented, account)
-    over = reached(terms, state)
+    over = rules.reached(terms, state)
     use: BoxLease | str = ""
     if not over and any(box.lease.get(name) for name in BY_ITS_WORD):
         use = _ask_box(box, screen)
@@ -263,7 +245,7 @@ def _how_it_holds(
         write_count(box, read_count(box))
         return holds
     terms = terms_of(box.lease)
-    over = reached(terms, count_lease(box, terms, rented, account))
+    over = rules.reached(terms, count_lease(box, terms, rented, account))
     if not over:
         return holds
     try:
@@ -272,7 +254,7 @@ def _how_it_holds(
     except BoxstrapError as error:
         why = f"it can't be asked: {error.what}"
     else:
-        if lease is not None and lease.held not in CAN_END:
+        if lease is not None and lease.held not in rules.CAN_END:
             return ""
         why = "it says that it goes on." if lease else "it says that it has none any more."
     return (
@@ -281,15 +263,16 @@ def _how_it_holds(
     )
 
 
-def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen) -> GuardedBox:
-    """End the box as its lease says, if that is allowed."""
+def _end(
+    box: KnownBox, own: OwnBox, over: str, state: rules.LeaseState, screen: Screen
+) -> GuardedBox:
     account = own.account
-    if box.lease.get("then") == DESTROY:
+    if box.lease.get("then") == rules.DESTROY:
         return _destroy_or_stop(box, own, over, state, screen)
     # Only the box's monitor knows what runs wrote outside the volume since the setup.
     stops = account.stop_rule(is_spot=own.box.is_spot, in_cluster=bool(own.box.cluster))
     said = _ask_box(box, screen) if stops and stops.only_volume else ""
-    would_wipe = isinstance(said, BoxLease) and said.held == WIPES
+    would_wipe = isinstance(said, BoxLease) and said.held == rules.WIPES
     if stops is None or would_wipe or _wipes(box, account):
         why = f"would keep {stops.keeps} of it" if stops else "stops no such box"
         says = f"its lease is over ({over}), and {account.title} {why}: it keeps running and "
@@ -307,11 +290,11 @@ def _wipes(box: KnownBox, account: CloudAccount) -> bool:
     """Whether a stop would lose files outside the volume, as far as is known here."""
     volume = APIS[account.name].volume if account.name in APIS else ""
     beside = bool(volume) and not f"{box.workdir}/".startswith(f"{volume}/")
-    return beside or box.lease.get("held") == WIPES
+    return beside or box.lease.get("held") == rules.WIPES
 
 
 def _destroy_or_stop(
-    box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen
+    box: KnownBox, own: OwnBox, over: str, state: rules.LeaseState, screen: Screen
 ) -> GuardedBox:
     """Do what `down` does if nothing on the box is unsafe; else stop it, if its account can.
 
@@ -417,8 +400,7 @@ _UNSEEN_S = 1800.0
 """Seconds to keep trying to see a box that can't be stopped, before it is destroyed unseen."""
 _BRING_HOME_S = 4 * 3600.0
 """Seconds that fetching what one of its repositories has may take, once its lease is over."""
-_MOST = 50 * 1000**3
-"""Limit for a run's results in bytes, as in `down`."""
+_MOST = 50 * 1000**3  # limit for a run's results in bytes, as in `down`
 
 
 def _end_runs(box: KnownBox, screen: Screen) -> None:

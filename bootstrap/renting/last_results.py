@@ -54,22 +54,16 @@ if TYPE_CHECKING:
 
 _BUCKET_MANIFEST = "boxstrap-manifest.json"
 _ANSWER_S = 60.0
-_SLOWEST = 20_000
-"""Bytes a second, below which a bucket counts as one that doesn't answer."""
+_SLOWEST = 20_000  # bytes a second, below which a bucket counts as one that doesn't answer
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
 class LastResults:
-    """The results that a run goes on from."""
-
-    folder: Path
-    """Where they are here."""
-    paths: Sequence[str]
-    """Files and folders in it."""
+    folder: Path  # where they are here
+    paths: Sequence[str]  # files and folders in it
     came_from: str
-    half: Collection[str] = ()
-    """Files below `paths` that are not whole, or no results."""
+    half: Collection[str] = ()  # files below `paths` that are not whole, or no results
 
     def send(self, box: BoxLogin) -> None:
         """Send what is whole, and nothing else that came from a box: it may be code.
@@ -90,11 +84,10 @@ class LastResults:
                 box.reporter.warn(f"not sent: {shown(name)}")
             if pushed.kept:
                 raise NotSafeError(
-                    f"{file_count(len(pushed.kept))} of another run are where its results go, as "
-                    f"{pushed.kept[0]}.",
+                    f"another run has files where its results go, as {pushed.kept[0]}.",
                     where=f"{box.label}: {target}",
                     hint="Name a box that has no results of this repository, or bring those home "
-                    "(boxstrap pull --all) and remove them there.",
+                    "(boxstrap pull --all) and remove them there (boxstrap clean).",
                 )
             pushed.check(box.label)
 

@@ -20,12 +20,8 @@ from bootstrap.protocol.trees import BoxContent, BoxWork, UnsentContent, also_co
 from bootstrap.repo.local import LocalRepository, known_folder, read_repository
 from bootstrap.repo.names import shown
 from bootstrap.runs.bring_home import bring_home, check_receipt, receipt_file
-from bootstrap.runs.pull import (
-    PullOptions,
-    let_go_words,
-    pull_run,
-    results_of_profile,
-)
+from bootstrap.runs.pull import PullOptions, pull_run, results_of_profile
+from bootstrap.runs.pull_result import let_go_words
 from bootstrap.sync.back import bring_from, look_at_work, only_there
 from bootstrap.text.document import Document
 from bootstrap.text.sizes import file_count, first_of, size
@@ -98,7 +94,7 @@ class BoxTrees:
             if here is None or tree.beside or tree.repo_key != self._box.own:
                 continue
             try:
-                brought = bring_from(self._box, here, self._screen, without_results=True)
+                brought = bring_from(self._box, here, self._screen)
             except BoxstrapError as error:
                 if type(error) is not BoxstrapError:
                     raise
@@ -145,15 +141,10 @@ class BoxTrees:
         """Compare a main tree's edits with what was fetched; None if that is impossible."""
         if here is None or tree.beside:
             return None
-        found = list[list[Loss]]()
-        for without_results in (True, False):  # `sync --back` also fetches new files in results
-            work = look_at_work(self._box, here, tree.repo_key, without_results=without_results)
-            if work is None or Path(work.folder).name != tree.name:
-                return None
-            found.append(list(_not_home(tree, work, here)))
-            if not found[-1]:
-                return []
-        return found[0]
+        work = look_at_work(self._box, here, tree.repo_key)
+        if work is None or Path(work.folder).name != tree.name:
+            return None
+        return list(_not_home(tree, work, here))
 
     def _here(self, tree: UnsentContent) -> LocalRepository | None:
         """Return the tree's repository on this machine, if there is one."""
@@ -193,8 +184,7 @@ class BoxResultsCheck:
     def __init__(self, box: BoxLogin, screen: Screen) -> None:
         self._box, self._screen = box, screen
         self._names = repository_names({run.repo_key for run in box.state.runs})
-        self._let_go: dict[str, list[str]] = {}
-        """Results that the user let go of, by run."""
+        self._let_go: dict[str, list[str]] = {}  # results that the user let go of, by run
         self._fallback = results_of_profile(box.options)
         self._runs = sorted(
             (run for run in box.state.runs if run.is_over),
@@ -213,16 +203,14 @@ class BoxResultsCheck:
             if run_lets_go := self._let_go.get(f"{run.repo_key}/{run.name}"):
                 self._screen.note("let go", f"of {run.name}: {let_go_words(run_lets_go)}")
             let_go = ""
-            if problems and most is not None and self._is_own(run) and not _odd(run):
+            is_own = self._box.own in ("", run.repo_key)
+            if problems and most is not None and is_own and not _odd(run):
                 pulled, let_go = self._pull(run, most)
                 problems = pulled or self._problems(run)
             name = qualified(run, self._names)
             told = first_of(problems, _NAMED_RESULTS)
             found += [Loss("results", name, what, let_go) for what in told]
         return found
-
-    def _is_own(self, run: Run) -> bool:
-        return self._box.own in ("", run.repo_key)
 
     def _pull(self, run: Run, most: int) -> tuple[list[str], str]:
         """Pull the run's results; return what was not pulled, and why, and the command that lets
@@ -256,6 +244,11 @@ class BoxResultsCheck:
                 f"{shown(p)} {REASONS[w]}" for p, w in look.left.items() if w not in NOTHING
             ]
             problems += [f"{shown(one.path)}: {REASONS[one.why]}" for one in files if one.why]
+            problems += [
+                f"{shown(p)}: {lost_words(one)}, and no pull brings it (scp does)"
+                for p, one in look.lost.items()
+                if one.why == "changed"
+            ]
             lost = {} if look.given_up else look.lost
             if not (files or lost):
                 return problems

@@ -37,12 +37,9 @@ _MOST_NAMED = 5
 class MoneyCaps:
     """The caps in dollars; None where there is none."""
 
-    max_price: float | None = None
-    """An hour, of one box."""
-    max_box_dollars: float | None = None
-    """Of one box, until its lease is over."""
-    max_dollars: float | None = None
-    """Of all boxes rented from here: in any 24 hours."""
+    max_price: float | None = None  # an hour, of one box
+    max_box_dollars: float | None = None  # of one box, until its lease is over
+    max_dollars: float | None = None  # of all boxes rented from here: in any 24 hours
 
     def __bool__(self) -> bool:
         return any(cap is not None for cap in vars(self).values())
@@ -60,7 +57,6 @@ class OverCapError(NotSafeError, keys="sum=total, cap"):
 
 
 def caps_file() -> Path:
-    """Return the file with the user's own configuration."""
     return config_dir() / "config.yaml"
 
 
@@ -171,7 +167,6 @@ def check_caps(
 
 
 def too_dear(caps: MoneyCaps, price: float) -> OverCapError:
-    """Return the error for a price above `max_price`."""
     cap = caps.max_price or 0.0
     return OverCapError(
         f"{dollars(price)} an hour is more than max_price allows: {dollars(cap)}. Nothing was "

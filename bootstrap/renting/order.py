@@ -30,7 +30,6 @@ _IMAGE_CUDA = re.compile(r"(?:cuda-?|cu|cuda:)(\d\d)\.?(\d)")
 _LONGEST_LOCK = 32 * 1024**2
 _DISK_GB = 50
 _LOW_HOURS = 24.0
-_SHOWN = 20
 _NEAREST = 5
 
 
@@ -164,16 +163,13 @@ class FoundOffer(Document):
 
     @property
     def misses(self) -> list[str]:
-        """What it lacks."""
         return self.offer.misses(self.order)
 
     @property
     def exceeds(self) -> list[str]:
-        """What it has beyond the order."""
         return self.offer.exceeds(self.order)
 
     def cells(self) -> tuple[str, ...]:
-        """Return its row of a table."""
         offer = self.offer
         return (
             offer.provider,
@@ -241,6 +237,5 @@ def low_balance(account: CloudAccount, price: float) -> str:
 
 
 def offered_gpus(offer: Offer) -> str:
-    """Describe an offer's GPUs."""
     memory = f" {offer.memory_gib:.0f} GiB" if offer.memory_gib else ""
     return f"{offer.gpu_count} x {offer.gpu}{memory}"

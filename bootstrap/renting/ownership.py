@@ -26,15 +26,12 @@ from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import RentedBox, RentedState
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_BEFORE_ID = "C."
-"""What precedes the number in Vast.ai's label."""
+_BEFORE_ID = "C."  # what precedes the number in Vast.ai's label
 _ANSWER_S = 30.0
 
 
 @dataclass(frozen=True)
 class OwnBox:
-    """A box, and the account that pays for it."""
-
     account: CloudAccount
     box: RentedBox
 

@@ -52,14 +52,10 @@ from bootstrap.renting.teardown import put_aside
 from bootstrap.text.sizes import dollars, duration
 from bootstrap.ui.screen import Reporter
 
-TRIES = 3
-"""Boxes to rent at most until one is good."""
-_REFUSALS = 10
-"""Offers to try at most until one is not refused."""
-_LOGIN_S = 180.0
-"""How long a box that answers may take until it accepts our login, in seconds."""
-_WAIT_S = 60.0
-"""Seconds between two looks for an offer, where one is waited for."""
+TRIES = 3  # boxes to rent at most until one is good
+_REFUSALS = 10  # offers to try at most until one is not refused
+_LOGIN_S = 180.0  # how long a box that answers may take until it accepts our login, in seconds
+_WAIT_S = 60.0  # seconds between two looks for an offer, where one is waited for
 _T = TypeVar("_T")
 
 
@@ -141,10 +137,8 @@ class Renter:
         self._arrival = arrival or Arrival(RentingClock(), answers_ssh)
         self._clock = self._arrival.clock
         self._offers: list[Offer] | None = None
-        self._refused = set[tuple[str, str]]()
-        """Offers that were asked for: provider and id."""
-        self._bad = set[tuple[str, str]]()
-        """Machines of boxes that were given back."""
+        self._refused = set[tuple[str, str]]()  # offers that were asked for: provider and id
+        self._bad = set[tuple[str, str]]()  # machines of boxes that were given back
         self._failed = list[str]()
         self._spent = 0.0
         self._limit = wish.limit
@@ -292,7 +286,10 @@ class Renter:
             if len(refusals) >= _REFUSALS:
                 left += 1
                 continue
-            self._agree(offer)
+            if self._agreed is None or offer.price > self._agreed:
+                self._confirm(offer)
+                self._agreed = offer.price
+            self._wish.ask(offer)
             self._refused.add(named)
             try:
                 return self._rent(offer)
@@ -317,12 +314,6 @@ class Renter:
             if not self._wish.wait_s:
                 raise
             raise NoOfferError(error.what, where=error.where, hint=error.hint) from None
-
-    def _agree(self, offer: Offer) -> None:
-        if self._agreed is None or offer.price > self._agreed:
-            self._confirm(offer)
-            self._agreed = offer.price
-        self._wish.ask(offer)
 
     def _rent(self, offer: Offer) -> Rental:
         wish, account = self._wish, self._accounts[offer.provider]

@@ -24,25 +24,20 @@ from bootstrap.text.document import Document
 from bootstrap.text.sizes import dollars, duration
 
 VERSION = 1
-UNDECIDED_S = 120.0
-"""How long to look for a rental whose answer never arrived, in seconds."""
-LEAVES_S = 3600.0
-"""How long a box that was found safe to destroy needs no second look, in seconds."""
+UNDECIDED_S = 120.0  # how long to look for a rental whose answer never arrived, in seconds
+LEAVES_S = 3600.0  # how long a box that was found safe to destroy needs no second look, in seconds
 SAME_PRICE = 0.015
 """Dollars an hour by which a price may differ: users agree to cents, and disks cost extra."""
-NEVER_S = 600.0
-"""Seconds after which a rental that its account doesn't list was never made."""
+NEVER_S = 600.0  # seconds after which a rental that its account doesn't list was never made
 _MARK = re.compile(r"boxstrap-[0-9a-f]{12}")
 
 
 class RentalState(enum.Enum):
     """What this machine knows about a rental; the value is stored in its record."""
 
-    ASKED = "asked"
-    """Perhaps rented: the outcome is unknown."""
+    ASKED = "asked"  # perhaps rented: the outcome is unknown
     RENTED = "rented"
-    LEAVING = "leaving"
-    """To be destroyed, but not known to be gone."""
+    LEAVING = "leaving"  # to be destroyed, but not known to be gone
     ENDED = "ended"
 
 
@@ -105,7 +100,6 @@ class Rental(Document):
         return f"{self.provider}:{self.box_id}" if self.box_id else ""
 
     def cost(self, now: float) -> float:
-        """Return the cost in dollars from the request until now."""
         return self.boxes * self.price * max(0.0, now - self.asked) / 3600
 
     def as_rented(self, box_id: str, now: float, account_now: float | None) -> Rental:
@@ -115,13 +109,11 @@ class Rental(Document):
         return dataclasses.replace(self, state=RentalState.RENTED, box_id=box_id, began=began)
 
     def over(self, now: float) -> Rental:
-        """Return it as ended."""
         spent = round(self.cost(now), 4)
         return dataclasses.replace(self, state=RentalState.ENDED, ended=now, spent=spent)
 
 
 def new_mark() -> str:
-    """Return a new unique name for a box."""
     return f"boxstrap-{secrets.token_hex(6)}"
 
 
@@ -257,7 +249,6 @@ class RentedHere:
     now: float
 
     def lines(self) -> list[str]:
-        """Return a line for each rental of which that is unknown."""
         return [f"{each.provider or 'somewhere'}  {self._unknown(each)}" for each in self.unknown]
 
     def _unknown(self, rental: Rental) -> str:

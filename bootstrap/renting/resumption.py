@@ -83,11 +83,9 @@ class ResumedElsewhere(Document):
 
     @property
     def resumes(self) -> EarlierRun:
-        """The run that it goes on from."""
         return EarlierRun(self.before.box, self.before.run.name)
 
     def text(self) -> str:
-        """Return it as text for the user."""
         there = f"{self.before.run.name} of {self.before.box}"
         cost = f" {dollars(self.spent)} were spent on it before." if self.spent else ""
         lines = [f"{there} goes on as {self.started.run.name} of {self.started.box}.{cost}"]
@@ -112,7 +110,8 @@ def resume_elsewhere(
     NotSafeError if it can't go on from where it was, and as `rent_and` and `start_run`.
     """
     with _made_ready(request.setup, name, screen, show) as ready:
-        in_use = _boxes_in_use(ready.before)
+        used = (one for one in all_boxes() if one.resumes != ready.before.id and seen_on(one))
+        in_use = frozenset({ready.before.host, *(one.host_text for one in used)})
         wish = dataclasses.replace(request, setup=ready.setup, instead_of=in_use)
         rented, started = rent_and(ready.go_on, wish, screen, confirm)
         return rented, ready.ended(started)
@@ -290,12 +289,6 @@ def _box_of(before: RunAtHome) -> KnownBox | None:
     return next(its, None)
 
 
-def _boxes_in_use(before: RunAtHome) -> frozenset[str]:
-    """Return its own box, and all that have runs other than the one that goes on."""
-    used = (one for one in all_boxes() if one.resumes != before.id and seen_on(one))
-    return frozenset({before.host, *(one.host_text for one in used)})
-
-
 def _check_is_over(before: RunAtHome, known: KnownBox | None) -> str:
     """Return the name of its box if that is stopped. Raises UsageError if the run may be alive."""
     is_there = known is not None and not known.ended and bool(rented_host(known))
@@ -314,7 +307,8 @@ def _check_is_over(before: RunAtHome, known: KnownBox | None) -> str:
 
 def _may_be_alive(before: RunAtHome) -> UsageError:
     return UsageError(
-        f"{before.run.name} of {before.box} may still be alive: its box is there.",
+        f"{before.run.name} of {before.box} may still be alive: as far as known here, nobody has "
+        "ended its box.",
         where=before.box,
         hint=f"See: boxstrap status --host {before.box}; to end it: boxstrap stop --host "
         f"{before.box}; if that box is gone: boxstrap boxes --forget {before.box}",
@@ -380,8 +374,7 @@ class _Resumption:
     """A run that is about to go on on another box."""
 
     before: RunAtHome
-    setup: SetupRequest
-    """For the other box: with the files, the money that is left, and the run."""
+    setup: SetupRequest  # for the other box: with the files, the money that is left, and the run
     results: LastResults
     spent: float
     still_costs: str

@@ -27,12 +27,10 @@ class RentingClock:
     sleep: Callable[[float], None] = time.sleep
 
 
-LOOK_S = 5.0
-"""Seconds between looks at an account."""
+LOOK_S = 5.0  # seconds between looks at an account
 
 
-SETTLES_S = 60.0
-"""How long an account may take to list a box that it just rented out, in seconds."""
+SETTLES_S = 60.0  # how long an account may take to list a box that it just rented out, in seconds
 
 
 _LOG_LINES = 4
@@ -40,8 +38,6 @@ _LONGEST_LOG = 600
 
 
 class NeverUpError(BoxstrapError):
-    """A rented box can't be used."""
-
     was_off: bool = False
     """Whether this wait never started it; so a new one has cost no more than its disk."""
     is_silent: bool = False
@@ -175,7 +171,6 @@ def _too_dear(box: Rental, seen: RentedBox | None) -> str:
 
 
 def answers_ssh(box: RentedBox) -> bool:
-    """Whether an SSH server answers at the box's address."""
     try:
         with socket.create_connection((box.address, box.port), timeout=5) as connection:
             connection.settimeout(5)

@@ -36,7 +36,7 @@ from bootstrap.renting.loss_check import (
     find_unsafe_logs,
 )
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
-from bootstrap.runs.pull import LET_GO
+from bootstrap.runs.pull_result import LET_GO
 from bootstrap.runs.run_end import end_runs
 from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.text.document import Document
@@ -69,7 +69,6 @@ class TeardownResult(Document):
     """Other things than boxes that the account still pays for."""
 
     def text(self) -> str:
-        """Return it as text for the user."""
         about = f" ({self.host})" if self.host and self.host != self.name else ""
         cost = f"; about {dollars(self.spent)} since {self.spent_since}" if self.spent else ""
         if self.destroyed:
@@ -98,10 +97,8 @@ def _price(left: Leftover) -> str:
     return f": {dollars(left.price)} an hour" if left.price is not None else ": price unknown"
 
 
-PATIENCE_S = 150.0
-"""How long a box may still be listed after it was destroyed, in seconds."""
-_LOOKS_S = (1.0, 2.0, 4.0, 8.0)
-"""Seconds between checks whether it is gone; the last one repeats."""
+PATIENCE_S = 150.0  # how long a box may still be listed after it was destroyed, in seconds
+_LOOKS_S = (1.0, 2.0, 4.0, 8.0)  # seconds between checks whether it is gone; the last one repeats
 _AGAIN_S = 45.0
 """Seconds until the request is repeated once, which is safe: the id can't mean another box."""
 
@@ -263,14 +260,11 @@ def _set_cost(done: TeardownResult, rented: RentedBox | None, known: KnownBox, n
 
 
 def has_record(known: KnownBox) -> bool:
-    """Whether this machine has a record of the box."""
     return known.folder.is_dir()
 
 
 @dataclass(frozen=True)
 class TeardownOptions:
-    """What the user allows."""
-
     most: int
     """Limit for a run's results in bytes."""
     discard: bool = False

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 from bootstrap.errors import NoOfferError, UsageError
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import all_boxes
+from bootstrap.link.registry import check_new_name, name_is_taken
 from bootstrap.onbox.lease.instance import HOLD
 from bootstrap.profile.consent import EVERYTHING, TO_RENT, Grants, load_profile, not_agreed
+from bootstrap.profile.detect_provider import FALLBACK
+from bootstrap.profile.load import LoadedProfile
 from bootstrap.providers import FIXED_END, ONLY_END, STOPPED_END
 from bootstrap.providers.accounts import PROVIDERS, never_stops
 from bootstrap.providers.cloud_account import CloudAccount
@@ -24,13 +27,12 @@ from bootstrap.renting.order import accounts_for, offers_of, order_of
 from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental
 from bootstrap.repo.local import read_repository
+from bootstrap.setup.request import SetupRequest
 from bootstrap.text.sizes import duration
+from bootstrap.ui.screen import Reporter
 
 if TYPE_CHECKING:
-    from bootstrap.profile.load import LoadedProfile
-    from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
-    from bootstrap.ui.screen import Reporter
 
 
 _GUARD = "boxstrap guard"
@@ -47,8 +49,7 @@ class RentedLease:
     def __init__(self, loaded: LoadedProfile, reporter: Reporter) -> None:
         self._loaded, self._reporter = loaded, reporter
         self._then: dict[str, str] = {}
-        self._told = set[str]()
-        """Providers whose volume was warned about."""
+        self._told = set[str]()  # providers whose volume was warned about
         self._in_cluster = False
 
     def ask(self, offer: Offer) -> None:
@@ -211,25 +212,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class UpOptions:
-    """A box to rent, and the setup that follows."""
-
     setup: SetupRequest
     provider: str | None = None
-    max_price: float | None = None
-    """Dollars an hour."""
-    limit: float | None = None
-    """Dollars to spend on boxes that turn out to be unusable."""
+    max_price: float | None = None  # dollars an hour
+    limit: float | None = None  # dollars to spend on boxes that turn out to be unusable
     another: bool = False
-    wait_s: float = 0.0
-    """For how long to wait for an offer that fits."""
-    instead_of: frozenset[str] = frozenset()
-    """Hosts of rented boxes that are not to be used."""
-    network: str = ""
-    """The group whose boxes share a private network."""
-    boxes: int = 1
-    """How many boxes that network is to have."""
-    beside: str = ""
-    """A box of that network, as `RentOrder.beside`."""
+    wait_s: float = 0.0  # for how long to wait for an offer that fits
+    instead_of: frozenset[str] = frozenset()  # hosts of rented boxes that are not to be used
+    network: str = ""  # the group whose boxes share a private network
+    boxes: int = 1  # how many boxes that network is to have
+    beside: str = ""  # a box of that network, as `RentOrder.beside`
 
 
 def shared_among(request: UpOptions, count: int) -> UpOptions:
@@ -359,7 +351,6 @@ def rent_and(
     confirm: Callable[[Offer], None],
 ) -> tuple[Rental, _T]:
     """Rent a box, or take the one already there, and return what `do`, which sets it up, does."""
-    from bootstrap.profile.detect_provider import FALLBACK
     from bootstrap.setup.payload import build_payload
     from bootstrap.setup.sequence import refuse_alone
 
@@ -395,9 +386,6 @@ def rent_and(
 
 def _check_name(request: UpOptions, name: str) -> None:
     """Refuse what a setup would not call the box. Raises UsageError."""
-    from bootstrap.link.record import all_boxes
-    from bootstrap.link.registry import check_new_name, name_is_taken
-
     its = next((box for box in all_boxes() if box.name.lower() == name.lower()), None)
     if its is None:
         check_new_name(name)
@@ -410,7 +398,6 @@ def _check_name(request: UpOptions, name: str) -> None:
 def _wish(request: UpOptions, loaded: LoadedProfile, lease: RentedLease) -> RentOptions:
     """Return the wish of `Renter`. Raises UsageError without an ssh key that a box could accept."""
     from bootstrap.link.keys import own_public_key
-    from bootstrap.link.prompt import Prompt
 
     profile, setup = loaded.profile, request.setup
     key = own_public_key(setup.identity or profile.ssh.identity)

@@ -62,8 +62,7 @@ _SET = {
 _KEPT = re.compile(r"GIT_(CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|SSL_(CAINFO|CAPATH|CERT|KEY|NO_VERIFY))")
 
 
-_ROOM = 64 * 1024
-"""Bytes: a disk with less free space counts as full."""
+_ROOM = 64 * 1024  # bytes: a disk with less free space counts as full
 
 _BOUNDED = 'ulimit -v "$1" 2>/dev/null; shift; exec "$@"'
 
@@ -85,18 +84,15 @@ class Folders:
     work_tree: Path | None = None
 
     def options(self) -> tuple[str, ...]:
-        """Return the options that point git at this repository only."""
         if self.work_tree is None:
             return ("--git-dir", str(self.git_dir))
         tree = str(self.work_tree)
         return ("-C", tree, "--git-dir", str(self.git_dir), "--work-tree", tree)
 
 
-AT_ONCE_S = 20
-"""Seconds for a quick read: git would wait forever for a pipe or a lost disk."""
+AT_ONCE_S = 20  # seconds for a quick read: git would wait forever for a pipe or a lost disk
 
-TIMED_OUT = 124
-"""The code of a git that was given up, as `timeout` has it."""
+TIMED_OUT = 124  # the code of a git that was given up, as `timeout` has it
 
 NOWHERE = Folders(Path(os.devnull))
 """No repository: for questions about the user's configuration, or to a host."""

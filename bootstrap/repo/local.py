@@ -11,31 +11,20 @@ Nothing is written into the repository itself (docs/adr/0021).
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
 import re
 import time
-from dataclasses import field
 from pathlib import Path
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.paths import read_record, real, state_dir, write_private
-from bootstrap.repo.git import (
-    AT_ONCE_S,
-    NOWHERE,
-    Folders,
-    GitError,
-    IsolatedGitDir,
-    Settings,
-    git_error,
-    run_git,
-)
+from bootstrap.repo import git
 from bootstrap.repo.names import decoded, shown, slug
 from bootstrap.repo.place import Place, locate, read_text, repository_root
 from bootstrap.repo.urls import as_https, check_url, repository_name, without_user_info
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field, replace
 
 _PARTIAL = re.compile(
     r"extensions\.partialclone|remote\..*\.(promisor|partialclonefilter)", re.DOTALL
@@ -48,17 +37,12 @@ class Repository:
 
     place: Place
     settings: tuple[tuple[str, str | None], ...]
-    view: IsolatedGitDir
+    view: git.IsolatedGitDir
 
     @property
-    def folders(self) -> Folders:
+    def folders(self) -> git.Folders:
         """The folders to give to git: with these it runs no program that the repository names."""
-        return Folders(self.view.git_dir, None if self.place.bare else self.place.root)
-
-    @property
-    def partial(self) -> bool:
-        """Whether it was cloned without all of its objects."""
-        return any(_PARTIAL.fullmatch(key) for key, _ in self.settings)
+        return git.Folders(self.view.git_dir, None if self.place.bare else self.place.root)
 
 
 def open_repository(path: Path, *, exactly: bool = False) -> Repository:
@@ -69,26 +53,30 @@ def open_repository(path: Path, *, exactly: bool = False) -> Repository:
     place = Place(path, path, path, bare=True) if exactly else locate(path)
     strangers = place.strangers()
     if strangers and not is_trusted(place.root):
-        raise not_yours(place.root, strangers[0])
+        raise UsageError(
+            f"this repository belongs to another user: {shown(str(strangers[0]))}. None of it was "
+            "read.",
+            where=shown(str(place.root)),
+            hint="If you trust it: git config --global --add safe.directory "
+            f"{shown(str(place.root))}",
+        )
     if endless := place.endless():
         raise UsageError(
             "git would wait for this: it is a pipe or a device. None of it was read.",
             where=shown(str(endless)),
             hint="A repository that came as files can have that: clone it anew.",
         )
-    settings = _settings(place)
+    try:
+        printed = git.run_git(
+            git.Folders(place.git_dir), "config", "--null", "--list", timeout=git.AT_ONCE_S
+        )
+    except git.GitError as failure:
+        raise git.git_error(place.root, failure) from failure
+    pairs = (entry.partition("\n") for entry in decoded(printed).split("\0") if entry)
+    settings = tuple((key, value if equals else None) for key, equals, value in pairs)
     if not place.bare and place.git_dir == place.common_dir and _says_bare(settings):
         place = Place(place.git_dir, place.git_dir, place.common_dir, bare=True)
-    return Repository(place, settings, IsolatedGitDir(place, settings))
-
-
-def not_yours(root: Path, stranger: Path) -> UsageError:
-    """Return the error for a repository that another user may have planted."""
-    return UsageError(
-        f"this repository belongs to another user: {shown(str(stranger))}. None of it was read.",
-        where=shown(str(root)),
-        hint=f"If you trust it: git config --global --add safe.directory {shown(str(root))}",
-    )
+    return Repository(place, settings, git.IsolatedGitDir(place, settings))
 
 
 def is_trusted(root: Path) -> bool:
@@ -96,7 +84,7 @@ def is_trusted(root: Path) -> bool:
     values: list[str] = []
     for scope in ("--system", "--global"):
         asked = ("config", scope, "--null", "--type=path", "--get-all", "safe.directory")
-        values += decoded(run_git(NOWHERE, *asked, ok=range(256))).split("\0")[:-1]
+        values += decoded(git.run_git(git.NOWHERE, *asked, ok=range(256))).split("\0")[:-1]
     trusted = False
     for value in values:
         if not value:
@@ -106,16 +94,6 @@ def is_trusted(root: Path) -> bool:
         elif value.endswith("/*"):
             trusted = trusted or root.is_relative_to(Path(value[:-2]).resolve())
     return trusted
-
-
-def _settings(place: Place) -> tuple[tuple[str, str | None], ...]:
-    """Read all settings, in git's order. That runs no program."""
-    try:
-        printed = run_git(Folders(place.git_dir), "config", "--null", "--list", timeout=AT_ONCE_S)
-    except GitError as failure:
-        raise git_error(place.root, failure) from failure
-    pairs = (entry.partition("\n") for entry in decoded(printed).split("\0") if entry)
-    return tuple((key, value if equals else None) for key, equals, value in pairs)
 
 
 def _says_bare(settings: tuple[tuple[str, str | None], ...]) -> bool:
@@ -168,18 +146,16 @@ class LocalRepository:
     root_commit: str = ""
 
     @property
-    def folders(self) -> Folders:
-        """The folders that git reads for this repository."""
+    def folders(self) -> git.Folders:
         return self.repository.folders
 
     @property
     def partial(self) -> bool:
         """Whether it was cloned without all of its objects."""
-        return self.repository.partial
+        return any(_PARTIAL.fullmatch(key) for key, _ in self.repository.settings)
 
     @property
     def object_format(self) -> str:
-        """The object format: `sha1` or `sha256`."""
         return "sha256" if len(self.commit) == 64 else "sha1"
 
 
@@ -227,9 +203,15 @@ def read_repository(
 def current(place: Path) -> tuple[str, str]:
     """Return key and first commit of the repository around `place`; both "" (no error) outside one.
 
-    If it can't be read, the key is one that no repository has.
+    One that is known, and unchanged, runs no git. If another can't be read, the key is one that no
+    repository has.
     """
     try:
+        found = locate(place)
+        known = _read_identity(_identity_file(str(found.common_dir)))
+        is_same = known is not None and known.marks == _marks(found.common_dir)
+        if known and known.root and is_same and not found.strangers():
+            return known.id, known.root
         here = read_repository(place)
         return here.key, here.root_commit
     except BoxstrapError:
@@ -249,15 +231,15 @@ def _commit(repository: Repository, ref: str | None) -> list[str]:
     root = repository.place.root
     for candidate in ("HEAD",) if ref is None else _candidates(ref):
         try:
-            printed = run_git(
+            printed = git.run_git(
                 repository.folders,
                 *("rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%H%n%T%n%ct%n%P%n%s"),
                 *("--end-of-options", f"{candidate}^{{commit}}", "--"),
-                timeout=AT_ONCE_S,
+                timeout=git.AT_ONCE_S,
             )
-        except GitError as failure:
+        except git.GitError as failure:
             if not re.search(r"bad revision|unknown revision|ambiguous argument", failure.said):
-                raise git_error(root, failure) from failure
+                raise git.git_error(root, failure) from failure
             continue
         _, *facts, subject = decoded(printed).split("\n", 5)
         return [*facts, shown(subject.partition("\n")[0])]
@@ -278,10 +260,10 @@ def _candidates(ref: str) -> tuple[str, ...]:
 def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
     root = repository.place.root
     where = shown(str(root))
-    if ref is None and run_git(
+    if ref is None and git.run_git(
         repository.folders, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)
     ):
-        return git_error(root, GitError(128, "the commit of HEAD is missing"))
+        return git.git_error(root, git.GitError(128, "the commit of HEAD is missing"))
     if ref is None:
         return UsageError(
             "this repository has no commit yet.", where=where, hint="Commit your work first."
@@ -296,25 +278,23 @@ def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
 def _branch(repository: Repository) -> str | None:
     """Return the branch of HEAD; None if it is detached, or if its name can't be shown."""
     usual = _ON_A_BRANCH.fullmatch(repository.view.head or "")
-    branch = usual[1] if usual else _branch_by_gitpython(repository)
+    if usual:
+        branch = usual[1]
+    else:
+        from git import Repo  # late: it takes longer than everything else here
+
+        with Repo(repository.view.git_dir, expand_vars=False) as repo:
+            branch = "" if repo.head.is_detached else repo.active_branch.name
     return branch if branch and shown(branch) == branch else None
 
 
-def _branch_by_gitpython(repository: Repository) -> str | None:
-    """Do the same for any HEAD. Importing GitPython takes longer than everything else here."""
-    from git import Repo
-
-    with Repo(repository.view.git_dir, expand_vars=False) as repo:
-        return None if repo.head.is_detached else repo.active_branch.name
-
-
-def _last(settings: Settings, wanted: str) -> str | None:
+def _last(settings: git.Settings, wanted: str) -> str | None:
     """Return a setting's last value on one line, since it goes into scripts and messages."""
     values = [value or "" for key, value in settings if key == wanted]
     return ("".join(filter(str.isprintable, values[-1])).strip() or None) if values else None
 
 
-def _url(settings: Settings) -> str | None:
+def _url(settings: git.Settings) -> str | None:
     """Return the remote's address, if another machine can use it."""
     remotes: dict[str, str] = {}
     for key, value in settings:
@@ -332,7 +312,7 @@ def _url(settings: Settings) -> str | None:
     return stripped
 
 
-def _instead(url: str, settings: Settings) -> str:
+def _instead(url: str, settings: git.Settings) -> str:
     """Apply the longest `url.*.insteadOf` that matches, since the box lacks these settings."""
     fits = [
         (prefix, base[1])
@@ -372,12 +352,11 @@ class Identity:
 
     @property
     def file(self) -> Path:
-        """The file of this record."""
         return _identity_file(self.git_dir or self.id)
 
 
 def identify(
-    folders: Folders, git_dir: Path, usual: str, *, shallow: bool, first: str | None = None
+    folders: git.Folders, git_dir: Path, usual: str, *, shallow: bool, first: str | None = None
 ) -> Identity:
     """Identify the repository in `git_dir`, running git on `folders`.
 
@@ -385,19 +364,18 @@ def identify(
     that. `first` is its first commit, if known. If the state folder can't be written, nothing
     is remembered.
     """
-    file, marks = _identity_file(str(git_dir)), _marks(git_dir)
-    known = _read_identity(file)
+    marks, known = _marks(git_dir), _read_identity(_identity_file(str(git_dir)))
     if known and known.marks == marks and (known.root or shallow):
         return known
-    if shallow or (known and _holds(folders, known.root)):
+    if shallow or (known and known.root and has_commit(folders, known.root)):
         first = ""
     elif first is None:
         first = _first_commit(folders)
     if known and not (known.root and first):
-        found = dataclasses.replace(known, root=known.root or first, marks=marks)
+        found = replace(known, root=known.root or first, marks=marks)
     else:
         if known:  # the one known here may have moved elsewhere
-            _write_identity(dataclasses.replace(known, git_dir=""))
+            _write_identity(replace(known, git_dir=""))
         found = _new_identity(git_dir, usual, first, marks)
     _write_identity(found)
     return found
@@ -414,7 +392,7 @@ def lasting_name(root: Path) -> str:
         place, url = repository.place, _url(repository.settings) or ""
         _, usual = name_and_key(url, place.root)
         known = identify(repository.folders, place.common_dir, usual, shallow=_is_shallow(place))
-    except (BoxstrapError, GitError, OSError):
+    except (BoxstrapError, git.GitError, OSError):
         return ""
     where = str(place.root) if place.others() else ""
     is_told = place.root == real(root) and (known.root or url or where)
@@ -446,12 +424,10 @@ def known_key(place: Path) -> str | None:
     return found.id if found else ""
 
 
-def _holds(folders: Folders, commit: str) -> bool:
-    """Whether the repository has the commit, and so is still the known one."""
-    with contextlib.suppress(GitError):
-        if commit:
-            run_git(folders, "cat-file", "-e", f"{commit}^{{commit}}")
-            return True
+def has_commit(folders: git.Folders, commit: str) -> bool:
+    with contextlib.suppress(git.GitError):
+        git.run_git(folders, "cat-file", "-e", f"{commit}^{{commit}}")
+        return True
     return False
 
 
@@ -467,19 +443,19 @@ def _new_identity(git_dir: Path, usual: str, first: str, marks: list[int]) -> Id
         last = max(moved, key=lambda each: each.created)
         with contextlib.suppress(OSError):
             last.file.unlink()
-        return dataclasses.replace(last, git_dir=str(git_dir), marks=marks)
+        return replace(last, git_dir=str(git_dir), marks=marks)
     name = usual.rpartition("-")[0]
     taken = {each.id for each in others if each.exists or (first and each.root not in ("", first))}
     places = hashlib.sha256(os.fsencode(git_dir)).hexdigest()
     ids = (usual, f"{name}-{places[:8]}", f"{name}-{os.urandom(4).hex()}")
-    return dataclasses.replace(new, id=next(each for each in ids if each not in taken))
+    return replace(new, id=next(each for each in ids if each not in taken))
 
 
-def _first_commit(folders: Folders) -> str:
+def _first_commit(folders: git.Folders) -> str:
     """Return the first commit of the main line, or "" if git can't tell."""
     try:
-        said = run_git(folders, "rev-list", "--first-parent", "--max-parents=0", "HEAD", "--")
-    except GitError:
+        said = git.run_git(folders, "rev-list", "--first-parent", "--max-parents=0", "HEAD", "--")
+    except git.GitError:
         return ""
     return said.decode().strip()
 
@@ -518,4 +494,4 @@ def _read_identity(file: Path) -> Identity | None:
 def _write_identity(found: Identity) -> None:
     """Save it; if nothing can be written, nothing is remembered."""
     with contextlib.suppress(OSError):
-        write_private(found.file, json.dumps(dataclasses.asdict(found)))
+        write_private(found.file, json.dumps(vars(found)))

@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote, urlsplit
 from bootstrap.errors import BoxstrapError, ProfileError
 from bootstrap.paths import make_private, state_dir, temporary_dir, write_private
 from bootstrap.repo.git import NOWHERE, Folders, GitError, disk_error, git_error, run_git
-from bootstrap.repo.local import LocalRepository, read_repository
+from bootstrap.repo.local import LocalRepository, has_commit, read_repository
 from bootstrap.repo.names import shown
 from bootstrap.repo.urls import UrlKind, check_url, repository_name, without_user_info
 
@@ -43,12 +43,9 @@ _PASSING = (
 """git's messages about a broken link or a busy host: another try may succeed."""
 _WAITS_S = (0.5, 2.0)
 _STALLED = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60")
-_ANSWER_S = 120
-"""How long a host may take to list its refs, or to take our program, in seconds."""
-_MEMORY_KIB = 2 << 20
-"""What git may need for that: a host may list refs without end."""
-_FETCH_S = 4 * 3600
-"""How long a fetch may take, which may be as long and large as the repository."""
+_ANSWER_S = 120  # how long a host may take to list its refs, or to take our program, in seconds
+_MEMORY_KIB = 2 << 20  # what git may need for that: a host may list refs without end
+_FETCH_S = 4 * 3600  # how long a fetch may take, which may be as long and large as the repository
 
 # git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Another host,
 # to which the first one may redirect, gets no answer; a user name in the redirect may imitate the
@@ -176,7 +173,8 @@ def read_url(url: str, ref: str | None) -> LocalRepository:
         try:
             return read_repository(mirror, ref, exactly=True)
         except BoxstrapError:
-            if not _should_be_there(ref, listed):
+            named = "HEAD" if ref is None else rf"refs/(?:heads|tags)/{re.escape(ref)}"
+            if not re.search(rf"\t{named}$", listed, re.MULTILINE):
                 raise
             _make(mirror, url, listed)  # damaged by a power cut or a bad disk
             return read_repository(mirror, ref, exactly=True)
@@ -221,18 +219,7 @@ def _listed(url: str) -> str:
 
 
 def _has(mirror: Path, commit: str) -> bool:
-    if not (mirror / _LISTED).is_file():
-        return False
-    try:
-        run_git(Folders(mirror), "cat-file", "-e", f"{commit}^{{commit}}")
-    except GitError:
-        return False
-    return True
-
-
-def _should_be_there(ref: str | None, listed: str) -> bool:
-    named = "HEAD" if ref is None else rf"refs/(?:heads|tags)/{re.escape(ref)}"
-    return re.search(rf"\t{named}$", listed, re.MULTILINE) is not None
+    return (mirror / _LISTED).is_file() and has_commit(Folders(mirror), commit)
 
 
 def _update(mirror: Path, url: str, listed: str) -> None:

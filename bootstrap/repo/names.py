@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import unicodedata
 
 LONGEST = 64
 
-_QUOTED = rb"\\([0-3][0-7]{2}|.)"
-_LETTERS = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"t": b"\t",
-    b"n": b"\n",
-    b"v": b"\v",
-    b"f": b"\f",
-    b"r": b"\r",
-}
+_QUOTED = r'"([ !#-\[\]-~]|\\([0-3][0-7]{2}|[abtnvfr"\\]))*"'
 
 # Control, format (direction marks, joiners), surrogate, private, unassigned,
 # and every space but the ordinary one: printed, none of them can be recognised.
@@ -40,14 +32,8 @@ def decoded(name: bytes) -> str:
 
 def unquoted(name: str) -> str:
     """Undo git's quoting of a name (`core.quotePath`); other names are returned unchanged."""
-    if not re.fullmatch(r'"[ -~]*"', name):
-        return name
-    return decoded(re.sub(_QUOTED, _meant, name[1:-1].encode()))
-
-
-def _meant(quoted: re.Match[bytes]) -> bytes:
-    word = quoted[1]
-    return bytes([int(word, 8) & 0xFF]) if word.isdigit() else _LETTERS.get(word, word)
+    # It quotes as Python does.
+    return decoded(ast.literal_eval(f"b{name}")) if re.fullmatch(_QUOTED, name) else name
 
 
 def shown(name: str) -> str:
@@ -57,21 +43,22 @@ def shown(name: str) -> str:
     """
     if name.isascii() and name.isprintable():
         return name
-    return "".join(character if _is_plain(character) else _escape(character) for character in name)
+    return "".join(
+        character
+        if character == " " or unicodedata.category(character) not in _UNSHOWN
+        else _escape(character)
+        for character in name
+    )
 
 
-def slug(name: str, default: str = "repo") -> str:
+def slug(name: str) -> str:
     """Turn `name` into a folder name: letters, digits, `._-`, at most 64 characters.
 
     It never starts with a dot or a dash, so it is neither hidden nor an option.
     """
     spelled = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", spelled)
-    return cleaned.lstrip(".-_")[:LONGEST].rstrip(".-") or default
-
-
-def _is_plain(character: str) -> bool:
-    return character == " " or unicodedata.category(character) not in _UNSHOWN
+    return cleaned.lstrip(".-_")[:LONGEST].rstrip(".-") or "repo"
 
 
 def _escape(character: str) -> str:

@@ -21,7 +21,6 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -30,27 +29,21 @@ from bootstrap.paths import temporary_dir
 from bootstrap.repo.git import FRUGAL, Folders, GitError, git_error, run_git, start_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import decoded, shown
-from bootstrap.repo.place import head
+from bootstrap.repo.place import head, read_text
 from bootstrap.repo.snapshot import Snapshot
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 PIECE = 64 * 1024
 
 ProgressCallback = Callable[[int, int, int], None]
 
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_REF = re.compile(r"refs/[A-Za-z0-9._/-]+")
 _FLUSH = b"0000"
 _LONGEST_SAID = 64 * 1024
 
 # What pack-objects prints on standard error, each time with a carriage return:
 # `Counting objects: 40% (2/5)`, `Writing objects: 100% (5/5), 1.2 MiB | …`.
 _METER = re.compile(rb"(Counting|Writing) objects: +\d+% \((\d+)/(\d+)\)")
-
-
-def wanted_ref(commit: str) -> str:
-    """Return the ref of `commit` in the box's store. Raises ValueError unless it is a full id."""
-    return f"refs/boxstrap/{_checked_id(commit)}"
 
 
 def have_locally(
@@ -107,8 +100,7 @@ class SharedPack:
     """
 
     def __init__(self, made: ObjectStream) -> None:
-        self.made = made
-        """The stream that makes it; has its progress."""
+        self.made = made  # the stream that makes it; has its progress
         self._file = tempfile.TemporaryFile(dir=temporary_dir(), buffering=0)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._grown = threading.Condition()
@@ -153,10 +145,9 @@ SharePack = Callable[[tuple[object, ...], Callable[[], SharedPack]], SharedPack]
 class ObjectStream:
     """The input for the box's `git receive-pack --stateless-rpc STORE`, piece by piece.
 
-    It sets `ref` to `snapshot` (else to `here.commit`) if `ref` is `old` on the box now (zeros or
-    "": it doesn't exist). `have` are commits that the box has and that `have_locally` found
-    here; objects reachable from them are not sent. If `old` is that commit already, there
-    are no pieces.
+    It makes the ref of `snapshot` (else of `here.commit`), if the box has none yet. `have` are
+    commits that the box has and that `have_locally` found here; objects reachable from them are
+    not sent.
 
     Pieces have at most 64 KiB. `progress` is called in the iterating thread, with objects
     done, objects in total (0 while unknown) and bytes so far.
@@ -166,25 +157,20 @@ class ObjectStream:
     then gets that error. With `share`, boxes that have the same commits get the same pack.
     """
 
-    def __init__(  # noqa: PLR0913 - what is sent, and what is there already
+    def __init__(
         self,
         here: LocalRepository,
         *,
-        ref: str,
-        old: str = "",
         have: Sequence[str] = (),
         progress: ProgressCallback | None = None,
         snapshot: Snapshot | None = None,
         share: SharePack | None = None,
     ) -> None:
-        zeros = "0" * len(here.commit)
         self._here = here
         self._snapshot = snapshot
-        self._ref = ref
-        self._new = _checked_id(snapshot.id if snapshot else here.commit)
+        self._new = snapshot.id if snapshot else here.commit
         self._folders = snapshot.folders if snapshot else here.folders
-        self._old = _checked_id(old) if old.strip("0") else zeros
-        self._have = [_checked_id(commit) for commit in have]
+        self._have = have
         self._progress = progress
         self._share = share
         self._is_closed = False
@@ -192,19 +178,13 @@ class ObjectStream:
         self.bytes_sent = 0
         self.objects_done = 0
         self.objects_total = 0
-        if not _REF.fullmatch(ref):
-            raise ValueError(f"not a ref to send to: {ref!r}")
-
-    @property
-    def needed(self) -> bool:
-        """Whether there is anything to send."""
-        return self._old != self._new
+        if odd := [commit for commit in have if not _ID.fullmatch(commit)]:
+            raise ValueError(f"not the full id of a commit: {odd[0]!r}")
 
     def __iter__(self) -> Iterator[bytes]:
-        if not self.needed:
-            return
         try:
-            yield from self._counted(_pieces(self._head()))
+            head = self._head()
+            yield from self._counted(head[at : at + PIECE] for at in range(0, len(head), PIECE))
             yield from self._counted(self._shared(self._share) if self._share else self.pack())
         finally:
             self.close()
@@ -230,7 +210,8 @@ class ObjectStream:
         """Return the lines before the pack: ends of a shallow history, the command, a flush."""
         lines = [_packet(f"shallow {commit}") for commit in self._shallow_ends()]
         wishes = f"report-status quiet object-format={self._here.object_format}"
-        command = _packet(f"{self._old} {self._new} {self._ref}\0 {wishes}")
+        new = self._new
+        command = _packet(f"{'0' * len(new)} {new} refs/boxstrap/{new}\0 {wishes}")
         return b"".join([*lines, command, _FLUSH])
 
     def _shallow_ends(self) -> list[str]:
@@ -246,7 +227,7 @@ class ObjectStream:
         key = ("pack", str(here.git_dir), self._new, tuple(sorted(have)))
 
         def make() -> SharedPack:
-            return SharedPack(ObjectStream(here, ref=self._ref, have=have, snapshot=self._snapshot))
+            return SharedPack(ObjectStream(here, have=have, snapshot=self._snapshot))
 
         pack = share(key, make)
         for piece in pack:
@@ -267,7 +248,9 @@ class ObjectStream:
         wanted = "\n".join([self._new, *(f"^{commit}" for commit in self._have), ""])
         child = start_git(self._folders, *FRUGAL, "pack-objects", *options, env=env)
         self._child = child
-        stdin, pack, words = _pipes(child)
+        stdin, pack, words = cast(
+            "tuple[IO[bytes], IO[bytes], IO[bytes]]", (child.stdin, child.stdout, child.stderr)
+        )
         said = bytearray()
         with child:
             try:
@@ -352,24 +335,8 @@ def _packets(answer: bytes) -> list[str]:
     return []
 
 
-def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    """Return the three streams of a child that was started with all of them piped."""
-    return cast("tuple[IO[bytes], IO[bytes], IO[bytes]]", (child.stdin, child.stdout, child.stderr))
-
-
-def _pieces(data: bytes) -> Iterator[bytes]:
-    for begin in range(0, len(data), PIECE):
-        yield data[begin : begin + PIECE]
-
-
-def _checked_id(commit: str) -> str:
-    if not _ID.fullmatch(commit):
-        raise ValueError(f"not the full id of a commit: {commit!r}")
-    return commit
-
-
-_MOST_TAGS = 40
-"""How many tags are sent, the newest first: a repository may have thousands."""
+_MOST_TAGS = 40  # how many tags are sent, the newest first: a repository may have thousands
+_MOST_REFS = 1024 * 1024  # bytes of packed refs that are searched before git is asked
 _MOST_TAG_BYTES = 16 * 1024
 """Limit for the packed objects of annotated tags: they are part of the script."""
 _DESCRIBES: tuple[tuple[str, ...], ...] = ((), ("--match", "*[0-9]*"), ("--match", "v[0-9]*"))
@@ -380,14 +347,13 @@ class Tags(NamedTuple):
     """The tags of a commit: a row `ID COMMIT NAME` each, and a pack of the annotated ones."""
 
     rows: tuple[str, ...] = ()
-    objects: str = ""
-    """In base64; "" if none is annotated."""
+    objects: str = ""  # in base64; "" if none is annotated
 
 
 def find_tags(here: LocalRepository) -> Tags:
     """Return those that `git describe` may find from the commit; none if git can't tell."""
     try:
-        if not _list_tags(here, "--count=1"):
+        if not _may_have_tags(here.git_dir):
             return Tags()
         found = _list_tags(
             here, "--merged", here.commit, "--sort=-creatordate", f"--count={_MOST_TAGS + 1}"
@@ -407,6 +373,13 @@ def find_tags(here: LocalRepository) -> Tags:
     packed = {*annotated}
     rows = [row for row in found.values() if not _is_annotated(row) or row.split(" ")[0] in packed]
     return Tags(tuple(rows), base64.b64encode(pack).decode() if annotated else "")
+
+
+def _may_have_tags(git_dir: Path) -> bool:
+    packed, folder = git_dir / "packed-refs", git_dir / "refs/tags"
+    is_long = packed.is_file() and packed.stat().st_size > _MOST_REFS
+    is_packed = is_long or " refs/tags/" in read_text(packed, _MOST_REFS)
+    return is_packed or any(folder.glob("*")) or (git_dir / "reftable").exists()
 
 
 def _list_tags(here: LocalRepository, *words: str) -> dict[str, str]:
@@ -443,23 +416,17 @@ def _pack_tags(here: LocalRepository, tags: list[str]) -> bytes:
     )
 
 
-_COMMIT = r"[0-9a-f]{40}([0-9a-f]{24})?"
-
-
 @dataclass
 class Wanted:
     """What to send of a mirror: refs by name, with their object ids."""
 
     refs: dict[str, str] = field(default_factory=dict)
-    resolved: dict[str, str] = field(default_factory=dict)
-    """The commit of each requested ref."""
-    head: str = "-"
-    """The ref that a clone checks out."""
+    resolved: dict[str, str] = field(default_factory=dict)  # the commit of each requested ref
+    head: str = "-"  # the ref that a clone checks out
     with_submodules: bool = False
 
     @property
     def object_format(self) -> str:
-        """The object format: `sha1` or `sha256`."""
         return "sha256" if any(len(each) == 64 for each in self.refs.values()) else "sha1"
 
 
@@ -468,37 +435,32 @@ def find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
 
     Raises UsageError if one does not exist, BoxstrapError if git fails.
     """
+    wanted, folders = Wanted(), Folders(mirror)
     try:
-        return _find_wanted(mirror, asked)
+        for ref in asked:
+            names = _names_of(mirror, ref)
+            commit = _commit_of(mirror, names[0] if names else ref or "HEAD")
+            if not commit:
+                what = shown(ref) or "to begin with"
+                raise UsageError(f"it has no branch, tag or commit {what}.")
+            if not names:
+                names = [f"refs/boxstrap/{commit}"]
+                run_git(folders, "update-ref", names[0], commit)
+            wanted.resolved[ref] = commit
+            if not ref or wanted.head == "-":
+                wanted.head = names[0]
+            listed = ("--format=%(refname)", f"--merged={commit}", "refs/tags")
+            names += decoded(run_git(folders, "for-each-ref", *listed)).split()
+            wanted.refs |= {name: _id_of(folders, name) for name in names}
+            wanted.with_submodules |= bool(run_git(folders, "ls-tree", commit, ".gitmodules"))
     except GitError as failure:
         raise git_error(mirror, failure) from failure
-
-
-def _find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
-    wanted, folders = Wanted(), Folders(mirror)
-    for ref in asked:
-        names = _names_of(mirror, ref)
-        commit = _commit_of(mirror, names[0] if names else ref or "HEAD")
-        if not commit:
-            raise UsageError(f"it has no branch, tag or commit {shown(ref) or 'to begin with'}.")
-        if not names:
-            names = [f"refs/boxstrap/{commit}"]
-            run_git(folders, "update-ref", names[0], commit)
-        wanted.resolved[ref] = commit
-        if not ref or wanted.head == "-":
-            wanted.head = names[0]
-        tags = run_git(
-            folders, "for-each-ref", "--format=%(refname)", f"--merged={commit}", "refs/tags"
-        )
-        names += decoded(tags).split()
-        wanted.refs |= {name: _id_of(folders, name) for name in names}
-        wanted.with_submodules |= bool(run_git(folders, "ls-tree", commit, ".gitmodules"))
     return wanted
 
 
 def write_bundle(mirror: Path, wanted: Wanted, have: Sequence[str], file: Path) -> None:
     """Write the bundle without what is reachable from `have`. Raises BoxstrapError."""
-    here = (each for each in have if re.fullmatch(_COMMIT, each) and _commit_of(mirror, each))
+    here = (each for each in have if _ID.fullmatch(each) and _commit_of(mirror, each))
     known = [f"^{each}" for each in here]
     try:
         try:

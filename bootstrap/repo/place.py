@@ -96,7 +96,11 @@ def locate(path: Path) -> Place:
         if bare is None and _common_dir(folder):
             bare = Place(folder, folder, folder, bare=True)
     if bare is None:
-        raise _none_here(path)
+        raise UsageError(
+            "this is not a git repository, nor inside one.",
+            where=shown(str(path)),
+            hint="Run from your project, name it with --repo PATH, or start one: git init",
+        )
     return bare
 
 
@@ -106,16 +110,7 @@ def repository_root(place: Path) -> Path | None:
     return next((folder for folder in (place, *place.parents) if (folder / ".git").exists()), None)
 
 
-def _none_here(path: Path) -> UsageError:
-    return UsageError(
-        "this is not a git repository, nor inside one.",
-        where=shown(str(path)),
-        hint="Run from your project, name it with --repo PATH, or start one: git init",
-    )
-
-
 def _led_to(dot_git: Path) -> Path:
-    """Return the folder that a `.git` file names."""
     word, _, named = read_text(dot_git).partition(":")
     return dot_git.parent / named.strip() if word == "gitdir" and named.strip() else dot_git
 

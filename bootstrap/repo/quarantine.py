@@ -23,8 +23,7 @@ from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import shown
 
 _MEMORY_KIB = 2 * 1024 * 1024
-_FORGOTTEN_S = 3600
-"""Seconds after which leftovers of a killed call are removed."""
+_FORGOTTEN_S = 3600  # seconds after which leftovers of a killed call are removed
 _SAID = 300
 
 

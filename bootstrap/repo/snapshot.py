@@ -14,7 +14,6 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,12 +31,14 @@ from bootstrap.repo.snapshot_store import (
     changes_between,
     content_of,
     count_changes,
+    filters_of,
 )
 from bootstrap.repo.working_files import (
     EXECUTABLE,
     NO_FILE,
     PLAIN,
     WorkingFiles,
+    begin_of,
     find_credentials,
     is_plain,
     listing,
@@ -46,7 +47,7 @@ from bootstrap.repo.working_files import (
     working_files,
 )
 from bootstrap.text.sizes import first_of
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 _TAKE = ("update-index", "--add", "--remove", "--replace", "-z")
 # First compares what the index has already with the files; exits with 1 if some differ.
@@ -60,12 +61,9 @@ class Indexed:
     """The content of the working tree, written as a tree."""
 
     tree: str
-    paths: bytes
-    """Its files, separated by NUL."""
-    new: frozenset[bytes]
-    """Those that git doesn't track."""
-    left: dict[bytes, str] | None
-    """What can't travel, and why; None if that is unchanged."""
+    paths: bytes  # its files, separated by NUL
+    new: frozenset[bytes]  # those that git doesn't track
+    left: dict[bytes, str] | None  # what can't travel, and why; None if that is unchanged
 
 
 def index_working_tree(
@@ -164,7 +162,7 @@ def _renew(
     store.write("absent", b"\0".join(files.absent))
     take, ok = ((*_COMPARED, *_TAKE[1:]), (0, 1)) if seeds else (_TAKE, (0,))
     run_git(store.own, *take, "--stdin", stdin=b"\0".join(standing), ok=ok)
-    if store.says("filemode") == "false":  # git has the executable bit, the disk has none
+    if store.ignores_modes:
         for sign, mode in (("+", EXECUTABLE), ("-", PLAIN)):
             paths = [path for path in standing if files.tracked.get(path) == mode]
             paths = [path for path in paths if path not in files.links]
@@ -180,7 +178,6 @@ def _take(store: SnapshotStore, paths: bytes) -> bool:
 
 
 def _tree_of(store: SnapshotStore) -> str:
-    """Write the index as a tree."""
     tree = _written(store)
     store.write("tree", f"{_mark(store)}{tree}")  # git may have written the index again
     return tree
@@ -217,8 +214,7 @@ def _leave_ignored(here: LocalRepository, files: WorkingFiles) -> None:
 
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
-_LONGEST = 1024
-"""Bytes: a pointer is shorter."""
+_LONGEST = 1024  # bytes: a pointer is shorter
 _MOST_READ = 1024 * 1024
 
 
@@ -228,14 +224,13 @@ def pointers(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
     named = [here.root / decoded(path) for path in paths if _is_attributes(path)]
     if not any(_mentions_lfs(file) for file in (own, *named)):
         return []
-    begins = ((path, _begin(here.root / decoded(path), _LONGEST)) for path in with_lfs(here, paths))
+    begins = ((p, begin_of(here.root / decoded(p), _LONGEST)) for p in with_lfs(here, paths))
     return [path for path, begin in begins if begin.startswith(_POINTER)]
 
 
 def with_lfs(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
     """Return the paths that LFS handles by the working tree's attributes. Raises GitError."""
-    view = Folders(here.repository.view.with_filters, here.root)
-    return _lfs_paths(run_git(view, *_ASK, stdin=b"\0".join(paths)))
+    return [path for path, said in filters_of(here, paths).items() if said == b"lfs"]
 
 
 def pointers_of_commit(here: LocalRepository, listed: bytes, index: Path) -> list[bytes]:
@@ -249,19 +244,9 @@ def pointers_of_commit(here: LocalRepository, listed: bytes, index: Path) -> lis
     said = run_git(here.folders, "cat-file", "--batch", stdin=b"\n".join(blobs)) if blobs else b""
     if b"lfs" not in said and not _mentions_lfs(own):
         return []
-    env = {"GIT_INDEX_FILE": str(index)}
-    run_git(here.folders, "read-tree", here.commit, env=env)
-    view = Folders(here.repository.view.with_filters)
-    paths = b"\0".join(path for _, _, path in entries)
-    return _lfs_paths(run_git(view, *_ASK, "--cached", stdin=paths, env=env))
-
-
-_ASK = ("check-attr", "--stdin", "-z", "filter")
-
-
-def _lfs_paths(answers: bytes) -> list[bytes]:
-    fields = answers.split(b"\0")
-    return [path for path, said in zip(fields[::3], fields[2::3], strict=False) if said == b"lfs"]
+    run_git(here.folders, "read-tree", here.commit, env={"GIT_INDEX_FILE": str(index)})
+    found = filters_of(here, (path for _, _, path in entries), index=index)
+    return [path for path, said in found.items() if said == b"lfs"]
 
 
 def _is_attributes(path: bytes) -> bool:
@@ -269,17 +254,7 @@ def _is_attributes(path: bytes) -> bool:
 
 
 def _mentions_lfs(file: Path) -> bool:
-    return b"lfs" in _begin(file, _MOST_READ)
-
-
-def _begin(file: Path, most: int) -> bytes:
-    try:
-        if file.is_symlink() or not file.is_file():
-            return b""
-        with file.open("rb") as opened:
-            return opened.read(most)
-    except OSError:
-        return b""
+    return b"lfs" in begin_of(file, _MOST_READ)
 
 
 Include = Literal["all", "tracked", "commit"]
@@ -287,8 +262,7 @@ Include = Literal["all", "tracked", "commit"]
 
 _MOST_LISTED = 10
 _MIB = 1024 * 1024
-_NAMED = 10_000
-"""How many untracked files already shown to the user are remembered."""
+_NAMED = 10_000  # how many untracked files already shown to the user are remembered
 
 
 @dataclass(frozen=True)
@@ -312,8 +286,7 @@ class Snapshot:
     new: tuple[str, ...] = ()
     first_time: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
-    only_profile: bool = False
-    """Whether only the repository's own profile differs."""
+    only_profile: bool = False  # whether only the repository's own profile differs
 
 
 def take_snapshot(
@@ -495,10 +468,7 @@ class _Taker:
             f"tree {tree}\nparent {here.commit}\nauthor {us}\ncommitter {us}\n\n"
             f"{here.commit[:12]} as it stood in the working tree\n"
         )
-        wrote = run_git(
-            self.store.own, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode()
-        )
-        return wrote.decode().strip()
+        return self.store.add_commit(text, here.object_format)
 
     def _size(self, path: bytes) -> int:
         try:

@@ -27,8 +27,8 @@ import os
 import re
 import shutil
 import time
+import zlib
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,17 +37,15 @@ from bootstrap.paths import PROFILE, cache_dir, make_private, write_private
 from bootstrap.repo.git import Folders, GitError, Settings, run_git
 from bootstrap.repo.local import LocalRepository
 from bootstrap.repo.names import decoded, slug
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 RAW = "* -text -ident -filter !working-tree-encoding !eol\n"
 """Attributes with which git reads and writes a file's bytes as they are."""
 
-KEPT = 8
-"""How many of the snapshots taken stay readable, and of those sent."""
+KEPT = 8  # how many of the snapshots taken stay readable, and of those sent
 MOST = 1024 * 1024 * 1024
 """Bytes that may accumulate before objects that no snapshot needs any more are removed."""
-_SAMPLE = 16
-"""How many of the 256 object folders are measured."""
+_SAMPLE = 16  # how many of the 256 object folders are measured
 _UNUSED_S = 60 * 24 * 3600
 _CONFIG = """\
 [core]
@@ -74,8 +72,6 @@ _COMPARED = ("filemode", "symlinks", "precomposeunicode", "trustctime", "checkst
 
 @dataclass
 class State:
-    """The last snapshot, and what is remembered of earlier ones."""
-
     commit: str = ""
     include: str = ""
     tree: str = ""
@@ -170,9 +166,17 @@ class SnapshotStore:
         if line not in listed:
             self.write(file, listed + line)
 
-    def says(self, setting: str) -> str:
-        """Return the user's value of a setting for comparing working trees; "" by default."""
-        return self._compared.get(setting, "")
+    def add_commit(self, text: str, format_: str) -> str:
+        """Write a commit as git does, in a fifth of the time that starting git takes."""
+        content = f"commit {len(text)}\0{text}".encode()
+        id_ = hashlib.new(format_, content).hexdigest()
+        self.write(f"objects/{id_[:2]}/{id_[2:]}", zlib.compress(content, 0))
+        return id_
+
+    @property
+    def ignores_modes(self) -> bool:
+        """Whether the user's disk has no executable bit: git has it alone."""
+        return self._compared.get("filemode") == "false"
 
     def read(self, name: str) -> bytes | None:
         """Read one of the store's files; None if there is none."""
@@ -186,7 +190,6 @@ class SnapshotStore:
         write_private(self.git_dir / name, content)
 
     def forget(self, *names: str) -> None:
-        """Remove files of the store."""
         for name in names:
             (self.git_dir / name).unlink(missing_ok=True)
 
@@ -198,11 +201,9 @@ class SnapshotStore:
             return State()
 
     def save(self, state: State) -> None:
-        """Save the state."""
-        self.write("state.json", json.dumps(asdict(state)))
+        self.write("state.json", json.dumps(vars(state)))
 
     def remove(self) -> None:
-        """Delete the store."""
         shutil.rmtree(self.git_dir, ignore_errors=True)
 
     def tidy(self, state: State) -> None:
@@ -228,7 +229,10 @@ class SnapshotStore:
                 for file in (index, *index.parent.glob(f"{index.stem}.*")):
                     file.unlink(missing_ok=True)
         state.bytes_kept = self._size()
-        self._remove_unused()
+        for other in self.git_dir.parent.glob("*/state.json"):
+            with contextlib.suppress(OSError):
+                if other.stat().st_mtime < time.time() - _UNUSED_S:
+                    shutil.rmtree(other.parent)
 
     def _size(self) -> int:
         """Estimate the bytes of all objects: their folders fill evenly."""
@@ -238,13 +242,6 @@ class SnapshotStore:
         loose = sum(file.stat().st_size for folder in some for file in folder.glob("*"))
         return packs + loose * 256 // _SAMPLE
 
-    def _remove_unused(self) -> None:
-        """Remove the stores of other working trees that were not used for a long time."""
-        for other in self.git_dir.parent.glob("*/state.json"):
-            with contextlib.suppress(OSError):
-                if other.stat().st_mtime < time.time() - _UNUSED_S:
-                    shutil.rmtree(other.parent)
-
 
 def _compared(settings: Settings) -> dict[str, str]:
     own = {key.partition(".")[2]: value for key, value in settings if key.startswith("core.")}
@@ -253,7 +250,9 @@ def _compared(settings: Settings) -> dict[str, str]:
     return {name: words.get(word, word) for name, word in told.items() if word.isalnum()}
 
 
-_NONE = (b"unspecified", b"unset", b"set")
+_UNSET = (b"unspecified", b"unset")
+_CONVERT = ("text", "crlf", "eol", "ident", "working-tree-encoding")
+"""Attributes by which git compares other bytes than a file has."""
 
 # An entry of `git ls-files --debug -z`: the name, then lines with the file's lstat(2) values.
 _ENTRY = (
@@ -262,12 +261,11 @@ _ENTRY = (
 )
 
 
-def as_git_wrote_them(here: LocalRepository, paths: set[bytes]) -> set[bytes]:
-    """Return those of `paths` that have a filter, and still the size and times that git recorded.
+def as_git_wrote_them(here: LocalRepository, filtered: set[bytes]) -> set[bytes]:
+    """Return those of the files that still have the size and times that git recorded.
 
     Raises GitError.
     """
-    filtered = _filtered(here, paths) if paths else set[bytes]()
     if not filtered:
         return set()
     listed = run_git(here.folders, "ls-files", "--debug", "-z")
@@ -278,12 +276,24 @@ def as_git_wrote_them(here: LocalRepository, paths: set[bytes]) -> set[bytes]:
     }
 
 
-def _filtered(here: LocalRepository, paths: set[bytes]) -> set[bytes]:
-    view = Folders(here.repository.view.with_filters, here.root)
-    ask = ("check-attr", "--stdin", "-z", "filter")
-    fields = run_git(view, *ask, stdin=b"\0".join(paths)).split(b"\0")
-    rows = zip(fields[::3], fields[2::3], strict=False)
-    return {path for path, value in rows if value not in _NONE}
+def filters_of(
+    here: LocalRepository, paths: Iterable[bytes], index: Path | None = None
+) -> dict[bytes, bytes]:
+    """Return the `filter` attribute of each path: by the working tree's attributes, or by those in
+    `index`. Raises GitError."""
+    return {path: one for path, (one,) in _attributes(here, paths, "filter", index=index).items()}
+
+
+def _attributes(
+    here: LocalRepository, paths: Iterable[bytes], *names: str, index: Path | None = None
+) -> dict[bytes, list[bytes]]:
+    view = Folders(here.repository.view.with_filters, None if index else here.root)
+    ask = ("check-attr", "--stdin", "-z", *(["--cached"] if index else []), *names)
+    env = {"GIT_INDEX_FILE": str(index)} if index else None
+    fields = run_git(view, *ask, stdin=b"\0".join(paths), env=env).split(b"\0")
+    width = 3 * len(names)
+    starts = range(0, len(fields) - 1, width)
+    return {fields[at]: fields[at + 2 : at + width : 3] for at in starts}
 
 
 def _is_as_written(here: LocalRepository, path: bytes, numbers: list[int]) -> bool:
@@ -364,8 +374,14 @@ def count_changes(
         of[change.status].add(change.path)
         if change.status == b"M":
             modified.append(change)
+    paths = {change.path for change in modified}
+    said = _attributes(here, paths, "filter", *_CONVERT) if paths else {}
+    converts_all = dict(here.repository.settings).get("core.autocrlf", "false") != "false"
+    if not (converts_all or store.ignores_modes):  # git would say that all of them differ
+        modified = [each for each in modified if {*said[each.path][1:]} - {*_UNSET}]
     alike = {change.path for change in modified} - _differing(here, modified, store)
-    alike |= as_git_wrote_them(here, {change.path for change in modified} - alike)
+    filtered = {path for path in paths - alike if said[path][0] not in (*_UNSET, b"set")}
+    alike |= as_git_wrote_them(here, filtered)
     return ChangeCount(len(of[b"M"] - alike) + len(of[b"T"]), len(of[b"A"]), len(of[b"D"]))
 
 

@@ -40,8 +40,6 @@ _SSH_ONLY_HOSTS = {
 
 
 class UrlKind(Enum):
-    """How a repository is reached."""
-
     HTTPS = "https"
     SSH = "ssh"
     HTTP = "http"
@@ -192,15 +190,12 @@ def _check_path(url: str, path: str, root: str) -> None:
 
 
 def _check_text(url: str, text: str, what: str) -> None:
-    odd = re.search(_OUT_OF_PLACE, "".join("a" if _is_word(c) else c for c in text))
+    plain = ("a" if not c.isascii() and c.isalnum() else c for c in text)
+    odd = re.search(_OUT_OF_PLACE, "".join(plain))
     if odd:
         raise _refused(url, f"{what} contains {_named(odd[0])}: write %{ord(odd[0]):02X} for it")
     if re.search(_BAD_ESCAPE, text):
         raise _refused(url, f"{what} contains a % that stands for no printable character")
-
-
-def _is_word(character: str) -> bool:
-    return not character.isascii() and character.isalnum()
 
 
 def _why_not(scheme: str) -> str:

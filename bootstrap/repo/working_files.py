@@ -11,15 +11,13 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import field
-from functools import cache
 from pathlib import Path
 
 from bootstrap.errors import UsageError
 from bootstrap.repo.git import run_git
 from bootstrap.repo.local import Repository, open_repository
 from bootstrap.repo.names import decoded
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 _MOST_SUBMODULES = 100
 NO_FILE = "neither a file nor a folder"
@@ -223,8 +221,7 @@ def _scanned(root: bytes, folders: set[bytes]) -> Iterator[tuple[bytes, list[os.
         yield folder, entries
 
 
-READ_FOR_CREDENTIALS = 256 * 1024
-"""Bytes of each file that are searched."""
+READ_FOR_CREDENTIALS = 256 * 1024  # bytes of each file that are searched
 _READ_IN_ALL = 256 * 1024 * 1024
 
 # Templates of such files hold no values, and public keys are no secret.
@@ -278,43 +275,23 @@ _SHAPES = (
 )
 
 
-@cache
-def _every_name() -> re.Pattern[str]:
-    """One pattern for nearly every file, which is none: a folder of data may have a million."""
-    return re.compile(rf"(?:^|/)(?:{'|'.join(row for row, _ in _NAMES)})\Z", re.DOTALL)
-
-
-def _by_name(path: str) -> str:
-    if not _every_name().search(path):
-        return ""
-    ends = [path, *(path[at.end() :] for at in re.finditer("/", path))]
-    for row, what in _NAMES:
-        if any(re.fullmatch(row, end, re.DOTALL) for end in ends):
-            return what
-    return ""
-
-
-@cache  # not at the import: most setups look into no file
-def _holding() -> list[tuple[re.Pattern[str], re.Pattern[bytes]]]:
-    return [(re.compile(rf"(.*/)?({name})", re.DOTALL), re.compile(b)) for name, b in _HOLDING]
-
-
-@cache
-def _shapes() -> list[tuple[re.Pattern[bytes], str]]:
-    return [(re.compile(shape), what) for shape, what in _SHAPES]
+# One pattern for nearly every file, which is none: a folder of data may have a million.
+_EVERY_NAME = rf"(?s)(?:^|/)(?:{'|'.join(row for row, _ in _NAMES)})\Z"
 
 
 def credential_by_name(path: str) -> str:
     """Return what a file at `path` is by its name alone, or ""."""
-    what = _by_name(path)
-    return "" if what and _HARMLESS.fullmatch(path) else what
+    if not re.search(_EVERY_NAME, path) or _HARMLESS.fullmatch(path):
+        return ""
+    return next(what for row, what in _NAMES if re.search(rf"(?s)(?:^|/)(?:{row})\Z", path))
 
 
 def credential_by_content(path: str, begin: bytes) -> str:
     """Return the kind of credential in a file that starts with `begin`, or ""."""
-    if any(name.fullmatch(path) and held.search(begin) for name, held in _holding()):
+    named = (held for name, held in _HOLDING if re.fullmatch(rf"(?s)(.*/)?({name})", path))
+    if any(re.search(held, begin) for held in named):
         return "token"
-    return next((what for shape, what in _shapes() if shape.search(begin)), "")
+    return next((what for shape, what in _SHAPES if re.search(shape, begin)), "")
 
 
 def find_credentials(root: Path, paths: Iterable[bytes]) -> dict[bytes, str]:
@@ -326,7 +303,7 @@ def find_credentials(root: Path, paths: Iterable[bytes]) -> dict[bytes, str]:
     left = _READ_IN_ALL
     for path in paths:
         name = decoded(path)
-        begin = _begin(root / name) if left > 0 else b""
+        begin = begin_of(root / name, READ_FOR_CREDENTIALS) if left > 0 else b""
         left -= len(begin)
         what = credential_by_name(name) or credential_by_content(name, begin)
         if what:
@@ -334,11 +311,11 @@ def find_credentials(root: Path, paths: Iterable[bytes]) -> dict[bytes, str]:
     return found
 
 
-def _begin(file: Path) -> bytes:
+def begin_of(file: Path, most: int) -> bytes:
     try:
         if not file.is_symlink() and file.is_file():
             with file.open("rb") as opened:
-                return opened.read(READ_FOR_CREDENTIALS)
+                return opened.read(most)
     except OSError:
         pass  # gone by now, or the error shows when the whole file is read
     return b""

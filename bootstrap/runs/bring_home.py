@@ -35,7 +35,8 @@ from bootstrap.boxes.record_folder import LogAtHome, RecordFolder
 from bootstrap.cancel import made_beside
 from bootstrap.errors import BoxLacksError, NotSafeError, write_error
 from bootstrap.link.exchange import answer_number, run_script
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
+from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.redact import Redactor
 from bootstrap.paths import write_private
 from bootstrap.protocol.follow import ANSWER_S
@@ -58,17 +59,14 @@ from bootstrap.transfer.manifest import Manifest
 from bootstrap.transfer.puller import lost_words
 
 REPORT = "report.html"
-_LINE = 160
-"""Characters of a line with a metric."""
-_NOTE = 4000
-"""Characters of a note in `run.json`."""
+_LINE = 160  # characters of a line with a metric
+_NOTE = 4000  # characters of a note in `run.json`
 _UNFINISHED = 256 * 1024
 """Bytes at the end of a live run's log in which its last line is expected to begin."""
 _LINE_END = re.compile(rb"[\n\r\0]")
 _MOST_PARTS = 1000
 """How often a log is asked for: again after each lost link and each part that the box dropped."""
-_PAGE_S = 60.0
-"""Seconds that making a page may take."""
+_PAGE_S = 60.0  # seconds that making a page may take
 _LONGEST = 40
 
 
@@ -123,7 +121,6 @@ def note_results(box: BoxLogin, run: Run, results: Manifest, place: Path) -> Non
 
 
 def _known_of(box: BoxLogin, run: Run) -> RunAtHome:
-    """Return what is here of the run, with what is known of its box and repository."""
     known = box.known
     before = find_kept(known, run) or RunAtHome(known.name, known.created, known.host_text, run)
     is_own = run.repo_key == box.own
@@ -139,12 +136,9 @@ def as_it_is_now(box: BoxLogin, run: Run) -> Run:
 
 
 class _Bringing:
-    """One call of `bring_home`."""
-
     def __init__(self, box: BoxLogin, most: int) -> None:
         self._box, self._most = box, most
-        self._looked_at = -1
-        """Where zeros in the log were last found to be the program's own."""
+        self._looked_at = -1  # where zeros in the log were last found to be the program's own
         # As long as the secret: the times of the log stay right.
         self._redactor = Redactor(box.redactor.secrets, same_length=True)
 
@@ -174,7 +168,8 @@ class _Bringing:
                 seen=time.time(),
                 box_time=self._box.state.now,
                 profile=kept.profile or _profile(record.notes),
-                results=kept.results or _declared(record.notes),
+                results=kept.results
+                or ("" if record.notes.get("results", b"").strip() else "none"),
             )
             history = self._history(kept.run)
             if history:
@@ -215,7 +210,7 @@ class _Bringing:
                 log.cut_line(_UNFINISHED)  # it may have been cut within a secret
                 at = log.at
                 backoff.lost(lost, news=at)
-                box.reconnect(lost)
+                box.link.reconnect(lost)
         raise NoAnswer(
             f"its log of {run.name} changes each time that it is asked for.",
             where=box.label,
@@ -287,11 +282,6 @@ class _Bringing:
         return self._box.redactor.text(sanitize(text))
 
 
-def _declared(notes: Mapping[str, bytes]) -> str:
-    """Return `none` if the run has no results."""
-    return "" if notes.get("results", b"").strip() else "none"
-
-
 def _profile(notes: Mapping[str, bytes]) -> str:
     """Return the digest of the run's settings, as `onbox/transfer/serve.py` makes it."""
     texts = {name: notes.get(name, b"").decode("utf-8", "surrogateescape") for name in OF_PROFILE}
@@ -319,7 +309,6 @@ _PURPOSE = b"boxstrap receipt\n"
 
 
 def receipt_file(box_folder: Path, repository: str, run: str) -> Path:
-    """Return the path of a run's receipt."""
     return box_folder / "receipts" / repository / f"{run}.json"
 
 

@@ -33,14 +33,11 @@ from bootstrap.ui.screen import Screen
 
 OLDEST_GLIBC = (2, 28)
 OLDEST_KERNEL = (4, 18)
-LEAST_FREE_MB = 1000
-"""Room for the server and a few extensions."""
+LEAST_FREE_MB = 1000  # room for the server and a few extensions
 
 
 @dataclass(frozen=True)
 class Lack:
-    """A missing requirement."""
-
     code: str
     says: str
 
@@ -89,8 +86,7 @@ def _older(text: str, oldest: tuple[int, int]) -> bool:
     return found is not None and answer_version(found[0]) < oldest
 
 
-_LARGEST = 1_000_000
-"""Most bytes of settings that are read from a box."""
+_LARGEST = 1_000_000  # most bytes of settings that are read from a box
 _PATHS = (
     ("python.defaultInterpreterPath",),
     ("terminal.integrated.env.linux", "PATH"),
@@ -100,13 +96,9 @@ _PATHS = (
 
 @dataclass(frozen=True)
 class EditorState:
-    """The box's answer to the query `editor`."""
-
     facts: Mapping[str, list[str]]
-    settings: str = ""
-    """The text of the settings; empty if there are none."""
-    sum: str = ""
-    """Checksum of the settings, to notice a change before they are written."""
+    settings: str = ""  # the text of the settings; empty if there are none
+    sum: str = ""  # checksum of the settings, to notice a change before they are written
 
     @property
     def has_python(self) -> bool:
@@ -116,8 +108,6 @@ class EditorState:
 
 @dataclass(frozen=True)
 class EditorSettings:
-    """The settings that make the editor use the environment."""
-
     values: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
 
@@ -361,20 +351,13 @@ EXTENSIONS = ("ms-python.python",)
 
 @dataclass(frozen=True)
 class Editor:
-    """One supported editor."""
-
-    name: str
-    """The name of its program, and the value of `--editor`."""
+    name: str  # the name of its program, and the value of `--editor`
     title: str
-    scheme: str
-    """The URI scheme of its links."""
-    config: str
-    """Its folder below the user's configuration folder."""
-    server: str
-    """The folder of its server, below the home folder on the box."""
+    scheme: str  # the URI scheme of its links
+    config: str  # its folder below the user's configuration folder
+    server: str  # the folder of its server, below the home folder on the box
 
     def link(self, authority: str, folder: str) -> str:
-        """Return the link that opens `folder` in the editor, from a browser or a chat."""
         return f"{self.scheme}://vscode-remote/{_remote(authority, folder)}"
 
     @property
@@ -401,7 +384,6 @@ EDITORS: Mapping[str, Editor] = {
 
 
 def folder_uri(authority: str, folder: str) -> str:
-    """Return the URI of the folder, for `--folder-uri`."""
     return f"vscode-remote://{_remote(authority, folder)}"
 
 

@@ -6,11 +6,9 @@ would take on another GPU, if the smoke test measured both models.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,16 +25,14 @@ from bootstrap.text.sizes import duration, spent, took_in_words
 from bootstrap.transfer.destination import MANIFEST
 from bootstrap.ui.layout import laid_out
 from bootstrap.ui.screen import Screen
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
     from bootstrap.estimate import Price
     from bootstrap.protocol.run_history import RunHistory
 
-_FIRST = 5
-"""Cells in the first of two lines."""
-_SHOWN = 40
-"""Rows shown as text; --json has all."""
+_FIRST = 5  # cells in the first of two lines
+_SHOWN = 40  # rows shown as text; --json has all
 
 
 class KnownResults(NamedTuple):
@@ -83,19 +79,16 @@ class ListedRun(Document):
 
     @property
     def dollars(self) -> float | None:
-        """What that cost."""
         return spent(self.seconds, self.kept.price)
 
     @property
     def known_results(self) -> KnownResults:
-        """Where its results are, and how many."""
         kept = self.kept
         place = kept.result_place or None
         return KnownResults(self.results, kept.result_files, kept.result_bytes, place)
 
     @property
     def known_log(self) -> KnownLog:
-        """Where its log is."""
         kept = self.kept
         return KnownLog(self.log, kept.log_bytes, kept.dropped, kept.place or None)
 
@@ -115,7 +108,7 @@ def list_runs(place: Path, host: str | None, *, every: bool) -> list[ListedRun]:
                 where=str(place),
                 hint="Run from your project, or see the runs of all: boxstrap runs --all",
             )
-        found = kept_of_repository(found, key)
+        found = kept_of_repository(found, key, [*live, *ended])
     if host is not None:
         found = [one for one in found if host in (one.box, one.host)]
     there = {(box.name, box.created) for box in live}
@@ -128,6 +121,16 @@ def known_on(*boxes: KnownBox) -> list[RunAtHome]:
     met = {(box.name, box.created) for box in boxes}
     found = (one for one in _merged(boxes).values() if (one.box, one.created) in met)
     return sorted(found, key=order, reverse=True)
+
+
+def box_of_runs(place: Path, names: Sequence[str]) -> str:
+    """Return the only box there that is known to have these runs of the repository around `place`;
+    "" if several have one of them, or none has all."""
+    boxes = all_boxes()
+    found = kept_of_repository(known_on(*boxes), known_key(place) or "", boxes)
+    having = [{one.box for one in found if _is_named(one, [name])} for name in names]
+    box, *others = having[0] or {""}
+    return box if not others and having == having[:1] * len(having) else ""
 
 
 def known_of_host(host: str) -> list[RunAtHome]:
@@ -150,7 +153,7 @@ def _merged(boxes: Sequence[KnownBox]) -> dict[str, RunAtHome]:
             if kept is None:
                 found[seen.id] = seen
             elif kept.run.goes_on or not kept.seen:
-                found[seen.id] = dataclasses.replace(
+                found[seen.id] = replace(
                     kept,
                     run=seen.run,
                     metric=kept.metric if seen.seen <= kept.seen else "",  # it would be older
@@ -158,6 +161,8 @@ def _merged(boxes: Sequence[KnownBox]) -> dict[str, RunAtHome]:
                     box_time=seen.box_time,
                     results_there=seen.results_there,
                 )
+            elif seen.results_there:
+                found[seen.id] = replace(kept, results_there=seen.results_there)
     return found
 
 
@@ -183,6 +188,11 @@ _RESULTS = {
     "overwritten": "results overwritten on the box",
     "away": "results pulled elsewhere",
 }
+_UNASKED = {
+    "box": "results, if any, on the box",
+    "lost": "results, if any, went with the box",
+}
+"""Where no box was asked for them yet."""
 _LOG = {
     "home": "log at home",
     "box": "log on the box",
@@ -202,7 +212,8 @@ def run_rows(
         name = (f"{names[kept.repository]}/" if every else "") + called(run.name)
         commit = run.commit[:12] + (f"+{run.snapshot[:7]}" if run.with_changes else "")
         gone = " (gone)" if one.is_gone else ""
-        where = f"{_RESULTS[one.results]}, {_LOG[one.log]}"
+        texts = _RESULTS if kept.results or kept.results_there else {**_RESULTS, **_UNASKED}
+        where = f"{texts[one.results]}, {_LOG[one.log]}"
         when, outcome = _when(kept, now), _outcome(kept, now)
         rows.append((name, f"{kept.box}{gone}", when, outcome, commit, kept.metric[:60], where))
     lines = [line for row in laid_out(rows, width, _FIRST) for line in row]
@@ -229,7 +240,6 @@ _MOST_NAMED = 20
 
 
 def age(kept: RunAtHome, now: float) -> str:
-    """Say how old what is known of it is."""
     return f"as of {duration(max(0.0, now - kept.seen))} ago"
 
 
@@ -279,7 +289,7 @@ def find_gone(options: BoxOptions, names: Sequence[str] = ()) -> list[RunAtHome]
     host = options.host
     if host is None or box_by_name(host) or host not in {box.name for box in ended_boxes()}:
         return []
-    found = runs_from_home(host)
+    found = [one for one in all_kept() if host in (one.box, one.host) and one.place]
     chosen = _chosen(found, names)
     if len(chosen) < max(1, len(names)):
         listed = "".join(f"\n  --run {one.run.name}" for one in found[:_MOST_NAMED])
@@ -288,11 +298,6 @@ def find_gone(options: BoxOptions, names: Sequence[str] = ()) -> list[RunAtHome]
             f"it was given back, and {what}", where=host, hint="See all: boxstrap runs --all"
         )
     return chosen
-
-
-def runs_from_home(host: str) -> list[RunAtHome]:
-    """Return all runs at home of a box, the newest first; with that name or that host."""
-    return [one for one in all_kept() if host in (one.box, one.host) and one.place]
 
 
 def kept_instead(
@@ -325,7 +330,7 @@ def _of_this_repository(options: BoxOptions, *, is_unreachable: bool) -> list[Ru
     found = [one for one in found if one.place]
     if options.host is not None:
         return [one for one in found if options.host in (one.box, one.host)]
-    return kept_of_repository(found, options.repository[0])
+    return kept_of_repository(found, options.repository[0], [*all_boxes(), *ended_boxes()])
 
 
 def _chosen(found: Sequence[RunAtHome], names: Sequence[str]) -> list[RunAtHome]:
@@ -342,8 +347,7 @@ def _is_named(one: RunAtHome, names: Sequence[str]) -> bool:
     return any(name in every for name in names)
 
 
-_NEWEST = 20
-"""Runs that are looked at."""
+_NEWEST = 20  # runs that are looked at
 _FIGURE = r"(?:([a-z]+[0-9]*) )?([0-9]+(?:\.[0-9]+)?)"
 _KINDS = ("bf16", "fp16", "half", "tf32", "fp32")
 """Kinds of numbers by which a training's speed is compared, the likeliest first."""
@@ -363,9 +367,6 @@ class MeasuredRun:
     """TFLOP/s that the smoke test reached on its GPU, by kind of number; empty if not tested."""
 
     def line(self) -> str:
-        """Return what it took, in words."""
-        from bootstrap.text.sizes import duration
-
         peak = f", {self.peak_gb:.1f} GB at the peak" if self.peak_gb else ""
         return f"{self.name} took {duration(self.seconds)} on {self.gpus} x {self.gpu}{peak}"
 

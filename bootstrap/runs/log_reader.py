@@ -9,25 +9,24 @@ import gc
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field, replace
 
 from bootstrap.boxes.at_home import WHOLE, LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link.exchange import AnswerStream, answer_number, run_script, stream_script
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, Wire
+from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.wire import LinkLost, NoAnswer, Wire
 from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
 from bootstrap.protocol.query import NO_REDACTION, BoxRedaction, ask, build_query
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.shell import Value
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field, replace
 
 _PIECE = 1024 * 1024
 HOLE = bytes(4096)
 """Zeros that no program writes: parts of a log that the box dropped read as these."""
 _LONGEST = 40
-_WAITING = 4
-"""Pieces that may wait to be shown, if several logs are read."""
+_WAITING = 4  # pieces that may wait to be shown, if several logs are read
 
 
 @dataclass
@@ -92,7 +91,7 @@ class LogReader:
                 backoff.lost(lost, news=self.at)
                 with self.turn:
                     if self.box.wire is wire:
-                        self.box.reconnect(lost)
+                        self.box.link.reconnect(lost)
 
     def _over(self, wire: Wire) -> Iterator[bytes]:
         """Yield what arrives over this wire, until the run is over or a hole starts."""
@@ -164,8 +163,6 @@ def ask_start(
 
 
 class KeptLogReader:
-    """The log of a run that is at home, read as a box's."""
-
     def __init__(self, kept: RunAtHome) -> None:
         self._kept = kept
         self.run: Run | None = kept.run
@@ -175,7 +172,6 @@ class KeptLogReader:
         self.part = WHOLE
 
     def find_start(self, since: int) -> bool:
-        """As `LogReader.find_start`."""
         self._since = since
         return self._kept.has_times()
 
@@ -184,7 +180,6 @@ class KeptLogReader:
         yield from self._kept.pieces(self._since, self.part)
 
     def find_last_lines(self, count: int) -> None:
-        """As `LogReader.find_last_lines`."""
         self.part = replace(self.part, lines=count)
 
     def as_it_grows(self) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from functools import partial
 from typing import BinaryIO
 
 from bootstrap.boxes.at_home import LogPart, RunAtHome
-from bootstrap.boxes.login import BoxLogin, redactor_of_all
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.target import BoxOptions
 from bootstrap.onbox.redact import Redactor, RedactStream
@@ -24,6 +25,7 @@ from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.run import Run, RunOnABox, called, qualified, repository_names
 from bootstrap.runs.known_runs import as_of, box_or_home
 from bootstrap.runs.log_reader import AnyReader, KeptLogReader, LogReader, together
+from bootstrap.secrets import redactor_of_all
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import seconds_of, size, took_in_words
 from bootstrap.ui.screen import Screen
@@ -34,13 +36,10 @@ _LONGEST_LINE = 1024 * 1024
 
 
 class PlainLog:
-    """A log, unchanged."""
-
     def __init__(self, to: BinaryIO | None = None) -> None:
         self._to = to or sys.stdout.buffer
 
     def write(self, data: bytes) -> None:
-        """Write the next piece."""
         self._to.write(data)
         self._to.flush()
 
@@ -48,8 +47,7 @@ class PlainLog:
         """Do nothing: no data is held back."""
 
 
-_COLOURS = (36, 33, 35, 32, 34, 31)
-"""Of the nodes' names, as a terminal counts them."""
+_COLOURS = (36, 33, 35, 32, 34, 31)  # of the nodes' names, as a terminal counts them
 
 
 class NamedLog:
@@ -63,7 +61,6 @@ class NamedLog:
         self._rest = b""
 
     def write(self, data: bytes) -> None:
-        """Write the lines that are complete so far."""
         whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
         if not newline and len(self._rest) > _LONGEST_LINE:
             whole, newline, self._rest = self._rest, b"\n", b""
@@ -89,7 +86,6 @@ class JsonLog:
         self._also = also
 
     def write(self, data: bytes) -> None:
-        """Write the lines that are complete so far."""
         begin, *others = data.split(b"\n")
         self._rest += begin
         for other in others:
@@ -154,24 +150,16 @@ def _date(text: str) -> datetime | None:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Which logs to show, and which part of them."""
-
-    names: Sequence[str] = ()
-    """Runs, as `--run` takes them; the newest run if empty."""
-    every: bool = False
-    """Whether runs of all repositories on the box count."""
-    live: bool = False
-    """Whether to show every live run."""
+    names: Sequence[str] = ()  # runs, as `--run` takes them; the newest run if empty
+    every: bool = False  # whether runs of all repositories on the box count
+    live: bool = False  # whether to show every live run
     step: str | None = None
     since: str | None = None
     until: str | None = None
-    lines: int | None = None
-    """How many of the last lines; all of them if None."""
-    pattern: str = ""
-    """Only lines that match, as grep's extended regular expressions do."""
+    lines: int | None = None  # how many of the last lines; all of them if None
+    pattern: str = ""  # only lines that match, as grep's extended regular expressions do
     follow: bool = False
-    among: str = ""
-    """The box, if logs of several are shown."""
+    among: str = ""  # the box, if logs of several are shown
 
 
 class LastDrawn:
@@ -183,14 +171,12 @@ class LastDrawn:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return the lines that are complete so far."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = _last_drawn(rest)
         whole = b"".join(_last_drawn(line.rstrip(b"\r")) + b"\n" for line in lines)
         return whole + self.finish() if self._is_growing else whole
 
     def finish(self) -> bytes:
-        """Return a last line that lacks its newline."""
         rest, self._rest = self._rest, b""
         return rest
 
@@ -210,12 +196,10 @@ class ShownLog:
     out: PlainLog | NamedLog | JsonLog
 
     def write(self, piece: bytes) -> None:
-        """Write the next piece."""
         piece = self.drawn.feed(piece) if self.drawn else piece
         self.out.write(self.redactor.feed(self.sanitizer.feed(piece)))
 
     def end(self) -> None:
-        """Write what was held back."""
         rest = self.sanitizer.feed(self.drawn.finish()) if self.drawn else b""
         self.out.write(self.redactor.feed(rest + self.sanitizer.finish()) + self.redactor.flush())
         self.out.end()
@@ -243,28 +227,21 @@ def show_log(
         if isinstance(found, list):
             logs = _at_home(options, found, screen)
         else:
-            logs = _on_box(stack.enter_context(found), wish, screen)
+            box = stack.enter_context(found)
+            readers = _readers(box, wish, screen)
+            box.warn_of_unredacted()
+            box.expect(max((reader.run.log_bytes for reader in readers if reader.run), default=0))
+            logs = _Logs(readers, box.state.time, box.known.price, box.redactor, box.repository)
         _show(logs, screen, wish, as_json=as_json, to=to)
 
 
 @dataclass
 class _Logs:
-    """The logs to show, from a box or from home."""
-
     readers: Sequence[AnyReader]
-    now: int
-    """The time on the box's clock."""
+    now: int  # the time on the box's clock
     price: float
     redactor: Redactor
-    repository: Callable[[Run], str]
-    """Returns the name of a run's repository."""
-
-
-def _on_box(box: BoxLogin, wish: LogOptions, screen: Screen) -> _Logs:
-    readers = _readers(box, wish, screen)
-    box.warn_of_unredacted()
-    box.expect(max((reader.run.log_bytes for reader in readers if reader.run), default=0))
-    return _Logs(readers, box.state.time, box.known.price, box.redactor, box.repository)
+    repository: Callable[[Run], str]  # returns the name of a run's repository
 
 
 def _at_home(options: BoxOptions, found: Sequence[RunAtHome], screen: Screen) -> _Logs:
@@ -310,7 +287,9 @@ def _show(
             what = f"{size(lost)} of the log were dropped by the box before they could be read"
             screen.warn(f"{what}: see train.log_max_mib")
         if run := readers[at].over:
-            text = _end_of(run, price)
+            took = run.seconds(run.over)
+            after = "" if took is None else f" after {took_in_words(took, price)}"
+            text = f"{called(run.name)} {run.outcome()}{after}"
             told.append(RunOnABox(run, logs.repository(run), run.over, price))
             failed += [text] if run.state != "finished" or run.failed else []
             if text not in failed or len(readers) > 1:
@@ -349,8 +328,6 @@ def _checked(wish: LogOptions) -> tuple[int | None, int | None]:
 
 def _check_pattern(pattern: str) -> None:
     """Raise UsageError if grep can't read it."""
-    import subprocess  # not at the top: most commands need not wait for it
-
     ask = ("grep", "-E", "-e", pattern)
     tried = subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if tried.returncode > 1:
@@ -401,7 +378,7 @@ def _shown(
 ) -> ShownLog:
     readers, among = logs.readers, wish.among
     on_terminal = to is None and sys.stdout.isatty() and len(readers) == 1 and not among
-    sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
+    sanitizer = SanitizeStream(on_terminal=on_terminal)
     runs = [reader.run for reader in readers if reader.run]
     of_box = {"box": among} if among else {}
     out: PlainLog | NamedLog | JsonLog = JsonLog(**of_box) if as_json else PlainLog(to)
@@ -422,13 +399,6 @@ def _shown(
     counts_lines = wish.lines is not None and not on_terminal
     drawn = LastDrawn(is_growing=wish.follow) if counts_lines else None
     return ShownLog(drawn, sanitizer, logs.redactor.stream(), out)
-
-
-def _end_of(run: Run, price: float) -> str:
-    """Return a sentence on how a followed run ended."""
-    took = run.seconds(run.over)
-    after = "" if took is None else f" after {took_in_words(took, price)}"
-    return f"{called(run.name)} {run.outcome()}{after}"
 
 
 def _step_log(box: BoxLogin, step: str) -> str:

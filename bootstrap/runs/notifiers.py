@@ -22,10 +22,8 @@ from bootstrap.paths import config_dir
 from bootstrap.protocol.query import NO_REDACTION, build_query
 from bootstrap.protocol.run import Run
 
-_COMMAND_S = 30
-"""How long a command, or a request, may take, in seconds."""
-_ASKED_S = 10
-"""For how many of them a receiver may ask between two tries."""
+_COMMAND_S = 30  # how long a command, or a request, may take, in seconds
+_ASKED_S = 10  # for how many of them a receiver may ask between two tries
 
 
 def notify_file() -> Path:

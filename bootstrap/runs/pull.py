@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
-import shlex
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bootstrap.boxes.at_home import RunAtHome, results_place
+from bootstrap.boxes.at_home import find_kept, results_place
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
     BusyError,
+    NoSuchRunError,
     NotSafeError,
     ProfileError,
     UsageError,
     write_error,
 )
+from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.results.complete_files import absent_parts
 from bootstrap.onbox.results.run_results import is_meant
-from bootstrap.protocol.run import Run, as_it_ended, called
+from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import BoxFile, BoxResults, Transfer
 from bootstrap.protocol.trees import find_at_risk, risk_in_words
 from bootstrap.repo.names import shown
@@ -39,135 +38,22 @@ from bootstrap.runs.bring_home import (
     receipt_file,
     write_receipt,
 )
+from bootstrap.runs.pull_result import (
+    BroughtRun,
+    NoResultsError,
+    Pulled,
+    lines_of_all,
+    no_results,
+)
 from bootstrap.runs.push import ShownProgress
 from bootstrap.runs.upkeep import report_safe_results
-from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import file_count, first_of, size, transferred
+from bootstrap.text.sizes import first_of, size
 from bootstrap.transfer.destination import MANIFEST, Destination, why_refused
 from bootstrap.transfer.manifest import Manifest, PulledFile, PulledRecord, RunOrigin
 from bootstrap.transfer.puller import NOTHING, Puller, PullRound
 from bootstrap.ui.screen import Screen
 from bootstrap.value import dataclass
-
-_MOST_NAMED = 20
-_MOST_OPTIONS = 5
-
-
-@dataclass
-class Pulled(Document):
-    """The result of a pull."""
-
-    KEYS = (
-        "**manifest.origin, place, live=manifest.live, files, landed, received, seconds:3, "
-        "missing=manifest.missing, left_out=manifest.left_out, links, "
-        "without=manifest.without, receipt"
-    )
-
-    manifest: Manifest
-    place: Path
-    landed: Mapping[str, str] = field(default_factory=dict)
-    """Pulled files: path on the box to path below the local folder."""
-    received: int = 0
-    seconds: float = 0.0
-    receipt: Path | None = None
-
-    @property
-    def files(self) -> int:
-        """How many files the run's results have."""
-        return len(self.manifest.files)
-
-    @property
-    def links(self) -> dict[str, str]:
-        """The links among them, and to which of the others each leads."""
-        return {shown(path): shown(one.to) for path, one in self.manifest.files.items() if one.to}
-
-    def lines(self) -> list[str]:
-        """As lines of text."""
-        count, had = len(self.landed), len(self.manifest.on_box) - len(self.landed)
-        came = f"{file_count(count)}, {transferred(self.received, self.seconds)}"
-        words = [came] if count else []
-        words += [f"{file_count(had)} here already"] if had > 0 else []
-        name = called(self.manifest.origin.run)
-        rows = [f"{path} {NOTHING.get(why, why)}" for path, why in self.manifest.left_out.items()]
-        rows = first_of(rows, _MOST_NAMED)
-        if go := self.manifest.without:
-            rows.insert(0, f"let go, by --without: {let_go_words(go)}")
-        beside = (shown(place) for path, place in self.landed.items() if path != place)
-        rows = [*(f"beside another file: {place}" for place in beside), *rows, f"in {self.place}"]
-        head = f"{name}: {'; '.join(words) or 'nothing to pull'}"
-        return [head, *(f"  {row}" for row in rows)]
-
-    def check(self) -> None:
-        """Raise NotSafeError with the missing files, if there are any."""
-        missing = self.manifest.missing
-        if not missing:
-            return
-        not_here = "was not pulled" if len(missing) == 1 else "were not pulled"
-        head = f"{file_count(len(missing))} of {self.manifest.origin.run} {not_here}:"
-        rows = first_of([f"{path}: {why}" for path, why in missing.items()], _MOST_NAMED)
-        still = (
-            "The run is still running: --watch pulls files as they become complete. "
-            if self.manifest.live
-            else ""
-        )
-        never = self.manifest.never
-        again = "Run the same command again to go on." if len(never) < len(missing) else ""
-        raise NotSafeError(
-            "\n  ".join([head, *rows]),
-            where=self.manifest.origin.box,
-            hint=f"{still}Everything else is here. {again}".strip() + self._way_on(),
-        )
-
-    def _way_on(self) -> str:
-        """Say what to do about what no other pull brings."""
-        if not (never := self.manifest.never):
-            return ""
-        return (
-            f"\nNo other pull brings {file_count(len(never))} of these, unless that is changed on "
-            f"the box. {LET_GO}: {self.let_go_command()}"
-        )
-
-    def let_go_command(self) -> str:
-        """Return the command that lets go of what no other pull brings; "" if it may all come."""
-        manifest = self.manifest
-        if not manifest.never:
-            return ""
-        # What was let go of before is said again: the new list takes its place.
-        names = [*manifest.without, *map(glob.escape, manifest.never)][:_MOST_OPTIONS]
-        options = " ".join(f"--without {_quoted(name)}" for name in names)
-        more = " …" if len(manifest.without) + len(manifest.never) > _MOST_OPTIONS else ""
-        origin = manifest.origin
-        return f"boxstrap pull --host {origin.box} --run {origin.run} {options}{more}"
-
-
-LET_GO = "To let go of them, for down and the lease too"
-
-
-def let_go_words(patterns: Sequence[str]) -> str:
-    """Return what the user lets go of, as it is shown."""
-    return ", ".join(map(shown, first_of(patterns, _MOST_NAMED)))
-
-
-_MOST_WORDS = 2
-"""Words of a name that is shown as it is."""
-
-
-def _quoted(name: str) -> str:
-    """Return a name as a word for a shell, in characters that are safe to show.
-
-    A box chose it, and it stands in what is said to be done next: it must not read as a sentence.
-    """
-    if shown(name) == name and len(name.split()) <= _MOST_WORDS:
-        return shlex.quote(name)
-    return f"$'{''.join(map(_escaped, name))}'"
-
-
-def _escaped(one: str) -> str:
-    if shown(one) == one and one not in "'\\ ":
-        return one
-    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(one))
-
 
 _LOOK_S = 1.0
 """Seconds between two looks at the box."""
@@ -208,7 +94,19 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullOptions) -> None
     with BoxLogin.open(options, screen, shares=False) as box:
         brought = _bring(box, screen, wish, _meant(box, wish.run, may_begin=wish.watch))
         _say_at_risk(box, screen)
+        others = (
+            []
+            if wish.run
+            else [
+                one.name
+                for one in box.runs(None)
+                if one != brought.run and _is_only_there(box, one)
+            ]
+        )
     screen.result(brought, "\n".join(brought.lines()))
+    if others:
+        names = ", ".join(first_of(others, 5))
+        screen.say(f"not pulled yet: {names}; all of them: boxstrap pull --all --host {box.name}")
     brought.check()
 
 
@@ -220,14 +118,16 @@ def pull_several(
     Raises as `pull_results`, after all of them were tried.
     """
     with BoxLogin.open(options, screen, shares=False) as box:
-        every = [] if names else box.runs(None)
+        every = list[Run]()
+        with contextlib.suppress(NoSuchRunError):  # the next box may have some
+            every = [] if names else box.runs(None)
         meant = [one for one in every if one.has_begun and not _why_unnamed(one)]
         meant += [_meant(box, name) for name in names]
         brought = [_bring(box, screen, wish, run) for run in meant]
         _say_at_risk(box, screen)
     screen.result(
         {"runs": brought},
-        "\n".join(_lines_of_all(brought)) or "no run has begun here",
+        "\n".join(lines_of_all(brought)) or "no run has begun here",
     )
     refused = list[BoxstrapError]()
     for one in brought:
@@ -242,67 +142,9 @@ def pull_several(
         raise type(first)(what, where=first.where, hint="\n".join(hints))
 
 
-@dataclass(frozen=True)
-class RecordAtHome(Document):
-    """A run's log and record at home; empty if they could not be brought."""
-
-    KEYS = "place?=of.place, log?=of.log_bytes, dropped?=of.dropped"
-
-    of: RunAtHome | None
-
-
-@dataclass(frozen=True)
-class BroughtRun(Document):
-    """What a pull brought of one run."""
-
-    KEYS = "**pulled, run=run.name, files, record"
-
-    run: Run
-    pulled: Pulled | None
-    """None if it has no results."""
-    kept: RunAtHome | None
-    failed: BoxstrapError | None
-    """Why its log and record did not come."""
-
-    @property
-    def files(self) -> int:
-        """How many files of results there are."""
-        return self.pulled.files if self.pulled else 0
-
-    @property
-    def record(self) -> RecordAtHome:
-        """Its log and record at home."""
-        return RecordAtHome(self.kept)
-
-    def lines(self) -> list[str]:
-        """As lines of text."""
-        lines = self.pulled.lines() if self.pulled else [_no_results("", self.run).what]
-        return [*lines, *(self.kept.lines() if self.kept else [])]
-
-    def check(self) -> None:
-        """Raise the error if not all of it is here."""
-        if self.pulled:
-            self.pulled.check()
-        if self.failed:
-            raise self.failed
-
-
 def _say_at_risk(box: BoxLogin, screen: Screen) -> None:
     for risky in find_at_risk(box, box.own):
         screen.warn(risk_in_words(box.name, risky))
-
-
-def _lines_of_all(brought: Sequence[BroughtRun]) -> Iterator[str]:
-    """Yield a line for each run, with what there is to say of it, and one for where they are."""
-    for one in brought:
-        head, *more = one.pulled.lines()[:-1] if one.pulled else [_no_results("", one.run).what]
-        record = one.kept.lines() if one.kept else []
-        yield "; ".join([head, *(line.strip().partition(" in ")[0] for line in record)])
-        yield from more
-    folders = {(one.run.name, Path(one.kept.place).parent) for one in brought if one.kept}
-    folders |= {(one.run.name, one.pulled.place) for one in brought if one.pulled}
-    for place in sorted({place.parent if place.name == run else place for run, place in folders}):
-        yield f"  in {place}"
 
 
 def _bring(box: BoxLogin, screen: Screen, wish: PullOptions, run: Run) -> BroughtRun:
@@ -345,6 +187,14 @@ def _meant(box: BoxLogin, name: str | None, *, may_begin: bool = False) -> Run:
     if not run.has_begun and not (may_begin and run.goes_on):
         raise UsageError(f"{run.name} {run.outcome()}.", where=box.label)
     return run
+
+
+def _is_only_there(box: BoxLogin, run: Run) -> bool:
+    """Whether a run's results, if it has any, are not or not all here."""
+    kept = find_kept(box.known, run)
+    if kept is None or kept.results == "partly":
+        return run.has_begun
+    return run.has_begun and not (kept.results or kept.is_here())
 
 
 def _why_unnamed(run: Run) -> str:
@@ -489,7 +339,7 @@ class _Pull:
                         at_once = _AT_ONCE if self._wish.watch and self._live else None
                         done = self._puller.round(self._source, live=self._live, at_once=at_once)
                         if not self._source.paths:
-                            raise _no_results(label, run)
+                            raise no_results(label, run)
                         if without is not None and done.look.without != [*without]:
                             raise NotSafeError(
                                 "the box could not note what you let go of.",
@@ -499,7 +349,7 @@ class _Pull:
                         yield done
             except LinkLost as lost:
                 backoff.lost(lost, news=self._puller.received)
-                box.reconnect(lost)
+                box.link.reconnect(lost)
 
     def _manifest(self, done: PullRound) -> Manifest:
         run, source = self._run, self._source
@@ -611,21 +461,3 @@ def results_of_profile(options: BoxOptions) -> list[str]:
     except ProfileError:
         return []
     return list(loaded.profile.train.results) if loaded.profile.train else []
-
-
-class NoResultsError(UsageError):
-    """The run has no results: its profile names none, or another node has them."""
-
-
-def _no_results(label: str, run: Run) -> NoResultsError:
-    if run.node and run.node.rank:
-        return NoResultsError(
-            f"{run.name} has no results here: those of {run.node.called(0)} are its results.",
-            where=label,
-            hint="To have those of every node from the next run on: train: {results_of: all}",
-        )
-    return NoResultsError(
-        f"{run.name} has no results: its profile names none.",
-        where=label,
-        hint="Name them, as in train: {results: [out/]}",
-    )

@@ -26,8 +26,6 @@ from bootstrap.value import dataclass
 
 @dataclass(frozen=True)
 class PushOptions:
-    """What to send, and where to."""
-
     path: str
     to: str | None = None
     exclude: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ from bootstrap.link.wire import PIECE
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import repository_names
+from bootstrap.repo.place import repository_root
 from bootstrap.runs.logs import NamedLog, ShownLog
 from bootstrap.shell import quote, shell_part
 from bootstrap.sshconfig.entries import common_options, quoted
@@ -136,7 +137,6 @@ class RemoteProject:
 
     @property
     def python(self) -> str:
-        """The environment's interpreter."""
         return posixpath.join(self.venv, "bin", "python")
 
 
@@ -165,7 +165,19 @@ def project_of(box: BoxLogin) -> RemoteProject:
             where=box.label,
             hint=f"Do that first: boxstrap setup --host {known.name}",
         )
-    box.warn_of_other_files()
+    (key, root), place = box.here, str(repository_root(box.options.place) or "")
+    other = known.sent_from(key, root, box.workdir)
+    if key and other not in {"", place}:
+        box.reporter.warn(
+            f"{box.name}: the files of this repository there were sent last from {other}; "
+            "those of this folder: boxstrap sync"
+        )
+    newest = next((run for run in box.state.runs if run.repo_key == box.own), None)
+    if newest and newest.tree:
+        box.reporter.say(
+            f"{box.name}: this is {found.folder}, the main tree; the newest run, {newest.name}, "
+            f"has its files beside it: cd ../{newest.tree}"
+        )
     return found
 
 
@@ -179,8 +191,7 @@ def _of(box: BoxLogin, box_state: BoxState) -> RemoteProject | None:
     return RemoteProject(folder, posixpath.join(folder, venv))
 
 
-_DIES_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of linux/prctl.h."""
+_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _LONGEST = 90_000
 """Bytes of a script that fit, as base64, into one argument of a program on Linux (128 KiB)."""
 
@@ -224,7 +235,7 @@ def run_there(
     text, size = "", 0
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     with BoxLogin.open(options, screen) as box:
-        sanitizer = SanitizeStream(keep_colour=False, keep_returns=False)
+        sanitizer = SanitizeStream()
         shown = ShownLog(None, sanitizer, box.redactor.stream(), NamedLog(box.name))
         stream = stream_script(box.wire, f"exec 2>&1\n{_script(box, command)}", BASH)
         stream.close_write()

@@ -22,8 +22,7 @@ from bootstrap.text.sizes import duration
 from bootstrap.ui.layout import aligned
 
 _UNMANAGED = "not known on this machine: boxstrap does not manage it"
-_SOON_S = 7 * 86400.0
-"""A contract that ends within this time is shown."""
+_SOON_S = 7 * 86400.0  # a contract that ends within this time is shown
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,6 @@ class BilledBox(Document):
         return round(box.price * max(0.0, self.now - box.since) / 3600, 4)
 
     def cells(self) -> tuple[str, ...]:
-        """Return its row of a table."""
         box, price = self.box, self.box.price_now()
         is_stopped = box.state is RentedState.STOPPED
         known = f"known as {self.known_as}" if self.known_as else self.rented_here or _UNMANAGED
@@ -121,7 +119,6 @@ class RentedBoxes(Document):
 
     @property
     def boxes(self) -> list[BilledBox]:
-        """The boxes of all accounts."""
         every = [box for account in self.accounts for box in account.boxes]
         at = self.rented_here
         return [BilledBox(b, self.now, self._known_as(b), at.get(b.host, "")) for b in every]

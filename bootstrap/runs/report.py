@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bootstrap import __version__
 from bootstrap.boxes.at_home import PullPlace, RunAtHome, results_place
-from bootstrap.boxes.login import BoxLogin, redactor_of_all
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, write_error
 from bootstrap.estimate import spending
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes
@@ -35,6 +35,7 @@ from bootstrap.protocol.run_history import (
 )
 from bootstrap.protocol.verdict import Verdict, read_verdict
 from bootstrap.runs.known_runs import as_of, box_or_home
+from bootstrap.secrets import redactor_of_all
 from bootstrap.text.sanitize import one_line
 from bootstrap.text.sizes import duration, grouped_number, size
 from bootstrap.transfer.destination import MANIFEST, why_refused
@@ -62,9 +63,10 @@ def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str 
         return
     with found as box:
         run = box.begun_run(name)
-        box.warn_of_unredacted()
         history = ask_history(box, run)
         report = _report(box, run, history, _results(box, run, history))
+        if report.failure and report.failure.lines:
+            box.warn_of_unredacted()
     file = given or _usual_place(options, box.name, run)
     _write(report_page(report, box.redactor.text), file, is_given=bool(given))
     _say(screen, run, file)
@@ -122,7 +124,6 @@ def _report(
 
 
 def report_at_home(kept: RunAtHome, history: RunHistory) -> RunReport:
-    """Return the content of the page from what is here of the run."""
     name = f"{kept.run.repo_key}/{kept.run.name}"
     failures = find_failures([kept.run], {name: kept.log_tail(END_BYTES)}, str, END_BYTES)
     known = {(box.name, box.created): box for box in [*ended_boxes(), *all_boxes()]}
@@ -259,7 +260,6 @@ _NO_GOAL = re.compile(r"lr|learning_rate|norm", re.IGNORECASE)
 
 
 def metric_is_less(name: str) -> bool:
-    """Whether less of it is better, by its name."""
     return bool(_LESS.search(name))
 
 
@@ -359,21 +359,16 @@ class ReportedFile:
 
 @dataclass(frozen=True)
 class RunReport:
-    """The content of the page."""
-
     box: str
     repository: str
     run: Run
-    now: int
-    """On the box's clock, like all times of a run."""
+    now: int  # on the box's clock, like all times of a run
     history: RunHistory
     verdict: Verdict | None = None
     failure: Failure | None = None
     results: Sequence[ReportedFile] = ()
-    price: float = 0.0
-    """Dollars an hour of its box; 0 if unknown."""
-    estimated_hours: float = 0.0
-    """What its box's lease allowed; 0 without one."""
+    price: float = 0.0  # dollars an hour of its box; 0 if unknown
+    estimated_hours: float = 0.0  # what its box's lease allowed; 0 without one
     version: str = __version__
 
 

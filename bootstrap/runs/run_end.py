@@ -13,8 +13,9 @@ from itertools import islice
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, StepFailedError, TrainingFailedError, UsageError
 from bootstrap.link.exchange import AnswerStream, answer_rows, answer_time, stream_script
+from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.onbox.run_folder import END_BYTES
 from bootstrap.onbox.runs.news import KINDS, passed_on
 from bootstrap.profile.values import LONGEST_GRACE_S
@@ -37,9 +38,7 @@ from bootstrap.text.sizes import first_of, took_in_words
 from bootstrap.ui.layout import still_billing
 from bootstrap.ui.screen import Screen
 
-_MOST_TOLD = 1000
-"""Lines that a box may send about one run."""
-_LONGEST = 400
+_MOST_TOLD = 1000  # lines that a box may send about one run
 
 
 def wait_for(  # noqa: PLR0913 - as it was typed
@@ -170,7 +169,6 @@ class _Listener:
             notify(self._notifiers, run, self._box.name, kind, text, self._screen.warn)
 
     def was_cut(self) -> None:
-        """Note that the link was lost."""
         self._reads_again = True
 
 
@@ -210,7 +208,7 @@ def _await_end(
                 raise LinkLost(box.label)
         except LinkLost as lost:
             backoff.lost(lost, news=told)
-            box.reconnect(lost)
+            box.link.reconnect(lost)
             listener.was_cut()
     return run
 
@@ -225,8 +223,6 @@ def _answer_lines(stream: AnswerStream) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Ended:
-    """Runs as they are now, and what is told of how each ended."""
-
     runs: Sequence[Run]
     failures: Mapping[Run, Failure]
     metrics: Mapping[Run, str]
@@ -291,10 +287,8 @@ def _called(box: BoxLogin, run: Run) -> str:
     return f"{box.repository(run)}/{called(run.name)}"
 
 
-_PATIENCE_S = 60
-"""Seconds that the box may take in addition to the run's own grace time."""
-_MOST_NAMED = 20
-"""Processes that are listed; an untrusted box may send any number."""
+_PATIENCE_S = 60  # seconds that the box may take in addition to the run's own grace time
+_MOST_NAMED = 20  # processes that are listed; an untrusted box may send any number
 
 
 @dataclass(frozen=True)
@@ -308,7 +302,6 @@ class StoppedRun(Document):
 
     @property
     def seconds(self) -> int | None:
-        """How long it ran."""
         return self.run.seconds(self.run.over)
 
 
@@ -406,7 +399,6 @@ def _stop(box: BoxLogin, what: str, repo_key: str = "") -> StopAnswer:
 
 
 def what_ended(answer: bytes) -> StopAnswer:
-    """Read the box's answer."""
     said = [(word, value.split("\t")) for word, value in answer_rows(answer)]
     left = [row for word, row in said if word == "left" and len(row) == 4]
     return any(word == "stopped" for word, _ in said), left
@@ -418,7 +410,7 @@ def _nothing(box: BoxLogin, meant: list[Run], name: str | None) -> str:
     names = repository_names({one.repo_key for one in runs})
     others = [qualified(one, names) for one in runs if one.state == "running" and meant]
     if not others:
-        return "nothing was running"
+        return f"nothing was running on {box.name}"
     whose = names[meant[0].repo_key]
     what = f"{qualified(meant[0], names)} was not" if name else f"nothing of {whose} was"
-    return f"{what} running; still running: {', '.join(others)} (see --run, --all)"
+    return f"{what} running on {box.name}; still running: {', '.join(others)} (see --run, --all)"

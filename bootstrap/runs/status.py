@@ -6,12 +6,14 @@ import io
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.boxes.at_home import LOG, RunAtHome, kept_of_repository
-from bootstrap.boxes.login import BoxLogin, redactor_of_all
+from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
+from bootstrap.event_codes import explain
+from bootstrap.events import Event, parse_event
+from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.registry import meant
 from bootstrap.link.target import BoxOptions, KeyAndRoot
 from bootstrap.onbox.run_folder import END_BYTES
@@ -19,73 +21,28 @@ from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.failure import RunThatEnded, find_failures
 from bootstrap.protocol.probe import BoxLease, BoxState
 from bootstrap.protocol.run import MADE_NOTHING, Run, RunOnABox, called, repository_names
-from bootstrap.protocol.run_details import NO_DETAILS, ResultsThere, RunDetails, UsedGpu
+from bootstrap.protocol.run_details import (
+    NO_DETAILS,
+    GpuUse,
+    ResultsThere,
+    RunDetails,
+    gpu_use,
+    gpus_in_words,
+)
 from bootstrap.providers import WITH_CONTRACTS
 from bootstrap.runs.known_runs import as_of, box_or_home, find_gone, known_of_host
+from bootstrap.secrets import redactor_of_all
 from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars, duration, size, spent, spent_in_words
 from bootstrap.ui.layout import aligned, laid_out
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.screens import JsonScreen
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
-    from bootstrap.events import Event
-    from bootstrap.link.record import KnownBox
     from bootstrap.protocol.trees import RiskyFolder, TreeUse
     from bootstrap.providers.offer import RentedBox
-
-
-_GIB = 2**30
-
-
-@dataclass(frozen=True)
-class GpuUse:
-    """One GPU of a run: how busy it is, in percent, and its memory in bytes."""
-
-    index: int
-    load: int | None
-    memory_used: int | None
-    """Used by the run, if the box reports that; else by all processes."""
-    memory_total: int | None
-
-
-def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[GpuUse, ...]:
-    """Return the GPUs that a live run's processes use. If those can't be seen (in a container the
-    driver sees other pids): the GPUs it was given, else all if no other run is live, else none."""
-    if run.state != "running":
-        return ()
-    path = f"{run.repo_key}/{run.name}"
-    own = [gpu for gpu in gpus if path in gpu.held]
-    if own:
-        return tuple(_use(gpu, gpu.held[path] or gpu.memory_used) for gpu in own)
-    given = run.gpus.split(",") if run.gpus else []
-    alone = sum(one.state == "running" for one in runs) == 1
-    return tuple(
-        _use(gpu, gpu.memory_used)
-        for gpu in gpus
-        if str(gpu.index) in given or gpu.uuid in given or (alone and not given)
-    )
-
-
-def _use(gpu: UsedGpu, memory_used: int | None) -> GpuUse:
-    return GpuUse(gpu.index, gpu.load, memory_used, gpu.memory_total)
-
-
-def gpus_in_words(run: Run, uses: Sequence[GpuUse]) -> str:
-    """`GPU 0: 97 %, 41.2 of 80.0 GiB`; for several GPUs the mean load and the total memory. If the
-    use is unknown, or the run waits, the GPUs it was given."""
-    if not uses:
-        return f"GPU {run.gpus}" if run.gpus and run.goes_on else ""
-    loads = [use.load for use in uses if use.load is not None]
-    parts = [f"{sum(loads) / len(loads):.0f} %"] if loads else []
-    used = [use.memory_used for use in uses if use.memory_used is not None]
-    total = [use.memory_total for use in uses if use.memory_total is not None]
-    if used and total:
-        parts.append(f"{sum(used) / _GIB:.1f} of {sum(total) / _GIB:.1f} GiB")
-    numbers = ",".join(str(use.index) for use in uses)
-    return f"{'GPU' if len(uses) == 1 else 'GPUs'} {numbers}: {', '.join(parts) or 'does not say'}"
 
 
 class AtHome(NamedTuple):
@@ -119,22 +76,14 @@ class RunFromHome(RunStatus):
 
 _SHOWN = 10
 """Number of ended runs shown; runs that are live or wait for their turn are always shown."""
-_LINE = 160
-"""Characters of a line of a log."""
-_FIRST = 4
-"""Number of a run's cells that stand in the first of two lines: name, state, times, cost."""
-_WIDEST = 60
-"""Characters of a command; --json has all of it."""
+_LINE = 160  # characters of a line of a log
+_FIRST = 4  # number of a run's cells that stand in the first of two lines: name, state, times, cost
+_WIDEST = 60  # characters of a command; --json has all of it
 _NEXT = {
     "died": "its log and results are still there; to start it again: boxstrap setup --restart",
     "waiting": "the next boxstrap setup of its work begins it",
 }
 """What to do about a run that died, or never started."""
-
-
-def how_to_resume(run: Run, program: str = "boxstrap") -> str:
-    """How to resume a run that died, if it has a command for that."""
-    return f"to resume it: {program} run --resume {run.name}"
 
 
 def run_lines(
@@ -182,7 +131,6 @@ def metric_lines(
 
 
 def _chosen(rows: Sequence[RunStatus], own: str) -> tuple[list[RunStatus], int]:
-    """Return the runs to show, and how many of other repositories are not."""
     mine = [row for row in rows if row.run.repo_key == own]
     live = [row for row in rows if row.run.repo_key != own and row.run.goes_on] if mine else []
     mine = mine or [*rows]
@@ -247,15 +195,15 @@ def _below(row: RunStatus, *, whole: bool) -> list[str]:
     if run.interruption and run.is_over and run.begun:
         lines.append(f"to go on on another box: boxstrap up --resume {run.name}")
     if run.can_resume:
-        lines.append(f"its log and results are still there; {how_to_resume(run)}")
+        how = f"to resume it: boxstrap run --resume {run.name}"
+        lines.append(f"its log and results are still there; {how}")
     elif run.state in _NEXT:
         lines.append(_NEXT[run.state])
     return lines
 
 
 _EVENTS_BYTES = 16 * 1024
-_CONTRACT_S = 3.0
-"""How long to wait for an account once the box has answered."""
+_CONTRACT_S = 3.0  # how long to wait for an account once the box has answered
 _ENDS = {
     5: "its last setup changed nothing",
     6: "to be returned",
@@ -342,7 +290,6 @@ class StatusOfAll(Document):
 
     @property
     def single(self) -> BoxStatus | None:
-        """The box, if it is one."""
         return self.boxes[0] if len(self.boxes) == 1 else None
 
 
@@ -464,8 +411,6 @@ class _Contract:
     asked at the same time as the box, and left out if it doesn't answer."""
 
     def __init__(self, host: str) -> None:
-        from bootstrap.link.record import all_boxes
-
         known = (one.host_text for one in all_boxes() if one.name == host)
         self._host = next(known, host)
         self._box: RentedBox | None = None
@@ -623,11 +568,8 @@ def _setup(box_state: BoxState) -> LastSetup:
 
 
 def _why(box: BoxLogin, setup: LastSetup) -> Event | None:
-    """Return the event with which the last setup failed, if the box kept it."""
     if setup.exit not in _ENDS:
         return None
-    from bootstrap.events import parse_event  # late: of a setup that failed
-
     kept = f"setups/{setup.id}/events.jsonl"
     tail = box.tail(kept, _EVENTS_BYTES)
     events = [
@@ -638,8 +580,6 @@ def _why(box: BoxLogin, setup: LastSetup) -> Event | None:
 
 def _reason(why: Event) -> str:
     """Return the reason in words, with the step unless it is obvious: `no GPU`."""
-    from bootstrap.event_codes import explain
-
     what = explain(why.word("code"), why.fields).what.removeprefix("the box shows ")
     return what if why.step in ("setup", "gpu", "preflight") else f"{what} (step {why.step})"
 

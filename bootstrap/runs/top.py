@@ -116,7 +116,6 @@ class Feed(threading.Thread):
                 return
 
     def close(self) -> None:
-        """Stop, and close the link."""
         self._closed.set()
         self._box.close()
 
@@ -124,7 +123,7 @@ class Feed(threading.Thread):
         if self._closed.is_set():
             return
         try:
-            self._box.reconnect(lost)
+            self._box.link.reconnect(lost)
         except BoxstrapError as error:
             self.tell("gone", error.what, error)
             self._closed.set()
@@ -204,8 +203,6 @@ Redact = Callable[[str], str]
 
 @dataclass
 class BoxView:
-    """The current state of one box."""
-
     name: str
     state: str = "connecting"
     """connecting, live, lost (is retried) or gone (is not)."""
@@ -253,7 +250,6 @@ class JsonLines(TopScreen):
         self._out, self._redact = out, redact
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
-        """Print one line."""
         if changed is None:
             return
         line: dict[str, object] = {"v": VERSION, "box": changed.name, "state": changed.state}
@@ -288,7 +284,6 @@ class PlainLines(TopScreen):
         self._said: dict[str, str] = {}
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
-        """Print the lines of the box that changed."""
         if changed is None:
             return
         now = time.strftime("%H:%M:%S")
@@ -324,7 +319,6 @@ class LiveTable(TopScreen):
         return self._key() in {"q", "Q"}
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
-        """Redraw the table."""
         self._live.update(self.table(views), refresh=True)
 
     def close(self) -> None:
@@ -383,7 +377,6 @@ def card_cells(card: Card) -> tuple[str, ...]:
 
 
 def card_line(card: Card) -> str:
-    """Return the cells of one GPU in one line."""
     name, *cells = card_cells(card)
     return "  ".join([f"GPU {name}", *(cell for cell in cells if cell not in ("", "-"))])
 

@@ -31,11 +31,9 @@ from bootstrap.runs.remote_command import RemoteProject, project_of
 from bootstrap.text.document import Document, document
 from bootstrap.ui.screen import Screen
 
-IDLE_S = 3600
-"""Seconds without a kernel and without requests, after which Jupyter ends on its own."""
+IDLE_S = 3600  # seconds without a kernel and without requests, after which Jupyter ends on its own
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,200}")
-_MOST = 1_000_000
-"""Bytes of an answer that are read."""
+_MOST = 1_000_000  # bytes of an answer that are read
 _JUPYTER = """\
 import os, sys
 os.environ["JUPYTER_TOKEN"] = open(sys.argv.pop(1)).read()
@@ -61,8 +59,6 @@ launch_new_instance()
 
 @dataclass(frozen=True)
 class ServerKind:
-    """A kind of server with a web page."""
-
     name: str
     title: str
     package: str
@@ -121,10 +117,8 @@ class Server:
 
     kind: ServerKind
     port: int
-    path: str
-    """The path and query of its page, with the secret that grants access."""
-    found: bool
-    """Whether it was running already."""
+    path: str  # the path and query of its page, with the secret that grants access
+    found: bool  # whether it was running already
 
 
 _SENTENCES = {
@@ -261,18 +255,14 @@ _FORBIDDEN_HINT = "Its sshd needs `AllowTcpForwarding yes` (/etc/ssh/sshd_config
 
 @dataclass(frozen=True)
 class TunnelOptions:
-    """What to open."""
-
     ports: Sequence[str] = ()
     jupyter: bool = False
     tensorboard: bool = False
     logdir: str = ""
-    opens: bool = True
-    """Whether to open a browser, if there is a terminal."""
+    opens: bool = True  # whether to open a browser, if there is a terminal
 
     @property
     def kinds(self) -> list[ServerKind]:
-        """The kinds of server that are wanted."""
         tensorboard = self.tensorboard or bool(self.logdir)
         wanted = ((JUPYTER, self.jupyter), (TENSORBOARD, tensorboard))
         return [kind for kind, is_wanted in wanted if is_wanted]
@@ -294,12 +284,10 @@ class OpenTunnel(Document):
 
     @property
     def url(self) -> str:
-        """Its address here."""
         path = self.server.path if self.server else "/"
         return f"http://{self.host}:{self.tunnel.port}{path}"
 
     def line(self) -> str:
-        """As a line of text."""
         there = self.tunnel.forward
         where = "" if there.host == "localhost" else f" of {there.host}"
         what = f"port {there.port}{where} on the box"
@@ -346,7 +334,7 @@ def stop_servers(options: BoxOptions, screen: Screen, wish: TunnelOptions) -> No
         titles = ", ".join(kind.title for kind in stopped)
         screen.result(
             {"box": box.name, "stopped": [kind.name for kind in stopped]},
-            f"stopped: {titles}" if stopped else "nothing was running",
+            f"stopped: {titles}" if stopped else f"nothing was running on {box.name}",
         )
 
 
@@ -359,8 +347,6 @@ def _pasted(box: BoxLogin, wish: TunnelOptions) -> list[Forward]:
 
 
 class _Window:
-    """The tunnels of one call."""
-
     def __init__(
         self, box: BoxLogin, screen: Screen, wish: TunnelOptions, *, as_json: bool
     ) -> None:

@@ -13,7 +13,6 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
@@ -34,7 +33,7 @@ from bootstrap.text.document import Document
 from bootstrap.text.sizes import duration, seconds_of, size
 from bootstrap.transfer.manifest import Manifest
 from bootstrap.ui.screen import Screen
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 _LONGEST_S = 30 * 86400
 
@@ -168,7 +167,6 @@ class SecretRow(Document):
     """Whether the box has the same value as this machine; None if unknown."""
 
     def cells(self) -> tuple[str, ...]:
-        """The row as printed in a table."""
         origin = f"from {self.origin}" if self.origin else "no value here"
         held = {True: "the box holds it", False: "the box has none", None: ""}[self.held]
         if self.same is False:
@@ -180,12 +178,9 @@ class SecretRow(Document):
 
 @dataclass(frozen=True)
 class WipedSecrets:
-    """The secrets that were removed from a box."""
-
     box: str
     names: tuple[str, ...]
-    runs: tuple[str, ...]
-    """Live runs, which keep the secrets that they were started with."""
+    runs: tuple[str, ...]  # live runs, which keep the secrets that they were started with
 
 
 def list_secrets(options: BoxOptions, screen: Screen) -> list[SecretRow]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from bootstrap.profile.detect_provider import recognise as by_hints
 from bootstrap.providers import FIXED_END, ONLY_END, end_does
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.text.sizes import duration, seconds_of
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
     from bootstrap.cancel import CancelToken
@@ -102,12 +101,11 @@ def get_context(
     box = early
     try:
         loaded = load_profile(request, kinds=EVERYTHING if with_source else FOR_THE_BOX)
-        if with_source and not (request.host or loaded.profile.git.url):
+        # Without a repository it doesn't matter which box is meant.
+        if with_source and not (request.host or loaded.profile.git.url or request.repository[1]):
             from bootstrap.repo.local import read_repository
 
-            read_repository(
-                request.place
-            )  # without a repository it doesn't matter which box is meant
+            read_repository(request.place)
         box = _box_of(request, loaded, reporter, cancel, early)
         return _context(request, loaded, box, with_source=with_source)
     except BaseException:
@@ -154,8 +152,7 @@ def _context(
 
 _BEFORE_END_S = 300.0
 """How long before its provider ends a box its lease is over: so that runs can end, and upload."""
-_SAME_S = 120.0
-"""Seconds by which a lease that was cut short may differ from the one that is kept."""
+_SAME_S = 120.0  # seconds by which a lease that was cut short may differ from the one that is kept
 
 
 def _with_fixed_end(
@@ -166,8 +163,10 @@ def _with_fixed_end(
 
     Raises UsageError if the user's lease says to stop one that can't be.
     """
-    if 0 < box.known.ends <= time.time():
-        _ask_for_end(box)
+    if 0 < box.known.ends <= time.time():  # then it was started again since that was last known
+        with contextlib.suppress(BoxstrapError):
+            ends = ask_account(parse_host(box.known.host_text)).ends
+            box.save(replace(box.known, ends=ends))
     lease, known = loaded.profile.lease, box.known
     provider = known.host_text.partition(":")[0]
     sets = list[str]()
@@ -192,13 +191,6 @@ def _with_fixed_end(
         box.reporter.warn(f"{box.name}: {said}")
     request = replace(request, sets=(*request.sets, *sets), ends=True)
     return request, load_profile(request, kinds=())
-
-
-def _ask_for_end(box: BoxLogin) -> None:
-    """Ask the account when it ends the box: it was started again since that was last known."""
-    with contextlib.suppress(BoxstrapError):
-        ends = ask_account(parse_host(box.known.host_text)).ends
-        box.save(replace(box.known, ends=ends))
 
 
 def _most_seconds(request: SetupRequest, box: BoxLogin) -> float | None:
@@ -269,7 +261,6 @@ def _recognise(box: BoxLogin) -> str:
 
 
 def warn_of_provider(context: SetupContext, box_state: BoxState) -> None:
-    """Warn if the profile is for one provider, and the box shows signs of another."""
     provider = context.payload.profile.provider
     own = Hints(frozenset(provider.detect.env), frozenset(provider.detect.files))
     shown = other_than(own, box_state.env, box_state.files)

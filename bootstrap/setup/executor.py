@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from bootstrap.errors import (
     UnreachableError,
     UsageError,
 )
-from bootstrap.event_codes import Code, explain
+from bootstrap.event_codes import Code, edited_there, explain
 from bootstrap.events import Event
 from bootstrap.link.wire import LinkLost
 from bootstrap.plan import closure
@@ -24,6 +23,7 @@ from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.query import LaunchOptions, launch, new_setup_id
 from bootstrap.secrets import packed
 from bootstrap.setup.result import SetupEnd, raise_for
+from bootstrap.value import replace
 
 if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
@@ -34,18 +34,15 @@ if TYPE_CHECKING:
 
 
 # Senders are imported only when there is something to send, so that no box waits for that.
-_TELLS_S = 0.2
-"""Minimum seconds between two progress events."""
+_TELLS_S = 0.2  # minimum seconds between two progress events
 
 
 class SetupSenders:
     """The senders of one setup. Each has its own thread, and is started again after a lost link."""
 
     def __init__(self, context: SetupContext) -> None:
-        self.setup = ""
-        """The setup's id, once there is one."""
-        self.machine = ""
-        """The box's system and processor, as `uname` names them."""
+        self.setup = ""  # the setup's id, once there is one
+        self.machine = ""  # the box's system and processor, as `uname` names them
         self.unsent: BoxstrapError | None = None
         """Why something could not be sent, the first of all."""
         self._context = context
@@ -107,7 +104,6 @@ class SetupSenders:
 
     @property
     def _about(self) -> dict[str, Any]:
-        """What every sender is given."""
         box = self._box
         about = {"wire": box.wire, "workdir": box.workdir, "setup": self.setup}
         return {**about, "failed": self._not_sent}
@@ -212,8 +208,7 @@ class SetupSenders:
 
 _MOST_SAME = 5
 """How often a box may claim that the same setup is already running, without one ending."""
-_LAUNCHES = 5
-"""How often to launch a setup when the link breaks while launching."""
+_LAUNCHES = 5  # how often to launch a setup when the link breaks while launching
 
 
 class SetupExecutor:
@@ -227,8 +222,7 @@ class SetupExecutor:
         self.setup = ""
         self.own_folder = False
         """Whether another repository on the box already has the folder of this name."""
-        self.started_run = False
-        """Whether the followed setup started the training."""
+        self.started_run = False  # whether the followed setup started the training
         self.context = context
         self._holder = ""
         self._failed_step = ""
@@ -252,6 +246,8 @@ class SetupExecutor:
         if box_state.working and box_state.working[1] == self._own_id:
             return self._follow_another(box_state.working[0], box_state)
         if box_state.nothing_to_do and not begins:
+            if box_state.edited:
+                self.reporter.warn(edited_there(box_state.edited, self.box.name))
             return ""
         if self.request.redo:
             self._check_redo(box_state)
@@ -306,7 +302,7 @@ class SetupExecutor:
         self._launches += 1
         if self._launches > _LAUNCHES:
             raise lost
-        self.box.reconnect(lost)
+        self.box.link.reconnect(lost)
         box_state = self.context.box_state()
         if setup in (box_state.working or ()) or setup == box_state.last_setup.get("setup"):
             return self._follow(setup, box_state.have)
@@ -343,10 +339,19 @@ class SetupExecutor:
         box = self.box
         for event in follow_events(box.link, setup, workdir=box.workdir, redact=box.redacted_there):
             if event.event == "done" and event.word("code") == "same":
-                return self._follow_the_same()
+                self._count_the_same()
+                box_state = self.context.box_state()
+                if box_state.working:
+                    return self._follow(box_state.working[0], box_state.have)
+                return self.run(box_state)
             self._tell(event)
             if (event.event, event.word("code")) == ("wait", "busy"):
-                self._say_for_whom()
+                holder = self.context.box_state().holder
+                if holder and holder.setup != self.setup:
+                    self._holder = str(holder)
+                    self.reporter.say(
+                        f"waits for {holder}; at most {self.request.wait_s} s (--wait)"
+                    )
             if event.event == "wait":
                 self._senders.send_asked(event.word("code"))
             if event.event == "done":
@@ -366,14 +371,6 @@ class SetupExecutor:
             unsent=self._senders.unsent,
         )
 
-    def _follow_the_same(self) -> str:
-        """Follow the other one of two same setups that were started at the same time."""
-        self._count_the_same()
-        box_state = self.context.box_state()
-        if box_state.working:
-            return self._follow(box_state.working[0], box_state.have)
-        return self.run(box_state)
-
     def _count_the_same(self) -> None:
         self._same += 1
         if self._same > _MOST_SAME:
@@ -382,13 +379,6 @@ class SetupExecutor:
                 where=self.box.label,
                 hint="Run the same command again; if it stays so, don't trust this box.",
             )
-
-    def _say_for_whom(self) -> None:
-        """Report which other setup holds the box, and how long this one waits for it."""
-        holder = self.context.box_state().holder
-        if holder and holder.setup != self.setup:
-            self._holder = str(holder)
-            self.reporter.say(f"waits for {holder}; at most {self.request.wait_s} s (--wait)")
 
     def _takes_part(self, name: str) -> bool:
         if self.request.holds and name == "train":

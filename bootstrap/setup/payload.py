@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Sequence
-from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,28 +15,29 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.plan import Step, steps_for
 from bootstrap.profile.consent import agree_to_addresses
-from bootstrap.profile.survey.declared import (
-    GitDependency,
-    find_git_dependencies,
-    is_named,
-    sent_from_here,
-)
-from bootstrap.profile.survey.files import check_requirements, decode
-from bootstrap.render.script import ROOT, Source
+from bootstrap.profile.load import LoadedProfile
+from bootstrap.profile.schema import Profile
+from bootstrap.render.script import NO_SOURCE, ROOT, Source, render_script, variables
 from bootstrap.repo.git import Folders, GitError, git_error, run_git
+from bootstrap.repo.local import (
+    LocalRepository,
+    is_boxstrap_checkout,
+    name_and_key,
+    read_repository,
+)
+from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
+from bootstrap.repo.urls import check_url, without_user_info
 from bootstrap.secrets import SecretSet, folder_of, take_secrets
-from bootstrap.value import dataclass
+from bootstrap.shell import Value
+from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from bootstrap.profile.load import LoadedProfile
-    from bootstrap.profile.schema import Profile
+    from bootstrap.profile.survey.declared import GitDependency
     from bootstrap.render.program import Program
-    from bootstrap.repo.local import LocalRepository
     from bootstrap.repo.snapshot import Include, Snapshot
     from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.request import SetupRequest
-    from bootstrap.shell import Value
     from bootstrap.transfer.push import LocalItem
     from bootstrap.ui.screen import Reporter
 
@@ -64,12 +65,10 @@ class Payload:
 
     @cached_property
     def script(self) -> str:
-        """The script that the box runs."""
         return self._rendered(self.values)
 
     @cached_property
     def script_id(self) -> str:
-        """The script's id, a digest."""
         from bootstrap.render.script import script_id
 
         return script_id(self.script)
@@ -84,14 +83,9 @@ class Payload:
 
     @property
     def program(self) -> Program:
-        """The program that carries it out."""
-        from bootstrap.render.program import program
-
-        return program()
+        return _program()
 
     def _rendered(self, values: Sequence[tuple[str, Value]]) -> str:
-        from bootstrap.render.script import render_script
-
         return render_script(self.profile.name, values, self.steps, self.program.digest)
 
     @property
@@ -100,6 +94,12 @@ class Payload:
         from bootstrap.repo.snapshot_store import ChangeCount
 
         return self.snapshot.changes if self.snapshot else ChangeCount()
+
+
+def _program() -> Program:
+    from bootstrap.render.program import program
+
+    return program()
 
 
 def build_payload(
@@ -133,9 +133,10 @@ def _built(
     with_source: bool,
     with_secrets: bool,
 ) -> Payload:
-    from bootstrap.render.script import NO_SOURCE, variables
-
     profile = loaded.profile
+    # While git reads the repository.
+    reading = threading.Thread(target=lambda: _program().digest, daemon=True)
+    reading.start()
     here, snapshot, source = None, None, NO_SOURCE
     if with_source:
         here, snapshot, source = resolve_source(profile, request)
@@ -148,7 +149,13 @@ def _built(
     if here is not None and not local:
         dependencies, dependency_rows = private_dependencies(profile, here, snapshot)
         if with_secrets:
-            agree_to_dependencies(profile, dependencies, here, request)
+            from bootstrap.profile.survey.declared import is_named
+
+            # Those of `python.private` are part of the profile, which was agreed to or written.
+            private = profile.python.private or []
+            asked = {each.address for each in dependencies if not is_named(private, each.address)}
+            if asked:
+                agree_to_addresses(asked, here.root.resolve(), request.consent)
     steps = steps_for(profile, local=local, repo=with_source)
     data: tuple[LocalItem, ...] = ()
     if with_source and with_secrets and profile.data:
@@ -171,6 +178,7 @@ def _built(
         ends=request.ends,
     )
     warnings = warnings_of(profile, source, request) if with_source else ()
+    reading.join()
     payload = Payload(
         profile=profile,
         here=here,
@@ -205,8 +213,11 @@ def private_dependencies(
 
     Raises BoxstrapError if git fails, UsageError for requirements that no box can install.
     """
-    folders, commit = (snapshot.folders, snapshot.id) if snapshot else (here.folders, here.commit)
+    # Late: `sync` sends no dependencies.
+    from bootstrap.profile.survey.declared import find_git_dependencies, sent_from_here
+    from bootstrap.profile.survey.files import check_requirements, decode
 
+    folders, commit = (snapshot.folders, snapshot.id) if snapshot else (here.folders, here.commit)
     known: dict[str, bytes | None] = {}
 
     def read_data(names: Sequence[str]) -> dict[str, bytes]:
@@ -260,24 +271,9 @@ def _read(folders: Folders, commit: str, names: Sequence[str]) -> dict[str, byte
     return texts
 
 
-def agree_to_dependencies(
-    profile: Profile,
-    dependencies: Sequence[GitDependency],
-    here: LocalRepository,
-    request: SetupRequest,
-) -> None:
-    """Raise ConsentError unless the user agreed to each address. Those in `python.private` need no
-    question: they are part of the profile, which the user agreed to or wrote."""
-    private = profile.python.private or []
-    asked = {each.address for each in dependencies if not is_named(private, each.address)}
-    if asked:
-        agree_to_addresses(asked, here.root.resolve(), request.consent)
-
-
 _MOST_IGNORED = 5
 _COMMIT = r"[0-9a-f]{40}([0-9a-f]{24})?"
-_MOST_NAMED = 10
-"""How many files a line names, or lines a kind has, at most."""
+_MOST_NAMED = 10  # how many files a line names, or lines a kind has, at most
 _MEANT = (
     "Run this in your training's repository, or name it: --repo PATH, or git.url in its profile."
 )
@@ -291,8 +287,6 @@ def resolve_source(
     Raises ProfileError, UsageError: no repository, boxstrap's own checkout, changes to another
     commit than the requested one, or changes that must not be sent.
     """
-    from bootstrap.repo.local import is_boxstrap_checkout, read_repository
-
     url, ref = profile.git.url, profile.git.ref
     if url and profile.git.access == "url":
         return None, None, _by_url(url, ref)
@@ -326,7 +320,6 @@ def _with_tags(here: LocalRepository, source: Source) -> Source:
 
 def snapshot_of(here: LocalRepository, include: Include, profile: Profile) -> Snapshot:
     """Take the snapshot to send; with a ref in the profile, changes only count if it is HEAD."""
-    from bootstrap.repo.local import read_repository
     from bootstrap.repo.snapshot import take_snapshot
 
     limit = profile.git.max_file_mib
@@ -347,7 +340,6 @@ def snapshot_of(here: LocalRepository, include: Include, profile: Profile) -> Sn
 
 
 def source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
-    """Return the source for a snapshot of a repository."""
     return Source(
         key=here.key,
         name=here.name,
@@ -365,12 +357,10 @@ def source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
 
 def _by_url(url: str, ref: str | None) -> Source:
     """Return the source for `ref` at the URL; this machine resolves it, with the user's access."""
-    from bootstrap.repo.local import name_and_key
-    from bootstrap.repo.urls import without_user_info
-
     clean = without_user_info(url)
     commit = ref if ref and re.fullmatch(_COMMIT, ref) else _resolved(url, ref)
     name, key = name_and_key(clean, Path())  # the same as inside a clone of it
+    told = os.environ.get(ROOT, "")
     return Source(
         key=key,
         name=name,
@@ -379,21 +369,14 @@ def _by_url(url: str, ref: str | None) -> Source:
         url=clean,
         user_name=None,
         user_email=None,
-        root=_root_of_paste(),
+        root=told if re.fullmatch(_COMMIT, told) else "",
         usual_key=key,
         snapshot=commit,
     )
 
 
-def _root_of_paste() -> str:
-    """Return the first commit if a paste passed it; else "", since a URL has none."""
-    told = os.environ.get(ROOT, "")
-    return told if re.fullmatch(_COMMIT, told) else ""
-
-
 def _resolved(url: str, ref: str | None) -> str:
     from bootstrap.repo.mirror import git_credentials
-    from bootstrap.repo.urls import without_user_info
 
     clean, options = without_user_info(url), ref or "HEAD"
     refs = [f"refs/heads/{options}", f"refs/tags/{options}^{{}}", f"refs/tags/{options}"]
@@ -411,9 +394,7 @@ def _resolved(url: str, ref: str | None) -> str:
 
 def _of_url(url: str, ref: str | None, place: Path) -> LocalRepository:
     """Return the repository at the URL; the user's own clone if `place` is in it."""
-    from bootstrap.repo.local import read_repository
     from bootstrap.repo.mirror import read_url
-    from bootstrap.repo.urls import without_user_info
 
     try:
         mine = read_repository(place).url == without_user_info(url)
@@ -424,8 +405,6 @@ def _of_url(url: str, ref: str | None, place: Path) -> LocalRepository:
 
 def address_warning(profile: Profile, source: Source) -> str | None:
     """Return a warning about the address from which this machine or the box fetches, if any."""
-    from bootstrap.repo.urls import check_url
-
     url = source.url if profile.git.access == "url" else profile.git.url
     return check_url(url).warning if url else None
 
@@ -442,8 +421,6 @@ def report_source(
 
 def report_new_files(snapshot: Snapshot, reporter: Reporter) -> None:
     """Report files not in git that are sent for the first time, and files that can't be sent."""
-    from bootstrap.repo.names import shown
-
     if snapshot.first_time:
         names = [shown(name) for name in snapshot.first_time[:_MOST_NAMED]]
         more = len(snapshot.first_time) - len(names)
@@ -463,7 +440,6 @@ def warnings_of(profile: Profile, source: Source, request: SetupRequest) -> tupl
 
 def _changes_warning(profile: Profile, request: SetupRequest) -> str | None:
     """Return a warning if the box clones the commit itself, and there are changes here."""
-    from bootstrap.repo.local import read_repository
     from bootstrap.repo.snapshot import take_snapshot
 
     if profile.git.access != "url" or profile.git.url or request.committed_only:
@@ -516,8 +492,6 @@ def nothing_is_missing(here: LocalRepository) -> None:
 
 def nothing_shared_is_sent(profile: Profile, here: LocalRepository) -> None:
     """Raise UsageError if a path of `shared:` is in the commit, or is sent with the changes."""
-    from bootstrap.repo.git import run_git
-
     new = ("-o",) if profile.git.include == "all" and not profile.git.ref else ()
     for number, path in enumerate(profile.shared):
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.link.target import BoxOptions
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field, replace
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -41,7 +40,6 @@ class RunOptions:
     def another(
         self, *, gpus: str, queue: str, variables: tuple[tuple[str, str], ...]
     ) -> RunOptions:
-        """Return the options of another run like it."""
         own = os.urandom(8).hex()
         return replace(self, gpus=gpus, queue=queue, variables=variables, id=own)
 

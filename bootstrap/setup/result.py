@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import (
@@ -23,7 +22,7 @@ from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.text.document import Document
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import spent
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 if TYPE_CHECKING:
     from bootstrap.boxes.login import BoxLogin
@@ -150,9 +149,9 @@ class SetupResult(Document):
         if run.can_resume:
             return f"To resume it: boxstrap run --resume {run.name}; {again}"
         return (
-            "After a change of the repository's files or of the profile, the same command starts "
-            "it; after anything else, such as data that you pushed or a package on the box: "
-            f"{restart}"
+            "After a change of the repository's files, or of the profile's command, python, env or "
+            "data, the same command starts it; after anything else, such as data that you pushed "
+            f"or other packages: {restart}"
         )
 
 
@@ -203,12 +202,9 @@ class SetupEnd:
     step: str
     code: Code
     code_name: str
-    holder: str
-    """The setup that held the box, if that was seen."""
-    advice: Advice
-    """What users of the provider can do about a box that isn't as ordered."""
-    unsent: BoxstrapError | None = None
-    """Why this machine could not send something."""
+    holder: str  # the setup that held the box, if that was seen
+    advice: Advice  # what users of the provider can do about a box that isn't as ordered
+    unsent: BoxstrapError | None = None  # why this machine could not send something
 
 
 def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:

@@ -28,11 +28,9 @@ from bootstrap.repo.objects import (
     ObjectStream,
     ProgressCallback,
     SharePack,
-    Wanted,
     find_wanted,
     have_locally,
     parse_report,
-    wanted_ref,
     write_bundle,
 )
 from bootstrap.repo.snapshot import Snapshot, checked, remember_snapshot
@@ -46,8 +44,6 @@ _MOST_ANSWER = 1024 * 1024
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CommitSender(Sender):
-    """Sends the commit."""
-
     what, noun = "commit", "the commit"
     here: LocalRepository
     snapshot: Snapshot
@@ -68,7 +64,6 @@ class CommitSender(Sender):
         )
         objects = ObjectStream(
             here,
-            ref=wanted_ref(snapshot.id),
             have=have_locally(here, self.have, snapshot),
             progress=self.progress,
             snapshot=snapshot,
@@ -162,7 +157,11 @@ class DependencySender(Sender):
         self, mirror: Path, address: str, refs: Sequence[str], stream: Stream, there: bytes
     ) -> None:
         wanted = find_wanted(mirror, refs)
-        self._tell_what(address, wanted)
+        for ref, commit in wanted.resolved.items():
+            named = f", {shown(ref) or 'its default branch'}" if ref != commit else ""
+            self.say(f"{shown(address)}{named} at {commit[:12]} is sent from this machine")
+        if wanted.with_submodules:
+            self.say(f"{shown(address)} has submodules, which are not sent: the box asks for them")
         has = refs_there(there)
         words = f"{wanted.object_format} {wanted.head}\n"
         if wanted.refs.items() <= has.items():
@@ -180,16 +179,8 @@ class DependencySender(Sender):
                     sent += len(piece)
                     self.progress(sent, size)
 
-    def _tell_what(self, address: str, wanted: Wanted) -> None:
-        for ref, commit in wanted.resolved.items():
-            named = f", {shown(ref) or 'its default branch'}" if ref != commit else ""
-            self.say(f"{shown(address)}{named} at {commit[:12]} is sent from this machine")
-        if wanted.with_submodules:
-            self.say(f"{shown(address)} has submodules, which are not sent: the box asks for them")
 
-
-_FETCH_S = 300
-"""How long pip may take, in seconds."""
+_FETCH_S = 300  # how long pip may take, in seconds
 _LONGEST = 300
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
-from bootstrap.event_codes import explain
+from bootstrap.event_codes import edited_there, explain
 from bootstrap.link.exchange import BASH, run_script, shell_command
 from bootstrap.link.registry import box_by_name
 from bootstrap.plan import PlanRow, plan_rows
@@ -19,12 +18,11 @@ from bootstrap.protocol.probe import BoxState, parse_probe
 from bootstrap.protocol.query import build_query
 from bootstrap.text.document import Document
 from bootstrap.ui.screen import Reporter
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
-    from bootstrap.protocol.run import Run
     from bootstrap.protocol.verdict import Verdict
     from bootstrap.repo.snapshot_store import ChangeCount
     from bootstrap.setup.context import SetupContext
@@ -74,17 +72,18 @@ def prepare(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> S
 
 
 def _begin_login(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> BoxLogin | None:
-    """Start the login to a known box that `--host` names, before a profile is read.
+    """Start the login to the known box that is meant, before a profile is read.
 
-    It depends on neither profile nor repository: the box is where it was, with the same user.
-    An unknown box is not dialed. None if the box can't be determined yet, if there is an
+    It doesn't depend on the profile: the box is where it was, with the same user. An unknown box
+    is not dialed. None if the box can't be determined yet, if there is an
     error (raised later in its place), or for an ssh command with -L, of which `BoxLogin.find`
     would speak twice.
     """
-    if not request.host or " -L" in request.host:
+    if " -L" in (request.host or ""):
         return None
     try:
-        box = BoxLogin.find(request, reporter, cancel=cancel)
+        key = "" if request.host else request.repository[0]
+        box = BoxLogin.find(request, reporter, repo_key=key, cancel=cancel)
         before = box_by_name(box.name)
     except BoxstrapError:
         return None
@@ -131,10 +130,9 @@ def execute(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
     # Imported here, while the box answers, to not delay the login.
     from bootstrap.setup.context import warn_of_provider
     from bootstrap.setup.executor import SetupExecutor
-    from bootstrap.sshconfig.alias import preload
+    from bootstrap.sshconfig import alias  # noqa: F401 - `update_alias` at the end needs it
 
     executor = SetupExecutor(context)
-    preload(context.box.known)
     box_state = context.box_state()
     warn_of_provider(context, box_state)
     context.box.warn_of_unredacted()
@@ -158,7 +156,9 @@ def result_of(
 
     context, box = executor.context, executor.context.box
     reporter, payload = box.reporter, context.payload
-    blocking = _blocking(box_state)
+    is_right = box_state.plan.get("train") in {"done", "failed"}
+    waits = "alive" in box_state.plan.values() and not is_right
+    blocking = box_state.live_run if waits else None
     run = None
     lines: tuple[str, ...] = ()
     made_nothing = False
@@ -201,13 +201,6 @@ def result_of(
     )
 
 
-def _blocking(box_state: BoxState) -> Run | None:
-    """Return the live run in the repository's folder if tree, environment or work wait for it."""
-    is_right = box_state.plan.get("train") in {"done", "failed"}
-    waits = "alive" in box_state.plan.values() and not is_right
-    return box_state.live_run if waits else None
-
-
 @dataclass(frozen=True)
 class SetupPlan(Document):
     """What a setup would do on a box, and why."""
@@ -229,6 +222,8 @@ def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
     context = prepare(replace(request, renames=False), reporter, CancelToken())
     try:
         box_state = _planned(context)
+        if box_state.edited:
+            reporter.warn(edited_there(box_state.edited, context.box.name))
     finally:
         context.box.close()
     payload, source = context.payload, context.payload.source
@@ -266,14 +261,10 @@ def _planned(context: SetupContext) -> BoxState:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of checking a box."""
-
     verdict: Verdict
-    where: str
-    """The box's address, as shown to the user."""
+    where: str  # the box's address, as shown to the user
     provider: str
-    error: ReturnBoxError | None
-    """The error to raise if the box should be returned."""
+    error: ReturnBoxError | None  # the error to raise if the box should be returned
 
 
 def verify_box(request: SetupRequest, reporter: Reporter) -> Verification:

@@ -14,22 +14,12 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, write_error
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.paths import write_private
-from bootstrap.sshconfig.entries import (
-    HEAD,
-    Entry,
-    UnwritableError,
-    reachable,
-    remove_block,
-    update,
-    windows_entry,
-    with_block,
-    without_block,
-)
+from bootstrap.sshconfig import entries
+from bootstrap.sshconfig.entries import UpdateResult
 from bootstrap.sshconfig.userfile import (
     VARIABLE,
     ConfigPlace,
@@ -40,15 +30,6 @@ from bootstrap.sshconfig.userfile import (
 )
 from bootstrap.ui.screen import Reporter, Screen
 from bootstrap.value import dataclass
-
-if TYPE_CHECKING:
-    from bootstrap.sshconfig.entries import UpdateResult
-
-
-def preload(box: KnownBox) -> None:
-    """Import what `update_alias` needs while waiting for a box's answer."""
-    if not box.is_local and _wanted() is not None:
-        import bootstrap.sshconfig.entries  # noqa: F401
 
 
 def update_alias(box: KnownBox, reporter: Reporter) -> str:
@@ -82,10 +63,8 @@ def _update(reporter: Reporter) -> UpdateResult | None:
     place = _wanted()
     if place is None:
         return None
-    from bootstrap.sshconfig.entries import update
-
     try:
-        result = update(place)
+        result = entries.update(place)
     except OSError as error:
         what = write_error(place.entries, error).what
         reporter.warn(f"the ssh config's entries are not kept: {what}")
@@ -101,7 +80,7 @@ def write_entries(screen: Screen) -> None:
     """Update the entries and list them. Raises UsageError if that is not possible."""
     place = _place()
     place.off.unlink(missing_ok=True)
-    kept = update(place, afresh=True)
+    kept = entries.update(place, afresh=True)
     if kept.trouble:
         what, _, hint = kept.trouble.partition("\n")
         raise UsageError(what, where="ssh config", hint=hint)
@@ -123,7 +102,7 @@ def write_entries(screen: Screen) -> None:
 def remove_entries(screen: Screen) -> None:
     """Remove everything from the user's ssh config, and keep it so."""
     place = _place()
-    there = remove_block(place)
+    there = entries.remove_block(place)
     if is_wsl():
         try:
             remove_from_windows(find_windows())
@@ -154,7 +133,7 @@ def follow_on_windows(reporter: Reporter) -> str:
     return str(windows.folder)
 
 
-def _leads_to(entry: Entry) -> str:
+def _leads_to(entry: entries.Entry) -> str:
     options = dict(entry.options)
     if "HostName" not in options:
         return "your own entry, with the box's host key added"
@@ -174,8 +153,7 @@ def _place() -> ConfigPlace:
     return place
 
 
-_INCLUDE = "boxstrap/config"
-"""Relative to .ssh, where Windows' ssh looks up relative paths."""
+_INCLUDE = "boxstrap/config"  # relative to .ssh, where Windows' ssh looks up relative paths
 _CMD = ("cmd.exe", "/mnt/c/Windows/System32/cmd.exe")
 _TIMEOUT_S = 20
 
@@ -192,12 +170,10 @@ class Windows:
 
     @property
     def config(self) -> UserFile:
-        """The Windows user's ssh config."""
         return UserFile(self.folder / "config")
 
     @property
     def ours(self) -> Path:
-        """Our folder in it."""
         return self.folder / "boxstrap"
 
 
@@ -228,9 +204,9 @@ def write_for_windows(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
 
     Raises NoWindowsError if the config there can't be changed.
     """
-    alive, advice = reachable(boxes), []
+    alive, advice = entries.reachable(boxes), []
     theirs = _hosts(windows)
-    blocks = [HEAD]
+    blocks = [entries.HEAD]
     try:
         windows.ours.mkdir(parents=True, exist_ok=True)
         for box in alive:
@@ -248,8 +224,8 @@ def write_for_windows(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
                     "then: boxstrap ssh-config"
                 )
             try:
-                blocks.append(windows_entry(box, copies if box.route.identity else []))
-            except UnwritableError:
+                blocks.append(entries.windows_entry(box, copies if box.route.identity else []))
+            except entries.UnwritableError:
                 continue
             _write(windows.ours / f"{box.name}.known_hosts", box.known_hosts.read_text("utf-8"))
         _write(windows.ours / "config", "\n".join(blocks))
@@ -257,7 +233,7 @@ def write_for_windows(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
             if file.stem not in {box.name for box in alive}:  # forgotten, or no longer reachable
                 file.unlink()
         data = windows.config.read()
-        new = with_block(data or b"", _INCLUDE, is_new=data is None)
+        new = entries.with_block(data or b"", _INCLUDE, is_new=data is None)
         if new != data:
             windows.config.prepare(new).put()
     except OSError as error:
@@ -271,7 +247,7 @@ def remove_from_windows(windows: Windows) -> None:
     """Restore the config there as it was. Raises NoWindowsError."""
     try:
         data = windows.config.read()
-        rest = without_block(data, _INCLUDE) if data is not None else None
+        rest = entries.without_block(data, _INCLUDE) if data is not None else None
         if data is not None and rest is None:
             windows.config.remove()
         elif rest is not None and rest != data:

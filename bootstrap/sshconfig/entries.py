@@ -17,15 +17,15 @@ import fcntl
 import re
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 
 from bootstrap.errors import UsageError
+from bootstrap.link.endpoint import has_keys
 from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable_record
-from bootstrap.link.target import PLAIN_HOST, has_keys
+from bootstrap.link.target import PLAIN_HOST
 from bootstrap.paths import make_private, shipped, write_private
 from bootstrap.sshconfig.userfile import ConfigPlace, LeftAloneError, UserFile
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 _GSSAPI = "GSSAPIDelegateCredentials"
 COMMON_OPTIONS = (
@@ -55,11 +55,9 @@ class Entry:
     alias: str
     options: tuple[tuple[str, str], ...]
 
-    also: str = ""
-    """Another name of the same host."""
+    also: str = ""  # another name of the same host
 
     def text(self) -> str:
-        """Return the block as it is written to the file."""
         lines = [f"    {name} {value}" for name, value in self.options]
         names = f"{self.alias} {self.also}".rstrip()
         return "\n".join([f"Host {names}", *lines, ""])
@@ -80,9 +78,12 @@ def own_entry(box: KnownBox) -> Entry:
     It names no shared connection: with one, `-A`, `-L` and `-D` would do nothing, or outlive the
     command. Raises UnwritableError for a path that an ssh config can't hold.
     """
+    identities = [path for path in box.route.identities if Path(path).exists()]
+    only = [("IdentitiesOnly", "yes")] if identities and box.route.identities_only else []
     options = [
         *_address(box),
-        *_keys(box),
+        *(("IdentityFile", quoted(path)) for path in identities),
+        *only,
         *_trust(box, quoted(box.known_hosts)),
         *COMMON_OPTIONS,
         *_route(box),
@@ -129,30 +130,12 @@ def _trust(box: KnownBox, known_hosts: str) -> list[tuple[str, str]]:
     ]
 
 
-def added_entry(boxes: Iterable[KnownBox]) -> Entry:
-    """Return the additions to a user's own alias; `boxes` are all boxes behind it, newest first."""
-    first, *others = list(boxes)
-    theirs = first.route.known_hosts or ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
-    files = [*theirs, *(str(box.known_hosts) for box in (first, *others))]
-    key = [("IdentityFile", quoted(first.route.identity))] if first.route.identity else []
-    return Entry(
-        first.target.address,
-        (*key, ("UserKnownHostsFile", " ".join(quoted(file) for file in files))),
-    )
-
-
 def quoted(path: object) -> str:
     """Quote a path for an option that expands `%`. Raises UnwritableError if that can't be done."""
     text = str(path)
     if re.search(_UNWRITABLE, text):
         raise UnwritableError(f"no ssh config can name the path {text!r}")
     return '"' + text.replace("%", "%%") + '"'
-
-
-def _keys(box: KnownBox) -> list[tuple[str, str]]:
-    identities = [path for path in box.route.identities if Path(path).exists()]
-    only = [("IdentitiesOnly", "yes")] if identities and box.route.identities_only else []
-    return [*(("IdentityFile", quoted(path)) for path in identities), *only]
 
 
 def _route(box: KnownBox) -> list[tuple[str, str]]:
@@ -187,7 +170,6 @@ class Entries:
         return tuple(entry.alias for entry in self.entries)
 
     def text(self) -> str:
-        """Return the text of the file."""
         notes = [f"{_LEFT_OUT}{alias}: {why}\n" for alias, why in self.left_out.items()]
         return "\n".join([HEAD + "".join(notes), *(entry.text() for entry in self.entries)])
 
@@ -232,9 +214,12 @@ def entries_of_boxes(boxes: Iterable[KnownBox], *, taken: Collection[str] = ()) 
 def _entry(box: KnownBox, boxes: Iterable[KnownBox]) -> Entry:
     if not is_users_alias(box):
         return own_entry(box)
-    # Host keys that were pinned under this alias before, for any box, stay known.
+    # Added to a user's own alias: host keys that were pinned under it, for any box, stay known.
     others = [b for b in boxes if b.name != box.name and b.host_text == box.host_text and b.address]
-    return added_entry([box, *others])
+    theirs = box.route.known_hosts or ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+    files = " ".join(map(quoted, [*theirs, *(each.known_hosts for each in (box, *others))]))
+    key = [("IdentityFile", quoted(box.route.identity))] if box.route.identity else []
+    return Entry(box.target.address, (*key, ("UserKnownHostsFile", files)))
 
 
 def aliases_in(text: str) -> frozenset[str]:
@@ -311,14 +296,9 @@ def _without_tickets(text: str) -> str:
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """The outcome of an update."""
-
-    place: ConfigPlace
     entries: Entries
-    changed: bool
-    """Whether anything was written."""
-    trouble: str = ""
-    """Why the user's ssh config does not include the entries, and what to do."""
+    changed: bool  # whether anything was written
+    trouble: str = ""  # why the user's ssh config does not include the entries, and what to do
 
     def alias(self, box: KnownBox) -> str:
         """Return what to type after `ssh` for this box; "" if it has no entry."""
@@ -334,7 +314,12 @@ def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
     make_private(place.folder)
     with _alone(place):
         before = _read(place)
-        found = _entries(place, before, afresh=afresh)
+        boxes = all_boxes()
+        taken = frozenset() if afresh else taken_in(before)
+        own = (box.name for box in reachable(boxes) if not is_users_alias(box))
+        new = [alias for alias in own if alias not in aliases_in(before) | taken]
+        taken |= {alias for alias in new if _is_users_host(place, alias)}
+        found = entries_of_boxes(boxes, taken=taken)
         text = found.text() + _blocks_of_newer(before, found)
         if before == _without_tickets(text) or (text != before and not _knows_tickets()):
             text = _without_tickets(text)
@@ -347,9 +332,9 @@ def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
                 f"{error}, so it was left as it is.\n"
                 f"Put this at its top yourself: Include {place.include}"
             )
-            return UpdateResult(place, found, text != before, trouble)
+            return UpdateResult(found, text != before, trouble)
         changed = included or text != before
-    return UpdateResult(place, found, changed, _without_effect(place, found) if changed else "")
+    return UpdateResult(found, changed, _without_effect(place, found) if changed else "")
 
 
 def remove_block(place: ConfigPlace) -> bool:
@@ -393,14 +378,6 @@ def _read(place: ConfigPlace) -> str:
         return ""
 
 
-def _entries(place: ConfigPlace, before: str, *, afresh: bool) -> Entries:
-    boxes = all_boxes()
-    taken = frozenset() if afresh else taken_in(before)
-    new = _new(boxes, aliases_in(before) | taken)
-    taken |= {alias for alias in new if _is_users_host(place, alias)}
-    return entries_of_boxes(boxes, taken=taken)
-
-
 def _blocks_of_newer(before: str, found: Entries) -> str:
     """Return the blocks of boxes whose record a newer boxstrap wrote, to keep them unchanged."""
     files = [str(box.known_hosts) for box in unreadable_record() if is_newer(box.folder)]
@@ -408,11 +385,6 @@ def _blocks_of_newer(before: str, found: Entries) -> str:
     return "".join(
         f"\n{block.rstrip()}\n" for block in blocks if block.split()[1] not in found.aliases
     )
-
-
-def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
-    own = (box.name for box in reachable(boxes) if not is_users_alias(box))
-    return [alias for alias in own if alias not in looked_at]
 
 
 def _is_users_host(place: ConfigPlace, alias: str) -> bool:
@@ -430,20 +402,15 @@ def _is_users_host(place: ConfigPlace, alias: str) -> bool:
             # A pattern such as `gpu-*` or `*-gpu`, which may be there for boxes, says the same of
             # these; one such as `*.lan` is about hosts.
             near = [f"{form}x", *([] if "." in form else [f"x{form}"])]
-            if _reached(place, form) not in [_reached(place, each) for each in near]:
+            if _settings(place, form, *_REACHED) not in [
+                _settings(place, each, *_REACHED) for each in near
+            ]:
                 return True
     return False
 
 
-def _reached(place: ConfigPlace, alias: str) -> list[str]:
-    """Return what the user's ssh config says of how to log in there."""
-    answer = _ask([*place.ssh, "-G", "--", alias])
-    lines = answer.stdout.splitlines() if answer else []
-    return [line for line in lines if line.startswith(_REACHED)]
-
-
 _ADDRESS = r"local|localhost(\.localdomain)?|[0-9.]+"
-_REACHED = ("user ", "port ", "identityfile ", "proxyjump ", "proxycommand ", "hostkeyalias ")
+_REACHED = ("user", "port", "identityfile", "proxyjump", "proxycommand", "hostkeyalias")
 
 
 def _without_effect(place: ConfigPlace, found: Entries) -> str:
@@ -462,11 +429,15 @@ def _without_effect(place: ConfigPlace, found: Entries) -> str:
 
 def _leads_to(place: ConfigPlace, alias: str) -> str:
     """Return the address that ssh would connect to, in lower case; "" if ssh doesn't say."""
+    return "".join(value.lower() for _, value in _settings(place, alias, "hostname"))
+
+
+def _settings(place: ConfigPlace, alias: str, *names: str) -> list[tuple[str, str]]:
+    """Return what the user's ssh config says of these for a host; nothing if ssh doesn't say."""
     answer = _ask([*place.ssh, "-G", "--", alias])
-    if answer is None or answer.returncode:
-        return ""
-    lines = (line.partition(" ") for line in answer.stdout.splitlines())
-    return next((value for name, _, value in lines if name == "hostname"), "").lower()
+    lines = answer.stdout.splitlines() if answer and not answer.returncode else []
+    found = (line.partition(" ") for line in lines)
+    return [(name, value) for name, _, value in found if name in names]
 
 
 def _include(place: ConfigPlace) -> bool:

@@ -7,17 +7,18 @@ Which ssh config is used, and where our entries are.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from bootstrap import paths
 from bootstrap.value import dataclass
 
-LARGEST = 16 * 1024 * 1024
-"""Bytes; ssh itself would be slow to read a larger config."""
+LARGEST = 16 * 1024 * 1024  # bytes; ssh itself would be slow to read a larger config
 
 
 class LeftAloneError(Exception):
@@ -32,36 +33,28 @@ class UserFile:
 
     def read(self) -> bytes | None:
         """Read its bytes; None if it doesn't exist. Raises LeftAloneError."""
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            if self.path.is_symlink():
-                raise LeftAloneError(f"{self.path} is a broken symbolic link") from None
-            return None
-        except OSError as error:
-            raise _left_alone(self.path, error) from None
-        if not stat.S_ISREG(found.st_mode):
-            raise LeftAloneError(f"{self.path} is no file")
-        if found.st_size > LARGEST:
-            raise LeftAloneError(f"{self.path} is larger than {LARGEST // 1024 // 1024} MiB")
-        try:
+        with _left_alone(self.path):
+            try:
+                found = self.path.stat()
+            except FileNotFoundError:
+                if self.path.is_symlink():
+                    raise LeftAloneError(f"{self.path} is a broken symbolic link") from None
+                return None
+            if not stat.S_ISREG(found.st_mode):
+                raise LeftAloneError(f"{self.path} is no file")
+            if found.st_size > LARGEST:
+                raise LeftAloneError(f"{self.path} is larger than {LARGEST // 1024 // 1024} MiB")
             return self.path.read_bytes()
-        except OSError as error:
-            raise _left_alone(self.path, error) from None
-
-    def prepare(self, data: bytes) -> Draft:
-        """Write `data` next to the file, with its mode and owner. Raises LeftAloneError."""
-        try:
-            return self._prepare(data)
-        except OSError as error:
-            raise _left_alone(self.path, error) from None
 
     def remove(self) -> None:
         """Remove the file. Raises LeftAloneError."""
-        try:
+        with _left_alone(self.path):
             self.path.unlink()
-        except OSError as error:
-            raise _left_alone(self.path, error) from None
+
+    def prepare(self, data: bytes) -> Draft:
+        """Write `data` next to the file, with its mode and owner. Raises LeftAloneError."""
+        with _left_alone(self.path):
+            return self._prepare(data)
 
     def _prepare(self, data: bytes) -> Draft:
         real = self.path.resolve()
@@ -100,17 +93,15 @@ class Draft:
     def put(self) -> None:
         """Replace the file. Raises LeftAloneError if it was changed in the meantime."""
         try:
-            now = self.target.stat() if self.target.exists() else None
-            if _version(now) != _version(self.before):
-                raise LeftAloneError(f"{self.target} was changed by somebody else just now")
-            self.path.replace(self.target)
-        except OSError as error:
-            raise _left_alone(self.target, error) from None
+            with _left_alone(self.target):
+                now = self.target.stat() if self.target.exists() else None
+                if _version(now) != _version(self.before):
+                    raise LeftAloneError(f"{self.target} was changed by somebody else just now")
+                self.path.replace(self.target)
         finally:
             self.drop()
 
     def drop(self) -> None:
-        """Delete the draft, if it is still there."""
         self.path.unlink(missing_ok=True)
 
 
@@ -118,12 +109,17 @@ def _version(found: os.stat_result | None) -> tuple[int, ...]:
     return (found.st_ino, found.st_size, found.st_mtime_ns) if found else ()
 
 
-def _left_alone(path: Path, error: OSError) -> LeftAloneError:
-    return LeftAloneError(f"{path} can't be changed: {(error.strerror or str(error)).lower()}")
+@contextlib.contextmanager
+def _left_alone(path: Path) -> Iterator[None]:
+    """Raise LeftAloneError for what can't be done to the file."""
+    try:
+        yield
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise LeftAloneError(f"{path} can't be changed: {why}") from None
 
 
-VARIABLE = "BOXSTRAP_SSH_CONFIG"
-"""Environment variable: `off`, or another file than ~/.ssh/config."""
+VARIABLE = "BOXSTRAP_SSH_CONFIG"  # environment variable: `off`, or another file than ~/.ssh/config
 
 
 @dataclass(frozen=True)
@@ -131,8 +127,7 @@ class ConfigPlace:
     """The user's ssh config, and our folder."""
 
     config: Path
-    is_usual: bool = True
-    """Whether ssh reads it by default."""
+    is_usual: bool = True  # whether ssh reads it by default
 
     @property
     def folder(self) -> Path:
@@ -141,7 +136,6 @@ class ConfigPlace:
 
     @property
     def entries(self) -> Path:
-        """Our file of entries."""
         return self.folder / "config"
 
     @property
@@ -162,7 +156,6 @@ class ConfigPlace:
 
     @property
     def ssh(self) -> list[str]:
-        """The command for an ssh that reads this config."""
         return ["ssh"] if self.is_usual else ["ssh", "-F", str(self.config)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bootstrap.boxes.login import BoxLogin
@@ -22,8 +22,7 @@ from bootstrap.ui.screen import Screen
 
 BOUNDS = Bounds(mib=512, seconds=600)
 """Commits and edits need less than this; results don't come through git."""
-MOST_FILE_MIB = 100
-"""A larger new file stays on the box, and is listed."""
+MOST_FILE_MIB = 100  # a larger new file stays on the box, and is listed
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class FetchedWork(Document):
 
     @property
     def commands(self) -> list[str]:
-        """The git commands that show it and merge it."""
         found: list[str] = []
         for ref in self.refs:
             edits = ref.endswith("/edits")
@@ -55,7 +53,6 @@ class FetchedWork(Document):
         return [*found, *(f"git merge {ref}" for ref in self.refs if ref not in self.within)]
 
     def lines(self) -> list[str]:
-        """As lines of text."""
         if not self.refs:
             return [f"{self.box}: nothing was made on the box that is not here", *self._left()]
         said = []
@@ -94,16 +91,10 @@ def bring_work_home(options: BoxOptions, screen: Screen) -> FetchedWork:
         return bring_from(box, here, screen)
 
 
-def bring_from(
-    box: BoxLogin,
-    here: LocalRepository,
-    screen: Screen,
-    *,
-    without_results: bool = False,
-) -> FetchedWork:
-    """As `bring_home`, over this box; results of runs can be left to `pull`."""
+def bring_from(box: BoxLogin, here: LocalRepository, screen: Screen) -> FetchedWork:
+    """As `bring_work_home`, over this box."""
     name, label = box.name, box.label
-    with _stream(box, here, box.own, without_results=without_results) as stream:
+    with _stream(box, here, box.own) as stream:
         work = stream.read_work()
         if work is None:
             raise not_set_up(label, name)
@@ -112,14 +103,12 @@ def bring_from(
         return _take(here, work, stream, name, label)
 
 
-def look_at_work(
-    box: BoxLogin, here: LocalRepository, key: str, *, without_results: bool
-) -> BoxWork | None:
+def look_at_work(box: BoxLogin, here: LocalRepository, key: str) -> BoxWork | None:
     """Return what was made in the tree of `key` there, without fetching; None if there is none.
 
     Raises UnreachableError.
     """
-    with _stream(box, here, key, without_results=without_results) as stream:
+    with _stream(box, here, key) as stream:
         return stream.read_work()
 
 
@@ -135,9 +124,7 @@ def only_there(here: LocalRepository, commits: Iterable[str]) -> set[str]:
 
 
 @contextlib.contextmanager
-def _stream(
-    box: BoxLogin, here: LocalRepository, key: str, *, without_results: bool
-) -> Iterator[BoxWorkStream]:
+def _stream(box: BoxLogin, here: LocalRepository, key: str) -> Iterator[BoxWorkStream]:
     stream = BoxWorkStream(
         box.wire,
         workdir=box.workdir,
@@ -146,7 +133,6 @@ def _stream(
         object_format=here.object_format,
         most_file_mib=MOST_FILE_MIB,
         seconds=BOUNDS.seconds,
-        without_results=without_results,
     )
     try:
         yield stream
@@ -157,8 +143,14 @@ def _stream(
 def _take(
     here: LocalRepository, work: BoxWork, stream: BoxWorkStream, name: str, label: str
 ) -> FetchedWork:
-    there = _refs_of(name, work)
-    _check_format(here, work, label)
+    heads = {
+        _ref(name, branch if branch == "HEAD" else f"heads/{branch}"): commit
+        for branch, commit in work.branches.items()
+    }
+    there = {**heads, **({_ref(name, "edits"): work.edits} if work.edits else {})}
+    if any(len(commit) != len(here.commit) for commit in work.commits):
+        what = "the box names commits in another way than this repository."
+        raise BoxstrapError(what, where=label)
     known = set(have_locally(here, [*work.commits, *work.sent]))
     wanted = [commit for commit in work.commits if commit not in known]
     with Quarantine(here, BOUNDS, sender=label) as quarantine:
@@ -167,7 +159,10 @@ def _take(
         quarantine.check(work.commits)
         counts = {ref: quarantine.own_commits(commit) for ref, commit in there.items()}
         own = {ref: commit for ref, commit in there.items() if counts[ref]}
-        before = _refs_here(here, name)
+        printed = run_git(
+            here.folders, "for-each-ref", "--format=%(refname) %(objectname)", _ref(name, "")
+        )
+        before = dict(line.split(" ") for line in decoded(printed).split("\n")[:-1])
         new = {ref: commit for ref, commit in own.items() if before.get(ref) != commit}
         if new:
             quarantine.keep(new)
@@ -185,27 +180,6 @@ def _take(
     )
 
 
-def _check_format(here: LocalRepository, work: BoxWork, label: str) -> None:
-    if any(len(commit) != len(here.commit) for commit in work.commits):
-        what = "the box names commits in another way than this repository."
-        raise BoxstrapError(what, where=label)
-
-
 def _ref(name: str, rest: str) -> str:
     """Return a ref for a box's work; a box's name need not be valid in a ref."""
     return f"refs/boxstrap/{re.sub(r'[.](?=[.]|lock$|$)', '-', name)}/{rest}"
-
-
-def _refs_of(name: str, work: BoxWork) -> dict[str, str]:
-    heads = {
-        _ref(name, branch if branch == "HEAD" else f"heads/{branch}"): commit
-        for branch, commit in work.branches.items()
-    }
-    return {**heads, **({_ref(name, "edits"): work.edits} if work.edits else {})}
-
-
-def _refs_here(here: LocalRepository, name: str) -> Mapping[str, str]:
-    printed = run_git(
-        here.folders, "for-each-ref", "--format=%(refname) %(objectname)", _ref(name, "")
-    )
-    return dict(line.split(" ") for line in decoded(printed).split("\n")[:-1])

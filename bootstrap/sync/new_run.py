@@ -5,50 +5,30 @@ A run that ended early is resumed as a new run in the same tree.
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, NotSafeError, StepFailedError, UnreachableError
-from bootstrap.event_codes import explain
 from bootstrap.link.exchange import BASH, answer_rows, answer_time, stream_script
+from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.target import BoxOptions
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
-from bootstrap.protocol.follow import (
-    FIRST_LINE,
-    FIRST_OUTPUT_S,
-    MOMENT_S,
-    NOT_FIRST,
-    FirstOutput,
-    first_output,
-    raise_if_failed,
-    waits_for_output,
-    watch_beginning,
-)
+from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.protocol import follow
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import MADE_NOTHING, Run, is_name
 from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.setup.request import RunOptions, SetupRequest
 from bootstrap.setup.sequence import execute, prepare, refuse_alone
 from bootstrap.shell import Value
-from bootstrap.sync.send import (
-    EarlyObjects,
-    LocalState,
-    SyncAnswer,
-    SyncState,
-    SyncStream,
-    exchange,
-    refusal,
-)
+from bootstrap.sync import send
 from bootstrap.text.document import Document
 from bootstrap.ui.screen import Screen
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:  # the login to the box begins before these are imported
     from bootstrap.profile.schema import Profile
@@ -86,7 +66,7 @@ class StartedRun(Document):
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError if it failed immediately."""
-        raise_if_failed(self.run, self.box)
+        follow.raise_if_failed(self.run, self.box)
 
 
 def start_run(request: SetupRequest, screen: Screen, show: Show) -> StartedRun:
@@ -115,7 +95,9 @@ def begin_run(
     began, request = time.monotonic(), context.request
     assert request.run is not None  # noqa: S101 - callers always set it
     wish = request.run.of(context.payload.profile)
-    return _Beginning(context, wish, screen, show, FIRST_OUTPUT_S if waits else 0).begin(began)
+    return _Beginning(context, wish, screen, show, follow.FIRST_OUTPUT_S if waits else 0).begin(
+        began
+    )
 
 
 class _Beginning:
@@ -128,10 +110,9 @@ class _Beginning:
         self._wish = wish
         self._screen = screen
         self._backoff = Backoff(cancel=context.box.cancel)
-        self._output: FirstOutput | None = None
+        self._output: follow.FirstOutput | None = None
         self._show = show
-        self._shown: tuple[str, ...] = ()
-        """The first lines that were shown."""
+        self._shown: tuple[str, ...] = ()  # the first lines that were shown
         self._mark = secrets.token_hex(16)
         """Ends the first output on the wire, which may hold any byte."""
 
@@ -150,29 +131,26 @@ class _Beginning:
         """False for a box that fetches its files itself or was never set up: it needs a setup."""
         return self._context.payload.here is not None and bool(self._context.box.known.workdir)
 
-    def _at_once(self) -> SyncAnswer:
+    def _at_once(self) -> send.SyncAnswer:
         payload, known = self._context.payload, self._context.box.known
         assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
         assert payload.snapshot is not None  # noqa: S101
-        state = LocalState(payload.here, payload.snapshot, self._context.request.once.share)
+        state = send.LocalState(payload.here, payload.snapshot, self._context.request.once.share)
         before = known.of(state.here.key)
         return self._across_links(
             lambda: state.send_by(self._ask, before.snapshot if before else "")
         )
 
-    def _across_links(self, ask: Callable[[], SyncAnswer]) -> SyncAnswer:
+    def _across_links(self, ask: Callable[[], send.SyncAnswer]) -> send.SyncAnswer:
         while True:
             try:
                 return ask()
             except LinkLost as lost:  # safe to repeat: the box knows the run's id
-                self._reconnect(lost)
-
-    def _reconnect(self, lost: LinkLost) -> None:
-        self._backoff.lost(lost, news=0)
-        try:
-            self._context.box.reconnect(lost)
-        except UnreachableError as error:
-            raise self._unknown(error) from None
+                self._backoff.lost(lost, news=0)
+                try:
+                    self._context.box.link.reconnect(lost)
+                except UnreachableError as error:
+                    raise self._unknown(error) from None
 
     def _unknown(self, error: UnreachableError) -> UnreachableError:
         return UnreachableError(
@@ -183,12 +161,12 @@ class _Beginning:
         )
 
     def _ask(
-        self, sent: SyncState | None = None, objects: EarlyObjects | None = None
-    ) -> SyncAnswer:
+        self, sent: send.SyncState | None = None, objects: send.EarlyObjects | None = None
+    ) -> send.SyncAnswer:
         """Make one exchange. A started run is reported immediately, then its first lines."""
         wire = self._context.box.wire
         values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}
-        with exchange(wire, values, sent, objects, "run") as (stream, answer):
+        with send.exchange(wire, values, sent, objects, "run") as (stream, answer):
             if "run" in answer.facts and self._shows_at_once():
                 self._say_started(answer.facts["run"].rpartition("/")[2])
                 self._output = self._shown_output(stream)
@@ -210,9 +188,9 @@ class _Beginning:
             "RUN_ID": wish.id,
             "RUN_WORDS": " ".join(wish.words(payload.profile)),
             "show_s": self._wait_s if self._shows_at_once() else "",
-            "moment": MOMENT_S,
-            "not_first": NOT_FIRST,
-            "first_line": FIRST_LINE,
+            "moment": follow.MOMENT_S,
+            "not_first": follow.NOT_FIRST,
+            "first_line": follow.FIRST_LINE,
             "mark": self._mark,
         }
 
@@ -221,29 +199,28 @@ class _Beginning:
         box = self._context.box
         return all(name in box.redactor.secrets for name in box.known.secrets or ())
 
-    def _shown_output(self, stream: SyncStream) -> FirstOutput:
+    def _shown_output(self, stream: send.SyncStream) -> follow.FirstOutput:
         """Show its first lines as they come; return them, or the last if it failed immediately."""
         said = stream.rest(f"\n{self._mark}\n".encode())
         # Without an incomplete last line: it may hold a part of a secret, which isn't redacted.
-        early = first_output(b"running\n" + said[: said.rfind(b"\n") + 1]).lines
+        early = follow.first_output(b"running\n" + said[: said.rfind(b"\n") + 1]).lines
         lines = tuple(map(self._screen.redact, early))
         if lines and not self._shown:
             self._shown = lines
             self._show(lines)
-        return first_output(stream.rest(b"\n") + b"\n" + stream.rest())
+        return follow.first_output(stream.rest(b"\n") + b"\n" + stream.rest())
 
     def _say_started(self, name: str) -> None:
         if self._wish.queue or not self._wait_s:
             return
-        self._screen.say(waits_for_output(name))
+        self._screen.say(follow.waits_for_output(name))
 
-    def _result(self, answer: SyncAnswer, began: float) -> StartedRun:
+    def _result(self, answer: send.SyncAnswer, began: float) -> StartedRun:
         context, name = self._context, self._context.box.name
-        for code in answer.warnings:
-            self._screen.warn(f"{explain(code, {}).what}.")
+        answer.warn(context.box)
         if "run" not in answer.facts:
             if answer.problem:
-                raise refusal(answer, context.box.label, name)
+                raise send.refusal(answer, context.box.label, name)
             raise BoxstrapError(
                 "the run was not started, and the box does not say why.",
                 where=context.box.label,
@@ -253,10 +230,9 @@ class _Beginning:
         run = self._run_of(answer)
         output = self._output or self._watched(run)
         lines = tuple(map(self._screen.redact, output.lines))
-        if not self._shown or output.rc:
-            known = (n for n in range(len(lines), 0, -1) if self._shown[-n:] == lines[:n])
-            if fresh := lines[next(known, 0) :]:
-                self._show(fresh)
+        fresh = follow.not_shown(lines, self._shown)
+        if fresh and (output.rc or not self._shown):
+            self._show(fresh)
         if output.made_nothing and self._wait_s:
             self._screen.warn(f"{run.name} {MADE_NOTHING}")
         return StartedRun(
@@ -273,7 +249,7 @@ class _Beginning:
             made_nothing=output.made_nothing,
         )
 
-    def _run_of(self, answer: SyncAnswer) -> Run:
+    def _run_of(self, answer: send.SyncAnswer) -> Run:
         key, _, name = answer.facts["run"].rpartition("/")
         source = self._context.payload.source
         started = answer_time(answer.facts.get("started", ""))
@@ -295,15 +271,14 @@ class _Beginning:
             attended=True,
         )
 
-    def _watched(self, run: Run) -> FirstOutput:
+    def _watched(self, run: Run) -> follow.FirstOutput:
         """Wait for its first lines; the box redacts secrets whose values are not here."""
         box = self._context.box
         self._say_started(run.name)
         self._context.box_state()
-        return box.ask(partial(watch_beginning, run=run, seconds=self._wait_s))
+        return box.ask(partial(follow.watch_beginning, run=run, seconds=self._wait_s))
 
     def _remember(self) -> None:
-        """Remember the snapshot, as the base for the next one."""
         from bootstrap.repo.snapshot import remember_snapshot
         from bootstrap.setup.context import stood_in
 
@@ -347,8 +322,6 @@ _WHY = {
 
 @dataclass(frozen=True)
 class ResumedRun(Document):
-    """The new run, and the name of the one that it resumes."""
-
     box: str
     run: Run
     resumes: str
@@ -356,7 +329,7 @@ class ResumedRun(Document):
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError if it failed immediately."""
-        raise_if_failed(self.run, self.box)
+        follow.raise_if_failed(self.run, self.box)
 
 
 def resume_run(
@@ -370,11 +343,11 @@ def resume_run(
     with BoxLogin.open(options, screen) as box:
         old = box.runs(name)[0]
         run = _begun(box, old, wait_s, overwrite=overwrite)
-        screen.say(waits_for_output(run.name))
-        output = box.ask(partial(watch_beginning, run=run))
+        screen.say(follow.waits_for_output(run.name))
+        output = box.ask(partial(follow.watch_beginning, run=run))
         return ResumedRun(
             box.name,
-            dataclasses.replace(run, state=output.state, rc=output.rc),
+            replace(run, state=output.state, rc=output.rc),
             old.name,
             tuple(map(screen.redact, output.lines)),
         )
@@ -418,7 +391,7 @@ def _begun(box: BoxLogin, old: Run, wait_s: int, *, overwrite: bool = False) -> 
             hint=f"See what the box does: boxstrap status --host {box.name}",
         )
     started = answer_time(said.get("started", ""))
-    return dataclasses.replace(
+    return replace(
         old,
         name=said["run"],
         state="running",

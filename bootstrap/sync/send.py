@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
-from bootstrap.event_codes import explain
+from bootstrap.event_codes import edited_there, explain
 from bootstrap.link.exchange import BASH, answer_rows, stream_script
+from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.record import LOCAL
-from bootstrap.link.wire import PIECE, Backoff, LinkLost, NoAnswer, Wire
+from bootstrap.link.wire import PIECE, LinkLost, NoAnswer, Wire
 from bootstrap.protocol.query import build_long_query
 from bootstrap.protocol.run_details import results_in_the_way
 from bootstrap.repo.names import decoded, shown, unquoted
@@ -80,18 +81,24 @@ def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileCha
 class Synced(Document):
     """The result: a tree on a box that is now equal to the local state."""
 
-    KEYS = "box, commit=state.snapshot.commit, snapshot=state.snapshot.id, **changed, seconds:3"
+    KEYS = (
+        "box, commit=state.snapshot.commit, snapshot=state.snapshot.id, **changed, edited, "
+        "seconds:3"
+    )
 
     box: str
     state: LocalState
     changed: FileChanges
+    edited: tuple[str, ...]
+    """Tracked files that were edited on the box, and stay so."""
     seconds: float
 
     def __str__(self) -> str:
         changes = self.state.snapshot.changes
         with_them = f" with your changes ({changes})" if changes else ""
         commit = f"commit {self.state.snapshot.commit[:12]}{with_them}"
-        return f"{self.box}: {self.changed or 'already as here'}; {commit}"
+        same = "as here but for what was edited there" if self.edited else "already as here"
+        return f"{self.box}: {self.changed or same}; {commit}"
 
 
 def send_state(request: SetupRequest, screen: Screen) -> Synced:
@@ -121,11 +128,10 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
                 return take_answer(answer, state, box, began)
             except LinkLost as lost:  # the box accepts the same state again
                 backoff.lost(lost, news=0)
-                box.reconnect(lost)
+                box.link.reconnect(lost)
 
 
 def say_waiting(screen: Screen, request: SetupRequest) -> None:
-    """Tell the user that a setup is being waited for."""
     screen.say(f"waiting for another setup of this box, at most {request.wait_s} s (--wait)")
 
 
@@ -149,8 +155,7 @@ def take_answer(answer: SyncAnswer, state: LocalState, box: BoxLogin, began: flo
     """Return the result of sending a state, and remember the state. Raises as `send_state`."""
     from bootstrap.repo.snapshot import remember_snapshot
 
-    for code in answer.warnings:
-        box.reporter.warn(f"{explain(code, {}).what}.")
+    answer.warn(box)
     if not answer.placed:
         raise refusal(answer, box.endpoint.label if box.endpoint else box.name, box.name)
     here = state.here
@@ -161,6 +166,7 @@ def take_answer(answer: SyncAnswer, state: LocalState, box: BoxLogin, began: flo
         box.name,
         state,
         FileChanges(**{kind: tuple(map(shown, names)) for kind, names in answer.files.items()}),
+        answer.edited,
         time.monotonic() - began,
     )
 
@@ -171,18 +177,14 @@ _OF_THE_TREE = (
 )
 """The variables of a setup that say where its tree is, and what belongs to it."""
 
-_MADE_EARLY = 1024 * 1024
-"""Bytes of objects that are made while the login is in progress."""
+_MADE_EARLY = 1024 * 1024  # bytes of objects that are made while the login is in progress
 
 
 @dataclass(frozen=True)
 class LocalState:
-    """The repository as it is now."""
-
     here: LocalRepository
     snapshot: Snapshot
-    share: SharePack | None = None
-    """Set if several boxes get it."""
+    share: SharePack | None = None  # set if several boxes get it
 
     def on(self, base: str) -> SyncState:
         """Return it as sent to a box that has `base`, which is here too."""
@@ -192,10 +194,9 @@ class LocalState:
 
     def objects(self, have: list[str]) -> EarlyObjects:
         """Return what a box with these commits needs. Raises BoxstrapError if one isn't here."""
-        from bootstrap.repo.objects import ObjectStream, wanted_ref
+        from bootstrap.repo.objects import ObjectStream
 
-        ref = wanted_ref(self.snapshot.id)
-        what = ObjectStream(self.here, ref=ref, have=have, snapshot=self.snapshot, share=self.share)
+        what = ObjectStream(self.here, have=have, snapshot=self.snapshot, share=self.share)
         return EarlyObjects(what)
 
     def send_by(
@@ -284,8 +285,7 @@ class EarlyObjects:
         self._objects = objects
         self._pieces = iter(objects)
         self._made: list[bytes] = []
-        self.is_whole = False
-        """Whether all objects are made."""
+        self.is_whole = False  # whether all objects are made
         size = 0
         while size < _MADE_EARLY:
             piece = next(self._pieces, None)
@@ -305,7 +305,6 @@ class EarlyObjects:
         return made if self.is_whole and len(made) <= most else None
 
     def close(self) -> None:
-        """Make no more objects."""
         self._objects.close()
 
 
@@ -314,8 +313,7 @@ _ANSWERS = {"A": "new", "D": "removed"}
 _WAITS = re.compile(rb"^waits\t", re.MULTILINE)
 _ALL = "-"
 _OVER = b"\nover\t\n"
-WITH_COMMAND = 8 * 1024
-"""Bytes of objects that fit into a command."""
+WITH_COMMAND = 8 * 1024  # bytes of objects that fit into a command
 
 
 @dataclass(frozen=True)
@@ -352,10 +350,19 @@ class SyncAnswer:
     """File names under `updated`, `new` and `removed`."""
     warnings: tuple[str, ...]
     """Codes of warnings."""
+    edited: tuple[str, ...]
+    """Tracked files that are other ones than were sent, and stay so."""
     log: tuple[str, ...]
     """The last lines of the log, if placing failed."""
     facts: Mapping[str, str]
     """All other values it reported, by word."""
+
+    def warn(self, box: BoxLogin) -> None:
+        """Pass on its warnings."""
+        for code in self.warnings:
+            box.reporter.warn(f"{explain(code, {}).what}.")
+        if self.edited:
+            box.reporter.warn(edited_there(self.edited, box.name))
 
 
 class SyncStream:
@@ -473,7 +480,7 @@ def exchange(  # noqa: PLR0913 - what is sent, and who hears of it
 
 def _parse(answer: bytes) -> SyncAnswer:
     facts: dict[str, str] = {}
-    many: dict[str, list[str]] = {"have": [], "warn": [], "log": []}
+    many: dict[str, list[str]] = {"have": [], "warn": [], "edited": [], "log": []}
     files: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
     for word, value in answer_rows(answer):
         if word in many:
@@ -491,6 +498,7 @@ def _parse(answer: bytes) -> SyncAnswer:
         have=tuple(many["have"]),
         files={kind: tuple(names) for kind, names in files.items()},
         warnings=tuple(many["warn"]),
+        edited=tuple(many["edited"]),
         log=tuple(many["log"]),
         facts=facts,
     )
@@ -510,7 +518,6 @@ def not_set_up(where: str, name: str) -> UsageError:
 
 
 def refusal(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
-    """Return the error for an answer that nothing was placed."""
     return _REFUSALS.get(answer.problem, _failed)(answer, where, name)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, BusyError, HostKeyError, UsageError
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer
+from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.wire import LinkLost, NoAnswer
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.git import run_git
 from bootstrap.repo.local import LocalRepository
@@ -33,8 +34,7 @@ from bootstrap.ui.screen import Screen
 
 _QUIET_MS = 20
 """Quiet time that ends a change: editors write a file next to the old one, then rename it."""
-_MOST_MS = 200
-"""Longest wait for that quiet time: something may write all the time."""
+_MOST_MS = 200  # longest wait for that quiet time: something may write all the time
 _OF_GIT = ("HEAD", "packed-refs")
 """Files of a git folder that, with `refs/heads`, show that another commit is checked out."""
 
@@ -82,7 +82,11 @@ def may_travel(here: LocalRepository, paths: list[Path]) -> bool:
     """Whether one of these is neither git's own bookkeeping nor ignored by git."""
     inside: list[Path] = []
     for path in paths:
-        if _is_head(here, path):
+        place = here.repository.place
+        heads = place.common_dir / "refs" / "heads"
+        if path.is_relative_to(heads) or (
+            path.name in _OF_GIT and path.parent in (place.git_dir, place.common_dir)
+        ):
             return True
         if (
             path.is_relative_to(here.root)
@@ -90,14 +94,6 @@ def may_travel(here: LocalRepository, paths: list[Path]) -> bool:
         ):
             inside.append(parts)
     return bool(inside) and not _all_ignored(here, inside)
-
-
-def _is_head(here: LocalRepository, path: Path) -> bool:
-    place = here.repository.place
-    heads = place.common_dir / "refs" / "heads"
-    return path.is_relative_to(heads) or (
-        path.name in _OF_GIT and path.parent in (place.git_dir, place.common_dir)
-    )
 
 
 def _all_ignored(here: LocalRepository, names: list[Path]) -> bool:
@@ -119,8 +115,7 @@ def _cant_watch(root: Path, error: OSError) -> BoxstrapError:
     return BoxstrapError(f"the files can't be watched: {error}.", where=str(root), hint=hint)
 
 
-_TICK_MS = 250
-"""How often the link is checked while nothing is saved."""
+_TICK_MS = 250  # how often the link is checked while nothing is saved
 _AGAIN_S = 5.0
 """Seconds until a state that was refused because of a run or a setup, or got no answer, is sent
 again."""
@@ -159,14 +154,11 @@ class _Sender:
     tell: Callable[[Synced], None]
     _stream: SyncStream | None = None
     """Its command on the box; it may have ended since the last state."""
-    _tried: str = ""
-    """The snapshot that was sent last, taken or not."""
+    _tried: str = ""  # the snapshot that was sent last, taken or not
     _refused: str = ""
-    _new: tuple[str, ...] = ()
-    """The untracked files of the state that was sent last."""
+    _new: tuple[str, ...] = ()  # the untracked files of the state that was sent last
     _again_at: float = float("inf")
-    _took: bool = False
-    """Whether the command on the box answered to a state."""
+    _took: bool = False  # whether the command on the box answered to a state
 
     def is_due(self) -> bool:
         """Whether it is time to send a refused state again."""
@@ -239,7 +231,7 @@ class _Sender:
 
     def _reconnect(self, lost: LinkLost) -> None:
         self._drop_stream()
-        self.box.reconnect(lost)
+        self.box.link.reconnect(lost)
 
     def _say(self, error: BoxstrapError, *, again: bool) -> None:
         if again or error.text() != self._refused:

@@ -16,6 +16,7 @@ from typing import Any
 from bootstrap.errors import BoxstrapError
 from bootstrap.tasks.command import MAX_SIZE
 from bootstrap.tasks.effects import ALWAYS, EFFECTS, VALUES, Effect
+from bootstrap.tasks.options import flag_of
 from bootstrap.text.sizes import bytes_of
 
 Arguments = Mapping[str, Any]
@@ -28,7 +29,8 @@ def question(name: str, arguments: Arguments) -> str:
     effect = EFFECTS[name]
     if arguments.get(effect.except_with or ALWAYS):
         effect = Effect("reads")
-    what = _by_options(effect, arguments)
+    asks = ALWAYS in effect.asks or any(arguments.get(one.rstrip("_")) for one in effect.asks)
+    what = [f"This {effect.does}{_subject(effect, arguments)}."] if asks else []
     what += _by_values(effect, arguments)
     if digest := arguments.get("consent"):
         taken = _consents.get(digest)
@@ -38,12 +40,6 @@ def question(name: str, arguments: Arguments) -> str:
         return ""
     lines = [" ".join(["boxstrap", name, *_shown(arguments)]), *"\n".join(what).splitlines()]
     return "\n".join([*(_cut(line, _LONGEST_LINE) for line in lines), "Do you agree?"])
-
-
-def _by_options(effect: Effect, arguments: Arguments) -> list[str]:
-    if ALWAYS in effect.asks or any(arguments.get(option.rstrip("_")) for option in effect.asks):
-        return [f"This {effect.does}{_subject(effect, arguments)}."]
-    return []
 
 
 def _by_values(effect: Effect, arguments: Arguments) -> list[str]:
@@ -113,10 +109,8 @@ _TAKES: Mapping[str, Callable[[Any, Arguments], bool]] = {
     "new_box": lambda *_: True,
 }
 """Whether a value of an option does what `VALUES` says of it."""
-_TOLD = ("profile", "repo")
-"""The options by which a box is told what another profile says."""
-_READ = ("sweep",)
-"""Those with which also a command that only reads says what is in a file."""
+_TOLD = ("profile", "repo")  # the options by which a box is told what another profile says
+_READ = ("sweep",)  # those with which also a command that only reads says what is in a file
 
 
 def _place(arguments: Arguments) -> Path:
@@ -153,7 +147,7 @@ def _is_here(host: str) -> bool:
 def _is_own(address: str) -> bool:
     import psutil
 
-    from bootstrap.link.target import resolved
+    from bootstrap.link.endpoint import resolved
 
     bare = address.strip("[]").lower().rstrip(".")
     try:
@@ -170,8 +164,8 @@ def _unknown(host: str) -> str:
     """Return the host, with where it leads, if it is an address to which no work was sent before:
     to have looked at it, as `plan` does, makes it no box of the user's. An alias is the user's own
     word; a box's name may be an agent's."""
+    from bootstrap.link.endpoint import has_alias
     from bootstrap.link.registry import find_known, lookup
-    from bootstrap.link.target import has_alias
 
     try:
         target, box = lookup(host)
@@ -214,7 +208,7 @@ def note_consent(document: Mapping[str, Any]) -> None:
 def _shown(arguments: Arguments) -> list[str]:
     found = []
     for key, value in arguments.items():
-        flag = f"--{key.replace('_', '-')}"
+        flag = flag_of(key)
         if key == "argv":
             found += ["--", *map(_one_line, value)]
         elif value is True:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.tasks.command import BOX, HOST, JSON, Call, command, own_error
-from bootstrap.tasks.options import Option
+from bootstrap.tasks.options import IDENTITY, REPO_MEANT, Option
 from bootstrap.text.document import Document, document
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, replace
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
@@ -49,7 +49,6 @@ class ListedBox(Document):
 
     @property
     def repositories(self) -> list[str]:
-        """Their keys."""
         return [each.key for each in self.box.repositories]
 
     @property
@@ -60,7 +59,6 @@ class ListedBox(Document):
         return spent(self.now - self.box.costs_since, self.box.price)
 
     def cells(self) -> tuple[str, ...]:
-        """Return its row of a table."""
         from bootstrap.text.sizes import dollars, duration, spent_in_words
 
         box = self.box
@@ -86,7 +84,6 @@ class EndedBox(Document):
     box: KnownBox
 
     def line(self, now: float) -> str:
-        """Return it as text."""
         from bootstrap.text.sizes import dollars, duration
 
         cost = f", cost about {dollars(self.box.spent)}" if self.box.spent else ""
@@ -118,15 +115,10 @@ def boxes(call: Call) -> None:
 
     Example: boxstrap boxes --all
     """
-    from bootstrap.errors import UsageError
+    from bootstrap.boxes.at_home import all_kept, seen_on
     from bootstrap.link import shared
-    from bootstrap.link.record import (
-        all_boxes,
-        ended_boxes,
-        forget_box,
-        is_newer,
-        unreadable_record,
-    )
+    from bootstrap.link.forgotten import forget_box
+    from bootstrap.link.record import all_boxes, ended_boxes, is_newer, unreadable_record
     from bootstrap.link.registry import box_by_name
     from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.ui.layout import laid_out
@@ -144,12 +136,15 @@ def boxes(call: Call) -> None:
         if box is None:
             raise UsageError(f"there is no box {name!r}.", hint="See which: boxstrap boxes")
         shared.close(box)
+        only_there = {one.id for one in seen_on(box)} - {one.id for one in all_kept()}
         forget_box(box)
+        unlisted = f"Runs that never came home, and are no longer listed: {len(only_there)}. "
+        unlisted = unlisted if only_there else ""
         drop_alias(call.screen)
         call.screen.result(
             {"forgotten": box.name, "removed": list(_REMOVED)},
-            f"forgotten: {box.name} ({', '.join(_REMOVED)}). "
-            "The box itself keeps running, and still costs money.",
+            f"forgotten: {box.name} ({', '.join(_REMOVED)}). {unlisted}"
+            "The box itself was not ended: while it runs, it costs money.",
         )
         return
     known = all_boxes()
@@ -185,8 +180,6 @@ def boxes(call: Call) -> None:
 
 
 def _list_rented(call: Call) -> None:
-    from dataclasses import replace
-
     from bootstrap.renting.rental import rented_here
     from bootstrap.runs.rented import ask_accounts
 
@@ -211,7 +204,6 @@ def secrets(call: Call) -> None:
 
     Example: boxstrap secrets --host my-box
     """
-    from bootstrap.errors import UsageError
     from bootstrap.runs.upkeep import list_secrets, wipe_secrets
     from bootstrap.ui.layout import aligned
 
@@ -240,10 +232,8 @@ def secrets(call: Call) -> None:
 
 
 @command(
-    HOST,
-    JSON,
-    Option("identity", "The private key to log in with."),
-    Option("repo", "The repository that is meant; default: that of the current folder."),
+    *(HOST, JSON, IDENTITY),
+    REPO_MEANT,
     Option(
         "discard", "A tree that goes with all it holds, as in homework@2. Repeatable.", many=True
     ),
@@ -263,9 +253,7 @@ def clean(call: Call) -> None:
 
 
 @command(
-    HOST,
-    JSON,
-    Option("identity", "The private key to log in with."),
+    *(HOST, JSON, IDENTITY),
     Option("extend", "Add so much time to it, as in 2h (m, h, d)."),
     Option("release", "End it: nothing ends the box any more.", False),
     changes=("extend", "release"),
@@ -284,11 +272,7 @@ def lease(call: Call) -> None:
 
     given = call.given
     show_lease(
-        call.options(),
-        call.screen,
-        extend=given["extend"],
-        release=given["release"],
-        check=check,
+        call.options(), call.screen, extend=given["extend"], release=given["release"], check=check
     )
 
 
@@ -358,9 +342,7 @@ def _this_program() -> str:
 
 
 @command(
-    HOST,
-    JSON,
-    Option("identity", "The private key to log in with."),
+    *(HOST, JSON, IDENTITY),
     Option("repo", "The repository whose box is meant where no host is given."),
     Option("editor", "The editor: code, cursor, windsurf or codium.", "code"),
 )
@@ -393,8 +375,8 @@ def ssh_config(call: Call) -> None:
     Option(
         "json_", "JSON lines on standard output: the addresses, and how it ended.", JSON.default
     ),
-    Option("identity", "The private key to log in with."),
-    Option("repo", "The repository that is meant; default: that of the current folder."),
+    IDENTITY,
+    REPO_MEANT,
     Option(
         "port",
         "A port of the box; HERE:PORT; HERE:ADDRESS:PORT, as in ssh's -L. Repeatable, and the word "

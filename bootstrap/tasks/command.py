@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import contextlib
 import errno
-import inspect
 import re
 import shlex
 import signal
@@ -13,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,10 +26,10 @@ from bootstrap.errors import (
     exit_code,
     write_error,
 )
-from bootstrap.paths import expanded, make_private, trust_absolute_path
-from bootstrap.tasks.options import Option
+from bootstrap.paths import expanded, make_private, state_dir, trust_absolute_path
+from bootstrap.tasks.options import IDENTITY, PROFILE, REPO, Option, flag_of
 from bootstrap.tasks.streams import End, leave_unread, tell
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 if TYPE_CHECKING:
     from bootstrap.fleet.fan_out import Outcome
@@ -86,14 +84,9 @@ EVENTS = Option(
 )
 CONSENT = Option("consent", "The digest of the list that this repository's profile may take.")
 BOX = (
-    HOST,
-    Option("profile", "A profile: its name, or a path."),
-    SET,
-    JSON,
-    Option("repo", "The repository; default: that of the current folder."),
-    Option("identity", "The private key to log in with."),
+    *(HOST, PROFILE, SET, JSON, REPO, IDENTITY),
     Option("host_key", "The fingerprint the box's host key must have, as in SHA256:…"),
-    Option("name", "What to call the box; a known one is renamed, but not by plan or verify."),
+    Option("name", "What to call the box; only a setup renames a known one."),
     Option("new_box", "A new box at a known address: pin its key apart from the old one's.", False),
     CONSENT,
 )
@@ -126,11 +119,12 @@ class Call:
             if events and not self.is_json:
                 raise UsageError("--events are lines for programs: add --json.")
             self._screen = make_screen(self.is_json, events=events)
+            if said := self.given.get("says"):
+                self._screen.say(said)
         return self._screen
 
     @property
     def is_json(self) -> bool:
-        """Whether the output is JSON."""
         return bool(self.given.get("json_"))
 
     @property
@@ -149,7 +143,6 @@ class Call:
         return most
 
     def options(self) -> BoxOptions:
-        """The options about a box."""
         from bootstrap.link.target import BoxOptions, EachTime
 
         given = self.given
@@ -165,6 +158,10 @@ class Call:
             consent=given.get("consent"),
             once=self.once or EachTime(),
         )
+
+    def show_lines(self, lines: Sequence[str]) -> None:
+        """Show the first lines of a run."""
+        self.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
     def request(self) -> SetupRequest:
         """The options about a setup, including those about its box."""
@@ -201,6 +198,8 @@ class Command:
     @property
     def text(self) -> str:
         """What it does, with an example: its help."""
+        import inspect  # late: for help alone
+
         return inspect.getdoc(self.body) or ""
 
     @property
@@ -279,7 +278,10 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
         _complete_error(error, call)
         return _failed(call, error)
     except KeyboardInterrupt:
-        words = interrupted.format(again=_typed_again(), host=_same_host(call))
+        from bootstrap.tasks.setup_report import program_name
+
+        again = shlex.join([program_name(sys.argv[0]), *sys.argv[1:]])
+        words = interrupted.format(again=again, host=_same_host(call))
         _close(call, KeyboardInterrupt(words))
         return End(INTERRUPTED, f"{_INTERRUPTED_WORDS}\n{words}".rstrip())
     except BrokenPipeError:
@@ -290,16 +292,24 @@ def _end(body: Callable[[Call], None], call: Call, interrupted: str) -> End:
 
 
 def _with_box(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Let `--run BOX/RUN` name the box too, where no other is named."""
+    """Let `--run BOX/RUN` name the box too, where no other is named; `--run RUN` the only one of
+    this repository's boxes that is known to have it."""
     run = given.get("run") or []
     names = [run] if isinstance(run, str) else run
     box, *others = {name.rpartition("/")[0] for name in names} or {""}
-    if not box or others or given.get("hosts") or given["host"] not in (None, [], box, [box]):
+    if not names or others or given.get("hosts") or given["host"] not in (None, [], box, [box]):
         return given
     from bootstrap.link.record import all_boxes, ended_boxes
 
     if box not in {known.name for known in (*all_boxes(), *ended_boxes())}:
-        return given  # REPOSITORY/RUN, as the box calls it
+        # REPOSITORY/RUN is as the box calls it
+        if given["host"] or len(all_boxes()) == 1:
+            return given
+        from bootstrap.runs.known_runs import box_of_runs
+
+        only = box_of_runs(Call(given).place, names)
+        said = f"{only} is the one box here that is known to have {', '.join(names)}"
+        return {**given, "host": only, "says": said} if only else given
     plain = [name.removeprefix(f"{box}/") for name in names]
     return {**given, "host": box, "run": plain[0] if isinstance(run, str) else plain}
 
@@ -357,7 +367,7 @@ def for_each_box(  # noqa: PLR0913 - what a task says of itself, and a sweep of 
 
     wrong = next((name for name in _OF_ONE if call.given.get(name)), None)
     if wrong and not (wrong == "to" and "path" in call.given):  # a push's is a folder on the box
-        raise UsageError(f"--{wrong.replace('_', '-')} is about one box, and several are named.")
+        raise UsageError(f"{flag_of(wrong)} is about one box, and several are named.")
     screens = make_box_screens(
         hosts, call.screen, as_json=call.is_json, brief=brief, streams=streams
     )
@@ -441,13 +451,6 @@ def _same_host(call: Call) -> str:
     return f" {shlex.join(words)}" if words else ""
 
 
-def _typed_again() -> str:
-    """Return the command line that was typed, so that it can be typed again."""
-    from bootstrap.tasks.setup_report import program_name
-
-    return shlex.join([program_name(sys.argv[0]), *sys.argv[1:]])
-
-
 def _complete_error(error: BoxstrapError, call: Call) -> None:
     """Redact it, and let it call its box by name, unless an address was typed."""
     error.redact(_redacting(call))
@@ -492,8 +495,6 @@ _NOT_OURS = (errno.EACCES, errno.EPERM)
 def own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
     """Return the error for one of boxstrap's own; what happened is kept in a file."""
     import traceback
-
-    from bootstrap.paths import state_dir
 
     named = _NOT_OURS if isinstance(error, OSError) and error.filename else ()
     if isinstance(error, OSError) and error.errno in (*_NO_ROOM, *named):

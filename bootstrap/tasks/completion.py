@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from bootstrap.errors import UsageError, write_error
 from bootstrap.tasks import NAMES, find
@@ -15,22 +15,35 @@ from bootstrap.tasks.command import JSON, Call, command
 from bootstrap.tasks.options import Option
 
 _RCS = {"bash": ".bashrc", "zsh": ".zshrc"}
-SHELLS = (*_RCS, "fish")
 _MARK = "# completion of boxstrap"
-# Invoke's reads `words`, which compctl's functions don't have: it offers tasks alone.
-_ZSH = """\
+SCRIPTS = {
+    "bash": """\
+_complete_boxstrap() {
+  COMPREPLY=($(compgen -W "$(boxstrap --complete -- "${COMP_WORDS[*]}")" -- "$2"))
+}
+complete -F _complete_boxstrap -o default boxstrap
+""",
+    "zsh": """\
 _complete_boxstrap() {
   local typed
   read -Ac typed
   reply=($(boxstrap --complete -- $typed))
 }
 compctl -K _complete_boxstrap + -f boxstrap
-"""
+""",
+    "fish": """\
+complete -c boxstrap --no-files -a '(boxstrap --complete -- (commandline --tokenize))'
+""",
+}
+"""For each shell, the script that asks `boxstrap --complete`: in zsh by `compctl`, the older way,
+which works before a completion system is loaded."""
 
 
 @command(
     JSON,
-    Option("shell", f"For which shell: {', '.join(SHELLS)}; default: yours, by $SHELL."),
+    Option(
+        "shell", f"For which shell: {', '.join(SCRIPTS)}; default: yours, by $SHELL.", bare=True
+    ),
     Option("install", "Write it where that shell reads it at its start.", False),
     changes=("install",),
 )
@@ -42,32 +55,20 @@ def completion(call: Call) -> None:
     import sys
 
     shell = call.given["shell"] or Path(os.environ.get("SHELL", "")).name
-    if shell not in SHELLS:
+    if shell not in SCRIPTS:
         raise UsageError(
             f"there is no completion for {shell or 'an unknown shell'}.",
             where="--shell",
-            hint=f"Name one of: {', '.join(SHELLS)}",
+            hint=f"Name one of: {', '.join(SCRIPTS)}",
         )
     if call.given["install"]:
         files = [str(file) for file in install_completion(shell)]
         text = "\n".join([*(f"written: {file}" for file in files), "It is there in a new shell."])
         call.screen.result({"written": files}, text)
     elif call.is_json:
-        call.screen.result({"text": completion_script(shell).splitlines()})
+        call.screen.result({"text": SCRIPTS[shell].splitlines()})
     else:
-        sys.stdout.write(completion_script(shell))
-
-
-def completion_script(shell: str) -> str:
-    """Return the script for the shell, which asks `boxstrap --complete`; Invoke's if it works."""
-    if shell == "zsh":
-        return _ZSH
-    from invoke.completion.complete import print_completion_script
-
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        print_completion_script(shell, ["boxstrap"])
-    return said.getvalue().strip() + "\n"
+        sys.stdout.write(SCRIPTS[shell])
 
 
 def install_completion(shell: str) -> list[Path]:
@@ -84,7 +85,7 @@ def install_completion(shell: str) -> list[Path]:
     written, at = [script], script
     try:
         script.parent.mkdir(parents=True, exist_ok=True)
-        write_users_file(script, completion_script(shell))
+        write_users_file(script, SCRIPTS[shell])
         if shell in _RCS:
             zsh = os.environ.get("ZDOTDIR") if shell == "zsh" else None
             at = Path(zsh or home) / _RCS[shell]
@@ -106,12 +107,6 @@ def _boxes() -> Iterable[str]:
     return (box.name for box in all_boxes())
 
 
-def _groups() -> Iterable[str]:
-    from bootstrap.fleet.hosts import group_names
-
-    return group_names()
-
-
 def _runs() -> Iterable[str]:
     """Runs of boxes that are here, and runs at home, as this machine knows them."""
     from bootstrap.boxes.at_home import all_kept, seen_on
@@ -119,18 +114,6 @@ def _runs() -> Iterable[str]:
 
     seen = (one.run.name for box in all_boxes() for one in seen_on(box))
     return {*seen, *(one.run.name for one in all_kept())}
-
-
-def _profiles() -> Iterable[str]:
-    from bootstrap.profile.load import listed
-
-    return (item.name for item in listed())
-
-
-def _steps() -> Iterable[str]:
-    from bootstrap.plan import STEPS
-
-    return (step.name for step in STEPS)
 
 
 def _doors() -> Iterable[str]:
@@ -146,36 +129,22 @@ def _providers() -> Iterable[str]:
     return [*NAMES, *outside()]
 
 
-def _editors() -> Iterable[str]:
-    from bootstrap.runs.editors import EDITORS
-
-    return EDITORS
-
-
-def _schemas() -> Iterable[str]:
-    from bootstrap.tasks.documents import DOCUMENTS
-
-    return (*DOCUMENTS, "profile")
+def _of(module: str, names: Callable[[Any], Iterable[str]]) -> Callable[[], Iterable[str]]:
+    return lambda: names(import_module(f"bootstrap.{module}"))
 
 
 VALUES: Mapping[str, Callable[[], Iterable[str]]] = {
-    "host": _boxes,
-    "hosts": _groups,
-    "group": _groups,
-    "forget": _boxes,
-    "give_up": _boxes,
-    "run": _runs,
-    "resume": _runs,
-    "after": _runs,
-    "after_any": _runs,
-    "profile": _profiles,
-    "show": _profiles,
-    "validate": _profiles,
-    "step": _steps,
-    "redo": _steps,
+    **dict.fromkeys(("host", "forget", "give_up"), _boxes),
+    **dict.fromkeys(("hosts", "group"), _of("fleet.hosts", lambda hosts: hosts.group_names())),
+    **dict.fromkeys(("run", "resume", "after", "after_any"), _runs),
+    **dict.fromkeys(
+        ("profile", "show", "validate"),
+        _of("profile.load", lambda load: (item.name for item in load.listed())),
+    ),
+    **dict.fromkeys(("step", "redo"), _of("plan", lambda plan: plan.NAMES)),
     "for_": _doors,
     "provider": _providers,
-    "editor": _editors,
+    "editor": _of("runs.editors", lambda editors: editors.EDITORS),
 }
 """The values of an option that are known without asking a box; other values are left to the
 shell, which offers files."""
@@ -203,14 +172,11 @@ def candidates(line: str) -> list[str]:
     for word in behind[-1:-3:-1]:  # the value's option is the last word, or the one before
         option = flags.get(word.partition("=")[0])
         if option is not None and option.default is not False:
-            return _values(option)
+            return sorted(VALUES.get(option.name, list)())
     bare = find(name).bare
     begins_option = behind[-1:] and behind[-1].startswith("-")
-    return [*(_values(bare) if bare and not begins_option else ()), *flags]
-
-
-def _values(option: Option) -> list[str]:
-    return sorted(VALUES[option.name]()) if option.name in VALUES else []
+    values = VALUES.get(bare.name, list) if bare and not begins_option else list
+    return [*sorted(values()), *flags]
 
 
 def _words(line: str) -> list[str]:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from bootstrap.doctor import Finding
 from bootstrap.estimate import Row, Usage
 from bootstrap.fleet.comparison import BestValue, ComparedRun
 from bootstrap.fleet.sweep import Dealt
@@ -35,7 +34,7 @@ from bootstrap.renting.order import FoundOffer
 from bootstrap.renting.rental import Rental, RentedNow
 from bootstrap.renting.resumption import ResumedElsewhere
 from bootstrap.runs.known_runs import ListedRun, MeasuredRun
-from bootstrap.runs.pull import BroughtRun
+from bootstrap.runs.pull_result import BroughtRun
 from bootstrap.runs.push import PushedFiles
 from bootstrap.runs.rented import RentedBoxes
 from bootstrap.runs.run_end import StoppedRun
@@ -48,6 +47,7 @@ from bootstrap.sync.back import FetchedWork
 from bootstrap.sync.new_run import ResumedRun, StartedRun
 from bootstrap.sync.send import Synced
 from bootstrap.tasks.boxes import EndedBox, ListedBox
+from bootstrap.tasks.doctor import Finding
 from bootstrap.text.document_types import TABLE, keyed, shape
 from bootstrap.ui.screens import VERSION
 

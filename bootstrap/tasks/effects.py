@@ -17,22 +17,14 @@ class Effect(NamedTuple):
     Of a command that more than reads, or `tells`, they agree to `VALUES` as well.
     """
 
-    kind: str
-    """reads, changes, money, destroys."""
-    does: str = ""
-    """What of it costs money, or is destroyed."""
-    asks: tuple[str, ...] = ()
-    """Names of options, or ALWAYS."""
-    except_with: str = ""
-    """With this option it only reads."""
-    here: str = ""
-    """What it does to this machine where the box is `local`."""
-    sends: bool = False
-    """Whether the user's work or secrets go to the box."""
-    tells: bool = False
-    """Whether the box learns what the profile says: its variables and commands."""
-    writes: str = ""
-    """The option that names a file or folder of this machine to write."""
+    kind: str  # reads, changes, money, destroys
+    does: str = ""  # what of it costs money, or is destroyed
+    asks: tuple[str, ...] = ()  # names of options, or ALWAYS
+    except_with: str = ""  # with this option it only reads
+    here: str = ""  # what it does to this machine where the box is `local`
+    sends: bool = False  # whether the user's work or secrets go to the box
+    tells: bool = False  # whether the box learns what the profile says: its variables and commands
+    writes: str = ""  # the option that names a file or folder of this machine to write
 
     @property
     def sentence(self) -> str:

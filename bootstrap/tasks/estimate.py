@@ -5,24 +5,27 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from bootstrap import paths
+from bootstrap.errors import UsageError
+from bootstrap.providers import NAMES
 from bootstrap.tasks.command import JSON, SET, Call, command
-from bootstrap.tasks.options import Option
+from bootstrap.tasks.options import PROFILE, REPO, Option
 from bootstrap.text.document import document
 
 if TYPE_CHECKING:
     from bootstrap.estimate import Asking, Found, Row, Usage
-    from bootstrap.model_memory import Memory, Method, Model, Training
     from bootstrap.profile.schema import Profile
     from bootstrap.runs.known_runs import MeasuredRun
+    from bootstrap.tasks.model_memory import Memory, Method, Model, Training
 
 
-_SHARDS = (2, 4, 8)
-"""GPUs over which a training is often sharded."""
-_SHOWN = 20
-"""Rows shown as text."""
+_SHARDS = (2, 4, 8)  # GPUs over which a training is often sharded
+_SHOWN = 20  # rows shown as text
 
 
 @command(
@@ -48,10 +51,7 @@ _SHOWN = 20
     Option("live", "Today's prices: of the accounts, and with boxstrap[prices] of clouds.", False),
     Option("csv", "The table as CSV.", False),
     Option("plot", "Write the totals as a picture, an SVG."),
-    Option("profile", "A profile: its name, or a path."),
-    SET,
-    Option("repo", "The repository; default: that of the current folder."),
-    JSON,
+    *(PROFILE, SET, REPO, JSON),
     changes=(),
 )  # fmt: skip
 def estimate(call: Call) -> None:
@@ -59,7 +59,6 @@ def estimate(call: Call) -> None:
 
     Example: boxstrap estimate --gpu "A100 40GB" --hours 50 --experiments 10
     """
-    from bootstrap.errors import UsageError
     from bootstrap.estimate import Found, shipped_prices, with_live
     from bootstrap.estimate import estimate_rows as rows_of
     from bootstrap.onbox.verdict import gpu_models
@@ -108,14 +107,14 @@ class _Fit(NamedTuple):
 
     def on(self, gpus: int, method: Method | None = None) -> Memory:
         """Return what it takes of each GPU, sharded if there are several."""
-        from bootstrap.model_memory import memory_of
+        from bootstrap.tasks.model_memory import memory_of
 
         training = dataclasses.replace(self.training, method=method or self.training.method)
         return memory_of(self.model, training).sharded(gpus)
 
     def others(self, gpus: int) -> dict[Method, float]:
         """Return what the cheaper methods take, in GB of a GPU."""
-        from bootstrap.model_memory import METHODS
+        from bootstrap.tasks.model_memory import METHODS
 
         cheaper = METHODS[METHODS.index(self.training.method) + 1 :]
         return {method: round(self.on(gpus, method).total / 1e9, 1) for method in cheaper}
@@ -149,7 +148,6 @@ class _Fit(NamedTuple):
 
 def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit | None) -> None:
     from bootstrap.estimate import HEAD, oldest
-    from bootstrap.paths import expanded
     from bootstrap.ui.layout import aligned, cut
 
     past = _past_runs(call)
@@ -200,7 +198,7 @@ def _show(call: Call, rows: Sequence[Row], found: Found, usage: Usage, fit: _Fit
         from bootstrap.ui.page import write_page
         from bootstrap.ui.plots import cost_bars
 
-        file = expanded(call.given["plot"])
+        file = paths.expanded(call.given["plot"])
         totals = [(" ".join(row.cells()[:3]), row.cost.total) for row in rows[:_SHOWN]]
         write_page(file, cost_bars(totals, _title(usage)), "--plot")
         call.screen.result({"plot": str(file)}, f"picture: {file}")
@@ -224,8 +222,6 @@ def _sources(rows: Sequence[Row]) -> list[str]:
 
 def _left_out(rows: Sequence[Row]) -> list[str]:
     """Return the providers that boxes can be rented from and that have no row."""
-    from bootstrap.providers import NAMES
-
     priced = {row.price.provider for row in rows}
     return [name for name in NAMES if {"ec2": "aws"}.get(name, name) not in priced]
 
@@ -284,18 +280,13 @@ def _buying(call: Call, rows: Sequence[Row]) -> list[str]:
 
 def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
     """Return whom to ask for live prices: accounts with a key or open offers, then the clouds."""
-    import time
-    from functools import partial
-
     from bootstrap.estimate import CLOUDS, Price, catalogue_of, cheapest_of_each
     from bootstrap.providers.accounts import PROVIDERS, find_account
     from bootstrap.providers.cloud_account import CloudAccount
     from bootstrap.providers.offer import RentOrder
 
     order = RentOrder(
-        gpu_names=tuple(filter(None, names)),
-        gpu_count=usage.gpus,
-        disk_gb=round(usage.disk_gb),
+        gpu_names=tuple(filter(None, names)), gpu_count=usage.gpus, disk_gb=round(usage.disk_gb)
     )
 
     def offers(account: CloudAccount) -> list[Price]:
@@ -332,13 +323,11 @@ def asked_live(names: Sequence[str], usage: Usage) -> dict[str, Asking]:
 
 def _profile(call: Call) -> Profile | None:
     """Return the profile, if there is one; an estimate takes nothing that needs consent."""
-    from bootstrap.paths import PROFILE
     from bootstrap.repo.place import repository_root
 
-    own = (repository_root(call.place) or call.place) / PROFILE
+    own = (repository_root(call.place) or call.place) / paths.PROFILE
     if not (call.given["profile"] or call.given["set_"] or own.exists()):
         return None  # it would be that of every box: it says nothing here, and takes long to read
-    from bootstrap.errors import UsageError
     from bootstrap.profile.consent import load_profile
 
     try:
@@ -365,8 +354,7 @@ def _usage(call: Call, profile: Profile | None) -> Usage:
 
 
 def _fit(call: Call) -> _Fit | None:
-    from bootstrap.errors import UsageError
-    from bootstrap.model_memory import METHODS, OPTIMIZERS, PRECISIONS, Training, find_model
+    from bootstrap.tasks.model_memory import METHODS, OPTIMIZERS, PRECISIONS, Training, find_model
 
     given = call.given
     if not given["fit"]:
@@ -388,8 +376,6 @@ def _fit(call: Call) -> _Fit | None:
 
 
 def _amount(text: object, option: str) -> float:
-    from bootstrap.errors import UsageError
-
     try:
         amount = float(str(text).removeprefix("$"))
     except ValueError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded
 from bootstrap.tasks.command import BOXES, CONSENT, HOSTS, JSON, MAX_SIZE, Call, command
-from bootstrap.tasks.options import COMMITTED, WAIT, Option
+from bootstrap.tasks.options import COMMITTED, IDENTITY, PROFILE, REPO_MEANT, WAIT, Option
 from bootstrap.tasks.runs import BEGUN_RUN
 from bootstrap.text.document import document
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Option("profile", "Without a path: the profile that is meant, its name or a path."),
     CONSENT,
     Option("repo", "The repository whose tree is meant; default: that of the current folder."),
-    Option("identity", "The private key to log in with."),
+    IDENTITY,
     interrupted="What has arrived stays. To go on: {again}",
 )
 def push(call: Call) -> None:
@@ -73,9 +73,7 @@ def push(call: Call) -> None:
     ),
     MAX_SIZE,
     JSON,
-    Option("profile", "A profile: its name, or a path."),
-    Option("repo", "The repository that is meant; default: that of the current folder."),
-    Option("identity", "The private key to log in with."),
+    *(PROFILE, REPO_MEANT, IDENTITY),
     interrupted="What came stays. To go on: {again}",
 )
 def pull(call: Call) -> None:

@@ -13,11 +13,9 @@ from bootstrap.tasks.command import BOX, Command
 from bootstrap.tasks.effects import EFFECTS
 from bootstrap.tasks.options import PROGRAM, WITH_COMMAND, Option
 
-_MOST = 100
-"""Columns that are used at the most: longer lines are harder to read."""
+_MOST = 100  # columns that are used at the most: longer lines are harder to read
 _LEAST = 40
-_LABEL = 28
-"""Columns for an option; the text about a longer one begins on the next line."""
+_LABEL = 28  # columns for an option; the text about a longer one begins on the next line
 _BOX = frozenset(option.name for option in BOX)
 _STANDS = {
     "KEY=VALUE": "set_",
@@ -45,8 +43,7 @@ _VALUES = {name: value for value, names in _STANDS.items() for name in names.spl
 """What stands for an option's value; for any other option its name."""
 
 
-_GIST = re.compile(r"[.;:]\s|(?<=\?) ")
-"""What ends the first clause of a sentence."""
+_GIST = re.compile(r"[.;:]\s|(?<=\?) ")  # what ends the first clause of a sentence
 
 
 def width() -> int:
@@ -55,7 +52,6 @@ def width() -> int:
 
 
 def program_help() -> str:
-    """Return the help of the program."""
     from bootstrap.tasks.topics import TOPICS
 
     usage = ["Usage: boxstrap COMMAND [OPTIONS]", "       boxstrap COMMAND --help"]

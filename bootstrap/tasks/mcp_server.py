@@ -44,17 +44,13 @@ _NO_OPTIONS = frozenset({"json_", "follow", "watch", "events", "detach", "output
 _ASKS = "agree"
 _INPUT_REQUIRED = "2026-07-28"
 """The first version of the protocol in which a question is an answer to the call."""
-_LONGEST_LOG = 200_000
-"""Characters of a log that a result has at most: its end."""
-_LONGEST_ARGUMENT = 100_000
-"""Characters of a word of a command line; Linux takes 131,071 bytes."""
+_LONGEST_LOG = 200_000  # characters of a log that a result has at most: its end
+_LONGEST_ARGUMENT = 100_000  # characters of a word of a command line; Linux takes 131,071 bytes
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 _LONGEST_LINE = 2**28
 _LONGEST_NOTE = 200
-_LEAST_TIMEOUT_S = 5
-"""Seconds in which a command has begun."""
-_EVERY_S = 10.0
-"""Seconds between two notices of progress at the most."""
+_LEAST_TIMEOUT_S = 5  # seconds in which a command has begun
+_EVERY_S = 10.0  # seconds between two notices of progress at the most
 _SKILL = "boxstrap://skill"
 _INSTRUCTIONS = (
     "Tools are boxstrap's commands. The loop: init, plan, setup (or up, which rents a box), wait, "
@@ -127,13 +123,12 @@ def command_line(
     words = [_command_name(name), "--json"]
     for key, option in options.items():
         value = arguments.get(key)
-        flag = f"--{key.replace('_', '-')}"
         if option.default is False:
-            words += [flag] if value else []
+            words += [option.flag] if value else []
         elif option.many:
-            words += [f"{flag}={each}" for each in value or ()]
+            words += [f"{option.flag}={each}" for each in value or ()]
         elif value is not None:
-            words.append(f"{flag}={value}")
+            words.append(f"{option.flag}={value}")
     return [*words, "--", *arguments["argv"]] if arguments.get("argv") else words
 
 
@@ -294,11 +289,6 @@ def _is_yes(answer: types.ElicitResult) -> bool:
     return answer.action == "accept" and (answer.content or {}).get(_ASKS) is True
 
 
-def _can_ask(context: _Context) -> bool:
-    wanted = types.ClientCapabilities(elicitation=types.ElicitationCapability())
-    return context.session.check_client_capability(wanted)
-
-
 def _refusal(text: str, why: str) -> types.CallToolResult:
     command = text.partition("\n")[0]
     then = (
@@ -328,7 +318,8 @@ async def _call_tool(
     try:
         command_line(name, task, arguments, into)
         if text := question(_command_name(name), arguments):
-            if not _can_ask(context):
+            wanted = types.ClientCapabilities(elicitation=types.ElicitationCapability())
+            if not context.session.check_client_capability(wanted):
                 return _refusal(text, "a person must agree to this, and this client can't ask one")
             answer = await _agreed(context, params, text)
             if isinstance(answer, types.InputRequiredResult):

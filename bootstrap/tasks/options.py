@@ -16,18 +16,20 @@ class Option(NamedTuple):
     default: object = None
     short: str = ""
     many: bool = False
-    bare: bool = False
-    """Whether a word without an option is a value of this one."""
+    bare: bool = False  # whether a word without an option is a value of this one
 
     @property
     def flag(self) -> str:
         """The option as it is typed, without its value."""
-        return f"--{self.name.rstrip('_').replace('_', '-')}"
+        return flag_of(self.name)
 
     @property
     def flags(self) -> list[str]:
-        """All its forms."""
         return [self.flag, *([f"-{self.short}"] if self.short else [])]
+
+
+def flag_of(name: str) -> str:
+    return f"--{name.rstrip('_').replace('_', '-')}"
 
 
 ANYWHERE = (
@@ -43,6 +45,12 @@ PROGRAM = (
     Option("version", "Show the version.", False, "V"),
 )
 """The program's own options, before the command."""
+PROFILE = Option("profile", "A profile: its name, or a path.")
+REPO = Option("repo", "The repository; default: that of the current folder.")
+REPO_MEANT = REPO._replace(
+    help="The repository that is meant; default: that of the current folder."
+)
+IDENTITY = Option("identity", "The private key to log in with.")
 COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays here.", False
 )
@@ -64,7 +72,7 @@ OF_RENTING = (
 )
 """Of a command that rents a box."""
 WITH_COMMAND = ("exec", "run")
-"""Commands that take a command of the user's after `--`."""
+"""Commands that take a command of the user's, after `--` or their own options."""
 
 
 def looks_like_a_host(word: str) -> bool:

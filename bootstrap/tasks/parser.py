@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.tasks.options import ANYWHERE, PROGRAM, Option, looks_like_a_host
+from bootstrap.tasks.options import ANYWHERE, PROGRAM, WITH_COMMAND, Option, looks_like_a_host
 
 if TYPE_CHECKING:
     from bootstrap.tasks.command import Command
@@ -31,7 +32,13 @@ def parse_command(command: Command, words: Sequence[str], *, bare: bool = True) 
     `bare`: whether a word may stand without its option.
     """
     options = (*command.options, *ANYWHERE)
-    typed, unknown = _parsed(_parser(options, command), options, words, command)
+    parser = _parser(options, command)
+    if command.name in WITH_COMMAND:
+        parser.add_argument("words", nargs=argparse.REMAINDER)
+    typed, unknown = _parsed(parser, options, words, command)
+    theirs = typed.get("words")
+    if theirs and (not bare or _is_a_box(theirs[0])):
+        unknown = [*unknown, *theirs]
     option = command.bare if bare else None
     if option and unknown:
         named = [word for word in unknown if not word.startswith("-")]
@@ -47,7 +54,9 @@ def parse_command(command: Command, words: Sequence[str], *, bare: bool = True) 
 
         bad, has_host = unknown[0], bool(typed.get("host"))
         meant = f"{command.bare.flag} {bad}" if command.bare and not bare else ""
-        raise unknown_word(bad, command, words, has_host=has_host, meant=meant)
+        if theirs and not bare:
+            meant = f"{command.name} -- {shlex.join(theirs)}"
+        raise unknown_word(bad, command, has_host=has_host, meant=meant)
     return typed
 
 
@@ -107,7 +116,6 @@ def _parsed(
 
 def _is_a_box(word: str) -> bool:
     """Whether a word is no run's name, but a host or the name of a known box."""
-    from bootstrap.link.record import NAME, boxes_folder
+    from bootstrap.link.registry import box_by_name
 
-    is_name = NAME.fullmatch(word) is not None
-    return looks_like_a_host(word) or (is_name and (boxes_folder() / word).is_dir())
+    return looks_like_a_host(word) or box_by_name(word) is not None

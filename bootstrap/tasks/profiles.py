@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.tasks.command import CONSENT, JSON, SET, Call, command
-from bootstrap.tasks.options import COMMITTED, Option
+from bootstrap.errors import UsageError, write_error
+from bootstrap.paths import expanded, write_users_file
+from bootstrap.tasks.command import CONSENT, JSON, SET, Call, chosen, command
+from bootstrap.tasks.options import COMMITTED, PROFILE, REPO, Option
+from bootstrap.value import replace
 
 if TYPE_CHECKING:
-    from bootstrap.doors import CarriedScript, Pushing
+    from bootstrap.setup.doors import CarriedScript, Pushing
 
 _OLD_S = 365 * 86_400
 """A repository without a commit for so long may not run with the packages of today."""
@@ -54,24 +57,19 @@ def profiles(call: Call) -> None:
     shown = loaded.profile.as_dict()
     shown["git"]["url"] = without_user_info(loaded.profile.git.url or "") or None
     call.screen.result(
-        {"profile": shown},
-        "\n".join(origin_lines(loaded.profile, loaded.origins, described=True)),
+        {"profile": shown}, "\n".join(origin_lines(loaded.profile, loaded.origins, described=True))
     )
 
 
 @command(
-    JSON,
-    Option("repo", "The repository; default: that of the current folder."),
-    Option("command", "The training's command; default: what the repository shows."),
+    JSON, REPO, Option("command", "The training's command; default: what the repository shows.")
 )
 def init(call: Call) -> None:
     """Write a commented boxstrap.yaml from what the repository shows. Nothing of it is run.
 
     Example: boxstrap init --command "python train.py --epochs 3"
     """
-    from bootstrap.errors import UsageError, write_error
     from bootstrap.link.prompt import Prompt
-    from bootstrap.paths import write_users_file
     from bootstrap.profile.scaffold import notes, write_profile
     from bootstrap.profile.survey.facts import look_where_you_stand
     from bootstrap.profile.values import COMMAND
@@ -117,8 +115,6 @@ def init(call: Call) -> None:
     call.screen.result({"written": str(file), "notes": remarks}, "\n".join(lines))
 
 
-_PROFILE = Option("profile", "A profile: its name, or a path.")
-_REPO = Option("repo", "The repository; default: that of the current folder.")
 _OUTPUT = Option("output", "Write it into this file.")
 _PUSH = Option(
     "push", "Put boxstrap's program on the commit's git host, for the box to fetch.", False
@@ -126,12 +122,7 @@ _PUSH = Option(
 
 
 @command(
-    _PROFILE,
-    SET,
-    JSON,
-    _REPO,
-    CONSENT,
-    COMMITTED,
+    *(PROFILE, SET, JSON, REPO, CONSENT, COMMITTED),
     Option("for_", "The door it is for, as in ec2; without it, the script itself, readable."),
     Option("host", "A box for --for skypilot-pool or dstack-fleet. Repeatable.", many=True),
     Option("hosts", "The boxes of this group for these, as groups.yaml names them."),
@@ -145,7 +136,7 @@ def render(call: Call) -> None:
 
     Example: boxstrap render --for ec2 --output user-data.yaml
     """
-    from bootstrap.doors import render_for_door, render_readable
+    from bootstrap.setup.doors import render_for_door, render_readable
 
     door = call.given["for_"]
     if call.given["host"] or call.given["hosts"] or door in _EXPORTS:
@@ -157,12 +148,7 @@ def render(call: Call) -> None:
 
 
 @command(
-    _PROFILE,
-    SET,
-    JSON,
-    _REPO,
-    CONSENT,
-    COMMITTED,
+    *(PROFILE, SET, JSON, REPO, CONSENT, COMMITTED),
     _PUSH,
     Option("url", "Fetch the script from this address, against its SHA-256; see --output."),
     Option("uvx", "Let uvx make the script on the box: what to install boxstrap from."),
@@ -174,8 +160,7 @@ def oneliner(call: Call) -> None:
 
     Example: boxstrap oneliner --profile vast
     """
-    from bootstrap.doors import render_paste
-    from bootstrap.errors import UsageError
+    from bootstrap.setup.doors import render_paste
 
     given = call.given
     if sum(bool(given[way]) for way in ("push", "url", "uvx")) > 1:
@@ -191,8 +176,8 @@ _EXPORTS = ("skypilot-pool", "dstack-fleet")
 
 
 def _pushing(call: Call) -> Pushing:
-    from bootstrap.doors import Pushing
     from bootstrap.link.prompt import Prompt
+    from bootstrap.setup.doors import Pushing
 
     def ask(question: str) -> bool:
         return not call.is_json and Prompt(call.screen.say).confirm(question)
@@ -202,10 +187,8 @@ def _pushing(call: Call) -> Pushing:
 
 def _show_export(call: Call, kind: str) -> None:
     """Show known boxes as another program's file. Raises UsageError."""
-    from bootstrap.doors import CarriedScript
-    from bootstrap.errors import UsageError
     from bootstrap.fleet.export import export_boxes
-    from bootstrap.tasks.command import chosen
+    from bootstrap.setup.doors import CarriedScript
 
     if kind not in _EXPORTS:
         raise UsageError(f"boxes are named for --for {' or '.join(_EXPORTS)} alone.")
@@ -216,8 +199,7 @@ def _show_export(call: Call, kind: str) -> None:
 
 def _show_fetched(call: Call) -> None:
     """Write the script into a file for the user to put at the address; show the paste for it."""
-    from bootstrap.doors import render_fetched
-    from bootstrap.errors import UsageError
+    from bootstrap.setup.doors import render_fetched
 
     given = call.given
     if not given["output"]:
@@ -235,8 +217,6 @@ def _show_fetched(call: Call) -> None:
 
 
 def _show(call: Call, made: CarriedScript) -> None:
-    import sys
-
     size = len(made.text.encode())
     if call.given["output"]:
         file = _write(call.given["output"], made.text)
@@ -249,9 +229,6 @@ def _show(call: Call, made: CarriedScript) -> None:
 
 
 def _write(name: str, text: str) -> Path:
-    from bootstrap.errors import UsageError
-    from bootstrap.paths import expanded, write_users_file
-
     file = expanded(name)
     try:
         write_users_file(file, text)

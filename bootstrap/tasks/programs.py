@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+from bootstrap.errors import UsageError
+from bootstrap.paths import expanded, shipped
 from bootstrap.tasks.command import JSON, Call, command
 from bootstrap.tasks.options import Option
 
@@ -22,10 +26,7 @@ def schema(call: Call) -> None:
     Example: boxstrap schema status
     """
     import json
-    import sys
 
-    from bootstrap.errors import UsageError
-    from bootstrap.paths import shipped
     from bootstrap.tasks.documents import DOCUMENTS, json_schema
 
     name, names = call.given["command"], [*DOCUMENTS, "profile"]
@@ -57,10 +58,6 @@ def skill(call: Call) -> None:
 
     Example: boxstrap skill --install
     """
-    import sys
-
-    from bootstrap.errors import UsageError
-    from bootstrap.paths import expanded
     from bootstrap.tasks.skill import install_skill, skill_text
 
     given = call.given
@@ -93,9 +90,6 @@ def mcp(call: Call) -> None:
 
     Example: boxstrap mcp
     """
-    from bootstrap.errors import UsageError
-    from bootstrap.paths import expanded
-
     try:
         from bootstrap.tasks.mcp_server import serve
     except ModuleNotFoundError as error:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from bootstrap.errors import BoxstrapError, ReturnBoxError, UsageError
 from bootstrap.tasks.command import BOX, EVENTS, HOSTS, JSON, MAX_SIZE, Call, command, for_each_box
-from bootstrap.tasks.options import COMMITTED, OF_RENTING, WAIT, Option
+from bootstrap.tasks.options import (
+    COMMITTED,
+    IDENTITY,
+    OF_RENTING,
+    PROFILE,
+    REPO_MEANT,
+    WAIT,
+    Option,
+)
 from bootstrap.text.document import document
+from bootstrap.value import replace
 
 if TYPE_CHECKING:
     from bootstrap.providers.offer import Offer
@@ -204,8 +211,8 @@ def _resume(call: Call, request: UpOptions) -> None:
     from bootstrap.renting.rental import RentedNow
     from bootstrap.renting.resumption import resume_elsewhere
 
-    name, show = call.given["resume"], partial(_show_lines, call)
-    rented, done = resume_elsewhere(request, name, call.screen, _confirm, show)
+    name = call.given["resume"]
+    rented, done = resume_elsewhere(request, name, call.screen, _confirm, call.show_lines)
     call.screen.result({"rented": RentedNow(rented), **document(done)}, f"\n{done.text()}")
     done.started.raise_for_status()
 
@@ -214,12 +221,8 @@ def resume_interrupted(call: Call) -> None:
     """Let runs whose box was taken away go on elsewhere, for `guard`. Raises as `_resume`."""
     from bootstrap.renting import resumption
 
-    price, show = _dollars(call.given["max_price"], "--max-price"), partial(_show_lines, call)
-    resumption.resume_interrupted(call.screen, price, _confirm, show)
-
-
-def _show_lines(call: Call, lines: Sequence[str]) -> None:
-    call.screen.result({}, "\n".join(f"  {line}" for line in lines))
+    price = _dollars(call.given["max_price"], "--max-price")
+    resumption.resume_interrupted(call.screen, price, _confirm, call.show_lines)
 
 
 def up_request(call: Call, setup: SetupRequest) -> UpOptions:
@@ -267,9 +270,7 @@ def rent_shown(call: Call, request: UpOptions, do: Callable[[SetupRequest], _T])
     Option("stop_runs", "End what runs or waits there first; on a terminal you are asked.", False),
     Option("discard", "Destroy it all the same; what goes with it is named.", False),
     MAX_SIZE,
-    Option("profile", "A profile: its name, or a path."),
-    Option("repo", "The repository that is meant; default: that of the current folder."),
-    Option("identity", "The private key to log in with."),
+    *(PROFILE, REPO_MEANT, IDENTITY),
     changes=(),
     interrupted="The box keeps running and costs money. To continue: {again}",
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import (
@@ -30,7 +28,17 @@ from bootstrap.tasks.command import (
     complete,
     is_about_one,
 )
-from bootstrap.tasks.options import COMMITTED, OF_RENTING, OVERWRITE, WAIT, Option
+from bootstrap.tasks.options import (
+    COMMITTED,
+    IDENTITY,
+    OF_RENTING,
+    OVERWRITE,
+    REPO_MEANT,
+    WAIT,
+    Option,
+    flag_of,
+)
+from bootstrap.value import replace
 
 if TYPE_CHECKING:
     from bootstrap.profile.values import Rule
@@ -69,7 +77,7 @@ if TYPE_CHECKING:
     takes_all=True,
 )
 def run(call: Call) -> None:
-    """Start a new run of your current files, whatever ran before; its command comes after `--`.
+    """Start a new run of your current files, whatever ran before; its command comes last.
 
     Example: boxstrap run --host my-box --gpus 0 -- python train.py --lr 3e-4
     """
@@ -102,25 +110,23 @@ def _run_one(call: Call, words: Sequence[str], variables: tuple[tuple[str, str],
     if call.given["resume"]:
         _resume(call, words)
         return
-    wish = dataclasses.replace(_wish(call, words), variables=variables)
+    wish = replace(_wish(call, words), variables=variables)
     from bootstrap.sync.new_run import start_run
-
-    show = partial(_show_lines, call)
 
     def start(request: SetupRequest) -> StartedRun:
         if call.among:
             from bootstrap.fleet.nodes import run_node
 
-            return run_node(request, call.screen, show, call.among)
-        return start_run(request, call.screen, show)
+            return run_node(request, call.screen, call.show_lines, call.among)
+        return start_run(request, call.screen, call.show_lines)
 
-    request = dataclasses.replace(call.request(), run=wish)
+    request = replace(call.request(), run=wish)
     if _rents(call, request):
         from bootstrap.tasks.renting import rent_shown, up_request
 
         begun = rent_shown(call, up_request(call, request), start)
     else:
-        begun = start(request)
+        begun = start(replace(request, renames=False))
     # Late, so that the first lines don't wait for it.
     from bootstrap.boxes.at_home import note_seen
     from bootstrap.tasks.setup_report import after_run
@@ -136,7 +142,7 @@ def _follow(call: Call, box: str, run: Run) -> None:
     if call.given["follow"]:
         from bootstrap.runs.logs import LogOptions, show_log
 
-        options = dataclasses.replace(call.options(), host=box)
+        options = replace(call.options(), host=box)
         show_log(options, call.screen, LogOptions(names=[run.name], follow=True), as_json=False)
 
 
@@ -145,7 +151,7 @@ def _rents(call: Call, request: SetupRequest) -> bool:
     if not call.given["up"]:
         given = next((one.name for one in OF_RENTING if call.given[one.name]), None)
         if given:
-            raise UsageError(f"{_typed(given)} is about a box that is rented first: add --up.")
+            raise UsageError(f"{flag_of(given)} is about a box that is rented first: add --up.")
         return False
     if request.host or call.among:
         raise UsageError("--up rents where no box is named: leave out --host, or --up.")
@@ -165,12 +171,12 @@ def _resume(call: Call, words: Sequence[str]) -> None:
 
     given = [name for name in _OF_A_NEW_RUN if call.given[name]]
     if words or given:
-        other = _typed(given[0]) if given else "a command"
+        other = flag_of(given[0]) if given else "a command"
         raise UsageError(f"--resume uses the settings of that run: {other} is only for a new run.")
     name = call.given["resume"]
     try:
         resumed = resume_run(
-            call.options(),
+            replace(call.options(), renames=False),
             call.screen,
             name,
             call.request().wait_s,
@@ -192,29 +198,21 @@ def _resume_of_another_box(call: Call, name: str, unknown: NoSuchRunError) -> No
     from bootstrap.renting.resumption import find_before, resume_on
     from bootstrap.tasks.setup_report import after_run
 
-    request = call.request()
+    request = replace(call.request(), renames=False)
     try:
         find_before(request, name)
     except NoSuchRunError:
         raise unknown from None
-    done = resume_on(request, name, call.screen, partial(_show_lines, call))
+    done = resume_on(request, name, call.screen, call.show_lines)
     text = f"\n{done.text()}\n{after_run(done.started)}"
     call.screen.result(done, text)
     _follow(call, done.started.box, done.started.run)
     done.started.raise_for_status()
 
 
-def _show_lines(call: Call, lines: Sequence[str]) -> None:
-    call.screen.result({}, "\n".join(f"  {line}" for line in lines))
-
-
 _QUEUES = {"after": "after:{}", "after_any": "after-any:{}", "queue": "gpus"}
 """What is sent to the box for each option."""
 _OF_A_NEW_RUN = ("session", "gpus", "each_gpu", "beside", "up", "committed_only", *_QUEUES)
-
-
-def _typed(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _queue(call: Call) -> str:
@@ -224,9 +222,11 @@ def _queue(call: Call) -> str:
     given = {name: call.given[name] for name in _QUEUES}
     chosen = [name for name, value in given.items() if value]
     if len(chosen) > 1:
-        raise UsageError(f"{_typed(chosen[0])} or {_typed(chosen[1])}: a run waits for one thing.")
+        raise UsageError(
+            f"{flag_of(chosen[0])} or {flag_of(chosen[1])}: a run waits for one thing."
+        )
     for name in chosen:
-        word = "" if name == "queue" else _checked(_typed(name), str(given[name]), RUN)
+        word = "" if name == "queue" else _checked(flag_of(name), str(given[name]), RUN)
         return _QUEUES[name].format(word)
     return ""
 
@@ -257,8 +257,6 @@ def _checked(name: str, text: str, rule: Rule) -> str:
         raise UsageError(f"{name}: {error}.") from None
 
 
-_IDENTITY = Option("identity", "The private key to log in with.")
-_REPO = Option("repo", "The repository that is meant; default: that of the current folder.")
 RUN = Option(
     "run",
     "The run, as `status` names it, or BOX/RUN; default: this repository's newest. "
@@ -271,10 +269,7 @@ _ALL = Option("all_", "Of all repositories on the box, not only that of the curr
 
 
 @command(
-    *HOSTS,
-    JSON,
-    _IDENTITY,
-    _REPO,
+    *(*HOSTS, JSON, IDENTITY, REPO_MEANT),
     Option("run", "Only this run, RUN or BOX/RUN; from home if its box is gone."),
     Option("watch", "Ask again every 5 seconds, until Ctrl-C.", False),
     changes=(),
@@ -297,7 +292,7 @@ def status(call: Call) -> None:
         while True:
             began = time.monotonic()
             try:
-                _tell_status(dataclasses.replace(call), clear=sys.stdout.isatty())
+                _tell_status(replace(call), clear=sys.stdout.isatty())
             except (UnreachableError, BoxesFailedError) as error:  # it may come back
                 screen.say(error.text())
             time.sleep(max(1.0, _WATCH_S - (time.monotonic() - began)))
@@ -315,7 +310,7 @@ def _tell_status(call: Call, *, clear: bool = False) -> None:
     hosts = chosen(call)
     if call.given["run"] and len(hosts) > 1:
         raise UsageError("--run is about one box, and several are named.")
-    options = dataclasses.replace(call.options(), host=hosts[0] if len(hosts) == 1 else None)
+    options = replace(call.options(), host=hosts[0] if len(hosts) == 1 else None)
     try:
         found = find_status(options, call.screen, call.given["run"], hosts[1:] and hosts)
     except WhichBoxError as none:  # that nothing is there is an answer
@@ -344,7 +339,7 @@ def _tell_status(call: Call, *, clear: bool = False) -> None:
 @command(
     Option("host", "Only runs of this box, by its name here."),
     JSON,
-    _REPO,
+    REPO_MEANT,
     Option("all_", "Of all repositories, not only that of the current folder.", False),
     changes=(),
 )
@@ -353,32 +348,21 @@ def runs(call: Call) -> None:
 
     Example: boxstrap runs
     """
-    import time
-    from pathlib import Path
-
     from bootstrap.boxes.at_home import unreadable_records
-    from bootstrap.paths import expanded
     from bootstrap.runs.known_runs import list_runs, run_rows
 
     every = call.given["all_"]
-    place = expanded(call.given["repo"]) if call.given["repo"] else Path.cwd()
-    found = list_runs(place, call.given["host"], every=every)
+    found = list_runs(call.place, call.given["host"], every=every)
     for file in unreadable_records():
         call.screen.warn(
             f"{file} can't be read, so a run is left out: remove it, or update boxstrap"
         )
     lines = run_rows(found, time.time(), call.screen.width, every=every)
-    call.screen.result(
-        {"runs": found},
-        "\n".join(lines) or "no run is known here",
-    )
+    call.screen.result({"runs": found}, "\n".join(lines) or "no run is known here")
 
 
 @command(
-    *HOSTS,
-    JSON,
-    _IDENTITY,
-    _REPO,
+    *(*HOSTS, JSON, IDENTITY, REPO_MEANT),
     Option("run", f"{RUN.help} Repeatable.", many=True, bare=True),
     _ALL,
     Option("live", "Every run that is running.", False),
@@ -416,10 +400,7 @@ def logs(call: Call) -> None:
 
 
 @command(
-    *HOSTS,
-    JSON,
-    _IDENTITY,
-    _REPO,
+    *(*HOSTS, JSON, IDENTITY, REPO_MEANT),
     Option("run", f"{BEGUN_RUN.help} Repeatable: then side by side.", many=True, bare=True),
     Option("out", "Where to write it; default: beside the run's results."),
     Option("sweep", "Instead, all cells of this sweep side by side: its file, or its name."),
@@ -441,7 +422,7 @@ def report(call: Call) -> None:
         report_sweep(call.options(), call.screen, given["sweep"], given["metric"], given["out"])
         return
     hosts, names = chosen(call), [*dict.fromkeys(given["run"] or ())]
-    options = dataclasses.replace(call.options(), host=hosts[0] if len(hosts) == 1 else None)
+    options = replace(call.options(), host=hosts[0] if len(hosts) == 1 else None)
     if len(hosts) > 1 or len(names) > 1:
         from bootstrap.fleet.comparison import compare_runs
 
@@ -455,10 +436,7 @@ def report(call: Call) -> None:
 
 
 @command(
-    *HOSTS,
-    JSON,
-    _IDENTITY,
-    _REPO,
+    *(*HOSTS, JSON, IDENTITY, REPO_MEANT),
     RUN,
     Option(
         "all_",
@@ -505,7 +483,7 @@ def wait(call: Call) -> None:
     )
 
 
-@command(HOST, _WAY_IN, _IDENTITY, _REPO, BEGUN_RUN, _ALL)
+@command(HOST, _WAY_IN, IDENTITY, REPO_MEANT, BEGUN_RUN, _ALL)
 def attach(call: Call) -> None:
     """Attach this terminal to the training's tmux session; Ctrl-B, D leaves it running.
 
@@ -519,7 +497,7 @@ def attach(call: Call) -> None:
     )
 
 
-@command(HOST, _WAY_IN, _IDENTITY, _REPO)
+@command(HOST, _WAY_IN, IDENTITY, REPO_MEANT)
 def shell(call: Call) -> None:
     """Open a shell on a box, in the repository's folder and environment.
 
@@ -530,7 +508,7 @@ def shell(call: Call) -> None:
     enter(call.options(), call.screen, [], as_json=call.is_json)
 
 
-@command(*HOSTS, JSON, _IDENTITY, _REPO, streams=True)
+@command(*HOSTS, JSON, IDENTITY, REPO_MEANT, streams=True)
 def exec_(call: Call) -> None:
     """Run a command on a box, in the repository's folder and environment; its exit code is ours.
 
@@ -541,7 +519,7 @@ def exec_(call: Call) -> None:
     words = given_command(sys.argv)
     if not words:
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
-        raise UsageError("which command? Put it after `--`.", hint=f"As in: {example}")
+        raise UsageError("which command?", hint=f"As in: {example}")
     if len(words) == 1:  # a line for bash, as with `run`
         words = ["bash", "-c", *words]
     if call.among or call.is_json:
@@ -556,10 +534,7 @@ def given_command(arguments: Sequence[str]) -> list[str]:
 
 
 @command(
-    *HOSTS,
-    JSON,
-    _IDENTITY,
-    _REPO,
+    *(*HOSTS, JSON, IDENTITY, REPO_MEANT),
     RUN,
     Option("all_", "All runs that live or wait on the box, of whichever repository.", False),
     Option("setup", "Cancel the setup at work instead.", False),
@@ -580,7 +555,7 @@ def stop(call: Call) -> None:
 @command(
     *HOSTS,
     Option("json_", "JSON lines on standard output, one for each look, nothing else.", False),
-    Option("identity", "The private key to log in with."),
+    IDENTITY,
     Option("repo", "The repository whose boxes are meant where no host is given."),
     Option("every", "Seconds between two looks.", 2),
     Option("looks", "End after so many looks at each box; 0: when you end it.", 0),
@@ -593,12 +568,9 @@ def top(call: Call) -> None:
     Example: boxstrap top --host my-box --host another
     """
     import os
-    import sys
-    from dataclasses import replace
 
-    from bootstrap.boxes.login import redactor_of_all
-    from bootstrap.errors import UsageError
     from bootstrap.runs.top import TopOptions, make_top_screen, watch_boxes
+    from bootstrap.secrets import redactor_of_all
 
     given = call.given
     if given["every"] < 1 or given["looks"] < 0:

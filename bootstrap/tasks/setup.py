@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from bootstrap.errors import ReturnBoxError, UsageError, WhichBoxError
+from bootstrap.paths import expanded, shipped, state_dir
 from bootstrap.tasks.command import BOXES, EVENTS, HOST, JSON, Call, command
-from bootstrap.tasks.options import COMMITTED, OVERWRITE, WAIT, Option
+from bootstrap.tasks.options import COMMITTED, IDENTITY, OVERWRITE, WAIT, Option
+from bootstrap.value import replace
 
 if TYPE_CHECKING:
     from bootstrap.protocol.verdict import Verdict
@@ -128,8 +130,6 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
 
 def _cost(found: SetupPlan) -> list[str]:
     """Return what the box costs for as long as its lease allows, and what it cost so far."""
-    import time
-
     from bootstrap.estimate import spending
     from bootstrap.link.registry import box_by_name
 
@@ -153,7 +153,6 @@ def verify(call: Call) -> None:
 
     Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8
     """
-    from bootstrap.paths import expanded
     from bootstrap.setup.sequence import verify_box
 
     report = expanded(call.given["report"]) if call.given["report"] else None
@@ -182,13 +181,13 @@ def _show_verdict(call: Call, verdict: Verdict, *, refused: bool) -> None:
     call.screen.result({"verdict": verdict.model_dump()}, text, painted)
 
 
-@command(HOST, JSON, Option("identity", "The private key to log in with."), changes=())
+@command(HOST, JSON, IDENTITY, changes=())
 def doctor(call: Call) -> None:
     """Check this machine, and with --host the way to a box; a line for each check.
 
     Example: boxstrap doctor --host my-box
     """
-    from bootstrap.doctor import examine
+    from bootstrap.tasks.doctor import examine
 
     findings = examine(call.options(), call.screen)
     marks = {True: "ok", False: "no"}
@@ -217,11 +216,13 @@ def demo(call: Call) -> None:
 def _run_demo(reporter: Reporter) -> SetupResult:
     """Run a real setup on this machine, in one folder. Raises what a setup raises."""
     from bootstrap.link.record import LOCAL
-    from bootstrap.paths import state_dir
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.sequence import run_setup
 
-    _ignore_git_settings()
+    # None of the user's git settings (signing, templates, another repository) count, or the box's.
+    for name in [name for name in os.environ if name.startswith(("GIT_", "BASH_ENV"))]:
+        del os.environ[name]
+    os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
     folder = state_dir() / "demo"
     repository = _demo_repository(folder / "repository")
     reporter.note("demo", f"everything is in {folder}; delete it when you like")
@@ -235,18 +236,10 @@ def _run_demo(reporter: Reporter) -> SetupResult:
     return run_setup(request, reporter)
 
 
-def _ignore_git_settings() -> None:
-    """Ignore the user's git settings (signing, templates, another repository), also on the box."""
-    for name in [name for name in os.environ if name.startswith(("GIT_", "BASH_ENV"))]:
-        del os.environ[name]
-    os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
-
-
 def _demo_repository(folder: Path) -> Path:
     """Make a git repository with the demo's training, or keep it: the commit stays the same."""
     import shutil
 
-    from bootstrap.paths import shipped
     from bootstrap.repo.git import Folders, GitError, git_error, run_git
 
     shutil.copytree(shipped("templates") / "demo", folder, dirs_exist_ok=True)

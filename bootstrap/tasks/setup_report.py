@@ -6,18 +6,16 @@ import posixpath
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.boxes.at_home import note_seen
 from bootstrap.events import WHY
-from bootstrap.ui.layout import NextCommands, what_next
+from bootstrap.plan import PlanRow
+from bootstrap.protocol.run import Run
+from bootstrap.ui.layout import still_billing, what_next
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from bootstrap.plan import PlanRow
-    from bootstrap.protocol.run import Run
     from bootstrap.setup.result import SetupResult
     from bootstrap.sync.new_run import StartedRun
     from bootstrap.ui.screen import Screen
@@ -40,7 +38,6 @@ def show_result(result: SetupResult, screen: Screen) -> None:
 
 
 def plan_line(row: PlanRow) -> str:
-    """Return the line for a step of a plan."""
     mark = "runs" if row.runs else "-"
     return f"{mark:<5} {row.step.name:<10} {WHY.get(row.why, row.why):<30} {row.step.does}"
 
@@ -61,55 +58,50 @@ def _happened(result: SetupResult, screen: Screen) -> list[str]:
 
 def next_steps(result: SetupResult) -> str:
     """Return the block of text that ends a setup."""
-    run, box, name = result.run or result.waits_for, result.login, result.box
-    program, local, repo = program_name(sys.argv[0]), box.is_local, box.options.repo
+    run, is_local = result.run or result.waits_for, result.login.is_local
     can_attach = run and run.state == "running" and result.box_state.has_tmux
-    there = _there(name, repo)
-    return what_next(
-        NextCommands(
-            box=name,
-            run=run.name if run else "",
-            state=run.outcome() if run else "",
-            attach=f"{program} attach {there}" if can_attach else "",
-            follow=f"{program} logs -f {there}" if run else "",
-            shell="" if local else f"{program} shell {there}",
-            ssh=_ssh(result) if result.alias else "",
-            code="" if local else f"{program} code {there}",
-            pull="" if local else _pull(program, there, run, _results(result)),
-            fetch=_fetch(result),
-            status=f"{program} status --host {name}",
-            down=f"{program} down {there}" if box.known.is_billed else "",
-            destroy_at=result.profile.provider.console or "",
-            price=result.price,
-        )
-    )
+    program, there = program_name(sys.argv[0]), _there(result)
+    commands = [
+        ("attach", f"{program} attach {there}" if can_attach else ""),
+        ("follow", f"{program} logs -f {there}" if run else ""),
+        ("shell", "" if is_local else f"{program} shell {there}"),
+        ("ssh", _ssh(result) if result.alias else ""),
+        ("VS Code", "" if is_local else f"{program} code {there}"),
+        ("pull", _pull(result, run)),
+        *(("fetch", command) for command in _fetch(result)),
+    ]
+    return _ended(result, run, commands, result.price)
 
 
-def _there(name: str, repo: Path | None) -> str:
+def _ended(
+    of: SetupResult | StartedRun,
+    run: Run | None,
+    commands: list[tuple[str, str]],
+    price: float | None,
+) -> str:
+    program, known = program_name(sys.argv[0]), of.login.known
+    head = f"{of.box}: run {run.name}: {run.outcome()}" if run else f"{of.box}: set up"
+    commands += [("status", f"{program} status --host {of.box}")]
+    down, destroy_at = f"{program} down {_there(of)}", of.profile.provider.console or ""
+    billing = still_billing(down, destroy_at, price) if known.is_billed else ""
+    return what_next(head, commands, billing)
+
+
+def _there(of: SetupResult | StartedRun) -> str:
     """Return --host, and --repo if the user gave one: else the current folder's runs are meant."""
-    return f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
+    repo = of.login.options.repo
+    return f"--host {of.box}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
 
 
 def after_run(begun: StartedRun) -> str:
     """Return the block of text that ends `run`."""
-    run, box = begun.run, begun.login
-    program, name = program_name(sys.argv[0]), begun.box
-    there = _there(name, box.options.repo)
-    alive = run.goes_on
-    return what_next(
-        NextCommands(
-            box=name,
-            run=run.name,
-            state=run.outcome(),
-            follow=f"{program} logs -f {there} --run {run.name}",
-            stop=f"{program} stop {there} --run {run.name}" if alive else "",
-            pull="" if box.is_local else _pull(program, there, run, _results(begun)),
-            status=f"{program} status --host {name}",
-            down=f"{program} down {there}" if box.known.is_billed else "",
-            destroy_at=begun.profile.provider.console or "",
-            price=box.known.price or None,
-        )
-    )
+    run, program, there = begun.run, program_name(sys.argv[0]), _there(begun)
+    commands = [
+        ("follow", f"{program} logs -f {there} --run {run.name}"),
+        ("stop", f"{program} stop {there} --run {run.name}" if run.goes_on else ""),
+        ("pull", _pull(begun, run)),
+    ]
+    return _ended(begun, run, commands, begun.login.known.price or None)
 
 
 def _results(of: SetupResult | StartedRun) -> Sequence[str]:
@@ -121,11 +113,12 @@ def _results(of: SetupResult | StartedRun) -> Sequence[str]:
     return train.results
 
 
-def _pull(program: str, there: str, run: Run | None, results: Sequence[str]) -> str:
+def _pull(of: SetupResult | StartedRun, run: Run | None) -> str:
     """Return the command that pulls a run's results; "" if it has none."""
-    if run is None or not results:
+    if of.login.is_local or run is None or not _results(of):
         return ""
-    return f"{program} pull {there} --run {run.name}{' --watch' if run.goes_on else ''}"
+    watch = " --watch" if run.goes_on else ""
+    return f"{program_name(sys.argv[0])} pull {_there(of)} --run {run.name}{watch}"
 
 
 def _ssh(result: SetupResult) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from bootstrap.providers import NAMES
 from bootstrap.tasks.effects import EFFECTS, NEXT, NOT_OBEYED, VALUES
+from bootstrap.tasks.options import flag_of
 
 FOLDERS = (".claude/skills", ".agents/skills")
 _FILE = "boxstrap/SKILL.md"
 
 
 def skill_text() -> str:
-    """Return the whole skill."""
     from bootstrap.paths import shipped
 
     text = (shipped("templates") / "agents/SKILL.md").read_text(encoding="utf-8")
@@ -73,9 +73,8 @@ def _costs() -> str:
 
 
 def _values() -> str:
-    options = ((f"--{name.rstrip('_').replace('_', '-')}", does) for name, does in VALUES.items())
     here = ", ".join(f"`{name}`" for name, effect in EFFECTS.items() if effect.here)
-    rows = [f"- `{option}`, where it {does}" for option, does in options]
+    rows = [f"- `{flag_of(name)}`, where it {does}" for name, does in VALUES.items()]
     return "\n".join([*rows, f"- {here} on `local`: that is this machine"])
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.tasks.command import Call, for_each_box
+from bootstrap.tasks.options import flag_of
 
 if TYPE_CHECKING:
     from bootstrap.fleet.fan_out import Outcome
@@ -88,7 +89,7 @@ def run_sweep(call: Call, hosts: Sequence[str], words: Sequence[str]) -> None:
         raise UsageError("--give-up is about a sweep: name it with --sweep FILE.")
     wrong = [name for name in _NOT_FOR_A_SWEEP if call.given[name]]
     if wrong or words:
-        what = f"--{wrong[0].replace('_', '-')}" if wrong else "a command after --"
+        what = flag_of(wrong[0]) if wrong else "a command after --"
         raise UsageError(f"{what} is about one run; a sweep's file has its commands.")
     hosts, once = hosts or [_only_box(call)], Once()
     sweep = read_sweep(expanded(call.given["sweep"]))

@@ -73,10 +73,7 @@ TOPICS: Mapping[str, tuple[str, Callable[[], Rows]]] = {
     "exit-codes": ("what each exit code means; what to do then each error says", _exit_codes),
     "hosts": ("what --host takes", lambda: _HOSTS),
     "profile": ("each key of boxstrap.yaml, as for --set", _keys),
-    "providers": (
-        "where boxes are rented, and where your account's key is looked for",
-        _providers,
-    ),
+    "providers": ("where boxes are rented, and where your account's key is looked for", _providers),
     "failures": ("each reason with which a step of a setup can fail", _codes),
     "checks": ("what the verdict on a box looks at", _checks),
     "variables": ("variables that boxstrap reads here, or sets for a run", lambda: _VARIABLES),

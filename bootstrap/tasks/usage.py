@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, exit_code
 from bootstrap.link.target import looks_like_unquoted_ssh
 from bootstrap.profile.values import nearest
 from bootstrap.tasks import NAMES
-from bootstrap.tasks.options import ANYWHERE, PROGRAM, WITH_COMMAND, looks_like_a_host
+from bootstrap.tasks.options import ANYWHERE, PROGRAM, looks_like_a_host
 from bootstrap.tasks.streams import End, tell
 
 if TYPE_CHECKING:
     from bootstrap.tasks.command import Command
 
-_HINT = "See what there is: boxstrap --list. What a task takes: boxstrap TASK --help"
+_HINT = "See what there is: boxstrap --list. What a command takes: boxstrap COMMAND --help"
 _CALLED = {
-    "status": "ps list inspect describe",
-    "boxes": "ls instances",
+    "status": "ps inspect describe",
+    "boxes": "ls list instances",
     "shell": "ssh connect login",
     "setup": "start provision deploy bootstrap apply install",
+    "setup --restart": "restart",
     "run -- COMMAND": "train",
-    "up": "launch rent create new",
+    "run --resume": "resume",
+    "up": "rent create new",
+    "setup (a box that you have) or up (rents one)": "launch",
+    "report RUN RUN": "compare",
     "down": "destroy terminate delete rm",
     "stop": "kill cancel",
     "run --queue -- COMMAND": "queue submit",
@@ -44,8 +46,10 @@ _CALLED = {
     "attach": "tmux",
     "up --dry-run": "offers search price",
     "lease": "autostop",
+    "estimate": "cost",
     "profiles": "config",
     "plan": "dryrun diff",
+    "setup --name NEW": "rename",
 }
 """A command here, and what people call it in other tools of this field."""
 OTHERS_WORDS = {word: here for here, words in _CALLED.items() for word in words.split()}
@@ -60,10 +64,12 @@ OTHERS_OPTIONS = {
     "--spot": "rent.spot",
     "--env": "env.NAME",
     **dict.fromkeys(("--no-browser", "--no-launch"), "--no-open"),
+    "--once": "--looks 1",
+    "--lines": "--tail",
+    "--rename": "setup --name NEW",
 }
 """What is an option in other tools, and here a key of the profile, or another option."""
-_NEAR = 0.7
-"""Least similarity (0 to 1) for which a word is taken for a misspelt name."""
+_NEAR = 0.7  # least similarity (0 to 1) for which a word is taken for a misspelt name
 
 
 def wrong_usage(text: str, command: Command | None, meant: str = "") -> UsageError:
@@ -85,20 +91,19 @@ def unknown_command(word: str) -> UsageError:
     return wrong_usage(f"there is no command {word!r}.", None, meant)
 
 
-def unknown_word(
-    word: str, command: Command, words: Sequence[str], *, has_host: bool, meant: str = ""
-) -> UsageError:
-    """Return the error of one of the `words` after a command, which it doesn't take."""
+def unknown_word(word: str, command: Command, *, has_host: bool, meant: str = "") -> UsageError:
+    """Return the error of a word after a command, which it doesn't take."""
     flags = [each for option in (*command.options, *ANYWHERE) for each in option.flags]
     if word.startswith("-"):
         ours = OTHERS_OPTIONS.get(word.partition("=")[0], "")
-        meant = ours if ours in flags else nearest(word, flags, _NEAR)
-        if ours and not ours.startswith("-") and "--set" in flags:
+        is_ours = ours.split(" ")[0] in {*flags, *NAMES}
+        meant = ours if is_ours else nearest(word, flags, _NEAR)
+        if meant == "--dry" and command.changes is None:
+            meant = "plan"
+        if "." in ours and "--set" in flags:
             meant = f"--set {ours}=…"
         return wrong_usage(f"there is no option {word!r} of {command.name}.", command, meant)
-    if command.name in WITH_COMMAND:
-        meant = f"{command.name} -- {shlex.join(words[words.index(word) :])}"
-    elif not meant:
+    if not meant:
         meant = "" if looks_like_a_host(word) else nearest(word, NAMES, _NEAR)
         if not meant and "--host" in flags and not has_host:
             meant = f"--host {word}"

@@ -42,14 +42,7 @@ class Key(NamedTuple):
 
 
 def _keys_of(kind: Any) -> tuple[Key, ...]:  # noqa: ANN401 - any class
-    if hasattr(kind, "__dataclass_fields__"):
-        from dataclasses import (
-            fields,
-        )  # late: slow to load
-
-        names = [field.name for field in fields(kind)]
-    else:
-        names = [*getattr(kind, "_fields", ())]
+    names = [*(getattr(kind, "_fields", ()) or getattr(kind, "__dataclass_fields__", ()))]
     own = tuple(Key(name.rstrip("_"), name) for name in names)
     written = getattr(kind, "KEYS", "**").split(", ")
     return tuple(key for each in written for key in (own if each == "**" else (_parse(each),)))

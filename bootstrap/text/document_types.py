@@ -15,8 +15,7 @@ from typing_extensions import NotRequired, TypedDict, is_typeddict
 
 from bootstrap.text.document import keys_of
 
-TABLE = "Keys"
-"""The name of a type that was written as a table of its keys."""
+TABLE = "Keys"  # the name of a type that was written as a table of its keys
 _NONE, _UNIONS = type(None), (Union, UnionType)
 
 

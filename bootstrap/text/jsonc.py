@@ -77,11 +77,8 @@ def value_at(value: Value, path: Sequence[str]) -> Value:
 
 
 class _JsonMember(NamedTuple):
-    """A member of an object, or an item of a list."""
-
     name: str
-    first: int
-    """Where it starts, with its name."""
+    first: int  # where it starts, with its name
     start: int
     end: int
 
@@ -101,7 +98,6 @@ class _Text:
             raise JsoncError(str(error)) from error
 
     def end_of(self, start: int) -> int:
-        """Return where the value ends that starts there."""
         return json.JSONDecoder().raw_decode(self.json, start)[1]
 
     def member(self, start: int, name: str) -> int | None:
@@ -126,7 +122,6 @@ class _Text:
         return text[:last] + comma + text[last:quiet] + added + text[quiet:]
 
     def _indent(self, start: int, members: Sequence[_JsonMember]) -> str:
-        """Return the indentation of the members."""
         if members and "\n" in (before := self.text[start : members[0].first]):
             indent = before.rpartition("\n")[2]
             if not indent.strip():
@@ -176,7 +171,6 @@ def _refused(word: str) -> Value:
 
 
 def _margin(text: str, position: int) -> str:
-    """Return the indentation of the line at `position`."""
     line = text[text.rfind("\n", 0, position) + 1 :]
     return line[: len(line) - len(line.lstrip(" \t"))]
 

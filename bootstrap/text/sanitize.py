@@ -29,9 +29,9 @@ _SHORT = r"[ -/]{0,8}"
 _COLOUR = r"\[[0-9;]{0,32}m"
 
 
-def _sequences(*, keep_colour: bool) -> re.Pattern[str]:
+def _sequences(*, on_terminal: bool) -> re.Pattern[str]:
     """Match sequences; one character class comes first, to skip clean text quickly."""
-    spare = rf"(?!{_COLOUR})" if keep_colour else ""
+    spare = rf"(?!{_COLOUR})" if on_terminal else ""
     after_esc = rf"\[{_PARAMETERS}[@-~]?|[\]PX^_]{_PAYLOAD}|{_SHORT}[0-~]?"
     return re.compile(
         rf"[\x1b\x9b{_STRING_C1}]"
@@ -41,15 +41,15 @@ def _sequences(*, keep_colour: bool) -> re.Pattern[str]:
     )
 
 
-def _lone(*, keep_returns: bool) -> re.Pattern[str]:
+def _lone(*, on_terminal: bool) -> re.Pattern[str]:
     """Match single controls; after `_sequences`, ESC is only in kept colours."""
-    kept = r"\t\n\r\x1b" if keep_returns else r"\t\n\x1b"
+    kept = r"\t\n\r\x1b" if on_terminal else r"\t\n\x1b"
     codes = "".join(chr(code) for code in [*range(32), *range(0x7F, 0xA0)])
     return re.compile(f"[{re.escape(re.sub(f'[{kept}]', '', codes))}{_BIDI}{_SEPARATORS}]+")
 
 
-_SEQUENCES = _sequences(keep_colour=False)
-_LONE = _lone(keep_returns=False)
+_SEQUENCES = _sequences(on_terminal=False)
+_LONE = _lone(on_terminal=False)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # At the end of a piece: a sequence that the next piece may continue.
@@ -89,16 +89,14 @@ def _without_returns(text: str) -> str:
 class SanitizeStream:
     """`sanitize` for a log that arrives in pieces: bytes in, bytes out.
 
-    `keep_returns` keeps carriage returns, which draw progress bars on a
-    terminal; without it they become newlines. `keep_colour` keeps `ESC [ … m`
-    of digits and semicolons, and nothing else that begins with ESC.
+    For a terminal, carriage returns, which draw progress bars, are kept (else they become
+    newlines), and `ESC [ … m` of digits and semicolons, but nothing else that begins with ESC.
     """
 
-    def __init__(self, *, keep_returns: bool = False, keep_colour: bool = False) -> None:
-        self._keep_returns = keep_returns
-        self._keep_colour = keep_colour
-        self._sequences = _sequences(keep_colour=keep_colour)
-        self._lone = _lone(keep_returns=keep_returns)
+    def __init__(self, *, on_terminal: bool = False) -> None:
+        self._on_terminal = on_terminal
+        self._sequences = _sequences(on_terminal=on_terminal)
+        self._lone = _lone(on_terminal=on_terminal)
         self._coloured = False
         self._held = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -120,7 +118,7 @@ class SanitizeStream:
             return False
         if len(piece.translate(None, _BAD)) != len(piece):
             return False
-        if not self._keep_returns and b"\r" in piece:
+        if not self._on_terminal and b"\r" in piece:
             return False
         if piece.isascii():
             return True
@@ -139,15 +137,15 @@ class SanitizeStream:
         return self._scrub(text).encode()
 
     def _unfinished_at(self, text: str) -> int:
-        if self._keep_returns and text.endswith("\r"):
+        if self._on_terminal and text.endswith("\r"):
             return len(text)
         tail = _UNFINISHED.search(text, max(0, len(text) - _LONGEST))
         return tail.start() if tail else len(text)
 
     def _scrub(self, text: str) -> str:
-        if not self._keep_returns:
+        if not self._on_terminal:
             text = _without_returns(text)
         text = self._lone.sub("", self._sequences.sub("", text))
-        if self._keep_colour and (last := text.rfind("\x1b")) >= 0:
+        if self._on_terminal and (last := text.rfind("\x1b")) >= 0:
             self._coloured = not text.startswith(("\x1b[m", "\x1b[0m"), last)
         return text

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-LATEST = 1 << 35
-"""Seconds since 1970 in a year that every calendar has."""
+LATEST = 1 << 35  # seconds since 1970 in a year that every calendar has
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _TIME = re.compile(r"([0-9]{1,9})([smhd])")
@@ -48,8 +47,7 @@ def speed(count: float) -> str:
     return f"{size(count)}/s"
 
 
-_LEAST_TIMED = 1_000_000
-"""Of fewer bytes the time says nothing about the link."""
+_LEAST_TIMED = 1_000_000  # of fewer bytes the time says nothing about the link
 
 
 def transferred(count: int, seconds: float) -> str:

@@ -10,8 +10,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from bootstrap.onbox.results.run_results import digest_of
 from bootstrap.paths import make_private, write_private
 from bootstrap.text.document import Document, document
 from bootstrap.transfer.destination import DEEPEST, LONGEST_PATH, HomeFile
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 _KEPT = 2
 """Digests remembered for each place: after a power cut in a replacement, either may be there."""
@@ -49,15 +48,16 @@ class PulledRecord:
         self.files: dict[str, PulledFile] = {}
         self._places: dict[tuple[str, str], list[str]] = {}
         self._file = file
-        self._new: list[str] = []
+        self._new: list[list[object]] = []
         self._saved = 0.0
         lines = list[bytes]()
         with contextlib.suppress(FileNotFoundError):
             lines = file.read_bytes().split(b"\n")
-        for row in _rows_in(lines):
+        rows = [*_rows_in(lines)]
+        for row in rows:
             with contextlib.suppress(ValueError, TypeError):
                 self._take(row)
-        if len(lines) > 2 * len(self.files) + 1000:
+        if len(rows) > 2 * len(self.files) + 1000:
             self._rewrite()
         make_private(file.parent)
         self._out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -92,7 +92,7 @@ class PulledRecord:
     def will_replace(self, path: str, sha256: str, place: str) -> None:
         """Note what is about to replace an earlier pulled file. Raises OSError."""
         self._keep(path, sha256, place)
-        self._new.append(f"{_encode([path, None, sha256, place, None])}\n")
+        self._new.append([path, None, sha256, place, None])
         self.save()
 
     def add(self, path: str, pulled: PulledFile) -> None:
@@ -100,29 +100,27 @@ class PulledRecord:
         found there. Raises OSError."""
         self._keep(path, pulled.sha256, pulled.place)
         self.files[path] = pulled
-        self._new.append(f"{_encode(_row_of(path, pulled))}\n")
+        self._new.append(_row_of(path, pulled))
         if time.monotonic() - self._saved > _EVERY_S:
             self.save()
 
     def save(self) -> None:
         """Write what was noted. Raises OSError."""
-        os.write(self._out, "".join(self._new).encode())
+        if self._new:
+            os.write(self._out, f"{_encode(self._new)}\n".encode())
         self._new.clear()
         self._saved = time.monotonic()
 
     def _rewrite(self) -> None:
         rows = [_row_of(path, one) for path, one in self.files.items()]
-        write_private(self._file, "".join(f"{_encode(row)}\n" for row in rows))
+        write_private(self._file, f"{_encode(rows)}\n" if rows else "")
 
 
-def _rows_in(lines: Sequence[bytes]) -> Iterator[Any]:
-    """Yield what the lines hold, all read at once if none is damaged; a damaged one is skipped."""
-    try:
-        yield from json.loads(b"[%b]" % b",".join(filter(None, lines)))
-    except (ValueError, RecursionError):
-        for line in lines:
-            with contextlib.suppress(ValueError, RecursionError):
-                yield json.loads(line)
+def _rows_in(lines: Iterable[bytes]) -> Iterator[Any]:
+    """Yield the rows of all lines, each the rows of a `save`; a damaged line is skipped."""
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            yield from (row for row in json.loads(line) if isinstance(row, list))
 
 
 def _row_of(path: str, one: PulledFile) -> list[object]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Protocol
 
 from bootstrap.errors import NotSafeError
@@ -34,7 +33,7 @@ from bootstrap.transfer.destination import (
 )
 from bootstrap.transfer.manifest import PulledFile, PulledRecord
 from bootstrap.transfer.sender import PushProgress
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 AHEAD = 256 * 10**6
 """Bytes that are read ahead of files not yet known to be complete."""
@@ -201,7 +200,7 @@ NOTHING = {
 """Why something has no content to pull."""
 _LOST = {
     "changed": "was changed after its run ended, by no run: it is not its result any more",
-    "gone": "was removed after its run ended",
+    "gone": "was removed, or replaced by a commit's, after its run ended",
 }
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link import exchange
-from bootstrap.link.wire import Backoff, LinkLost, ReconnectingLink, Wire
+from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.link.wire import LinkLost, Wire
 from bootstrap.protocol.sender import Sender
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
 from bootstrap.text.document import Document

@@ -8,7 +8,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,7 +17,7 @@ from bootstrap.onbox.transfer.frames import BLOCK, decoded_name, encoded_name
 from bootstrap.paths import open_regular, real
 from bootstrap.protocol.transfer import Frame
 from bootstrap.transfer.destination import LocalFolder
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 PARTS = ".boxstrap-parts"
 """The folder of incomplete files."""

@@ -33,7 +33,6 @@ ASCII = Marks(dict(zip(_STATES, ".+-!x", strict=True)), "|/-\\", "#", "-", "~")
 
 
 def marks(stream: TextIO) -> Marks:
-    """Return the marks that the stream's encoding can show."""
     return UNICODE if _is_utf8(stream) else ASCII
 
 
@@ -56,7 +55,6 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def write_line(stream: TextIO, text: str) -> None:
-    """Write a line and flush it."""
     stream.write(fit_width(stream, text) + "\n")
     stream.flush()
 
@@ -210,7 +208,6 @@ def filled(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def cut(line: str, width: int | None) -> str:
-    """Return the line, cut to the width of a terminal if it is longer."""
     return line if width is None or len(line) <= width else f"{line[: width - 1]}…"
 
 
@@ -256,53 +253,16 @@ def _flowed(cells: Iterable[str], width: int) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True)
-class NextCommands:
-    """What can be done with a box; an empty field leaves its line out."""
+def what_next(head: str, commands: Iterable[tuple[str, str]], billing: str) -> str:
+    """Return the block that ends a setup: state, aligned commands, and the billing reminder.
 
-    box: str
-    run: str = ""  # the run's name
-    state: str = "running"  # what became of the run: running, finished, failed (exit 1), …
-    attach: str = ""  # this and the following are commands, as they are typed
-    follow: str = ""
-    stop: str = ""
-    shell: str = ""
-    ssh: str = ""  # the same with the user's own ssh
-    code: str = ""
-    pull: str = ""
-    fetch: Sequence[str] = ()  # the same with the user's own scp
-    status: str = ""
-    down: str = ""  # only for a rented box
-    destroy_at: str = ""  # a URL or a sentence, if known
-    price: float | None = None  # dollars an hour
-
-
-def what_next(following: NextCommands) -> str:
-    """Return the block that ends a setup: state, aligned commands, and the billing reminder."""
-    run = f"run {following.run}: {following.state}" if following.run else "set up"
-    commands = [
-        ("attach", following.attach),
-        ("follow", following.follow),
-        ("stop", following.stop),
-        ("shell", following.shell),
-        ("ssh", following.ssh),
-        ("VS Code", following.code),
-        ("pull", following.pull),
-        *(("fetch", command) for command in following.fetch),
-        ("status", following.status),
-    ]
-    told = [(label, command) for label, command in commands if command]
-    width = max((len(label) for label, _ in told), default=0)
-    blocks = [f"{following.box}: {run}"]
-    if told:
-        blocks.append("\n".join(f"  {label:<{width}}  {command}" for label, command in told))
-    if following.down:
-        blocks.append(still_billing(following.down, following.destroy_at, following.price))
-    return "\n\n".join(blocks)
+    An empty text leaves its line out.
+    """
+    told = aligned((f"  {label}", command) for label, command in commands if command)
+    return "\n\n".join(filter(None, (head, "\n".join(told), billing)))
 
 
 def still_billing(down: str, destroy_at: str = "", price: float | None = None) -> str:
-    """Return the billing reminder, with how to end it."""
     costs = "still billing" if price is None else f"still billing {sizes.dollars(price)} an hour"
     place = f"at {destroy_at}" if destroy_at else "where you rented it"
     return f"{costs}: give it back with {down}, or destroy it {place}"

@@ -19,7 +19,7 @@ from bootstrap import __version__
 from bootstrap.errors import UsageError
 from bootstrap.paths import shipped, write_users_file
 from bootstrap.protocol.verdict import Verdict, gpus_named
-from bootstrap.ui.layout import aligned
+from bootstrap.ui.layout import aligned, cut
 
 
 def fill(template: str, redact: Callable[[str], str] = str, /, **values: object) -> str:
@@ -61,8 +61,14 @@ WIDEST = 60  # characters of a cell; --json and the report have longer ones in f
 
 def verdict_lines(verdict: Verdict, *, refused: bool = False) -> list[str]:
     """Return the lines, without colours. `refused`: an error follows that says what to do."""
-    blocks = [_gpu_lines(verdict)] if verdict.gpus else []
-    blocks += [_check_lines(verdict)] if verdict.checks else []
+    blocks = []
+    if verdict.gpus:
+        gpus = aligned((gpus_named(at), *kind) for kind, at in kinds(verdict).items())
+        versions = f"driver {verdict.driver or '?'}, CUDA up to {verdict.cuda or '?'}"
+        blocks.append([*gpus, versions])
+    if verdict.checks:
+        rows = (tuple(cut(cell, WIDEST) for cell in row) for row in verdict_rows(verdict))
+        blocks.append(aligned([HEAD, *rows]))
     for reason in verdict.reasons:
         advice = [] if refused else [f"  {reason.advice}"]
         blocks += [[f"{reason.outcome}: {reason.sentence()}", *advice]]
@@ -82,19 +88,12 @@ def _paint(word: re.Match[str]) -> str:
 
 
 def verdict_end(verdict: Verdict) -> str:
-    """Return the verdict in a sentence."""
     warnings = len(verdict.reasons)
     return {
         "keep": "Keep this box.",
         "warn": f"Keep this box, with {warnings} warning{'s' * (warnings > 1)}.",
         "return": "Return this box.",
     }[verdict.verdict]
-
-
-def _gpu_lines(verdict: Verdict) -> list[str]:
-    rows = [(gpus_named(indexes), *kind) for kind, indexes in kinds(verdict).items()]
-    versions = f"driver {verdict.driver or '?'}, CUDA up to {verdict.cuda or '?'}"
-    return [*aligned(rows), versions]
 
 
 def kinds(verdict: Verdict) -> dict[tuple[str, ...], list[int]]:
@@ -125,17 +124,6 @@ def verdict_rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _check_lines(verdict: Verdict) -> list[str]:
-    return aligned([HEAD, *(tuple(map(_short, row)) for row in verdict_rows(verdict))])
-
-
-def _short(cell: str) -> str:
-    return cell if len(cell) <= WIDEST else cell[: WIDEST - 1] + "…"
-
-
-TEMPLATE = "verdict.html.j2"
-
-
 @dataclass(frozen=True)
 class Subject:
     """Which box the page is about, when it was checked, and what else a reader must know."""
@@ -150,7 +138,7 @@ class Subject:
 def verdict_page(verdict: Verdict, subject: Subject) -> str:
     """Return the page. Pure: the same for the same input."""
     return fill(
-        TEMPLATE,
+        "verdict.html.j2",
         verdict=verdict,
         subject=subject,
         end=verdict_end(verdict),

@@ -23,22 +23,16 @@ _EDGE = 40
 
 @dataclass(frozen=True)
 class PlotLine:
-    """One line of a plot: its name, and x and y of its points."""
-
     name: str
     points: Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot with its title, and a note below it."""
-
     title: str
     lines: Sequence[PlotLine]
-    in_seconds: bool = False
-    """Whether x is time; otherwise it is a count."""
-    top: float | None = None
-    """The highest possible y."""
+    in_seconds: bool = False  # whether x is time; otherwise it is a count
+    top: float | None = None  # the highest possible y
     note: str = ""
     unit: str = ""
     is_half: bool = False
@@ -94,8 +88,6 @@ class Plot:
 
 
 class _Axis:
-    """The stretch of numbers that an axis has."""
-
     def __init__(self, values: Sequence[float]) -> None:
         self.low, self.high = min(values), max(values)
         self._most = max(abs(self.low), abs(self.high)) or 1.0
@@ -119,7 +111,6 @@ class _Axis:
 
 
 def _look(number: int) -> tuple[str, str]:
-    """Return the colour and the dashes of a plot's line."""
     colours = len(_COLOURS)
     return _COLOURS[number % colours], _DASHES[number // colours % len(_DASHES)]
 

@@ -57,14 +57,10 @@ TAIL_WIDTH = 2000  # characters of one line
 TEXT_LENGTH = 100_000  # characters of one text
 
 Paint = Callable[[str], str]
-Redact = Callable[[str], str]
 
 
 class Screen(Reporter, ABC):
     """What a task can show: the reports of a setup, and results."""
-
-    def __init__(self, redact: Redact = str) -> None:
-        self.redact = redact  # a Redactor's `text`, once the secrets are known
 
     @abstractmethod
     def result(

@@ -6,7 +6,7 @@ one document at the end (`--json`).
     12:03:26  python     ok     21 s
 """
 
-# ruff: noqa: ARG002, D102 - `Screen` gives the methods their arguments and docstrings
+# ruff: noqa: ARG002 - `Screen` gives the methods their arguments
 from __future__ import annotations
 
 import json
@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TextIO
 
 from bootstrap.errors import BoxstrapError
@@ -23,40 +23,32 @@ from bootstrap.text import sizes
 from bootstrap.text.document import Document, document
 from bootstrap.ui import layout
 from bootstrap.ui.layout import width_of, write_line
-from bootstrap.ui.screen import TEXT_LENGTH, Paint, Redact, Screen
+from bootstrap.ui.screen import TEXT_LENGTH, Paint, Screen
 from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, StepRow, Steps
 
 
-def make_screen(  # noqa: PLR0913 - all but the first have one sensible value
+def make_screen(
     json: bool = False,
     stream: TextIO | None = None,
     out: TextIO | None = None,
     *,
-    redact: Redact = str,
-    price: float | None = None,
     env: Mapping[str, str] | None = None,
     events: bool = False,
 ) -> Screen:
     """Make the screen that fits: JSON if asked for, live on a terminal, otherwise plain lines.
 
     `stream` (default: standard error) gets progress, `out` (default: standard
-    output) results; `price` is in dollars an hour. `TERM=dumb` means plain
-    lines; `NO_COLOR` gives a timeline without colours.
+    output) results. `TERM=dumb` means plain lines; `NO_COLOR` gives a timeline without colours.
     """
     stream, out = stream or sys.stderr, out or sys.stdout
     env = os.environ if env is None else env
-    screen = JsonScreen(out, redact, events) if json else _choose(stream, out, redact, env)
-    screen.price = price
-    return screen
-
-
-def _choose(stream: TextIO, out: TextIO, redact: Redact, env: Mapping[str, str]) -> Screen:
+    if json:
+        return JsonScreen(out, events)
     if layout.is_live(stream, env):
         from bootstrap.ui.timeline import TimelineScreen
 
-        return TimelineScreen(stream, out, redact, env=env)
-
-    return PlainScreen(stream, out, redact)
+        return TimelineScreen(stream, out, env=env)
+    return PlainScreen(stream, out)
 
 
 EVERY = 5.0  # seconds between two progress lines of a step, or of a lost link
@@ -72,12 +64,10 @@ class PlainScreen(Screen):
         self,
         stream: TextIO,
         out: TextIO,
-        redact: Redact = str,
         *,
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], str] = lambda: time.strftime("%H:%M:%S"),
     ) -> None:
-        super().__init__(redact)
         self._stream, self._out = stream, out
         self._now, self._clock = now, clock
         self._steps = Steps(now)
@@ -103,7 +93,9 @@ class PlainScreen(Screen):
             self._waits[row.step] = row.said  # a new reason to wait is shown immediately
             self._step(row, "...", row.said)
         elif event.event in {"progress", "wait"}:
-            self._progress(row)
+            if self._is_due(row.step):
+                self._told[row.step] = self._now()
+                self._step(row, "...", next(iter(row.words()), ""))
         elif event.event == "start":
             self._told[row.step] = self._now()  # the first progress can wait, too
             self._step(row, "start", row.why)
@@ -152,11 +144,6 @@ class PlainScreen(Screen):
         self._stream.flush()
         self._out.flush()
 
-    def _progress(self, row: StepRow) -> None:
-        if self._is_due(row.step):
-            self._told[row.step] = self._now()
-            self._step(row, "...", next(iter(row.words()), ""))
-
     def _is_due(self, name: str) -> bool:
         told = self._told.get(name)
         return told is None or self._now() - told >= EVERY
@@ -192,8 +179,7 @@ class JsonScreen(Screen):
     which a part was dropped) and `error` if they are not empty; and the result's own keys.
     """
 
-    def __init__(self, out: TextIO, redact: Redact = str, events: bool = False) -> None:
-        super().__init__(redact)
+    def __init__(self, out: TextIO, events: bool = False) -> None:
         self._out, self._has_events = out, events
         self._steps = Steps()
         self._parts: dict[str, object] = {}
@@ -220,24 +206,23 @@ class JsonScreen(Screen):
 
     def say(self, text: str) -> None:
         self._tell("said", {"text": text})
-        if len(self._said) < MOST_ENTRIES:
+        if self._has_room("said", self._said):
             self._said.append(self.safe_text(text))
-        else:
-            self._cut["said"] = None
 
     def note(self, label: str, text: str) -> None:
         self._tell("note", {"label": label, "text": text})
-        if len(self._notes) < MOST_ENTRIES:
+        if self._has_room("notes", self._notes):
             self._notes[self.safe_text(label)] = self.safe_text(text)
-        else:
-            self._cut["notes"] = None
 
     def warn(self, text: str) -> None:
         self._tell("warning", {"text": text})
-        if len(self._warnings) < MOST_ENTRIES:
+        if self._has_room("warnings", self._warnings):
             self._warnings.append(self.safe_text(text))
-        else:
-            self._cut["warnings"] = None
+
+    def _has_room(self, key: str, entries: Collection[str]) -> bool:
+        if len(entries) >= MOST_ENTRIES:
+            self._cut[key] = None
+        return len(entries) < MOST_ENTRIES
 
     def _tell(self, kind: str, fields: Mapping[str, object]) -> None:
         """Print the line of an event, as many as the document may hold."""
@@ -296,17 +281,9 @@ class JsonScreen(Screen):
         self._out.flush()
 
     def _step_list(self) -> list[dict[str, object]]:
-        return [
-            {
-                "step": row.step,
-                "state": row.state,
-                **({"why": row.why} if row.why else {}),
-                **({"said": row.said} if row.said else {}),
-                **({"noted": row.noted} if row.noted else {}),
-                **({} if row.seconds is None else {"seconds": row.seconds}),
-            }
-            for row in self._steps.rows.values()
-        ]
+        keys = ("step", "state", "why", "said", "noted", "seconds")
+        told = ({key: getattr(row, key) for key in keys} for row in self._steps.rows.values())
+        return [{key: at for key, at in row.items() if at not in {"", None}} for row in told]
 
     def _safe_value(self, value: object, key: str = "") -> object:
         """Return the value with each text made safe. Raises TypeError if it is not JSON."""

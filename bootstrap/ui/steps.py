@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import field
 
 from bootstrap.event_codes import explain
 from bootstrap.events import WHY, Event
 from bootstrap.plan import DOING
 from bootstrap.text import sizes
-from bootstrap.value import dataclass
+from bootstrap.value import dataclass, field
 
 MEMORY = 5.0  # seconds over which the speed is smoothed
 _MIN_STEP = 0.05  # seconds; closer reports are combined, since noise would dominate the speed
@@ -34,7 +33,8 @@ class Progress:
     unit: str = ""
     files: tuple[float, float] | None = None
     """If bytes are counted: how many files are done, and how many there are."""
-    _speed: float | None = None
+    speed: float | None = None
+    """Units per second, smoothed; None until there are two reports."""
     _from_done: float = 0.0
     _from_t: float | None = None
 
@@ -43,7 +43,7 @@ class Progress:
         done = max(0.0, done)
         total = total if total and total >= done else None
         if done < self.done or unit != self.unit or self._from_t is None or t < self._from_t:
-            self._speed, self._from_done, self._from_t = None, done, t
+            self.speed, self._from_done, self._from_t = None, done, t
         self.done, self.total, self.unit = done, total, unit
         passed = t - self._from_t
         if passed < _MIN_STEP:
@@ -51,18 +51,13 @@ class Progress:
         now = (done - self._from_done) / passed
         # The older the last report, the less the old speed counts.
         old = math.exp(-passed / MEMORY)
-        self._speed = now if self._speed is None else old * self._speed + (1 - old) * now
+        self.speed = now if self.speed is None else old * self.speed + (1 - old) * now
         self._from_done, self._from_t = done, t
 
     @property
     def is_known(self) -> bool:
         """Whether anything has been reported."""
         return self._from_t is not None
-
-    @property
-    def speed(self) -> float | None:
-        """Units per second, smoothed; None until there are two reports."""
-        return self._speed
 
     @property
     def share(self) -> float | None:
@@ -76,9 +71,9 @@ class Progress:
             return None
         if self.unit == "seconds":
             return self.total - self.done
-        if not self._speed:
+        if not self.speed:
             return None
-        seconds = (self.total - self.done) / self._speed
+        seconds = (self.total - self.done) / self.speed
         return seconds if seconds < 1e6 else None
 
 
@@ -111,7 +106,6 @@ class StepRow:
 
     @property
     def is_over(self) -> bool:
-        """Whether the step is over."""
         return self.state not in {WAITING, RUNNING}
 
     def words(self) -> list[str]:
@@ -137,7 +131,6 @@ class Steps:
         self._lag: float | None = None  # this machine's clock minus the box's
 
     def plan(self, steps: Iterable[str]) -> None:
-        """Set the planned steps, in the order in which they are shown."""
         self.rows = {
             step: self.rows.get(step) or StepRow(step) for step in steps if step != "setup"
         }
@@ -234,19 +227,15 @@ def progress_words(progress: Progress) -> list[str]:
     left = "" if progress.left is None else f"{sizes.duration(progress.left)} left"
     amount = _amount(progress)
     share = "" if progress.share is None else f"{progress.share:.0%}"
+    done, count = map(sizes.grouped_number, progress.files) if progress.files else ("", "")
     wordings = (
-        *([[_files(progress), amount, _speed(progress), left]] if progress.files else []),
+        *([[f"{done} of {count} files", amount, _speed(progress), left]] if count else []),
         [amount, _speed(progress), left],
         [amount, left],
         [share or amount, left],
         [share],
     )
     return [", ".join(filter(None, wording)) for wording in wordings if any(wording)]
-
-
-def _files(progress: Progress) -> str:
-    done, count = map(sizes.grouped_number, progress.files or (0, 0))
-    return f"{done} of {count} files"
 
 
 def _amount(progress: Progress) -> str:

@@ -1,6 +1,6 @@
 """The live timeline: one line for each step, redrawn as things happen."""
 
-# ruff: noqa: ARG002, D102 - `Screen` gives the methods their arguments and docstrings
+# ruff: noqa: ARG002 - `Screen` gives the methods their arguments
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bootstrap.text import sizes
 from bootstrap.text.document import Document
 from bootstrap.ui import layout
 from bootstrap.ui.layout import Part, fit, step_line
-from bootstrap.ui.screen import Paint, Redact, Screen
+from bootstrap.ui.screen import Paint, Screen
 from bootstrap.ui.steps import StepRow, Steps
 
 FRAMES = 8  # a second
@@ -31,17 +31,15 @@ class TimelineScreen(Screen):
     Events only change what the next frame shows, so a flood of them causes no extra drawing.
     """
 
-    def __init__(  # noqa: PLR0913 - the terminal is made of these
+    def __init__(
         self,
         stream: TextIO,
         out: TextIO,
-        redact: Redact = str,
         *,
         env: Mapping[str, str],
         now: Callable[[], float] = time.monotonic,
         console: Console | None = None,
     ) -> None:
-        super().__init__(redact)
         self._stream, self._out = stream, out
         self._now = now
         self._marks = layout.marks(stream)

@@ -3,7 +3,9 @@
 # usage: bash runner.sh RUN_DIR ENV_FILE
 # shellcheck disable=SC2317 # a trap calls it
 {
-  run=$1 env_file=$2 keeper='' shown='' child='' watch=
+  run=$1 env_file=$2 keeper='' shown='' child='' watch='' python=${1%/*/*/*}/agent/bin/python
+  [ -x "$python" ] || python=python3
+  ours=("$python" -I -S -B "${0%/*}/onbox/__main__.py")
 
   # library: process
 
@@ -41,9 +43,8 @@
     [ ! -s "$run/interrupted" ] || echo "interrupted $(<"$run/interrupted")" >"$run/ended"
     # Into the room that was reserved, until it succeeds: no exit code is lost.
     until echo "$1" 1<>"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"; do sleep 1; done
-    bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null
-    # What it made. Without this it is told at the next look, before another run begins there.
-    setsid "${run%/*/*/*}/agent/bin/python" -I -S -B "${0%/*}/onbox/__main__.py" results.keep_results end "$run" </dev/null >/dev/null 2>&1 &
+    # What it made, and left. Without this it is told at the next look, before another run begins there.
+    setsid "${ours[@]}" run_processes over "$run" </dev/null >/dev/null 2>&1 &
     kill "$keeper" 2>/dev/null
     # The window may be a moment behind the log.
     [ -z "$shown" ] || { sleep 0.2 && kill "$shown"; } 2>/dev/null
@@ -73,7 +74,7 @@
     { read -r own <"$run/nodes/rank"; read -r rank code why <"$run/nodes/over"; }
     [ "$why" != "done" ] || return
     # What a launcher that was killed left would go on without the other nodes.
-    bash "${0%/*}/processes.sh" end_all "$run"
+    "${ours[@]}" run_processes end "$run"
     case $why in
       stop) echo stop >"$run/ended" ;;
       *) [ "$rank" = "$own" ] || { echo "node $rank $code $why" >"$run/ended" && rc=$code; } ;;
@@ -83,15 +84,7 @@
   stop() {
     trap '' TERM INT HUP
     tell_nodes 143 stop
-    bash "${0%/*}/processes.sh" end_all "$run" 2>/dev/null
-    # First the one that can end the others in good order.
-    for who in "" -; do
-      kill -TERM -- "$who$child"
-      for _ in {1..100}; do
-        kill -0 -- "$who$child" || break
-        sleep 0.1
-      done
-    done 2>/dev/null
+    "${ours[@]}" run_processes end "$run" 2>/dev/null || { kill -TERM -- "-$child" && sleep 10; }
     kill -KILL -- "-$child" 2>/dev/null
     rc=143
     # The command's own exit code; a process stuck in a driver has none yet. `ended` says that it was stopped.
@@ -104,9 +97,17 @@
   cd "$(<"$run/dir")" || end 125
   # Ending the session only closes a window: the command continues, until Ctrl-C or `boxstrap stop` ends it.
   trap : HUP
-  # A queued run was already claimed by its waiter, which became this process.
-  { [ -f "$run/pid" ] && [ "$(<"$run/pid")" = "$(identity $$)" ]; } ||
+  # A queued run was already claimed by its waiter, which became this process: it gets a session that shows its log, of a
+  # longer name if another repository's has that one.
+  if [ -f "$run/pid" ] && [ "$(<"$run/pid")" = "$(identity $$)" ]; then
+    name=${run##*/} key=${run%/*}
+    for session in "$name" "$name-${key##*/}"; do
+      tmux -u -L boxstrap -f /dev/null new-session -d -x 200 -y 50 -s "$session" bash "${0%/*}/window.sh" "$run" \; \
+        set-option remain-on-exit on && printf '%s\n' "$session" >"$run/session" && break
+    done >/dev/null 2>&1
+  else
     claim "$run" || exit 1
+  fi
   [ ! -f "$run/nodes/watch.json" ] || join_nodes
   begin "$run" "$env_file" "$(<"$run/venv")" "$(<"$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!

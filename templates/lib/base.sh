@@ -65,6 +65,13 @@ write_file() {
 # write_if_changed PATH MODE TEXT: leaves the file alone if it has this text already.
 write_if_changed() { is_text "$1" "$3" || write_file "$@"; }
 
+# onbox PROGRAM ARGUMENT...: runs one of boxstrap's programs in Python, in the box's own where ours is not made yet.
+onbox() {
+  local python=$BOX_HOME/agent/bin/python
+  [ -x "$python" ] || python=python3
+  "$python" -I -S -B "$ONBOX" "$@"
+}
+
 # fail CODE SENTENCE...: ends the step. The code goes into its event, with numbers after it if there are any
 # ("dpkg-locked pid=812"); the sentences stay in its log.
 fail() {

@@ -72,11 +72,11 @@ exit_of() {
 
 # Ends what is running after a failure, as a run is ended; a package manager is never interrupted.
 end_others() {
-  local name begun='' _identity=''
+  local name begun=() _identity=''
   for name in "${!CHILD[@]}"; do
-    [ "$name" = tools ] || ! find_identity "${CHILD[$name]}" || begun+=" $_identity"
+    [ "$name" = tools ] || ! find_identity "${CHILD[$name]}" || begun+=("$_identity")
   done
-  [ -z "$begun" ] || reap '' "$begun" "$(($(date +%s) + TRAIN_GRACE))" >/dev/null
+  end_processes ${begun[@]+"${begun[@]}"}
 }
 
 # step_over STEP OUTCOME [RC]

@@ -13,7 +13,7 @@ await_output() {
       [ -z "$_said" ] || [ "$_left" -le 200 ] || _left=200
     fi
     # Looks less often over time: each look starts a process, and the training that is starting needs the CPU.
-    _pause=$((_passed / 5 + 2))
+    _pause=$((_passed / 5 + 1))
     [ "$_pause" -le 50 ] || _pause=50
     sleep "0.$((_pause / 10))$((_pause % 10))"
     _left=$((_left - _pause)) _passed=$((_passed + _pause))

@@ -35,9 +35,10 @@ with_token() {
   BOXSTRAP_TOKEN=$TOKEN SCHEME=${REPO_URL%%://*} HOST=${host%%/*} GIT_ASKPASS=$PRIVATE/askpass "$@"
 }
 
-# note_packs DIR LIST: writes each pack's size to LIST.
+# note_packs DIR LIST: writes each pack's size to LIST, if packs came or went since.
 note_packs() {
   local packs
+  [ ! "$2" -nt "$1" ] || return 0
   packs=$(cd "$1" && exec stat -c '%s %n' -- *.pack *.idx 2>/dev/null) || :
   write_if_changed "$2" 600 "${packs:+$packs$'\n'}"
 }
@@ -80,15 +81,39 @@ begins_like() {
   tree_git cat-file --filters "$1:$2" 2>/dev/null | head -c "$size" | cmp -s - "$REPO_DIR/$2"
 }
 
-# Prints the files of the snapshot that were cut within a line, or to nothing, as a bad disk or a lost mount leaves
-# them. Any other difference is somebody's edit. 1 if git can't tell.
-cut_files() {
-  local file end changed=() last
+# Sets EDITED to the files of the snapshot that are other ones here, or of whose removal git was told, and REMOVED to
+# those that are just gone: no work is lost by putting them back. 1 if git can't tell. Files that differ only in their
+# times are not among them, nor those below a folder that was replaced with a link.
+declare -ga EDITED=() REMOVED=()
+find_changed() {
+  local said=() gone=() last at file
+  local -A staged=()
+  EDITED=() REMOVED=()
   # The last word shows that git printed everything: bash 5.2's `wait` sometimes loses a substitution's exit code.
-  mapfile -d '' -t changed < <(tree_git diff --name-only --no-ext-diff --ignore-submodules=all --diff-filter=M -z && printf '/\0')
-  last=$((${#changed[@]} - 1))
-  [ "$last" -ge 0 ] && [ "${changed[last]}" = / ] || return 1
-  for file in "${changed[@]:0:last}"; do
+  mapfile -d '' -t said < <(tree_git diff --name-status --no-renames --no-ext-diff --ignore-submodules=all -z 2>/dev/null && printf '/\0')
+  last=$((${#said[@]} - 1))
+  [ "$last" -ge 0 ] && [ "${said[last]}" = / ] || return 1
+  for ((at = 0; at < last; at += 2)); do
+    file=${said[at + 1]}
+    if [ "${said[at]}" != D ] || { [ -d "$REPO_DIR/$file" ] && [ ! -L "$REPO_DIR/$file" ]; }; then
+      EDITED+=("$file")
+    elif [ ! -e "$REPO_DIR/$file" ] && [ ! -L "$REPO_DIR/$file" ]; then
+      gone+=("$file")
+    fi
+  done
+  [ "${#gone[@]}" -gt 0 ] || return 0
+  while IFS= read -r -d '' file; do staged[$file]=yes; done \
+    < <(work_git diff-index --cached --name-only --diff-filter=D -z HEAD -- 2>/dev/null)
+  for file in "${gone[@]}"; do
+    if [ -n "${staged[$file]-}" ]; then EDITED+=("$file"); else REMOVED+=("$file"); fi
+  done
+}
+
+# Prints those of EDITED that were cut within a line, or to nothing, as a bad disk or a lost mount leaves them. Any other
+# difference is somebody's edit.
+cut_files() {
+  local file end
+  for file in ${EDITED[@]+"${EDITED[@]}"}; do
     begins_like :0 "$file" || continue
     [ "$(stat -c %s -- "$REPO_DIR/$file")" -lt "$(tree_git cat-file --filters ":0:$file" | wc -c)" ] || continue
     end=$(tail -c 1 -- "$REPO_DIR/$file" | od -An -tx1)
@@ -96,11 +121,20 @@ cut_files() {
   done
 }
 
-# Sets REMOVED to the files of the snapshot that are gone, unless git was told of it: no work is lost by putting them back.
-find_removed() {
-  mapfile -d '' -t REMOVED < <(tree_git ls-files -d -z 2>/dev/null)
-  [ "${#REMOVED[@]}" = 0 ] || mapfile -d '' -t REMOVED < <(comm -z -23 <(printf '%s\0' "${REMOVED[@]}" | sort -zu) \
-    <(work_git diff-index --cached --name-only --diff-filter=D -z HEAD -- 2>/dev/null | sort -zu))
+# Notes the names of EDITED in NOTES/repo.edited, for the record of a run that begins with them; none, no file.
+note_edits() {
+  if [ "${#EDITED[@]}" = 0 ]; then
+    [ ! -e "$NOTES/repo.edited" ] || rm -f -- "$NOTES/repo.edited"
+  else
+    write_if_changed "$NOTES/repo.edited" 600 "$(list_edits '')"$'\n'
+  fi
+}
+
+# list_edits BEFORE: prints a line for each, and no more than anybody reads.
+list_edits() {
+  local few=("${EDITED[@]:0:200}")
+  few=("${few[@]//$'\n'/ }")
+  printf '%s\n' "${few[@]/#/$1}"
 }
 
 put_back_removed() {
@@ -118,7 +152,7 @@ repair_tree() {
   if [ -f "$NOTES/repo.placed" ] && ! { tree_reads && index_right "$REPO_DIR/.git/index"; }; then repair_git; fi
   repair_placed
   [ ! -f "$NOTES/repo.switch" ] || undo_half_switch
-  cut_files | while IFS= read -r file; do
+  ! find_changed || cut_files | while IFS= read -r file; do
     printf '%s was cut short: restored from the commit\n' "$file" >&2
     tree_git checkout-index -f -- "$file"
     caution cut-files

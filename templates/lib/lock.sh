@@ -36,8 +36,14 @@ end_leftovers() {
   for id in ${ids[@]+"${ids[@]}"}; do
     case " ${MANAGERS[*]} dpkg rpm " in *" $(cat "/proc/${id%% *}/comm" 2>/dev/null || printf none) "*) return 0 ;; esac
   done
-  [ "${#ids[@]}" -eq 0 ] || reap '' "${ids[*]}" "$(($(date +%s) + TRAIN_GRACE))" >/dev/null
+  end_processes ${ids[@]+"${ids[@]}"}
 }
+
+# end_processes PROCESS...: ends them, and what they started, as a run is ended. Before a box has a Python only programs
+# of ours can be at work: they are just asked, and the next setup ends what they leave.
+end_processes() {
+  [ "$#" -eq 0 ] || onbox run_processes reap "$TRAIN_GRACE" "$@" || kill -TERM "${@%% *}" || :
+} 2>/dev/null
 
 # Process numbers are reused, above all after a restart: the session's number is not enough, each process must also
 # name the setup. A training is in a session of its own.

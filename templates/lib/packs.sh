@@ -5,13 +5,7 @@
 # changes; one that is gone was repacked, or its commit can't be read, which is noticed elsewhere.
 packs_right() {
   [ -s "$1" ] || return 0
-  _list=$1 _dir=$2 _listed=' '
-  set --
-  while read -r _size _name; do
-    _listed="$_listed$_size:$_name "
-    set -- "$@" "$_name"
-  done <"$_list"
-  for _found in $(cd "$_dir" 2>/dev/null && exec stat -c '%s:%n' -- "$@" 2>/dev/null); do
-    case $_listed in *" $_found "*) ;; *) return 1 ;; esac
-  done
+  _sizes=$(cd "$2" 2>/dev/null && exec stat -c '%s %n' -- *.pack *.idx 2>/dev/null)
+  [ "$_sizes" = "$(cat "$1")" ] || [ -z "$(printf '%s\n' "$_sizes" | grep -vxFf "$1" |
+    while read -r _ _name; do grep -F " $_name" "$1"; done)" ]
 }

@@ -8,8 +8,8 @@
 #
 # Two git folders track one tree. `$REPO_DIR/.git` is the user's: HEAD is the commit, so that their git shows what the
 # snapshot changes. $PLACED is boxstrap's, a worktree of the store: its index is what boxstrap placed, byte for byte. A
-# file is overwritten or removed only if it is in that index and its content is unchanged. The shorter editions make
-# no such folder, and ask the user's git; the full script takes such a tree over.
+# file is overwritten or removed only if it is in that index and its content is unchanged.
+# A tree that is adopted has no such folder, nor one whose notes are lost: what its HEAD has counts as placed.
 #
 # Needs base, errors, git, git_locks, packs, repository and trees (lib/); the names of `settle_names` and the script's REPO_ variables;
 # STEP_CODE, the file for `fail`'s code; STEP_LOG, where standard error goes; `emit`, which reports a caution.
@@ -30,6 +30,9 @@ place_snapshot() {
   fi
   [ "$REPO_DIR" = "$MAIN_DIR" ] || link_shared
   note_placed
+  # Some of them may be as they were sent by now.
+  [ "${#EDITED[@]}" = 0 ] || find_changed || :
+  note_edits
 }
 
 is_placed() { is_line "$PLACED/HEAD" "$REPO_SNAPSHOT"; }
@@ -136,10 +139,10 @@ update_in_place() {
   fi
   must_know "$REPO_BRANCH" "${refs[1]-}"
   [ -d "$PLACED" ] || take_over
-  find_removed
+  find_changed || :
   [ "${#REMOVED[@]}" = 0 ] || { put_back_removed && caution removed-files; }
   switch_index "$old" -n || box_edits
-  write_file "$NOTES/repo.switch" 600 "$REPO_SNAPSHOT $REPO_COMMIT"$'\n'
+  printf '%s\n' "$REPO_SNAPSHOT $REPO_COMMIT" >"$NOTES/repo.switch"
   to_disk "$NOTES/repo.switch"
   linked_folders || box_edits
   { read -r placed <"$PLACED/HEAD"; } 2>/dev/null || :
@@ -289,7 +292,8 @@ move_head() {
   fi
   local to=$'option no-deref\nupdate HEAD'
   [ -z "$REPO_BRANCH" ] || to="update refs/heads/$REPO_BRANCH"
-  work_git update-ref --stdin <<<"update refs/boxstrap/placed $REPO_COMMIT
+  # In update_in_place: HEAD, the branch and the mark are there already.
+  [ "${refs[*]-}" = "$REPO_COMMIT $REPO_COMMIT $REPO_COMMIT" ] || work_git update-ref --stdin <<<"update refs/boxstrap/placed $REPO_COMMIT
 $to $REPO_COMMIT"
   if [ -n "$REPO_BRANCH" ]; then
     is_line "$REPO_DIR/.git/HEAD" "ref: refs/heads/$REPO_BRANCH" || work_git symbolic-ref HEAD "refs/heads/$REPO_BRANCH"

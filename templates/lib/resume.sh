@@ -28,7 +28,7 @@ resume_run() {
   RUN_DIR=${1%/*}/${name%-*}-$number
   rm -rf -- "$tmp"
   mkdir "$tmp"
-  for file in work commit snapshot tree data dir venv gpus variables grace log_max metrics resume on_notice results results_to notify made_of; do
+  for file in work commit snapshot tree edited data dir venv gpus variables grace log_max metrics resume on_notice results results_to notify made_of; do
     [ ! -f "$1/$file" ] || cp "$1/$file" "$tmp/$file"
   done
   cp "$1/resume" "$tmp/command"

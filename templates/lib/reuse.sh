@@ -6,52 +6,9 @@
 # tried first. If two places have the same, the first one counts.
 find_image() {
   [ "$REUSE" = auto ] && [ "$INSTALLER" = uv ] && [ -z "$IS_LOCAL$CONDA" ] || return 0
-  find_roots "${VIRTUAL_ENV-}" "${CONDA_PREFIX-}" /venv/* /opt/venv /opt/conda /opt/conda/envs/* /usr/local /usr \
-    /opt/miniconda3 /opt/miniforge3 ~/miniconda3 ~/miniforge3 ~/anaconda3
-  [ "${#ROOTS[@]}" -gt 0 ] || return 0
-  reuse find "$BOX_HOME/gpu.json" "$BOX_HOME" "$VENV_DIR" "$SETUP_DIR/images" "${ROOTS[@]}" >"$SETUP_DIR/image_path"
-}
-
-# find_roots PLACE...: sets ROOTS to those environments that have something to copy; if there are none, to that of the
-# Python that a login shell would start.
-find_roots() {
-  local root
-  ROOTS=()
-  for root; do
-    ! holds_packages "$root" || ROOTS+=("$root")
-  done
-  [ "${#ROOTS[@]}" -eq 0 ] || return 0
-  find_login_root "$SETUP_DIR/login"
-  ! holds_packages "$ROOT" || ROOTS=("$ROOT")
-}
-
-# holds_packages ENVIRONMENT: whether pip or uv installed something in it, and it isn't ours. Starts no process;
-# image_packages.py decides what can be copied.
-holds_packages() {
-  local info by
-  [ -n "$1" ] && [ ! -e "$1/.boxstrap" ] || return
-  for info in "$1"/lib/python3.*/{site,dist}-packages/*.dist-info; do
-    # A new environment has these.
-    case ${info##*/} in pip-* | setuptools-* | wheel-*) continue ;; esac
-    { read -r by <"$info/INSTALLER"; } 2>/dev/null || continue
-    case $by in pip | uv) return 0 ;; esac
-  done
-  return 1
-}
-
-# find_login_root FILE: sets ROOT to the environment of the Python that a login shell starts; its output goes to FILE.
-# The system's was checked already and is not started. Start-up files get three seconds, whatever they print or start.
-find_login_root() {
-  local line
-  ROOT=
-  # shellcheck disable=SC2016 # for the login shell
-  timeout -k 1 "${LOGIN_SHELL_S:-3}" bash -lc 'python=$(type -P python3 || type -P python)
-    case $python in /bin/* | /usr/bin/*) exit ;; esac
-    exec "$python" -I -B -c "import sys; print(chr(10) + sys.argv[1] + sys.prefix)" "boxstrap-prefix "' \
-    </dev/null >"$1" 2>/dev/null 3>&- 9>&- || :
-  while IFS= read -r line; do
-    case $line in 'boxstrap-prefix '*) ROOT=${line#* } ;; esac
-  done <"$1"
+  reuse find "$BOX_HOME/gpu.json" "$BOX_HOME" "$VENV_DIR" "$SETUP_DIR/images" "${VIRTUAL_ENV-}" "${CONDA_PREFIX-}" \
+    /venv/* /opt/venv /opt/conda /opt/conda/envs/* /usr/local /usr /opt/miniconda3 /opt/miniforge3 \
+    ~/miniconda3 ~/miniforge3 ~/anaconda3 >"$SETUP_DIR/image_path"
 }
 
 reuse() { "$BOX_HOME/agent/bin/python" -I -B "$ONBOX" python.reuse "$@" 3>&- 9>&-; }

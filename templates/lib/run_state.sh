@@ -35,13 +35,6 @@ attended() {
   alive "$_waiter"
 }
 
-# left_of DIR: prints how many processes of an ended run are still alive.
-left_of() {
-  _count=0
-  while read -r _one; do ! alive "$_one" || _count=$((_count + 1)); done <"$1/left"
-  printf '%s\n' "$_count"
-}
-
 # run_with_id RUNS ID: prints the run made under this id, the same however often it is asked for; 1 if there is none.
 run_with_id() {
   for _run in "$1"/*/; do

@@ -33,10 +33,12 @@ last_run_died() {
 
 # new_run WORK: makes a run's folder, whole or not at all, and sets RUN_DIR to it.
 new_run() {
-  local number=1 tmp gpu
+  local number=1 tmp gpu count
   # One that was made under this id, but never started: the power failed.
   [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR"
-  [ -z "$RUN_GPUS" ] || ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu"
+  # CUDA hides all GPUs from a number on that isn't there, and a program then silently computes without them.
+  [ -z "$RUN_GPUS" ] || count=$(sed -n 's/^gpus //p' "$BOX_HOME/gpu.said" 2>/dev/null) || :
+  for gpu in ${RUN_GPUS//,/ }; do [ -z "$count" ] || [ "$gpu" -lt "$count" ] || fail gpu-not-there "this box has no GPU$([ "$count" = 0 ] || printf ' %s: they are 0 to %s' "$gpu" $((count - 1)))"; done
   while [ -e "$RUNS/$TRAIN_SESSION-$number" ]; do number=$((number + 1)); done
   RUN_DIR=$RUNS/$TRAIN_SESSION-$number
   tmp=$RUNS/.new.$BASHPID
@@ -49,6 +51,7 @@ new_run() {
   printf '%s\n' "$DATA_CONTENT" >"$tmp/data"
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
   absolute_command >"$tmp/command"
+  [ ! -e "$NOTES/repo.edited" ] || cp "$NOTES/repo.edited" "$tmp/edited"
   [ -z "$TRAIN_RESUME" ] || absolute_command "$TRAIN_RESUME" >"$tmp/resume"
   [ -z "$TRAIN_ON_NOTICE" ] || absolute_command "$TRAIN_ON_NOTICE" >"$tmp/on_notice"
   [ -z "${QUEUE-}" ] || join_queue "$tmp"
@@ -159,10 +162,8 @@ keep_results() {
 }
 
 run_keeper() {
-  local python=$BOX_HOME/agent/bin/python
   ! ask_keeper "$@" || return "$KEEPER_CODE"
-  [ -x "$python" ] || python=$(command -v python3) || return 0
-  "$python" -I -S -B "$ONBOX" results.keep_results "$@"
+  onbox results.keep_results "$@"
 }
 
 # start_keeper: for a new run in REPO_DIR: what earlier results it would lose is copied while its files are placed.
@@ -202,7 +203,12 @@ start_run() {
   make_results
   revive_all
   revive_uploads
-  [ ! -f "$1/queue" ] || { keep_results room "$1" && wait_for_turn "$1" && return; }
+  # A queued run is started by its waiter, which also makes its session.
+  if [ -f "$1/queue" ]; then
+    keep_results room "$1"
+    ! in_state "$1" queued || attended "$1" || fail run-not-begun "no process could be started that waits for the turn of $1"
+    return 0
+  fi
   # A setup that was killed may have started it a moment ago.
   ! has_runner "$1" || { await_begin "$1" && return; }
   keep_results begin "$1"
@@ -222,29 +228,18 @@ join_queue() {
   esac || fail no-run-before "there is no run ${QUEUE#* } here that this one could wait for"
   printf '%s\n' "$QUEUE" >"$1/queue"
   echo >"$1/exit.new"
-  : >>"$BOX_HOME/queue.lock"
 }
-
-# A queued run is started by its waiter, which also makes its session.
-wait_for_turn() {
-  ! in_state "$1" queued || attended "$1" ||
-    fail run-not-begun "no process could be started that waits for the turn of $1"
-}
-
-# This is how waiters start each other too: see queue.sh.
-detached() { without_secrets setsid "$@"; }
 
 # is_queue_attended, revive_all: start waiters again after a restart of the box, or if they were killed.
 is_queue_attended() {
   local dir
-  for dir in "$BOX_HOME"/runs/*/*/; do
-    if in_state "$dir" queued && ! attended "$dir"; then return 1; fi
+  for dir in "$BOX_HOME"/runs/*/*/queue; do
+    if in_state "${dir%/queue}" queued && ! attended "${dir%/queue}"; then return 1; fi
   done
 }
 
 revive_all() {
-  [ ! -e "$BOX_HOME/queue.lock" ] ||
-    { flock 7 && revive_queue "$BOX_HOME/runs" "$PROGRAMS" "$ENV_FILE"; } 7>>"$BOX_HOME/queue.lock"
+  is_queue_attended || (without_secrets "$BOX_HOME/agent/bin/python" -I -S -B "$ONBOX" run_queue revive "$BOX_HOME" "$ENV_FILE")
 }
 
 # Sets IDLE_UPLOADS to the runs whose results are not all in their bucket while nobody uploads them: the box was
@@ -274,15 +269,16 @@ revive_uploads() {
 
 # new_session RUN_DIR PROGRAM ARGUMENT...: a session in which a program of box/ runs.
 new_session() {
-  local dir=$1 pause
+  local dir=$1 pause dead
   # A server whose last session was just ended is shutting down, and accepts nothing more; and another setup of this
   # account may have taken the name since it was checked.
   for pause in 0.1 0.5 1 0; do
     find_session_name
-    write_file "$dir/session" 644 "$SESSION"$'\n'
-    # A dead session of that name, if find_session_name saw one.
-    [ -z "$TEXT" ] || our_tmux kill-session -t "=$SESSION" 2>/dev/null || :
-    ! our_tmux new-session -d -x 200 -y 50 -s "$SESSION" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" \; \
+    # A dead session of that name, if find_session_name saw one, goes by the same call: without any, the server would end.
+    dead=()
+    [ -z "$TEXT" ] || dead=(kill-session -t "=$SESSION" \;)
+    write_if_changed "$dir/session" 644 "$SESSION"$'\n'
+    ! our_tmux ${dead[@]+"${dead[@]}"} new-session -d -x 200 -y 50 -s "$SESSION" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" \; \
       set-option -t "=$SESSION:" remain-on-exit on || break
     [ "$pause" != 0 ] || return
     sleep "$pause"
@@ -310,7 +306,7 @@ await_begin() {
   local until=$((SECONDS + 10))
   until [ -f "$1/pid" ]; do
     [ "$SECONDS" -lt "$until" ] || fail run-not-begun "the run in $1 did not start within 10 seconds"
-    sleep 0.02
+    sleep 0.01
   done
 }
 
@@ -318,12 +314,12 @@ await_begin() {
 stop_alive_run() {
   local dir left
   dir=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || return 0
-  left=$(stop_run "$dir")
+  left=$(onbox run_processes stop "$dir" | sed -n 's/^left\t[^\t]*\t//p')
   [ -z "$left" ] || write_event setup warn code=run-left "count=$(wc -l <<<"$left")" "pid=${left%%$'\t'*}"
 }
 
 # The same work may be alive in a tree beside.
 stop_alive_work() {
   find_run_of "$WORK" && in_state "$RUN_OF" running || return 0
-  stop_run "$RUN_OF"
+  onbox run_processes stop "$RUN_OF" >/dev/null
 }

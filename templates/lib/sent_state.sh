@@ -22,9 +22,6 @@ await_states() {
   }
 }
 
-# Whether this tree was placed before, so that one state can replace another.
-is_tree() { [ -d "$REPO_DIR/.git" ] && [ -e "$NOTES/repo.placed" ]; }
-
 # Objects that build on something that isn't on the box are refused: the other side makes others from what is.
 receive() {
   local said
@@ -69,16 +66,19 @@ place_state() {
   local placed=() rc
   STEP_LOG=$NOTES/sync.log STEP_CODE=$NOTES/sync.code
   mapfile -t placed <"$NOTES/repo.placed"
+  # What changes is found meanwhile.
+  exec 7< <(store_git diff-tree -r --no-renames --name-status "${placed[${#placed[@]} - 1]}" "$REPO_SNAPSHOT" -- 2>/dev/null)
   for REPAIRS in '' yes; do
     if [ -z "$REPAIRS" ] && [ -e "$NOTES/repo.switch" ]; then continue; fi
     : >"$STEP_CODE"
-    (set -e; place_snapshot; stamp_placed) >"$STEP_LOG" 2>&1 </dev/null
+    (set -e; place_snapshot; stamp_placed) >"$STEP_LOG" 2>&1 </dev/null 7<&-
     rc=$?
     [ "$rc" -ne 0 ] || break
   done
   if [ "$rc" -eq 0 ]; then
-    mapfile -n 2000 placed < <(store_git diff-tree -r --no-renames --name-status "${placed[${#placed[@]} - 1]}" "$REPO_SNAPSHOT" -- 2>/dev/null)
+    mapfile -n 2000 placed <&7 && exec 7<&-
     printf %s ${placed[@]+"${placed[@]}"} >&6
+    [ ! -e "$NOTES/repo.edited" ] || while IFS= read -r line; do answer edited "$line"; done <"$NOTES/repo.edited"
     answer placed "$REPO_SNAPSHOT"
     return
   fi

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2088,SC2154 # set here, read elsewhere; a profile's ~ is literal
-# setup: how every edition's setup starts and ends.
+# setup: how a setup starts and ends.
 
 begin_script() {
   begin_box

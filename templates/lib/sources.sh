@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034 # set here, read elsewhere
 # sources: what the environment is made from, and the arguments for uv or pip.
 
-# Sets SOURCE_KIND, in this order: what the profile says, uv.lock, requirements.txt, pyproject.toml.
+# Sets SOURCE_KIND, in this order: what the profile says, uv.lock, requirements.txt, pyproject.toml. Extras are the
+# project's: with them requirements.txt is not meant.
 find_kind() {
   SOURCE_KIND=nothing
   if [ -n "$CONDA" ]; then SOURCE_KIND=conda && return; fi
@@ -11,7 +12,7 @@ find_kind() {
     [ "${#REQUIREMENTS[@]}" -eq 0 ] || SOURCE_KIND=requirements
   elif [ -f "$REPO_DIR/uv.lock" ]; then
     SOURCE_KIND=lock
-  elif [ -f "$REPO_DIR/requirements.txt" ]; then
+  elif [ -f "$REPO_DIR/requirements.txt" ] && [ -z "${EXTRAS[*]-}" ]; then
     SOURCE_KIND=requirements REQUIREMENTS=(requirements.txt)
   elif [ -f "$REPO_DIR/pyproject.toml" ]; then
     SOURCE_KIND=project

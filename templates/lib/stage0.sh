@@ -24,7 +24,7 @@ load_program() {
   local file
   recipe
   begin_box
-  [ -f "$PROGRAMS/defaults.sh" ] || { printf 'the program is not in %s\n' "$PROGRAMS" >&2 && return 1; }
+  [ -f "$PROGRAMS/defaults.sh" ] || { printf 'the program is not in %s: boxstrap setup sends it\n' "$PROGRAMS" >&2 && return 1; }
   for file in "$PROGRAMS"/defaults.sh "$PROGRAMS"/{lib,steps}/*.sh; do . "$file"; done
   recipe
 }

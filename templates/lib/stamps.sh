@@ -34,7 +34,12 @@ declare -gA CHECKING=()
 begin_checks() {
   local name
   for name in "${STEPS[@]}"; do
-    case $name in repo | python) "check_$name" >/dev/null 2>&1 & CHECKING[$name]=$! ;; esac
+    case $name in
+      repo) check_repo 2>/dev/null & ;; # it prints what was edited
+      python) check_python >/dev/null 2>&1 & ;;
+      *) continue ;;
+    esac
+    CHECKING[$name]=$!
   done
 }
 

@@ -6,12 +6,17 @@ open_store() {
   umask 077
   [ -d "${1%/*}" ] || mkdir -p "${1%/*}"
   identity $$ >"$1.sender"
-  # Leftovers of a broken transfer do no harm; they only take room.
-  find "$1/objects" -maxdepth 2 \( -name 'tmp_objdir-incoming-*' -o -name 'tmp_pack_*' \) -mmin +60 -exec rm -rf {} + 2>/dev/null
+  for _left in "$1"/objects/tmp_objdir-incoming-* "$1"/objects/*/tmp_pack_* "$1"/*.lock "$1"/refs/*.lock "$1"/refs/*/*.lock; do
+    [ -e "$_left" ] || continue
+    case $_left in
+      *.lock) free_git_locks "$1" "$1" || printf 'another git is at work in %s\n' "$1" >&2 ;;
+      # Leftovers of a broken transfer do no harm; they only take room.
+      *) find "$_left" -maxdepth 0 -mmin +60 -exec rm -rf {} + 2>/dev/null ;;
+    esac
+  done
   # A damaged store has nothing that the sender's repository doesn't have: it is made again.
   packs_right "$1/packs" "$1/objects/pack" ||
     { mv -T "$1" "$1.damaged.$$" && rm -rf "$1.damaged.$$"; }
-  free_git_locks "$1" "$1" || printf 'another git is at work in %s\n' "$1" >&2
   [ ! -d "$1" ] || return 0
   if [ "$2" = sha256 ]; then
     git init -q --bare --template= --object-format=sha256 "$1.new.$$"

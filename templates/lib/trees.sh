@@ -16,13 +16,14 @@ use_tree() {
 }
 
 # find_environment: for a tree beside, once its files are placed. Uses the main tree's environment if it is unchanged,
-# made from the same, and does not contain the repository itself; else one of its own. Sets VENV_DIR.
+# made from the same, and does not contain the repository itself; else one of its own. Sets VENV_DIR. What a sweep's
+# cells need is made where the main tree's is, if no run uses that: once, not for each.
 find_environment() {
   if [ "$TREE_NUMBER" = 1 ] || is_shared_venv; then return; fi
   VENV_DIR=$MAIN_VENV VENV_NOTES=$BOX_HOME/steps/$REPO_KEY PYTHON_INPUTS='' WORK=''
   find_stamp python
   inputs_python
-  if is_line "$STAMP" "$INPUTS" && ! holds_project && check_python; then return; fi
+  if ! holds_project && { { is_line "$STAMP" "$INPUTS" && check_python; } || { is_cell && ! is_held "$MAIN_DIR" >/dev/null; }; }; then return; fi
   VENV_DIR=$REPO_DIR/$VENV VENV_NOTES=$NOTES
 }
 
@@ -30,19 +31,20 @@ find_environment() {
 is_shared_venv() { [[ $VENV == [/~]* ]]; }
 
 # choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: the main tree if it is free, else the
-# one beside it in which the same ran last, else one that no run has used, else a new one. With BESIDE only the last two.
+# one beside it in which the same ran last, else one that no run has used, else a new one. With BESIDE only the last two,
+# or the main tree before it is made; a sweep's cell that is queued again also gets the tree that it had.
 choose_tree() {
   local notes unused=''
   use_tree 1
-  [ -n "$BESIDE" ] || is_held "$REPO_DIR" >/dev/null || return 0
-  for notes in "$NOTES"/beside/*/; do
-    [ -d "$notes" ] || continue
+  { [ -n "$BESIDE" ] && is_tree; } || is_held "$REPO_DIR" >/dev/null || return 0
+  for notes in "$NOTES"/beside/{1,*}/; do
     notes=${notes%/}
+    [ -d "$notes" ] || [ "${notes##*/}" = 1 ] || continue
     use_tree "${notes##*/}"
     if is_held "$REPO_DIR" >/dev/null; then continue; fi
     if ! LAST_RUN=$(last_run_in "$REPO_DIR"); then
-      unused=${unused:-$TREE_NUMBER}
-    elif [ -z "$BESIDE" ] && is_same_again "$LAST_RUN"; then
+      [ "$TREE_NUMBER" = 1 ] || unused=${unused:-$TREE_NUMBER}
+    elif is_same_again "$LAST_RUN"; then
       return
     fi
   done
@@ -51,6 +53,11 @@ choose_tree() {
   mkdir -p "$NOTES"
   write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
 }
+
+# Whether this tree was placed before, so that one state can replace another.
+is_tree() { [ -d "$REPO_DIR/.git" ] && [ -e "$NOTES/repo.placed" ]; }
+
+is_cell() { [[ $RUN_VARIABLES == *BOXSTRAP_CELL=* ]]; }
 
 # link_shared: links the profile's shared folders and files from the main tree into a tree beside, and files that were
 # pushed there. A tracked file is never shared. What is not there yet is made as a folder, unless its name is a file's.
@@ -146,9 +153,11 @@ last_run_in() {
   [ -n "$newest" ] && printf '%s\n' "$newest"
 }
 
-# is_same_again RUN: whether its tree is as it was placed, for this same content, and its command is this one.
+# is_same_again RUN: whether its tree is as it was placed, for this same content, and its command is this one. With BESIDE
+# also whether it was of the same sweep's same cell.
 is_same_again() {
   local VENV_DIR command
+  [ -z "$BESIDE" ] || { is_cell && [ "${1%-*}" = "${1%/*}/$TRAIN_SESSION" ]; } || return
   { read -r VENV_DIR <"$1/venv" && command=$(<"$1/command"); } 2>/dev/null || return
   [ -n "$REPO_TREE" ] && is_content "$1" && [ "$command" = "$(absolute_command)" ] && placed_git diff --quiet --no-ext-diff
 } 2>/dev/null

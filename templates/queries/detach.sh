@@ -4,8 +4,7 @@
 # library: queries/program
 
 find_home
-python=$box_home/agent/bin/python
-if ! find_program runs.tell || [ ! -f "${program%/*}/runs/tell.py" ] || [ ! -x "$python" ]; then
+if ! find_program runs.monitor || [ "$python" = python3 ]; then
   printf 'old\t\n'
   exit 0
 fi
@@ -19,4 +18,4 @@ for path in $runs; do
     printf 'told\t%s\n' "$path"
 done
 # The box has one already, as a rule: a second one exits.
-setsid "$python" -I -B "$program" runs.monitor "$box_home" </dev/null >/dev/null 2>&1 &
+setsid "$python" -I -B "$program" "$module" "$box_home" </dev/null >/dev/null 2>&1 &

@@ -68,8 +68,7 @@ show_runs() {
     return 0
   done
   find_program runs.status
-  python=$box_home/agent/bin/python
-  if [ -x "$python" ]; then fact redacts yes; else python=python3; fi
+  [ "$python" = python3 ] || fact redacts yes
   "$python" -I -B "$program" "$module" "$box_home" "$repo_key" "${repo_dir-}" "$details" </dev/null 2>/dev/null || fact unread yes
 }
 

@@ -15,7 +15,7 @@ take() {
   ! find_started || return
   # Made under this id, but never started.
   [ -z "$begun" ] || rm -rf -- "$begun"
-  run=$(last_of "$run")
+  run=$("$BOX_HOME/agent/bin/python" -I -S -B "$ONBOX" run_queue last "$run")
   why=$(why_not_resumed "$run")
   [ -z "$why" ] || { answer refused "$why" && return; }
   # Never left of `||` or in an `if`: that would switch `set -e` off inside.

@@ -3,8 +3,8 @@
 # library: queries/program
 
 find_home
-if ! find_program runs.top_stream || [ ! -x "$box_home/agent/bin/python" ]; then
+if ! find_program runs.top_stream || [ "$python" = python3 ]; then
   printf '{"missing":true}\n'
   exit 0
 fi
-exec "$box_home/agent/bin/python" -I -B "$program" "$module" --every "$every" --runs "$box_home/runs"
+exec "$python" -I -B "$program" "$module" --every "$every" --runs "$box_home/runs"

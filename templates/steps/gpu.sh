@@ -1,7 +1,6 @@
 # shellcheck shell=bash
 # gpu: is the GPU that was ordered really there? Asked through NVML, before anything is built.
 
-# A verdict of an edition with fewer checks does not count as one with all of them.
 inputs_gpu() {
   find_identity 1 || _identity=
   inputs v1 "$GPU_ORDER" "$_identity"

@@ -15,7 +15,16 @@ check_repo() {
     is_placed && [ ! -e "$NOTES/repo.switch" ] || return
   { [ "$TREE_NUMBER" = 1 ] || all_shared; } || return
   identity_right && index_begins "$REPO_DIR/.git/index" && store_right && tree_right || return
-  cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] && find_removed && [ "${#REMOVED[@]}" = 0 ]
+  find_changed && cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] && [ "${#REMOVED[@]}" = 0 ] || return
+  tell_edits
+}
+
+# What was edited here stays so. A setup warns of it; a plan, which writes nothing, prints it.
+tell_edits() {
+  [ "${#EDITED[@]}" = 0 ] || list_edits $'edited\t'
+  [ -n "${SETUP_DIR-}" ] || return 0
+  note_edits
+  [ "${#EDITED[@]}" = 0 ] || emit warn code=edited-files "count=${#EDITED[@]}"
 }
 
 apply_repo() {

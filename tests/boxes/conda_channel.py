@@ -17,7 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_SKIPPED = {"test", "idlelib", "tkinter", "lib2to3", "site-packages", "__pycache__", "turtledemo"}
+_SKIPPED = {
+    *("test", "idlelib", "tkinter", "lib2to3", "site-packages", "__pycache__", "turtledemo"),
+    "EXTERNALLY-MANAGED",  # Debian's word about its own Python, not about this one
+}
 _RAW_BLOCK = 128 * 1024
 
 Files = Mapping[str, bytes]

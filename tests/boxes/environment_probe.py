@@ -21,10 +21,7 @@ from typing import Any
 LIMIT = 30.0
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "SSH_CONNECTION", "SSH_CLIENT")
 """Variables that a login gives to a shell before any start-up file is read."""
-WINDOWS = {
-    "tmux": ["tmux", "-u", "-L", "boxstrap", "-f", "/dev/null"],
-    "own-tmux": ["tmux", "-u"],
-}
+WINDOWS = {"tmux": ["tmux", "-u", "-L", "boxstrap", "-f", "/dev/null"], "own-tmux": ["tmux", "-u"]}
 """How each tmux is called: the server that shows runs, and the user's or the provider's own."""
 
 WAYS = ("ssh", "login", "vscode", "training", *WINDOWS)

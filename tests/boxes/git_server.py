@@ -97,7 +97,7 @@ class _GitHandler(BaseHTTPRequestHandler):
             whole = fault != "cut" or self.command == "GET"
             self._pass_on(head, body if whole else body[: len(body) // 2], len(body))
 
-    do_POST = do_GET  # noqa: N815 - the name that http.server calls
+    do_POST = do_GET
 
     def _backend(self) -> bytes:
         """Return the answer of git's own CGI program (RFC 3875; git-http-backend(1))."""

@@ -189,12 +189,6 @@ _ROWS = (
         mounts=("ro /home/student",),
     ),
     Kind(
-        "tmpfshome",
-        "an ordinary account whose home is a small tmpfs",
-        extends="nosudo",
-        mounts=("tmpfs /home/student 300m",),
-    ),
-    Kind(
         "smallshm",
         "a Vast.ai container with the 64 MB of shared memory that containers have by default",
         extends="vast",

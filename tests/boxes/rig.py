@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tests.boxes import claims, host_sources, images, kinds, net, places
 from tests.boxes.box import RigBox
-from tests.boxes.delay import DelayProxy
 from tests.boxes.keys import make_key
 from tests.boxes.mirror import Mirror
 from tests.boxes.proc import RigError, need
@@ -40,7 +39,6 @@ class Rig:
         self._lock = threading.Lock()
         self._next = 2
         self._boxes: list[RigBox] = []
-        self._proxies: list[DelayProxy] = []
         self._mirror: Mirror | None = None
         self._claim = claims.take(places.boxes(), lowest)
         self._closed = False
@@ -119,13 +117,6 @@ class Rig:
             raise RigError("this rig has no mirror: Rig(mirror=True)")
         return self._mirror
 
-    def delay_proxy(self, box: RigBox, rtt_s: float) -> tuple[str, int]:
-        """Return an address and port from which the box's sshd has a round trip of `rtt_s`."""
-        proxy = DelayProxy(box.address, box.port, rtt_s)
-        with self._lock:
-            self._proxies.append(proxy)
-        return proxy.host, proxy.port
-
     def _house_files(self) -> dict[str, str]:
         return self._mirror.box_files() if self._mirror else {}
 
@@ -136,8 +127,6 @@ class Rig:
                 return
             self._closed = True
             boxes, self._boxes = self._boxes, []
-        for proxy in self._proxies:
-            proxy.close()
         for box in boxes:
             box.stop()
         if self._mirror is not None:

@@ -66,9 +66,12 @@ class S3Server:
     def objects(self, bucket: str) -> dict[str, bytes]:
         """Return all objects of a bucket, without the server's own files (names with a dot)."""
         top = self.folder / bucket
-        files = (each for each in top.rglob("*") if each.is_file())
-        found = {str(each.relative_to(top)): each.read_bytes() for each in files}
-        return {name: content for name, content in found.items() if not name.startswith(".")}
+        names = ((each, str(each.relative_to(top))) for each in top.rglob("*"))
+        # The server renames its own files while this looks: they are not read at all.
+        files = (
+            (each, name) for each, name in names if not name.startswith(".") and each.is_file()
+        )
+        return {name: each.read_bytes() for each, name in files}
 
     def move_clock(self, seconds: float) -> None:
         """Check signed URLs from now on as if it were this many seconds later."""

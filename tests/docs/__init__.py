@@ -1,1 +1,1 @@
-"""What the documents show is made here from the code, and tested against it."""
+"""What the documents show is tested against the code that it is made from."""

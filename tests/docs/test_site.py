@@ -1,4 +1,4 @@
-"""The site: every page is in its navigation, and its check of links finds what is dead."""
+"""The site: every page is in its navigation, and links lead to its own pages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from bootstrap.tasks.documents import DOCUMENTS
-from tests.docs import site_links
-from tests.docs.generate import ROOT
+from tools.docs import site_links
+from tools.docs.generate import ROOT
 
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.fleet.export import EXPORTS
 from bootstrap.providers import CLASSES
 from bootstrap.render.door_table import DOORS
-from tests.docs.generate import ROOT
+from tools.docs.generate import ROOT
 
 PAGE = (ROOT / "docs/systems.md").read_text(encoding="utf-8")
 ROWS = [

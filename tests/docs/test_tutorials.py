@@ -18,9 +18,9 @@ import pytest
 from bootstrap.paths import shipped
 from tests.boxes import Rig
 from tests.cli import User
-from tests.docs.generate import ROOT
 from tests.providers import demo
 from tests.providers.accounts import SimulatedOffer, simulated
+from tools.docs.generate import ROOT
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 REDUCE = (ROOT / "tests/main_job/reduce.py").read_text("utf-8")

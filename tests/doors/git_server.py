@@ -6,11 +6,12 @@ import base64
 import contextlib
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.listener import served
 
 _PATIENCE_S = 60
 
@@ -100,12 +101,5 @@ class _PrivateGitHandler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(address: str, folder: Path, token: str = "") -> Iterator[GitHost]:
     """A git host on this machine's `address`, until the end of the block."""
-    host = GitHost(address, folder, token)
-    thread = threading.Thread(target=host.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with served(GitHost(address, folder, token)) as host:
         yield host
-    finally:
-        host.shutdown()
-        host.server_close()
-        thread.join()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+
+from tests.listener import QuietHandler, served
 
 _HREF = re.compile(r'href="([^"]+)"')
 
@@ -41,11 +42,8 @@ class StaticIndex(ThreadingHTTPServer):
         return {name: link for name, link in named.items() if not name.endswith(self.without)}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: StaticIndex
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -73,12 +71,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def static_index(address: str, upstream: str, without: str = "\n") -> Iterator[StaticIndex]:
     """A static index on this machine's `address`, until the end of the block."""
-    index = StaticIndex(address, upstream, without)
-    thread = threading.Thread(target=index.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with served(StaticIndex(address, upstream, without)) as index:
         yield index
-    finally:
-        index.shutdown()
-        index.server_close()
-        thread.join()

@@ -96,26 +96,6 @@ def test_an_address_alone_leads_to_the_same_repository(
 
 @pytest.mark.sampled
 @each_paste
-def test_a_clone_that_boxstrap_did_not_make_is_refused(
-    words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
-) -> None:
-    box = rented("vast", used=True)
-    hosted(box, extends="vast")
-    box.run(
-        "git init -q /workspace/homework && cd /workspace/homework && echo mine >train.py &&"
-        " git add . && git -c user.name=me -c user.email=me@example.org commit -qm mine &&"
-        " echo edit >>train.py"
-    )
-    look = "cd /workspace/homework && git log && git status --short && cat .git/config train.py"
-    before = box.run(look)
-    for _ in range(2):
-        said = typed(box, user.run("oneliner", *words).must(0).out)
-        assert "/workspace/homework" in said.stderr
-        assert box.run(look) == before
-
-
-@pytest.mark.sampled
-@each_paste
 def test_a_tree_that_a_paste_made_is_ours(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
@@ -131,13 +111,3 @@ def test_a_tree_that_a_paste_made_is_ours(
     user.run("setup", *there, "--set", "env.LINGER=601")
     made.root = moved
     one_training(box, made.head)
-
-
-def test_a_box_with_musl_is_refused_before_anything_changes(
-    rented: Rented, hosted: Hosted, user: User
-) -> None:
-    box = rented("musl")
-    hosted(box, extends="vast")
-    said = typed(box, user.run("oneliner").must(0).out)
-    assert (said.returncode, "musl" in said.stderr) == (5, True)
-    assert not box.exists("/workspace/.boxstrap")

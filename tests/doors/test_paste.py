@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.doors import PASTE_LIMIT
 from bootstrap.render.door_table import NARROWEST
+from bootstrap.setup.doors import PASTE_LIMIT
 from tests.boxes import RigBox
 from tests.cli import User
 from tests.doors.conftest import Hosted

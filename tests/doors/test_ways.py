@@ -165,24 +165,6 @@ def test_what_is_other_work_is_begun_by_each(
             assert len(doors.runs()) == runs, f"{way}: {change}"
 
 
-def test_a_door_prepares_a_training_once(rented: Rented, hosted: Hosted, user: User) -> None:
-    """With packages that the profile names, by pip."""
-    box = rented("vast", used=True)
-    commands = "[python -c 'import iniconfig', echo x >>made]"
-    more = f"python: {{packages: [iniconfig], installer: pip}}\nprepare: {commands}\n"
-    hosted(box, extends="vast", more=more)
-    doors = Doors(user, box, "/workspace")
-    for way in ("pushed", "paste", "setup"):
-        said = doors.go(way)
-        assert said.returncode == 0, f"{way}: {said.stdout}{said.stderr}"
-        assert box.read("/workspace/homework/made") == "x\n", way
-        assert len(doors.runs()) == 1, way
-    assert box.run("/workspace/homework/.venv/bin/python -m pip --version").startswith("pip ")
-    for way in ("paste", "pushed"):
-        said = doors.go(way, "--set", f"prepare=[echo {way}; exit 3]")
-        assert (said.returncode, len(doors.runs())) == (7, 1), way
-
-
 def test_what_is_at_the_ref_runs_only_if_it_is_the_program_that_was_meant(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:

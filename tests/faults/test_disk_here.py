@@ -226,9 +226,12 @@ def test_a_state_folder_that_takes_nothing(rent: Rent, faults: Faults, how: str)
         rented.run("setup").must(0)
 
 
-def test_a_log_that_does_not_fit_keeps_the_box(user: User, faults: Faults) -> None:
+@pytest.mark.parametrize("discard", [False, True], ids=["room again", "discard"])
+def test_a_log_that_does_not_fit_keeps_the_box_until_it_fits_or_is_let_go(
+    user: User, faults: Faults, *, discard: bool
+) -> None:
     """`down` destroys nothing while the log of a run is only on the box."""
-    box = LoopbackBox()
+    box, down = LoopbackBox(), ("down", "--host", "runpod:pod-a")
     with simulated("runpod") as account:
         user.env |= account.environment()
         account.boxes = [SimulatedBox("pod-a", port=box.port, user=box.user)]
@@ -236,35 +239,20 @@ def test_a_log_that_does_not_fit_keeps_the_box(user: User, faults: Faults) -> No
         there.write(b"line\n" * 20_000)
         with mounted(there.root / "boxstrap-results", "-o", "size=64k") as results:
             with faults.attempt("disk here full", "log of a run") as attempt:
-                refused = user.run("down", "--host", "runpod:pod-a").must(9).err
+                refused = user.run(*down).must(9).err
                 assert "train-1: the log of train-1 is not here:" in refused
                 assert "no space left on device" in refused
                 assert account.destroyed == []
                 assert "no space left on device" in there.do("pull").must(9).err
                 attempt.outcome("exit 9, and the box is kept")
+            if discard:
+                said = user.run(*down, "--discard").must(0)
+                assert "train-1: its log (100 kB) and record are not at home" in said.out
             for left in results.rglob("*/*/*/*"):
                 left.unlink()
-        there.write(b"line\n" * 2000)
-        user.run("down", "--host", "runpod:pod-a").must(0)
+        if not discard:
+            there.write(b"line\n" * 2000)
+            user.run(*down).must(0)
+            assert there.log == b"line\n" * 2000
         assert account.destroyed == ["pod-a"]
-        assert there.log == b"line\n" * 2000
-    box.stop()
-
-
-def test_a_log_that_does_not_fit_can_be_discarded(user: User, faults: Faults) -> None:
-    box = LoopbackBox()
-    with simulated("runpod") as account:
-        user.env |= account.environment()
-        account.boxes = [SimulatedBox("pod-a", port=box.port, user=box.user)]
-        there = make_there(user, box, "runpod:pod-a")
-        there.write(b"line\n" * 20_000)
-        with (
-            mounted(there.root / "boxstrap-results", "-o", "size=16k"),
-            faults.attempt("disk here full", "log of a run, discarded") as attempt,
-        ):
-            user.run("down", "--host", "runpod:pod-a").must(9)
-            said = user.run("down", "--host", "runpod:pod-a", "--discard").must(0)
-            assert "train-1: its log (100 kB) and record are not at home" in said.out
-            assert account.destroyed == ["pod-a"]
-            attempt.outcome("named, and let go")
     box.stop()

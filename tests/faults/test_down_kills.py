@@ -15,15 +15,11 @@ from tests.faults.kills import kill_power
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.main_job.test_down import PROFILE
 from tests.providers.accounts import SimulatedAccount, SimulatedBox
 
 pytestmark = pytest.mark.boxes
 
-PROFILE = """\
-version: 1
-gpu: {require: false}
-train: {command: python train.py, results: [out/]}
-"""
 TRAIN = """\
 import os, signal, sys, time
 with open(os.path.expanduser("~/begun"), "a") as file:

@@ -21,8 +21,7 @@ import pytest
 
 from bootstrap.boxes.at_home import RunAtHome
 from bootstrap.errors import NotSafeError
-from bootstrap.link.local import LocalWire
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link import LinkLost, LocalWire, NoAnswer
 from bootstrap.onbox.redact import Redactor
 from bootstrap.protocol.run import Run
 from bootstrap.renting.last_results import find_last_results

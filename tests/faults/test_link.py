@@ -36,15 +36,6 @@ time.sleep(20)
 print("step 1 loss 0.5", flush=True)
 time.sleep(600)
 """
-# The nth command on the box waits before it does anything, until it is released.
-HOLD = """\
-count=$(($(cat /tmp/commands 2>/dev/null || echo 0) + 1))
-echo "$count" >/tmp/commands
-if [ "$count" = {nth} ]; then
-  touch /tmp/held
-  until [ -e /tmp/release ]; do sleep 0.1; done
-fi
-"""
 
 
 def rented_by(folder: Path, box: RigBox) -> Rented:
@@ -112,28 +103,6 @@ def test_a_black_hole_at_each_step(
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(one, STEPS))
-
-
-def test_a_black_hole_before_the_setup_is_under_way(
-    mirror_rig: Rig, tmp_path: Path, shared_folder: Path, faults: Faults
-) -> None:
-    """If the answer of a launch is lost, boxstrap asks, so the setup is launched once."""
-
-    def one(nth: int) -> None:
-        hold = {"/root/.bashrc": HOLD.format(nth=nth)}
-        box = start_used(mirror_rig, "vast", shared_folder, files=hold)
-        rented = rented_by(tmp_path / str(nth), box)
-        slow(rented)
-        go_on(rented)
-        with closing(rented.begin("setup")) as going:
-            box.run("for i in {1..500}; do [ -e /tmp/held ] && exit; sleep 0.1; done; exit 1")
-            let_go = lambda: rented.box.run("touch /tmp/release")  # noqa: E731
-            noticed_and_outlived(rented, going, faults, f"question {nth}", let_go)
-        assert len(box.run("ls /workspace/.boxstrap/setups").split()) == 1
-        box.stop()
-
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(one, (1, 2, 3)))
 
 
 def test_a_log_that_is_followed_through_a_black_hole(rent: Rent, faults: Faults) -> None:

@@ -28,11 +28,7 @@ ssh: {authorized_keys: [~/laptop.pub]}
 train: {command: python train.py}
 """
 NOTES = "".join(f"line {number} of the notes\n" for number in range(200))
-FILES = {
-    "boxstrap__yaml": PROFILE,
-    "requirements__txt": "iniconfig>=2\nsix\n",
-    "notes__txt": NOTES,
-}
+FILES = {"boxstrap__yaml": PROFILE, "requirements__txt": "iniconfig>=2\nsix\n", "notes__txt": NOTES}
 STORE = "/workspace/.boxstrap/store/*.git"
 TREE = "/workspace/homework"
 PACKAGES = f"{TREE}/.venv/lib/python3*/site-packages"

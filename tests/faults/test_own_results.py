@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.results.complete_files import FileState
 from bootstrap.onbox.results.keep_results import clean_copies
@@ -159,11 +159,7 @@ class ResultsBox:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_result_is_lost_or_another_runs(
-    part: int,
-    tmp_path: Path,
-    seeded: random.Random,
-    faults: Faults,
-    request: pytest.FixtureRequest,
+    part: int, tmp_path: Path, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
     seed = seeded.random()
     for number in range(request.config.getoption("tries")):

@@ -11,15 +11,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Completed
+from tests.cli import Completed, Running
 from tests.faults.plugin import Faults
-from tests.faults.test_push_kills import AGAIN, KILLS, LARGE, MB_S, MIB, SMALL
+from tests.faults.test_sync_kills import cut_link, kill_program, kill_sshd
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
 
 PROFILE = "version: 1\ngpu: {require: false}\ntrain: {command: 'true', results: [out/]}\n"
+MIB = 2**20
+LARGE, SMALL = 48 * MIB, 200
+MB_S = 16.0
+AGAIN = 16 * MIB
+"""Bytes that may be sent again after a cut."""
+
+
+def kill_there(rented: Rented, going: Running, chance: random.Random) -> None:
+    """Kill the program that a pull runs on the box."""
+    rented.box.run("pkill -9 -f '[i]mport zlib,base64' || true")
+
+
+KILLS = (
+    ("kill -9 of sshd", kill_sshd),
+    ("link cut", cut_link),
+    ("kill -9 of the program", kill_program),
+    ("kill -9 of the query on the box", kill_there),
+)
 
 
 def digests(root: Path) -> dict[str, str]:

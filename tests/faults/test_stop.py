@@ -103,7 +103,7 @@ def by_runner(folder: Path, run: Path, runner: subprocess.Popen[bytes]) -> None:
 
 
 def by_query(folder: Path, run: Path, runner: subprocess.Popen[bytes]) -> None:
-    """As `stop`, `down` and guard."""
+    """As `stop`, `down` and guard; the lease starts the same program."""
     text = build_query("stop", workdir=str(folder), what="train-1", repo_key="homework")
     subprocess.run(["sh", "-c", text], check=True, capture_output=True)
 
@@ -115,15 +115,10 @@ def without_runner(folder: Path, run: Path, runner: subprocess.Popen[bytes]) -> 
     by_query(folder, run, runner)
 
 
-def by_lease(folder: Path, run: Path, runner: subprocess.Popen[bytes]) -> None:
-    subprocess.run(["sh", folder / "box/processes.sh", "stop_run", run], check=True)
-
-
 WAYS: dict[str, Callable[[Path, Path, subprocess.Popen[bytes]], None]] = {
     "its window": by_runner,
     "stop": by_query,
     "stop without a runner": without_runner,
-    "the lease": by_lease,
 }
 
 
@@ -187,7 +182,12 @@ def test_a_restart_and_a_cancelled_setup_ask_the_main_process_first(
         repository.commit({"boxstrap.yaml": f"{profile}prepare: [python train.py]\n"})
         going = rented.begin("setup")
         rented.box.run(f"until [ -e {tree}/up.0 ]; do sleep 0.1; done")
+        going.interrupt()  # which leaves it at work
+        assert "to cancel it: boxstrap stop --setup" in going.end().must(130).err
+        following = rented.begin("setup")
+        following.await_said("already running")
         assert "stopped: setup" in rented.run("stop", "--setup").must(0).out
         assert rented.box.exists(f"{tree}/saved.0")
-        going.end().must(7)
+        assert "cancelled" in following.end().must(7).err
+        assert "nothing was running" in rented.run("stop", "--setup").must(0).out
         attempt.outcome("saved")

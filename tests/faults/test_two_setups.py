@@ -13,7 +13,6 @@ from tests.faults.program import with_numbers
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, await_step, go_on, slow
-from tests.waiting import slowness
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
 
@@ -32,38 +31,6 @@ def at_work(rent: Rent) -> tuple[Rented, Running, str]:
 def holder(rented: Rented) -> int:
     """Return the PID in the lock."""
     return int(rented.box.read(LOCK).split()[0])
-
-
-def test_the_same_twice_at_once(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository(boxstrap__yaml=LONG)
-    with faults.attempt("two set-ups at once, the same"):
-        both = [rented.begin("setup", "--name", "a"), rented.begin("setup", "--name", "a")]
-        for going in both:
-            going.end().must(0)
-        assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
-
-
-def test_another_one_waits_says_for_whom_and_is_8(
-    at_work: tuple[Rented, Running, str], faults: Faults
-) -> None:
-    rented, going, setup = at_work
-    first = rented.user.place
-    with faults.attempt("two set-ups at once, not the same"):
-        rented.user.repository("other")
-        refused = rented.run("setup", "--wait", "1").must(8)
-        assert f"waits for setup {setup} of homework " in refused.err
-        assert f"longer than 1 s: setup {setup} of homework " in refused.err
-        assert refused.seconds < 15 * slowness()
-        assert not rented.box.exists("/workspace/other")
-        # With a longer --wait it is next.
-        waiting = rented.begin("setup", "--wait", "60")
-        waiting.await_said(f"waits for setup {setup}")
-        go_on(rented)
-        waiting.end().must(0)
-        going.end().must(0)
-        assert rented.box.exists("/workspace/other/train.py")
-        assert rented.box.exists(f"/workspace/{first.name}/train.py")
 
 
 def test_two_versions_share_a_box(rent: Rent, tmp_path: Path, faults: Faults) -> None:

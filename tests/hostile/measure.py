@@ -64,11 +64,7 @@ class Measured:
 
 
 def run(
-    argv: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    *,
-    timeout: float = 120,
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, timeout: float = 120
 ) -> Measured:
     """Run a program apart from this terminal; it is killed after `timeout` seconds."""
     began = time.monotonic()

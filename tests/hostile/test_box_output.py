@@ -64,6 +64,17 @@ class Lying:
         argv = [str(BIN / "boxstrap"), *task, "--host", host, "--identity", str(self.key)]
         return measure.run(argv, self.user.place, {**self.user.env, **env})
 
+    def tells(
+        self, faults: Faults, lie: str, task: str, expected: tuple[int, str], *, again: bool = False
+    ) -> None:
+        """Run a task; it ends with that code and says these words, in time and in few words."""
+        with faults.attempt(FAULT, at=f"{task}: {lie}") as attempt:
+            seen = (self.again if again else self.run)(lie, *task.split())
+            seen.must(expected[0], seconds=SECONDS, mib=MIB)
+            attempt.noticed(seen.seconds)
+            assert expected[1] in seen.text
+            assert len(seen.text) < 60_000, "a wall of text"
+
 
 @pytest.fixture(scope="module")
 def lying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lying]:
@@ -130,12 +141,7 @@ SETUP: dict[str, tuple[int, str]] = {
 @pytest.mark.sampled
 @pytest.mark.parametrize("lie", SETUP)
 def test_setup(lie: str, lying: Lying, faults: Faults) -> None:
-    rc, words = SETUP[lie]
-    with faults.attempt(FAULT, at=lie) as attempt:
-        seen = lying.run(lie, "setup").must(rc, seconds=SECONDS, mib=MIB)
-        attempt.noticed(seen.seconds)
-        assert words in seen.text
-        assert len(seen.text) < 60_000, "a wall of text"
+    lying.tells(faults, lie, "setup", SETUP[lie])
 
 
 SYNC: dict[str, tuple[str, int, str]] = {
@@ -167,11 +173,7 @@ def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
         lying.run("honest", "setup").must(0, seconds=SECONDS, mib=MIB)
     git = lying.user.place / ".git"
     before = sorted(git.rglob("*"))
-    with faults.attempt(FAULT, at=f"sync {option}: {lie}") as attempt:
-        seen = lying.again(lie, "sync", *option.split()).must(rc, seconds=SECONDS, mib=MIB)
-        attempt.noticed(seen.seconds)
-        assert words in seen.text
-        assert len(seen.text) < 60_000, "a wall of text"
+    lying.tells(faults, lie, f"sync {option}", (rc, words), again=True)
     assert sorted(git.rglob("*")) == before
 
 
@@ -200,16 +202,11 @@ PULL: dict[str, tuple[int, str]] = {
 @pytest.mark.parametrize("lie", PULL)
 def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
     """Only the honest file, the manifest, the run's record and boxstrap's state are written."""
-    rc, words = PULL[lie]
     user, owned = lying.user, Path("/tmp/owned")
     for folder in (user.place / "boxstrap-results", user.state):
         shutil.rmtree(folder, ignore_errors=True)
     before = {*_below(user.place), *_below(user.home)}
-    with faults.attempt(FAULT, at=f"pull: {lie}") as attempt:
-        seen = lying.run(lie, "pull").must(rc, seconds=SECONDS, mib=MIB)
-        attempt.noticed(seen.seconds)
-        assert words in seen.text
-        assert len(seen.text) < 60_000, "a wall of text"
+    lying.tells(faults, lie, "pull", PULL[lie])
     made = {path for path in {*_below(user.place), *_below(user.home)} - before if path.is_file()}
     named = {
         path.name for path in made if "boxstrap-results" in str(path) and PARTS not in path.parts
@@ -251,13 +248,8 @@ DOWN: dict[str, tuple[int, str]] = {
 @pytest.mark.parametrize("lie", DOWN)
 def test_down(lie: str, lying: Lying, faults: Faults) -> None:
     """No lie here makes `down` say that nothing would be lost; a box can only hide things."""
-    rc, words = DOWN[lie]
     shutil.rmtree(lying.user.place / "boxstrap-results", ignore_errors=True)
-    with faults.attempt(FAULT, at=f"down: {lie}") as attempt:
-        seen = lying.run(lie, "down").must(rc, seconds=SECONDS, mib=MIB)
-        attempt.noticed(seen.seconds)
-        assert words in seen.text
-        assert len(seen.text) < 60_000, "a wall of text"
+    lying.tells(faults, lie, "down", DOWN[lie])
 
 
 def test_a_box_that_gives_the_id_of_another_has_nothing_destroyed(

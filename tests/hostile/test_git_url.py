@@ -24,11 +24,12 @@ from bootstrap.render.door_table import DOORS
 from bootstrap.repo import mirror
 from bootstrap.repo.git import Folders
 from bootstrap.repo.mirror import _ASKPASS
+from bootstrap.setup import SetupRequest
 from bootstrap.setup.payload import build_payload
-from bootstrap.setup.request import SetupRequest
 from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving
 from tests.faults.plugin import Faults
+from tests.listener import QuietHandler
 
 pytestmark = pytest.mark.sampled(of="module")
 
@@ -318,7 +319,7 @@ def test_a_host_that_never_answers_is_given_up(
 def test_a_host_that_lists_refs_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirror, "_MEMORY_KIB", 200_000)
 
-    class EndlessHostHandler(BaseHTTPRequestHandler):
+    class EndlessHostHandler(QuietHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "application/x-git-upload-pack-advertisement")
@@ -327,9 +328,6 @@ def test_a_host_that_lists_refs_without_end_is_given_up(monkeypatch: pytest.Monk
                 self.wfile.write(b"001e# service=git-upload-pack\n0000")
                 for number in itertools.count():
                     self.wfile.write(b"003f%040x refs/heads/%07d\n" % (number + 1, number))
-
-        def log_message(self, *_: object) -> None:
-            pass
 
     url = f"http://127.0.0.1:{_serve(EndlessHostHandler)}/me/homework.git"
     with pytest.raises(ProfileError, match="memory"):
@@ -358,7 +356,7 @@ def _asking_host(leads_to: str) -> tuple[int, list[str]]:
     what it was given."""
     given: list[str] = []
 
-    class LyingHostHandler(BaseHTTPRequestHandler):
+    class LyingHostHandler(QuietHandler):
         def do_GET(self) -> None:
             given.extend(filter(None, [self.headers.get("Authorization")]))
             self.send_response(302 if leads_to else 401)
@@ -366,9 +364,6 @@ def _asking_host(leads_to: str) -> tuple[int, list[str]]:
             self.send_header("WWW-Authenticate", 'Basic realm="git"')
             self.send_header("Content-Length", "0")
             self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
 
     return _serve(LyingHostHandler), given
 

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import UsageError, exit_code
+from bootstrap.setup import SetupRequest
 from bootstrap.setup.context import get_context
-from bootstrap.setup.request import SetupRequest
 from bootstrap.ui.screens import make_screen
 from tests.cli import User
 from tests.doors.terminal import terminal
@@ -30,7 +30,6 @@ from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
 from tests.hostile.measure import OBEYED
 from tests.listener import Listener
 from tests.plain_environment import BIN
-from tests.unit.profile.hostile import DOCUMENTS, REFUSED, REFUSED_NAMES, HostileCase, yaml_text
 
 VALUES = "hostile value of a profile"
 HOST = "hostile host"
@@ -114,48 +113,6 @@ def write(place: Path, text: str) -> str:
     return str(file)
 
 
-GROUPS = {case.key for case in REFUSED}
-
-
-@pytest.mark.parametrize("key", sorted(GROUPS))
-def test_values_of_a_profile(key: str, place: Path, watch: ProcessWatch, faults: Faults) -> None:
-    for case in REFUSED:
-        if case.key == key:
-            with faults.attempt(VALUES, at=f"{key}: {case.value[:40]!a}"):
-                profile = write(place, "version: 1\n" + case.document()[1:-1])
-                said = refused(watch, profile=profile).text()
-                assert said.startswith("~/hostile.yaml:2: ") or f"{profile}:2: " in said
-                assert key.removesuffix("[]") in said
-
-
-@pytest.mark.parametrize("key", sorted(GROUPS - {"extends"}))
-def test_the_same_values_in_set(key: str, place: Path, watch: ProcessWatch, faults: Faults) -> None:
-    for case in REFUSED:
-        if case.key == key and "\0" not in case.value:
-            with faults.attempt(VALUES, at=f"--set {key}: {case.value[:40]!a}"):
-                said = refused(watch, sets=(_as_set(case),)).text()
-                assert said.startswith(f"--set {key.removesuffix('[]')}")
-
-
-def _as_set(case: HostileCase) -> str:
-    value = f"[{yaml_text(case.value)}]" if case.key.endswith("[]") else case.value
-    return f"{case.key.removesuffix('[]')}={value}"
-
-
-def test_names_of_variables_and_secrets(place: Path, watch: ProcessWatch, faults: Faults) -> None:
-    for name in REFUSED_NAMES:
-        for text in (f"secrets: [{yaml_text(name)}]", f'env: {{{yaml_text(name)}: "x"}}'):
-            with faults.attempt(VALUES, at=f"name: {name!a}"):
-                assert ":2: " in refused(watch, profile=write(place, f"version: 1\n{text}")).text()
-
-
-def test_documents(place: Path, watch: ProcessWatch, faults: Faults) -> None:
-    for name, text in DOCUMENTS.items():
-        with faults.attempt(VALUES, at=f"document: {name}") as attempt:
-            assert "hostile.yaml" in refused(watch, profile=write(place, text)).text()
-            attempt.noticed(at_most=5)
-
-
 @pytest.mark.parametrize("text", ["-----BEGIN OPENSSH PRIVATE KEY-----", "ssh-rsa", "a\nb", "\0"])
 def test_public_keys_are_read_before_any_box_hears_of_them(
     text: str, place: Path, watch: ProcessWatch, faults: Faults
@@ -186,59 +143,16 @@ def test_options(option: str, place: Path, watch: ProcessWatch, faults: Faults) 
             assert not (place / CANARY).exists()
 
 
-# What a cloned repository's profile tries to take -> how it is listed; {home} is the user's.
-GREEDY = {
-    "secrets: [AWS_SECRET_ACCESS_KEY]": "secret      AWS_SECRET_ACCESS_KEY",
-    "git: {url: https://example.org/victim/private.git}": "repository  https://example.org/victim",
-    "git: {url: 'git@example.org:victim/private.git', access: url}": "repository  git@",
-    "extends: ../private.yaml": "file        {home}/private.yaml",
-    "extends: ~/private.yaml": "file        {home}/private.yaml",
-    "extends: sub/private.yaml": "file        {home}/private.yaml",
-    "ssh: {identity: ~/.ssh/id_work}": "file        {home}/.ssh/id_work",
-    "ssh: {authorized_keys: [~/evil.pub]}": "public key  {home}/evil.pub SHA256:",
-}
-NO_FILES = ["/proc/self/cwd/x", "/proc/self/root/etc/passwd", "//proc/1/environ", "/dev/stdin"]
-NO_FILES += ["/etc/../proc/self/cwd/x", "/sys/x", "/dev/fd/0", "/proc/thread-self/cwd/x"]
-NO_FILES += ["/dev/shm/../stdin", "/dev/shmem"]
 EVIL_KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'E' * 43} evil\n"
 
 
 @pytest.fixture
 def victim(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
-    """A user with things to steal, in a clone with links that lead out of it."""
+    """A user with a key that is not theirs, in a clone."""
     root = user.repository().root
-    (user.home / "private.yaml").write_text("version: 1\n")
     (user.home / "evil.pub").write_text(EVIL_KEY)
-    (root / "sub").symlink_to(user.home)
     monkeypatch.chdir(root)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-5e7d")
     return user
-
-
-@pytest.mark.parametrize("text", GREEDY)
-def test_what_a_cloned_profile_takes(
-    text: str, victim: User, watch: ProcessWatch, faults: Faults
-) -> None:
-    said = GREEDY[text].format(home=victim.home.resolve())
-    (victim.place / "boxstrap.yaml").write_text(f"version: 1\n{text}\n")
-    (victim.place / "other.yaml").symlink_to("boxstrap.yaml")
-    for named in (None, "boxstrap.yaml", "./other.yaml", "sub/homework/boxstrap.yaml"):
-        with faults.attempt("a cloned profile takes what is not its own", at=f"{text} {named}"):
-            error = refused(watch, profile=named).text()
-            assert f"  {said}" in error
-            assert "canary" not in error
-            assert not (victim.state / "consent").exists()
-
-
-@pytest.mark.parametrize("path", NO_FILES)
-def test_what_the_kernel_makes_up_is_no_file_of_a_profile(
-    path: str, victim: User, watch: ProcessWatch, faults: Faults
-) -> None:
-    keys = ("extends: {}.yaml", "ssh: {{identity: {}}}", "ssh: {{authorized_keys: [{}.pub]}}")
-    for key in keys:
-        with faults.attempt(VALUES, at=key.format(path)):
-            (victim.place / "boxstrap.yaml").write_text(f"version: 1\n{key.format(path)}\n")
-            assert "is no ordinary file" in refused(watch).text()
 
 
 @pytest.mark.boxes  # only root may mount
@@ -343,10 +257,6 @@ def test_on_a_terminal_it_is_asked_until_yes_or_no_and_goes_on_after_yes(
         shown.wait_for("it ended: 0", timeout=120)
         assert "canary" not in shown.screen()
     assert len(list((victim.state / "consent").iterdir())) == 1
-
-
-def test_there_are_more_than_200_of_them() -> None:
-    assert len(REFUSED) + len(REFUSED_NAMES) + len(DOCUMENTS) + len(HOSTS) > 200
 
 
 def test_the_watch_sees_a_connection_so_the_tests_above_can_fail(

@@ -13,9 +13,8 @@ import pytest
 
 from tests.boxes import Rig
 from tests.cli import User
-from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.nvml import scenarios, stub
+from tests.nvml import stub
 from tests.plain_environment import BIN
 
 pytestmark = pytest.mark.boxes
@@ -96,25 +95,9 @@ def test_status_says_running_and_when_it_last_wrote(rented: Rented) -> None:
     assert (run["state"], run["session"]) == ("running", "train")
 
 
-def test_attach_opens_the_session_and_leaves_it_alive(rented: Rented) -> None:
-    user = rented.user
-    terminal = pexpect.spawn(
-        str(BIN / "boxstrap"),
-        ["attach", "--host", rented.box.host_string, "--identity", str(rented.box.identity)],
-        cwd=str(user.place),
-        env={**user.env, "TERM": "xterm-256color"},
-        timeout=120,
-    )
-    terminal.expect("more")
-    terminal.send(b"\x02d")  # tmux's own keys to detach
-    terminal.expect("detached")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
-    assert rented.status()["runs"][0]["state"] == "running"
-
-
-def test_attach_from_an_unknown_terminal_and_after_tmp_was_swept(rented: Rented) -> None:
+def test_attach_from_an_unknown_terminal_after_tmp_was_swept_leaves_the_session_alive(
+    rented: Rented,
+) -> None:
     rented.box.run("rm -rf /tmp/tmux-*")
     terminal = pexpect.spawn(
         str(BIN / "boxstrap"),
@@ -125,11 +108,12 @@ def test_attach_from_an_unknown_terminal_and_after_tmp_was_swept(rented: Rented)
     )
     terminal.expect("the terminal type xterm-unheard-of is unknown on this box: xterm")
     terminal.expect("more")
-    terminal.send(b"\x02d")
+    terminal.send(b"\x02d")  # tmux's own keys to detach
     terminal.expect("detached")
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 0
+    assert rented.status()["runs"][0]["state"] == "running"
 
 
 def test_attach_wants_a_terminal(rented: Rented) -> None:
@@ -174,7 +158,7 @@ def test_logs_follow_until_the_run_ends(rented: Rented) -> None:
     assert done.out == rented.run("logs").must(0).out
     assert rented.status()["runs"][0]["rc"] == 143
     assert rented.trainings() == 0
-    assert "nothing was running" in rented.run("stop").must(0).out
+    assert f"nothing was running on {rented.box.address}" in rented.run("stop").must(0).out
 
 
 def test_a_stopped_run_is_left_alone(rented: Rented) -> None:
@@ -184,17 +168,11 @@ def test_a_stopped_run_is_left_alone(rented: Rented) -> None:
     assert rented.runs() == ["train-1"]
 
 
-def test_verify_without_a_gpu_is_6_and_the_box_stays_set_up(rented: Rented) -> None:
-    told = rented.run("verify", "--set", "gpu.require=true", "--json").must(6)
-    assert told.json()["verdict"]["verdict"] == "return"
-    assert rented.runs() == ["train-1"]
-
-
 def test_a_forgotten_box_is_unknown(rented: Rented) -> None:
     name = rented.box.address
     told = rented.user.run("boxes", "--forget", name).must(0).out
     assert f"forgotten: {name}-22 (its name, its pinned host key, its last profile, its ent" in told
-    assert "The box itself keeps running" in told
+    assert "The box itself was not ended" in told
     assert rented.user.run("boxes", "--json").must(0).json()["boxes"] == []
     assert "No box is known yet" in rented.user.run("status").must(0).out
 
@@ -207,37 +185,3 @@ def plant_gpu(rented: Rented, folder: Path, scenario: str) -> None:
     rented.box.run("echo 'SetEnv NVML_SCENARIO=/etc/nvml-scenario' >>/etc/ssh/sshd_config")
     rented.box.kill_sshd()
     rented.box.start_sshd()
-
-
-@pytest.fixture
-def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
-    """A box that shows a healthy A100."""
-    if stub.compiler() is None:
-        pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
-    rented = rent("vast")
-    rented.user.repository()
-    plant_gpu(rented, tmp_path, scenarios.A100)
-    return rented
-
-
-def test_verify_of_a_healthy_gpu_is_0(with_gpu: Rented) -> None:
-    told = with_gpu.run("verify", "--set", "gpu.name=A100", "--set", "gpu.min_memory_gib=80")
-    assert "A100" in told.must(0).out
-    assert not with_gpu.box.exists("/workspace/homework")
-    ordered = ("--set", "gpu.name=H100", "--set", "gpu.require=true")
-    wrong = with_gpu.run("verify", *ordered).must(6)
-    assert "H100" in wrong.text
-    # A setup with a GPU succeeds, and torch's build is chosen for the driver that was found.
-    with_gpu.run("setup", "--set", "gpu.require=true").must(0)
-    assert with_gpu.box.read("/workspace/.boxstrap/gpu.driver").strip() == "550.54.15"
-
-
-def test_a_sick_gpu_is_6_before_anything_is_built(rent: Rent, tmp_path: Path) -> None:
-    if stub.compiler() is None:
-        pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
-    rented = rent("vast")
-    rented.user.repository()
-    plant_gpu(rented, tmp_path, f"{scenarios.A100}gpu.ecc_now = 2\n")
-    told = rented.run("setup", "--set", "gpu.require=true").must(6)
-    assert told.text.lower().count("return this box") == 1
-    assert not rented.box.exists("/workspace/homework/.venv")

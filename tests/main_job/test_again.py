@@ -168,20 +168,6 @@ def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> Non
     assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)
 
 
-def test_two_repositories_share_a_box(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository("one", boxstrap__yaml=LONG)
-    rented.run("setup").must(0)
-    rented.user.repository("two", boxstrap__yaml=LONG)
-    second = rented.run("setup").must(0)
-    assert "step 1 loss" in second.out
-    assert "was not started" not in second.out
-    assert rented.trainings() == 2
-    sessions = rented.as_user("tmux -L boxstrap ls -F '#S'").split()
-    assert len(set(sessions)) == 2
-    assert "train" in sessions
-
-
 def test_without_train_it_is_set_up_only(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml="version: 1\ngpu: {require: false}\n")

@@ -83,30 +83,6 @@ def test_the_program_is_called_and_nothing_is_asked(user: Settled, rented: Rente
     assert "cursor://vscode-remote/ssh-remote+my-box/workspace/homework" in failed.out
 
 
-def test_the_boxs_settings_are_merged_never_overwritten(user: Settled, rented: Rented) -> None:
-    mine = '{\n  // chosen by hand\n  "python.defaultInterpreterPath": "/usr/bin/python3",\n}\n'
-    place = f"/root/{SETTINGS}"
-    rented.box.run(f"mv {place} /root/real.json && ln -s /root/real.json {place}")
-    rented.box.write("/root/real.json", mine, mode="0640")
-    told = user.run("code", "--host", "My-Box").must(0)
-    assert "has its own python.defaultInterpreterPath, so it was left" in told.err
-    now = rented.box.read("/root/real.json")
-    assert "// chosen by hand" in now
-    assert "/usr/bin/python3" in now
-    assert "terminal.integrated.env.linux" in now
-    assert rented.box.run(f"readlink {place}; stat -c %a /root/real.json").split() == [
-        "/root/real.json",
-        "640",
-    ]
-    before = rented.box.listing(["/root"])
-    user.run("code", "--host", "My-Box").must(0)
-    assert rented.box.listing(["/root"]) == before
-    rented.box.write("/root/real.json", "{ half")
-    told = user.run("code", "--host", "My-Box").must(0)
-    assert "can't be read" in told.err
-    assert rented.box.read("/root/real.json") == "{ half"
-
-
 def test_the_terminals_settings_bring_the_environment(user: Settled, rented: Rented) -> None:
     """Even if the image's own start-up file activates another environment, as Vast.ai's do."""
     rented.box.run(f"rm /root/{SETTINGS}")
@@ -125,15 +101,6 @@ def test_the_terminals_settings_bring_the_environment(user: Settled, rented: Ren
         'printf "command -v python\\nexit\\n" | bash -i 2>/dev/null'
     )
     assert rented.ssh(asked).strip().splitlines()[-1] == f"{folder}/.venv/bin/python"
-
-
-def test_a_box_that_forbids_forwarding_is_told_of(user: Settled, rented: Rented) -> None:
-    assert "forwarding" not in [lack["code"] for lack in _told(user)["lacks"]]
-    rented.box.write("/etc/ssh/sshd_config.d/no.conf", "AllowTcpForwarding no\n")
-    rented.box.kill_sshd()
-    rented.box.start_sshd()
-    told = user.run("code", "--host", "My-Box").must(0)
-    assert "AllowTcpForwarding yes" in told.err
 
 
 def test_wrong_words(user: Settled, rented: Rented) -> None:

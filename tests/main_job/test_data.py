@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from bootstrap.event_codes import CODES
 from tests.boxes import Rig
 from tests.data_server import DataServer
 from tests.main_job.conftest import Rent
@@ -111,39 +110,6 @@ data:
     # A new run finds it too.
     assert "step 1 ./data/sent/deep c.bin" in rented.run("run", "--", "python train.py").must(0).out
     assert len(server.asked) == asked
-
-
-def test_what_can_not_come_ends_the_step_with_its_reason_and_leaves_nothing(
-    rent: Rent, server: DataServer
-) -> None:
-    """All cases on one box, whose disk is small."""
-    rented = rented_with(rent, server, "", disk="1G")
-    server.add("big.bin", b"x" * 1000)
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.addfile(tarfile.TarInfo("../../up"))
-    server.add("up.tar", archive.getvalue())
-    url = server.url("big.bin")
-    server.add("huge.bin", bytes(900_000_000))
-    for item, code, log in (
-        (
-            f"{{from: {url}, to: data/, sha256: {'f' * 64}}}",
-            "data-digest",
-            "does not have the digest ff",
-        ),
-        (f"{{from: {server.url('up.tar')}, to: data, unpack: true}}", "data-archive", "../../up"),
-        (f"{{from: {server.url('huge.bin')}, to: data/}}", "data-space", "MB are to be fetched"),
-        (f"{{from: {url}, to: /etc/big}}", "data-outside", "not in the working folder"),
-    ):
-        (rented.user.place / "boxstrap.yaml").write_text(f"{PROFILE}data: [{item}]\n{TRAINS}")
-        failed = rented.run("setup").must(7)
-        said = CODES[code].what.partition("{")[0]
-        assert f"the step data failed: {said}" in failed.err, failed.err
-        assert log in failed.err
-        found = rented.as_user("cd /workspace && ls -A homework/data up ../up 2>/dev/null || true")
-        assert found.replace("homework/data:", "").strip() == "", code
-    assert server.sent < 100_000
-    assert not rented.box.exists(f"{rented.folder}/runs")
 
 
 def corpus() -> bytes:

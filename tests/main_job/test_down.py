@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 
 import pytest
 
@@ -74,3 +76,11 @@ def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount
     (record,) = user.state.glob("ended/gpu-*/box.json")
     assert json.loads(record.read_text())["extra"]["spent"] > 0
     assert [*record.parent.glob("receipts/*/train-1.json")]
+    # Its run is shown from home, also where the box was forgotten.
+    missing = user.run("logs", "--host", "gpu", "--run", "train-9").must(2).err
+    assert "it was given back, and of its runs came home:" in missing
+    for _ in range(2):
+        assert re.search(r"train-1 +gpu \(gone\) ", user.run("runs").must(0).out)
+        logs = user.run("logs", "--run", "train-1").must(0)
+        assert (logs.out, "from home, as of " in logs.err) == ("step 1\n", True)
+        shutil.rmtree(user.state / "ended", ignore_errors=True)

@@ -221,12 +221,6 @@ def test_the_ssh_line_at_the_end_of_a_setup_leads_there(
         box.stop()
 
 
-def test_where_no_repository_is_it_says_what_to_do(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository()
-    assert "boxstrap setup" in rented.run("exec", "--", "true").must(2).err
-
-
 @pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["fish", "tcsh", "zsh"])
 def test_other_login_shells_do_as_well(rent: Rent, kind: str) -> None:

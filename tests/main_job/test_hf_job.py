@@ -11,7 +11,7 @@ import pytest
 from tests.cli import Completed
 from tests.main_job.conftest import Rent
 from tests.providers.accounts import KEY, SimulatedBox, SimulatedClock, simulated
-from tests.providers.renting_world import hf_offers
+from tests.providers.renting_world import offers_at
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
@@ -40,7 +40,7 @@ def test_a_job_is_rented_set_up_brought_home_and_cancelled(rent: Rent) -> None:
     user, box = rented.user, rented.box
     with simulated("hf") as account:
         account.clock = SimulatedClock(time.time)
-        account.loading_s, account.offers = 0.0, hf_offers()
+        account.loading_s, account.offers = 0.0, offers_at("hf")
         account.address = (box.address, box.port, box.user)
         user.env |= account.environment()
         user.repository(boxstrap__yaml=RESULTS, train__py=TRAIN)

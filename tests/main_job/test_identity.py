@@ -38,28 +38,6 @@ def nothing_new(rented: Rented, tree: str, commit: str) -> None:
     assert folders(rented) == [f"{Path(tree).name}/"]
 
 
-def test_a_move_and_a_remote_that_is_added_change_nothing_on_the_box(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    user = rented.user
-    repository = user.repository(boxstrap__yaml=LONG)
-    rented.run("setup").must(0)
-    tree, first = rented.tree, repository.head
-    user.place = user.home / "elsewhere" / "thesis"
-    user.place.parent.mkdir()
-    shutil.move(repository.root, user.place)
-    repository.root = user.place
-    assert "train-1: running" in rented.run("setup").must(0).out
-    nothing_new(rented, tree, first)
-    repository.git("remote", "add", "origin", URL)
-    again = rented.run("setup").must(0)
-    assert "train-1: running" in again.out
-    nothing_new(rented, tree, first)
-    repository.commit({"train.py": "print('step 9')\n"})
-    blocked = rented.run("setup")
-    assert f"train-1 is running (commit {first[:12]})" in blocked.text
-    nothing_new(rented, tree, first)
-
-
 def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
     user = rented.user
@@ -128,31 +106,3 @@ def test_a_tree_whose_notes_are_lost_is_still_its_repositorys(rent: Rent) -> Non
     commit = one.commit({"train.py": "print('step 9')\n"})
     assert "step 9" in rented.run("setup").must(0).out
     assert [head(rented, each) for each in trees] == [commit, two.head]
-
-
-def test_a_repository_made_anew_at_its_place_is_another_one(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    user = rented.user
-    repository = user.repository(boxstrap__yaml=LONG)
-    rented.run("setup").must(0)
-    tree, first = rented.tree, repository.head
-    shutil.rmtree(repository.root)
-    user.repository(train__py="print('step 9')\n")
-    assert "step 9" in rented.run("setup").must(0).out
-    assert head(rented, tree) == first
-    assert len(folders(rented)) == 2
-
-
-def test_two_machines_whose_paths_are_alike_have_two_repositories(rent: Rent) -> None:
-    """As in containers, where each is /root/homework: a path does not identify a repository."""
-    rented = rent("vast", used=True)
-    user = rented.user
-    repository = user.repository(boxstrap__yaml=LONG)
-    rented.run("setup").must(0)
-    tree, first = rented.tree, repository.head
-    shutil.rmtree(user.state / "repositories", ignore_errors=True)
-    shutil.rmtree(repository.root)
-    user.repository(train__py="print('step 9')\n")
-    assert "step 9" in rented.run("setup").must(0).out
-    assert head(rented, tree) == first
-    assert rented.trainings() == 1

@@ -133,7 +133,10 @@ def test_three_runs_in_one_tree_bring_three_results_home(trainer: Trainer) -> No
     assert trainer.manifest("train-1")["complete"] is True
     trainer.run("pull", "train-1", "train-2").must(0)
     assert [trainer.home(f"train-{number}") for number in (2, 4)] == [SECOND, {}]
+    rest = "not pulled yet: train-3; all of them: boxstrap pull --all --host local"
+    assert rest in trainer.run("pull").must(0).err
     trainer.run("pull", "--all").must(0)
+    assert "not pulled" not in trainer.run("pull").must(0).err
     assert [trainer.home(f"train-{number}") for number in (1, 2, 3, 4)] == [
         FIRST,
         SECOND,
@@ -251,6 +254,26 @@ def test_a_run_goes_on_from_the_checkpoint_of_the_one_that_died(trainer: Trainer
     assert trainer.home("train-2")["ckpt"] == "dies"
     assert trainer.home("train-3")["ckpt"] == "more"
     assert "dies" not in trainer.home("train-3")
+
+
+def test_cells_of_a_sweep_see_no_results_but_their_own(trainer: Trainer) -> None:
+    sweep = trainer.user.home / "words.txt"
+    seen = {}
+    for word in ("one", "two", "dies", "again"):
+        if word != "again":  # then it is what died that is queued again, and goes on
+            with sweep.open("a") as cells:
+                cells.write(f"python train.py {word}\n")
+        queued = trainer.run("run", "--sweep", str(sweep), "--json").must(0).json()
+        (begun,) = queued["boxes"][0]["runs"]
+        trainer.over(begun["run"]["name"])
+        seen[word] = trainer.run("logs", begun["run"]["name"]).must(0).out.splitlines()[0]
+        assert Path(begun["environment"]) == trainer.tree / ".venv"
+    nothing = dict.fromkeys(("one", "two", "dies"), "saw []")
+    assert seen == {**nothing, "again": "saw ['ckpt', 'dies', 'log', 'renamed']"}
+    trainer.run("pull", "--all").must(0)
+    trainer.run("clean", "--yes").must(9)  # the tree of what may still be resumed stays
+    left = [one.name for one in trainer.tree.parent.glob(f"{trainer.tree.name}@*")]
+    assert left == [Path(begun["tree"]).name]
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["answers", "killed"])

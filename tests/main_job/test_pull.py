@@ -156,7 +156,7 @@ def test_another_folder_a_bound_and_a_link_in_the_way(puller: PullingUser, tmp_p
     (root / "kept").rename(root / "boxstrap-results")
 
 
-def test_a_run_of_an_earlier_version_has_the_results_of_the_profile(
+def test_a_run_that_noted_no_results_has_those_of_the_profile(
     puller: PullingUser, tmp_path: Path
 ) -> None:
     (noted,) = puller.user.home.glob("work/.boxstrap/runs/*/train-1/results")

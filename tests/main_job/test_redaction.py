@@ -63,6 +63,12 @@ def test_what_is_not_here_any_more_is_redacted_by_the_box_or_said_once(given: Us
     given.run("secrets", "--host", "local", "--wipe").must(0)
     shown = given.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
     assert shown.err.count("HF_TOKEN") == 1
+    assert "given to this box before, " in shown.err
     assert "can't be redacted" in shown.err
     assert "DEPLOY_KEY" not in shown.err
     assert "Ab3/" not in shown.text
+    # A report shows lines of a log only where the run failed.
+    assert given.run("report", "--host", "local").must(0).err.count("can't be redacted") == 1
+    given.run("run", "--host", "local", "--", "true").must(0)
+    given.run("wait", "--host", "local").must(0)
+    assert "can't be redacted" not in given.run("report", "--host", "local").must(0).err

@@ -21,7 +21,6 @@ from tests.cli import User
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
-from tests.providers.renting_world import ec2_offers
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
@@ -120,7 +119,12 @@ def _with_bucket(user: User, account: SimulatedAccount, buckets: S3Server) -> Us
 
 
 def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
-    rent: Rent, account: SimulatedAccount, buckets: S3Server, faults: Faults, tmp_path: Path
+    rent: Rent,
+    account: SimulatedAccount,
+    buckets: S3Server,
+    faults: Faults,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> None:
     first, second = rent("vast", used=True), rent("vast", used=True)
     user = _with_bucket(first.user, account, buckets)
@@ -128,6 +132,7 @@ def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
 
     account.address = (first.box.address, first.box.port, first.box.user)
     server = MetadataServer(first.box, "ec2", tmp_path)
+    request.addfinalizer(server.close)
     user.run(*up).must(0)
     with faults.attempt("spot box taken away, run goes on elsewhere") as attempt:
         wait_until(lambda: len(server.asked) > 2)
@@ -164,45 +169,6 @@ def test_a_spot_box_is_taken_away_and_its_run_goes_on_elsewhere(
     assert (again["id"], again["run"]["name"]) == (done["id"], done["run"]["name"])
     assert account.rented == ["9001", "9002"]
     assert "may still be alive" in user.run(*up, "--resume", "train-1").must(2).err
-
-
-def test_at_ec2_a_spot_instance_is_interrupted_and_its_run_goes_on_in_the_next(
-    rent: Rent, faults: Faults, tmp_path: Path
-) -> None:
-    first, second = rent("ec2", used=True), rent("ec2", used=True)
-    user = first.user
-    up = ("up", "--provider", "ec2", "--max-price", "1", "--identity", str(first.box.identity))
-    with simulated("ec2") as account:
-        account.loading_s, account.offers = 0.0, ec2_offers()
-        user.env |= account.environment()
-        ignored = "out/\nboxstrap-results/\n"
-        user.repository(boxstrap__yaml=AT_HOME, train__py=TRAIN, **{".gitignore": ignored})
-        user.agree()
-        account.address = (first.box.address, first.box.port, first.box.user)
-        server = MetadataServer(first.box, "ec2", tmp_path)
-        user.run(*up).must(0)
-        assert user.run("boxes", "--all", "--json").must(0).json()["boxes"][0]["spot"]
-        with faults.attempt("spot box taken away, run goes on elsewhere") as attempt:
-            wait_until(lambda: len(server.asked) > 2)
-            server.interrupt(40)
-            wait_until(lambda: "EC2 took its box back" in user.run("status").must(0).out)
-            user.run("pull").must(0)
-            saved = int((user.place / "boxstrap-results/ec2-9001/train-1/out/last").read_text())
-            server.close()
-            first.box.power_off()
-            account.boxes.pop()  # terminated
-            account.address = (second.box.address, second.box.port, second.box.user)
-            attempt.begin()
-            done = user.run(*up, "--resume", "train-1", "--json").must(0).json()
-            attempt.noticed()
-        assert done["resumes"] == {"box": "ec2-9001", "run": "train-1"}
-        assert done["spent_before"] > 0
-        log = user.run("logs", "--host", "ec2-9002").must(0).out
-        assert f"goes on from {saved}\nby its link {saved}\n" in log
-        user.run("stop", "--host", "ec2-9002").must(0)
-        user.run("down", "--host", "ec2-9002").must(0)
-        assert account.boxes == []
-        assert account.rented == ["9001", "9002"]
 
 
 def test_guard_lets_what_was_cut_off_go_on_unattended_and_once(

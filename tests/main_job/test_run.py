@@ -102,28 +102,16 @@ def test_each_time_a_new_run_of_what_stands_here(here: Runner) -> None:
     assert len({one["id"] for one in made}) == len({one["run"]["name"] for one in made}) == 3
 
 
-def test_a_run_that_made_nothing_is_no_training(here: Runner) -> None:
-    said = "printed nothing, left no results: was that the training?"
-    words = ("run", *TO_LOCAL, "--set", "train.results=[out/]")
-    for command, nothing in (("true", True), ("mkdir -p out && echo 1 >out/silent", False)):
-        done = here.user.run(*words, "--session", "mute", "--", command).must(0)
-        assert (said in done.err) == nothing, command
-    status = here.user.run("status", *TO_LOCAL).must(0).out.splitlines()
-    assert [said in line for line in status if "/mute-" in line] == [False, True]
-    waited = here.user.run("wait", *TO_LOCAL, "--run", "mute-1").must(0).out
-    assert said in waited
-
-
 def test_a_gpu_that_the_box_lacks_is_no_gpu_to_run_on(here: Runner) -> None:
     seen = here.user.home / "work/.boxstrap/gpu.said"
     before = len(here.runs())
     try:
         words = ("run", *TO_LOCAL, "--repo", str(here.repository.root))
-        for count, gpus, lacks in ((0, "7", 7), (2, "1,2", 2)):
+        for count, gpus, lacks in ((0, "0", ""), (2, "1,2", " 2: they are 0 to 1")):
             seen.write_text(f"gpus {count}\n")
             refused = here.user.run(*words, "--gpus", gpus, "--", "true").must(7)
-            assert "the box has no GPU of a number that was asked for" in refused.err
-            assert f"this box has no GPU {lacks}" in refused.err
+            assert "the box lacks a GPU that was asked for" in refused.err
+            assert f"this box has no GPU{lacks}\n" in refused.err
         assert len(here.runs()) == before
         here.run("--gpus", "1", "--", "true")
     finally:
@@ -181,7 +169,7 @@ def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
         assert [one["run"]["state"] for one in live] == ["running"] * 3
         assert [one["first_lines"] for one in live] == [[f"# work {n}"] for n in range(3)]
         assert [Path(one["tree"]).name for one in live] == [
-            *("homework", "homework@2", "homework@3"),
+            *("homework", "homework@2", "homework@3")
         ]
         sessions = {one["run"]["name"]: one for one in live}
         assert len(sessions) == 3
@@ -190,10 +178,17 @@ def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
         # They need the same packages, so they share an environment.
         made_with = {(run / "venv").read_text() for run in here.runs() if run.name in sessions}
         assert made_with == {f"{here.user.home}/work/homework/.venv\n"}
+        entered = here.user.run("exec", "--host", "local", "--", "true").must(0).err
+        assert f"{live[2]['run']['name']}, has its files beside it: cd ../homework@3" in entered
     finally:
         here.stop()
     # Trees of runs that are over are used again, the main tree first.
-    assert Path(here.run("--", "true")["tree"]).name == "homework"
+    quiet = here.run("--", "true")
+    assert Path(quiet["tree"]).name == "homework"
+    assert "beside" not in here.user.run("exec", "--host", "local", "--", "true").must(0).err
+    for task in ("status", "wait"):
+        told = here.user.run(task, "--run", quiet["run"]["name"]).must(0).text
+        assert "printed nothing, left no results: was that the training?" in told
 
 
 def test_ctrl_c_leaves_it_running(here: Runner) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
 
 import pytest
 
@@ -66,11 +65,7 @@ def boxes(
 
 
 def test_the_others_train_where_one_is_dead_one_has_no_gpu_and_one_is_slow(
-    mirror_rig: Rig,
-    shared_folder: Path,
-    user: User,
-    card: Card,
-    request: pytest.FixtureRequest,
+    mirror_rig: Rig, shared_folder: Path, user: User, card: Card, request: pytest.FixtureRequest
 ) -> None:
     count = 8 if request.config.getoption("every") else 4
     names = [f"box-{at}" for at in range(count)]
@@ -96,25 +91,6 @@ def test_the_others_train_where_one_is_dead_one_has_no_gpu_and_one_is_slow(
     assert f"2 of {count} boxes failed: box-0, box-1." in done.err
     for box in boxes.values():
         box.stop()
-
-
-def test_a_box_that_fails_stops_no_other_and_the_table_says_which(boxes: SeveralBoxes) -> None:
-    done = boxes.run("setup", "--hosts", "seeds").must(3)
-    rows = {line.split()[0]: line.split()[1] for line in done.out.split("BOX")[1].splitlines()[1:4]}
-    assert rows == {"gpu-0": "0", "gpu-1": "0", "gpu-dead": "3"}
-    assert "nothing to do" in done.out
-    assert "gpu-0    | " in done.err
-    assert "1 of 3 boxes failed: gpu-dead." in done.err
-
-
-def test_the_document_has_that_of_each_box(boxes: SeveralBoxes) -> None:
-    found = boxes.run("plan", "--hosts", "seeds", "--json").must(3).json()
-    assert [(one["host"], one["exit"]) for one in found["boxes"]] == [
-        ("gpu-0", 0), ("gpu-1", 0), ("gpu-dead", 3),
-    ]  # fmt: skip
-    assert found["boxes"][0]["steps"][0]["step"] == "preflight"
-    assert found["boxes"][2]["error"]["error"] == "Unreachable"
-    assert found["exit"] == 3
 
 
 def test_status_of_several_named_boxes_is_as_without_a_host(boxes: SeveralBoxes) -> None:
@@ -153,34 +129,6 @@ def test_a_run_on_each_and_its_end(boxes: SeveralBoxes) -> None:
     assert done.out.count("sleep-1 running") == 2
     stopped = boxes.run("stop", "--host", "gpu-?", "--run", "sleep-1", "--json").must(0).json()
     assert [one["stopped"] for one in stopped["boxes"]] == [["sleep-1"], ["sleep-1"]]
-
-
-def test_changes_are_packed_once_for_all_boxes(boxes: SeveralBoxes, tmp_path: Path) -> None:
-    """Counted by a git that notes each pack that it makes."""
-    git, packs = tmp_path / "bin/git", tmp_path / "packs"
-    git.parent.mkdir()
-    note = f'case " $* " in *" pack-objects "*) echo >>{packs} ;; esac'
-    git.write_text(f'#!/bin/sh\n{note}\nexec {which("git")} "$@"\n')
-    git.chmod(0o755)
-    boxes.user.env["PATH"] = f"{git.parent}:{boxes.user.env['PATH']}"
-    root = Path(boxes.user.place)
-    (root / "train.py").write_text(TRAIN + "# edited\n" + "x = 1\n" * 9000)
-    boxes.run("run", "--host", "gpu-?", "--session", "edited", "--", "wc -l <train.py").must(0)
-    assert boxes.run("logs", "--host", "gpu-?", "--run", "edited-1").out.count("| 9004") == 2
-    assert packs.read_text() == "\n"
-
-
-def test_the_upload_to_all_is_told_once_before_it_begins(
-    boxes: SeveralBoxes, tmp_path: Path
-) -> None:
-    with (tmp_path / "corpus").open("wb") as corpus:
-        corpus.truncate(51_000_000)
-    done = boxes.run("push", str(tmp_path / "corpus"), "--host", "gpu-?", "--to", "data").must(0)
-    said = "each of 2 boxes is sent 51 MB from here, 102 MB in all"
-    assert (done.out + done.err).count(said) == 1
-    (tmp_path / "corpus").write_bytes(b"small")
-    done = boxes.run("push", str(tmp_path / "corpus"), "--host", "gpu-?", "--to", "data").must(0)
-    assert "boxes is sent" not in done.out + done.err
 
 
 def test_what_is_about_one_box_is_refused_for_several_before_anything_is_done(

@@ -67,8 +67,9 @@ def test_every_later_command_goes_over_it(rented: Rented) -> None:
     user.run("status", BOXSTRAP_KEEP_OPEN="0").must(0)
     assert logins(rented) == before + 2
     # Another name is the same box, over the same connection; the first one still leads to it.
-    for looks in ("plan", "verify"):
-        assert "my-box would be renamed" in rented.run(looks, "--name", "nina").must(2).err
+    for other in ("plan", "verify", "run"):
+        told = rented.run(other, "--name", "nina").must(2).err
+        assert "my-box would be renamed, which only a setup does" in told, other
     assert "my-box is called nina now" in rented.run("setup", "--name", "nina").must(0).err
     assert logins(rented) == before + 2
     assert connected(rented) == ["nina"]

@@ -17,7 +17,6 @@ from tests.main_job.settled import Settled
 from tests.main_job.socks import ask, connect, fetch
 from tests.main_job.used import start_used
 from tests.unit.link.sshd import start_agent
-from tests.unit.sshconfig.asking import meaning
 
 pytestmark = pytest.mark.boxes
 
@@ -87,18 +86,6 @@ def test_ssh_scp_and_rsync_go_by_name(user: Settled, rented: Rented) -> None:
     assert box["connected"]
 
 
-def test_it_is_one_line_in_their_config_and_nothing_is_written_again(
-    user: Settled, rented: Rented
-) -> None:
-    text = user.ssh_config.read_text()
-    assert text.endswith(OWN)
-    assert text.count("Include") == 1
-    before = [(p, p.stat().st_mtime_ns) for p in _files(user)]
-    again = rented.run("setup", "--name", "my-box").must(0)
-    assert "leads to this box" not in again.err
-    assert [(p, p.stat().st_mtime_ns) for p in _files(user)] == before
-
-
 def test_what_remote_ssh_does(user: Settled, rented: Rented) -> None:
     """`ssh -T -D PORT alias bash`, script on stdin; the server outlives the connection."""
     proxy = free_port()
@@ -165,20 +152,6 @@ def test_ssh_by_name_is_ssh_while_a_connection_of_ours_is_open(
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_their_other_hosts_and_other_boxes_are_as_before(user: Settled) -> None:
-    with_ours, without = user.ssh_config, user.home / "config.before"
-    without.write_text(OWN)
-    for host in ("github.com", "10.0.0.1", "my-box2", "nothing-of-the-kind"):
-        assert meaning(with_ours, host) == meaning(without, host)
-
-
-def test_a_box_that_moved_is_found_there(user: Settled, rented: Rented, mirror_rig: Rig) -> None:
-    host, port = mirror_rig.delay_proxy(rented.box, 0.0)
-    rented.run("setup", "--name", "my-box", host=f"root@{host}:{port}").must(0)
-    assert f"Port {port}" in (user.home / ".local/state/boxstrap/ssh/config").read_text()
-    assert user.ssh("my-box", "hostname").strip() == rented.box.name
-
-
 def test_an_alias_of_ours_is_a_host_for_boxstrap_too(user: Settled, rented: Rented) -> None:
     """With a user in front it resolves through our own entry, which must not be recorded."""
     rented.run("setup", host="root@my-box").must(0)
@@ -188,21 +161,3 @@ def test_an_alias_of_ours_is_a_host_for_boxstrap_too(user: Settled, rented: Rent
     assert user.ssh("my-box", "hostname").strip() == rented.box.name
     # The identity file that was given once is remembered.
     assert "train-1" in user.run("status", "--host", "my-box").must(0).out
-
-
-def test_a_changed_host_key_is_refused_by_the_real_ssh_too(user: Settled, rented: Rented) -> None:
-    rented.box.new_host_key()
-    user.ssh("my-box", "true", rc=255)
-
-
-def test_a_forgotten_box_has_no_entry_and_removal_brings_the_file_back(user: Settled) -> None:
-    user.run("boxes", "--forget", "my-box").must(0)
-    assert "Host " not in (user.home / ".local/state/boxstrap/ssh/config").read_text()
-    told = user.run("ssh-config", "--remove", "--json").must(0).json()
-    assert told["removed"] is True
-    assert user.ssh_config.read_bytes() == OWN.encode()
-    assert "nothing of boxstrap" in user.run("ssh-config", "--remove").must(0).out
-
-
-def _files(user: Settled) -> list:  # type: ignore[type-arg]
-    return [user.ssh_config, user.home / ".local/state/boxstrap/ssh/config"]

@@ -37,16 +37,3 @@ def test_all_boxes_of_the_repository_are_shown(rent: Rent) -> None:
     assert "just rented" not in alone.err
     good.box.power_off()
     assert "You were last on this box" in user.run("status").must(3).err
-
-
-def test_one_box_keeps_its_keys_and_says_which_step_failed(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository(requirements__txt="no-such-package-anywhere\n")
-    rented.run("setup").must(7)
-    shown = rented.run("status").must(0).out
-    assert "its last setup failed: " in shown
-    assert "(step python)" in shown
-    document = rented.run("status", "--json").must(0).json()
-    assert document["setup"]["exit"] == 7
-    assert document["setup"]["why"]["step"] == "python"
-    assert document["boxes"][0]["setup"] == document["setup"]

@@ -153,6 +153,28 @@ def test_what_was_edited_on_the_box_stops_it_and_comes_home(twin: Twin) -> None:
     assert twin.read("keep.txt") == "here\n"
 
 
+def test_what_was_edited_on_the_box_is_named_by_all_that_leave_it_so(twin: Twin) -> None:
+    """And by the record of a run that began with it."""
+    run, page = twin.user.run, twin.user.home / "page.html"
+    said = "edited on the box: keep.txt. To see and take it: boxstrap sync --back --host local"
+    (twin.tree / "keep.txt").write_text("on the box\n")
+    twin.write("other.txt", "so that the next setup has something to do\n")
+    told = json.loads(twin.sync("--json"))
+    assert (told["edited"], told["new"], told["updated"]) == (["keep.txt"], ["other.txt"], [])
+    # Of a setup that does something, events have no names.
+    assert "edited on the box (1), and stay so: " in run("setup", *TO_LOCAL).must(0).err
+    for task in ("sync", "plan", "setup"):
+        assert said in run(task, *TO_LOCAL).must(0).err, task
+    done = run("run", *TO_LOCAL, "--", "cat", "keep.txt").must(0)
+    assert said in done.err
+    assert "on the box" in done.out
+    run("report", *TO_LOCAL, "--out", str(page)).must(0)
+    assert "edited on the box before it began: keep.txt" in page.read_text()
+    (twin.tree / "keep.txt").write_text((twin.repository.root / "keep.txt").read_text())
+    (twin.repository.root / "other.txt").unlink()
+    assert "edited" not in twin.sync() + run("plan", *TO_LOCAL).must(0).text
+
+
 def test_commits_made_on_the_box_stop_it_and_come_home(twin: Twin) -> None:
     there = ("git", "-C", str(twin.tree), "-c", "user.name=Box", "-c", "user.email=b@example.org")
     subprocess.run([*there, "checkout", "-q", "-b", "try/one"], check=True)
@@ -376,14 +398,6 @@ def test_each_save_is_sent_until_ctrl_c(twin: Twin, watch: Running) -> None:
     arrives(twin.tree / "deep/er/new.py", "new\n")
     twin.write("deep/er/new.py", "newer\n")
     arrives(twin.tree / "deep/er/new.py", "newer\n")
-    # An edit on the box is reported, and syncing continues with the next save.
-    (twin.tree / "keep.txt").write_text("mine\n")
-    twin.write("keep.txt", "yours\n")
-    watch.await_said("edited on the box")
-    assert twin.read("keep.txt") == "mine\n"
-    subprocess.run(["git", "-C", twin.tree, "checkout", "-q", "HEAD", "--", "keep.txt"], check=True)
-    twin.write("keep.txt", "yours again\n")
-    arrives(twin.tree / "keep.txt", "yours again\n")
     twin.repository.git("add", "-A")
     twin.repository.git("commit", "-qm", "All of it")
     head = twin.repository.head

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import random
 import re
 import time
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ gpu: {require: false}
 python: {requirements: [], packages: [torch, numpy, accelerate, deepspeed]}
 train: {command: torchrun ddp.py, results: [out/], nodes: 1, grace: 2}
 """
-NAMES = ("ddp", "digits", "elastic", "zero")
+NAMES = ("ddp", "elastic", "zero")
 TOLERANCE = 1e-4
 """Sums of floats of 32 bits in another order, over 40 steps; relative to the value."""
 
@@ -47,12 +45,7 @@ def with_torch(
     folder = tmp_path_factory.mktemp("torch")
     user = User(folder / "home")
     texts = {f"{name}__py": (HERE / f"{name}.py").read_text() for name in NAMES}
-    repository = user.repository("homework", boxstrap__yaml=PROFILE, **texts)
-    images, labels = made_digits()
-    (repository.root / "data").mkdir()
-    (repository.root / "data/train-images-idx3-ubyte.gz").write_bytes(images)
-    (repository.root / "data/train-labels-idx1-ubyte.gz").write_bytes(labels)
-    repository.commit({}, "Digits")
+    user.repository("homework", boxstrap__yaml=PROFILE, **texts)
     first = Rented(user, mirror_rig.start("vast"))
     first.run("setup", "--set", "train=null").must(0)
     first.box.keep(folder / "layer")
@@ -61,21 +54,6 @@ def with_torch(
     yield Fleet(user, boxes)
     for each in boxes:
         each.box.stop()
-
-
-def made_digits() -> tuple[bytes, bytes]:
-    """Return images and labels in MNIST's format: a bar for each digit, with noise."""
-    chance = random.Random(5)
-    labels = bytes(chance.randrange(10) for _ in range(1024))
-    images = bytearray()
-    for label in labels:
-        for row in range(28):
-            for column in range(28):
-                is_bar = abs(column - 2 - 2.6 * label) < 2 and 4 <= row < 24
-                images.append(min(255, 200 * is_bar + chance.randrange(50)))
-    sizes = [(1024).to_bytes(4, "big"), *[(28).to_bytes(4, "big")] * 2]
-    head = bytes((0, 0, 8, 3)) + b"".join(sizes), bytes((0, 0, 8, 1)) + sizes[0]
-    return gzip.compress(head[0] + bytes(images)), gzip.compress(head[1] + labels)
 
 
 def steps(fleet: Fleet) -> list[list[float]]:
@@ -124,18 +102,6 @@ def test_it_computes_what_one_process_does_step_by_step(with_torch: Fleet, count
     )
     print(f"{count} nodes: {apart:.1e} apart at the most, of {len(found)} steps")
     assert apart < TOLERANCE
-
-
-def test_digits_are_learned_on_two_nodes(with_torch: Fleet) -> None:
-    fleet = Fleet(with_torch.user, with_torch.boxes[:2])
-    command = ("--", "torchrun digits.py")
-    fleet.run("run", "--set", "train.nodes=2", "--overwrite-results", *command).must(0)
-    fleet.await_end(0, 1, within=90)
-    first, second = fleet.said("log")
-    assert float(first.split()[-1]) > 0.9, first
-    assert first.splitlines()[-1] == second.splitlines()[-1]
-    assert fleet.boxes[0].box.exists(f"{fleet.boxes[0].tree}/out/digits.pt")
-    assert not fleet.boxes[1].box.exists(f"{fleet.boxes[1].tree}/out/digits.pt")
 
 
 def test_accelerate_trains_on_both_by_the_line_of_the_docs(with_torch: Fleet) -> None:

@@ -94,7 +94,8 @@ def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
         going.end().must(0)
     assert "stopped: Jupyter" in rented.run("tunnel", "--stop").must(0).out
     assert rented.box.run(KERNEL).strip() == "0"
-    assert "nothing was running" in rented.run("tunnel", "--stop").must(0).out
+    nothing = "nothing was running on My.Box-1\n"
+    assert rented.run("tunnel", "--stop").must(0).out == nothing
 
 
 def test_a_port_in_use_moves_no_other_one(user: User) -> None:

@@ -103,16 +103,6 @@ def test_what_a_run_ended_with_is_told_as_it_is_then(user: User) -> None:
     assert text.startswith("stopped: train-3 of homework (was stopped after ")
 
 
-def test_commands_are_the_persons_own_and_never_a_repositorys(user: User) -> None:
-    user.repository(boxstrap__yaml=f"{LOCAL}notify: touch ~/owned\n")
-    assert "notify" in user.run("plan", "--host", "local").must(2).err
-    file = user.home / ".config/boxstrap/notify.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text(TOLD)
-    file.chmod(0o666)
-    assert "other users can write this file" in user.run("wait", "--host", "local").must(2).err
-
-
 @pytest.mark.boxes
 def test_a_lost_link_is_outlived_and_nothing_of_ours_stays_on_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
@@ -156,7 +146,9 @@ def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
     with web_receiver() as web:
         notify = user.home / ".config/boxstrap/notify.yaml"
         notify.parent.mkdir(parents=True)
-        notify.write_text(f'team: {web.url}/a-secret\ntell: echo "$BOXSTRAP_EVENT" >>~/told\n')
+        # That this machine's own disk is low may be told, too: it is none of this test.
+        tell = '[ "$BOXSTRAP_EVENT" = disk ] || echo "$BOXSTRAP_EVENT" >>~/told'
+        notify.write_text(f"team: {web.url}/a-secret\ntell: '{tell}'\n")
         user.repository(boxstrap__yaml=LOCAL.replace("secrets: [TOKEN]\n", ""), train__py=TOLD_LATE)
         user.run("setup", "--host", "local").must(0)
         waiting = user.begin("wait", "--host", "local")
@@ -167,7 +159,7 @@ def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
         waiting.await_said("first loss: 4.5 at step 7")
         waiting.interrupt()
         waiting.end().must(130)
-        assert web.events() == ["loss"]
+        assert web.events("disk") == ["loss"]
 
         left = user.run("wait", "--host", "local", "--detach", "--json").must(0)
         assert left.json()["told"] == ["team"]
@@ -175,8 +167,8 @@ def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
         (handed,) = (user.home / "box/.boxstrap/runs").glob("*/*/notify_to")
         assert handed.stat().st_mode & 0o777 == 0o600
         (user.home / "box/homework/end").touch()
-        wait_until(lambda: len(web.asked) == 2)
-        end = web.asked[1].document
+        wait_until(lambda: web.events("disk") == ["loss", "end"])
+        end = web.asked[-1].document
         assert (end["event"], end["text"].split(" after ")[0]) == (
             "end",
             "local: homework/train-1 finished",
@@ -184,7 +176,7 @@ def test_wait_tells_of_a_run_and_leaves_the_rest_to_the_box(user: User) -> None:
         wait_until(lambda: not handed.exists())
         # Who can't be told is told of.
         notify.write_text(f"team: {web.url}/a-secret\n")
-        web.codes = [404]
+        web.codes = [404, 404]
         user.run("run", "--host", "local", "--", LASTS).must(0)
         assert (
             "local tells team of homework/train-2"

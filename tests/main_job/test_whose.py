@@ -56,12 +56,6 @@ def living(rented: Rented) -> list[str]:
     return sorted(run["repository"] for run in runs if run["state"] == "running")
 
 
-def test_status_names_the_repository_of_each_run(two: Two) -> None:
-    shown = two.standing_in(two.mine).run("status").must(0).out
-    assert "mine/train-1" in shown
-    assert "theirs/train-1" in shown
-
-
 def test_without_a_name_a_log_is_ones_own(two: Two) -> None:
     for own, name in ((two.mine, "mine"), (two.theirs, "theirs")):
         shown = two.standing_in(own).run("logs").must(0)
@@ -72,13 +66,21 @@ def test_without_a_name_a_log_is_ones_own(two: Two) -> None:
     assert two.standing_in(two.mine).run("logs", "--all").must(0).out == "theirs begins\n"
 
 
-def test_in_no_repository_the_list_is_what_one_gets(two: Two) -> None:
-    nowhere = two.standing_in(None)
-    for task in (("logs",), ("stop",), ("stop", "--run", "train-1"), ("logs", "--run", "train-1")):
-        refused = nowhere.run(*task).must(2)
-        assert "--run mine/train-1" in refused.err
-        assert "--run theirs/train-1" in refused.err
-    assert living(nowhere) == ["mine", "theirs"]
+def test_a_command_does_not_enter_the_tree_of_another_repository(two: Two) -> None:
+    new = two.rented.user.repository("new")
+    refused = two.standing_in(new).run("exec", "--", "touch", "was-here").must(2)
+    assert "new was not set up on this box; of others it has mine, theirs" in refused.err
+    assert two.rented.box.run("find /workspace -name was-here") == ""
+    assert two.rented.run("pull", "--all").must(0).out == "no run has begun here\n"
+
+
+def test_down_names_whose_work_lies_there_before_it_does_anything(two: Two) -> None:
+    refused = two.standing_in(two.theirs).run("down").must(9)
+    said, _, unsafe = refused.err.partition("this would be lost with it:")
+    assert "mine (train-1 running)" in said
+    assert "theirs" in said
+    assert "mine/train-1" in unsafe
+    assert living(two.rented) == ["mine", "theirs"]
 
 
 def test_stop_ends_ones_own_run_alone_and_says_whose(two: Two) -> None:
@@ -86,7 +88,7 @@ def test_stop_ends_ones_own_run_alone_and_says_whose(two: Two) -> None:
     assert "stopped: train-1 of mine" in stopped.out
     assert living(two.rented) == ["theirs"]
     again = two.rented.run("stop").must(0)
-    assert "nothing of mine was running" in again.out
+    assert f"nothing of mine was running on {two.rented.box.address}" in again.out
     assert "theirs/train-1" in again.out
     named = two.rented.run("stop", "--run", "train-1").must(0)
     assert "mine/train-1 was not running" in named.out

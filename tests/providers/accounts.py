@@ -14,17 +14,17 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
+from importlib import import_module
 from multiprocessing.sharedctypes import RawValue
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.listener import QuietHandler, served
 from tests.providers.contract import ERRORS, OVERLAYS, Contract
 
 if TYPE_CHECKING:
-    from tests.providers.azure_account import AzureAnswers
-    from tests.providers.ec2_account import Ec2Answers
-    from tests.providers.google_account import GoogleAnswers
+    import pytest
 
 KEY = "key-of-the-account"
 POD_KEY = "key-of-a-pod"
@@ -142,9 +142,10 @@ class SimulatedAccount:
     boxes: list[SimulatedBox] = field(default_factory=list)
     faults: list[tuple[int, object]] = field(default_factory=list)
     """Status and document of the next answers, instead of the right ones."""
-    faults_at: dict[int, str] = field(default_factory=dict)
-    """A key of `FAULTS` by the number of the request, counted from 0."""
-    fault_on: dict[str, str] = field(default_factory=dict)
+    faults_at: dict[int, Any] = field(default_factory=dict)
+    """A key of `FAULTS`, "forbidden", or a status and a document, by the number of the request,
+    counted from 0."""
+    fault_on: dict[str, Any] = field(default_factory=dict)
     """The same for the next request whose method and path start with this."""
     offers: list[SimulatedOffer] = field(default_factory=list)
     volumes: list[dict[str, Any]] = field(default_factory=list)
@@ -192,9 +193,8 @@ class SimulatedAccount:
     """Called with the number of each request, before and after it is done."""
     url: str = ""
     next_id: int = 9001
-    aws: Ec2Answers | None = None
-    google: GoogleAnswers | None = None
-    azure: AzureAnswers | None = None
+    own: Any = None
+    """What EC2, Google and Azure have beside boxes: the `ANSWERS` of their modules."""
     ended: list[SimulatedBox] = field(default_factory=list)
     """Jobs of Hugging Face that are over: it goes on knowing them."""
     link: str = ""
@@ -202,21 +202,8 @@ class SimulatedAccount:
 
     def environment(self) -> dict[str, str]:
         """The variables that make the program use this account."""
-        if self.provider == "ec2":
-            return {
-                **{"BOXSTRAP_EC2_API": self.url, "AWS_ENDPOINT_URL": self.url},
-                **{"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": "the secret of it"},
-                **{"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"},
-                **{"AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "us-east-1"},
-            }
-        if self.google:
-            from tests.providers import google_account
-
-            return google_account.environment(self.url)
-        if self.azure:
-            from tests.providers import azure_account
-
-            return azure_account.environment(self.url)
+        if self.own:
+            return dict(_module(self.provider).environment(self.url))
         return {f"BOXSTRAP_{self.provider.upper()}_API": self.url, key_variable(self.provider): KEY}
 
     def answer(
@@ -225,26 +212,32 @@ class SimulatedAccount:
         """The status and the document of one request; `is_pod`: made with a pod's own key."""
         from tests.providers.answers import ANSWERS, graphql_answer
 
-        for box in self.boxes:
-            if box.becomes and self.clock.now >= box.becomes[0]:
-                box.state, box.becomes = box.becomes[1], None
+        self.go_on()
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query))
         words = [word for word in parts.path.split("/") if word]
         given = json.loads(body) if body and body != b"null" else None
-        if self.google:
-            return self.google.answer(method, words, query, given)
-        if self.azure:
-            return self.azure.answer(method, words, query, given)
+        if self.own:
+            status, document = self.own.answer(method, words, query, given)
+            return status, document
         if words == ["graphql"]:
             return graphql_answer(self, given["query"], is_pod=is_pod)
         return ANSWERS[self.provider](self, method, words, query, given)
 
-    def fault_of(self, method: str, path: str) -> str:
-        """Take the fault that is set for this request; "" if there is none."""
+    def go_on(self) -> None:
+        """Let each box become what its time has come for."""
+        for box in self.boxes:
+            if box.becomes and self.clock.now >= box.becomes[0]:
+                box.state, box.becomes = box.becomes[1], None
+
+    def fault_of(self, number: int, method: str, path: str) -> tuple[bool, Any] | None:
+        """Take what is set for this request, as in `FAULTS`; None if there is nothing."""
         asked = f"{method} {path}"
         laid = next((each for each in self.fault_on if asked.startswith(each)), "")
-        return self.fault_on.pop(laid, "")
+        fault = self.faults_at.get(number) or self.fault_on.pop(laid, None)
+        if fault == "forbidden":
+            fault = 403, FORBIDDEN.get(self.provider, {})
+        return (False, fault) if isinstance(fault, tuple) else FAULTS[fault] if fault else None
 
     def one(self, box_id: str) -> SimulatedBox | None:
         """The box with this id."""
@@ -259,14 +252,8 @@ class SimulatedAccount:
         """Rent a box of this offer; it gets the account's keys."""
         address, port, user = self.addresses.pop(0) if self.addresses else self.address
         box_id = str(self.next_id)
-        if self.google:
-            from tests.providers.google_account import google_id
-
-            box_id = google_id(self.next_id, offer.region)
-        if self.azure:
-            from tests.providers.azure_account import azure_id
-
-            box_id = azure_id(label)
+        if self.own:
+            box_id = _module(self.provider).new_id(self.next_id, offer.region, label)
         self.next_id += 1
         ends = {
             **{"stuck": None, "dies": "offline", "failed bid": "stopped", "never starts": None},
@@ -299,6 +286,11 @@ class SimulatedAccount:
         return bool(box)
 
 
+def _module(provider: str) -> Any:
+    return import_module(f"tests.providers.{_OWN[provider]}")
+
+
+_OWN = {"ec2": "ec2_account", "gcp": "google_account", "azure": "azure_account"}
 _NO_KEY = {"title": "Unauthorized", "status": 401, "detail": "Invalid key"}
 REFUSED_KEYS: dict[str, tuple[int, object]] = {
     # As a live request showed; the document has 401.
@@ -327,7 +319,14 @@ FAULTS: dict[str, tuple[bool, Any]] = {
 """Whether the request is carried out all the same, and the answer."""
 
 
-class _AccountHandler(BaseHTTPRequestHandler):
+FORBIDDEN = {
+    "gcp": {"error": {"code": 403, "message": "compute.projects.get"}},
+    "azure": {"error": {"code": "AuthorizationFailed", "message": "usages/read"}},
+}
+"""What is said where a permission is missing."""
+
+
+class _AccountHandler(QuietHandler):
     account: SimulatedAccount
     contract: Contract | None
     lock: threading.Lock
@@ -362,11 +361,11 @@ class _AccountHandler(BaseHTTPRequestHandler):
         if self.path == "/token":  # the server of tokens is no part of the account
             return self._told(-1, body)
         number = len(account.asked)
-        if account.aws:
-            self.path = f"/{account.aws.action(self.command, self.headers, body)}"
+        is_aws = account.provider == "ec2"
+        if is_aws:
+            self.path = f"/{account.own.action(self.command, self.headers, body)}"
         account.asked.append(self.path)
-        is_read = self.command == "GET" or self.path.startswith(("/Describe", "/Get"))
-        if not (is_read if account.aws else self.command == "GET"):
+        if self.command != "GET" and not (is_aws and self.path.startswith(("/Describe", "/Get"))):
             account.changed.append(f"{self.command} {self.path}")
         account.on_call(number, is_done=False)
         told = self._told(number, body)
@@ -375,8 +374,8 @@ class _AccountHandler(BaseHTTPRequestHandler):
 
     def _told(self, number: int, body: bytes) -> tuple[int, bytes]:
         account = self.account
-        if account.aws:
-            return self._told_by_aws(account.aws, number, body)
+        if account.provider == "ec2":
+            return self._told_by_aws(number, body)
         is_open = account.provider == "vast" and self.path == "/api/v0/bundles/"
         is_open |= self.path.startswith("/api/retail/prices?")  # which is another server's
         document: object
@@ -403,8 +402,8 @@ class _AccountHandler(BaseHTTPRequestHandler):
             status, document = 404, {"success": False, "msg": told}
         elif account.faults:
             status, document = account.faults.pop(0)
-        elif fault := account.faults_at.get(number) or account.fault_of(self.command, self.path):
-            is_done, told = FAULTS[fault]
+        elif fault := account.fault_of(number, self.command, self.path):
+            is_done, told = fault
             if is_done:
                 account.answer(self.command, self.path, body)
             if isinstance(told, CutError):
@@ -421,13 +420,13 @@ class _AccountHandler(BaseHTTPRequestHandler):
             return status, self._checked(body, status, _text(document))
         return status, _text(document)
 
-    def _told_by_aws(self, aws: Ec2Answers, number: int, body: bytes) -> tuple[int, bytes]:
+    def _told_by_aws(self, number: int, body: bytes) -> tuple[int, bytes]:
         from tests.providers.ec2_account import OWN_ADDRESS, as_ec2
 
         account, agent = self.account, self.headers.get("User-Agent", "")
         if not agent.startswith("boxstrap/"):
             account.violations.append(f"{self.path} was asked for by {agent or 'nobody'}")
-        fault = account.faults_at.get(number) or account.fault_of(self.command, self.path)
+        fault = account.fault_of(number, self.command, self.path)
         if account.is_edgy:
             return EDGE
         if self.path == "/" and not fault:
@@ -436,16 +435,12 @@ class _AccountHandler(BaseHTTPRequestHandler):
             return as_ec2(401, {}, self.headers)
         if account.faults:
             return as_ec2(*account.faults.pop(0), self.headers)
-        for box in account.boxes:
-            if box.becomes and account.clock.now >= box.becomes[0]:
-                box.state, box.becomes = box.becomes[1], None
-        if not fault:
-            return aws.answer(self.headers, body)
-        if fault == "forbidden":
-            return as_ec2(403, {}, self.headers)
-        is_done, told = FAULTS[fault]
+        account.go_on()
+        is_done, told = fault or (True, None)
         if is_done and self.path != "/":
-            aws.answer(self.headers, body)
+            answer: tuple[int, bytes] = account.own.answer(self.headers, body)
+        if not fault:
+            return answer
         if isinstance(told, CutError):
             raise told
         return as_ec2(*told, self.headers)
@@ -463,9 +458,6 @@ class _AccountHandler(BaseHTTPRequestHandler):
         account = self.account
         return super().date_time_string(account.clock.now if account.tells_time else timestamp)
 
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
 
 def _text(document: object) -> bytes:
     return document if isinstance(document, bytes) else json.dumps(document).encode()
@@ -475,36 +467,26 @@ _contract = lru_cache(Contract)  # reading a document takes longer than most tes
 
 
 @contextlib.contextmanager
-def simulated(provider: str, *, is_held: bool = True) -> Iterator[SimulatedAccount]:
+def simulated(
+    provider: str, *, is_held: bool = True, used_by: pytest.MonkeyPatch | None = None
+) -> Iterator[SimulatedAccount]:
     """An account of this provider; every exchange is checked against its document, if it has one.
 
     `is_held=False` skips the check, which would take most of the time if many accounts are made.
+    `used_by` sets the variables that make this process use it.
     """
     account = SimulatedAccount(provider)
     has_document = provider in OVERLAYS
     contract = _contract(provider) if is_held and has_document else None
-    if provider == "ec2":
-        from tests.providers.ec2_account import Ec2Answers
-
-        account.aws = Ec2Answers(account)
-    if provider == "gcp":
-        from tests.providers.google_account import GoogleAnswers
-
-        account.google = GoogleAnswers(account)
-    if provider == "azure":
-        from tests.providers.azure_account import AzureAnswers
-
-        account.azure = AzureAnswers(account)
+    account.own = _module(provider).ANSWERS(account) if provider in _OWN else None
     kept: dict[str, object] = {"account": account, "contract": contract, "lock": threading.Lock()}
     kept |= {f"do_{method}": _AccountHandler.serve for method in _METHODS}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_AccountHandler,), kept))
     account.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    for name, value in account.environment().items() if used_by else ():
+        used_by.setenv(name, value)
+    with served(server):
         yield account
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
     assert account.violations == [], account.violations[0]
+    unmet = [each for each in account.faults_at if each >= len(account.asked)]
+    assert (account.faults, account.fault_on, unmet) == ([], {}, []), "faults that no request met"

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.providers.api import digest_of
+from bootstrap.providers import digest_of
 
 if TYPE_CHECKING:
     from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer
@@ -69,6 +69,11 @@ cat "$AZURE_CONFIG_DIR/token.json"
 def azure_id(mark: str) -> str:
     """What the program calls a box."""
     return f"{mark.removeprefix('boxstrap-')}_{digest_of(SUBSCRIPTION)}"
+
+
+def new_id(_number: int, _region: str, mark: str) -> str:
+    """The same of a new one."""
+    return azure_id(mark)
 
 
 @cache
@@ -526,4 +531,4 @@ def _failed(wrapper: str, code: str, said: str) -> dict[str, Any]:
     }
 
 
-REFUSED_KEY = _error(401, "InvalidAuthenticationToken", "The access token is invalid.")
+ANSWERS = AzureAnswers

@@ -49,6 +49,23 @@ _TYPES: dict[bytes, tuple[int, bytes]] = {}
 """Answers about instance types, by the request."""
 
 
+def environment(url: str) -> dict[str, str]:
+    """The variables of somebody whose credentials boto3 finds."""
+    from tests.providers.accounts import KEY
+
+    return {
+        **{"BOXSTRAP_EC2_API": url, "AWS_ENDPOINT_URL": url, "AWS_REGION": HOME},
+        **{"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": "the secret of it"},
+        **{"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"},
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def new_id(number: int, _zone: str, _mark: str) -> str:
+    """What the program calls an instance of its home region."""
+    return str(number)
+
+
 class Ec2Answers:
     """How one account answers: `(method, path, headers, body)` to status and text."""
 
@@ -317,3 +334,6 @@ class _named:  # noqa: N801 - used as a function
 
     def __exit__(self, *_: object) -> None:
         moto_instances.random_instance_id = self._own
+
+
+ANSWERS = Ec2Answers

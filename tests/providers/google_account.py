@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bootstrap.providers.api import digest_of
+from bootstrap.providers import digest_of
 
 if TYPE_CHECKING:
     from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer
@@ -31,7 +31,6 @@ PROJECT = "boxes-of-tests"
 ZONE = "us-central1-a"
 TOKEN = "/token"
 """Where the credentials are exchanged for the account's key."""
-_SUFFIX = f"_{ZONE}_{digest_of(PROJECT)}"
 _HOST = f"https://www.googleapis.com/compute/v1/projects/{PROJECT}"
 _STATES = {
     **{"starting": "STAGING", "scheduling": "STAGING", "running": "RUNNING"},
@@ -42,7 +41,7 @@ STOCK_OUT = "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
 Answer = tuple[int, object]
 
 
-def google_id(number: int, zone: str = ZONE) -> str:
+def new_id(number: int, zone: str = ZONE, _mark: str = "") -> str:
     """What the program calls an instance."""
     return f"{number}_{zone}_{digest_of(PROJECT)}"
 
@@ -51,9 +50,7 @@ def google_id(number: int, zone: str = ZONE) -> str:
 def _private_key() -> str:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     ).decode()
 
 
@@ -122,7 +119,7 @@ class GoogleAnswers:
                 return 200, self._by_zone("disks", found)
             case "GET", ["global", "firewalls"]:
                 return 200, {"items": self.firewalls}
-            case "POST", ["global", "firewalls"] if self.may_not:
+            case "POST", ["global", "firewalls"] if self.may_not.startswith("firewalls"):
                 return _error(403, "forbidden", f"Required 'compute.{self.may_not}' permission")
             case "POST", ["global", "firewalls"]:
                 self.firewalls.append({**body, "network": f"{_HOST}/{body['network']}"})
@@ -324,13 +321,7 @@ def _error(status: int, reason: str, said: str, exact: str = "") -> Answer:
     return status, {"error": error}
 
 
-REFUSED_KEY = (
-    401,
-    {
-        "error": {
-            **{"code": 401, "message": "Request had invalid authentication credentials."},
-            "errors": [{"message": "Invalid Credentials", "reason": "authError"}],
-        }
-    },
-)
 RATE_LIMIT = _error(403, "rateLimitExceeded", "Rate Limit Exceeded")
+
+
+ANSWERS = GoogleAnswers

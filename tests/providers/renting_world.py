@@ -11,22 +11,14 @@ from typing import Any
 
 import pytest
 
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import Api, ApiKey
-from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.providers import PROVIDERS, Api, ApiKey, Offer, RentedBox, RentOrder
 from bootstrap.renting import rental, teardown
 from bootstrap.renting.order import offers_of
 from bootstrap.renting.rent import Renter, RentOptions
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.start import Arrival, RentingClock
-from bootstrap.ui.screen import Reporter
-from tests.providers.accounts import (
-    KEY,
-    SimulatedAccount,
-    SimulatedBox,
-    SimulatedOffer,
-    simulated,
-)
+from bootstrap.setup import Reporter
+from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedOffer, simulated
 from tests.providers.azure_account import REGION, SUBSCRIPTION
 from tests.providers.google_account import PROJECT, ZONE
 
@@ -51,6 +43,9 @@ STARTS = {
     "azure": f"POST {_IN_GROUPS}",
 }
 MARK = "boxstrap-0123456789ab"
+_ORDERS = {"gcp": "/instances?requestId=", "azure": "/deployments/"}
+"""Parts of such a request that nothing else has, where its beginning is not enough."""
+ANY = RentOrder()
 MOST = {"gcp": 1.5, "azure": 1.5}
 """Dollars an hour that all offers cost at the most, where that is not one."""
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
@@ -93,6 +88,33 @@ class RentingWorld:
     """When, by the account's clock, Ctrl-C interrupts a wait."""
 
     @property
+    def account(self) -> Any:
+        """The program's client for this account, made anew."""
+        return PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
+
+    def offers(self, order: RentOrder = ANY) -> list[Offer]:
+        """What fits an order, the best first."""
+        return offers_of([self.account], order)[0]
+
+    def rent(self, order: RentOrder = ANY, mark: str = MARK, at: int = 0) -> str:
+        """Rent an offer without anything around it; return the box's id."""
+        account = self.account
+        account.add_key(PUBLIC)
+        return str(account.rent(self.offers(order)[at], order, mark, PUBLIC))
+
+    def seen(self, box_id: str) -> RentedBox:
+        """A box of the account, as the program sees it."""
+        found: RentedBox | None = self.account.box(box_id)
+        assert found
+        return found
+
+    @property
+    def creates(self) -> list[str]:
+        """The requests that ordered a box."""
+        way = _ORDERS.get(self.simulation.provider, CREATES[self.simulation.provider])
+        return [each for each in self.simulation.changed if way in each]
+
+    @property
     def ours(self) -> list[SimulatedBox]:
         """The boxes in the account that have a mark."""
         return [box for box in self.simulation.boxes if str(box.label).startswith("boxstrap-")]
@@ -101,10 +123,9 @@ class RentingWorld:
         """A renter with this order."""
         order = changed.pop("order", RentOrder(max_price=MOST.get(self.simulation.provider, 1.0)))
         wish = RentOptions(order, PUBLIC, "repo", "homework", **changed)
-        account = PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
         clock = RentingClock(lambda: self.simulation.clock.now, self.sleep)
         arrival = Arrival(clock, answers=lambda _: True)
-        return Renter([account], wish, self.heard, self.asked.append, arrival)
+        return Renter([self.account], wish, self.heard, self.asked.append, arrival)
 
     def up(self, **changed: Any) -> tuple[Rental, str]:
         """Rent, with a setup that only ends as `ends` says."""
@@ -112,8 +133,7 @@ class RentingWorld:
 
     def down(self, box: Rental) -> None:
         """Give it back, as the last part of a teardown does."""
-        account = PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
-        teardown.destroy(account, box.box_id, self.heard.say)
+        teardown.destroy(self.account, box.box_id, self.heard.say)
         rental.save_rental(box.over(self.simulation.clock.now))
 
     def sleep(self, seconds: float) -> None:
@@ -130,6 +150,12 @@ class RentingWorld:
             raise end("it went wrong")
         return host
 
+    def take_time(self) -> None:
+        """Let what the account is asked for go on for some seconds, where it may."""
+        if self.simulation.provider in {"gcp", "azure"}:
+            name = {"gcp": "operation_s", "azure": "deployment_s"}[self.simulation.provider]
+            setattr(self.simulation.own, name, 3.0)
+
     def check(self) -> None:
         """Check what must always hold: no unknown box, never two of ours, no other's box gone."""
         known = rental.all_rentals()
@@ -139,60 +165,51 @@ class RentingWorld:
             assert {box.id, box.label} & listed, f"{box} is in no list: {known}"
         assert self.most_at_once <= 1, "rented twice"
         assert self.most_unknown <= 1, "rented again while nobody knew"
+        self.check_others()
+
+    def check_others(self) -> None:
+        """Check that boxes which aren't ours are there."""
         assert {"71", "72"} <= {box.id for box in self.simulation.boxes}, "not ours, and gone"
 
 
-def rent(world: RentingWorld, order: RentOrder = RentOrder(), mark: str = MARK) -> str:  # noqa: B008
-    """Rent the cheapest offer without anything around it; return the box's id."""
-    account = PROVIDERS[world.simulation.provider](ApiKey("", "a test"))
-    return account.rent(offers_of([account], order)[0][0], order, mark, PUBLIC)
-
-
-def paperspace_offers() -> list[SimulatedOffer]:
-    """Offers of types and regions that Paperspace has, at their list prices."""
-    return [
-        SimulatedOffer(kind, price=price, region=region, gpu=kind)
-        for kind, price, region in (
-            *(("M4000", 0.45, "ny2"), ("P4000", 0.51, "ca1")),
-            *(("RTX4000", 0.56, "ny2"), ("A4000", 0.76, "ams1")),
+_OFFERS: dict[str, list[tuple[str, float, str, str]]] = {
+    "paperspace": [
+        *(("M4000", 0.45, "ny2", "M4000"), ("P4000", 0.51, "ca1", "P4000")),
+        *(("RTX4000", 0.56, "ny2", "RTX4000"), ("A4000", 0.76, "ams1", "A4000")),
+    ],
+    "ec2": [
+        (kind, 0.3 + at / 10, "us-east-1a", kind)
+        for at, kind in enumerate(("g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g6e.xlarge"))
+    ],
+    "hf": [
+        *(("t4-small", 0.4, "", "T4"), ("t4-medium", 0.6, "", "T4")),
+        *(("l4x1", 0.8, "", "L4"), ("a10g-small", 1.0, "", "A10G")),
+    ],
+    "gcp": [
+        (f"g2-standard-{size}", price, ZONE, "L4")
+        for size, price in ((4, 0.706832), (8, 0.853624), (12, 1.000416), (16, 1.147208))
+    ],
+    "azure": [
+        (f"Standard_NC{size}as_T4_v3", price, region, "T4")
+        for size, price, region in (
+            *((4, 0.526, REGION), (8, 0.752, REGION), (16, 1.204, REGION), (4, 1.3, "westus2")),
         )
+    ],
+}
+"""What these providers have: name, dollars an hour, place and GPU; at Google Cloud the shipped
+table's prices."""
+
+
+def offers_at(provider: str, place: str = "") -> list[SimulatedOffer]:
+    """Offers of what a provider has, each at a price of its own; `place`: all are there."""
+    known = _OFFERS.get(provider) or [
+        (str(10 + at), 0.3 + at / 10, f"us-{at}", "RTX 4090") for at in range(4)
     ]
-
-
-def ec2_offers(zone: str = "us-east-1a") -> list[SimulatedOffer]:
-    """Offers of types that EC2 has, each with a price of its own."""
-    kinds = ("g4dn.xlarge", "g5.xlarge", "g6.xlarge", "g6e.xlarge")
     return [
-        SimulatedOffer(kind, price=0.3 + at / 10, region=zone, gpu=kind)
-        for at, kind in enumerate(kinds)
-    ]
-
-
-def gcp_offers(zone: str = ZONE) -> list[SimulatedOffer]:
-    """Offers of types that Google Cloud has, at the prices of the shipped table."""
-    kinds = {"g2-standard-4": 0.706832, "g2-standard-8": 0.853624, "g2-standard-12": 1.000416}
-    kinds["g2-standard-16"] = 1.147208
-    return [
-        SimulatedOffer(kind, price=price, region=zone, gpu="L4") for kind, price in kinds.items()
-    ]
-
-
-def azure_offers(region: str = REGION) -> list[SimulatedOffer]:
-    """Offers of sizes that Azure has, each with a price of its own."""
-    kinds = {"Standard_NC4as_T4_v3": 0.526, "Standard_NC8as_T4_v3": 0.752}
-    kinds |= {"Standard_NC16as_T4_v3": 1.204}
-    found = [SimulatedOffer(kind, price=price, region=region) for kind, price in kinds.items()]
-    return [*found, SimulatedOffer("Standard_NC4as_T4_v3", price=1.3, region="westus2")]
-
-
-def hf_offers() -> list[SimulatedOffer]:
-    """Offers of hardware that Hugging Face has."""
-    return [
-        SimulatedOffer(kind, price=price, gpu=gpu, memory_gib=memory)
-        for kind, gpu, memory, price in (
-            *(("t4-small", "T4", 16, 0.4), ("t4-medium", "T4", 16, 0.6)),
-            *(("l4x1", "L4", 24, 0.8), ("a10g-small", "A10G", 24, 1.0)),
+        SimulatedOffer(
+            kind, price=price, region=place or region, gpu=gpu, memory_gib=16 if gpu == "T4" else 24
         )
+        for kind, price, region, gpu in known
     ]
 
 
@@ -201,23 +218,9 @@ def renting_world(
     provider: str, monkeypatch: pytest.MonkeyPatch, *, is_held: bool = True
 ) -> Iterator[RentingWorld]:
     """An account with two boxes that aren't ours, and four offers."""
-    with simulated(provider, is_held=is_held) as simulation:
-        for name, value in simulation.environment().items():
-            monkeypatch.setenv(name, value)
+    with simulated(provider, is_held=is_held, used_by=monkeypatch) as simulation:
         simulation.boxes = [SimulatedBox("71"), SimulatedBox("72", label="theirs")]
-        simulation.offers = [
-            SimulatedOffer(str(10 + at), price=0.3 + at / 10, region=f"us-{at}") for at in range(4)
-        ]
-        if provider == "paperspace":
-            simulation.offers = paperspace_offers()
-        if provider == "ec2":
-            simulation.offers = ec2_offers()
-        if provider == "hf":
-            simulation.offers = hf_offers()
-        if provider == "gcp":
-            simulation.offers = gcp_offers()
-        if provider == "azure":
-            simulation.offers = azure_offers()
+        simulation.offers = offers_at(provider)
         world = RentingWorld(simulation)
         rent = simulation.rent
 

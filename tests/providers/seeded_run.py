@@ -18,12 +18,8 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import ReturnBoxError, StepFailedError, UnreachableError
-from bootstrap.link.record import KnownBox, save_box
-from bootstrap.link.target import BoxOptions
-from bootstrap.providers import is_shared
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import ApiKey
-from bootstrap.providers.offer import RentedState, RentOrder
+from bootstrap.link import BoxOptions, KnownBox, save_box
+from bootstrap.providers import PROVIDERS, ApiKey, RentedState, RentOrder, is_shared
 from bootstrap.renting import rental, teardown
 from bootstrap.renting.loss_check import Loss
 from bootstrap.renting.rental import Rental, RentalState, rented_here
@@ -212,11 +208,9 @@ def seeded_world(
     monkeypatch.setenv("BOXSTRAP_SSH_CONFIG", str(folder / "config"))
     with renting_world(provider, monkeypatch, is_held=False) as rented:
         simulation = rented.simulation
-        if simulation.google:
-            simulation.google.operation_s = 3.0
-        if simulation.azure:
-            simulation.azure.deployment_s = simulation.azure.machine_s = 3.0
-            simulation.azure.delete_s = 9.0
+        rented.take_time()
+        if provider == "azure":
+            simulation.own.machine_s, simulation.own.delete_s = 3.0, 9.0
         world = SeededWorld(rented, chance, folder / "on")
         world.folder.mkdir()
         rent, destroy = simulation.rent, simulation.destroy
@@ -341,5 +335,5 @@ def _end(world: SeededWorld) -> None:
         world.check()
     assert world.ours == []
     assert {"71", "72"} <= {box.id for box in simulation.boxes}
-    if simulation.azure:  # groups of boxes that were taken back, and nothing half made
-        assert not [*simulation.azure.half_made()]
+    if simulation.provider == "azure":  # groups of boxes taken back, and nothing half made
+        assert not [*simulation.own.half_made()]

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import shlex
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bootstrap.providers import NAMES
-from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.errors import UsageError
+from bootstrap.profile.load import read_profile
+from bootstrap.providers import NAMES, PROVIDERS, api_key, find_account, find_rented
+from bootstrap.renting.order import accounts_for
+from bootstrap.renting.ownership import account_of
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.doors.terminal import terminal
-from tests.providers.accounts import (
-    KEY,
-    STARTED,
-    SimulatedAccount,
-    SimulatedBox,
-    SimulatedClock,
-    simulated,
-)
+from tests.providers.accounts import KEY, STARTED, SimulatedAccount, SimulatedBox, simulated
+from tests.providers.azure_account import config_folder
 from tests.providers.contract import Contract
+from tests.providers.renting_world import renting_world
 
-
-@pytest.fixture
-def accounts(user: User) -> Iterator[dict[str, SimulatedAccount]]:
-    """An account of each provider, and a user who has their keys."""
-    with contextlib.ExitStack() as stack:
-        made = {name: stack.enter_context(simulated(name)) for name in NAMES}
-        for account in made.values():
-            user.env |= account.environment()
-            account.clock = SimulatedClock(time.time)
-        yield made
+ACCOUNTS = NAMES
 
 
 def test_the_names_are_those_of_the_providers() -> None:
@@ -177,14 +166,6 @@ def test_what_breaks_a_document_is_seen() -> None:
     assert check(runpod, "/v2/pods", b'{"pods": [], "more": 1}')
 
 
-@pytest.fixture
-def there() -> Iterator[LoopbackBox]:
-    """A box without root."""
-    box = LoopbackBox()
-    yield box
-    box.stop()
-
-
 def rented(box: LoopbackBox, box_id: str = "pod-a") -> SimulatedBox:
     return SimulatedBox(box_id, port=box.port, user=box.user)
 
@@ -300,3 +281,51 @@ def test_a_command_offers_to_start_a_stopped_box_and_then_goes_on(
     there.kill_sshd()
     assert "it is stopped" in user.run("status", *words[2:]).must(3).err
     assert vast.started == ["77"]
+
+
+@pytest.mark.parametrize(("provider", "extra"), [("ec2", "aws"), ("gcp", "gcp"), ("hf", "hf")])
+def test_without_its_extra_one_line_says_how_to_install_it(
+    provider: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with simulated(provider, used_by=monkeypatch):
+        assert find_account(provider)
+        monkeypatch.setattr(api_key, "find_spec", lambda _: None)
+        assert find_account(provider) is None
+        loaded = read_profile("ssh")
+        for ask in (
+            lambda: find_rented(f"{provider}:71"),
+            lambda: account_of(f"{provider}:71"),
+            lambda: accounts_for(provider, loaded),
+        ):
+            with pytest.raises(UsageError, match="isn't installed") as error:
+                ask()
+            assert error.value.hint == f"Install it: pip install 'boxstrap[{extra}]'"
+
+
+@pytest.mark.parametrize(
+    ("provider", "library"), [("ec2", "botocore"), ("gcp", "google.auth"), ("azure", "azure.core")]
+)
+def test_credentials_of_a_cloud_load_no_library_of_it(
+    provider: str, library: str, user: User
+) -> None:
+    """Whoever rents elsewhere would wait for it with each command."""
+    find = "import sys; from bootstrap.providers.accounts import find_account;"
+    asked = f"{find} assert find_account({provider!r}); assert {library!r} not in sys.modules"
+    with simulated(provider) as account:
+        env = {**user.env, **account.environment()}
+        subprocess.run([sys.executable, "-c", asked], env=env, check=True)
+        if provider == "azure":
+            assert not (config_folder(account.url) / "bin/calls").exists()
+
+
+@pytest.mark.parametrize(("provider", "gpu"), [("ec2", "T4"), ("gcp", "L4"), ("azure", "T4")])
+def test_credentials_for_other_purposes_are_no_wish_to_rent_there(
+    provider: str, gpu: str, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with renting_world(provider, monkeypatch) as world:
+        user.env |= world.simulation.environment()
+        user.repository(**{"train.py": "print(1)\n", "boxstrap.yaml": "version: 1\n"})
+        assert "no key of an account was found" in user.run("up", "--max-price", "1").must(2).err
+        assert world.simulation.asked == []
+        named = user.run("up", "--provider", provider, "--dry-run", "--max-price", "1").must(0)
+        assert gpu in named.out

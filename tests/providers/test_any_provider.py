@@ -16,17 +16,21 @@ from importlib.metadata import entry_points
 import pytest
 
 from bootstrap.errors import NoOfferError, UsageError
-from bootstrap.link.target import parse_host
-from bootstrap.providers import CLASSES, NAME
+from bootstrap.link import parse_host
+from bootstrap.providers import (
+    CLASSES,
+    NAME,
+    ApiKey,
+    CloudAccount,
+    RentedBox,
+    RentedState,
+    RentOrder,
+)
 from bootstrap.providers.accounts import BROKEN, PROVIDERS
-from bootstrap.providers.api import ApiKey
-from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import RentedBox, RentedState, RentOrder
 from bootstrap.renting.order import offers_of
 from tests.providers.accounts import KEY
-from tests.providers.renting_world import PUBLIC, renting_world
+from tests.providers.renting_world import MARK, PUBLIC, renting_world
 
-MARK = "boxstrap-0123456789ab"
 ORDER = RentOrder(max_price=5.0)
 THERE = (RentedState.STARTING, RentedState.RUNNING)
 _APPEARS_S = 60

@@ -7,7 +7,6 @@ import dataclasses
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,9 @@ from bootstrap.errors import (
     UnreachableError,
 )
 from bootstrap.fleet.fan_out import fan_out
-from bootstrap.link.record import KnownBox, save_box
+from bootstrap.link import KnownBox, save_box
 from bootstrap.link.target import AT_ONCE
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import ApiKey
-from bootstrap.providers.offer import RentedBox, RentedState, RentOrder
+from bootstrap.providers import PROVIDERS, ApiKey, RentedBox, RentedState, RentOrder
 from bootstrap.renting import cluster, rental
 from bootstrap.renting.money import MoneyCaps, OverCapError
 from bootstrap.renting.rental import Rental, RentalState
@@ -156,9 +153,7 @@ def test_one_whose_pods_come_late_is_waited_for_listed_and_never_made_again(
     assert (orders(world), len(states())) == (1, 2)
 
 
-def test_a_cluster_of_another_number_is_said_and_not_filled_by_another(
-    world: RentingWorld,
-) -> None:
+def test_a_cluster_of_another_number_is_said_and_not_filled_by_another(world: RentingWorld) -> None:
     world.simulation.offers[0].fate = "short"
     _, host = world.up(order=ORDER)
     with pytest.raises(NoOfferError, match="the cluster c9001 has 1 boxes, not 2") as refused:
@@ -355,14 +350,8 @@ def test_all_of_them_count_against_a_cap(world: RentingWorld) -> None:
     ],
 )
 def test_what_may_go_with_its_cluster(
-    state: RentalState,
-    seen: float,
-    ready: bool,
-    may_go: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    state: RentalState, seen: float, ready: bool, may_go: bool
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     now = time.time()
     mark = "boxstrap-0123456789ab"
     ours = Rental(mark, "runpod", RentalState.RENTED, box_id="a", boxes=2)

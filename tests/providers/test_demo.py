@@ -1,8 +1,7 @@
-"""`make demo-rent`: all commands really run, and nothing is left."""
+"""A repository's only box is rented by its first run, and used by the next."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,26 +10,6 @@ from tests.boxes import Rig
 from tests.providers import demo
 
 pytestmark = [pytest.mark.boxes, pytest.mark.sampled(of="module")]
-
-
-def test_the_demo_rents_trains_and_gives_back(
-    mirror_rig: Rig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    rented, destroyed = demo.show(mirror_rig, tmp_path / "home")
-    assert rented == destroyed == ["9001"]
-    typed, printed = zip(*_sections(capfd.readouterr().out), strict=True)
-    assert typed == demo.TYPED
-    names = ("offers", "up", "wait", "lease", "rented", "down", "result", "left")
-    told = dict(zip(names, printed, strict=True))
-    assert "Sweden, SE" in told["offers"]
-    assert "run train-1: running" in told["up"]
-    assert re.search(r"lease: (1 d 0 h|23 h 5\d min) left; held by the box", told["up"])
-    assert "train-1 finished" in told["wait"]
-    assert "lease: 1 d 2 h left; held by the box" in told["lease"]
-    assert "known as vast-9001" in told["rented"]
-    assert "destroyed, and no longer listed" in told["down"]
-    assert told["result"].startswith("y = ")
-    assert "nothing is rented" in told["left"]
 
 
 def test_a_run_rents_its_box_only_where_the_repository_has_none(

@@ -5,57 +5,39 @@ from __future__ import annotations
 import base64
 import dataclasses
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
-from bootstrap.profile.load import read_profile
-from bootstrap.providers import aws_api
-from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
-from bootstrap.providers.api import ApiKey, PartialListError, RefusedKeyError, UndecidedError
-from bootstrap.providers.ec2 import _OUR_RULE, Ec2
+from bootstrap.providers import (
+    PartialListError,
+    RefusedKeyError,
+    RentedState,
+    RentOrder,
+    UndecidedError,
+    aws_api,
+    find_rented,
+)
+from bootstrap.providers.ec2 import _OUR_RULE
 from bootstrap.providers.ec2_market import quota_name
-from bootstrap.providers.offer import RentedState, RentOrder
 from bootstrap.renting import rental
-from bootstrap.renting.order import accounts_for, no_offer, offers_of
+from bootstrap.renting.order import offers_of
 from bootstrap.runs.rented import ask_accounts
 from tests.cli import User
 from tests.plain_environment import HERE
 from tests.providers import ec2_account
-from tests.providers.accounts import FAULTS, KEY, LOADING_S, SimulatedBox, SimulatedOffer, simulated
+from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer, simulated
 from tests.providers.ec2_account import error_text
-from tests.providers.renting_world import (
-    MARK,
-    PUBLIC,
-    RentingWorld,
-    ec2_offers,
-    rent,
-    renting_world,
-)
+from tests.providers.renting_world import MARK, PUBLIC, RentingWorld, offers_at
 
+PROVIDER, IS_LISTED = "ec2", False
 SPOT = RentOrder(spot=True, max_price=1.0)
 
 
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
-    with renting_world("ec2", monkeypatch) as made:
-        yield made
-        assert {"71", "72"} <= {box.id for box in made.simulation.boxes}
-
-
-def account_at(world: RentingWorld) -> Ec2:
-    account = PROVIDERS["ec2"](ApiKey("", "a test"))
-    assert isinstance(account, Ec2)
-    return account
-
-
 def test_a_launch_asks_for_one_box_that_its_mark_and_token_name(world: RentingWorld) -> None:
-    box_id = rent(world, RentOrder(disk_gb=80))
+    box_id = world.rent(RentOrder(disk_gb=80))
     asked = world.simulation.one(box_id).order  # type: ignore[union-attr]
     wanted = {
         **{"MinCount": "1", "MaxCount": "1", "ClientToken": MARK, "InstanceType": "g4dn.xlarge"},
@@ -76,47 +58,22 @@ def test_a_launch_asks_for_one_box_that_its_mark_and_token_name(world: RentingWo
     marker = base64.b64decode(said.partition("content: ")[2].partition("}")[0]).decode()
     assert marker == "ec2 stop 0.300000\n"
     assert "secret" not in said + marker
-    seen = account_at(world).box(box_id)
-    assert seen
+    seen = world.seen(box_id)
     assert (seen.state, seen.name, seen.is_spot) == (RentedState.STARTING, MARK, False)
 
 
-def test_a_token_makes_one_box_however_often_it_comes(world: RentingWorld) -> None:
-    account = account_at(world)
-    first, second = offers_of([account], RentOrder())[0][:2]
-    box_id = account.rent(first, RentOrder(), MARK, PUBLIC)
-    assert account.rent(first, RentOrder(), MARK, PUBLIC) == box_id
-    # Something else by the same token: a box of this mark is there, so it is looked for.
+def test_another_box_by_the_same_token_is_looked_for(world: RentingWorld) -> None:
+    box_id = world.rent()
     with pytest.raises(UndecidedError, match="IdempotentParameterMismatch"):
-        account.rent(second, RentOrder(), MARK, PUBLIC)
+        world.rent(at=1)
     assert world.simulation.rented == [box_id]
-    assert [box.id for box in account.find_mark(MARK)] == [box_id]
-
-
-def test_without_capacity_the_next_zone_is_asked(world: RentingWorld) -> None:
-    zones = ("us-east-1a", "us-east-1b", "us-east-1c")
-    world.simulation.offers = [
-        SimulatedOffer("g5.xlarge", price=0.5, region=zone, fate=fate)
-        for zone, fate in zip(zones, ("none left", "taken", "runs"), strict=True)
-    ]
-    box, _ = world.up()
-    assert box.machine == "g5.xlarge/us-east-1c"
-    assert not box.spot
-    assert len(world.simulation.rented) == 1
-    for offer in world.simulation.offers:
-        offer.fate = "none left"
-    world.down(box)
-    with pytest.raises(NoOfferError, match="InsufficientInstanceCapacity") as refused:
-        world.up()
-    assert not refused.value.is_final
-    assert refused.value.hint == "Offers go quickly: run the same command again."
 
 
 def test_region_and_zone_are_those_of_the_profile(world: RentingWorld) -> None:
-    account = account_at(world)
-    world.simulation.offers += ec2_offers("us-east-1b")
+    account = world.account
+    world.simulation.offers += offers_at("ec2", "us-east-1b")
     for region, count in {"us-east-1": 8, "us-east-1b": 4, "": 8}.items():
-        assert len(offers_of([account], RentOrder(region=region))[0]) == count
+        assert len(world.offers(RentOrder(region=region))) == count
     with pytest.raises(UsageError, match="no image of EC2"):
         offers_of([account], RentOrder(image="pytorch/pytorch"))
 
@@ -131,7 +88,7 @@ def test_only_whole_gpus_that_the_driver_knows_are_offered(world: RentingWorld) 
     for count in (1, 8):
         for arch in ("amd64", "arm64"):
             order = RentOrder(gpu_count=count, arch=arch)
-            for offer in offers_of([account_at(world)], order)[0]:
+            for offer in world.offers(order):
                 found[offer.id.partition("/")[0]] = f"{offer.gpu_count} {offer.gpu} {offer.arch}"
     assert found == {
         **{"g5.xlarge": "1 A10G amd64", "p4d.24xlarge": "8 A100 amd64"},
@@ -154,9 +111,8 @@ def test_the_cheapest_zone_of_spot_is_first_and_it_can_t_be_stopped(world: Renti
         "InstanceInitiatedShutdownBehavior": "terminate",
     }
     assert wanted.items() <= asked.items()
-    account = account_at(world)
-    seen = account.box(box.box_id)
-    assert seen
+    account = world.account
+    seen = world.seen(box.box_id)
     assert seen.is_spot
     assert account.stop_rule(is_spot=seen.is_spot) is None
     with pytest.raises(UnreachableError, match="UnsupportedOperation"):
@@ -176,43 +132,6 @@ def test_a_price_that_spot_no_longer_has_goes_to_the_next(world: RentingWorld) -
     assert box.machine == "g5.xlarge/us-east-1a"
 
 
-@pytest.mark.parametrize(("spot", "code"), [(False, "L-DB2E81BA"), (True, "L-3819A6DF")])
-def test_a_quota_is_read_before_anything_is_offered(
-    world: RentingWorld, spot: bool, code: str
-) -> None:
-    order = RentOrder(spot=spot, max_price=1.0)
-    account = account_at(world)
-    world.simulation.quotas = {"g": 4 if spot else 12}  # a company's two use eight
-    assert len(offers_of([account], order)[0]) == 4
-    rent(world, order)  # its four vCPUs are used
-    fitting, others = offers_of([account_at(world)], order)
-    assert fitting == []
-    said = no_offer(others, order).hint
-    assert f"4 vCPUs, and 0 are left of {code}" in said
-    assert "quota leaves none" in said
-    assert "ask AWS for more" in said
-
-
-@pytest.mark.parametrize(
-    ("spot", "code", "quota"),
-    [
-        (False, "VcpuLimitExceeded", "L-DB2E81BA"),
-        (True, "MaxSpotInstanceCountExceeded", "L-3819A6DF"),
-    ],
-)
-def test_a_quota_that_refuses_a_launch_is_named(
-    world: RentingWorld, spot: bool, code: str, quota: str
-) -> None:
-    order = RentOrder(spot=spot)
-    account = account_at(world)
-    offer = offers_of([account], order)[0][0]
-    world.simulation.quotas = {"g": 0}
-    with pytest.raises(NoOfferError, match=code) as refused:
-        account.rent(offer, order, MARK, PUBLIC)
-    assert f"Ask AWS for more of {quota}" in refused.value.what
-    assert not refused.value.is_final  # another family has a quota of its own
-
-
 def test_where_every_offer_is_refused_for_good_nobody_is_told_to_try_again(
     world: RentingWorld,
 ) -> None:
@@ -228,9 +147,9 @@ def test_an_id_without_a_region_is_always_in_the_same(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a box would seem gone to a user who works in another region since."""
-    box_id = rent(world)
+    box_id = world.rent()
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    account = account_at(world)
+    account = world.account
     seen = account._box(box_id)
     assert seen
     assert seen.id == box_id
@@ -243,10 +162,10 @@ def test_an_id_without_a_region_is_always_in_the_same(
 
 
 def test_only_what_has_our_tag_is_listed(world: RentingWorld) -> None:
-    account, simulation = account_at(world), world.simulation
+    account, simulation = world.account, world.simulation
     assert account.boxes() == []  # 71 and 72 are a company's
     assert account.box("71")
-    box_id = rent(world)
+    box_id = world.rent()
     simulation.boxes.append(SimulatedBox("73", label="boxstrap-ba9876543210", state="stopped"))
     listed = {box.id: box for box in account.boxes()}
     assert set(listed) == {box_id, "73"}
@@ -257,17 +176,11 @@ def test_its_group_lets_in_the_address_that_one_comes_from(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def allowed() -> set[str]:
-        assert world.simulation.aws
-        (group,) = (
-            one
-            for one in world.simulation.aws._moto.describe_security_groups()
-            if one.name == "boxstrap"
-        )
-        rules = group.ingress_rules
+        rules = our_group(world).ingress_rules
         assert {(rule.from_port, rule.to_port) for rule in rules} == {(22, 22)}
         return {rule.ip_range["CidrIp"] for rule in rules}
 
-    box_id = rent(world)
+    box_id = world.rent()
     asked = len(world.simulation.changed)
     world.simulation.clock.sleep(LOADING_S)
     assert not find_rented(f"ec2:{box_id}").let_in
@@ -280,20 +193,19 @@ def test_its_group_lets_in_the_address_that_one_comes_from(
     # Whoever can't say it is let in nowhere, and nothing is rented.
     monkeypatch.setattr(ec2_account, "OWN_ADDRESS", "<html>")
     with pytest.raises(UnreachableError, match="from which address"):
-        rent(world, mark="boxstrap-ba9876543210")
+        world.rent(mark="boxstrap-ba9876543210")
     assert world.simulation.rented == [box_id]
 
 
 def our_group(world: RentingWorld) -> Any:
-    assert world.simulation.aws
-    groups = world.simulation.aws._moto.describe_security_groups()
+    groups = world.simulation.own._moto.describe_security_groups()
     return next(one for one in groups if one.name == "boxstrap")
 
 
 def test_a_group_that_is_full_of_old_addresses_takes_the_next_one(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account = account_at(world)
+    account = world.account
     for at in range(61):
         monkeypatch.setattr(ec2_account, "OWN_ADDRESS", f"198.51.100.{at}")
         account._group(account._subnet("us-east-1a", "us-east-1")["VpcId"], "us-east-1", "")
@@ -306,13 +218,12 @@ def test_a_group_that_is_full_of_old_addresses_takes_the_next_one(
 def test_a_group_that_somebody_filled_is_named_and_left_as_it_is(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rent(world)
+    world.rent()
     full = error_text("RulesPerSecurityGroupLimitExceeded", "The maximum number is reached.")
-    monkeypatch.setitem(FAULTS, "full", (False, (400, full)))
     monkeypatch.setattr(ec2_account, "OWN_ADDRESS", "198.51.100.1")
     (rule,) = our_group(world).ingress_rules
     rule.ip_range["Description"] = "the office"
-    world.simulation.fault_on = {"POST /AuthorizeSecurityGroupIngress": "full"}
+    world.simulation.fault_on = {"POST /AuthorizeSecurityGroupIngress": (400, full)}
     with pytest.raises(
         NoOfferError, match=r"Its security group boxstrap \(sg-\w+, us-east-1\) is"
     ) as full_one:
@@ -324,8 +235,8 @@ def test_a_group_that_somebody_filled_is_named_and_left_as_it_is(
 def test_a_group_that_another_process_made_just_now_is_used(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rent(world)
-    account = account_at(world)
+    world.rent()
+    account = world.account
     own, looks = account._find_group, list[str]()
 
     def late(*asked: str) -> Any:
@@ -337,10 +248,9 @@ def test_a_group_that_another_process_made_just_now_is_used(
     assert account._group(vpc, "us-east-1", "") == our_group(world).id
     # Not all of EC2 knows one at once.
     unknown = error_text("InvalidGroup.NotFound", "The security group does not exist")
-    monkeypatch.setitem(FAULTS, "unknown", (False, (400, unknown)))
     for change in ("AuthorizeSecurityGroupIngress", "RunInstances"):
         monkeypatch.setattr(ec2_account, "OWN_ADDRESS", f"198.51.100.{len(change)}")
-        world.simulation.fault_on = {f"POST /{change}": "unknown"}
+        world.simulation.fault_on = {f"POST /{change}": (400, unknown)}
         assert world.up(another=True)[1]
 
 
@@ -353,7 +263,7 @@ def test_a_range_that_is_named_is_let_in_instead(
     assert "lets in: ssh from 198.51.100.0/24 alone" in world.heard.lines
     monkeypatch.setenv("BOXSTRAP_LET_IN", "198.51.100.7/24")
     with pytest.raises(UsageError, match="has host bits set"):
-        rent(world, mark="boxstrap-ba9876543210")
+        world.rent(mark="boxstrap-ba9876543210")
 
 
 def test_one_box_that_is_never_heard_of_ends_it_with_the_address_that_is_let_in(
@@ -374,12 +284,11 @@ def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld
     first, second, apart = "0123456789ab", "123456789abc", "23456789abcd"
     order = RentOrder(network="cluster")
     for mark in (first, second):
-        rent(world, order, mark=f"boxstrap-{mark}")
+        world.rent(order, mark=f"boxstrap-{mark}")
     changed = [each for each in world.simulation.changed if "Authorize" in each]
     assert len(changed) == 2  # this machine's address, and its own members: once
-    rent(world, mark=f"boxstrap-{apart}")
-    assert world.simulation.aws
-    groups = {one.name: one for one in world.simulation.aws._moto.describe_security_groups()}
+    world.rent(mark=f"boxstrap-{apart}")
+    groups = {one.name: one for one in world.simulation.own._moto.describe_security_groups()}
     shared = groups["boxstrap-cluster"]
     (own,) = (rule for rule in shared.ingress_rules if rule.source_group)
     assert (own.ip_protocol, own.source_group["GroupId"]) == ("-1", shared.id)
@@ -392,13 +301,13 @@ def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld
     assert used == {first: shared.id, second: shared.id, apart: groups["boxstrap"].id}
     # Another address of this machine is let into the group of its network, too.
     ours = next(box for box in world.simulation.boxes if box.label == f"boxstrap-{first}")
-    assert not account_at(world).let_in(ours.id)
+    assert not world.account.let_in(ours.id)
 
 
 def test_a_second_box_of_a_network_is_as_the_first_and_in_its_zone(world: RentingWorld) -> None:
-    world.simulation.offers += ec2_offers("us-east-1b")
+    world.simulation.offers += offers_at("ec2", "us-east-1b")
     order = RentOrder(network="cluster", beside="ec2:g5.xlarge/us-east-1b")
-    fitting, others = offers_of([account_at(world)], order)
+    fitting, others = offers_of([world.account], order)
     assert [offer.machine for offer in fitting] == ["g5.xlarge/us-east-1b"]
     assert "not ec2:g5.xlarge/us-east-1b, as the first box" in others[0].misses(order)
 
@@ -423,9 +332,8 @@ def test_one_whose_checks_fail_is_broken(world: RentingWorld) -> None:
 
 def test_what_is_left_is_named(world: RentingWorld) -> None:
     box, _ = world.up()
-    account = account_at(world)
-    assert world.simulation.aws
-    moto = world.simulation.aws._moto
+    account = world.account
+    moto = world.simulation.own._moto
     assert account.leftovers() == []
     address = moto.allocate_address("vpc").public_ip
     volume = moto.create_volume(size="100", zone_name="us-east-1a").id
@@ -444,12 +352,12 @@ def test_a_permission_that_is_missing_is_named(world: RentingWorld) -> None:
     for ask in ("DescribeInstanceTypes", "GetProducts", "DescribeRegions"):
         simulation = world.simulation
         simulation.fault_on = {f"POST /{ask}": "forbidden"}
-        account = account_at(world)
+        account = world.account
         with pytest.raises(RefusedKeyError, match="a test: UnauthorizedOperation"):
             account.boxes() if ask == "DescribeRegions" else account.catalog(RentOrder())
     # Without that of quotas a launch says what they refuse.
     world.simulation.fault_on = {"POST /GetServiceQuota": "forbidden"}
-    assert len(account_at(world).catalog(RentOrder())) == 4
+    assert len(world.account.catalog(RentOrder())) == 4
     world.simulation.fault_on = {"POST /RunInstances": "forbidden"}
     with pytest.raises(NoOfferError, match="lack this permission") as refused:
         world.up()
@@ -459,8 +367,8 @@ def test_a_permission_that_is_missing_is_named(world: RentingWorld) -> None:
 def test_a_region_that_is_closed_hides_no_other(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box_id = rent(world)
-    account = account_at(world)
+    box_id = world.rent()
+    account = world.account
     own = account._instances
 
     def closed(region: str, **asked: object) -> list[dict[str, object]]:
@@ -488,15 +396,15 @@ def test_a_region_that_is_down_hides_no_box_of_another(
     world: RentingWorld, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box, _ = world.up()
-    aws = world.simulation.aws
+    aws = world.simulation.own
     assert aws
     aws.regions.add("eu-west-1")
     aws.away.add("eu-west-1")
     with pytest.raises(PartialListError, match=r"leaves out eu-west-1: .*503") as part:
-        account_at(world).boxes()
+        world.account.boxes()
     assert [one.id for one in part.value.boxes] == [box.box_id]
     with pytest.raises(PartialListError):
-        account_at(world).find_mark(MARK)  # it may be there
+        world.account.find_mark(MARK)  # it may be there
     user.env |= world.simulation.environment()
     said = user.run("boxes", "--all").must(3)
     assert box.host in said.out
@@ -530,49 +438,6 @@ def test_a_workflow_of_three_hours_gives_its_box_back(
     assert world.simulation.destroyed == [box.box_id for box in boxes] != []
 
 
-def test_without_the_extra_one_line_says_how_to_install_it(
-    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert find_account("ec2")
-    monkeypatch.setattr(aws_api, "find_spec", lambda _: None)
-    assert find_account("ec2") is None
-    with pytest.raises(UsageError) as error:
-        find_rented("ec2:i-0123456789abcdef0")
-    assert error.value.hint == "Install it: pip install 'boxstrap[aws]'"
-    with pytest.raises(UsageError) as error:
-        accounts_for("ec2", read_profile("ssh"))
-    assert error.value.hint == "Install it: pip install 'boxstrap[aws]'"
-    assert len(error.value.hint.splitlines()) == 1
-
-
-def test_whoever_rents_elsewhere_imports_no_boto3(user: User) -> None:
-    asked = (
-        "import sys; from bootstrap.providers.accounts import PROVIDERS, find_account;"
-        "assert find_account('ec2'); assert not {'boto3', 'botocore'} & sys.modules.keys()"
-    )
-    env = {**user.env, "AWS_PROFILE": "of-a-bucket"}
-    subprocess.run([sys.executable, "-c", asked], env=env, check=True)
-
-
-def test_credentials_for_other_purposes_are_no_wish_to_rent_there(
-    world: RentingWorld, user: User
-) -> None:
-    user.env |= world.simulation.environment()
-    user.repository(**{"train.py": "print(1)\n", "boxstrap.yaml": "version: 1\n"})
-    said = user.run("up", "--max-price", "1").must(2).err
-    assert "no key of an account was found" in said
-    assert "AWS" not in said
-    assert world.simulation.asked == []
-    named = user.run("up", "--provider", "ec2", "--dry-run", "--max-price", "1").must(0)
-    assert "g4dn.xlarge" not in named.out
-    assert "T4" in named.out
-    # One that may do nothing with boxes is passed over, while no box is known there.
-    world.simulation.fault_on = {"POST /DescribeRegions": "forbidden"}
-    assert user.run("boxes", "--all").must(2)
-    world.simulation.fault_on = {}
-    assert "nothing is rented" in user.run("boxes", "--all").must(0).out
-
-
 def test_a_refused_key_is_said_of_one_that_has_boxes(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -590,13 +455,13 @@ def test_a_refused_key_is_said_of_one_that_has_boxes(
 def test_what_fails_for_a_moment_is_asked_again(world: RentingWorld) -> None:
     for fault in ("500", "cut", "429", "nonsense after"):
         world.simulation.fault_on = {"POST /DescribeInstanceTypes": fault}
-        assert len(account_at(world).catalog(RentOrder())) == 4
+        assert len(world.account.catalog(RentOrder())) == 4
     with simulated("ec2") as elsewhere:
         gone = elsewhere.url
     patched = pytest.MonkeyPatch()
     patched.setenv("AWS_ENDPOINT_URL", gone)
     with pytest.raises(UnreachableError, match="no connection to ec2"):
-        account_at(world).boxes()
+        world.account.boxes()
     patched.undo()
 
 
@@ -623,3 +488,14 @@ def test_an_error_in_another_services_form_is_no_answer() -> None:
     api = aws_api.AwsApi("ec2", "AWS_PROFILE", lambda _: None)
     said = {"Code": "NoSuchKey", "ResponseMetadata": {"HTTPStatusCode": 404}}
     assert isinstance(api._error_of(said, "run_instances"), UndecidedError)
+
+
+def test_a_key_that_may_do_nothing_with_boxes_is_passed_over(
+    world: RentingWorld, user: User
+) -> None:
+    """While no box is known there."""
+    user.env |= world.simulation.environment()
+    world.simulation.fault_on = {"POST /DescribeRegions": "forbidden"}
+    assert user.run("boxes", "--all").must(2)
+    world.simulation.fault_on = {}
+    assert "nothing is rented" in user.run("boxes", "--all").must(0).out

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,81 +10,39 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NoOfferError, UnreachableError, UsageError
+from bootstrap.link import parse_host
 from bootstrap.link.registry import ask_account
-from bootstrap.link.target import parse_host
-from bootstrap.profile.load import read_profile
-from bootstrap.providers import cloud_account, google_api
-from bootstrap.providers.accounts import PROVIDERS, find_account, find_rented
-from bootstrap.providers.api import (
-    ApiKey,
+from bootstrap.providers import (
+    AFTER_LEASE_S,
+    PROVIDERS,
     PartialListError,
     RefusedKeyError,
+    RentedState,
+    RentOrder,
     UndecidedError,
+    cloud_account,
     digest_of,
+    find_account,
+    find_rented,
+    google_api,
 )
 from bootstrap.providers.google_cloud import MARKER, RULE, GoogleCloud, network_tag
-from bootstrap.providers.offer import AFTER_LEASE_S, RentedState, RentOrder
 from bootstrap.renting import rental
-from bootstrap.renting.order import accounts_for, no_offer, offers_of
-from tests.cli import User
-from tests.providers.accounts import (
-    FAULTS,
-    KEY,
-    LOADING_S,
-    SimulatedBox,
-    SimulatedOffer,
-    simulated,
-)
-from tests.providers.google_account import (
-    PROJECT,
-    RATE_LIMIT,
-    STOCK_OUT,
-    ZONE,
-    GoogleAnswers,
-    google_id,
-)
+from bootstrap.renting.order import offers_of
+from tests.providers.accounts import KEY, LOADING_S, SimulatedBox, SimulatedOffer
+from tests.providers.google_account import PROJECT, RATE_LIMIT, STOCK_OUT, ZONE, new_id
 from tests.providers.google_account import _error as google_error
-from tests.providers.renting_world import (
-    CREATES,
-    MARK,
-    PUBLIC,
-    RentingWorld,
-    gcp_offers,
-    rent,
-    renting_world,
-)
+from tests.providers.renting_world import CREATES, MARK, PUBLIC, RentingWorld, offers_at
 
+PROVIDER, IS_LISTED = "gcp", False
 OTHER = "boxstrap-ba9876543210"
 SPOT = RentOrder(spot=True, max_price=1.5)
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
-    with renting_world("gcp", monkeypatch) as made:
-        google_of(made).operation_s = 3.0
-        yield made
-        assert {"71", "72"} <= {box.id for box in made.simulation.boxes}
-
-
-def google_of(world: RentingWorld) -> GoogleAnswers:
-    assert world.simulation.google
-    return world.simulation.google
-
-
-def account_at(world: RentingWorld) -> GoogleCloud:
-    account = PROVIDERS["gcp"](ApiKey("", "a test"))
-    assert isinstance(account, GoogleCloud)
-    return account
-
-
-def creates(world: RentingWorld) -> list[str]:
-    return [each for each in world.simulation.changed if "/instances?requestId=" in each]
 
 
 def test_what_is_asked_for_ends_by_itself_and_has_no_key_of_the_project(
     world: RentingWorld,
 ) -> None:
-    box_id = rent(world, RentOrder(disk_gb=80, lease_hours=10))
+    box_id = world.rent(RentOrder(disk_gb=80, lease_hours=10))
     asked = world.simulation.one(box_id).order  # type: ignore[union-attr]
     assert (asked["name"], asked["labels"]) == (MARK, {"boxstrap": MARK})
     assert "serviceAccounts" not in asked
@@ -105,79 +60,31 @@ def test_what_is_asked_for_ends_by_itself_and_has_no_key_of_the_project(
     assert (told["block-project-ssh-keys"], told["enable-oslogin"]) == ("TRUE", "FALSE")
     assert f"echo 'gcp stop 0.706832' >{MARKER}" in told["startup-script"]
     assert KEY not in json.dumps(asked)
-    seen = account_at(world).box(box_id)
-    assert seen
+    seen = world.seen(box_id)
     assert (seen.state, seen.name, seen.is_spot) == (RentedState.STARTING, MARK, False)
     assert (seen.price, seen.ends) == (0.706832, None)
 
 
-def test_a_request_makes_one_box_however_often_it_comes(world: RentingWorld) -> None:
-    account = account_at(world)
-    first = offers_of([account], RentOrder())[0][0]
-    box_id = account.rent(first, RentOrder(), MARK, PUBLIC)
-    assert account.rent(first, RentOrder(), MARK, PUBLIC) == box_id
-    assert world.simulation.rented == [box_id]
-    # A box of that name that another request made: it is looked for, and nothing is rented.
-    google_of(world).requests.clear()
-    with pytest.raises(UndecidedError, match="already exists"):
-        account.rent(first, RentOrder(), MARK, PUBLIC)
-    assert [box.id for box in account.find_mark(MARK)] == [box_id]
-
-
-def test_a_stock_out_that_only_the_operation_says_leads_to_the_next_zone(
-    world: RentingWorld,
-) -> None:
-    zones = ("us-central1-a", "us-central1-b", "us-central1-c")
-    world.simulation.offers = [
-        SimulatedOffer("g2-standard-4", price=0.706832, region=zone, fate=fate)
-        for zone, fate in zip(zones, ("none left", "failed bid", "runs"), strict=True)
-    ]
-    box, _ = world.up()
-    assert box.machine == "g2-standard-4/us-central1-c"
-    assert len(creates(world)) == 3  # each was answered with 200
-    # What the second left is gone, too: an instance that was half made, and its disk.
-    assert [one.id for one in world.ours] == [box.box_id]
-    assert [*google_of(world).disks] == [box.mark]
-    assert [each.state.value for each in rental.all_rentals()] == ["rented"]
-    world.down(box)
-    assert google_of(world).disks == {}
-    for offer in world.simulation.offers:
-        offer.fate = "none left"
-    with pytest.raises(NoOfferError, match=STOCK_OUT) as refused:
-        world.up()
-    assert not refused.value.is_final
-    assert world.ours == []
-
-
-@pytest.mark.parametrize("fault", ["500", "cut after"])
 def test_half_a_box_that_can_t_be_deleted_is_looked_for_and_given_back(
-    world: RentingWorld, fault: str, monkeypatch: pytest.MonkeyPatch
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It can't be for now: its mark finds it, and it is given back as any other box."""
     world.simulation.offers[0].fate = "failed bid"
-    world.simulation.fault_on = {"DELETE /": fault}  # tried again, that is seen to be gone
-    box, _ = world.up()
-    assert [one.id for one in world.ours] == [box.box_id]
-    assert [*google_of(world).disks] == [box.mark]
-    world.down(box)
-    # It can't be deleted for now: its mark finds it, and it is given back as any other box.
-    account = account_at(world)
     monkeypatch.setattr(cloud_account, "_CLEARS_S", (None,))
     world.simulation.fault_on = {"DELETE /": "500"}
-    offer = offers_of([account], RentOrder())[0][0]
     with pytest.raises(UndecidedError, match="perhaps left parts of one"):
-        account.rent(offer, RentOrder(), MARK, PUBLIC)
-    account.destroy(world.simulation.rented[-1])
+        world.rent()
+    world.account.destroy(world.simulation.rented[-1])
     world.simulation.fault_on = {"DELETE /": "500"}
     box, _ = world.up()
     assert [one.id for one in world.ours] == [box.box_id]
-    assert [*google_of(world).disks] == [box.mark]
+    assert [*world.simulation.own.disks] == [box.mark]
 
 
 def test_a_disk_that_a_failed_rental_left_alone_is_deleted(world: RentingWorld) -> None:
-    google = google_of(world)
+    google = world.simulation.own
     world.simulation.offers[0].fate = "none left"
-    account = account_at(world)
-    offer = offers_of([account], RentOrder())[0][0]
+    account, offer = world.account, world.offers()[0]
     # Nobody else's of that name is.
     for labels, is_gone in (({"boxstrap": MARK}, True), ({"boxstrap": OTHER}, False), ({}, False)):
         google.requests.clear()
@@ -193,19 +100,6 @@ def test_a_disk_that_a_failed_rental_left_alone_is_deleted(world: RentingWorld) 
     assert world.simulation.one("74")
 
 
-def test_an_operation_that_goes_on_is_no_reason_to_rent_another(world: RentingWorld) -> None:
-    google_of(world).operation_s = 600.0
-    box, _ = world.up()
-    assert world.simulation.rented == [box.box_id]
-    world.down(box)
-    # Nor is one that can't be read: its answer named the box.
-    google_of(world).operation_s = 3.0
-    account = account_at(world)
-    offer = offers_of([account], RentOrder())[0][0]
-    world.simulation.fault_on = {f"GET {place_of(ZONE)}/operations": "wrong types after"}
-    assert account.rent(offer, RentOrder(), MARK, PUBLIC) == world.simulation.rented[-1]
-
-
 def place_of(zone: str) -> str:
     return f"/compute/v1/projects/{PROJECT}/zones/{zone}"
 
@@ -216,69 +110,17 @@ def test_the_cheapest_zone_of_spot_is_first_and_ends_by_itself(world: RentingWor
         SimulatedOffer("g2-standard-4", price=0.34166, region="us-east4-a"),
         SimulatedOffer("a3-highgpu-1g", price=6.6, region="us-central1-a"),
     ]
-    assert len(offers_of([account_at(world)], RentOrder())[0]) == 2  # a part of 8 H100 is only spot
-    assert len(offers_of([account_at(world)], RentOrder(spot=True))[0]) == 3
+    assert len(world.offers()) == 2  # a part of 8 H100 is only spot
+    assert len(world.offers(RentOrder(spot=True))) == 3
     box, _ = world.up(order=SPOT)
     assert (box.machine, box.spot) == ("g2-standard-4/us-east4-a", True)
     scheduling = world.ours[0].order["scheduling"]
     assert scheduling["provisioningModel"] == "SPOT"
     assert scheduling["automaticRestart"] is False
-    seen = account_at(world).box(box.box_id)
-    assert seen
+    seen = world.seen(box.box_id)
     assert (seen.is_spot, seen.price) == (True, 0.34166)
     world.simulation.boxes.remove(world.ours[0])  # Google takes it back
-    assert account_at(world).box(box.box_id) is None
-
-
-@pytest.mark.parametrize(
-    ("quota", "order", "said"),
-    [
-        ("GPUS_ALL_REGIONS", RentOrder(), "0 are left of GPUS_ALL_REGIONS"),
-        ("GPUS_ALL_REGIONS", SPOT, "0 are left of GPUS_ALL_REGIONS"),
-        ("NVIDIA_L4_GPUS", RentOrder(lease_hours=200), "left of NVIDIA_L4_GPUS, us-central1"),
-        ("NVIDIA_L4_GPUS", RentOrder(lease_hours=20), ""),  # the preemptible ones' serves, too
-        ("NVIDIA_L4_GPUS", RentOrder(spot=True, lease_hours=200), ""),
-    ],
-)
-def test_a_quota_is_read_before_anything_is_offered(
-    world: RentingWorld, quota: str, order: RentOrder, said: str
-) -> None:
-    world.simulation.quotas = {quota: 0}
-    fitting, others = offers_of([account_at(world)], order)
-    if not said:
-        assert len(fitting) == 4
-        return
-    assert fitting == []
-    hint = no_offer(others, order).hint
-    assert said in hint
-    assert "iam-admin/quotas" in hint
-    assert creates(world) == []
-
-
-@pytest.mark.parametrize(
-    ("quota", "is_final"), [("GPUS_ALL_REGIONS", True), ("NVIDIA_L4_GPUS", False)]
-)
-def test_a_quota_of_zero_in_the_operation_is_said_with_what_to_do(
-    world: RentingWorld, quota: str, is_final: bool
-) -> None:
-    account = account_at(world)
-    offer = offers_of([account], RentOrder())[0][0]
-    world.simulation.quotas = {quota: 0}
-    with pytest.raises(NoOfferError, match=f"Quota '{quota}' exceeded") as refused:
-        account.rent(offer, RentOrder(), MARK, PUBLIC)
-    assert "iam-admin/quotas" in refused.value.what
-    assert refused.value.is_final == is_final  # with none at all no other offer would do
-    assert world.simulation.rented == []
-
-
-def test_quotas_that_nobody_may_read_hide_no_offer(
-    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forbidden = (False, (403, {"error": {"code": 403, "message": "compute.projects.get"}}))
-    monkeypatch.setitem(FAULTS, "forbidden", forbidden)
-    world.simulation.quotas = {"GPUS_ALL_REGIONS": 0}
-    world.simulation.faults_at = {1: "forbidden"}
-    assert len(offers_of([account_at(world)], RentOrder())[0]) == 4
+    assert world.account.box(box.box_id) is None
 
 
 def test_google_s_own_end_is_known_and_moves_with_a_new_start(world: RentingWorld) -> None:
@@ -287,10 +129,9 @@ def test_google_s_own_end_is_known_and_moves_with_a_new_start(world: RentingWorl
     rented = find_rented(box.host)
     assert rented.ends == pytest.approx(world.ours[0].since + limit)
     assert ask_account(parse_host(box.host)).ends == rented.ends
-    account = account_at(world)
+    account = world.account
     account.stop(box.box_id)
-    stopped = account.box(box.box_id)
-    assert stopped
+    stopped = world.seen(box.box_id)
     assert (stopped.state, stopped.ends) == (RentedState.STOPPED, None)
     assert stopped.stopped_price == pytest.approx(50 * 0.10 / 730, abs=1e-6)
     world.simulation.clock.sleep(9999)
@@ -299,22 +140,10 @@ def test_google_s_own_end_is_known_and_moves_with_a_new_start(world: RentingWorl
     assert find_rented(box.host).ends == pytest.approx(world.ours[0].since + limit)
 
 
-def test_a_start_without_capacity_is_a_refusal_though_it_was_answered_with_200(
-    world: RentingWorld,
-) -> None:
-    box, _ = world.up()
-    world.ours[0].state, world.ours[0].wakes = "stopped", "refused"
-    with pytest.raises(UnreachableError, match=STOCK_OUT):
-        account_at(world).start(box.box_id)
-    with pytest.raises(UnreachableError, match="was not started"):
-        world.up()
-    assert world.simulation.destroyed == []
-
-
 def test_a_rule_of_the_firewall_is_made_once_unless_one_lets_ssh_in(world: RentingWorld) -> None:
-    google = google_of(world)
-    rent(world)
-    rent(world, mark=OTHER)
+    google = world.simulation.own
+    world.rent()
+    world.rent(mark=OTHER)
     (rule,) = google.firewalls
     assert (rule["name"], rule["targetTags"]) == (RULE, ["boxstrap"])
     assert rule["allowed"] == [{"IPProtocol": "tcp", "ports": ["22"]}]
@@ -323,7 +152,7 @@ def test_a_rule_of_the_firewall_is_made_once_unless_one_lets_ssh_in(world: Renti
     enough = [anywhere, {**anywhere, "allowed": [{"IPProtocol": "tcp", "ports": ["20-30"]}]}]
     for at, own in enumerate(enough):
         google.firewalls = [own]
-        rent(world, mark=f"boxstrap-00000000000{at}")
+        world.rent(mark=f"boxstrap-00000000000{at}")
         assert google.firewalls == [own]
     less: list[dict[str, Any]] = [
         *({"sourceRanges": ["10.0.0.0/8"]}, {"disabled": True}, {"direction": "EGRESS"}),
@@ -333,16 +162,16 @@ def test_a_rule_of_the_firewall_is_made_once_unless_one_lets_ssh_in(world: Renti
     ]
     for at, change in enumerate(less):
         google.firewalls = [{**anywhere, **change}]
-        rent(world, mark=f"boxstrap-10000000000{at}")
+        world.rent(mark=f"boxstrap-10000000000{at}")
         assert [each["name"] for each in google.firewalls] == ["x", RULE], change
 
 
 def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld) -> None:
-    google = google_of(world)
+    google = world.simulation.own
     order = RentOrder(network="My_cluster.2")
     for mark in (MARK, OTHER):
-        rent(world, order, mark=mark)
-    rent(world, mark="boxstrap-23456789abcd")
+        world.rent(order, mark=mark)
+    world.rent(mark="boxstrap-23456789abcd")
     own = "boxstrap-my-cluster-2"
     _, rule = google.firewalls  # SSH, and among themselves: once
     assert (rule["name"], rule["allowed"]) == (own, [{"IPProtocol": "all"}])
@@ -354,52 +183,52 @@ def test_boxes_of_one_network_reach_each_other_and_no_others(world: RentingWorld
 
 
 def test_without_a_way_among_themselves_nothing_is_rented(world: RentingWorld) -> None:
-    rent(world)
-    google_of(world).may_not = "firewalls.create"
+    world.rent()
+    world.simulation.own.may_not = "firewalls.create"
     with pytest.raises(NoOfferError, match="among themselves") as refused:
-        rent(world, RentOrder(network="nodes"), mark=OTHER)
+        world.rent(RentOrder(network="nodes"), mark=OTHER)
     assert refused.value.is_final
     tag = "boxstrap-nodes"
     assert f"--allow all --source-tags {tag} --target-tags {tag}" in refused.value.hint
-    assert len(creates(world)) == 1
+    assert len(world.creates) == 1
 
 
 def test_without_a_way_in_nothing_is_rented(world: RentingWorld) -> None:
-    google_of(world).may_not = "firewalls.create"
+    world.simulation.own.may_not = "firewalls.create"
     with pytest.raises(NoOfferError, match=r"firewalls\.create") as refused:
         world.up()
     assert refused.value.is_final
     assert "gcloud compute firewall-rules create boxstrap-ssh" in refused.value.hint
-    google_of(world).may_not = ""
+    world.simulation.own.may_not = ""
     place = f"/compute/v1/projects/{PROJECT}/global/firewalls"
     world.simulation.fault_on = {f"POST {place}": "cut"}
     with pytest.raises(UnreachableError, match="Nothing was rented") as error:
         world.up()
     assert not isinstance(error.value, UndecidedError)
     assert rental.all_rentals() == []
-    assert creates(world) == []
+    assert world.creates == []
 
 
 def test_a_box_of_another_project_is_not_taken_for_gone(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    box_id = rent(world)
+    box_id = world.rent()
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "another-project")
     # The key's own file still names the first one.
-    seen = account_at(world)._box(box_id)
+    seen = world.account._box(box_id)
     assert seen
     assert seen.id == box_id
     elsewhere = box_id[:-6] + "0" * 6
-    for ask in (account_at(world).box, account_at(world).destroy):
+    for ask in (world.account.box, world.account.destroy):
         with pytest.raises(UnreachableError, match="another project"):
             ask(elsewhere)
     # One that is not found itself says nothing of what is in it.
     with pytest.raises(UnreachableError, match="another-project' was not found"):
-        account_at(world).boxes()
+        world.account.boxes()
     with pytest.raises(UnreachableError, match="another-project' was not found"):
-        account_at(world).destroy(f"9001_{ZONE}_{digest_of('another-project')}")
+        world.account.destroy(f"9001_{ZONE}_{digest_of('another-project')}")
     assert world.simulation.destroyed == []
-    account_at(world).destroy(box_id)
+    world.account.destroy(box_id)
     assert world.simulation.destroyed == [box_id]
 
 
@@ -440,16 +269,15 @@ def test_projects_are_those_of_gcloud_s_settings(
 
 
 def test_only_what_has_our_label_is_listed_and_any_number_is_found(world: RentingWorld) -> None:
-    account, simulation = account_at(world), world.simulation
+    account, simulation = world.account, world.simulation
     assert account.boxes() == []  # 71 and 72 are a company's
-    theirs = account.box("71")
-    assert theirs
+    theirs = world.seen("71")
     assert (theirs.id, theirs.price) == ("71", None)
     for none in ("999", "x", "71_us-east4-a_000000x"):
         assert account.box(none) is None
-    box_id = rent(world)
-    simulation.boxes.append(SimulatedBox(google_id(73), label=OTHER, state="stopped"))
-    assert {box.id for box in account.boxes()} == {box_id, google_id(73)}
+    box_id = world.rent()
+    simulation.boxes.append(SimulatedBox(new_id(73), label=OTHER, state="stopped"))
+    assert {box.id for box in account.boxes()} == {box_id, new_id(73)}
     assert account.find_mark(f"{OTHER}0") == []
 
 
@@ -457,13 +285,13 @@ def test_a_list_that_leaves_out_a_zone_says_so_and_a_box_elsewhere_is_ended(
     world: RentingWorld,
 ) -> None:
     box, _ = world.up()
-    google_of(world).is_down = "zones/us-east4-a"
+    world.simulation.own.is_down = "zones/us-east4-a"
     with pytest.raises(PartialListError, match="leaves out zones/us-east4-a") as part:
-        account_at(world).boxes()
+        world.account.boxes()
     assert [one.id for one in part.value.boxes] == [box.box_id]
     with pytest.raises(UnreachableError, match="leaves out zones/us-east4-a"):
-        account_at(world).find_mark(MARK)  # it may be there
-    assert offers_of([account_at(world)], RentOrder())[0]
+        world.account.find_mark(MARK)  # it may be there
+    assert world.offers()
     began = world.simulation.clock.now
     world.down(box)
     assert world.simulation.clock.now - began < 30
@@ -472,9 +300,9 @@ def test_a_list_that_leaves_out_a_zone_says_so_and_a_box_elsewhere_is_ended(
 
 def test_what_is_left_is_named(world: RentingWorld) -> None:
     box, _ = world.up()
-    account = account_at(world)
+    account = world.account
     assert account.leftovers() == []
-    google_of(world).disks[box.mark]["users"] = []
+    world.simulation.own.disks[box.mark]["users"] = []
     (left,) = account.leftovers()
     assert (left.kind, left.size_gb) == ("disk", 50)
     assert left.price == pytest.approx(50 * 0.10 / 730)
@@ -489,9 +317,9 @@ def test_only_whole_gpus_with_a_price_are_offered(world: RentingWorld) -> None:
         *(SimulatedOffer(kind, region=ZONE) for kind in (*kinds, "a2-ultragpu-1g")),
         SimulatedOffer("g2-standard-4", region="africa-south1-a"),
     ]
-    account, found = account_at(world), {}
+    account, found = world.account, {}
     for count in (1, 2, 4):
-        for offer in offers_of([account], RentOrder(gpu_count=count))[0]:
+        for offer in world.offers(RentOrder(gpu_count=count)):
             found[offer.id.partition("/")[0]] = (offer.gpu_count, offer.gpu, offer.price)
     assert found == {
         "g2-standard-48": (4, "L4", 4.001664),
@@ -501,33 +329,12 @@ def test_only_whole_gpus_with_a_price_are_offered(world: RentingWorld) -> None:
     }
     a100 = offers_of([account], RentOrder(gpu_names=("A100 80GB",)))[0]
     assert [offer.gpu for offer in a100] == ["A100 80GB"]
-    assert offers_of([account], RentOrder(region="europe-west4"))[0] == []
+    assert world.offers(RentOrder(region="europe-west4")) == []
     with pytest.raises(UsageError, match="no image of Google Cloud"):
         offers_of([account], RentOrder(image="pytorch/pytorch"))
     own = "projects/my-images/global/images/family/torch"
-    assert offers_of([account], RentOrder(image=own, min_cuda="13.1"))[0]
-    assert offers_of([account], RentOrder(min_cuda="13.1"))[0] == []
-
-
-@pytest.mark.parametrize(
-    ("fate", "said"), [("no money", "no billing account"), ("forbidden", "lack this permission")]
-)
-def test_what_no_offer_can_change_is_the_last(world: RentingWorld, fate: str, said: str) -> None:
-    world.simulation.offers[0].fate = fate
-    google_of(world).firewalls = []
-    if fate == "forbidden":
-        google_of(world).may_not = "instances.create"
-        google_of(world).firewalls = [{"name": RULE}]
-        world.simulation.fault_on = {}
-    if fate == "forbidden":
-        rule = {"network": "x/global/networks/default", "sourceRanges": ["0.0.0.0/0"]}
-        google_of(world).firewalls = [
-            {"name": RULE, "direction": "INGRESS", **rule, "allowed": [{"IPProtocol": "all"}]}
-        ]
-    with pytest.raises(NoOfferError, match=said) as refused:
-        world.up()
-    assert refused.value.is_final
-    assert len(creates(world)) == 1
+    assert world.offers(RentOrder(image=own, min_cuda="13.1"))
+    assert world.offers(RentOrder(min_cuda="13.1")) == []
 
 
 @pytest.mark.parametrize(
@@ -541,26 +348,25 @@ def test_what_no_offer_can_change_is_the_last(world: RentingWorld, fate: str, sa
     ],
 )
 def test_what_a_read_is_refused_for_is_no_login_that_is_over(
-    world: RentingWorld, monkeypatch: pytest.MonkeyPatch, exact: str, said: str, advice: str
+    world: RentingWorld, exact: str, said: str, advice: str
 ) -> None:
-    monkeypatch.setitem(FAULTS, "refused", (False, google_error(403, "forbidden", said, exact)))
+    told = google_error(403, "forbidden", said, exact)
     for ask in ("aggregated/machineTypes", "aggregated/instances"):
-        world.simulation.fault_on = {f"GET /compute/v1/projects/{PROJECT}/{ask}": "refused"}
+        world.simulation.fault_on = {f"GET /compute/v1/projects/{PROJECT}/{ask}": told}
         with pytest.raises(RefusedKeyError, match=f"it refuses: {said}") as refused:
-            account_at(world).boxes() if "inst" in ask else account_at(world).catalog(RentOrder())
+            world.account.boxes() if "inst" in ask else world.account.catalog(RentOrder())
         assert advice in refused.value.hint
         assert "Log in again" not in refused.value.hint
 
 
 @pytest.mark.parametrize(
-    ("constraint", "asked"),
-    [("compute.vmExternalIpAccess", 1), ("gcp.resourceLocations", 4)],
+    ("constraint", "asked"), [("compute.vmExternalIpAccess", 1), ("gcp.resourceLocations", 4)]
 )
 @pytest.mark.parametrize("in_operation", [False, True])
 def test_a_policy_refuses_for_good_and_one_of_places_elsewhere_not(
     world: RentingWorld, constraint: str, asked: int, in_operation: bool
 ) -> None:
-    google = google_of(world)
+    google = world.simulation.own
     said = f"Constraint constraints/{constraint} violated for project {PROJECT}."
     own = google._insert
 
@@ -577,23 +383,20 @@ def test_a_policy_refuses_for_good_and_one_of_places_elsewhere_not(
         world.up()
     assert refused.value.is_final
     assert "run the same command again" not in refused.value.hint
-    assert len(creates(world)) == asked
+    assert len(world.creates) == asked
 
 
-def test_too_many_requests_come_as_403_and_are_made_again(
-    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(FAULTS, "rate", (False, RATE_LIMIT))
-    world.simulation.fault_on = {CREATES["gcp"]: "rate"}
+def test_too_many_requests_come_as_403_and_are_made_again(world: RentingWorld) -> None:
+    world.simulation.fault_on = {CREATES["gcp"]: RATE_LIMIT}
     box, _ = world.up()
     assert world.simulation.rented == [box.box_id]
-    assert len(creates(world)) == 2
-    world.simulation.faults_at = {len(world.simulation.asked): "rate"}
-    assert [one.id for one in account_at(world).boxes()] == [box.box_id]
+    assert len(world.creates) == 2
+    world.simulation.faults_at = {len(world.simulation.asked): RATE_LIMIT}
+    assert [one.id for one in world.account.boxes()] == [box.box_id]
 
 
 def test_a_token_is_renewed_once_it_is_over(world: RentingWorld) -> None:
-    account = account_at(world)
+    account = world.account
     account.boxes()
     google = account._google
     first = google._credentials
@@ -607,7 +410,7 @@ def test_a_token_is_renewed_once_it_is_over(world: RentingWorld) -> None:
 def test_a_token_server_that_answers_another_type_is_a_refusal(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    account = account_at(world)
+    account = world.account
     account.boxes()
 
     def refresh(_: object) -> None:
@@ -634,44 +437,8 @@ def test_credentials_that_are_none_are_refused_with_what_to_do(
     assert world.simulation.asked == []
 
 
-def test_without_the_extra_one_line_says_how_to_install_it(
-    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert find_account("gcp")
-    monkeypatch.setattr(google_api, "find_spec", lambda _: None)
-    assert find_account("gcp") is None
-    for ask in (
-        lambda: find_rented("gcp:12"),
-        lambda: accounts_for("gcp", read_profile("ssh")),
-    ):
-        with pytest.raises(UsageError) as error:
-            ask()
-        assert error.value.hint == "Install it: pip install 'boxstrap[gcp]'"
-
-
-def test_whoever_rents_elsewhere_imports_nothing_of_google(user: User) -> None:
-    asked = (
-        "import sys; from bootstrap.providers.accounts import PROVIDERS, find_account;"
-        "assert find_account('gcp'); assert 'google.auth' not in sys.modules"
-    )
-    with simulated("gcp") as account:
-        env = {**user.env, **account.environment()}
-        subprocess.run([sys.executable, "-c", asked], env=env, check=True)
-
-
-def test_credentials_for_other_purposes_are_no_wish_to_rent_there(
-    world: RentingWorld, user: User
-) -> None:
-    user.env |= world.simulation.environment()
-    user.repository(**{"train.py": "print(1)\n", "boxstrap.yaml": "version: 1\n"})
-    assert "no key of an account was found" in user.run("up", "--max-price", "1").must(2).err
-    assert world.simulation.asked == []
-    named = user.run("up", "--provider", "gcp", "--dry-run", "--max-price", "1").must(0)
-    assert "L4" in named.out
-
-
 def test_the_shipped_prices_are_those_of_whole_machines(world: RentingWorld) -> None:
     """As the source lists them: sums of their parts."""
-    world.simulation.offers = gcp_offers()
-    prices = {offer.id: offer.price for offer in offers_of([account_at(world)], RentOrder())[0]}
+    world.simulation.offers = offers_at("gcp")
+    prices = {offer.id: offer.price for offer in world.offers()}
     assert prices["g2-standard-4/us-central1-a"] == pytest.approx(0.706832255, abs=2e-6)

@@ -20,12 +20,10 @@ import pytest
 
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, UnreachableError
-from bootstrap.link.record import KnownBox, read_box, save_box
+from bootstrap.link.record import KnownBox, all_boxes, read_box, save_box
 from bootstrap.onbox.lease.rules import LeaseState, LeaseTerms
 from bootstrap.protocol.probe import BoxLease
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import ApiKey
-from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.providers import PROVIDERS, ApiKey, RentedBox, RentedState
 from bootstrap.renting import guard as guard_module
 from bootstrap.renting import guard as guarding
 from bootstrap.renting import rental, teardown
@@ -39,13 +37,7 @@ from tests.cli import User
 from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, SimulatedClock, simulated
 
 HOUR = 3600.0
-
-
-@pytest.fixture
-def there() -> Iterator[LoopbackBox]:
-    box = LoopbackBox()
-    yield box
-    box.stop()
+QUIET: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
 
 
 @pytest.fixture
@@ -255,14 +247,10 @@ def test_what_is_safe_is_destroyed_and_all_else_is_stopped(
 
 
 def test_where_no_stop_is_results_yield_after_they_were_tried_to_be_fetched(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
     lost = [Loss("results", "train-1", "out/a: changed")]
-    with simulated("lambda") as made:
-        for name, value in made.environment().items():
-            monkeypatch.setenv(name, value)
+    with simulated("lambda", used_by=monkeypatch) as made:
         client = PROVIDERS["lambda"](ApiKey(KEY, "the test"))
 
         def ends(seconds: float, unsafe: list[Loss], *, was_seen: bool) -> guarding.GuardedBox:
@@ -273,7 +261,7 @@ def test_where_no_stop_is_results_yield_after_they_were_tried_to_be_fetched(
             save_box(known)
             monkeypatch.setattr(guarding, "_bring_home", lambda *_: (unsafe, was_seen))
             own = OwnBox(client, box)
-            return guarding._end(known, own, "hours", LeaseState(over_for=seconds), screen)
+            return guarding._end(known, own, "hours", LeaseState(over_for=seconds), QUIET)
 
         waits = ends(60.0, [Loss("unseen", "box", "what is on it")], was_seen=False)
         assert (waits.destroyed, len(made.boxes)) == (False, 2)
@@ -307,7 +295,6 @@ def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run that started after the setup may write outside the volume."""
-    screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
     stopped, box = list[str](), KnownBox("box", "runpod:a", workdir="/workspace")
     account: Any = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
     monkeypatch.setattr(account, "stop", stopped.append)
@@ -317,7 +304,7 @@ def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
     for said in (BoxLease("wipes", {}), BoxLease("no-boot", {}), "nobody can log in"):
         monkeypatch.setattr(guarding, "_ask_box", lambda *_, said=said: said)
         before = len(stopped)
-        ended = guarding._end(box, own, "hours", LeaseState(), screen)
+        ended = guarding._end(box, own, "hours", LeaseState(), QUIET)
         is_wiped = isinstance(said, BoxLease) and said.held == "wipes"
         assert (ended.stopped, len(stopped) - before) == (not is_wiped, not is_wiped)
 
@@ -334,15 +321,12 @@ def test_a_box_of_a_cluster_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     screen: Any = SimpleNamespace(say=print, warn=print, note=print, result=lambda *_: None)
     monkeypatch.setattr(guarding, "_bring_home", lambda *_: ([], True))
     monkeypatch.setattr(teardown, "drop_alias", lambda _: None)
-    with simulated("runpod") as pods:
-        for name, value in pods.environment().items():
-            monkeypatch.setenv(name, value)
+    with simulated("runpod", used_by=monkeypatch) as pods:
         pods.boxes = [SimulatedBox(each, cluster="c1") for each in ("a", "b", "c")]
         never_used = Rental("boxstrap-0123456789ab", "runpod", box_id="c", cluster="c1")
         rental.save_rental(dataclasses.replace(never_used, state=rental.RentalState.RENTED))
@@ -381,43 +365,35 @@ def test_a_cluster_is_destroyed_once_the_leases_of_all_its_boxes_are_over(
             guarding.guard_once(screen, _look_at_all)
             assert {one["destroyed"] for one in found} == {not changed}
         assert pods.changed == ["DELETE /v2/clusters/c1"]
-        assert not [*tmp_path.rglob("boxes/*/box.json")]
+        assert all_boxes() == []
 
 
-def test_a_guard_whose_disk_is_full_ends_what_is_over(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_guard_whose_disk_is_full_ends_what_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also, a record that another command puts aside in the meantime is not created again."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
     known = KnownBox("box", "vast:1000", created=5.0, lease=lease)
     save_box(known)
     holds = {**lease, "held": "yes", "seconds": 9 * HOUR}
     gone = dataclasses.replace(known, name="gone", created=6.0, lease=holds)
     monkeypatch.setattr(guarding, "_end_runs", lambda *_: None)
-    with simulated("vast") as account:
-        for name, value in account.environment().items():
-            monkeypatch.setenv(name, value)
+    with simulated("vast", used_by=monkeypatch) as account:
         account.clock = SimulatedClock(time.time)
         account.boxes = [SimulatedBox("1000"), SimulatedBox("2000")]
         account.boxes[0].since = time.time() - 5 * HOUR
-        assert "record put aside" in guarding._guarded(gone, screen).says
-        assert "holds its lease itself" in guarding._look(gone, screen).says
+        assert "record put aside" in guarding._guarded(gone, QUIET).says
+        assert "holds its lease itself" in guarding._look(gone, QUIET).says
         assert not gone.folder.exists()
         monkeypatch.setattr(guard_module, "write_private", full_disk)
-        assert guarding._guarded(known, screen).stopped
+        assert guarding._guarded(known, QUIET).stopped
         assert [box.state for box in account.boxes] == ["stopped", "running"]
 
 
 @pytest.mark.parametrize("then", ["stop", "destroy"])
 @pytest.mark.parametrize("late", [False, True], ids=["before it looks", "while it ends its runs"])
 def test_a_lease_that_was_changed_meanwhile_ends_nothing(
-    then: str, late: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    then: str, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guard reads what it knows once; fetching what one box has may then take hours."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key", "then": then}
     known = KnownBox("box", "vast:1000", created=5.0, lease=lease)
     ends: list[Mapping[str, object]] = []
@@ -432,15 +408,13 @@ def test_a_lease_that_was_changed_meanwhile_ends_nothing(
 
     monkeypatch.setattr(guarding, "_end_runs", brings)
     monkeypatch.setattr(guarding, "_bring_home", brings)
-    with simulated("vast") as account:
-        for name, value in account.environment().items():
-            monkeypatch.setenv(name, value)
+    with simulated("vast", used_by=monkeypatch) as account:
         account.clock = SimulatedClock(time.time)
         account.boxes = [SimulatedBox("1000", since=time.time() - 5 * HOUR)]
         for changed in ({**lease, "extended": 9 * HOUR}, {}):
             ends[:] = [changed]
             put(lease if late else changed)
-            done = guarding._guarded(known, screen)
+            done = guarding._guarded(known, QUIET)
             assert (done.stopped, done.destroyed) == (False, False)
             assert "extended" in done.says or "left" in done.says
         assert [box.state for box in account.boxes] == ["running"]
@@ -451,10 +425,7 @@ def full_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_guard_that_slept_tried_nothing_meanwhile(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_a_guard_that_slept_tried_nothing_meanwhile() -> None:
     known = KnownBox("box", "lambda:a1", created=5.0, lease={"set": 1e9})
     save_box(known)
     rented: Any = SimpleNamespace(since=None, price=None)
@@ -577,11 +548,8 @@ def test_without_the_time_of_its_account_no_lease_is_counted() -> None:
         guarding.count_lease(KnownBox("gpu", "vast:1"), terms, rented, account)
 
 
-def test_one_box_keeps_no_lease_of_another_from_being_held(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_one_box_keeps_no_lease_of_another_from_being_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """One takes until the other one is done, one ends in an error of ours."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     names = ("broken", "slow", "box")
     lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
     for at, name in enumerate(names):

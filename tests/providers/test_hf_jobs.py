@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import HfApi
 
-from bootstrap.errors import NoOfferError, UnreachableError, UsageError
-from bootstrap.profile.load import read_profile
-from bootstrap.providers import accounts, hf_jobs
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import ApiKey, RefusedError
-from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.errors import NoOfferError, UnreachableError
+from bootstrap.providers import PROVIDERS, ApiKey, CloudAccount, RefusedError, accounts
 from bootstrap.providers.offer import AFTER_LEASE_S, RentedState, RentOrder, limit_s
-from bootstrap.renting import ownership
-from bootstrap.renting.order import accounts_for, offers_of
+from bootstrap.renting.order import offers_of
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import (
@@ -34,36 +27,24 @@ from tests.providers.accounts import (
     SimulatedOffer,
     simulated,
 )
-from tests.providers.renting_world import PUBLIC, RentingWorld, hf_offers, renting_world
+from tests.providers.renting_world import MARK, PUBLIC, RentingWorld, offers_at
 
-MARK = "boxstrap-0123456789ab"
+PROVIDER, IS_LISTED = "hf", False
 DAY_S = 24 * 3600 + AFTER_LEASE_S
 ACCELERATOR = {"type": "gpu", "model": "T4", "quantity": "1", "vram": "16 GB", "manufacturer": "x"}
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
-    with renting_world("hf", monkeypatch) as made:
-        yield made
-        made.check()
-
-
-@pytest.fixture
-def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedAccount]:
-    with simulated("hf") as made:
-        for name, value in made.environment().items():
-            monkeypatch.setenv(name, value)
-        made.offers = hf_offers()
-        made.boxes = [SimulatedBox(key) for key in ("71", "72")]
-        yield made
+def simulation(world: RentingWorld) -> SimulatedAccount:
+    return world.simulation
 
 
 def account_there() -> CloudAccount:
     return PROVIDERS["hf"](ApiKey(KEY, "a test"))
 
 
-def test_a_job_is_rented_found_and_cancelled(simulation: SimulatedAccount) -> None:
-    account = account_there()
+def test_a_job_is_rented_found_and_cancelled(world: RentingWorld) -> None:
+    account, simulation = world.account, world.simulation
     offers = offers_of([account], RentOrder(gpu_names=("a10g", "T4"), disk_gb=100))[0]
     assert [(one.id, one.price, one.memory_gib, one.disk_gb) for one in offers] == [
         ("a10g-small", 1.0, 24, 110),
@@ -74,8 +55,7 @@ def test_a_job_is_rented_found_and_cancelled(simulation: SimulatedAccount) -> No
     (found,) = account.find_mark(MARK)
     assert (found.id, found.state, found.address) == (job, RentedState.STARTING, "")
     simulation.clock.sleep(LOADING_S)
-    box = account.box(job)
-    assert box
+    box = world.seen(job)
     assert (box.state, box.user, box.address, box.port) == (
         *(RentedState.RUNNING, "root", "127.0.0.1"),
         22,
@@ -84,8 +64,7 @@ def test_a_job_is_rented_found_and_cancelled(simulation: SimulatedAccount) -> No
     assert box.ends == STARTED + 3 * 3600 + AFTER_LEASE_S
     account.destroy(job)
     account.destroy(job)
-    ended = account.box(job)
-    assert ended
+    ended = world.seen(job)
     assert ended.state is RentedState.GONE
     assert account.find_mark(MARK) == []
     assert simulation.destroyed == [job]
@@ -141,13 +120,12 @@ def test_a_job_ends_by_its_own_limit(world: RentingWorld) -> None:
     (job,) = world.ours
     assert job.order["timeoutSeconds"] == DAY_S
     simulation.clock.sleep(DAY_S + 1)
-    account = account_there()
-    seen = account.box(box.box_id)
-    assert seen
+    seen = world.seen(box.box_id)
     assert (seen.state, seen.said) == (RentedState.GONE, "Job timeout")
     assert world.ours == []
     # Then another one is rented.
     assert world.up()[0].box_id != box.box_id
+    world.check()
     assert simulation.destroyed == []
 
 
@@ -230,13 +208,14 @@ def test_what_refuses_is_told_apart(simulation: SimulatedAccount) -> None:
             account.rent(offer, RentOrder(), MARK, PUBLIC)
         assert refused.value.is_final is is_final
     assert simulation.rented == []
+    simulation.boxes.append(SimulatedBox("73"))
     # One that goes on was not cancelled, whatever the reason; one that has ended is.
     simulation.faults = [(409, {"error": "not now"})]
     with pytest.raises(RefusedError, match="not now"):
-        account.destroy("71")
-    simulation.boxes[0].state = "offline"
+        account.destroy("73")
+    simulation.boxes[-1].state = "offline"
     simulation.faults = [(409, {"error": "it has ended"})]
-    account.destroy("71")
+    account.destroy("73")
     assert simulation.destroyed == []
 
 
@@ -259,7 +238,7 @@ def test_its_log_says_why_a_job_never_came(world: RentingWorld) -> None:
 def test_a_token_for_downloads_rents_nothing_and_hides_no_other_account(user: User) -> None:
     with simulated("hf") as hub, simulated("vast") as vast:
         user.env |= hub.environment() | vast.environment()
-        hub.offers, vast.offers = hf_offers(), [SimulatedOffer("11")]
+        hub.offers, vast.offers = offers_at("hf"), [SimulatedOffer("11")]
         user.repository()
         said = user.run("up", "--dry-run", "--json").must(0).json()
         assert {offer["provider"] for offer in said["offers"]} == {"vast"}
@@ -269,13 +248,6 @@ def test_a_token_for_downloads_rents_nothing_and_hides_no_other_account(user: Us
         hub.faults = [(403, {"error": "this token may not"})]
         (box,) = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
         assert box["host"] == "vast:5"
-
-
-@pytest.fixture
-def there() -> Iterator[LoopbackBox]:
-    box = LoopbackBox()
-    yield box
-    box.stop()
 
 
 def test_a_job_is_reached_by_its_id_warns_of_its_end_and_is_cancelled_alone(
@@ -308,21 +280,3 @@ def test_a_job_is_reached_by_its_id_warns_of_its_end_and_is_cancelled_alone(
         assert "has no box a1" in user.run("status", "--host", "hf:a1", *identity).must(2).err
     written = (file for file in Path(there.home).rglob("*") if file.is_file())
     assert not [file for file in written if KEY.encode() in file.read_bytes()]
-
-
-def test_without_the_extra_one_line_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.setattr(hf_jobs, "find_spec", lambda _: None)
-    monkeypatch.setenv("HF_TOKEN", KEY)
-    assert accounts.find_account("hf") is None  # of others' tokens for downloads nothing is used
-    loaded = read_profile("ssh")
-    for ask in (
-        lambda: accounts.find_rented("hf:71"),
-        lambda: ownership.account_of("hf:71"),
-        lambda: accounts_for("hf", loaded),
-    ):
-        with pytest.raises(UsageError, match="isn't installed") as error:
-            ask()
-        assert error.value.hint == "Install it: pip install 'boxstrap[hf]'"

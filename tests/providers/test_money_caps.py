@@ -5,36 +5,30 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
 
-from bootstrap.link.record import KnownBox, save_box
+from bootstrap.link import KnownBox, save_box
 from tests.cli import User
-from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
-from tests.unit.link.sshd import keygen
+from tests.providers.accounts import SimulatedAccount, SimulatedOffer
 
 PROFILE = "version: 1\ngpu: {name: RTX 4090}\ntrain: {command: python train.py}\n"
 
 
 @pytest.fixture
-def vast(user: User) -> Iterator[SimulatedAccount]:
-    """An account with offers, and a user with an ssh key."""
-    with simulated("vast") as made:
-        user.env |= made.environment()
-        (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
-        keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
-        made.offers = [
-            SimulatedOffer(str(11 + at), price=0.2 + at % 9 / 10, machine=str(1000 + at))
-            for at in range(9)
-        ]
+def vast(vast: SimulatedAccount, ssh_key: None) -> SimulatedAccount:
+    """With offers, for a user with an ssh key."""
+    vast.offers = [
+        SimulatedOffer(str(11 + at), price=0.2 + at % 9 / 10, machine=str(1000 + at))
+        for at in range(9)
+    ]
 
-        def renew(_: int, *, is_done: bool) -> None:  # there is always another machine like it
-            for offer in made.offers:
-                offer.fate = "runs"
+    def renew(_: int, *, is_done: bool) -> None:  # there is always another machine like it
+        for offer in vast.offers:
+            offer.fate = "runs"
 
-        made.on_call = renew
-        yield made
+    vast.on_call = renew
+    return vast
 
 
 def configure(user: User, text: str) -> None:

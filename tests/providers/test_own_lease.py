@@ -29,6 +29,7 @@ from bootstrap.onbox.lease.instance import (
 from bootstrap.onbox.lease.keeper import LeaseKeeper
 from bootstrap.onbox.lease.rules import AccountReading
 from bootstrap.onbox.lease.safety import safe_note
+from bootstrap.onbox.processes import identity
 from bootstrap.protocol.probe import parse_lease
 from bootstrap.providers import ec2, google_cloud
 from bootstrap.text.document import document
@@ -81,9 +82,7 @@ class BoxWithLease:
         self.trained = subprocess.Popen(
             ["bash", "-c", SAVES, "bash", str(self.run / "said")], start_new_session=True
         )
-        ask = ["sh", str(home / "box/current/processes.sh"), "identity", str(self.trained.pid)]
-        identity = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
-        (self.run / "pid").write_text(identity * 2)
+        (self.run / "pid").write_text(f"{identity(self.trained.pid)}\n" * 2)
         (self.run / "grace").write_text("5\n")
         (self.run / "command").write_text("x\n")
         (self.run / "log_max").write_text("1\n")

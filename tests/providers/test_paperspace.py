@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bootstrap.errors import NoOfferError, UnreachableError
-from bootstrap.providers import paperspace
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import ApiKey
-from bootstrap.providers.offer import RentedState, RentOrder
+from bootstrap.providers import RentedState, RentOrder, paperspace
 from bootstrap.renting import rental
 from bootstrap.renting.order import offers_of
-from tests.providers.accounts import KEY, SimulatedBox, SimulatedOffer
+from tests.providers.accounts import SimulatedBox, SimulatedOffer
 from tests.providers.answers import OWN_TEMPLATE
-from tests.providers.contract import Contract
-from tests.providers.renting_world import PUBLIC, RentingWorld, renting_world
+from tests.providers.renting_world import PUBLIC, RentingWorld
 
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
-    """An account with four free machines, of $0.45 to $0.76 an hour."""
-    with renting_world("paperspace", monkeypatch) as made:
-        yield made
-        made.check()
+PROVIDER = "paperspace"
 
 
 def test_a_machine_is_made_priced_and_then_started(world: RentingWorld) -> None:
@@ -69,7 +58,7 @@ def test_a_rate_that_is_not_of_dollars_an_hour_starts_nothing(
 
 
 def test_a_machine_of_an_unknown_unit_has_no_price(world: RentingWorld) -> None:
-    account = PROVIDERS["paperspace"](ApiKey(KEY, "a test"))
+    account = world.account
     world.simulation.boxes += [SimulatedBox("ps1", price=0.9), SimulatedBox("ps2", price=76.0)]
     world.simulation.boxes[-1].order["machineType"] = "A4000"
     found = {box.id: (box.price, box.said) for box in account.boxes()}
@@ -148,7 +137,7 @@ def test_one_that_was_used_and_stopped_is_started_only_at_an_agreed_price(
 
 def test_only_what_is_free_and_has_a_known_price_is_offered(world: RentingWorld) -> None:
     simulation = world.simulation
-    account = PROVIDERS["paperspace"](ApiKey(KEY, "a test"))
+    account = world.account
     simulation.offers[1].fate = "taken"
     simulation.offers.append(SimulatedOffer("GB300", region="ny2"))
     simulation.offers.append(SimulatedOffer("A4000x2", region="ny2"))
@@ -157,7 +146,7 @@ def test_only_what_is_free_and_has_a_known_price_is_offered(world: RentingWorld)
     (two,), _ = offers_of([account], RentOrder(gpu_count=2, region="US", min_memory_gib=16))
     assert (two.id, two.gpu_count, two.price) == ("A4000x2/ny2", 2, 1.52)
     for order in (RentOrder(spot=True), RentOrder(volume="v5"), RentOrder(gpu_names=("B200",))):
-        assert offers_of([account], order)[0] == []
+        assert world.offers(order) == []
     # What is dearer than the limit is not asked for.
     simulation.asked.clear()
     offers_of([account], RentOrder(max_price=0.5))
@@ -172,13 +161,10 @@ def test_only_what_is_free_and_has_a_known_price_is_offered(world: RentingWorld)
 
 
 def test_a_machine_that_is_deleted_is_gone(world: RentingWorld) -> None:
-    account = PROVIDERS["paperspace"](ApiKey(KEY, "a test"))
-    shown = account.box("71")
-    assert shown is not None
+    shown = world.seen("71")
     assert (shown.state, shown.user, shown.gpu_count) == (RentedState.RUNNING, "paperspace", 1)
     world.simulation.boxes[0].state = "deleted"
-    shown = account.box("71")
-    assert shown is not None
+    shown = world.seen("71")
     assert shown.state is RentedState.GONE
 
 
@@ -195,20 +181,3 @@ def test_the_startup_script_lets_the_key_in_once(tmp_path: Path) -> None:
     assert lines == ["ssh-rsa AAAA theirs", f"{PUBLIC}'s"]
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "authorized_keys").stat().st_mode & 0o777 == 0o600
-
-
-def test_what_is_sent_is_held_to_the_document() -> None:
-    contract = Contract("paperspace")
-    ask = (("Authorization", f"Bearer {KEY}"), ("Content-Type", "application/json"))
-
-    def asked(method: str, path: str, body: bytes = b"", answer: bytes = b"{}") -> str:
-        return contract.check(method, path, ask, body, 200, answer)
-
-    free = "/v1/machine-availability?machineType=A4000&region=ny2"
-    assert asked("GET", free, answer=b'{"available": true}') == ""
-    assert asked("GET", "/v1/machine-availability?region=ny2", answer=b'{"available": true}')
-    assert asked("GET", f"{free}&colour=red", answer=b'{"available": true}')
-    assert asked("GET", free, answer=b'{"available": 1}')
-    assert "machineType" in asked("POST", "/v1/machines", b'{"name": "x"}')
-    odd = b'{"name": "x", "script": "y", "isRunOnce": true, "colour": 1}'
-    assert "colour" in asked("POST", "/v1/startup-scripts", odd)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,34 +15,19 @@ from bootstrap.errors import (
     UnreachableError,
     UsageError,
 )
-from bootstrap.link import record
-from bootstrap.link.record import KnownBox
-from bootstrap.link.target import BoxOptions
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import ApiKey
-from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import RentOrder
+from bootstrap.link import BoxOptions, KnownBox, record
+from bootstrap.providers import PROVIDERS, CloudAccount, RentOrder
 from bootstrap.renting import rental, teardown
 from bootstrap.renting.rent import _all_refused
 from bootstrap.renting.rental import RentalState
 from bootstrap.renting.rental_check import decide
 from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer, simulated
-from tests.providers.renting_world import CREATES, RentingWorld, renting_world
+from tests.providers.renting_world import CREATES, RentingWorld
 from tests.providers.seeded_run import HeardScreen
 from tests.waiting import PATIENCE_S
 
 PROVIDERS_THAT_RENT = tuple(CREATES)
 pytestmark = pytest.mark.sampled
-
-
-@pytest.fixture
-def world(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[RentingWorld]:
-    """An account at Vast.ai, unless the test names another provider."""
-    with renting_world(getattr(request, "param", "vast"), monkeypatch) as made:
-        yield made
-        made.check()
 
 
 @pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
@@ -110,9 +94,7 @@ def test_after_three_it_is_over_and_each_was_another_machine(world: RentingWorld
     assert machines == {"10", "11", "12"}
 
 
-def test_one_to_return_is_given_back_only_where_it_was_rented_just_now(
-    world: RentingWorld,
-) -> None:
+def test_one_to_return_is_given_back_only_where_it_was_rented_just_now(world: RentingWorld) -> None:
     world.ends = [ReturnBoxError]
     box, _ = world.up()
     assert world.simulation.destroyed == ["9001"]
@@ -493,12 +475,10 @@ def test_where_the_key_of_a_live_box_is_not_here_nothing_is_rented(
     world: RentingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.up()
-    with simulated("runpod") as other:
-        for name, value in other.environment().items():
-            monkeypatch.setenv(name, value)
+    with simulated("runpod", used_by=monkeypatch) as other:
         other.offers = [SimulatedOffer("10", price=0.3)]
         renter = world.renter()
-        renter._accounts = {"runpod": PROVIDERS["runpod"](ApiKey(KEY, "a test"))}
+        renter._accounts = {"runpod": world.account}
         with pytest.raises(UsageError, match="vast:9001 is already rented for this repository"):
             renter.run(str)
         monkeypatch.delenv("VAST_API_KEY")

@@ -6,17 +6,13 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bootstrap.errors import NoOfferError, ReturnBoxError, UnreachableError, UsageError
 from bootstrap.profile.load import read_profile
-from bootstrap.providers import api
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.api import Api, ApiKey, RefusedKeyError
-from bootstrap.providers.offer import RentedState, RentOrder
+from bootstrap.providers import PROVIDERS, Api, ApiKey, RefusedKeyError, RentedState, RentOrder, api
 from bootstrap.renting import rental
 from bootstrap.renting.order import offers_of, order_of
 from bootstrap.renting.rental import Rental, RentalState
@@ -25,17 +21,8 @@ from tests.listener import Listener
 from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer
 from tests.providers.renting_world import CREATES, STARTS, RentingWorld, renting_world
 
+PROVIDER = "runpod"
 pytestmark = pytest.mark.sampled(of="module")
-
-
-@pytest.fixture
-def world(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[RentingWorld]:
-    """An account at RunPod, unless the test names another provider."""
-    with renting_world(getattr(request, "param", "runpod"), monkeypatch) as made:
-        yield made
-        made.check()
 
 
 every_renting = pytest.mark.parametrize("world", [*CREATES], indirect=True)
@@ -72,7 +59,7 @@ def test_a_pause_that_an_answer_asks_for_is_kept(
 ) -> None:
     paused = list[float]()
     monkeypatch.setattr(Api, "pause", lambda _, seconds: paused.append(seconds))
-    account = PROVIDERS[world.simulation.provider](ApiKey(KEY, "a test"))
+    account = world.account
     world.simulation.retry_after = "37"
     world.simulation.faults_at = {0: "429", 1: "429"}
     account.boxes()
@@ -247,7 +234,7 @@ def test_an_account_without_a_key_answers_404_and_gets_the_first(world: RentingW
 def test_a_refused_key_is_no_box_that_is_gone(world: RentingWorld) -> None:
     box, _ = world.up()
     world.simulation.is_expired = True
-    account = PROVIDERS["vast"](ApiKey(KEY, "a test"))
+    account = world.account
     for ask in (lambda: account.box(box.box_id), lambda: account.destroy(box.box_id)):
         with pytest.raises(RefusedKeyError, match="Session expired"):
             ask()
@@ -318,41 +305,20 @@ def test_arm64_is_rented_only_if_it_is_asked_for(world: RentingWorld) -> None:
     box, _ = world.up()
     assert box.machine == "10/us-0"
     world.down(box)
-    others = offers_of([PROVIDERS["lambda"](ApiKey(KEY, "a test"))], RentOrder())[1]
+    others = offers_of([world.account], RentOrder())[1]
     assert [one.misses(RentOrder()) for one in others] == [["arm64, not amd64"]]
     box, _ = world.up(order=RentOrder(arch="arm64"))
     assert box.machine == "gpu_1x_gh200/us-1"
-
-
-@pytest.mark.parametrize("world", ["runpod", "lambda"], indirect=True)
-def test_a_refusal_that_no_offer_can_change_is_the_last(world: RentingWorld) -> None:
-    if world.simulation.provider == "lambda":
-        world.simulation.offers[0].fate = "no money"
-    else:
-        told = {"title": "Unprocessable", "status": 422, "detail": "no such field"}
-        answer = world.simulation.answer
-
-        def refusing(method: str, target: str, *rest: object, **named: object) -> object:
-            if (method, target) == ("POST", "/v2/pods"):
-                return 422, told
-            return answer(method, target, *rest, **named)  # type: ignore[arg-type]
-
-        world.simulation.answer = refusing  # type: ignore[method-assign,assignment]
-    with pytest.raises(NoOfferError) as refused:
-        world.up()
-    assert refused.value.is_final
-    creates = [one for one in world.simulation.changed if CREATES[world.simulation.provider] in one]
-    assert len(creates) == 1
 
 
 def test_a_pod_that_is_stopped_costs_its_volume(world: RentingWorld) -> None:
     """The price that RunPod gives of it is 0.0."""
     box, _ = world.up(order=RentOrder(disk_gb=100, max_price=1.0))
     world.ours[0].state = "stopped"
-    (seen,) = [one for one in account_at(world).boxes() if one.id == box.box_id]
+    (seen,) = [one for one in world.account.boxes() if one.id == box.box_id]
     assert seen.price_now() == pytest.approx(100 * 0.20 / 720, abs=1e-5)
     world.ours[0].order["mounts"] = {"network": [{"volumeId": "v5", "path": "/workspace"}]}
-    (seen,) = [one for one in account_at(world).boxes() if one.id == box.box_id]
+    (seen,) = [one for one in world.account.boxes() if one.id == box.box_id]
     assert seen.price_now() is None
 
 
@@ -365,20 +331,19 @@ def test_no_pod_left_is_a_refusal_though_it_comes_with_a_500(world: RentingWorld
 
 def test_a_pod_of_a_cluster_is_listed_too(world: RentingWorld) -> None:
     world.simulation.boxes[0].cluster = "c1"
-    assert {box.id for box in account_at(world).boxes()} == {"71", "72"}
+    assert {box.id for box in world.account.boxes()} == {"71", "72"}
 
 
 @vast
 def test_since_when_vast_counts_is_the_last_start(world: RentingWorld) -> None:
     box, _ = world.up()
-    account = account_at(world)
+    account = world.account
     account.stop(box.box_id)
     world.sleep(7200)
     world.ours[0].state, world.ours[0].since = "running", world.simulation.clock.now
     world.sleep(600)
     assert world.ours[0].made < world.ours[0].since
-    seen = account.box(box.box_id)
-    assert seen
+    seen = world.seen(box.box_id)
     assert seen.state is RentedState.RUNNING
     now = account.answered_at or 0.0
     assert now - (seen.since or 0.0) == pytest.approx(600, abs=2)
@@ -392,11 +357,6 @@ def test_a_volume_s_machine_has_no_offer_elsewhere(world: RentingWorld) -> None:
     world.down(box)
     with pytest.raises(UsageError, match="has no volume 6"):
         world.up(order=RentOrder(volume="6", max_price=1.0))
-
-
-def account_at(world: RentingWorld):  # type: ignore[no-untyped-def]
-    """The program's client for this account."""
-    return PROVIDERS[world.simulation.provider](ApiKey(KEY, "a test"))
 
 
 def stopped_box(world: RentingWorld, wakes: str = "runs") -> Rental:
@@ -458,25 +418,6 @@ def test_a_start_without_an_answer_is_asked_for_once(world: RentingWorld, fault:
     assert world.simulation.rented == [box.box_id]
 
 
-@stopping
-@pytest.mark.parametrize(
-    ("wakes", "says"),
-    [
-        ("queued", r"doesn't answer \d+ minutes after its start .*it is stopped again"),
-        ("refused", "it was not started"),
-        ("dearer", r"it costs \$0.9\d an hour now, not \$0.3\d; it is stopped again"),
-    ],
-)
-def test_a_box_that_doesn_t_start_is_not_paid_for_later(
-    world: RentingWorld, wakes: str, says: str
-) -> None:
-    box = stopped_box(world, wakes)
-    with pytest.raises(UnreachableError, match=says):
-        world.up(order=RentOrder(max_price=2.0))
-    assert world.ours[0].state == "stopped"
-    assert (world.simulation.rented, world.simulation.destroyed) == ([box.box_id], [])
-
-
 def test_a_start_without_gpus_is_a_verdict_and_keeps_what_is_there(world: RentingWorld) -> None:
     box = stopped_box(world, "no gpus")
     for _ in range(2):  # the second time it runs already
@@ -486,22 +427,10 @@ def test_a_start_without_gpus_is_a_verdict_and_keeps_what_is_there(world: Rentin
     assert (world.ours[0].state, world.set_up) == ("running", [box.host])
 
 
-def test_ctrl_c_during_a_start_says_that_it_may_cost(world: RentingWorld) -> None:
-    stopped_box(world)
-    world.interrupt_at = world.simulation.clock.now + 10
-    with pytest.raises(KeyboardInterrupt):
-        world.up()
-    assert any("or start later, and cost money" in line for line in world.heard.lines)
-    world.up()
-    assert len(world.simulation.rented) == 1
-
-
-def test_paperspace_is_asked_to_start_with_a_content_type(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_paperspace_is_asked_to_start_with_a_content_type(monkeypatch: pytest.MonkeyPatch) -> None:
     with renting_world("paperspace", monkeypatch) as world:
         world.simulation.boxes = [SimulatedBox("ps1", "stopped")]
-        account = PROVIDERS["paperspace"](ApiKey(KEY, "a test"))
+        account = world.account
         account.start("ps1")
         assert world.simulation.started == ["ps1"]
         account.stop("ps1")
@@ -572,7 +501,7 @@ def test_reliability_network_and_the_contract_s_end_are_asked_for(world: Renting
     order = RentOrder(max_price=1.0, min_reliability=0.98, min_down_mbps=500, min_hours=12)
     box, _ = world.up(order=order)
     assert box.machine == "13"
-    account = PROVIDERS["vast"](ApiKey(KEY, "a test"))
+    account = world.account
     fitting, others = offers_of([account], RentOrder(max_price=0.01))
     assert fitting == []
     missed = [offer.missed(order) for offer in others]
@@ -584,7 +513,7 @@ def test_reliability_network_and_the_contract_s_end_are_asked_for(world: Renting
 @at_lambda
 def test_what_costs_nothing_is_no_offer(world: RentingWorld) -> None:
     world.simulation.offers[0].price = 0.0
-    found, others = offers_of([PROVIDERS["lambda"](ApiKey(KEY, "a test"))], RentOrder())
+    found, others = offers_of([world.account], RentOrder())
     assert [offer.machine for offer in found] == ["11/us-1", "12/us-2", "13/us-3"]
     assert others == []
 
@@ -626,9 +555,7 @@ def test_the_provider_s_own_log_says_why_a_box_never_came(world: RentingWorld, f
 
 
 @vast
-def test_a_contract_s_end_and_what_its_host_asks_for_are_listed(
-    world: RentingWorld,
-) -> None:
+def test_a_contract_s_end_and_what_its_host_asks_for_are_listed(world: RentingWorld) -> None:
     simulation, now = world.simulation, time.time()
     simulation.boxes[0].ends, simulation.boxes[1].ends = now + 3.5 * 3600, now + 90 * 86400
     row = {"contract_id": 72, "new_gpu_costpersec": 0.0002, "old_gpu_costpersec": 0.0001}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from bootstrap.renting import rental
 from bootstrap.renting.rental import Rental, RentalState
 from tests.cli import User
-from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer, simulated
-from tests.unit.link.sshd import keygen
+from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer
 
 PROFILE = (
     "version: 1\ngpu: {name: RTX 4090}\nrent: {region: US}\ntrain: {command: python train.py}\n"
@@ -21,18 +19,16 @@ PROFILE = (
 
 
 @pytest.fixture
-def vast(user: User) -> Iterator[SimulatedAccount]:
-    """An account with a few offers, and a user in their repository."""
-    with simulated("vast") as made:
-        user.env |= made.environment()
-        user.repository(boxstrap__yaml=PROFILE)
-        made.offers = [
-            SimulatedOffer("11", price=0.5),
-            SimulatedOffer("12", price=0.4),
-            SimulatedOffer("13", price=0.2, region="Iceland, IS"),
-            SimulatedOffer("14", price=0.1, gpu="RTX 3060\x1b[31m"),
-        ]
-        yield made
+def vast(user: User, vast: SimulatedAccount) -> SimulatedAccount:
+    """With a few offers, for a user in their repository."""
+    user.repository(boxstrap__yaml=PROFILE)
+    vast.offers = [
+        SimulatedOffer("11", price=0.5),
+        SimulatedOffer("12", price=0.4),
+        SimulatedOffer("13", price=0.2, region="Iceland, IS"),
+        SimulatedOffer("14", price=0.1, gpu="RTX 3060\x1b[31m"),
+    ]
+    return vast
 
 
 def test_offers_are_shown_cheapest_first_and_nothing_is_rented(
@@ -55,9 +51,8 @@ def test_offers_are_shown_cheapest_first_and_nothing_is_rented(
     assert {path.partition(" ")[2] for path in vast.changed} == {"/api/v0/bundles/"}
 
 
+@pytest.mark.usefixtures("ssh_key")
 def test_what_is_asked_for_is_a_command_that_goes_on(user: User, vast: SimulatedAccount) -> None:
-    (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
-    keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
     (user.place / "boxstrap.yaml").write_text(f"{PROFILE}extends: vast\nsecrets: [TOKEN]\n")
     words = ("up", "--json", "--consent", "of-another-list", "--set", "lease.hours=2")
     looked = user.run(*words, "--dry-run").must(0).json()
@@ -78,11 +73,10 @@ def test_what_is_asked_for_is_a_command_that_goes_on(user: User, vast: Simulated
     assert vast.rented == []
 
 
+@pytest.mark.usefixtures("ssh_key")
 def test_without_a_fitting_offer_it_is_11_and_the_nearest_are_told(
     user: User, vast: SimulatedAccount
 ) -> None:
-    (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
-    keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
     for dry in (("--dry-run",), ()):
         ended = user.run("up", "--max-price", "0.30", *dry).must(11)
         assert "1 x RTX 4090 24 GiB at $0.41 an hour: $0.11 an hour too expensive" in ended.err
@@ -139,6 +133,7 @@ def test_a_repository_does_not_choose_whose_account_pays(
     assert "account" not in user.run("plan", "--host", "nobody@127.0.0.1:1").must(3).err
 
 
+@pytest.mark.usefixtures("ssh_key")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -153,8 +148,6 @@ def test_a_repository_does_not_choose_whose_account_pays(
 def test_a_run_that_rents_asks_as_up_does(
     user: User, vast: SimulatedAccount, options: tuple[str, ...], says: str
 ) -> None:
-    (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
-    keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
     if "90" in says:
         text = "version: 1\nrent: {max_price: 90}\n"
         user.place.joinpath("boxstrap.yaml").write_text(text)
@@ -165,9 +158,8 @@ def test_a_run_that_rents_asks_as_up_does(
     assert vast.rented == []
 
 
+@pytest.mark.usefixtures("ssh_key")
 def test_a_run_without_a_command_rents_nothing(user: User, vast: SimulatedAccount) -> None:
-    (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
-    keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
     user.place.joinpath("boxstrap.yaml").write_text("version: 1\n")
     ended = user.run("run", "--up", "--provider", "vast", "--max-price", "0.60").must(2)
     assert "which command?" in ended.err

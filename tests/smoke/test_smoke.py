@@ -6,7 +6,6 @@ healthy ones show that nothing else is reported.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from bootstrap.onbox.python import torch_compat
 from bootstrap.onbox.smoke.smoke import joined
 from bootstrap.onbox.verdict.check import PASS, RETURN
 from bootstrap.onbox.verdict.judge import CheckResult
-from bootstrap.protocol import verdict
-from bootstrap.ui import page
 from tests.box_programs import lay_programs
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, RTX4090
@@ -93,17 +90,6 @@ def test_what_it_says(smoked: Smoked) -> None:
     assert refused.endswith("CUDA error: system not yet initialized")
     assert "of fp32 19.5" in smoked.says("smoke-speed", GPU["crawls"])
     assert "not in the table" in smoked.read("smoke-speed", GPU["none"])
-
-
-def test_this_side_reads_it(smoked: Smoked) -> None:
-    read = verdict.read_verdict(json.dumps(smoked.verdict).encode())
-    assert page.verdict_lines(read)[-1] == "Return this box."
-
-
-def test_the_lines_are_for_sed(smoked: Smoked) -> None:
-    lines = smoked.out.splitlines()
-    assert "reason return smoke-memory" in lines
-    assert "reason warn smoke-bus" in lines
 
 
 STARTS = """\

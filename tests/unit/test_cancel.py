@@ -22,7 +22,7 @@ def for_ever(*_: object) -> str:
         time.sleep(0)
 
 
-def test_what_takes_too_long_or_fails_is_said_and_left() -> None:
+def test_a_page_that_takes_too_long_or_crashes_is_reported_and_its_thread_ends() -> None:
     assert made_beside(lambda: "page", 20) == "page"
     failed = made_beside(lambda: str(1 // 0), 20)
     assert isinstance(failed, BoxstrapError)
@@ -34,13 +34,12 @@ def test_what_takes_too_long_or_fails_is_said_and_left() -> None:
     wait_until(lambda: threading.active_count() <= before)  # and computes no longer
 
 
-def test_a_run_comes_home_without_a_page_that_is_never_done(
+def test_a_run_is_pulled_home_without_a_report_page_that_never_finishes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warned: list[str] = []
     box: Any = SimpleNamespace(
-        redactor=SimpleNamespace(text=str, secrets={}),
-        reporter=SimpleNamespace(warn=warned.append),
+        redactor=SimpleNamespace(text=str, secrets={}), reporter=SimpleNamespace(warn=warned.append)
     )
     monkeypatch.setattr(report, "report_page", for_ever)
     monkeypatch.setattr(report, "report_at_home", lambda *_: None)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import ProfileError, exit_code
-from bootstrap.link.target import BoxOptions
+from bootstrap.link import BoxOptions
 from bootstrap.paths import config_dir, state_dir
 from bootstrap.profile import consent
 from bootstrap.profile.consent import (
@@ -66,14 +66,14 @@ TAKES: dict[str, tuple[str, str]] = {
 }
 
 
-def test_every_key_of_the_schema_declares_what_it_takes() -> None:
+def test_every_profile_key_declares_whether_its_value_needs_consent() -> None:
     marks = {key: field.takes for key, field in PROFILE.leaves()}
     assert [key for key, mark in marks.items() if mark is None] == []
     assert len(marks) >= 50
     assert set(taking_keys()) == set(TAKES)
 
 
-def test_a_key_that_declares_nothing_is_seen_so_the_test_above_can_fail() -> None:
+def test_a_profile_key_without_a_consent_declaration_is_noticed() -> None:
     url = {"__annotations__": {"url": str}, "url": field("Where it is.")}
     bucket = {"__annotations__": {"bucket": type("Bucket", (Section,), url)}}
     grown = type("Grown", (Profile,), {**bucket, "bucket": field("What is fetched.")})
@@ -122,7 +122,9 @@ def records() -> list[Path]:
 
 
 @pytest.mark.parametrize("key", TAKES)
-def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> None:
+def test_each_profile_key_that_takes_from_this_machine_needs_consent_once(
+    key: str, says: Says, user: User
+) -> None:
     text, what = TAKES[key]
     options = says(text)
     error = refused(options, kinds=TO_RENT)
@@ -143,25 +145,25 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
     assert "A_TOKEN" in record.read_text() or key != "secrets"
 
 
-def test_a_shipped_profile_that_a_repository_extends_takes_its_account_alone(says: Says) -> None:
+def test_extending_a_shipped_profile_needs_consent_for_its_provider_account_alone(
+    says: Says,
+) -> None:
     error = refused(says("extends: vast"), kinds=TO_RENT)
     assert [(one.key, one.takes) for one in error.grants.each] == [("provider.account", "vast")]
 
 
-def test_what_takes_nothing_asks_nothing(says: Says) -> None:
+def test_a_profile_that_takes_nothing_from_this_machine_needs_no_consent(says: Says) -> None:
     load_profile(says("env: {A: b}\npackages: [ffmpeg]\nextends: vast\nsecrets: []"))
     load_profile(says("provider: {account: vast}"))  # a setup rents nothing
     load_profile(says("ssh: {keep_open: 10m}"))
     load_profile(says("ssh: {keep_open: 0}"))
     load_profile(
-        says(
-            "data: [{from: https://example.org/x, to: x}, {from: hf:models/me/a@main, to: a}]",
-        )
+        says("data: [{from: https://example.org/x, to: x}, {from: hf:models/me/a@main, to: a}]")
     )
     assert records() == []
 
 
-def test_it_is_asked_again_when_it_grows_and_not_when_it_shrinks(says: Says) -> None:
+def test_consent_is_asked_again_when_the_secrets_grow_and_not_when_they_shrink(says: Says) -> None:
     agree(says("secrets: [A, B]"))
     load_profile(says("secrets: [B]"))
     error = refused(says("secrets: [B, C]"))
@@ -171,7 +173,7 @@ def test_it_is_asked_again_when_it_grows_and_not_when_it_shrinks(says: Says) -> 
     load_profile(says("secrets: [A, C]"))
 
 
-def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
+def test_a_consent_digest_allows_exactly_its_own_list_of_secrets(says: Says) -> None:
     digest = refused(says("secrets: [A]")).grants.digest
     for text in ("secrets: [A, B]", "secrets: [B]", "secrets: [A]\nssh: {identity: ~/id}"):
         refused(says(text, consent=digest))
@@ -180,7 +182,7 @@ def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
     load_profile(says("secrets: [A]", consent=digest))
 
 
-def test_it_holds_for_this_repository_wherever_it_stands(
+def test_consent_still_holds_for_a_repository_that_was_moved_or_is_reached_by_a_symlink(
     says: Says, user: User, clone: UserRepository
 ) -> None:
     agree(says("secrets: [A]"))
@@ -223,7 +225,7 @@ def _inside(clone: UserRepository, user: User) -> None:
 
 
 @pytest.mark.parametrize("other", [_another, _fork, _same_name, _leads_there, _inside])
-def test_no_other_repository_has_its_consent(
+def test_another_repository_or_fork_does_not_inherit_the_consent_of_this_one(
     other: Callable[[UserRepository, User], None], says: Says, user: User, clone: UserRepository
 ) -> None:
     clone.git("remote", "add", "origin", "https://example.org/me/homework.git")
@@ -238,7 +240,7 @@ def test_no_other_repository_has_its_consent(
 
 
 @pytest.mark.parametrize("left", ["", "[]", "{}", '{"repository": 7, "takes": 1}', "\0"])
-def test_a_record_that_can_not_be_read_is_no_consent(left: str, says: Says) -> None:
+def test_a_damaged_consent_record_counts_as_no_consent(left: str, says: Says) -> None:
     options = says("secrets: [A]")
     agree(options)
     (record,) = records()
@@ -252,7 +254,9 @@ def test_a_record_that_can_not_be_read_is_no_consent(left: str, says: Says) -> N
     refused(options)
 
 
-def test_the_persons_own_words_need_none(says: Says, user: User, clone: UserRepository) -> None:
+def test_a_profile_in_the_users_own_config_folder_or_home_needs_no_consent(
+    says: Says, user: User, clone: UserRepository
+) -> None:
     own = "version: 1\nsecrets: [A]\nssh: {identity: ~/id, authorized_keys: [~/me.pub]}\n"
     config_dir().mkdir(parents=True)
     (config_dir() / "mine.yaml").write_text(own)
@@ -275,7 +279,7 @@ def test_the_persons_own_words_need_none(says: Says, user: User, clone: UserRepo
 
 
 @pytest.mark.parametrize("way", ["named", "link", "link in config", "folder", "absolute", "cwd"])
-def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
+def test_a_repositorys_profile_needs_consent_by_whatever_path_or_symlink_it_is_named(
     way: str, says: Says, user: User, clone: UserRepository
 ) -> None:
     (clone.root / "sub").mkdir()
@@ -298,7 +302,7 @@ def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
     refused(BoxOptions(repo=repo, profile=named[way]))
 
 
-def test_a_link_that_leads_out_of_the_repository_takes_that_file(
+def test_a_profile_symlink_out_of_the_repository_needs_consent_for_the_file_and_what_it_asks(
     says: Says, user: User, clone: UserRepository
 ) -> None:
     """What that file asks for is asked for by the repository too."""
@@ -309,20 +313,28 @@ def test_a_link_that_leads_out_of_the_repository_takes_that_file(
     home = user.home.resolve()
     assert [each.takes for each in taken] == [f"{home}/base.yaml", "OF_THE_HOME"]
     (clone.root / "boxstrap.yaml").unlink()
-    assert [each.takes for each in refused(says("extends: ../base.yaml")).grants.each] == [
-        f"{home}/base.yaml",
-        "OF_THE_HOME",
-    ]
+    (clone.root / "sub").symlink_to(user.home)
+    for way in ("../base.yaml", "sub/base.yaml"):
+        taken = refused(says(f"extends: {way}")).grants.each
+        assert [each.takes for each in taken] == [f"{home}/base.yaml", "OF_THE_HOME"]
 
 
-def test_a_key_that_changed_in_its_file_is_another_key(says: Says, user: User) -> None:
+def test_an_authorized_key_file_whose_content_changed_needs_consent_again(
+    says: Says, user: User
+) -> None:
     options = says("ssh: {authorized_keys: [~/me.pub]}")
     agree(options)
     (user.home / "me.pub").write_text(KEY.format("B"))
     assert "(new)" in refused(options).text()
+    (user.home / "me.pub").unlink()
+    with pytest.raises(ProfileError) as caught:
+        load_profile(options)
+    assert caught.value.where.endswith("boxstrap.yaml:2")
 
 
-def test_the_repository_stood_in_is_no_other_one(says: Says, clone: UserRepository) -> None:
+def test_a_git_url_needs_consent_unless_it_is_this_repositorys_own_remote(
+    says: Says, clone: UserRepository
+) -> None:
     clone.git("remote", "add", "origin", "https://example.org/me/homework.git")
     load_profile(says("git: {url: https://example.org/me/homework.git}"))
     for other in ("git@example.org:me/homework.git", "https://example.org/me/private.git"):
@@ -331,13 +343,13 @@ def test_the_repository_stood_in_is_no_other_one(says: Says, clone: UserReposito
     assert "tok-1" not in refused(says("git: {url: 'https://tok-1@example.org/x.git'}")).text()
 
 
-def test_only_what_a_task_takes_is_asked(says: Says) -> None:
+def test_a_task_asks_consent_only_for_what_it_takes_itself(says: Says) -> None:
     options = says("secrets: [A]\ngit: {url: https://example.org/me/private.git}")
     load_profile(options, kinds=FOR_THE_BOX)
     refused(says("ssh: {identity: ~/id}"), kinds=FOR_THE_BOX)
 
 
-def test_what_hides_secrets_takes_only_those_that_were_agreed_to(says: Says) -> None:
+def test_the_redactor_reads_only_secrets_that_the_user_consented_to(says: Says) -> None:
     agree(says("secrets: [A]"))
     assert usable_profile(says("secrets: [A, B]"), "secrets") == ["A"]
     assert usable_profile(says("git: {url: https://example.org/another.git}"), "git.url") == []
@@ -359,11 +371,13 @@ def test_what_hides_secrets_takes_only_those_that_were_agreed_to(says: Says) -> 
         "ssh: {authorized_keys: [/dev/fd/0.pub]}",
     ],
 )
-def test_files_of_the_kernel_are_refused(text: str, says: Says, user: User) -> None:
+def test_a_profile_path_into_proc_or_dev_is_refused_without_offering_consent(
+    text: str, says: Says, user: User
+) -> None:
     for name in ("proc.yaml", "environ", "environ.pub"):
         (user.home / name).symlink_to("/proc/self/environ")
     options = says(text)
-    with pytest.raises(ProfileError, match=r"/proc|/dev") as caught:
+    with pytest.raises(ProfileError, match=r"(/proc|/dev).* is no ordinary file") as caught:
         load_profile(options)
     assert not isinstance(caught.value, ConsentError)
 
@@ -372,7 +386,7 @@ LOADERS = {"profile/consent.py", "tasks/profiles.py"}
 
 
 @pytest.mark.slow
-def test_no_other_place_makes_a_profile_usable() -> None:
+def test_profiles_are_read_without_a_consent_check_only_by_the_listed_modules() -> None:
     root = HERE / "bootstrap"
     found = {
         str(path.relative_to(root))
@@ -449,7 +463,7 @@ def _linked_packs(git: Path, other: Path) -> None:
         _chained_alternates, _linked_objects, _linked_packs,
     ],
 )  # fmt: skip
-def test_objects_of_another_repository_need_consent(
+def test_a_git_folder_that_borrows_another_repositorys_objects_needs_consent(
     lead: Callable[[Path, Path], None], says: Says, clone: UserRepository, private: UserRepository
 ) -> None:
     options = says("secrets: []")
@@ -464,7 +478,7 @@ def test_objects_of_another_repository_need_consent(
 
 
 @pytest.mark.parametrize("profile", [None, "vast", "mine", "../mine.yaml"])
-def test_so_do_they_whoever_wrote_the_profile(
+def test_borrowed_git_objects_need_consent_whichever_profile_is_used(
     profile: str | None, user: User, clone: UserRepository, private: UserRepository
 ) -> None:
     """Files that came without a `boxstrap.yaml` have a `.git` all the same."""
@@ -483,7 +497,7 @@ def test_so_do_they_whoever_wrote_the_profile(
     load_profile(options)
 
 
-def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
+def test_a_genuine_worktree_submodule_or_separate_git_folder_needs_no_consent(
     says: Says, clone: UserRepository, private: UserRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other repository has a record of them, or the git folder is inside the tree."""
@@ -504,7 +518,9 @@ def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
     assert [each.takes for each in error.grants.each] == [f"{clone.root}/.bare/objects"]
 
 
-def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) -> None:
+def test_data_from_this_machine_or_an_s3_bucket_needs_consent_and_https_data_does_not(
+    says: Says, user: User
+) -> None:
     text = (
         "data: [{from: ~/sets, to: a}, {from: s3://mine/x, to: b}, {from: https://e.org/x, to: c}]"
     )
@@ -516,7 +532,9 @@ def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) ->
     load_profile(options, kinds=NO_SECRET)
 
 
-def test_a_path_inside_the_repository_needs_none(says: Says, user: User) -> None:
+def test_a_path_inside_the_repository_needs_no_consent_unless_a_symlink_leads_out(
+    says: Says, user: User
+) -> None:
     options = says("data: [{from: sets/big, to: a}]\nssh: {identity: ~/homework/sets/id}")
     root = options.place.resolve()
     load_profile(options)
@@ -530,9 +548,11 @@ def test_a_path_inside_the_repository_needs_none(says: Says, user: User) -> None
     (root / "sub/.env").write_text("A=b\n")
     (root / "deep/er/est").mkdir(parents=True)
     (root / "deep/er/est/.env.local").write_text("A=b\n")
+    (root / "kept/er/.aws").mkdir(parents=True)
+    (root / "kept/er/.aws/credentials").write_text("A=b\n")
     (root / "own/src").mkdir(parents=True)
     (root / "own/.git").mkdir()
-    inside = ("sub", "sub/.env", "deep", "deep/er", "own/src")
+    inside = ("sub", "sub/.env", "deep", "deep/er", "kept", "own/src")
     spelled = (".GIT/config", "x/.gIt", "git~1/config", ".ENV", "x/Id_RSA", ".aws/credentials")
     for private in (".", ".git/config", ".env", "x/.git/y", *inside, *spelled):
         (each,) = refused(says(f"data: [{{from: {private}, to: a}}]")).grants.each
@@ -542,7 +562,9 @@ def test_a_path_inside_the_repository_needs_none(says: Says, user: User) -> None
     refused(says("ssh: {authorized_keys: [~/homework/their.pub]}"))
 
 
-def test_whose_word_it_is_is_said(says: Says, clone: UserRepository) -> None:
+def test_a_consent_request_says_whether_the_profile_was_committed_by_the_author(
+    says: Says, clone: UserRepository
+) -> None:
     own = "Not committed, so your own unless it came with the repository: boxstrap.yaml."
     author = "The repository's author committed this."
     options = says("secrets: [A]")  # the committed profile takes nothing
@@ -570,5 +592,7 @@ def test_whose_word_it_is_is_said(says: Says, clone: UserRepository) -> None:
         ("git/x", False),
     ],
 )
-def test_a_path_is_private_as_any_file_system_reads_it(path: str, private: bool) -> None:
+def test_private_paths_as_git_config_or_env_are_recognized_in_any_case_and_unicode_form(
+    path: str, private: bool
+) -> None:
     assert consent._is_private(path) == private

@@ -30,7 +30,7 @@ def line(**changes) -> bytes:
     return json.dumps({**HEAD, **changes}).encode()
 
 
-def test_a_whole_event_is_read():
+def test_a_complete_event_line_is_parsed_into_its_fields():
     event = parse_event(line(done=12, total=90, unit="packages"))
     assert event == Event(
         setup="20261103-abc",
@@ -47,7 +47,7 @@ def test_a_whole_event_is_read():
         event.seq = 4  # type: ignore[misc]
 
 
-def test_an_event_is_the_line_it_came_from():
+def test_an_event_written_as_json_parses_back_to_the_same_event():
     event = parse_event(line(done=1))
     assert event is not None
     assert event.as_dict() == {**HEAD, "done": 1}
@@ -80,11 +80,11 @@ def test_an_event_is_the_line_it_came_from():
         {"event": {}},
     ],
 )
-def test_what_is_no_event_yields_none(changes):
+def test_an_event_line_with_a_wrong_field_is_rejected(changes):
     assert parse_event(line(**changes)) is None
 
 
-def test_fields_outside_the_vocabularies_are_left_out():
+def test_event_fields_outside_the_known_words_and_numbers_are_dropped():
     event = parse_event(
         line(
             done=True,
@@ -120,7 +120,7 @@ def test_fields_outside_the_vocabularies_are_left_out():
         line() + b" " * MAX_LINE,
     ],
 )
-def test_garbage_yields_none(raw):
+def test_a_line_of_garbage_parses_to_no_event(raw):
     assert parse_event(raw) is None
 
 
@@ -129,7 +129,7 @@ ANY_JSON = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.l
 
 
 @given(st.binary())
-def test_parse_never_raises_on_bytes(raw):
+def test_parsing_an_event_never_raises_on_any_bytes(raw):
     parse_event(raw)
 
 
@@ -140,7 +140,7 @@ def test_parse_never_raises_on_bytes(raw):
     )
 )
 @example({**HEAD, "have": "1.2.3.4"})
-def test_what_is_read_is_finite_and_closed(data):
+def test_a_parsed_event_has_only_known_words_and_finite_numbers(data):
     event = parse_event(json.dumps({**HEAD, **data}).encode())
     if event is None:
         return
@@ -166,7 +166,7 @@ def test_event_lines_are_the_same_in_any_pieces(cuts):
     assert reader.refused == 2
 
 
-def test_an_endless_line_is_bounded_and_then_forgotten():
+def test_an_endless_event_line_is_held_in_bounded_memory_and_then_skipped():
     reader = EventLines()
     for _ in range(50):
         assert reader.feed(b"x" * 100_000) == []
@@ -175,7 +175,7 @@ def test_an_endless_line_is_bounded_and_then_forgotten():
     assert reader.consumed == 5_000_001 + len(line()) + 1
 
 
-def test_a_line_cut_by_a_lost_link_is_read_again_from_consumed():
+def test_an_event_line_cut_by_a_lost_link_is_read_again_after_reconnecting():
     text = line(seq=1) + b"\n" + line(seq=2) + b"\n"
     reader = EventLines()
     assert len(reader.feed(text[:-20])) == 1
@@ -184,7 +184,7 @@ def test_a_line_cut_by_a_lost_link_is_read_again_from_consumed():
     assert reader.consumed == len(text)
 
 
-def test_every_code_is_complete_and_uses_only_number_fields():
+def test_every_error_code_has_a_message_and_a_hint_that_use_only_number_fields():
     assert len(CODES) >= 40
     for name, code in CODES.items():
         assert name == name.strip().lower()
@@ -194,7 +194,7 @@ def test_every_code_is_complete_and_uses_only_number_fields():
         assert not code.what.endswith(".")
 
 
-def test_codes_are_explained_with_the_events_numbers():
+def test_an_error_code_is_explained_with_the_numbers_of_its_event():
     assert explain("dpkg-locked", {"pid": 812}).what == (
         "another run of the package manager (process 812) holds dpkg's lock"
     )
@@ -204,13 +204,13 @@ def test_codes_are_explained_with_the_events_numbers():
     assert explain("torch-arch", {"need": "128", "have": "12.0"}).hint.endswith("cu128")
 
 
-def test_a_hint_without_its_number_is_left_to_the_log():
+def test_an_error_hint_whose_number_is_missing_refers_to_the_steps_log():
     code = explain("torch-arch", {"have": "12.0"})
     assert code.what.endswith("compute capability is 12.0")
     assert code.hint == "the step's log says what fits"
 
 
-def test_the_box_writes_versions_as_words(tmp_path):
+def test_version_numbers_in_events_written_by_the_box_stay_strings(tmp_path):
     """`12.0` as a number would be shown as 12."""
     written = [("have=12.0", "12.0"), ("need=128", 128), ("secs=0.5", 0.5), ("rc=0", 0)]
     words = " ".join(word for word, _ in written)

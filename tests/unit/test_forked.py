@@ -13,6 +13,8 @@ from tests.cli import Completed, User
 from tests.forked import INV, PROGRAM, Forked, can_fork
 from tests.plain_environment import HERE
 
+pytestmark = pytest.mark.slow  # each starts programs
+
 EXECUTED = {"PYTHONHASHSEED": "0"}
 """Read by Python at its start, so a program with it is executed, not forked."""
 
@@ -21,7 +23,9 @@ def both(user: User, *words: str, **env: str) -> tuple[Completed, Completed]:
     return user.run(*words, **env), user.run(*words, **env, **EXECUTED)
 
 
-def test_only_the_program_with_its_usual_python_is_forked(user: User) -> None:
+def test_only_the_boxstrap_program_with_a_plain_python_environment_is_forked_by_the_test_rig(
+    user: User,
+) -> None:
     assert can_fork([PROGRAM], user.env)
     assert can_fork([INV], user.env)
     assert not can_fork([f"{PROGRAM}s"], user.env)
@@ -34,20 +38,26 @@ def test_only_the_program_with_its_usual_python_is_forked(user: User) -> None:
     [("--version",), ("boxes", "--json"), ("status", "--host", "root@127.0.0.1:1"), ("nothing",)],
     ids=" ".join,
 )
-def test_it_says_the_same_and_ends_the_same(user: User, words: tuple[str, ...]) -> None:
+def test_a_command_forked_by_the_test_rig_prints_and_exits_as_an_executed_one(
+    user: User, words: tuple[str, ...]
+) -> None:
     forked, executed = both(user, *words)
     assert (forked.rc, forked.out, forked.err) == (executed.rc, executed.out, executed.err)
 
 
 @pytest.mark.parametrize("words", [("boxes", "--json"), ("logs",), ("no",)], ids=" ".join)
-def test_so_does_inv(user: User, words: tuple[str, ...]) -> None:
+def test_an_inv_command_forked_by_the_test_rig_prints_and_exits_as_an_executed_one(
+    user: User, words: tuple[str, ...]
+) -> None:
     user.repository()
     (user.place / "tasks.py").symlink_to(HERE / "tasks.py")
     forked, executed = both(user, *words, program="inv")
     assert (forked.rc, forked.out, forked.err) == (executed.rc, executed.out, executed.err)
 
 
-def test_it_has_the_environment_and_folder_of_its_caller(user: User) -> None:
+def test_a_forked_command_of_the_test_rig_has_its_callers_environment_and_folder(
+    user: User,
+) -> None:
     user.repository()
     user.place = user.place.rename(user.home / "moved")
     for done in both(user, "render"):
@@ -56,7 +66,7 @@ def test_it_has_the_environment_and_folder_of_its_caller(user: User) -> None:
     assert (forked.rc, forked.err) == (executed.rc, executed.err)
 
 
-def test_a_signal_ends_it_as_it_ends_an_executed_one(user: User) -> None:
+def test_a_signal_ends_a_forked_command_with_the_exit_code_of_an_executed_one(user: User) -> None:
     user.repository()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
@@ -73,7 +83,7 @@ def test_a_signal_ends_it_as_it_ends_an_executed_one(user: User) -> None:
                 assert going.end().rc == rc
 
 
-def test_one_that_is_over_can_be_killed_forked_or_not(user: User) -> None:
+def test_killing_a_command_of_the_test_rig_that_has_already_ended_does_no_harm(user: User) -> None:
     for settings in ({}, {"PYTHONUNBUFFERED": "1"}):
         going = user.begin("--version", **settings)
         assert isinstance(going.process, Forked) == (not settings)

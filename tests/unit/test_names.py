@@ -24,7 +24,7 @@ def classes(within: ast.AST) -> Iterator[ast.ClassDef]:
 
 
 @pytest.mark.slow
-def test_a_class_name_stands_for_one_thing_in_the_whole_tree() -> None:
+def test_class_names_are_unique_in_the_whole_source_tree() -> None:
     places = defaultdict(list)
     for folder in ("bootstrap", "tests", "tools"):
         for file in sorted((TOP / folder).rglob("*.py")):
@@ -33,7 +33,8 @@ def test_a_class_name_stands_for_one_thing_in_the_whole_tree() -> None:
     assert {name: at for name, at in places.items() if len(at) > 1} == {}
 
 
-def test_a_name_in_a_docstring_is_there() -> None:
+@pytest.mark.slow
+def test_names_in_backticks_in_docstrings_exist_in_the_code() -> None:
     named, there = dict[str, str](), {*dir(builtins)}
     for file in (TOP / "templates").rglob("*.[sj]*"):
         there |= {*re.findall(r"\w+", file.read_text(encoding="utf-8"))}

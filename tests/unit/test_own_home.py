@@ -76,21 +76,21 @@ def full(tmp_path: Path) -> Full:
     return Full(tmp_path / "full")
 
 
-def test_tests_neither_read_nor_write_it(full: Full) -> None:
+def test_the_test_suite_neither_reads_nor_writes_the_users_home(full: Full) -> None:
     before = full.listing()
     done = full.run(
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"),
-        "tests/unit/link/test_login.py::test_identity_agent_none_and_a_dead_agent",
-        "tests/unit/link/test_exchange.py::test_a_local_command_starts_at_home_and_detached_children_live_on",
-        "tests/unit/tasks/test_programs.py::test_ctrl_c_is_130",
-        "tests/unit/tasks/test_programs.py::test_init_writes_a_profile_that_is_right_and_never_over_one",
+        "tests/unit/link/test_login.py::test_identity_agent_none_hides_agent_keys_and_a_dead_agent_is_named_in_the_error",
+        "tests/unit/link/test_exchange.py::test_a_local_command_starts_at_home_and_detached_children_survive",
+        "tests/unit/tasks/test_programs.py::test_ctrl_c_while_connecting_exits_with_130",
+        "tests/unit/tasks/test_programs.py::test_init_writes_a_valid_profile_and_never_overwrites_one",
         "tests/unit/editors/test_on_box.py",
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     assert full.listing() == before
 
 
-def test_the_demo_neither_reads_nor_writes_it(full: Full) -> None:
+def test_the_demo_touches_only_its_own_folders_in_the_users_home(full: Full) -> None:
     before = full.listing()
     done = full.run(str(BIN / "boxstrap"), "demo")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -113,7 +113,7 @@ finally:
 """
 
 
-def test_the_benchmark_neither_reads_nor_writes_it(full: Full) -> None:
+def test_the_benchmark_neither_reads_nor_writes_the_users_home(full: Full) -> None:
     before = full.listing()
     done = full.run(sys.executable, "-c", _BENCH)
     assert done.returncode == 0, done.stderr

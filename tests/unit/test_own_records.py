@@ -75,8 +75,11 @@ def _damaged(document: Any) -> Iterator[Any]:
             yield made
 
 
+@pytest.mark.slow  # thousands of records
 @pytest.mark.parametrize("kind", READERS)
-def test_a_damaged_record_is_no_internal_error(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_record_on_this_machine_never_causes_an_internal_error(
+    kind: str, tmp_path: Path
+) -> None:
     assert save_with_pin(BOX, "", is_new=True)
     write_count(BOX, read_count(BOX))
     place = tmp_path / "log"
@@ -102,7 +105,7 @@ def test_a_damaged_record_is_no_internal_error(kind: str, tmp_path: Path) -> Non
         file.write_text(text)
 
 
-def test_a_sweeps_list_that_is_damaged_is_named(tmp_path: Path) -> None:
+def test_a_damaged_sweep_file_is_a_usage_error_that_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "s.json"
     file.write_text('{"boxes": {"a": 1}}')
     with pytest.raises(UsageError, match="can't be read") as caught:
@@ -110,7 +113,7 @@ def test_a_sweeps_list_that_is_damaged_is_named(tmp_path: Path) -> None:
     assert caught.value.where == str(file)
 
 
-def test_a_wait_for_a_sweep_that_is_in_no_queue_is_wrong_usage(user: User) -> None:
+def test_waiting_for_a_sweep_that_was_never_queued_exits_with_2(user: User) -> None:
     repository = user.repository()
     repository.write({"lr.yaml": "parameters: {lr: [0.1, 0.2]}\n"})
     said = user.run("wait", "--sweep", "lr.yaml").must(2)
@@ -118,7 +121,7 @@ def test_a_wait_for_a_sweep_that_is_in_no_queue_is_wrong_usage(user: User) -> No
     assert "boxstrap run --sweep lr.yaml" in said.err
 
 
-def test_a_run_that_can_t_be_read_is_named(user: User) -> None:
+def test_runs_names_an_unreadable_run_record_and_lists_the_rest(user: User) -> None:
     repository = user.repository()
     file = user.home / ".local/state/boxstrap/runs" / "x.json"
     file.parent.mkdir(parents=True, mode=0o700)

@@ -37,12 +37,12 @@ def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownBox:
     return box
 
 
-def test_whatever_the_umask_nobody_else_can_enter(box: KnownBox) -> None:
+def test_state_folders_are_private_to_the_user_whatever_the_umask(box: KnownBox) -> None:
     made = [path for path in (paths.state_dir(), *paths.state_dir().rglob("*")) if path.is_dir()]
     assert {path.stat().st_mode & 0o777 for path in made} == {0o700}
 
 
-def test_a_folder_that_an_earlier_version_left_open_is_closed(box: KnownBox) -> None:
+def test_state_folders_that_an_earlier_version_left_open_are_made_private(box: KnownBox) -> None:
     state = box.folder.parents[1]
     for folder in (state, state / "boxes"):
         folder.chmod(0o775)
@@ -74,7 +74,7 @@ def _replace(record: Path) -> None:
         ),
     ],
 )
-def test_what_a_colleague_may_have_written_is_refused_until_somebody_looked(
+def test_a_box_record_that_other_users_could_write_is_refused(
     attack: Callable[[Path], None], box: KnownBox
 ) -> None:
     record = box.folder / "box.json"
@@ -96,7 +96,9 @@ def _moved(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", ["the folder", "one in it"])
-def test_a_state_folder_behind_a_link_is_no_others_to_replace(what: str, box: KnownBox) -> None:
+def test_a_state_folder_behind_a_symlink_is_used_unless_others_can_write_its_target(
+    what: str, box: KnownBox
+) -> None:
     state = paths.state_dir()
     there = _moved(state if what == "the folder" else state / "boxes")
     assert [each.name for each in all_boxes()] == ["gpu"]
@@ -132,7 +134,7 @@ def _own_profile() -> Path:
         *(pytest.param(f"owner{at}", marks=as_root) for at in ("", " behind")),
     ],
 )
-def test_each_file_of_the_config_folder_is_the_users_own(
+def test_each_config_file_that_other_users_could_write_is_refused(
     attack: str, file: Callable[[], Path], text: str, read: Callable[[], object], box: KnownBox
 ) -> None:
     path = file()
@@ -171,7 +173,7 @@ def test_each_file_of_the_config_folder_is_the_users_own(
         ("darwin", "config", "/set", "/set/boxstrap"),
     ],
 )
-def test_our_folders_are_where_the_platform_has_them(
+def test_state_cache_and_config_folders_follow_the_platform_and_xdg_variables(
     platform: str, kind: str, named: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", platform)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.inner_pytest import run_pytest
-
 TESTS = """
 import pathlib, pytest
 
-once = pathlib.Path(__file__).with_suffix(".once")
+once = pathlib.Path("once")
 
 @pytest.fixture
 def again():
@@ -34,6 +33,15 @@ def test_red(number): assert False
 """
 
 
+@pytest.fixture(scope="module")
+def tests(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file for all cases: this process imports it once."""
+    file = tmp_path_factory.mktemp("tests") / "test_them.py"
+    file.write_text(TESTS)
+    return str(file)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "code", "said"),
     [
@@ -44,13 +52,23 @@ def test_red(number): assert False
         ("unit", 4, "1 tests failed, 1 of them without a box"),
     ],
 )
-def test_little_that_needs_a_box_gets_a_second_try(
-    tmp_path: Path, chosen: str, code: int, said: str
+def test_few_red_box_tests_are_run_a_second_time_before_they_fail(
+    tmp_path: Path,
+    tests: str,
+    chosen: str,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test_them.py").write_text(TESTS)
-    assert run_pytest(tmp_path, "-k", chosen)[0] == 1
-    ended, told = run_pytest(
-        tmp_path, "--last-failed", "--last-failed-no-failures", "none", "--second-try"
-    )
-    assert (ended, said in told) == (code, True), told
+    monkeypatch.chdir(tmp_path)
+    own = dict(os.environ)
+    for options, ended in (
+        (("-k", chosen), 1),
+        (("--last-failed", "--last-failed-no-failures", "none", "--second-try"), code),
+    ):
+        words = ["-p", "tests.second_try", "-p", "no:faulthandler", "--rootdir=.", *options, tests]
+        assert pytest.main(words) == ended
+        os.environ.update(own)  # also the name of the running test
+    told = "".join(capfd.readouterr())
+    assert said in told

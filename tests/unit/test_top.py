@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link.target import BoxOptions
+from bootstrap.link import BoxOptions
 from bootstrap.onbox.runs import top_stream
 from bootstrap.protocol.run_history import Sample
 from bootstrap.runs import top
@@ -26,7 +26,9 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_keeps_only_the_newest_undrawn_sample_of_a_fast_box(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """If a box sends faster than a screen draws, only the newest sample is kept and shown."""
     queues: list[queue.Queue[BoxView]] = []
     longest = 0
@@ -59,7 +61,7 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sampler_gives_up_on_a_gpu_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top_stream, "BoxSampler", lambda _runs: time.sleep(600))
     child, fork = list[int](), os.fork
     monkeypatch.setattr(os, "fork", lambda: child.append(fork()) or child[0])
@@ -68,7 +70,7 @@ def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> No
     os.wait()
 
 
-def test_the_processes_of_a_run_are_known_by_its_mark() -> None:
+def test_a_process_of_a_run_is_recognized_by_its_environment_variable() -> None:
     mark = "/workspace/.boxstrap/runs/homework-01234567/train-2"
     run = subprocess.Popen(["sleep", "60"], env={"A": "b", "BOXSTRAP_RUN": mark})
     try:

@@ -10,11 +10,11 @@ import pytest
 from bootstrap.errors import BoxstrapError
 from bootstrap.fleet.sweep import read_sweep
 from bootstrap.link.keys import read_key_file
-from bootstrap.model_memory import _of_config
 from bootstrap.paths import leads_out, read_regular, write_users_file
 from bootstrap.profile.load import describe, public_key
 from bootstrap.profile.yaml_source import read_yaml
 from bootstrap.secrets import _own_text
+from bootstrap.tasks.model_memory import _of_config
 from tests.cli import User
 
 READERS = {
@@ -28,7 +28,9 @@ READERS = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", ["pipe", "device", "link", "folder"])
-def test_only_a_regular_file_is_read(tmp_path: Path, reader: str, kind: str) -> None:
+def test_readers_of_users_files_refuse_pipes_devices_folders_and_links_to_a_device(
+    tmp_path: Path, reader: str, kind: str
+) -> None:
     file = tmp_path / "file"
     if kind == "pipe":
         os.mkfifo(file)
@@ -43,7 +45,7 @@ def test_only_a_regular_file_is_read(tmp_path: Path, reader: str, kind: str) -> 
     assert read_key_file(file).problem
 
 
-def test_a_file_that_is_too_long_is_said(tmp_path: Path) -> None:
+def test_a_file_larger_than_the_limit_is_refused_with_the_limit_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     assert read_regular(tmp_path / "file", 5) == b"12345"
     with pytest.raises(OSError, match="it has more than 4 bytes"):
@@ -65,7 +67,7 @@ def test_a_file_that_is_too_long_is_said(tmp_path: Path) -> None:
         ("to_outside/file", ""),
     ],
 )
-def test_a_link_of_a_repository_that_leads_out_of_it(
+def test_a_symlink_of_a_repository_is_not_written_through_if_it_leads_outside(
     tmp_path: Path, path: str, leads_to: str
 ) -> None:
     for folder in ("repo/.git", "repo/inner", "outside/repo/.git"):
@@ -93,7 +95,7 @@ def test_a_link_of_a_repository_that_leads_out_of_it(
         assert file.read_text() == "ours"
 
 
-def test_push_says_where_a_link_leads(user: User) -> None:
+def test_push_warns_when_a_symlink_leads_out_of_the_repository(user: User) -> None:
     repository = user.repository()
     (repository.root / "data").symlink_to(user.home / ".ssh")
     (user.home / ".ssh").mkdir(exist_ok=True)

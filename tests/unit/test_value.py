@@ -4,47 +4,49 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from bootstrap import value
 
 
-@pytest.mark.parametrize("dataclass", [value.dataclass, dataclasses.dataclass])
-def test_a_value_is_what_the_standard_library_makes(dataclass: Callable[..., Any]) -> None:
-    @dataclass(frozen=True)
+@pytest.mark.parametrize("own", [value, dataclasses])
+def test_the_own_dataclass_decorator_behaves_as_the_standard_librarys(own: Any) -> None:
+    @own.dataclass(frozen=True)
     class Base:
         a: int
-        b: list[int] = dataclasses.field(default_factory=list, compare=False, repr=False)
+        of_all: ClassVar[int] = 7
+        b: list[int] = own.field(default_factory=list, compare=False, repr=False)
 
-    @dataclass(frozen=True)
+    @own.dataclass(frozen=True)
     class WithAnother(Base):
         c: str = "c"
 
-        def __str__(self) -> str:
-            return self.c
-
-    @dataclass
+    @own.dataclass
     class Open:
         a: int = 1
+
+        def __repr__(self) -> str:
+            return "its own"
 
     one = WithAnother(1)
     assert (one, {one}) == (WithAnother(1, [2]), {WithAnother(1)})
     assert one not in (WithAnother(2), Base(1), "c")
     assert repr(one).endswith("WithAnother(a=1, c='c')")
-    assert str(one) == "c"
-    assert dataclasses.replace(one, a=3) == WithAnother(3) != one
+    assert (one.of_all, WithAnother.c, hasattr(Base, "b")) == (7, "c", False)
+    assert [each.default for each in dataclasses.fields(one)][::2] == [dataclasses.MISSING, "c"]
+    assert own.replace(one, a=3) == dataclasses.replace(one, a=3) == WithAnother(3) != one
     assert copy.deepcopy(one) == one
     assert dataclasses.asdict(one) == {"a": 1, "b": [], "c": "c"}
     for change in (lambda: setattr(one, "a", 2), lambda: delattr(one, "a")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             change()
-    with pytest.raises(TypeError, match="missing 1 required"):
-        WithAnother()
+    for args, given in ((), {}), ((1, [], "c", 2), {}), ((1,), {"d": 2}):
+        with pytest.raises(TypeError, match=r"missing 1 required|takes|argument 'd'"):
+            WithAnother(*args, **given)
     open_ = Open()
     open_.a = 2
-    assert open_ == Open(2)
+    assert (open_, repr(open_)) == (Open(2), "its own")
     with pytest.raises(TypeError, match="unhashable"):
         hash(open_)

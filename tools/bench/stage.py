@@ -15,6 +15,7 @@ from tests.boxes import Rig, RigBox
 from tests.cli import close_shared
 from tests.plain_environment import plain_environment
 from tools.bench.clock import BenchError, TimedCall
+from tools.bench.delay import DelayProxy
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"
@@ -51,6 +52,7 @@ class Stage:
         self._rig: Rig | None = None
         self._agent: subprocess.Popen[bytes] | None = None
         self._far: dict[str, StagePlace] = {}
+        self._proxies: list[DelayProxy] = []
 
     def __enter__(self) -> Stage:
         try:
@@ -91,8 +93,10 @@ class Stage:
     def far(self, place: StagePlace) -> StagePlace:
         """Return the same box, 100 ms away."""
         if place.box.name not in self._far:
-            address, port = self.rig.delay_proxy(place.box, _FAR_S)
-            self._far[place.box.name] = self._place(place.box, address, port, is_far=True)
+            proxy = DelayProxy(place.box.address, place.box.port, _FAR_S)
+            self._proxies.append(proxy)
+            far = self._place(place.box, proxy.host, proxy.port, is_far=True)
+            self._far[place.box.name] = far
         return self._far[place.box.name]
 
     def file(self, name: str) -> Path:
@@ -145,6 +149,8 @@ class Stage:
             self._agent.wait()
         for state in (self.folder / "state").glob("*"):
             close_shared(self.environment(XDG_STATE_HOME=str(state)))
+        for proxy in self._proxies:
+            proxy.close()
         if self._rig is not None:
             self._rig.close()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from ..results.complete_files import STOOD_S, ResultFile, link_digest, state_of
 from ..results.run_results import KEPT, LostFile, OwnResults, RunResults
-from ..run_folder import RunFolder
+from ..run_folder import RunFolder, lines_of, secrets_of, write_whole
 from .s3_client import NETWORK_ERRORS, S3Client, S3Key, S3RefusedError
 
 SECRET = "RESULTS_KEY"  # noqa: S105 - its name
@@ -51,7 +51,7 @@ class Upload:
 
     def __init__(self, run: Path, stood_s: float = STOOD_S) -> None:
         self.run = run
-        folder, *self._where = [*_lines(run / "results_to"), "", "", ""][:3]
+        folder, *self._where = [*lines_of(run / "results_to"), "", "", ""][:3]
         self._folder = RunResults(str(run))
         self._looking = OwnResults(self._folder, stood_s)
         self._kept: set[str] = set()
@@ -98,7 +98,7 @@ class Upload:
         size = sum(row["size"] for row in self._files.values())
         said = f"{word} {len(self._files)} {size} {left} {why} {self.address}\n"
         if said != self._said:
-            _write(self.run / "uploaded", said)
+            write_whole(self.run / "uploaded", said)
             self._said = said
 
     def _is_there(self, file: ResultFile) -> bool:
@@ -184,25 +184,21 @@ class Upload:
 
     def _client(self) -> S3Client:
         """Return a client with the current secret, which may have been replaced."""
-        pairs: dict[bytes, bytes] = {}
-        with suppress(FileNotFoundError):
-            held = (self.run.parents[2] / "secrets").read_bytes()
-            pairs = dict(pair.partition(b"=")[::2] for pair in held.split(b"\0"))
-        text = pairs.get(SECRET.encode(), b"").decode()
+        text = secrets_of(self.run.parents[2]).get(SECRET, "")
         if not self._reached or self._reached[0] != text:
             self._reached = text, S3Client(self._bucket, S3Key.of(text), *self._where)
         return self._reached[1]
 
     def _put_manifest(self, *, live: bool, complete: bool) -> None:
         """Upload the list of files with their digests, after the files."""
-        notes = {word: "".join(_lines(self.run / word)[:1]) for word in ("commit", "command")}
+        notes = {word: "".join(lines_of(self.run / word)[:1]) for word in ("commit", "command")}
         document = {
             "v": 1,
             "repository": self.run.parent.name,
             "run": self.run.name,
             **notes,
             "live": live,
-            "ended": "" if live else "".join(_lines(self.run / "ended")[:1]),
+            "ended": "" if live else "".join(lines_of(self.run / "ended")[:1]),
             "complete": complete,
             "results": self._folder.results,
             "files": [
@@ -217,7 +213,7 @@ class Upload:
         """Save at most once a second: uploading a small file twice does no harm."""
         if now or time.monotonic() - self._saved > 1:
             kept = {"to": self.address, "files": self._files, "begun": self._begun}
-            _write(self.run / "upload.json", json.dumps(kept))
+            write_whole(self.run / "upload.json", json.dumps(kept))
             self._saved = time.monotonic()
 
 
@@ -265,18 +261,6 @@ def _as_file(lost: LostFile) -> ResultFile:
 def _state(file: ResultFile) -> list[int]:
     """Return a file's state without the device, whose number changes at a restart."""
     return list(file.state[1:])
-
-
-def _lines(file: Path) -> list[str]:
-    with suppress(OSError):
-        return file.read_text("utf-8").splitlines()
-    return []
-
-
-def _write(file: Path, text: str) -> None:
-    new = file.with_name(file.name + ".new")
-    new.write_text(text, "utf-8")
-    new.replace(file)
 
 
 def main() -> None:

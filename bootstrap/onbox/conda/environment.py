@@ -125,7 +125,6 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def mapping(value: object) -> dict[Any, Any]:
-    """Return `value` if it is a dict, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -202,7 +201,6 @@ def with_channel_address(spec: str, config: object, box: BoxChannels) -> str:
 
 
 def main() -> NoReturn:
-    """Make the environment, its activation script and the list for pip."""
     code = make_all(sys.argv[1:])
     sys.stdout.flush()
     os._exit(code)  # rattler's threads may still run, and would end a normal exit by a signal

@@ -29,6 +29,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from ..run_folder import write_whole
 from .records import DataRecord, DataRecords, placed
 from .sources import (
     MOST_FILES,
@@ -187,9 +188,7 @@ class _FileParts:
             self._done.add(number)
             self._left -= 1
             state = {"of": self._identity(), "done": sorted(self._done)}
-            new = self._noted.with_suffix(".new")
-            new.write_text(json.dumps(state), encoding="utf-8")
-            new.replace(self._noted)
+            write_whole(self._noted, json.dumps(state))
             is_last = not self._left
         if is_last:
             self._finish()
@@ -352,7 +351,6 @@ class _Unpacking:
         self.files: set[str] = set()
 
     def take(self, path: str, mode: int, content: IO[bytes]) -> None:
-        """Write one file."""
         try:
             path = safe_path(os.path.normpath(path))
         except DataError as error:

@@ -54,7 +54,6 @@ def missing_links(records: Path, main: Path, tree: Path) -> Iterator[tuple[Path,
 
 
 def main() -> int:
-    """Run the command line."""
     word, records, *folders = sys.argv[1:]
     main_tree, tree = (Path(folder).resolve() for folder in folders)
     missing = missing_links(Path(records), main_tree, tree)

@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from ..run_folder import write_whole
+
 
 class PlacedFile(NamedTuple):
     """A file as it was when it was placed."""
@@ -81,7 +83,6 @@ class DataRecords:
         )
 
     def read(self, key: str) -> DataRecord | None:
-        """Return the record of the item with this key, if there is one."""
         return self._read(self._path(key))
 
     def earlier(self, target: str) -> dict[str, PlacedFile]:
@@ -126,9 +127,7 @@ class DataRecords:
 
     def _write(self, path: Path, kept: object) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        new.write_text(json.dumps(kept), encoding="utf-8")
-        new.replace(path)
+        write_whole(path, json.dumps(kept))
 
     def _path(self, key: str) -> Path:
         return self._folder / (f"fetched-{key}.json")

@@ -48,7 +48,6 @@ class DataError(Exception):
 
 
 def say(line: str) -> None:
-    """Print a line, and flush it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -68,7 +67,6 @@ class Item(NamedTuple):
 
     @classmethod
     def of(cls, number: int, row: dict[str, Any]) -> Item:
-        """Make an item from a row of the script's list."""
         exclude = tuple((str(pattern), bool(away)) for pattern, away in row.get("exclude", ()))
         source, to, sha256, digest = (row.get(k, "") for k in ("from", "to", "sha256", "digest"))
         return cls(number, source, to, sha256, bool(row.get("unpack")), exclude, digest)
@@ -81,7 +79,6 @@ class Item(NamedTuple):
         return "" if self.source.startswith(("https:", "hf:")) else "bucket"
 
     def takes(self, path: str) -> bool:
-        """Return whether a file of the item is wanted."""
         away = False
         for pattern, said in self.exclude:
             if re.match(pattern, path):
@@ -108,7 +105,6 @@ class Places(NamedTuple):
         return real
 
     def key(self, item: Item) -> str:
-        """Return a key that identifies an item and its path."""
         own = [str(self.target(item)), *item._replace(number=0)]
         return hashlib.sha256(json.dumps(own).encode()).hexdigest()[:32]
 
@@ -444,7 +440,6 @@ class Addresses:
             yield DataFile("", path, size, tag=tag, is_alone=alone, signed_of=number)
 
     def current(self, wanted: DataFile) -> str:
-        """Return the current URL of a file."""
         with self._lock:
             return str(self._rows[wanted.signed_of][wanted.path]["url"])
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..processes import TICKS, is_alive, stat_of
+from ..run_folder import RunFolder, lines_of
 from .rules import UseReading
 
 EVERY_S = 30.0
@@ -230,13 +231,9 @@ def _sizes(runs: Sequence[Path]) -> Iterator[tuple[str, int, int]]:
     """Yield name, size and time of each log and result of these runs."""
     for run in runs:
         yield from _files(run / "log")
-        try:
-            tree = Path((run / "dir").read_text().strip())
-            results = (run / "results").read_text().split("\n")
-        except OSError:
-            continue
-        for name in filter(None, results):
-            yield from _files(tree / name)
+        tree = RunFolder(run).first("dir")
+        for name in lines_of(run / "results") if tree else ():
+            yield from _files(Path(tree, name))
 
 
 def _files(place: Path) -> Iterator[tuple[str, int, int]]:

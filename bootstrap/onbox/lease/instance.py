@@ -153,11 +153,10 @@ class OwnInstance:
         return AccountReading(now, *self._api.word(answer, now))
 
     def stop(self) -> None:
-        """Ask for this box to be stopped. Raises as `ask`."""
+        """Raises as `ask`, and so does `destroy`."""
         self._do("stop", self._api.stop)
 
     def destroy(self) -> None:
-        """Ask for this box to be destroyed, with everything on it. Raises as `ask`."""
         self._do("destroy", self._api.destroy)
 
     def keeps(self, places: Iterable[str], workdir: str) -> bool:
@@ -235,13 +234,12 @@ class ShutdownInstance:
         return AccountReading(now, now - time.clock_gettime(time.CLOCK_BOOTTIME), self._price)
 
     def stop(self) -> None:
-        """Shut down. Raises as `OwnInstance.ask`."""
+        """Raises as `OwnInstance.ask`."""
         self._run("shutdown", "-h", "now")
 
     destroy = stop
 
     def keeps(self, places: Iterable[str], workdir: str) -> bool:  # noqa: ARG002 - as OwnInstance
-        """Return whether a shutdown keeps what is on this box."""
         return self.way == "stop"
 
     def _run(self, *command: str) -> None:

@@ -11,13 +11,16 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import SHELL_PROGRAMS
+from .. import MAIN
 from ..processes import boot_id
+from ..run_folder import runs_below, write_whole
+from ..run_queue import take_out
 from .activity import MOST_FILES, ActivityReader, started_at
 from .instance import KeyRefusedError, NoAnswerError, OwnInstance, ShutdownInstance, find_instance
 from .rules import (
@@ -46,7 +49,6 @@ TRY_AGAIN_S = 60.0
 """The same if it did not answer, or how long the box was down is unknown."""
 REFUSED_AGAIN_S = 600.0
 _GRACE_S = 10.0
-_PATIENCE_S = 20.0
 LOOK_AGAIN_S = 600.0
 """Seconds between two looks at what is safe when the end is near: so the last one is short."""
 AT_BOOT = {"vast": Path("/root/onstart.sh")}
@@ -152,7 +154,6 @@ class LeaseKeeper:
         return 0.0
 
     def _ask(self, state: LeaseState) -> AccountReading | None:
-        """Ask the account, if it is time to."""
         # An answer may take long, and a look's result is valid only for a while.
         if self._clock() < self._ask_at or (self._ask_at and state.looks):
             return None
@@ -226,11 +227,9 @@ class LeaseKeeper:
             "used": look.used if look else None,
             "counted": state.as_dict(),
         }
-        new = self._home / f"{STATE}.new.{os.getpid()}"
         self._is_written = False
         with contextlib.suppress(OSError):  # a full disk: this process still has it
-            new.write_text(json.dumps(said, separators=(",", ":")) + "\n")
-            new.replace(self._home / STATE)
+            write_whole(self._home / STATE, json.dumps(said, separators=(",", ":")) + "\n")
             self._is_written = True
 
 
@@ -268,20 +267,15 @@ def _grace(run: Path) -> float:
 def _end_runs(box_home: Path, runs: Sequence[Path]) -> list[subprocess.Popen[bytes]]:
     """Ask the runs to end, as `stop` does; each has its grace, and is killed after it."""
     begun: list[subprocess.Popen[bytes]] = []
+    none = subprocess.DEVNULL
     # The queue first: otherwise a queued run would start when a live one ends.
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        command = ["bash", f"{SHELL_PROGRAMS}/lease_look.sh", str(box_home), "empty-queue"]
-        subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=False)
+    take_out(runs_below(box_home / "runs"), "stop")
     for run in runs:
         with contextlib.suppress(OSError):
-            command = ["sh", f"{SHELL_PROGRAMS}/processes.sh", "stop_run", str(run)]
+            words = [sys.executable, "-I", "-S", "-B", MAIN, "run_processes", "stop", str(run)]
             begun.append(
                 subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
+                    words, stdin=none, stdout=none, stderr=none, start_new_session=True
                 )
             )
     return begun

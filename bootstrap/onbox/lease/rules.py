@@ -150,7 +150,6 @@ class LeaseState:
         return LeaseState(**known)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the state to be saved."""
         return asdict(self)
 
 

@@ -24,7 +24,7 @@ from .. import MAIN
 from ..git import trees_of
 from ..results.complete_files import FileState, link_digest, state_of
 from ..results.run_results import KEPT, OwnLook, OwnResults, RunResults
-from ..run_folder import QUEUED, RUNNING, runs_below
+from ..run_folder import QUEUED, RUNNING, runs_below, write_whole
 from ..work.made import look_at
 from .activity import is_set_up
 
@@ -104,7 +104,6 @@ class ResultsLook:
         return {note.parent: _text(note) for note in self._home.glob("runs/*/*/pid")}
 
     def _why_unsafe(self, run: Path) -> str:
-        """Say why a run's results are unsafe, or ""."""
         folder = RunResults(str(run))
         looking = OwnResults(folder, 0.0)
         look = looking.look(live=False)
@@ -118,7 +117,7 @@ class ResultsLook:
         if (files or lost) and not note:
             return "its results were never pulled whole"
         lost_before = [] if folder.is_home() else lost
-        edited = [one for one in look.lost if looking.is_only_here(one)]
+        edited = [one for one in look.lost if one.why == "changed"]
         if lost_before or edited:
             return (
                 f"{lost_before[0].path} was lost before it was pulled"
@@ -169,10 +168,8 @@ class ResultsLook:
 
     def _keep(self, digests: Mapping[str, str]) -> None:
         self._kept = time.monotonic()
-        new = self._home / f"{DIGESTS}.new"
         with suppress(OSError):  # a full disk: the files are read again
-            new.write_text(json.dumps(digests, separators=(",", ":")))
-            new.replace(self._home / DIGESTS)
+            write_whole(self._home / DIGESTS, json.dumps(digests, separators=(",", ":")))
 
 
 def _text(file: Path) -> str:

@@ -30,6 +30,8 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+from ..git import BoxGit
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # without importing it: this program starts with each run
     from typing import Any
@@ -113,7 +115,7 @@ def facts(box_home: Path, tree: Path, environment: Path, gpus: str) -> dict[str,
     site = environment.glob("lib/python*/site-packages/*.dist-info")
     packages = sorted(found.name[: -len(".dist-info")] for found in site)
     same = {
-        "commit": _head(tree),
+        "commit": BoxGit(f"{tree}/.git", str(tree)).id_of("HEAD"),
         "driver": str(seen.get("driver") or ""),
         "GPU model": ", ".join(sorted(set(cards))),
         "number of GPUs": str(len(cards)),
@@ -123,24 +125,6 @@ def facts(box_home: Path, tree: Path, environment: Path, gpus: str) -> dict[str,
         same[name] = next((version for _, _, version in found), "")
     same["environment"] = hashlib.sha256("\n".join(packages).encode()).hexdigest()[:12]
     return {"same": same, "packages": packages, "gpus": len(cards)}
-
-
-def _head(tree: Path) -> str:
-    """Return the commit that the tree has; read without git."""
-    git = tree / ".git"
-    with suppress(OSError):
-        if git.is_file():
-            git = tree / git.read_text().partition(":")[2].strip()
-        head = (git / "HEAD").read_text().strip()
-        if not head.startswith("ref: "):
-            return head
-        name = head[5:]
-        with suppress(OSError):
-            return (git / name).read_text().strip()
-        for line in (git / "packed-refs").read_text().splitlines():
-            if line.endswith(f" {name}"):
-                return line.split()[0]
-    return ""
 
 
 class Listeners:
@@ -227,7 +211,6 @@ class Link:
         return sent * 8 / 1e6 / max(took, 1e-6)
 
     def close(self) -> None:
-        """End it."""
         with suppress(OSError):
             self._link.close()
 
@@ -378,6 +361,5 @@ def main() -> int:
 
 
 def say(word: dict[str, Any]) -> None:
-    """Print a line for the user's machine."""
     sys.stdout.write(json.dumps(word) + "\n")
     sys.stdout.flush()

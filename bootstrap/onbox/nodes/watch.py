@@ -128,7 +128,6 @@ class Peer:
         return words
 
     def close(self) -> None:
-        """End it."""
         self.closed = True
         with suppress(OSError):
             self.link.close()
@@ -167,7 +166,6 @@ class NodeRun:
         return None
 
     def begin(self) -> None:
-        """Let the command begin."""
         (self.folder / "begun").touch()
         with suppress(OSError):
             (self.folder / "waits").unlink()
@@ -443,7 +441,6 @@ def _outcome(words: object, now: float) -> NodeEnd | None:
 
 
 def main() -> int:
-    """Watch until all is over."""
     os.umask(0o077)
     run = NodeRun(Path(sys.argv[1]))
     if run.rank == NODE_0:

@@ -24,7 +24,6 @@ _STATED = {
 
 
 def main() -> None:
-    """Print the range."""
     sys.stdout.write(",".join(dict.fromkeys(filter(None, map(accepted, sys.argv[1:])))))
 
 

@@ -84,7 +84,6 @@ def modules_of(
 
 
 def sites_of(environment: Path) -> list[Path]:
-    """Return the environment's site-packages folders."""
     return sorted(environment.glob("lib/python3*/site-packages"))
 
 

@@ -109,13 +109,14 @@ def distributions(site: Path) -> list[Distribution]:
 def is_whole(info: Path) -> bool:
     """Return whether a distribution consists only of the files in its RECORD."""
     try:
-        installer = (info / "INSTALLER").read_text("utf-8").strip()
+        if (info / "INSTALLER").read_text("utf-8").strip() not in INSTALLERS:
+            return False
         direct = info / "direct_url.json"
         origin = json.loads(direct.read_text("utf-8")) if direct.exists() else {}
         rows = record(info)
     except (OSError, ValueError, csv.Error):
         return False
-    if installer not in INSTALLERS or not rows or "dir_info" in origin:
+    if not rows or "dir_info" in origin:
         return False
     return not any(row.path.endswith(".pth") and "/" not in row.path for row in rows)
 

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator
 
 _TABLE = """
-build-essential: gcc g++ cc c++ make x86_64-linux-gnu-gcc x86_64-linux-gnu-g++
+build-essential: gcc g++ cc c++ compiler make x86_64-linux-gnu-gcc x86_64-linux-gnu-g++
 cargo: cargo rustc
 cmake: cmake
+curl: curl
 default-jre: java
 ffmpeg: ffmpeg ffprobe
 gfortran: gfortran f77
@@ -92,6 +93,7 @@ _LACKS = (
     rf"|(?:command|execute) {_NAME}(?: failed)?: No such file"
     rf"|No such file or directory: {_NAME}|: {_NAME}: (?:command )?not found"
     rf"|OSError: {_NAME} (?:library )?not found|Could (?:NOT|not) find (?:program )?{_NAME}"
+    rf"|No working C\+\+ compiler found[^(]*\(None, {_NAME}|Failed to find C (compiler)"
     rf"|No package {_NAME} found|Dependency {_NAME} not found|Error: {_NAME} executable not found"
     r"|(?i:\b(cmake|ninja|swig)\b[\w ]{0,20} (?:must be installed|is not installed|not found))"
 )

@@ -5,23 +5,16 @@ Python 3.8 and its standard library only, since it runs in the environment itsel
 """
 
 import json
-import re
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
-BEGINS_WITH = {"pip", "setuptools", "wheel"}
-
-
-def plain(name: str) -> str:
-    """Normalize a package's name, so that all its spellings are equal (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+from .image_packages import LEFT_ALONE, plain
 
 
 def main() -> None:
-    """Print the names."""
     report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     wanted = {plain(one["metadata"]["name"]) for one in report["install"]}
     here = {plain(one.metadata["Name"]) for one in distributions() if one.metadata["Name"]}
-    for name in sorted(here - wanted - BEGINS_WITH):
+    for name in sorted(here - wanted - LEFT_ALONE):
         sys.stdout.write(f"{name}\n")

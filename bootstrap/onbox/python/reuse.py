@@ -5,9 +5,10 @@
     onbox python.reuse copy VERDICT ENVIRONMENT IMAGES SAID
 
 `find` writes the image's environments that are worth copying from, each a ROOT, to IMAGES, and
-prints the folders of their interpreters in the form of PATH. `shadow` makes a copy of the new,
-empty environment that looks as if it had the image's packages: with it, uv says which of them it
-would remove or replace. `copy` reads what uv SAID and copies the others. It prints
+prints the folders of their interpreters in the form of PATH. If no ROOT has any, a login shell is
+asked. `shadow` makes a copy of the new, empty environment that looks as if it had the image's
+packages: with it, uv says which of them it would remove or replace. `copy` reads what uv SAID and
+copies the others. It prints
 `progress DONE TOTAL` in bytes, and at the end `reused COUNT MEGABYTES SECONDS`, about what was
 saved; other lines are for the log.
 The image's environments are never changed, and uv fetches what can't be copied.
@@ -18,11 +19,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..run_folder import end_of
 from . import torch_compat
 from .image_packages import (
     Distribution,
@@ -80,12 +84,12 @@ def copying_s(size: int, files: int, speeds: Speeds) -> float:
 
 
 def find(words: list[str]) -> int:
-    """Find the image's environments that are worth copying from."""
-    verdict, own, environment, images, *roots = map(Path, words)
+    verdict, own, environment, images, *roots = map(Path, filter(None, words))
     speeds = read_speeds(verdict)
+    there = find_images(roots, own, environment)
     found = [
         image
-        for image in find_images(roots, own, environment)
+        for image in there or find_images(login_root(images.parent), own, environment)
         if fetching_s(image.size * WHEEL_SHARE, speeds) >= LEAST_SAVED_S
     ]
     if not found:
@@ -95,8 +99,26 @@ def find(words: list[str]) -> int:
     return 0
 
 
+def login_root(folder: Path, seconds: float = 3.0) -> list[Path]:
+    """Return the environment of the Python that a login shell starts, whose output goes to a file.
+
+    The system's was looked at already. Start-up files may print or start anything.
+    """
+    limited = ["timeout", "-k", "1", str(seconds), "bash", "-lc", _LOGIN]
+    with suppress(OSError), (folder / "login").open("wb") as out:
+        quiet = subprocess.DEVNULL
+        subprocess.run(limited, stdin=quiet, stdout=out, stderr=quiet, check=False)
+    said = end_of(folder / "login").split(_MARK)
+    return [Path(said[-1].partition("\n")[0])] if said[1:] else []
+
+
+_MARK = "\nboxstrap-prefix "
+_LOGIN = """python=$(type -P python3 || type -P python)
+case $python in /bin/* | /usr/bin/*) exit ;; esac
+exec "$python" -I -B -c 'import sys; print(chr(10) + "boxstrap-prefix " + sys.prefix)'"""
+
+
 def read_images(images: Path) -> list[ImageSite]:
-    """Read what `find` wrote."""
     return [ImageSite(*row) for row in json.loads(images.read_text("utf-8"))]
 
 
@@ -151,7 +173,6 @@ def make_shadow(environment: Path, found: list[Distribution], place: Path) -> No
 
 
 def packages_folder(environment: Path) -> Path:
-    """Return an environment's site-packages folder."""
     return next(environment.glob("lib/python3*/site-packages"))
 
 
@@ -192,7 +213,6 @@ def copy(words: list[str]) -> int:
 
 
 def say(line: str) -> None:
-    """Print a line to the caller immediately."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
@@ -201,5 +221,4 @@ COMMANDS = {"find": find, "shadow": shadow, "copy": copy}
 
 
 def main() -> int:
-    """Run the command line."""
     return COMMANDS[sys.argv[1]](sys.argv[2:])

@@ -221,7 +221,6 @@ def after(target: CudaTarget, backend: str, site: Path) -> Misfit | None:
 
 
 def main() -> int:
-    """Print what doesn't fit."""
     when, verdict, backend, *rest = sys.argv[1:]
     target = read_target(Path(verdict))
     found: Any = None

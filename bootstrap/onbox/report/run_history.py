@@ -1,9 +1,9 @@
 """Print what a run left on its box, for `boxstrap report`: one JSON object on standard output.
 
-`python -c THIS BOX_HOME REPO_KEY RUN`, by any Python of the box.
+`onbox report.run_history BOX_HOME REQUEST`: a document of JSON, whose `run` is KEY/NAME.
 {"events": [line], "verdict": text, "samples": [line], "curves": [{name, axis, points: [[x, value]],
 count, odd, least, most, last}], "read": bytes, "of": bytes, "lines", "changes": [text], "subject",
-"results": [[path, bytes]]}. `axis` is `step`, `epoch` or `seconds` since the run
+"edited": [path], "results": [[path, bytes]]}. `axis` is `step`, `epoch` or `seconds` since the run
 started; `odd` is the position on it of the first value that isn't finite; the other three are
 [x, value] as it was logged, which a point that stands for its neighbours is not.
 """
@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from ..metrics import find_metrics, read_patterns
+from ..run_folder import end_of
 
 MOST_POINTS = 1000
 MOST_CURVES = 40
 MOST_LOG = 6 * 1024 * 1024
 """Bytes of a log that are read; from a longer log, evenly spaced pieces are read."""
 PIECE = 8 * 1024
-MOST_FILE = 1024 * 1024
 MOST_RESULTS = 1000
 
 
@@ -83,7 +83,6 @@ class CurveReader:
             self._each *= 2
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the curve as it is printed."""
         self.flush()
         axis = next((one for one in ("step", "epoch") if one in self.axes), "seconds")
         at = ("seconds", "step", "epoch").index(axis)
@@ -99,7 +98,7 @@ class LogTimes:
     """When a log had which length, by the index `times` next to it."""
 
     def __init__(self, run: Path) -> None:
-        rows = [line.split() for line in text_of(run / "times").splitlines()]
+        rows = [line.split() for line in end_of(run / "times").splitlines()]
         pairs = [(int(a), int(b)) for a, b in (row for row in rows if len(row) == 2)]
         self.began = begun_at(run)
         self.kept = pairs[0][1] if pairs else 0
@@ -119,16 +118,6 @@ def begun_at(run: Path) -> int:
         return int((run / "pid").stat().st_mtime)
     except OSError:
         return 0
-
-
-def text_of(file: Path, most: int = MOST_FILE) -> str:
-    """Return the end of a file; "" if it can't be read."""
-    try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, file.stat().st_size - most))
-            return opened.read(most).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def pieces(log: Path, kept: int) -> Iterator[tuple[int, bytes]]:
@@ -151,9 +140,8 @@ def pieces(log: Path, kept: int) -> Iterator[tuple[int, bytes]]:
 
 
 def curves_of(run: Path) -> dict[str, Any]:
-    """Return the metrics in the run's log."""
     log, times = run / "log", LogTimes(run)
-    patterns = read_patterns(text_of(run / "metrics"))
+    patterns = read_patterns(end_of(run / "metrics"))
     curves: dict[str, CurveReader] = {}
     read = lines = 0
     try:
@@ -189,7 +177,7 @@ def events_of(box_home: Path, started: float) -> list[str]:
     """Return the events of the last setup before the run, which started it or prepared the box."""
     newest: tuple[float, list[str]] = (0.0, [])
     for file in box_home.glob("setups/*/events.jsonl"):
-        lines = text_of(file).splitlines()
+        lines = end_of(file).splitlines()
         try:
             began = float(json.loads(lines[0])["t"])
         except (IndexError, KeyError, TypeError, ValueError):
@@ -201,7 +189,7 @@ def events_of(box_home: Path, started: float) -> list[str]:
 
 def samples_of(run: Path) -> list[str]:
     """Return the head of the samples, and no more rows than a plot can show."""
-    head, *rows = text_of(run / "samples", 8 * MOST_FILE).splitlines() or [""]
+    head, *rows = end_of(run / "samples", 8 << 20).splitlines() or [""]
     return [head, *rows[:: -(-len(rows) // MOST_POINTS) or 1]]
 
 
@@ -214,14 +202,14 @@ def git(store: Path, *words: str) -> str:
         )
     except OSError:
         return ""
-    return done.stdout[:MOST_FILE].decode("utf-8", "replace") if done.returncode == 0 else ""
+    return done.stdout[: 1 << 20].decode("utf-8", "replace") if done.returncode == 0 else ""
 
 
 def changes_of(box_home: Path, run: Path) -> dict[str, Any]:
     """Return the commit's subject, and the changes of the snapshot on it: lines of `+ - path`."""
     store = box_home / "store" / (run.parent.name + ".git")
-    commit = (text_of(run / "commit").split() or [""])[0]
-    snapshot = (text_of(run / "snapshot").split() or [commit])[0]
+    commit = (end_of(run / "commit").split() or [""])[0]
+    snapshot = (end_of(run / "snapshot").split() or [commit])[0]
     changes: list[str] = []
     if snapshot != commit:
         plain = ("--no-ext-diff", "--no-textconv", "--no-renames", "--numstat")
@@ -231,10 +219,9 @@ def changes_of(box_home: Path, run: Path) -> dict[str, Any]:
 
 
 def results_of(run: Path) -> list[tuple[str, int]]:
-    """Return the files of the run's results, with their sizes."""
-    tree = Path(text_of(run / "dir").rstrip("\n"))
+    tree = Path(end_of(run / "dir").rstrip("\n"))
     found: list[tuple[str, int]] = []
-    for path in text_of(run / "results").splitlines():
+    for path in end_of(run / "results").splitlines():
         top = tree / path
         files = iter([top]) if top.is_file() else top.rglob("*")
         for file in islice(files, MOST_RESULTS):
@@ -244,15 +231,15 @@ def results_of(run: Path) -> list[tuple[str, int]]:
 
 
 def main() -> None:
-    """Print all of it."""
-    box_home, key, name = Path(sys.argv[1]), *sys.argv[2:4]
-    run = box_home / "runs" / key / name
-    started = float((text_of(run / "started").split() or ["0"])[0])
+    box_home = Path(sys.argv[1])
+    run = box_home / "runs" / json.loads(sys.argv[2])["run"]
+    started = float((end_of(run / "started").split() or ["0"])[0])
     said = {
         "events": events_of(box_home, started),
-        "verdict": text_of(box_home / "gpu.json"),
+        "verdict": end_of(box_home / "gpu.json"),
         "samples": samples_of(run),
-        "disk": text_of(run / "disk_low", 4096),
+        "disk": end_of(run / "disk_low", 4096),
+        "edited": end_of(run / "edited").splitlines()[:200],
         "results": results_of(run),
         **curves_of(run),
         **changes_of(box_home, run),

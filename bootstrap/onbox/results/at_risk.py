@@ -9,8 +9,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Collection, Iterable
-from itertools import chain
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,6 @@ _MADE_BESIDE = re.compile(
 
 
 class MadeHere:
-    """What somebody made in a tree."""
-
     def __init__(self, notes: str, tree: str, venv: str, runs: list[RunResults]) -> None:
         self._tree, self._runs = tree, runs
         self._venv = os.path.relpath(os.path.join(tree, venv), tree)
@@ -93,6 +90,17 @@ def told(path: str) -> str:
     return f"$'{''.join(words)}'"
 
 
+def not_pushed(tree: BoxTree, paths: Collection[str]) -> list[str]:
+    """Return the paths without those that `push` brought and that are as it left them; in a tree
+    beside, without links to the same path of the main tree."""
+    if tree.number != "1":
+        real, (here, first) = os.path.realpath, (tree.path, tree.path.rpartition("@")[0])
+        return [path for path in paths if real(f"{here}/{path}") != real(f"{first}/{path}")]
+    records, main = Path(tree.home, "data"), Path(tree.path)
+    came = {str(path) for path in pushed_files(records, main, unchanged=True)} if paths else ()
+    return [path for path in paths if path not in came]
+
+
 class Tree:
     """A tree, and its runs that have begun."""
 
@@ -110,15 +118,11 @@ class Tree:
             return {}
         made = MadeHere(tree.steps, tree.path, tree.note("python.venv") or ".venv", self.runs)
         found = {path: size for path in names if (size := made.size(path)) >= 0}
-        came: Iterable[str] = map(
-            str, pushed_files(Path(tree.home, "data"), Path(tree.path), unchanged=True)
-        )
         data = f"{tree.path}/.git/info/exclude"  # the profile's, by name
         if found and os.path.exists(data) and not os.path.exists(f"{tree.steps}/repo.adopted"):
-            came = chain(came, tree.placed.paths(*look, f"--exclude-from={data}"))
-        for path in came:
-            found.pop(path, None)
-        return found
+            for path in tree.placed.paths(*look, f"--exclude-from={data}"):
+                found.pop(path, None)
+        return {path: found[path] for path in not_pushed(tree, found)}
 
     def risks(self) -> list[dict[str, Any]]:
         """Tell of each folder that goes with the box, the largest first, by the newest run; nothing

@@ -1,8 +1,9 @@
 """Find out which result files of a box are complete, by repeated looks; for Python 3.8.
 
 A file is complete when no process has it open for writing, and it has been unchanged for `STOOD_S`
-seconds on the monotonic clock, or since the record that was made when its run ended. A checkpoint
-of several files is complete when all of them are and, while its run lives, none of them is still
+seconds on the monotonic clock, or since the record that was made when its run ended. One that is
+written anew all the time is so once a minute, whenever nobody has it open. A checkpoint of several
+files is complete when all of them are and, while its run lives, none of them is still
 to come.
 """
 
@@ -42,7 +43,8 @@ _ALL = 0o444
 _SIBLINGS = 3
 """How many earlier checkpoints in folders of such a name say which files belong to one."""
 _LONG_S = 60.0
-"""Seconds after which one that stands is complete though the earlier ones have more files."""
+"""Seconds after which one that stands is complete though the earlier ones have more files, and a
+single file though it never stands."""
 _POINTER = re.compile(r"(?:.*/)?(?:latest|last|best|newest|checkpoint)[^/]*", re.IGNORECASE)
 SHORT = 256
 """Bytes of the longest file that may be such a pointer: it names a checkpoint beside it."""
@@ -70,7 +72,6 @@ class Files(Dict[str, FileState]):  # noqa: UP006 - as above
         """Those that are links, and where each leads: to a file, or a folder with files."""
 
     def only(self, keeps: Callable[[str], bool]) -> Files:
-        """Return some of them."""
         found = Files((path, state) for path, state in self.items() if keeps(path))
         found.links = {path: to for path, to in self.links.items() if path in found}
         return found
@@ -271,6 +272,8 @@ class CompleteFiles:
         self._found: Mapping[str, FileState] = {}
         """All files of the last look, also those that don't count."""
         self._since: dict[str, tuple[FileState, float]] = {}
+        self._restless: dict[str, float] = {}
+        """Since when files were young at each look."""
         self._settled: dict[str, FileState] = {}
         """Files found to be complete on their own; they still are if they are opened again."""
 
@@ -291,9 +294,14 @@ class CompleteFiles:
         """Return what is there now; `live`: its run may still write."""
         finder = self.note()
         now = self._clock()
-        why = self._judge(finder.files, now, live=live)
         stood = {path for path in finder.files if now - self._since[path][1] >= _LONG_S}
         together = checkpoints(finder.files, live=live, others=self._found, stood=stood)
+        never_stand = {
+            path
+            for path, since in self._restless.items()
+            if live and now - since >= _LONG_S and path not in together
+        }
+        why = self._judge(finder.files, now, never_stand, live=live)
         links = finder.files.links
         short = [path for path, state in finder.files.items() if state.size <= SHORT]
         whole = dict(together.values())
@@ -319,13 +327,19 @@ class CompleteFiles:
             return opened.read(SHORT).decode("utf-8", "replace")
         return ""
 
-    def _judge(self, files: dict[str, FileState], now: float, *, live: bool) -> dict[str, str]:
+    def _judge(
+        self, files: dict[str, FileState], now: float, never_stand: Container[str], *, live: bool
+    ) -> dict[str, str]:
         why = {}
         asked = {}
         for path, state in files.items():
             if self._settled.get(path) == state:
                 why[path] = ""
-            elif now - self._since[path][1] >= self._stood_s or self.stood.get(path) == state:
+            elif (
+                now - self._since[path][1] >= self._stood_s
+                or self.stood.get(path) == state
+                or path in never_stand
+            ):
                 asked[path] = state
             else:
                 why[path] = "young"
@@ -339,6 +353,8 @@ class CompleteFiles:
             elif state[:2] not in held:
                 why[path] = "closed"
         self._settled = {path: state for path, state in files.items() if not why[path]}
+        young = (path for path, reason in why.items() if reason == "young")
+        self._restless = {path: self._restless.get(path, now) for path in young}
         return why
 
     def _is_still(self, path: str, state: FileState) -> bool:
@@ -360,12 +376,10 @@ def _open_plain(path: str, flags: int) -> int:
 
 
 def link_state(found: os.stat_result, to: str) -> FileState:
-    """Return the values that identify an unchanged link."""
     return state_of(found)._replace(size=len(to.encode("utf-8", "surrogateescape")))
 
 
 def state_of(found: os.stat_result) -> FileState:
-    """Return the values that identify an unchanged file."""
     times = (found.st_mtime_ns, found.st_ctime_ns)
     return FileState(found.st_dev, found.st_ino, found.st_size, *times)
 

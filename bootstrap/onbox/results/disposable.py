@@ -77,7 +77,6 @@ def remove_files(run: RunResults, places: dict[str, int]) -> None:
 
 
 def clean_results(key: str, uses: Uses, *, look: bool) -> Iterator[Row]:
-    """Remove results that are at home."""
     for run in uses.runs:
         if key not in ("", run.key) or not is_finished(run) or not run.is_home():
             continue

@@ -262,7 +262,7 @@ def status(home: str) -> Iterator[Mapping[str, object]]:
             continue
         made = run.wanted(made)
         near = Neighbours(run)
-        later, kept, lost, by = near.later(), 0, 0, []
+        later, kept, lost, by = near.later, 0, 0, []
         for path, state in made.items():
             if run.has_kept(path, state):
                 kept += state.size
@@ -298,7 +298,6 @@ def clean_copies(home: str, *, look: bool) -> int:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder of copies."""
     for place, folders, files in os.walk(folder, topdown=False):
         for name in files:
             os.unlink(f"{place}/{name}")
@@ -322,7 +321,6 @@ def asked(word: str, place: str, *more: str) -> int:
 
 
 def main() -> int:
-    """Do what is asked for."""
     word, place, *more = sys.argv[1:]
     if word == "ahead":
         return ahead(RunResults(place, more[0], more[1:]))

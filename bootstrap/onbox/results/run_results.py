@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ..git import BoxTree
 from ..processes import boot_id, held_files
-from ..run_folder import DIED, FINISHED, RunFolder, lines_of, runs_below
+from ..run_folder import DIED, FINISHED, RunFolder, lines_of, runs_below, write_whole
 from .complete_files import (
     CompleteFiles,
     Files,
@@ -57,7 +57,8 @@ class LostFile(NamedTuple):
     state: FileState
     """As it was when its run ended."""
     why: str
-    """by (another run has written to its path), changed (nobody knows by whom), gone."""
+    """by (another run has it, or a later one has results there), changed (by no run: no pull brings
+    what is there now), gone (also where git has what is there now)."""
     by: str
     """That run, for `by`."""
 
@@ -158,7 +159,6 @@ class RunResults:
         )
 
     def lets_go(self, path: str) -> bool:
-        """Return whether the user lets go of a result."""
         for one in self.let_go:
             if is_meant(one, path):
                 self.met.add(one)
@@ -168,10 +168,7 @@ class RunResults:
     def note_let_go(self, patterns: list[str]) -> None:
         """Note what the user lets go of, instead of what they did before. Raises OSError."""
         file = f"{self.path}/{LET_GO}"
-        new = f"{file}.{os.getpid()}"
-        with open(new, "w", encoding="ascii") as out:
-            json.dump(patterns, out)
-        os.replace(new, file)
+        write_whole(file, json.dumps(patterns))
         self.let_go = read_let_go(file)
 
     def with_results(self, paths: list[str]) -> RunResults:
@@ -179,9 +176,7 @@ class RunResults:
         file = f"{self.path}/results"
         names = [name for name in map(os.path.normpath, paths) if _is_inside(name)]
         new = [name for name in names if not any(is_meant(one, name) for one in self.results)]
-        with open(f"{file}.{os.getpid()}", "w", encoding="utf-8", errors="surrogateescape") as out:
-            out.writelines(f"{one}\n" for one in (*self.results, *new))
-        os.replace(out.name, file)
+        write_whole(file, "".join(f"{one}\n" for one in (*self.results, *new)))
         return RunResults(self.path, self.tree)
 
     def given_up(self) -> str:
@@ -242,16 +237,13 @@ class Neighbours:
     """The other runs with results in the same places as one run."""
 
     def __init__(self, run: RunResults) -> None:
-        self.run = run
         home = os.path.dirname(os.path.dirname(os.path.dirname(run.path)))
         others = (one for one in runs_of(home) if one.path != run.path)
         self.runs = sorted((one for one in others if run.overlaps(one)), key=lambda one: -one.begun)
+        begun = run.begun
+        self.later = [one for one in self.runs if begun and one.begun > begun]
+        """Those that began after the run, the newest first."""
         self._records: list[tuple[RunResults, Files | None, Files | None]] = []
-
-    def later(self) -> list[RunResults]:
-        """Return those that began after the run, the newest first."""
-        begun = self.run.begun
-        return [one for one in self.runs if begun and one.begun > begun]
 
     def owner(self, place: str, state: FileState) -> RunResults | None:
         """Return which of them has the file that is now at a place; None if none has."""
@@ -298,17 +290,12 @@ class OwnResults:
         left = [one for one in look.left_out if one.why == "missing" or not self._covered(one.path)]
         return OwnLook(files, [*left, *self._strays], self._lost)
 
-    def is_only_here(self, lost: LostFile) -> bool:
-        """Return whether what is now at the path of a lost result is of no run, so that no pull
-        brings it."""
-        return lost.why == "changed" and not self._covered(lost.path)
-
     def _choose(self, files: Files) -> Files:
         """Return which files in place are the run's, or come with it."""
         run, near = self.run, Neighbours(self.run)
         for other in reversed(near.runs):
             settle(other)
-        later = near.later()
+        later = near.later
         self._covered = lambda path: any(one.covers(run.place_of(path)) for one in later)
         self._rows = rows = run.wanted(made_by(run, files, near, live=self._live))
         self._kinds, self._lost = {}, []
@@ -321,14 +308,19 @@ class OwnResults:
                 self._kinds[path] = "own"
             else:
                 self._lost.append(_lost(run, path, state, files.get(path), near))
+        changed = {one.path for one in self._lost if one.why == "changed"}
+        after = {
+            path
+            for path, state in files.items()
+            if not (self._live or path in rows or self._covered(path))
+            and not near.owner(run.place_of(path), state)
+        }
+        placed = as_placed(run, changed | after)
+        self._lost = [
+            one._replace(why="gone") if one.path in placed & changed else one for one in self._lost
+        ]
         if not self._live:
-            after = {
-                path
-                for path, state in files.items()
-                if not (path in rows or self._covered(path))
-                and not near.owner(run.place_of(path), state)
-            }
-            after -= as_placed(run, after)
+            after -= placed
             there = files.only(lambda path: path in self._kinds or path in after).without_strays()
             self._strays = [LeftOut(path, "stray") for path in sorted(after - there.keys())]
             self._kinds.update(dict.fromkeys(after & there.keys(), "after"))
@@ -359,7 +351,7 @@ def made_by(run: RunResults, files: Files, near: Neighbours, *, live: bool) -> F
         return made
     before = run.before()
     if before is None:
-        if near.later():
+        if near.later:
             return Files()
         return files.only(
             lambda path: not near.owner(run.place_of(path), files[path])
@@ -494,5 +486,7 @@ def _lost(
 ) -> LostFile:
     if now is None:
         return LostFile(path, state, "gone", "")
-    owner = near.owner(run.place_of(path), now)
+    place = run.place_of(path)
+    covering = (one for one in near.later if one.covers(place))
+    owner = near.owner(place, now) or next(covering, None)
     return LostFile(path, state, "by" if owner else "changed", owner.name if owner else "")

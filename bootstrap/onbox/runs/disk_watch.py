@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..run_folder import RunFolder, write_whole
+
 NAME = "disk_low"
 LOW = 0.1
 ENOUGH = 100 << 30
@@ -80,9 +82,7 @@ class DiskWatch:
         free, total, left = low
         lines = [f"{free} {total} {'-' if left is None else round(left)}"]
         lines += [f"{size} {path}" for size, path in found]
-        new = file.with_name(f"{NAME}.new")
-        new.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
-        new.replace(file)
+        write_whole(file, "\n".join(lines) + "\n")
 
 
 def seconds_left(seen: deque[tuple[float, int]]) -> float | None:
@@ -102,10 +102,7 @@ def seconds_left(seen: deque[tuple[float, int]]) -> float | None:
 
 def tree_of(run: Path) -> Path:
     """Return the folder that a run works in."""
-    try:
-        return Path((run / "dir").read_text("utf-8", "surrogateescape").rstrip("\n"))
-    except OSError:
-        return run
+    return Path(RunFolder(run).first("dir") or run)
 
 
 def newest_large(tree: Path, since: float) -> list[tuple[int, str]]:

@@ -68,7 +68,6 @@ class LogFile:
         return first + at + 1 if count else end
 
     def pieces(self, begin: int, end: int) -> Iterator[bytes]:
-        """Yield what lies between two bytes."""
         self.file.seek(begin)
         while begin < end and (piece := self.file.read(min(PIECE, end - begin))):
             begin += len(piece)
@@ -158,7 +157,6 @@ class RunLog(LogFile):
 
 
 def main() -> None:
-    """Answer it."""
     home, asked = sys.argv[1], json.loads(sys.argv[2])
     log = RunLog(f"{home}/{asked['file']}")
     with closing(log):

@@ -20,12 +20,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..run_folder import RunFolder
-from ..verdict.gpu_reader import GPU, INIT, ask, load_library
+from ..run_folder import RunFolder, write_whole
 from . import notice
 from .disk_watch import DiskWatch
 from .news import NewsWatch
-from .top_stream import POWER, host, known, watts
+from .top_stream import BoxSampler, host
 
 if TYPE_CHECKING:
     from ..lease.keeper import LeaseKeeper
@@ -34,8 +33,13 @@ VERSION = 1
 EVERY_S = 10.0
 HURRY_S = 1.0
 """Seconds between two turns when the box is about to be ended."""
+_FIRST_READ_S = 3.0
+"""Seconds that the first sample waits for the GPUs at most: NVML starts slowly."""
 STAYS_S = 60.0
 """Seconds that it stays without a live run, ready for the next one of a queue or of the user."""
+STILL = ("index", "name", "memory_total", "power_limit")
+MOVING = ("load", "memory_used", "power", "temperature")
+"""What is written of a GPU: once, and in each sample."""
 MOST_LINES = 8640
 """Most samples of a run, a day's worth; beyond that, every other one is dropped."""
 
@@ -52,13 +56,13 @@ class GpuWatch(threading.Thread):
         self.is_ready = threading.Event()
 
     def run(self) -> None:
-        """Read the GPUs repeatedly."""
-        failed = load_library() == "missing" or ask(INIT)
-        count = None if failed else known(ask([("nvmlDeviceGetCount",)]))
-        handles = [ask([("nvmlDeviceGetHandleByIndex", index)]) for index in range(count or 0)]
-        self.still = [still(index, handle) for index, handle in enumerate(handles)]
-        while handles:
-            self._rows, self._read = [moving(handle) for handle in handles], time.monotonic()
+        gpus = BoxSampler(None).gpus
+        known = [{**gpu.still, **gpu.moving()} for gpu in gpus]
+        self.still = [{name: gpu.get(name) for name in STILL} for gpu in known]
+        while gpus:
+            rows = ([each.get(name) for name in MOVING] for each in (gpu.moving() for gpu in gpus))
+            self._rows = [None if row == [None] * len(row) else row for row in rows]
+            self._read = time.monotonic()
             self.is_ready.set()
             time.sleep(self.every)
         self.is_ready.set()
@@ -67,33 +71,6 @@ class GpuWatch(threading.Thread):
         """Return a row for each GPU; None for each if they were not read recently."""
         is_fresh = time.monotonic() - self._read < 3 * self.every
         return self._rows if is_fresh else [None for _ in self._rows]
-
-
-def still(index: int, handle: Any) -> dict[str, Any]:  # noqa: ANN401 - NVML's
-    """Return the constant values of a GPU."""
-    if known(handle) is None:
-        return {"index": index, "name": None, "memory_total": None, "power_limit": None}
-    memory = known(ask(GPU["memory"], handle))
-    return {
-        "index": index,
-        "name": known(ask(GPU["name"], handle)),
-        "memory_total": memory["total"] if memory else None,
-        "power_limit": watts(ask(GPU["power_limit"], handle)),
-    }
-
-
-def moving(handle: Any) -> list[Any] | None:  # noqa: ANN401
-    """Return a GPU's load, memory, power and temperature; None if it reports none of them."""
-    if known(handle) is None:
-        return None
-    load, memory = known(ask(GPU["load"], handle)), known(ask(GPU["memory"], handle))
-    row = [
-        load["gpu"] if load else None,
-        memory["used"] if memory else None,
-        watts(ask(POWER, handle)),
-        known(ask(GPU["temperature"], handle)),
-    ]
-    return None if row == [None] * 4 else row
 
 
 class Monitor:
@@ -115,7 +92,6 @@ class Monitor:
         return sorted(live)
 
     def sample(self, runs: list[Path]) -> None:
-        """Add a sample to each of the runs."""
         machine = host(self.runs)
         row = [round(time.time()), machine["cpu"], machine["memory_used"], self.gpus.rows()]
         head = {
@@ -147,8 +123,7 @@ def thin_out(file: Path) -> int:
     """Drop every other sample, since a run may take weeks; return how many are left."""
     head, *rows = file.read_text().splitlines()
     kept = rows[1::2]
-    file.with_suffix(".new").write_text("\n".join([head, *kept]) + "\n")
-    file.with_suffix(".new").replace(file)
+    write_whole(file, "\n".join([head, *kept]) + "\n")
     return len(kept)
 
 
@@ -158,7 +133,7 @@ def watch(box_home: Path, every: float, stays: float) -> None:
     notice.begin(box_home)
     monitor.gpus.start()
     host(monitor.runs)  # CPU load is measured since the previous call
-    monitor.gpus.is_ready.wait(every)
+    monitor.gpus.is_ready.wait(max(every, _FIRST_READ_S))
     keeper = lease_keeper(box_home)
     while keeper or monitor.runs.is_dir():
         began = time.monotonic()
@@ -210,7 +185,7 @@ def has_place(lock: TextIO) -> bool:
 
 def main() -> None:
     """Run the monitor at a low priority, and in `/`, so that it keeps no folder busy."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("box_home", type=Path, help="boxstrap's folder on this box")
     parser.add_argument("--every", type=float, default=EVERY_S, help="seconds between two samples")
     parser.add_argument("--stays", type=float, default=STAYS_S, help="seconds after the last run")

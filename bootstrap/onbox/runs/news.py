@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import MAIN
 from ..metrics import find_metrics, read_patterns
-from ..run_folder import DIED, RunFolder
+from ..run_folder import DIED, RunFolder, lines_of
 from .disk_watch import NAME as DISK_LOW
 from .disk_watch import files_below, tree_of
 
@@ -170,14 +170,6 @@ class NewsWatch:
             self._is_due = False
 
 
-def lines_of(file: Path) -> list[str]:
-    """Return the lines of a file; none if it can't be read."""
-    try:
-        return file.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-
-
 def end_of(run: Path) -> str:
     """Say how a run ended; "" if it goes on."""
     code = "".join(lines_of(run / "exit")[:1])
@@ -240,7 +232,6 @@ def results_grow(run: Path, since: float) -> bool:
 
 
 def minutes(seconds: float) -> str:
-    """Return a time in words."""
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"

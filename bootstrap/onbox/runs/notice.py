@@ -3,7 +3,7 @@
 A thread of the monitor looks once, at its start, which cloud's metadata service answers, at its
 link-local address alone: a name could be answered by anybody. It then asks that one until a notice
 comes. RUN/interrupted then says by whom: `ec2 1763714700 1763714820`, with the second of the notice
-and the one in which the box goes. `run_processes.sh` limits a run's grace by it, and the run's end
+and the one in which the box goes. `run_processes` limits a run's grace by it, and the run's end
 is recorded as `interrupted` with these words. RUN/on_notice is the profile's command for it.
 
 The stop of a container is told by SIGTERM: to this process if PID 1 sends that to all, or to the
@@ -27,8 +27,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from .. import SHELL_PROGRAMS
-from ..run_folder import RunFolder, runs_below
+from ..run_folder import RunFolder, runs_below, write_whole
+from ..run_processes import stop_run
+from ..run_queue import take_out
 
 ADDRESS = "169.254.169.254", 80
 ANSWERS_S = 1.0
@@ -45,7 +46,6 @@ LAST_S = 10.0
 """Seconds before the box goes in which a run with a command of its own is asked to end."""
 OVER_S = 60.0
 _MOST, _LONGEST, _MOST_HEADERS = 64 * 1024, 8192, 100
-_LIMIT_S = 20.0
 
 
 class Notice(NamedTuple):
@@ -71,8 +71,6 @@ FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError)
 
 
 class MetadataAnswer(NamedTuple):
-    """What it answered."""
-
     status: int
     headers: Mapping[str, str]
     """By their names in lower case."""
@@ -257,7 +255,7 @@ class NoticeHeeder:
             return []
         words = f"{notice.by} {int(seen)} {int(leaves)}"
         if notice.ends:  # else a queued run would start when a live one ends
-            _run_shell("empty_queue", str(self._home), f"{NOTE} {words}")
+            take_out(runs_below(self._home / "runs"), f"{NOTE} {words}")
         begun = []
         for run in self._live():
             if (run, notice.ends) in self._told:
@@ -278,12 +276,11 @@ def _end(run: Path, words: str, leaves: float) -> None:
     """Ask a run to end: by its profile's command if it has one, and else, or if it is still alive
     when the box is about to go, as `stop` does."""
     with contextlib.suppress(OSError):  # a full disk: it is to end all the same
-        (run / f"{NOTE}.new").write_text(f"{words}\n")
-        (run / f"{NOTE}.new").replace(run / NOTE)
+        write_whole(run / NOTE, f"{words}\n")
     if _save(run):
         while time.time() < leaves - LAST_S and RunFolder(run).is_running:
             time.sleep(0.5)
-    _run_shell("stop_run", str(run), limit_s=None)
+    stop_run(RunFolder(run))
 
 
 def _save(run: Path) -> subprocess.Popen[bytes] | None:
@@ -322,17 +319,6 @@ _IN_ENVIRONMENT = """
 [ ! -r "$2/etc/conda/activate.sh" ] || . "$2/etc/conda/activate.sh"
 exec bash -o pipefail -c "$3"
 """
-
-
-def _run_shell(*words: str, limit_s: float | None = _LIMIT_S) -> None:
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            ["sh", f"{SHELL_PROGRAMS}/processes.sh", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=limit_s,
-            check=False,
-        )
 
 
 @cache

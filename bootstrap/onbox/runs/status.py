@@ -31,6 +31,7 @@ from ..run_folder import (
     RunFolder,
     lines_of,
     runs_below,
+    secrets_of,
 )
 
 METRIC_BYTES = 16384
@@ -53,7 +54,6 @@ class BoxRuns:
 
     @property
     def running(self) -> list[RunFolder]:
-        """Those at work."""
         return [run for run, state in self.states.items() if state == RUNNING]
 
     def alive_in(self, key: str, folder: str) -> RunFolder | None:
@@ -85,7 +85,6 @@ class BoxRuns:
 
 
 def run_document(run: RunFolder, state: str) -> dict[str, Any]:
-    """Return what is told of one run."""
     word, _, code = state.partition(" ")
     texts = {name: run.first(file)[:LONGEST] for name, file in _PARTS.items()}
     tree = os.path.basename(run.first("dir"))
@@ -127,17 +126,18 @@ def box_document(runs: BoxRuns, key: str, folder: str) -> dict[str, Any]:
     file = f"{runs.home}/secrets"
     told: dict[str, Any] = {"kind": "box", "alive": alive.name if alive else ""}
     try:
-        with open(file, "rb") as held:
-            pairs = held.read().decode("utf-8", "replace").split("\0")
         since = os.stat(file).st_mtime_ns
     except OSError:
         return told
     ids = dict(line.split(" ", 1) for line in lines_of(f"{file}.ids") if " " in line)
-    names = [pair.partition("=")[0] for pair in pairs if "=" in pair]
     # A live run may have been started with other secrets than these.
     begun = [run.stat("pid") for run in runs.running]
     earlier = any(one and one.st_mtime_ns <= since for one in begun)
-    return {**told, "secrets": {name: ids.get(name, "") for name in names}, "earlier": earlier}
+    return {
+        **told,
+        "secrets": {name: ids.get(name, "") for name in secrets_of(runs.home)},
+        "earlier": earlier,
+    }
 
 
 def details(runs: BoxRuns, key: str, redact: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -192,7 +192,6 @@ def _within(seconds: int, told: Iterable[dict[str, Any]]) -> Iterator[dict[str, 
 
 
 def _results(home: str) -> Iterator[dict[str, Any]]:
-    """Yield where the results of each run are that is over."""
     from ..results.keep_results import status
 
     for told in status(home):
@@ -245,7 +244,6 @@ def _number(text: str) -> int | None:
 
 
 def main() -> None:
-    """Tell it."""
     home, key, folder, asked = [*sys.argv[1:], "", "", ""][:4]
     runs = BoxRuns(home)
     told = [run_document(run, state) for run, state in runs.states.items()]

@@ -21,13 +21,13 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from .. import AGENT
 from ..retry_after import asked_pause
-from .news import CALM_ENDS, HANDED_OVER, KINDS, NAME, OF_PROFILE, lines_of, passed_on
+from ..run_folder import lines_of, secrets_of
+from .news import CALM_ENDS, HANDED_OVER, KINDS, NAME, OF_PROFILE, passed_on
 
 TOLD = "told"
 SECRET = "NOTIFY_URL"  # noqa: S105 - its name
@@ -134,7 +134,6 @@ def _request(address: str, news: News):  # type: ignore[no-untyped-def] # noqa: 
 
 
 def tell_all(box_home: Path) -> None:
-    """Tell what is new of all runs."""
     for run in sorted({file.parent for file in box_home.glob(f"runs/*/*/{OF_PROFILE}*")}):
         receivers = [*receivers_of(run)]
         for news in news_of(run):
@@ -163,25 +162,16 @@ def note(run: Path, receiver: NewsReceiver, kind: str, word: str) -> None:
 
 
 def receivers_of(run: Path) -> Iterator[NewsReceiver]:
-    """Yield who is to be told of a run."""
     for line in lines_of(run / HANDED_OVER):
         words = line.split(" ", 3)
         if len(words) == 4 and is_address(words[3]):
             before = words[0].split(",")
             kinds = tuple(kind for kind in KINDS if kind not in before)
             yield NewsReceiver(words[1], words[2], words[3], kinds)
-    if (run / OF_PROFILE).exists() and is_address(address := _secret(run.parents[2])):
+    address = secrets_of(run.parents[2]).get(SECRET, "").strip()
+    if (run / OF_PROFILE).exists() and is_address(address):
         kinds = tuple(lines_of(run / OF_PROFILE))
         yield NewsReceiver(SECRET, socket.gethostname(), address, kinds)
-
-
-def _secret(box_home: Path) -> str:
-    with suppress(OSError):
-        for pair in (box_home / "secrets").read_bytes().split(b"\0"):
-            name, _, value = pair.decode("utf-8", "replace").partition("=")
-            if name == SECRET:
-                return value.strip()
-    return ""
 
 
 def news_of(run: Path) -> list[News]:

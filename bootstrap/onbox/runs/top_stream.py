@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from ..metrics import newest, read_patterns
-from ..run_folder import RunFolder
+from ..run_folder import RunFolder, end_of
 from ..runs.disk_watch import NAME
 from ..verdict.expected_hardware import parse_expected
-from ..verdict.gpu_reader import GPU, ask, load_library
+from ..verdict.gpu_reader import GPU, INIT, NO_LIBRARY, ask, load_library
 
 VERSION = 1
 TAIL = 32 * 1024  # bytes of a log that are searched for its last lines
@@ -36,7 +36,7 @@ CLOCK = [("nvmlDeviceGetClockInfo", 1)]  # of the streaming multiprocessors
 CLOCK_MAX = [("nvmlDeviceGetMaxClockInfo", 1)]
 POWER = [("nvmlDeviceGetPowerUsage",)]
 PROCESSES = [("nvmlDeviceGetComputeRunningProcesses",)]
-PLAIN = ("temperature", "throttle", "pcie_gen", "pcie_width")  # shown as NVML answers
+PLAIN = ("throttle", "pcie_gen", "pcie_width")  # shown as NVML answers
 
 
 def known(value: Any) -> Any:  # noqa: ANN401 - whatever NVML answers
@@ -51,8 +51,6 @@ def watts(value: Any) -> float | None:  # noqa: ANN401
 
 
 class GpuSampler:
-    """Samples one GPU."""
-
     def __init__(self, index: int) -> None:
         self.handle = ask([("nvmlDeviceGetHandleByIndex", index)])
         self.still: dict[str, Any] = {"index": index}
@@ -69,19 +67,27 @@ class GpuSampler:
         """
         if known(self.handle) is None:
             return {**self.still, "error": self.handle["error"]}
-        memory = ask(GPU["memory"], self.handle)
-        held, load = known(memory), known(ask(GPU["load"], self.handle))
         now = {
+            **self.moving(),
+            "clock": known(ask(CLOCK, self.handle)),
+            **{key: known(ask(GPU[key], self.handle)) for key in PLAIN},
+        }
+        if all(value is None for value in now.values()):
+            return {**self.still, "error": ask(GPU["memory"], self.handle).get("error")}
+        return {**self.still, **now, "processes": self.processes(names)}
+
+    def moving(self) -> dict[str, Any]:
+        """Return load, memory, power and temperature; nothing if it doesn't answer."""
+        if known(self.handle) is None:
+            return {}
+        held, load = (known(ask(GPU[key], self.handle)) for key in ("memory", "load"))
+        return {
             "load": load["gpu"] if load else None,
             "memory_used": held["used"] if held else None,
             "memory_total": held["total"] if held else None,
             "power": watts(ask(POWER, self.handle)),
-            "clock": known(ask(CLOCK, self.handle)),
-            **{key: known(ask(GPU[key], self.handle)) for key in PLAIN},
+            "temperature": known(ask(GPU["temperature"], self.handle)),
         }
-        if not held and all(value is None for value in now.values()):
-            return {**self.still, "error": memory["error"]}
-        return {**self.still, **now, "processes": self.processes(names)}
 
     def processes(self, names: dict[int, str]) -> list[dict[str, Any]]:
         """Return the processes that compute on it; those of another container have no name here."""
@@ -120,14 +126,12 @@ class BoxSampler:
     def __init__(self, runs: Path | None) -> None:
         self.runs = runs
         self.names: dict[int, str] = {}
-        load_library()
-        failure = ask([("nvmlInit",)])
+        failure = NO_LIBRARY if load_library() == "missing" else ask(INIT)
         self.error = failure["error"] if failure and gpu_is_required(runs) else None
         count = known(ask([("nvmlDeviceGetCount",)])) if failure is None else 0
         self.gpus = [GpuSampler(index) for index in range(count or 0)]
 
     def sample(self) -> dict[str, Any]:
-        """Take one sample of everything."""
         return {
             "v": VERSION,
             "t": round(time.time(), 3),
@@ -171,7 +175,7 @@ def newest_run(runs: Path) -> dict[str, Any] | None:
         return None
     run = max(found, key=lambda folder: (folder / "started").stat().st_mtime)
     state, _, code = RunFolder(run).state().partition(" ")
-    end = end_of(run / "log")
+    end = end_of(run / "log", TAIL)
     own = run / "metrics"
     return {
         "name": run.name,
@@ -190,16 +194,6 @@ def low_disk(runs: Path) -> str:
             if RunFolder(file.parent).is_running:
                 return file.read_text("utf-8", "replace")[:MOST_TOLD]
     return ""
-
-
-def end_of(log: Path) -> str:
-    """Return the end of a log; "" if it can't be read."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - TAIL))
-            return file.read(TAIL).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def last_line(text: str) -> str:
@@ -234,7 +228,7 @@ def sample_within(seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     """Sample, write, wait, until nobody reads."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--every", type=float, default=2.0, help="seconds between two samples")
     parser.add_argument("--runs", type=Path, help="the folder of the runs; without it GPUs alone")
     options = parser.parse_args()

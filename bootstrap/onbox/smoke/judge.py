@@ -58,7 +58,6 @@ class GpuTrial:
 
 
 def judge_trial(trial: GpuTrial) -> list[CheckResult]:
-    """Return every result of one GPU."""
     if trial.ended:
         return [unfinished(trial)]
     failed = [failure for part in trial.parts if (failure := broken(trial, part))]

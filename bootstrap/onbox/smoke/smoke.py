@@ -80,7 +80,6 @@ class Worker(threading.Thread):
                 stdin.close()
 
     def run(self) -> None:
-        """Read to the end."""
         for line in self._process.stdout or ():
             if line.endswith(b"\n"):
                 self._take(line)
@@ -112,7 +111,6 @@ class Worker(threading.Thread):
             self.ended, self.over = "hang", time.time()
 
     def trial(self, mode: str, samples: list[dict[str, Any]]) -> GpuTrial:
-        """Return the result of the test."""
         index, name = self.gpu["index"], self.gpu["name"]
         return GpuTrial(index, name, mode, dict(self.parts), samples, self.ended)
 
@@ -177,7 +175,6 @@ class Workers:
         return [{**worker.parts, "ended": worker.ended} for worker in self._workers]
 
     def drop(self) -> None:
-        """End them unused."""
         for worker in self._workers:
             worker.drop()
         shutil.rmtree(self.meet, ignore_errors=True)
@@ -297,8 +294,7 @@ def summary(results: list[CheckResult], seconds: float) -> str:
 
 
 def main() -> int:
-    """Test the GPUs, judge the results, add them to the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--python", required=True, help="of the environment to try them with")
     parser.add_argument("--mode", choices=sorted(LIMIT), required=True)
     parser.add_argument("--order", required=True, help="what was ordered, as JSON")

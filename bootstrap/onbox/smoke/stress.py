@@ -96,7 +96,6 @@ class Torch:
         return self.torch.randn((n, n), generator=maker, device=self.device)
 
     def of_kind(self, matrix: Array, kind: str) -> Array:
-        """Convert the matrix to a kind of number."""
         types = {"bf16": self.torch.bfloat16, "fp16": self.torch.float16}
         return matrix.to(types.get(kind, self.torch.float32))
 
@@ -155,51 +154,40 @@ class Cupy:
         return ("fp32", "fp16") if self.on_gpu else ("fp32",)
 
     def memory(self) -> tuple[int, int]:
-        """Return free and total memory in bytes."""
         free, total = self.xp.cuda.runtime.memGetInfo() if self.on_gpu else (1 << 28, 1 << 28)
         return free, total
 
     def sync(self) -> None:
-        """Wait until all queued work is done."""
         if self.on_gpu:
             self.xp.cuda.Device(0).synchronize()
 
     def release(self) -> None:
-        """Free the memory that the library keeps for reuse."""
         if self.on_gpu:
             self.xp.get_default_memory_pool().free_all_blocks()
 
     def pattern(self, words: int) -> Array:
-        """Return a block in which each word contains its own position, mixed."""
         return self.xp.arange(words, dtype=self.xp.int32) * self.xp.int32(MIX)
 
     def salted(self, pattern: Array, salt: int) -> Array:
-        """Return a new block: the pattern, with the bits of `salt` flipped in each word."""
         return pattern ^ self.xp.int32(salt)
 
     def wrong(self, block: Array, pattern: Array, salt: int) -> int:
-        """Count the words of a block that are not what `salted` wrote."""
         return int(((block ^ self.xp.int32(salt)) != pattern).sum())
 
     def signs(self, n: int, seed: int) -> Array:
-        """Return a matrix of -1, 0 and 1."""
         maker = self.xp.random.RandomState(seed)
         return maker.randint(-1, 2, (n, n)).astype(self.xp.float32)
 
     def noise(self, n: int, seed: int) -> Array:
-        """Return a matrix of random fractions of either sign."""
         return self.xp.random.RandomState(seed).standard_normal((n, n)).astype(self.xp.float32)
 
     def of_kind(self, matrix: Array, kind: str) -> Array:
-        """Convert the matrix to a kind of number."""
         return matrix.astype(self.xp.float16 if kind == "fp16" else self.xp.float32)
 
     def product(self, a: Array, b: Array, kind: str) -> Array:  # noqa: ARG002 - as in Torch
-        """Return the product of two matrices of one kind."""
         return a @ b
 
     def same(self, one: Array, other: Array) -> bool:
-        """Return whether two matrices agree in every bit."""
         words = {2: self.xp.int16, 4: self.xp.int32}[one.itemsize]
         return bool((one.view(words) == other.view(words)).all())
 
@@ -210,11 +198,9 @@ class Cupy:
         return int((c @ x != a @ (b @ x)).sum())
 
     def block(self, size: int) -> Array:
-        """Return a block of `size` bytes on the device."""
         return self.xp.zeros(size // WORD, dtype=self.xp.int32)
 
     def pinned(self, size: int) -> Array:
-        """Return a block of `size` bytes on the host, which the device can access directly."""
         if not self.on_gpu:
             return self.block(size)
         import cupyx
@@ -238,8 +224,6 @@ MIB = 1 << 20
 
 
 class Mode(NamedTuple):
-    """How much work a mode does."""
-
     share: float  # of the memory, for the pattern
     most: int  # bytes of it at most
     rounds: int  # how often the pattern is written and read
@@ -413,8 +397,7 @@ def load(wanted: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run every part."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--mode", choices=MODES, default="quick")
     parser.add_argument("--device", default="cuda", help="cpu: the arithmetic alone")
     parser.add_argument("--lock", default="", help="a file that all GPUs of the box share")

@@ -83,11 +83,9 @@ class CupyGroup(Cupy):
         self.xp.cuda.Device(rank).use()
 
     def sync(self) -> None:
-        """Wait until all queued work of this GPU is done."""
         self.xp.cuda.Device(self.rank).synchronize()
 
     def reaches(self, other: int) -> bool:
-        """Return whether the driver lets this GPU access another's memory directly."""
         return bool(self.xp.cuda.runtime.deviceCanAccessPeer(self.rank, other))
 
     def join(self, meet: Path) -> bool:
@@ -106,12 +104,10 @@ class CupyGroup(Cupy):
         return True
 
     def add_up(self, block: Array) -> None:
-        """Replace a block by the sum of all processes' blocks."""
         at, stream = block.data.ptr, self.xp.cuda.get_current_stream().ptr
         self.group.allReduce(at, at, block.size, self.nccl.NCCL_INT32, self.nccl.NCCL_SUM, stream)
 
     def on(self, other: int, block: Array) -> Array:
-        """Return a copy of a block on another GPU, and wait for it."""
         with self.xp.cuda.Device(other):
             there = self.xp.array(block)
             self.xp.cuda.Device(other).synchronize()
@@ -191,7 +187,7 @@ def copied(group: Group, other: int) -> dict[str, Any]:
 
 def main() -> None:
     """Import, wait for the line, and let this GPU take its part."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--rank", type=int, required=True, help="of this process, from 0")
     parser.add_argument("--size", type=int, required=True, help="how many processes there are")
     parser.add_argument("--meet", type=Path, required=True, help="a new folder that all share")

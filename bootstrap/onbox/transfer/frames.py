@@ -38,7 +38,6 @@ class Bundle:
         return not self.size or self.size + len(body) <= BLOCK
 
     def add(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Add a frame."""
         self._heads.append(_encode(header) if header else "")
         self._bodies.append(body)
         self.size += len(self._heads[-1]) + len(body) + LENGTHS.size

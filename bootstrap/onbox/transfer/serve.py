@@ -251,7 +251,6 @@ class Channel:
             self.flush()
 
     def flush(self) -> None:
-        """Send the held answers."""
         self.before()
         rest = memoryview(self.held.take())
         self.flushed = time.monotonic()

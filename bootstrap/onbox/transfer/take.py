@@ -399,7 +399,6 @@ class BoxReceiver:
             self.say({"i": request["i"], "problem": problem_of(error)})
 
     def place(self, path: str) -> bytes:
-        """Return the path of a file."""
         return os.path.join(self.root, encoded_name(path))
 
     def part(self, path: str, size: int, mtime: int) -> bytes:

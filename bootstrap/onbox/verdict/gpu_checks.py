@@ -36,7 +36,6 @@ def version(text: str) -> list[int]:
 
 
 def at_least(what: str, here: str, asked: str | None) -> Judgement:
-    """Judge whether a version is new enough."""
     if asked is None:
         return Judgement(PASS, here)
     says = f"the driver {what} {here}, but {asked} is required"

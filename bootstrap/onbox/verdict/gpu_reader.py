@@ -150,7 +150,6 @@ def slices(handle: Reading) -> Reading:
 
 
 def read_gpu(index: int) -> None:
-    """Report all readings of one GPU."""
     emit(index, "handle")
     handle = ask([("nvmlDeviceGetHandleByIndex", index)])
     if isinstance(handle, dict):
@@ -166,7 +165,6 @@ def read_gpu(index: int) -> None:
 
 
 def main() -> None:
-    """Report everything."""
     for key, value in traces("/").items():
         emit(None, key, value)
     missing = emit_reading(None, "library", load_library) == "missing"

@@ -68,12 +68,10 @@ class CheckResult(NamedTuple):
     kept: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as in the document."""
         return dict(zip(self._fields[:6], self[:6]))  # noqa: B905
 
 
 def judge(facts: Facts, wanted: ExpectedHardware, seconds: float) -> dict[str, Any]:
-    """Return the verdict's document."""
     problem = blocked(facts)
     found = [blocked_result(problem, facts, wanted)] if problem else judge_gpus(facts, wanted)
     # A check of the box that no reader was asked for is left out.
@@ -204,7 +202,6 @@ def answers(gpu: int, code: int) -> CheckResult:
 
 
 def apply(check: Check, gpu: int | None, facts: Facts, wanted: ExpectedHardware) -> CheckResult:
-    """Apply one check to one GPU, or to the box."""
     readings = [facts.get(key, {"error": 3}) for key in check.reads]
     failure = unread(check, readings, wanted)
     if failure:
@@ -288,7 +285,6 @@ def merged(results: list[CheckResult]) -> list[dict[str, Any]]:
 
 
 def gpu_facts(index: int, gpu: Facts) -> dict[str, Any]:
-    """Return the document's entry for one GPU."""
     memory, capability = known(gpu.get("memory")), known(gpu.get("capability"))
     return {
         "index": index,

@@ -97,7 +97,6 @@ def disk_speed(workdir: Path) -> float | None:
 
 
 def main() -> None:
-    """Report everything."""
     workdir, root = Path(sys.argv[1]), Path("/")
     emit_reading(None, "cpus", lambda: cpus(root))
     emit_reading(None, "ram", lambda: ram(root))

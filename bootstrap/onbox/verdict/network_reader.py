@@ -143,7 +143,6 @@ def is_ours(error: Exception) -> bool:
 
 
 def why(error: Exception) -> str:
-    """Describe an error in a few words."""
     if isinstance(error, urllib.error.HTTPError):
         return f"it answers {error.code}"
     reason = getattr(error, "reason", error)
@@ -193,7 +192,6 @@ def probe(host: str, port: int, *, speaks_first: bool) -> None:
 
 
 def main() -> None:
-    """Measure everything at the same time."""
     options = dict(getopt(sys.argv[1:], "", ["index=", "wheel=", "git="])[0])
     index, git = box_index(options["--index"]), options.get("--git", "")
     work: dict[str, tuple[str, Callable[[float], Reading]]] = {

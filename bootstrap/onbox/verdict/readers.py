@@ -83,7 +83,6 @@ def run(readers: Sequence[Reader]) -> list[Report]:
 
 
 def start(reader: Reader) -> Child:
-    """Start a reader."""
     ours, theirs = os.pipe()
     process = os.fork()
     if process == 0:

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ..run_folder import write_whole
 from .expected_hardware import ExpectedHardware, parse_expected
 from .gpu_errors import CRASH, HANG
 from .judge import judge
@@ -76,10 +77,7 @@ def summary(result: dict[str, Any]) -> str:
 
 
 def write(document: dict[str, Any], file: str) -> None:
-    """Write the document to its file, whole or not at all."""
-    new = Path(f"{file}.new")
-    new.write_text(json.dumps(document) + "\n", "utf-8")
-    new.replace(file)
+    write_whole(file, json.dumps(document) + "\n")
 
 
 def parse(words: Sequence[str]) -> SimpleNamespace:
@@ -133,7 +131,6 @@ def facts_of_surroundings(
 
 
 def main() -> int:
-    """Read, judge, write."""
     started = time.monotonic()
     try:
         options = parse(sys.argv[1:])

@@ -2,7 +2,7 @@
 of what the other side wants. Writes only to a folder of its own, which is removed at the end.
 
 `onbox work.back BOX_HOME REQUEST`: a document of JSON with `key`, `dir`, `format` of objects,
-`most_mib` of a new file, `without_results`. Prints lines of JSON up to `ready`; then reads which
+`most_mib` of a new file. Prints lines of JSON up to `ready`; then reads which
 commits are wanted and, after a `^`, which are known, one a line, up to `.`, and prints the pack.
 """
 
@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..git import BoxGit, BoxTree
-from ..results.at_risk import told
+from ..results.at_risk import not_pushed, told
 from ..run_folder import RunFolder, lines_of
 from .made import MADE_BY_PYTHON, ignore_lines
 
@@ -50,8 +50,11 @@ class WorkThere:
         tree, is_long = self._tree, self._asked["format"] == "sha256"
         sources = (tree.work.folder, tree.store.folder)
         shallow = {line for each in sources for line in lines_of(f"{each}/shallow")}
-        ignored = [*lines_of(f"{tree.work.folder}/info/exclude"), *MADE_BY_PYTHON]
-        ignored += ignore_lines(tree) if self._asked["without_results"] else []
+        ignored = [
+            *lines_of(f"{tree.work.folder}/info/exclude"),
+            *MADE_BY_PYTHON,
+            *ignore_lines(tree),
+        ]
         extension = "[extensions]\nobjectFormat = sha256\n" * is_long
         return {
             "HEAD": "ref: refs/heads/none\n",
@@ -87,10 +90,11 @@ class WorkThere:
             yield {"kind": "unread"}
 
     def new_files(self) -> Iterator[dict[str, Any]]:
-        """Take new files unless git ignores them; yield those that are other repositories, or too
-        large."""
+        """Take new files unless git ignores them, they are results, or came by `push`; yield those
+        that are other repositories, or too large."""
         taken = b""
-        for path in self.ours.paths("ls-files", "--others", "--exclude-standard", "-z"):
+        new = self.ours.paths("ls-files", "--others", "--exclude-standard", "-z")
+        for path in not_pushed(self._tree, new):
             found = os.lstat(f"{self._tree.path}/{path}")
             if path.endswith("/") or (
                 stat.S_ISREG(found.st_mode) and found.st_size > self._asked["most_mib"] << 20
@@ -139,7 +143,6 @@ class WorkThere:
 
 
 def main() -> None:
-    """Tell it, and send it."""
     home, asked = sys.argv[1], json.loads(sys.argv[2])
     folder = RunFolder(f"{home}/steps/{asked['key']}").first("repo.dir") or asked["dir"]
     tree = BoxTree(home, asked["key"], folder)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..git import BoxTree, trees_of
+from ..results.at_risk import not_pushed
 from ..results.disposable import disposable
 from ..results.keep_results import clean_copies
 from ..run_folder import QUEUED, RUNNING, RunFolder, runs_below
@@ -64,9 +65,9 @@ def contents(tree: BoxTree, going: Collection[str]) -> Iterator[dict[str, Any]]:
     heads += tree.work.lines("for-each-ref", "--format=%(objectname)")
     told = ("rev-list", "--oneline", "--no-abbrev-commit", *heads, "--not", "--all")
     yield from held("commits", tree.placed.lines(*told))
-    out = [*_CACHES, *_environments(tree.path), *_shared(tree)]
+    out = [*_CACHES, *_environments(tree.path)]
     new = ("ls-files", "--others", "-z", *(f"--exclude={one}" for one in out))
-    yield from held("files", staying(tree.placed.paths(*new)))
+    yield from held("files", staying(not_pushed(tree, tree.placed.paths(*new))))
     yield from own_repositories(tree)
 
 
@@ -78,15 +79,6 @@ def _environments(tree: str) -> Iterator[str]:
             yield f"{path}/"
         if path.count("/") >= 4:
             folders.clear()
-
-
-def _shared(tree: BoxTree) -> Iterator[str]:
-    """Yield the links to folders that it shares with the main tree."""
-    main = tree.path.rpartition("@")[0]
-    for line in RunFolder(f"{tree.work.folder}/info").lines("exclude") or []:
-        with suppress(OSError):
-            if line.startswith("/") and os.readlink(tree.path + line) == main + line:
-                yield line
 
 
 def remove(tree: BoxTree) -> bool:
@@ -155,6 +147,5 @@ def clean_all(
 
 
 def main() -> None:
-    """Do what is asked for."""
     home, asked = sys.argv[1], json.loads(sys.argv[2])
     tell(clean_all(home, asked["key"], asked["discard"], look=asked["look"]))

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -19,16 +20,17 @@ from bootstrap.profile.survey import declared, files, scripts
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _HEADING = re.compile(r"^(#{1,6})\s+(.*)|.*<summary>(.*?)(?:</summary>|$)", re.IGNORECASE)
 _CLONE = re.compile(r"git clone [^\n]*")
-_CONTINUED = re.compile(r"\\\n(?!\s*(?:```|~~~))")
+_CONTINUED = re.compile(r"\\[ \t]*\n(?!\s*(?:```|~~~))|\n(?=--[a-z])")
 _CODE = re.compile(r"`([^`\n]{3,500})`")
 _PROMPT = re.compile(r"^\s*(?:[$>!%]\s+|!|\d+\.\s+|[-*]\s+)*(?=\S)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PYTHON = re.compile(r"(?:\.?[\w./-]*/)?python[0-9.]*")
 _FILLED_IN = re.compile(
-    r"(?i:path[/_]to|<[^>]*>|(?:^|[\s=/])\.\.\.|\byour)|\{[^}]*\}|[$]|^[A-Z]$|^~"
+    r"(?i:path[/_]to|<[^>]*>|(?:^|[\s=/])\.\.\.|\byour)|\{[^}]*\}|[$]|^[A-Z]$|^~|^\[-"
 )
 _NODES = re.compile(r"--(?:node[-_]rank|master[-_]addr|machine[-_]rank)|--n?nodes[= ](?!1\b)")
+_MODULE = ("-m", "--module")
 _LAUNCHERS = {"torchrun", "deepspeed"}
 _LOGINS = {"wandb": "WANDB_API_KEY", "huggingface-cli": "HF_TOKEN", "hf": "HF_TOKEN"}
 # A launcher's options for the number of GPUs: replaced or dropped, since the box's may differ.
@@ -36,8 +38,9 @@ _GPUS = re.compile(r"--nproc[-_]per[-_]node(=.*)?")
 _COUNTS = re.compile(r"--(?:num_processes|num_gpus|num_machines|master[-_]port)(=.*)?")
 _VALUED = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint"}
 _VALUED |= {"--group", "--extra", "-t", "--target", "--python", "-p", "--with"}
+_VALUED_OF_CONDA = {"-c", "--channel", "-n", "--name", "-p", "--prefix"}
 _PAGES = re.compile(
-    r"(?:getting_?started|quick_?start|install(?:ation)?|(?:pre)?train(?:ing)?|fine_?tun(?:e|ing))\.md",
+    r"(?:get(?:ting)?_?started|quick_?start|install(?:ation)?|(?:pre)?train(?:ing)?|fine_?tun(?:e|ing))\.md",
     re.IGNORECASE,
 )
 _FETCHES = {"wget", "curl", "gdown", "huggingface-cli", "hf", "aria2c"}
@@ -52,6 +55,15 @@ _TRAINING_SHOWN = 20
 _NOT_SET = re.compile(r"CUDA_VIS|OMP_|MASTER_|PATH$|UV_|PIP_|LD_|.*(?:KEY|TOKEN)$")
 
 
+# The title of a section, or of a step, about the data to have.
+_DATA = re.compile(
+    r"(?:#+ +|\d+[.)] +|\*\*)((?:(?:\w+ )?data(?:sets?)?(?: (?:prepar|set-?up|download)\w*)?"
+    r"|(?:prepar|download|get|set)\w* (?:up )?(?:the |your )?(?:\w+ )?data(?:sets?)?))[ :*]*$",
+    re.IGNORECASE,
+)
+_EXAMPLE = re.compile(r"^```py(?:thon)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
 class PagePlace(NamedTuple):
     """Where something is said; a run script is one section."""
 
@@ -63,8 +75,6 @@ class PagePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Install:
-    """One command that installs something."""
-
     place: PagePlace
     packages: tuple[str, ...] = ()
     requirement_files: tuple[str, ...] = ()
@@ -78,6 +88,8 @@ class Install:
     """Whether it is built without what is installed already."""
     system: tuple[str, ...] = ()
     """Packages of the system's own package manager."""
+    by_conda: tuple[str, ...] = ()
+    """Requirements that it has conda install."""
 
     @property
     def file(self) -> str:
@@ -92,8 +104,6 @@ class Install:
 
 @dataclass(frozen=True)
 class ScriptCommand:
-    """One command that runs something."""
-
     place: PagePlace
     script: str
     """Its script's path from the repository's root; "" for a program that fetches data."""
@@ -107,12 +117,10 @@ class ScriptCommand:
 
     @property
     def file(self) -> str:
-        """The page or script that says so."""
         return self.place.file
 
     @property
     def text(self) -> str:
-        """The command, for any number of GPUs."""
         text = " ".join(map(_shown, self.words))
         return f"cd {shlex.quote(self.folder)} && {text}" if self.folder else text
 
@@ -127,6 +135,7 @@ def _shown(word: str) -> str:
 class Said:
     """The commands in a repository's files, in their order."""
 
+    root: Path
     installs: list[Install] = field(default_factory=list)
     runs: list[ScriptCommand] = field(default_factory=list)
     project: declared.Project = field(default_factory=declared.Project)
@@ -138,32 +147,71 @@ class Said:
     """Secrets that a page logs in with, each with the page."""
     not_taken: dict[str, str] = field(default_factory=dict)
     """What a page also does, in words; of each kind one."""
+    data: list[str] = field(default_factory=list)
+    """Where pages tell which data to have."""
+    examples: list[str] = field(default_factory=list)
+    """What trains on a page without a script of the repository, in words."""
+    configurations: list[str] = field(default_factory=list)
+    """Those of the repository that pages name."""
 
     @property
     def called(self) -> dict[str, str]:
         """Scripts that such commands run, each with the command."""
-        return {run.script: run.words[0] for run in self.runs if run.words[0] in self.own}
+        return {run.script: run.words[0] for run in self.runs if self.is_own(run)}
+
+    def is_own(self, run: ScriptCommand) -> bool:
+        """Whether it runs a command that the repository installs, and not a script by that."""
+        return self.own.get(run.words[0]) == run.script
 
 
 def read_commands(root: Path) -> Said:
     """Collect the commands of the README, of pages about training, then those of run scripts."""
     project = declared.own_project(root)
-    said = Said(project=project, own=_own_commands(root, project))
+    said = Said(root, project=project, own=_own_commands(root, project))
     top = sorted(files.inside(root), key=lambda path: len(path.name))
     pages = [path for path in top if path.name.lower().startswith("readme")][:1]
     pages += [path for path in top if _PAGES.fullmatch(path.name)][:4]
     for path in pages:
         text = files.text_of_file(path, files.LARGEST_SCRIPT)
-        _take_all(said, root, [*_lines_of_page(path.name, text, root)])
+        _take_all(said, _lines_of_page(path.name, text, root))
         clones = _clones(text)
         clones.pop(_own_clone(root, [*clones]), None)
         said.not_taken |= {url: f"{path.name} clones {url}" for url in clones.values()}
         said.shells |= {*re.findall(r"(?<![\w./-])([\w./-]{1,200}\.sh)\b", text)}
+        said.data += _titles_of_data(path.name, text)
+        said.examples += _examples(path.name, text)
+        for each in dict.fromkeys(re.findall(r"(?<![\w./-])[\w./-]{1,200}\.ya?ml\b", text)):
+            if files.has(root, each) and each not in declared.CONDA_FILES:
+                said.configurations.append(each)
+    said.data += [
+        f"{path.name}/README.md"
+        for path in top
+        if re.search(r"data", path.name) and (path / "README.md").is_file()
+    ]
     for path in [path for path in files.below(root, 2) if path.suffix == ".sh"][:_MOST_SHELLS]:
         place = PagePlace(str(path.relative_to(root)))
         text = _CONTINUED.sub(" ", files.text_of_file(path))
-        _take_all(said, root, [(place, "", line) for line in text.splitlines()])
+        _take_all(said, ((place, "", line) for line in text.splitlines()))
     return said
+
+
+def _titles_of_data(file: str, page: str) -> Iterator[str]:
+    is_block = False
+    for number, line in enumerate(page.splitlines(), 1):
+        is_block ^= bool(_FENCE.match(line))
+        title = None if is_block else _DATA.match(line)
+        if title:
+            yield f"{file}:{number} ({title[1]})"
+
+
+def _examples(file: str, page: str) -> Iterator[str]:
+    """Yield, in words, the examples in Python that train, with the paths to fill in."""
+    for block in _EXAMPLE.finditer(page):
+        if scripts.is_training(block[1]):
+            number = page.count("\n", 0, block.start()) + 1
+            paths = re.findall(r"['\"]([^'\"\n]*path/to[^'\"\n]*)['\"]", block[1])
+            reads = f", with {', '.join(paths)} to fill in" if paths else ""
+            yield f"{file}:{number} trains in an example: a script of yours begins there{reads}"
 
 
 _Line = tuple[PagePlace, str, str]
@@ -221,16 +269,19 @@ def _entered(root: Path, folder: str, word: str, own: str, cloned: list[str]) ->
     return "" if entered == "." else entered
 
 
-def _take_all(said: Said, root: Path, lines: list[_Line]) -> None:
-    """Take the commands of one file, with the variables that it sets."""
-    parts = list[tuple[PagePlace, str, list[str]]]()
+def _take_all(said: Said, lines: Iterable[_Line]) -> None:
+    root, parts = said.root, list[tuple[PagePlace, str, list[str]]]()
     for place, folder, line in lines:
-        text = _PROMPT.sub("", line, count=1).rstrip("\\ ")
+        text, inside = _PROMPT.sub("", line, count=1).rstrip("\\ "), folder
         for part in re.split(r"\s*(?:&&|;)\s*", text[:4000]):
             try:
-                parts.append((place, folder, shlex.split(part, comments=True)))
+                words = shlex.split(part, comments=True)
             except ValueError:
                 continue
+            entered = posixpath.normpath(posixpath.join(inside, words[-1])) if words else ""
+            if len(words) == 2 and words[0] == "cd" and files.has(root, entered, folder=True):
+                inside = "" if entered == "." else entered
+            parts.append((place, inside, words))
     found = [(at, *pair) for at, (_, _, words) in enumerate(parts) for pair in _assigned(words)]
     exported = dict[tuple[str, int], list[tuple[str, str]]]()
     for at, (place, folder, words) in enumerate(parts):
@@ -239,7 +290,7 @@ def _take_all(said: Said, root: Path, lines: list[_Line]) -> None:
         before, command = _without_wrapping([*_expanded(words, at, found)])
         if command and files.has(root, folder or ".", folder=True):
             env = (*exported.get((place.file, place.section), ()), *before)
-            install = _take(said, root, place, folder, command, env)
+            install = _take(said, place, folder, command, env)
             if install and before and install.packages:
                 given = " ".join("=".join(pair) for pair in before)
                 packages = " ".join(install.packages)
@@ -267,27 +318,29 @@ def _expanded(words: list[str], at: int, found: list[tuple[int, str, str]]) -> I
         yield from text.split() if _VARIABLE.fullmatch(word) and text != word else [text]
 
 
-def _take(  # noqa: PLR0913, PLR0917
-    said: Said,
-    root: Path,
-    place: PagePlace,
-    folder: str,
-    words: list[str],
-    env: tuple[tuple[str, str], ...],
+def _take(
+    said: Said, place: PagePlace, folder: str, words: list[str], env: tuple[tuple[str, str], ...]
 ) -> Install | None:
-    install = _install(said, root, place, folder, words)
+    root, install = said.root, _install(said, place, folder, words)
     if install:
         said.installs.append(install)
         return install
     if words[0] in _LOGINS and "login" in words[1:3]:
         said.logins.setdefault(_LOGINS[words[0]], place.file)
         return None
+    if words[1:2] == ["setup.py"] and folder:
+        said.not_taken[folder] = f"{place.file} builds {folder}: {shlex.join(words)}"
+        return None
     run = _run(root, place, folder, words)
     program = words[0].removeprefix("./")
     shell = words[1] if program in ("bash", "sh") and len(words) > 1 else program
     shell = str(PurePosixPath(folder) / shell)
-    if words[0] in said.own:
+    if words[0] in said.own and not run:
         run = ScriptCommand(place, said.own[words[0]], tuple(words), _unfilled(words))
+        if fetches(run) and any(files.has(root, word, folder=True) for word in words[2:]):
+            again = f"{place.file} fetches over files of the repository: {run.text}"
+            said.not_taken.setdefault(words[2], again)
+            return None
     elif shell.endswith(".sh") and files.has(root, shell):
         said.shells.add(shell)
         run = ScriptCommand(place, shell, ("bash", shell, *words[2 if shell != program else 1 :]))
@@ -302,6 +355,8 @@ def _take(  # noqa: PLR0913, PLR0917
     if run:
         known = {name: value for name, value in env if not (_NOT_SET.match(name) or "$" in value)}
         said.runs.append(replace(run, env=tuple(known.items())))
+    elif program == "accelerate" and words[1:2] == ["launch"] and not place.file.endswith(".sh"):
+        said.examples.append(f"{place.file} runs {shlex.join(words)}, which is not there")
     elif (
         ".py" in (line := shlex.join(words))
         and _NODES.search(line)
@@ -312,10 +367,10 @@ def _take(  # noqa: PLR0913, PLR0917
     return None
 
 
-def run_of_user(root: Path, said: Said, command: str) -> ScriptCommand | None:
+def run_of_user(said: Said, command: str) -> ScriptCommand | None:
     """Return what a user's command runs in the repository; None if that isn't known."""
-    own = Said(project=said.project, own=said.own)
-    _take_all(own, root, [*_lines_of_page("", f"```\n{command}\n```", root)])
+    own = Said(said.root, project=said.project, own=said.own)
+    _take_all(own, _lines_of_page("", f"```\n{command}\n```", said.root))
     return own.runs[-1] if own.runs else None
 
 
@@ -335,18 +390,17 @@ OTHER_MACHINES = re.compile(r"\b(?:docker|npu|rocm|windows|mac(?:os|s)?)\b", re.
 """In the heading of what is for another machine than a rented one."""
 
 
-def score_run(run: ScriptCommand, said: Said, root: Path) -> int:
+def score_run(run: ScriptCommand, said: Said) -> int:
     """Return how likely this command is the training that its page is about."""
-    names = [re.sub(r"\.py$", "", PurePosixPath(run.script).name), *run.words[:2]]
-    is_own = run.words[0] in said.own
+    is_own = said.is_own(run)
     trains = is_own and any(map(_TRAINS.fullmatch, run.words[:2]))
-    by_name = 50 if trains else max(scripts.score_of_name(name) for name in names[:1])
+    by_name = 50 if trains else scripts.score_of_name(PurePosixPath(run.script).name)
     about = run.place.headings
     beside = _NO_SECTION.search(about) and not re.search("train|tun", about, re.IGNORECASE)
     other = _NONE.search(run.text) or beside or (is_own and not trains)
     if not run.script.endswith((".py", ".ipynb")) or other or by_name < 0:
         return -100
-    score = by_name + 25 * scripts.learns(scripts.source_of(root / run.script))
+    score = by_name + 25 * scripts.learns(scripts.source_of(said.root / run.script))
     score -= 20 * bool(OTHER_MACHINES.search(about))
     if run.file.endswith(".sh"):
         launched = run.words[0] not in ("python", *said.own)
@@ -355,7 +409,6 @@ def score_run(run: ScriptCommand, said: Said, root: Path) -> int:
 
 
 def _own_commands(root: Path, project: declared.Project) -> dict[str, str]:
-    """Return the commands that a project is installed with, and the script of each."""
     found = dict[str, str]()
     for name, entry in project.scripts.items():
         path = entry.partition(":")[0].strip().replace(".", "/")
@@ -380,8 +433,6 @@ def _without_wrapping(words: list[str]) -> tuple[list[tuple[str, str]], list[str
             env.append((pair[1], pair[2]))
         if pair or words[0] in ("sudo", "time", "nohup", "exec", "nice"):
             words = words[1:]
-        elif words[0] in ("mpiexec", "mpirun") and len(words) > 3 and words[1] in ("-n", "-np"):
-            return env, [words[0], *words[3:]]
         elif words[:2] in (["uv", "run"], ["poetry", "run"], ["pipenv", "run"]):
             words = words[2:]
             while words and words[0].startswith("-") and words[0] != "-m":
@@ -393,13 +444,18 @@ def _without_wrapping(words: list[str]) -> tuple[list[tuple[str, str]], list[str
     return env, words
 
 
-def _install(
-    said: Said, root: Path, place: PagePlace, folder: str, words: list[str]
-) -> Install | None:
+def _install(said: Said, place: PagePlace, folder: str, words: list[str]) -> Install | None:
     program = words[0]
     if program in ("apt", "apt-get") and "install" in words:
         named = [word for word in words[words.index("install") + 1 :] if not word.startswith("-")]
         return Install(place, system=tuple(named))
+    if program in ("conda", "mamba") and words[1:2] == ["install"]:
+        named = [
+            word
+            for before, word in pairwise(words[1:])
+            if not word.startswith("-") and before not in _VALUED_OF_CONDA
+        ]
+        return Install(place, by_conda=declared.of_conda(place.file, named).requirements)
     if _PYTHON.fullmatch(program) and words[1:3] == ["-m", "pip"]:
         words = words[2:]
     elif words[:2] == ["uv", "pip"]:
@@ -409,13 +465,11 @@ def _install(
     if not re.fullmatch(r"pip[0-9.]*", words[0]) or words[1:2] != ["install"]:
         return None
     own = "." if program == "uv" and words[:2] == ["pip", "install"] else ""
-    return _arguments(said.project.name, root, place, folder, words[2:], own)
+    return _arguments(said, place, folder, words[2:], own)
 
 
-def _arguments(  # noqa: PLR0913, PLR0917
-    name: str, root: Path, place: PagePlace, folder: str, words: list[str], own: str
-) -> Install:
-    found: dict[str, list[str]] = {}
+def _arguments(said: Said, place: PagePlace, folder: str, words: list[str], own: str) -> Install:
+    name, found = said.project.name, dict[str, list[str]]()
     waiting = ""
     kinds = {"-r": "requirement_files", "--requirement": "requirement_files", "-e": "link"}
     kinds |= {"--editable": "link", "--extra": "extras", "--group": "groups"}
@@ -440,7 +494,7 @@ def _arguments(  # noqa: PLR0913, PLR0917
     listed = [one.strip() for each in extras for one in each.split(",")]
     here = next((re.sub(r"\[.*", "", each) for each in (*links, *copies)), own)
     if here and not here.startswith("."):
-        is_folder = files.has(root, posixpath.join(folder, here), folder=True)
+        is_folder = files.has(said.root, posixpath.join(folder, here), folder=True)
         here = here if is_folder and files.same(here) != files.same(name) else "."
     at = posixpath.normpath(PurePosixPath(folder) / here) if here else ""
     lists = {key: tuple(found.get(key, ())) for key in ("packages", "requirement_files", "groups")}
@@ -462,8 +516,9 @@ def _run(root: Path, place: PagePlace, folder: str, words: list[str]) -> ScriptC
         path = posixpath.normpath(PurePosixPath(folder, book))
         found = ScriptCommand(place, path, tuple(words), _unfilled(words), folder)
         return found if files.has(root, path) else None
-    by_mpi = [*words[:1]] if words[0] in ("mpiexec", "mpirun") else []
-    words = words[len(by_mpi) :] or words
+    begins = next((n for n, word in enumerate(words) if _PYTHON.fullmatch(word)), 0)
+    by_mpi = words[:begins] if words[0] in ("mpiexec", "mpirun") else []
+    words = words[len(by_mpi) :]
     launched = words[0] in _LAUNCHERS or words[:2] == ["accelerate", "launch"]
     if words[0].startswith("./") and words[0].endswith(".py"):
         words = ["python", *words]
@@ -473,7 +528,8 @@ def _run(root: Path, place: PagePlace, folder: str, words: list[str]) -> ScriptC
         words = ["python", *words[1:]]
     if words[1:3] in (["-m", "torch.distributed.launch"], ["-m", "torch.distributed.run"]):
         words = ["torchrun", *(word for word in words[3:] if word != "--use_env")]
-    at = next((n for n, word in enumerate(words) if n and _is_script(words, n)), 0)
+    named = (word.endswith(".py") or words[n - 1] in _MODULE for n, word in enumerate(words) if n)
+    at = next((n for n, is_script in enumerate(named, 1) if is_script), 0)
     # A run script may be meant to be started in its own folder.
     beside = [str(PurePosixPath(place.file).parent)] if place.file.endswith(".sh") else []
     for home in dict.fromkeys((folder, "", *beside)):
@@ -489,16 +545,12 @@ def _run(root: Path, place: PagePlace, folder: str, words: list[str]) -> ScriptC
     return None
 
 
-def _is_script(words: list[str], at: int) -> bool:
-    return words[at].endswith(".py") or words[at - 1] in ("-m", "--module")
-
-
 def _path_of(root: Path, home: str, words: list[str], at: int) -> Iterator[str]:
     """Yield the file of the repository that a word runs."""
     word = words[at]
     if word.endswith(".py"):
         names = [word]
-    elif words[at - 1] in ("-m", "--module"):
+    elif words[at - 1] in _MODULE:
         path = word.replace(".", "/")
         names = [f"{src}{path}{end}" for src in ("", "src/") for end in (".py", "/__main__.py")]
     else:

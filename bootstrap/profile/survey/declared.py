@@ -27,7 +27,6 @@ from bootstrap.profile.survey.files import (
     requirement_lines,
     same,
 )
-from bootstrap.profile.survey.files import included as included_by
 from bootstrap.repo.urls import UrlKind, check_url, without_user_info
 
 if TYPE_CHECKING:
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 _EDITABLE = r"^\s*(?:-e|--editable)[=\s]+"
 _LOCKED = re.compile(r'^name = "([A-Za-z0-9][A-Za-z0-9._-]*)"', re.MULTILINE)
-_EXTRA = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*) = \[", re.MULTILINE)
-_OWN_PACKAGE = re.compile(r'^source = \{ (?:editable|virtual) = "\." \}', re.MULTILINE)
 CONDA_FILES = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 _CONDA_WORD = r"(?:[\w-]+::)?([A-Za-z0-9_][\w.-]*)\s*(.*)"
 _REQUIREMENTS = re.compile(r"(?:.*[-_.])?requirements?(?:[-_.].*)?\.txt", re.IGNORECASE)
@@ -44,8 +41,6 @@ _NOT_FOR_TRAINING = re.compile(r"dev|doc|test|lint|ci\b|mac|windows|win32|rocm|c
 
 
 class Declared(NamedTuple):
-    """What one file asks for."""
-
     file: str
     requirements: tuple[str, ...] = ()
     python: str = ""
@@ -55,10 +50,9 @@ class Declared(NamedTuple):
 
 
 class Project(NamedTuple):
-    """What pyproject.toml says."""
+    """What the repository is as a package, by pyproject.toml and setup.py."""
 
     name: str = ""
-    there: bool = False
     has_dependencies: bool = False
     """Whether uv or pip can take its dependencies."""
     python: str = ""
@@ -86,7 +80,6 @@ def requirement_files(root: Path) -> list[str]:
 
 
 def with_includes(root: Path, file: str, depth: int = 8) -> Declared:
-    """Return what a requirements file asks for, with the files that it includes."""
     found = list[str]()
     for _, line in requirement_lines(files.text_of_file(root / file)):
         name = included(line)
@@ -99,53 +92,38 @@ def with_includes(root: Path, file: str, depth: int = 8) -> Declared:
     return Declared(file, tuple(dict.fromkeys(found)))
 
 
-def project(root: Path) -> Project:
-    """What pyproject.toml at the top says."""
+def own_project(root: Path) -> Project:
     data = files.toml(root / "pyproject.toml")
     table, tools = _map(data.get("project")), _map(data.get("tool"))
     poetry = _map(tools.get("poetry"))
     poetry_needs = _map(poetry.get("dependencies"))
     python = poetry_needs.pop("python", "")
-    is_package = bool(table) or poetry.get("package-mode") is not False
-    return Project(
-        name=str(table.get("name") or poetry.get("name") or ""),
-        there=bool(files.text_of_file(root / "pyproject.toml")),
-        has_dependencies=bool(table or poetry)
-        and is_package
-        and (bool(table) or "build-system" in data),
-        python=str(table.get("requires-python") or (python if isinstance(python, str) else "")),
-        dependencies=_texts(table.get("dependencies")) or tuple(poetry_needs),
-        extras={k: _texts(v) for k, v in _map(table.get("optional-dependencies")).items()},
-        groups={k: _texts(v) for k, v in _map(data.get("dependency-groups")).items()},
-    )
-
-
-def own_project(root: Path) -> Project:
-    """Return what the repository is as a package, by pyproject.toml and setup.py."""
-    said, data = project(root), files.toml(root / "pyproject.toml")
     source = files.text_of_file(root / "setup.py", files.LARGEST_SCRIPT)
-    given = _keywords(source)
-    name = said.name or "".join(_literals(given.get("name")))
-    listed = _map(_map(data.get("project")).get("scripts"))
-    scripts = {key: str(value) for key, value in listed.items()}
+    given, has_system = _keywords(source), "build-system" in data
+    scripts = {key: str(value) for key, value in _map(table.get("scripts")).items()}
     scripts |= dict(re.findall(r"[\"'\n]\s*([\w.-]+)\s*=\s*([\w.]+:\w+)", source))
     extras = dict[str, tuple[str, ...]]()
     optional = given.get("extras_require")
     if isinstance(optional, ast.Dict):
         for key, value in zip(optional.keys, optional.values, strict=True):
             extras |= {each: _literals(value) for each in _literals(key)}
-    dependencies = said.dependencies
+    extras |= {k: _texts(v) for k, v in _map(table.get("optional-dependencies")).items()}
+    dependencies = _texts(table.get("dependencies")) or tuple(poetry_needs)
     if not dependencies and (root / "requirements.txt").is_file():
-        reads = "requirements" in source + str(_map(data.get("tool")).get("setuptools"))
+        reads = "requirements" in source + str(tools.get("setuptools"))
         dependencies = with_includes(root, "requirements.txt").requirements if reads else ()
     if not dependencies:
         dependencies = (setup_py(root) or setup_cfg(root) or Declared("")).requirements
-    return said._replace(
-        name=name,
-        scripts=scripts if "build-system" in data or source else {},
-        extras={**extras, **said.extras},
+    is_poetrys = bool(poetry) and poetry.get("package-mode") is not False and has_system
+    return Project(
+        name=str(table.get("name") or poetry.get("name") or "".join(_literals(given.get("name")))),
+        has_dependencies=bool(table) or is_poetrys,
+        python=str(table.get("requires-python") or (python if isinstance(python, str) else "")),
         dependencies=dependencies,
-        is_built="build-system" in data or bool(source),
+        extras=extras,
+        groups={k: _texts(v) for k, v in _map(data.get("dependency-groups")).items()},
+        scripts=scripts if has_system or source else {},
+        is_built=has_system or bool(source),
         needs_torch=bool(re.search(r"^(?:import|from) torch\b", source, re.MULTILINE)),
     )
 
@@ -176,7 +154,7 @@ def poetry(root: Path) -> Declared | None:
     parts += [
         group.get("dependencies")
         for name, group in groups.items()
-        if not _NOT_FOR_TRAINING.search(name) and group.get("optional") is not True
+        if not is_for_others(name) and group.get("optional") is not True
     ]
     needs = {name: value for part in parts for name, value in _map(part).items()}
     python = needs.pop("python", "")
@@ -204,11 +182,6 @@ def is_for_others(name: str) -> bool:
     return bool(_NOT_FOR_TRAINING.search(name))
 
 
-def groups_for_training(project: Project) -> tuple[str, ...]:
-    """Return the dependency groups that are not for tests, docs and the like."""
-    return tuple(name for name in project.groups if not _NOT_FOR_TRAINING.search(name))
-
-
 def setup_py(root: Path) -> Declared | None:
     """Return what setup.py asks for, as far as it has plain lists. It is not run."""
     source = files.text_of_file(root / "setup.py", files.LARGEST_SCRIPT)
@@ -220,7 +193,6 @@ def setup_py(root: Path) -> Declared | None:
 
 
 def setup_cfg(root: Path) -> Declared | None:
-    """What setup.cfg asks for."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(files.text_of_file(root / "setup.cfg"))
@@ -233,7 +205,6 @@ def setup_cfg(root: Path) -> Declared | None:
 
 
 def pipfile(root: Path) -> Declared | None:
-    """What a Pipfile asks for."""
     data = files.toml(root / "Pipfile")
     needs = _map(data.get("packages"))
     python = str(_map(data.get("requires")).get("python_version", ""))
@@ -249,11 +220,12 @@ def conda(root: Path) -> Declared | None:
     for name in CONDA_FILES:
         needs = files.yaml(root / name).get("dependencies")
         if isinstance(needs, list):
-            return _conda(name, needs)
+            return of_conda(name, needs)
     return None
 
 
-def _conda(file: str, needs: list[Any]) -> Declared:
+def of_conda(file: str, needs: list[Any]) -> Declared:
+    """Return what conda's words for packages ask for."""
     found, left_out, python = list[str](), list[str](), ""
     for need in needs:
         if isinstance(need, dict):
@@ -283,24 +255,6 @@ def _pip_version(version: str) -> str:
 def locked(lock: str) -> set[str]:
     """Return the normalized names of the packages in a uv.lock."""
     return {same(name) for name in _LOCKED.findall(lock)}
-
-
-def torch_extras(lock: str) -> tuple[str, ...]:
-    """Return the project's extras that bring torch, if the project alone does not."""
-    own = next((part for part in lock.split("[[package]]") if _OWN_PACKAGE.search(part)), "")
-    always, _, extras = own.partition("[package.optional-dependencies]")
-    extras = extras.partition("\n[")[0]
-    if '{ name = "torch"' in always:
-        return ()
-    return tuple(name for name, needs in _extras(extras) if '{ name = "torch"' in needs)
-
-
-def _extras(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the name of each extra, and what it needs."""
-    begun = _EXTRA.search(text)
-    while begun and (end := text.find("\n]", begun.end())) >= 0:
-        yield begun[1], text[begun.end() : end]
-        begun = _EXTRA.search(text, end)
 
 
 def names(requirements: Iterable[str]) -> set[str]:
@@ -369,7 +323,7 @@ def _in_files(python: Python, read: ReadFiles) -> Iterator[GitDependency]:
         yield from _in_requirements(named, texts, read)
     elif python.lock or (listed is None and lock in texts):
         yield from _in_lock(texts.get(lock, ""), texts.get(beside_lock, ""))
-    elif listed or (listed is None and "requirements.txt" in texts):
+    elif listed or (listed is None and "requirements.txt" in texts and not python.extras):
         yield from _in_requirements(named, texts, read)
     elif listed is None:
         yield from _in_project(texts.get("pyproject.toml", ""), python.extras, [])
@@ -391,14 +345,14 @@ def _in_requirements(
     waiting, seen = list(names), set[str]()
     for _ in range(_MOST_INCLUDED):
         seen |= {*waiting}
-        included = []
+        inner = list[str]()
         for name in waiting:
             text = "\n".join(line for _, line in requirement_lines(texts.get(name, "")))
             yield from _required(text)
             folder = PurePosixPath(name).parent
-            inner = filter(None, map(included_by, text.splitlines()))
-            included += [posixpath.normpath(folder / each) for each in inner]
-        waiting = [name for name in dict.fromkeys(included) if name not in seen]
+            named = filter(None, map(included, text.splitlines()))
+            inner += [posixpath.normpath(folder / each) for each in named]
+        waiting = [name for name in dict.fromkeys(inner) if name not in seen]
         if not waiting:
             return
         texts = read(waiting)

@@ -18,8 +18,18 @@ _LAST_FOR = {
     "torch": (((1, 3), "3.7"), ((1, 10), "3.8"), ((2, 1), "3.10"), ((2, 4), "3.11")),
     "numpy": (((1, 20), "3.8"), ((1, 22), "3.10"), ((1, 25), "3.11")),
     "tensorflow": (((2, 1), "3.7"), ((2, 4), "3.8"), ((2, 7), "3.9"), ((2, 11), "3.10")),
-    "timm": (((0, 3), "3.8"),),
 }
+_OLD_TIMM = (0, 3)
+"""The last release of timm that imports what torch has no more from 1.8.1 on."""
+_HAS_TORCHRUN = (1, 10)
+"""The first release of torch with `torchrun`."""
+_NEWER = (9, 0)
+"""Stands for a release that nothing bounds."""
+_ANY = 99
+_NUMPY_1 = (2, 2)
+"""The last release of torch that is built for numpy 1; older Pythons have no newer one anyway."""
+_OLD_OPTIONS = {"--evaluation_strategy": "transformers<4.51"}
+"""Options of a training that a newer release of its library has no more."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,6 @@ class Environment:
     """Whether the dependencies in pyproject.toml are installed."""
     python: Reasoned | None = None
     requires_python: str | None = None
-    torch_extras: tuple[str, ...] = ()
     extras: tuple[Reasoned, ...] = ()
     groups: tuple[Reasoned, ...] = ()
     packages: tuple[Reasoned, ...] = ()
@@ -73,8 +82,10 @@ class Environment:
     conda: Reasoned | None = None
     """The file to build from conda's packages, if a Python package index does not have them all."""
     remarks: tuple[str, ...] = ()
-    is_pinned: bool = False
-    """Whether a lock, or most requirements, say which versions."""
+    unbounded: tuple[str, ...] = ()
+    """What is asked for in whichever newer release there is."""
+    lacks_torchrun: bool = False
+    """Whether torch is older than its program `torchrun`."""
 
     @property
     def has_files(self) -> bool:
@@ -83,46 +94,49 @@ class Environment:
 
 
 def find_environment(
-    root: Path,
     said: commands.Said,
     brought: scripts.Imported,
     run: commands.ScriptCommand | None = None,
+    script: str = "",
 ) -> Environment:
-    """Return the environment of the repository at `root`; `brought`: what its training imports.
+    """Return the environment of the repository; `brought`: what its training imports.
 
-    `run` is the training on the page that shows it: what is installed nearest to it counts.
+    `run` is the page's line for the training `script`: what is installed nearest to it counts.
     """
-    project, lock = said.project, files.text_of_file(root / "uv.lock", files.LARGEST)
-    has_lock = (root / "uv.lock").is_file()
+    root, project, lock_file = said.root, said.project, said.root / "uv.lock"
+    lock, has_lock = files.text_of_file(lock_file, files.LARGEST), lock_file.is_file()
     page = _TrainingPage(said, _own_install(said, run), run)
-    own = page.own
-    listed, why = ((), "") if has_lock else _requirement_files(root, page)
+    own, own_name = page.own, {same(project.name)}
+    listed, why = ((), "") if has_lock else _requirement_files(page, script)
     takes_project = project.has_dependencies and not has_lock and not listed
-    takes_project = takes_project and not (own and project.needs_torch)
-    extras = declared.torch_extras(lock)
-    chosen = tuple(_extras(extras, project, own))
-    link = own and project.is_built and not (has_lock or takes_project)
+    at_top = (root / "requirements.txt").is_file()  # a box takes it before the project
+    takes_project = takes_project and not (own and (project.needs_torch or at_top))
+    chosen = tuple(_extras(project, page, brought, is_locked=has_lock))
+    asked = [each for file in listed for each in declared.with_includes(root, file).requirements]
+    by_address = [each for each in asked if "://" in each and package_name(each) in own_name]
+    link = own and project.is_built and not (has_lock or takes_project or by_address)
     groups = _groups(project) if not listed else ()
     other = None
     if not (has_lock or listed or takes_project or groups):
         kinds = _OTHERS[:3] if link else _OTHERS
         other = next(filter(None, (kind(root) for kind in kinds)), declared.Declared(""))
     by_conda = _by_conda(other) if other else None
-    required = [each for file in listed for each in declared.with_includes(root, file).requirements]
-    if takes_project or link:
+    required = [*asked]
+    if takes_project or link or by_address:
         required += _with_extras(project, [each.value for each in chosen])
     required += [each for group in groups for each in project.groups[group.value]]
-    packages = _of_other(other, said, project.name) if other and not by_conda else []
+    packages = [] if not other or other.file else _of_installs(page, project.name)
+    if other and not by_conda:  # of a file that uv and pip can't read
+        packages += [Reasoned(each, f"{other.file} asks for it") for each in other.requirements]
     if link and own and not any(each.value.startswith("-e .") for each in packages):
         names_of = f"[{','.join(each.value for each in chosen)}]" if chosen else ""
         packages.append(Reasoned(f"-e .{names_of}", f"{own.file} installs it"))
     packages += _beside(page, other is not None and not other.file)
     required += [*other.requirements, *other.left_out] if other and by_conda else []
     names = declared.locked(lock) | _names([*required, *(each.value for each in packages)])
-    names |= _brought_by(names) if takes_project or link else set()
-    imports = list(
-        _of_imports(said, brought, names | ({same(project.name)} if takes_project else set()))
-    )
+    if takes_project or link or by_address:  # what well-known packages among these require
+        names |= {each for name in names for each in _BRINGS.get(name, "").split()}
+    imports = list(_of_imports(said, brought, names | (own_name if takes_project else set())))
     unnamed = next((each for each in required if _may_bring(each)), "")
     packages += imports if not unnamed else []
     packages[:0] = [
@@ -131,12 +145,17 @@ def find_environment(
         if is_known(name)
     ]
     wanted = [*required, *(each.value for each in packages)]
-    python_of_pins = _python_of(wanted)
-    packages += _of_launcher(run, names | _names(each.value for each in packages))
+    releases = _releases(wanted)
+    bounds = [*_bounds(releases, _names(wanted), run)]
+    bounded = _releases(each.value for each in bounds)
+    packages = [*bounds, *(each for each in packages if package_name(each.value) not in bounded)]
+    releases |= bounded
+    python_of_pins = _python_of(releases)
+    packages += _of_launcher(run, names | own_name | _names(each.value for each in packages))
     wheels = {package_name(each.value) for each in packages if _is_wheel(each.value)}
     built = [] if has_lock else sorted((_BUILT_LAST & names) - wheels)
     packages += [Reasoned(each, "its build needs torch") for each in built]
-    early, last = _in_order(root, said, packages)
+    early, last = _in_order(said, packages)
     return Environment(
         names=frozenset(
             names | declared.names(project.dependencies) | _names(each.value for each in imports)
@@ -150,20 +169,41 @@ def find_environment(
         if by_conda
         else _python(root, other.python if other else project.python, python_of_pins),
         requires_python=project.python or None,
-        torch_extras=extras,
         groups=groups,
         extras=chosen if has_lock or takes_project else (),
         packages=early,
         index=tuple(_indexes(page, listed, is_all=other is not None)),
         last=last,
         conda=by_conda,
-        is_pinned=has_lock or 2 * sum("==" in each for each in wanted) > len(wanted),
+        unbounded=tuple(
+            dict.fromkeys(package_name(each) for each in wanted if not _is_bounded(each))
+        ),
+        lacks_torchrun=releases.get("torch", _NEWER) < _HAS_TORCHRUN,
         remarks=(
             *(_left_out(other) if other and not by_conda else ()),
+            *(f"{each} brings the project, and not the files here" for each in by_address),
             *(_undecided(imports, unnamed) if unnamed else ()),
             *_not_taken(page, listed, names, {each.value for each in chosen}),
         ),
     )
+
+
+def _bounds(
+    releases: dict[str, tuple[int, int]], names: set[str], run: commands.ScriptCommand | None
+) -> Iterator[Reasoned]:
+    """Yield bounds of what has none, where newer releases lack what the training uses."""
+    if "torch" not in releases and releases.get("timm", _NEWER) <= _OLD_TIMM:
+        for each in ("torch<1.8.1", "torchvision<0.9.1"):
+            yield Reasoned(each, "timm 0.3 needs it")
+    if "numpy" in names - {*releases} and _HAS_TORCHRUN < releases.get("torch", _NEWER) <= _NUMPY_1:
+        yield Reasoned("numpy<2", "this torch knows no newer one")
+    for option, bound in _OLD_OPTIONS.items():
+        if run and option in run.words and package_name(bound) in names - {*releases}:
+            yield Reasoned(bound, f"newer ones have no {option}")
+
+
+def _is_bounded(requirement: str) -> bool:
+    return bool(re.search(r"==|<|~=|://|^-e|^\./", requirement.partition(";")[0]))
 
 
 def _may_bring(requirement: str) -> bool:
@@ -186,12 +226,9 @@ def _undecided(imports: list[Reasoned], unnamed: str) -> Iterator[str]:
 
 def _groups(project: declared.Project) -> tuple[Reasoned, ...]:
     """Return the dependency groups to install, if the project itself names no dependencies."""
-    if project.dependencies:
-        return ()
-    return tuple(
-        Reasoned(name, "pyproject.toml has the dependencies in this group")
-        for name in declared.groups_for_training(project)
-    )
+    why = "pyproject.toml has the dependencies in this group"
+    found = [name for name in project.groups if not declared.is_for_others(name)]
+    return () if project.dependencies else tuple(Reasoned(name, why) for name in found)
 
 
 def _by_conda(other: declared.Declared) -> Reasoned | None:
@@ -204,6 +241,13 @@ def _by_conda(other: declared.Declared) -> Reasoned | None:
 
 
 def _left_out(other: declared.Declared) -> Iterator[str]:
+    links = [package_name(each) for each in other.requirements if re.match(r"-e\s+git\+", each)]
+    if links:
+        yield (
+            f"{other.file} links {', '.join(links)} (-e git+…): here they are copied, without the "
+            "folders that their packages leave out; if an import of one fails, clone it beside the "
+            "training, and name its folder in env: {PYTHONPATH: …}"
+        )
     if other.left_out:
         named = ", ".join(other.left_out[:10])
         yield f"{other.file} also asks for {named}, which no index of Python packages may have" + (
@@ -217,15 +261,8 @@ def _names(requirements: Iterable[str]) -> set[str]:
     return declared.names(map(_plain_requirement, requirements))
 
 
-def _of_other(other: declared.Declared, said: commands.Said, own: str) -> list[Reasoned]:
-    """Return what a file that uv and pip can't read asks for; without one, what a page installs."""
-    if other.file:
-        return [Reasoned(each, f"{other.file} asks for it") for each in other.requirements]
-    return _of_installs(said, own)
-
-
 def _in_order(
-    root: Path, said: commands.Said, packages: list[Reasoned]
+    said: commands.Said, packages: list[Reasoned]
 ) -> tuple[tuple[Reasoned, ...], tuple[Reasoned, ...]]:
     """Split into packages installed together, and those built last with the others present."""
     late = {package for each in said.installs if not each.is_isolated for package in each.packages}
@@ -238,7 +275,9 @@ def _in_order(
         for each in fitting
         if (package_name(each.value) in _BUILT_LAST and not _is_wheel(each.value))
         or re.sub(r"\[.*", "", each.value) in late
-        or _builds_with_torch(root, each.value)
+        or (
+            each.value.startswith("./") and declared.own_project(said.root / each.value).needs_torch
+        )
     ]
     early = [each for each in fitting if each not in last]
     if last:
@@ -250,11 +289,6 @@ def _in_order(
 
 def _is_wheel(requirement: str) -> bool:
     return requirement.partition("#")[0].endswith(".whl")
-
-
-def _builds_with_torch(root: Path, requirement: str) -> bool:
-    folder = root / requirement
-    return requirement.startswith("./") and declared.own_project(folder).needs_torch
 
 
 def _own_install(
@@ -277,11 +311,6 @@ def _of_launcher(run: commands.ScriptCommand | None, names: set[str]) -> Iterato
     for each in _LAUNCHES.get(run.words[0], ()) if run else ():
         if run and each not in names:
             yield Reasoned(each, f"{run.file or 'the command'} launches the training by it")
-
-
-def _brought_by(names: Iterable[str]) -> set[str]:
-    """Return what well-known packages among these require themselves."""
-    return {each for name in names for each in _BRINGS.get(name, "").split()}
 
 
 def _with_extras(project: declared.Project, chosen: list[str]) -> Iterator[str]:
@@ -313,13 +342,12 @@ def _beside(page: _TrainingPage, is_all: bool) -> Iterator[Reasoned]:
 def _not_taken(
     page: _TrainingPage, listed: tuple[str, ...], names: Iterable[str], taken: set[str]
 ) -> Iterator[str]:
-    """Name what a page installs besides."""
     others, known = dict[str, None](), set(names)
     for each in page.said.installs:
         if each.file.endswith(".sh"):
             continue
-        if each.own and not {*each.extras} <= taken:
-            others |= {f".[{','.join(each.extras)}]": None}
+        if more := [one for one in each.extras if each.own and one not in taken]:
+            others |= {f".[{','.join(more)}]": None}
         others |= dict.fromkeys(
             f"-r {file}" for file in each.requirement_files if file not in listed
         )
@@ -333,8 +361,8 @@ def _not_taken(
     own_names = {"pip", "uv", "setuptools", "wheel", same(page.said.project.name)} - {""}
     named = [each for each in others if package_name(each) not in own_names]
     if named:
-        more = ", …" if len(named) > _MOST_NAMED else ""
-        yield f"a page also installs, for other uses: {', '.join(named[:_MOST_NAMED])}{more}"
+        yet = ", …" if len(named) > _MOST_NAMED else ""
+        yield f"a page also installs, in other sections: {', '.join(named[:_MOST_NAMED])}{yet}"
 
 
 _OTHERS = (declared.conda, declared.poetry, declared.pipfile, declared.setup_py, declared.setup_cfg)
@@ -366,9 +394,9 @@ _FOR_TRAINING = re.compile(r"(?:pre)?train(?:ing)?|fine-?tune|gpu|all|full|extra
 _FOR_FLASH_ATTN = ("setuptools", "wheel", "packaging", "psutil", "ninja")
 
 
-def _requirement_files(root: Path, page: _TrainingPage) -> tuple[tuple[str, ...], str]:
+def _requirement_files(page: _TrainingPage, script: str) -> tuple[tuple[str, ...], str]:
     """Return the files to install from, and why: named by a page, at the root, or the likeliest."""
-    said, own = page.said, page.own
+    said, own, root = page.said, page.own, page.said.root
     named = [each for each in said.installs if each.requirement_files]
     near = [each for each in named if page.is_near(each)]
     top = (root / "requirements.txt").is_file()
@@ -378,7 +406,7 @@ def _requirement_files(root: Path, page: _TrainingPage) -> tuple[tuple[str, ...]
             return tuple(there), f"{install.file} says so"
     is_named = any("requirements.txt" in each.requirement_files for each in named)
     usual = top and (is_named or not own or not said.project.is_built)
-    folder = posixpath.dirname(page.run.script) if page.run else ""
+    folder = posixpath.dirname(script)
     beside = f"{folder}/requirements.txt"
     if folder and files.has(root, beside) and fits(REPO_PATH, beside):
         return (*(["requirements.txt"] if usual else []), beside), "beside the training"
@@ -392,12 +420,14 @@ def _requirement_files(root: Path, page: _TrainingPage) -> tuple[tuple[str, ...]
     )
 
 
-def _of_installs(said: commands.Said, own: str) -> list[Reasoned]:
-    """Return what a page says to install, if no file declares it."""
+def _of_installs(page: _TrainingPage, own: str) -> list[Reasoned]:
+    """Return what a page says to install first, and for the training, if no file declares it."""
+    found = [each for each in page.said.installs if each.packages or each.by_conda]
     return [
         Reasoned(each, f"{install.file} installs it")
-        for install in said.installs
-        for each in install.packages
+        for install in found
+        if install.place[:2] == found[0].place[:2] or page.is_near(install)
+        for each in (*install.by_conda, *install.packages)
         if package_name(each) not in (same(own), "pip", "uv", "setuptools", "wheel")
     ]
 
@@ -406,7 +436,11 @@ def _of_imports(
     said: commands.Said, brought: scripts.Imported, names: set[str]
 ) -> Iterator[Reasoned]:
     """Yield what training imports but nothing installs, if its package is known or on a page."""
-    named = {package_name(each): each for install in said.installs for each in install.packages}
+    named = {
+        package_name(each): each
+        for install in said.installs
+        for each in (*install.by_conda, *install.packages)
+    }
     for package, where in {**brought.packages, **brought.unknown}.items():
         known = package if is_known(package) else named.get(same(package), "")
         if known and not provides(names, package):
@@ -429,18 +463,28 @@ def _once(each: list[Reasoned]) -> tuple[Reasoned, ...]:
 
 
 def _extras(
-    torch: tuple[str, ...], project: declared.Project, own: commands.Install | None
+    project: declared.Project, page: _TrainingPage, brought: scripts.Imported, *, is_locked: bool
 ) -> Iterator[Reasoned]:
-    """Yield the extra that brings torch; without one, those that the page installs for training."""
-    if torch:
-        gpu = [name for name in torch if re.search(r"gpu|cuda|cu\d", name)]
-        others = "" if len(torch) == 1 else f", as in {' and '.join(torch)}"
-        yield Reasoned((gpu or [*torch])[0], f"torch is in it{others}")
-    elif own:
-        for name in own.extras:
-            known = name in project.extras or not project.extras
-            if known and not declared.is_for_others(name) and fits(EXTRA, name):
-                yield Reasoned(name, f"{own.file} installs it")
+    """Yield the extras that the page installs for training, and those that bring what the training
+    imports and nothing else does: those of other sections, and any that brings torch."""
+    named = list(page.own.extras) if page.own else []
+    others = [name for each in page.said.installs if each.own for name in each.extras]
+    likely = sorted(project.extras, key=declared.is_for_others)
+    covered, taken = declared.names(project.dependencies), set[str]()
+    for name in (*named, *others, *likely):
+        own = declared.names(_with_extras(project, [name])) - covered
+        brings = {same(each) for each in brought.packages if same(each) in own}
+        usable = name in project.extras or (name in named and not project.extras)
+        usable = usable and (not declared.is_for_others(name) or (is_locked and "torch" in brings))
+        if name in taken or not usable or not fits(EXTRA, name):
+            continue
+        if name in named or "torch" in brings or (brings and name in others):
+            why = f"it brings {', '.join(sorted(brings))}"
+            yield Reasoned(
+                name, f"{page.own.file} installs it" if page.own and name in named else why
+            )
+            taken.add(name)
+            covered |= own
 
 
 def _indexes(page: _TrainingPage, listed: tuple[str, ...], *, is_all: bool) -> Iterator[Reasoned]:
@@ -452,20 +496,37 @@ def _indexes(page: _TrainingPage, listed: tuple[str, ...], *, is_all: bool) -> I
                 yield Reasoned(address, f"{install.file} names it")
 
 
-def _python_of(requirements: Iterable[str]) -> Reasoned | None:
-    """Return the newest Python that all pinned packages have wheels for, if they are old."""
-    found = list[tuple[int, Reasoned]]()
+_UPPER = re.compile(r"(==|<=|<|~=)\s*(\d+)(?:\.(\d+|\*))?((?:\.\d+)*)")
+
+
+def _releases(requirements: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return the newest release of each package that requirements allow, where they bound it."""
+    found = dict[str, tuple[int, int]]()
     for each in requirements:
-        bound = re.search(r"(?:==|<=|<|~=)\s*(\d+)\.(\d+)", each)
-        release = (int(bound[1]), int(bound[2])) if bound else (0, 0)
-        for last, python in _LAST_FOR.get(package_name(each), ()) if bound else ():
-            if release <= last:
-                why = (
-                    f"{package_name(each)} {release[0]}.{release[1]} has no wheels for a newer one"
-                )
-                found.append((int(python[2:]), Reasoned(python, why)))
-                break
-    return min(found, default=(0, None), key=lambda each: each[0])[1]
+        for bound, major, minor, rest in _UPPER.findall(each.partition(";")[0]):
+            newest = int(major), _ANY if minor == "*" else int(minor or 0)
+            if bound == "~=" and not rest:
+                newest = newest[0], _ANY
+            if bound == "<" and not rest.strip(".0"):
+                newest = (newest[0], newest[1] - 1) if newest[1] else (newest[0] - 1, _ANY)
+            name = package_name(each)
+            found[name] = min(found.get(name, newest), newest)
+    return found
+
+
+def _python_of(releases: dict[str, tuple[int, int]]) -> Reasoned | None:
+    """Return the newest Python that all pinned packages have wheels for, if they are old."""
+    found = list[Reasoned]()
+    for name, release in releases.items():
+        fitting = [python for last, python in _LAST_FOR.get(name, ()) if release <= last]
+        why = f"of the time of {name} {release[0]}.{release[1]}: later ones lack wheels of then"
+        found += [Reasoned(python, why) for python in fitting[:1]]
+    return min(found, default=None, key=lambda each: int(each.value[2:]))
+
+
+_OF_PAGE = re.compile(
+    r"(?i)\bpython[ *_`=]{1,5}(3\.\d{1,2})(?!\.?\d|\s*(?:[+/\u2013-]|(?:or|and|to)\b))"
+)
 
 
 def _python(root: Path, asked: str, of_pins: Reasoned | None) -> Reasoned | None:
@@ -476,4 +537,6 @@ def _python(root: Path, asked: str, of_pins: Reasoned | None) -> Reasoned | None
     exact = re.search(r"(?:^|==)\s*(3\.\d{1,2})(?:\.\d+)?(?:\.\*)?$", asked)
     if exact:
         return Reasoned(exact[1], f"asked for: {asked}")
-    return of_pins
+    by_page = {*_OF_PAGE.findall(files.text_of_file(root / "README.md"))} if not asked else set()
+    by_readme = Reasoned(by_page.pop(), "README.md names it") if len(by_page) == 1 else None
+    return of_pins or by_readme

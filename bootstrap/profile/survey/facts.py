@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
 
+from bootstrap.onbox.python.lacking import PACKAGES as PACKAGES_OF
 from bootstrap.profile.survey import commands, files, scripts
 from bootstrap.profile.survey.environment import Environment, Reasoned, find_environment
 from bootstrap.profile.survey.files import PACKAGES, package_name, provides, same
@@ -27,7 +28,14 @@ _AMBIGUOUS = 15
 _PREPARES = re.compile(
     r"(?!.*eval).*(?:prepar|download|preproc|get_data|dataset|tok)", re.IGNORECASE
 )
+_CALLS = re.compile(
+    r"(?:system|run|call|output|Popen)\(\s*\[?\s*f?[\"'](wget|unzip|curl|make|cmake|g\+\+)[ \"']"
+)
+_OF_USERS = re.compile(r"\b(?:custom|own)\b", re.IGNORECASE)
+_NAMED = 3
 _MOST_PREPARED = 5
+_A_LIST = 2
+"""Commands of one program with the same arguments: more are a list of what it can do."""
 GUESSED = "a guess: .gitignore names it"
 _TRACKED = re.compile(
     r"--report[_-]to[= ]'?(wandb|tensorboard)|^report_to: *(wandb|tensorboard)"
@@ -38,7 +46,8 @@ _GATED = re.compile(r"\b((?:meta-llama|mistralai|google/gemma|bigcode|stabilitya
 _READS = re.compile(
     r"data|image|corpus|train|val|text|file|checkpoint|ckpt|adapter|input|init|path"
 )
-_PARSES = re.compile(r"\b(?:HfArgumentParser|TrlParser)\(")
+_PARSES = re.compile(r"\b(?:HfArgumentParser|TrlParser)\(|[\"']--c(?:on)?fi?g(?:[-_]file)?[\"']")
+_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _OF_DATA = re.compile(r"data|corpus|corpora", re.IGNORECASE)
 
 
@@ -63,8 +72,10 @@ class Facts:
     shared: tuple[Reasoned, ...] = ()
     data: tuple[Reasoned, ...] = ()
     """What the command reads and the repository lacks."""
+    data_told: tuple[str, ...] = ()
+    """Where pages tell which data to have."""
     last_commit: str = ""
-    """Its date, for a repository that pins nothing."""
+    """Its date, for a repository without a lock."""
     secrets: tuple[Reasoned, ...] = ()
     remarks: tuple[str, ...] = field(default=())
 
@@ -78,33 +89,35 @@ def inspect_repository(root: Path, *, command: str = "", script: str = "") -> Fa
     found = scripts.candidates(root, [run.script for run in said.runs], said.called)
     usable = [each for each in found if fits(REPO_PATH, each.path)]
     likely = [each for each in usable if each.score >= scripts.LIKELY]
-    scores = {run: commands.score_run(run, said, root) for run in said.runs}
+    scores = {run: commands.score_run(run, said) for run in said.runs}
     shown = max(scores, key=scores.__getitem__, default=None)
-    users = commands.run_of_user(root, said, command)
+    users = commands.run_of_user(said, command)
     shown = shown if shown and scores[shown] >= scripts.LIKELY else None
     by_name = likely[0].path if likely else ""
     chosen = script or (
         (users.script if users else "") if command else shown.script if shown else by_name
     )
     near = [each.path for each in usable if not chosen or each.score > usable[0].score - _AMBIGUOUS]
-    run = _run_of(said, chosen, scores) or (shown if command else None)
+    run = _run_of(said, chosen, scores, users) or (shown if command else None)
     told = Reasoned(command, "as you said") if command else _command(root, run, chosen)
     words = told.value if told else ""
     before, page = _before(said, run), run.file if run else ""
     brought = scripts.imported(root, chosen) if chosen else scripts.Imported({}, {}, ())
-    configured = "".join(
-        files.text_of_file(root / word)
-        for word in words.split()
-        if word.endswith((".yaml", ".yml", ".json")) and files.has(root, word)
-    )
-    for tracker in filter(None, chain(*_TRACKED.findall(words + configured))):
+    named = scripts.configurations(root, words.split(), run.folder if run else "")
+    configured = "\n".join(files.text_of_file(root / path) for path in named.values() if path)
+    for tracker in filter(None, chain(*_TRACKED.findall(f"{words}\n{configured}"))):
         brought.packages.setdefault(tracker, "the command")
-    environment = find_environment(root, said, brought, run)
+    environment = find_environment(said, brought, run or users, chosen)
+    if told and not command and environment.lacks_torchrun:
+        told = Reasoned(_by_module(root, chosen, told.value), told.why)
     near = near if command or not shown or chosen in near else [chosen]
+    if not shown and "/" in chosen:  # a collection: each folder may have one
+        own = f"{posixpath.dirname(chosen)}/"
+        near += [at for at, _ in likely if at not in near and not at.startswith(own)]
     known = {*environment.names, *map(package_name, (each.value for each in environment.packages))}
     known |= {package_name(each.value) for each in environment.last}
     run = users or run
-    results = tuple(_results(root, chosen, words, brought, run.folder if run else ""))
+    results = tuple(_results(root, chosen, words, brought, configured, run.folder if run else ""))
     lacking = () if before else tuple(_lacking(root, run, results))
     return Facts(
         name=root.resolve().name,
@@ -123,15 +136,20 @@ def inspect_repository(root: Path, *, command: str = "", script: str = "") -> Fa
         results=results,
         shared=tuple(_shared_folders(root, [*(each.text for each in before), words])),
         data=lacking,
-        secrets=tuple(_secrets(root, chosen, words + configured, said, brought, known)),
+        data_told=tuple(said.data[:_NAMED]),
+        secrets=tuple(_secrets(said, chosen, f"{words}\n{configured}", brought, known)),
         remarks=(
-            *_remarks(root, chosen, run),
+            *(_without_script(said) if not told else ()),
+            *_remarks(root, chosen, run, environment),
+            *_configurations(said, run, named),
             *(
-                f"the command reads {each.value}, which the repository does not have"
-                for each in lacking
+                f"the command reads {each}, which the repository does not have"
+                for each in (*(one.value for one in lacking), *(_absent(root, run) if run else ()))
             ),
+            *([] if results else scripts.folder_variables(root, brought)),
             *(f"{each} is a submodule that isn't checked out here" for each in brought.absent),
             *_remark_on_preparation(before, page),
+            *_beside_it(said, run, scores),
             *[*said.not_taken.values()][:_MOST_PREPARED],
         ),
     )
@@ -188,6 +206,7 @@ def _moved(found: Facts, folder: str, name: str) -> Facts:
         candidates=tuple(f"{folder}/{each}" for each in found.candidates),
         uncovered=tuple((f"{folder}/{where}", package) for where, package in found.uncovered),
         results=tuple(map(moved, found.results)),
+        data_told=tuple(f"{folder}/{each}" for each in found.data_told),
         remarks=(
             f"taken from {folder}/, where you stand; the profile goes to the repository's top, and "
             "its paths start there",
@@ -197,20 +216,28 @@ def _moved(found: Facts, folder: str, name: str) -> Facts:
 
 
 def _run_of(
-    said: commands.Said, script: str, scores: dict[commands.ScriptCommand, int]
+    said: commands.Said,
+    script: str,
+    scores: dict[commands.ScriptCommand, int],
+    users: commands.ScriptCommand | None,
 ) -> commands.ScriptCommand | None:
     """Return the command of a page or a run script that runs it; those for a machine that is
-    rented come first, and then ones without gaps."""
-    runs = [run for run in said.runs if run.script == script and fits(COMMAND, run.text)]
+    rented come first, and then ones without gaps. What only fetches runs no script."""
+    runs = [run for run in said.runs if script == run.script != "" and fits(COMMAND, run.text)]
+    if users and users.words[0] in said.own:
+        runs = [run for run in runs if run.words[:2] == users.words[:2]]
     runs = [run for run in runs if scores[run] > -100] or [
         run for run in runs if not run.script.endswith(".py")
     ]
     usable = [run for run in runs if not run.file.endswith(".sh") or not run.unfilled]
+    own = [run for run in said.runs if said.is_own(run)]
     order = {
         run: (
             run.file.endswith(".sh"),
             bool(commands.OTHER_MACHINES.search(run.place.headings)),
             bool(run.unfilled),
+            len(_absent(said.root, run)) + sum("conf" in word for word in run.unfilled),
+            sum((o.place, o.words[2:]) == (run.place, run.words[2:]) for o in own) > _A_LIST,
         )
         for run in usable
     }
@@ -229,6 +256,13 @@ def _command(root: Path, run: commands.ScriptCommand | None, script: str) -> Rea
         if script and fits(COMMAND, plain)
         else None
     )
+
+
+def _by_module(root: Path, script: str, command: str) -> str:
+    """Return the command by the launcher that torch had before torchrun."""
+    tells = "" if "local_rank" in scripts.source_of(root / script) else " --use_env"
+    every = f'-m torch.distributed.launch{tells} --nproc_per_node="$(nvidia-smi -L | wc -l)"'
+    return re.sub(r"\btorchrun (--standalone )?--nproc_per_node=gpu", f"python {every}", command)
 
 
 def _before(
@@ -264,6 +298,8 @@ def _prepares(
     runs: list[commands.ScriptCommand],
 ) -> bool:
     """Whether a command fetches or makes what the training reads."""
+    if _OF_USERS.search(each.place.headings):
+        return False
     if each.words[0] in said.own or not each.script.endswith(".py"):
         is_near = each.place[:2] == taken.place[:2]
         fetches = [run for run in runs if run.place == each.place and commands.fetches(run)]
@@ -271,11 +307,44 @@ def _prepares(
     return bool(_PREPARES.match(each.script)) or each.script.startswith("data/")
 
 
+def _absent(root: Path, run: commands.ScriptCommand) -> list[str]:
+    """Return the configurations that a command names by their paths, and that aren't there."""
+    found = scripts.configurations(root, run.words, run.folder)
+    lacking = [word for word, path in found.items() if not path and word not in run.unfilled]
+    return [word for word in lacking if re.fullmatch(r".*/.*\.ya?ml", word)]
+
+
 def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
     """Only remark on what another file runs first: it may be for another size of the training."""
     if before and before[0].file != page and before[0].file.endswith(".sh"):
         named = ", ".join(run.text for run in before)
         yield f"{before[0].file} runs first: {named} (what this training needs goes into `prepare`)"
+
+
+def _beside_it(
+    said: commands.Said,
+    run: commands.ScriptCommand | None,
+    scores: dict[commands.ScriptCommand, int],
+) -> Iterator[str]:
+    """Name the run scripts that train too, by a page, and what the box's image may lack."""
+    train = [each.file for each in said.runs if scores[each] >= scripts.LIKELY]
+    others = [
+        each
+        for each in dict.fromkeys(train)
+        if run and each != run.file and any(f"/{one}".endswith(f"/{each}") for one in said.shells)
+    ]
+    if others:
+        yield f"pages name other run scripts: {', '.join(others[:_MOST_PREPARED])}"
+    if "CUDAExtension" in files.text_of_file(said.root / "setup.py", files.LARGEST_SCRIPT):
+        yield "setup.py builds its parts for CUDA only where nvcc is: take an image that has it"
+    root, called = said.root, dict[str, str]()
+    for path in files.below(root, 3):
+        for program in _CALLS.findall(scripts.source_of(path)) if path.suffix == ".py" else ():
+            called.setdefault(PACKAGES_OF[program], f"{path.relative_to(root)} calls {program}")
+    installed = {name for each in said.installs for name in each.system}
+    for package, what in called.items():
+        if package not in installed:
+            yield f"{what}, which an image may lack: packages: [{package}]"
 
 
 def _variables(
@@ -286,13 +355,13 @@ def _variables(
     if run and run.script.startswith("src/") and "-m" in run.words and not is_installed:
         folders = list(dict.fromkeys(["src", *folders]))
     if folders and "PYTHONPATH" not in set_:
-        yield (
-            "PYTHONPATH",
-            Reasoned(":".join(folders), "the training imports modules from there"),
-        )
+        there = [posixpath.relpath(each, run.folder if run else "") for each in folders]
+        yield ("PYTHONPATH", Reasoned(":".join(there), "the training imports modules from there"))
     for name, value in set_.items():
         if run and fits(ENV_NAME, name) and value:
             yield name, Reasoned(value, f"{run.file} sets it")
+    for name in _AS_ROOT if run and run.words[0] in ("mpiexec", "mpirun") else ():
+        yield name, Reasoned("1", "Open MPI refuses to run as root otherwise")
     if "wandb" in brought.packages and "WANDB_MODE" not in set_:
         yield (
             "WANDB_MODE",
@@ -344,10 +413,10 @@ def _ignored(root: Path) -> list[str]:
     return re.findall(r"^/?([\w./-]+?)/?[ \t]*$", text, re.MULTILINE)
 
 
-def _results(
-    root: Path, script: str, command: str, brought: scripts.Imported, folder: str
+def _results(  # noqa: PLR0913, PLR0917
+    root: Path, script: str, command: str, brought: scripts.Imported, configured: str, folder: str
 ) -> Iterator[Reasoned]:
-    written = scripts.outputs(root, script, command, brought) if script else []
+    written = scripts.outputs(root, script, command, brought, configured) if script else []
     for name in written:
         if fits(REPO_PATH, f"{name}/") and "%" not in name and "{" not in name:
             path = f"{folder}/{name}/" if folder else f"{name}/"
@@ -357,7 +426,7 @@ def _results(
         there = root / name
         if name not in written and there.is_dir() and not any(there.glob("*.[ps][yh]")):
             yield Reasoned(f"{name}/", "a folder of results")
-        elif not written and name in ignored:
+        elif not written and name in ignored and not re.search(r"[<{][^<>{}]*conf", command):
             yield Reasoned(f"{name}/", GUESSED)
 
 
@@ -382,20 +451,16 @@ def _shared_folders(root: Path, lines: list[str]) -> Iterator[Reasoned]:
     """Yield folders of data that git ignores whole, and that the training's lines name."""
     for name in dict.fromkeys(each for each in _ignored(root) if _OF_DATA.search(each)):
         is_named = any(
-            re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", line) for line in lines
+            re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", re.sub(r"\w+://\S+", "", line))
+            for line in lines
         )
         has_own = any(path.suffix in (".py", ".sh", ".md") for path in files.below(root / name, 2))
         if is_named and not has_own and fits(REPO_PATH, f"{name}/"):
             yield Reasoned(f"{name}/", "git ignores it, and the training reads it")
 
 
-def _secrets(  # noqa: PLR0913, PLR0917
-    root: Path,
-    script: str,
-    command: str,
-    said: commands.Said,
-    brought: scripts.Imported,
-    known: set[str],
+def _secrets(
+    said: commands.Said, script: str, command: str, brought: scripts.Imported, known: set[str]
 ) -> Iterator[Reasoned]:
     found = {name: f"{file} logs in with it" for name, file in said.logins.items()}
     for model in _GATED.findall(command):
@@ -404,13 +469,41 @@ def _secrets(  # noqa: PLR0913, PLR0917
         if package in brought.packages or package in known:
             where = brought.packages.get(package)
             found.setdefault(name, f"{where} uses {package}" if where else f"{package} reads it")
-    for name in scripts.reads_variables(root, script) if script else ():
+    for name in scripts.reads_variables(said.root, script) if script else ():
         if fits(ENV_NAME, name):
             found.setdefault(name, f"{script} reads it")
     yield from (Reasoned(name, why) for name, why in found.items())
 
 
-def _remarks(root: Path, script: str, run: commands.ScriptCommand | None) -> Iterator[str]:
+def _without_script(said: commands.Said) -> Iterator[str]:
+    """Name what trains in a repository that has no script for it."""
+    for book in files.inside(said.root):
+        if book.suffix == ".ipynb" and scripts.is_training(scripts.source_of(book)):
+            line = f"jupyter nbconvert --to notebook --execute {shlex.quote(book.name)}"
+            yield f"{book.name} trains: `init --command {shlex.quote(line)}` takes it"
+    yield from said.examples[:_NAMED]
+
+
+def _configurations(
+    said: commands.Said, run: commands.ScriptCommand | None, named: dict[str, str]
+) -> Iterator[str]:
+    """Name the configurations that may be filled in, and the buckets that they read."""
+    paths = [path for path in named.values() if path]
+    if run and any("conf" in word for word in run.unfilled) and said.configurations:
+        paths = said.configurations
+        yield f"{run.file} names configurations: {', '.join(paths[:_NAMED])}"
+    for path in paths[:_NAMED]:
+        text = files.text_of_file(said.root / path)
+        bucket = re.search(r"\b(?:s3|gs|r2)://[\w.-]+", text)
+        if bucket:
+            yield f"{path} names {bucket[0]}, whose credentials would be `secrets`"
+        if path not in named.values() and (folder := scripts.CONFIGURED.search(text)):
+            yield f"{path} says where results go: {folder[0].strip()}"
+
+
+def _remarks(
+    root: Path, script: str, run: commands.ScriptCommand | None, environment: Environment
+) -> Iterator[str]:
     if run and run.unfilled:
         yield f"the command has places to fill in: {', '.join(run.unfilled[:5])}"
     words = [word.partition("=")[0] for word in run.words] if run else [script]
@@ -420,7 +513,8 @@ def _remarks(root: Path, script: str, run: commands.ScriptCommand | None) -> Ite
     lacking = []
     for names in scripts.required(scripts.source_of(root / script)) if script else ():
         if names[0].startswith("-"):
-            lacking += [names[-1]] if not {*names} & {*given} else []
+            is_told = environment.lacks_torchrun and "--local_rank" in names  # by its launcher
+            lacking += [names[-1]] if not (is_told or {*names} & {*given}) else []
         elif plain:
             plain -= 1
         else:

@@ -42,6 +42,11 @@ _NO_TRAINING = re.compile(
     re.IGNORECASE,
 )
 _ASSERTED = re.compile(r"^[ \t]*assert (\w+)\.__version__ == [\"']([\w.]+)[\"']", re.MULTILINE)
+# What a package imports only once it is called, and does not require.
+_IMPORTED_LATE = (
+    ("transformers", r"\bTrainer\(", "accelerate"),
+    ("evaluate", r"\bload\(\s*[\"'](?:glue|accuracy|f1|precision|recall)\b", "scikit-learn"),
+)
 _ON_PATH = re.compile(r"sys\.path\.(?:append|insert|extend)\(([^\n]*)")
 _DEEPEST = 3
 _MOST_SCRIPTS = 400
@@ -53,22 +58,29 @@ _FOLDER = (
 _DEFAULT = r",(?s:(?!add_argument|option\(|default\s*=).){0,300}default\s*=\s*"
 _WRITES = (
     rf"(?i)\b(?:{_FOLDER})(?::\s*\w+)?\s*=\s*(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
-    rf"--out(?:put)?[\"']{_DEFAULT}[\"']([^\"'\n]+/)[\"']",
-    rf"--(?:{_FOLDER}|project)[\"']{_DEFAULT}(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
+    rf"--out(?:put)?[\"']{_DEFAULT}[\"']([^\"'\n]+/|out\w*)[\"']",
+    rf"--(?:{_FOLDER})[\"']{_DEFAULT}(?:ROOT\s*/\s*)?[\"']([^\"'\n]+)[\"']",
+    rf"--project[\"']{_DEFAULT}(?:ROOT\s*/\s*)?[\"']([^\"'\n]+/[^\"'\n]+)[\"']",
     r"os\.(?:mkdir|makedirs)\([\"']([^\"'\n]+)[\"']",
     r"\bSummaryWriter\((?:log_?dir\s*=\s*)?f?[\"']([\w./-]+)",
     r"\bsave\([^\n\"'(]{0,80}(?:\([^\n\"'(]{0,80})?[\"']([\w./-]{1,80})/",
 )
 _TOLD = re.compile(rf"(?:--(?:{_FOLDER})|--out(?:put)?|\s-o)[= ]'?([\w.,+@/-]+)")
-_CONFIGURED = re.compile(rf"^\s*[\"']?(?:{_FOLDER})[\"']?\s*:\s*[\"']?([\w.+@/-]+)", re.MULTILINE)
+CONFIGURED = re.compile(
+    rf"^[ \t]*[\"']?(?:{_FOLDER}|save|tensorboard[_-]dir)[\"']?\s*:\s*[\"']?"
+    r"(?!(?:true|false|https?)\b)([\w.+@/-]+)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_FOLDER_VARIABLE = re.compile(
+    r"(?:environ(?:\.get\(|\[)|getenv\()[\"']"
+    r"(\w*(?:BASE|LOG|OUT|OUTPUT|SAVE|CKPT|CHECKPOINT|RESULT|RUN)S?_?(?:DIR|PATH|FOLDER|ROOT))[\"']"
+)
 _MOST_READ = 12  # modules of the training, for an option that says where it writes
 LIKELY = 40
 """The least score of a script that is taken for the training."""
 
 
 class TrainingCandidate(NamedTuple):
-    """A script that may be the training."""
-
     path: str
     score: int
 
@@ -91,7 +103,7 @@ class Imported(NamedTuple):
 
 
 def candidates(
-    root: Path, said_to_run: Iterable[str], called: Mapping[str, str] = MappingProxyType({})
+    root: Path, said_to_run: Iterable[str], called: Mapping[str, str]
 ) -> list[TrainingCandidate]:
     """Return possible trainings, likeliest first; `said_to_run` are scripts that a page names.
 
@@ -127,7 +139,6 @@ def candidates(
 
 
 def source_of(path: Path) -> str:
-    """Return the code of a script or a notebook."""
     if path.suffix == ".ipynb":
         return "\n".join(_cells(files.text_of_file(path, files.LARGEST)))
     return files.text_of_file(path, files.LARGEST_SCRIPT)
@@ -139,7 +150,6 @@ def learns(source: str) -> bool:
 
 
 def is_program(path: Path) -> bool:
-    """Whether it is made to be run."""
     return bool(_PROGRAM.search(files.text_of_file(path, files.LARGEST_SCRIPT)))
 
 
@@ -188,11 +198,13 @@ def imported(root: Path, script: str) -> Imported:
                 packages.setdefault(PACKAGES[top], where)
             elif top not in sys.stdlib_module_names and not absent:
                 unknown.setdefault(top, where)
+    for package, call, needs in _IMPORTED_LATE:
+        if package in packages and re.search(call, source_of(root / script)):
+            packages.setdefault(needs, f"{package}, as {script} uses it,")
     own = sorted(str(path.relative_to(root)) for path in seen if path.suffix == ".py")
-    options = [path for path in own if re.search(r"arg|param|config|option", path)]
     asserted = {PACKAGES.get(a, a): b for a, b in _ASSERTED.findall(source_of(root / script))}
     return Imported(
-        packages, unknown, tuple(dict.fromkeys(folders)), tuple(options), tuple(absent), asserted
+        packages, unknown, tuple(dict.fromkeys(folders)), tuple(own), tuple(absent), asserted
     )
 
 
@@ -313,15 +325,24 @@ def _catches_imports(node: ast.Try) -> bool:
     )
 
 
-def outputs(root: Path, script: str, command: str, brought: Imported) -> list[str]:
+def configurations(root: Path, words: Iterable[str], folder: str = "") -> dict[str, str]:
+    """Return the configurations that a command names, each with its path; "" if it isn't there."""
+    parts = [part for word in words for part in word.split("=", 1)]
+    homes = [folder, "", *(part for part in parts if files.has(root, part, folder=True))]
+    found = dict[str, str]()
+    for part in (each for each in parts if each.endswith((".yaml", ".yml", ".json"))):
+        paths = [posixpath.normpath(posixpath.join(home, part)) for home in homes]
+        found[part] = next((path for path in paths if files.has(root, path)), "")
+    return found
+
+
+def outputs(root: Path, script: str, command: str, brought: Imported, configured: str) -> list[str]:
     """Return up to three folders: those of a command, else of a configuration, else defaults."""
-    told = _TOLD.findall(command)
+    told = _TOLD.findall(command) or CONFIGURED.findall(configured)
     words = [word for word in command.split() if files.has(root, word)]
-    for path in words:
-        if path.endswith((".yaml", ".yml", ".json")):
-            told = told or _CONFIGURED.findall(files.text_of_file(root / path))
     named = [word for word in words if word.endswith(".py") and word != script]
-    for path in dict.fromkeys([*named, script, *brought.files[:_MOST_READ]]):
+    options = [path for path in brought.files if re.search(r"arg|param|config|option", path)]
+    for path in dict.fromkeys([*named, script, *options[:_MOST_READ]]):
         source = source_of(root / path)
         told = told or [name for each in _WRITES for name in re.findall(each, source)]
     found = (name.removeprefix("./").strip("/") for name in told)
@@ -333,6 +354,18 @@ def reads_variables(root: Path, script: str) -> list[str]:
     source = files.text_of_file(root / script, files.LARGEST_SCRIPT)
     found = re.findall(r"environ(?:\.get\(|\[)[\"']([A-Z][A-Z0-9_]*(?:KEY|TOKEN))[\"']", source)
     return list(dict.fromkeys(found))
+
+
+def folder_variables(root: Path, brought: Imported) -> Iterator[str]:
+    """Yield, in words, the variables by which the training chooses folders to write to."""
+    for path in brought.files:
+        for name in dict.fromkeys(_FOLDER_VARIABLE.findall(source_of(root / path))):
+            yield f"{path} takes a folder of results from ${name}, which `env` may set"
+
+
+def is_training(code: str) -> bool:
+    """Whether an example or a notebook trains, in whatever framework."""
+    return bool(_LEARNS.search(code) and re.search(r"loss|[Tt]rain|\.fit\(", code))
 
 
 def notebook_imports(root: Path) -> Iterator[tuple[str, str]]:

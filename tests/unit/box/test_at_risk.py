@@ -32,7 +32,7 @@ from bootstrap.onbox.results.run_results import LET_GO, RunResults
         ("src/build/a", True),
     ],
 )
-def test_what_was_made_since_the_first_run_began_is_at_risk(
+def test_ignored_files_made_since_the_first_run_are_at_risk_unless_results_or_caches(
     tmp_path: Path, path: str, is_one: bool
 ) -> None:
     tree, run = tmp_path / "tree", tmp_path / "k/train-1"
@@ -51,7 +51,7 @@ def test_what_was_made_since_the_first_run_began_is_at_risk(
     assert made.size(path) == (4 if is_one else -1)
 
 
-def test_files_are_told_by_the_highest_folder_that_is_not_the_repositorys() -> None:
+def test_files_at_risk_are_grouped_by_their_highest_untracked_folder_and_quoted() -> None:
     tracked = {"", "src"}
     for path, folder in {"a/b/c": "a/", "src/out/x": "src/out/", "src/x": "src/x"}.items():
         assert folder_of(path, tracked) == folder
@@ -59,6 +59,6 @@ def test_files_are_told_by_the_highest_folder_that_is_not_the_repositorys() -> N
     assert told("a'\n\udcff1") == r"$'a\x27\x0a\xff1'"
 
 
-def test_where_git_fails_it_is_not_said_that_nothing_is_at_risk(tmp_path: Path) -> None:
+def test_an_error_of_git_is_raised_where_files_at_risk_are_looked_for(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not a git repository"):
         Tree(BoxTree(str(tmp_path), "k", str(tmp_path))).made()

@@ -41,12 +41,14 @@ SITE = "lib/python3.11/site-packages"
         ("", []),
     ],
 )
-def test_what_a_module_imports(source: str, found: list[tuple[str, ...]] | None) -> None:
+def test_imports_of_a_module_that_run_at_import_time_are_found_in_order(
+    source: str, found: list[tuple[str, ...]] | None
+) -> None:
     wanted = found if found is not None else [(".", "a"), ("..b.c", "d", "f")]
     assert [*imports_of(source)] == [ImportStatement(each[0], each[1:]) for each in wanted]
 
 
-def test_a_script_s_functions_count_as_well() -> None:
+def test_imports_inside_a_training_scripts_functions_are_found_too() -> None:
     source = "def main():\n  import a\n"
     assert [*imports_of(source, everywhere=True)] == [ImportStatement("a")]
 
@@ -100,14 +102,16 @@ def environment(tmp_path: Path) -> Path:
         ("python -c 'import own'", []),
     ],
 )
-def test_the_files_of_a_command(environment: Path, command: str, found: list[str]) -> None:
+def test_the_files_that_a_training_command_imports_are_found_in_order(
+    environment: Path, command: str, found: list[str]
+) -> None:
     files = bytecode.modules_of(command, environment.parent / "tree", environment)
     site = environment / SITE
     names = [str(Path(file).relative_to(site))[:-3].replace("/", ".") for file in files]
     assert [name.removesuffix(".__init__") for name in names] == found
 
 
-def test_a_script_takes_late_names_by_its_module(environment: Path) -> None:
+def test_names_that_a_script_loads_lazily_are_found_by_their_module(environment: Path) -> None:
     walk = Walk([environment / SITE], environment)
     walk.script(environment.parent / "tree/tools/go.py")
     late = [Path(file).name for file in walk.order if "models" in file]
@@ -142,7 +146,7 @@ def compile_for(environment: Path, command: str, cores: int) -> list[str]:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_it_compiles_the_last_one_first_and_on_one_core_nothing(environment: Path) -> None:
+def test_modules_compile_last_import_first_and_not_at_all_on_one_core(environment: Path) -> None:
     assert compile_for(environment, "python train.py", cores=1) == []
     assert compile_for(environment, "python train.py", cores=2) == [
         *("own", "inner", "late", "base", "early", "__init__")
@@ -181,7 +185,7 @@ def compiled(file: Path) -> Path:
 
 
 @pytest.mark.parametrize("wheel", [".tmpA1", "archive-v0/x-Y"])
-def test_what_is_compiled_while_it_is_fetched_is_what_an_import_makes(
+def test_bytecode_compiled_during_a_download_equals_that_of_an_import(
     environment: Path, wheel: str
 ) -> None:
     fetched = fetched_into(environment)
@@ -198,7 +202,7 @@ def test_what_is_compiled_while_it_is_fetched_is_what_an_import_makes(
     assert not [*(environment.parent / "cache").rglob("*.pyc")]
 
 
-def test_only_what_landed_as_it_was_read_has_bytecode(environment: Path) -> None:
+def test_only_modules_installed_as_they_were_read_get_bytecode(environment: Path) -> None:
     fetched = fetched_into(environment)
     half = fetch(environment, "half.py", "x = 1\n")
     cut = fetch(environment, "cut.py", "x = 'a\n")
@@ -215,7 +219,7 @@ def test_only_what_landed_as_it_was_read_has_bytecode(environment: Path) -> None
     assert not compiled(environment / SITE / gone.name).exists()
 
 
-def test_bytecode_that_is_there_stays_and_a_full_disk_leaves_none(environment: Path) -> None:
+def test_bytecode_that_exists_stays_and_a_full_disk_leaves_none_partial(environment: Path) -> None:
     fetched = fetched_into(environment)
     files = [fetch(environment, f"m{n}.py", f"x = '{n}' * 99\n" * 99) for n in range(2)]
     assert [fetched.add(file) for file in files] == [True] * 2
@@ -232,7 +236,7 @@ def test_bytecode_that_is_there_stays_and_a_full_disk_leaves_none(environment: P
     assert [file.name for file in compiled(second).parent.iterdir()] == [compiled(first).name]
 
 
-def test_it_knows_where_the_real_uv_unpacks(environment: Path) -> None:
+def test_modules_that_the_real_uv_unpacks_are_found_and_compiled(environment: Path) -> None:
     folder = environment.parent
     wheel = folder / "thing-1.0-py3-none-any.whl"
     info = "thing-1.0.dist-info"
@@ -255,7 +259,7 @@ def test_it_knows_where_the_real_uv_unpacks(environment: Path) -> None:
     assert [*environment.glob("lib/python3*/site-packages/thing/__pycache__/__init__.*.pyc")]
 
 
-def test_it_ends_where_the_installer_was_gone_before_it_got_a_core(environment: Path) -> None:
+def test_compiling_ahead_ends_where_the_installer_is_gone_already(environment: Path) -> None:
     fetched = FetchedModules(environment.parent / "cache", environment / SITE)
     with pytest.raises(SystemExit):
         fetched.compile_until(environment / "installed", os.getpid(), list)
@@ -280,7 +284,7 @@ def as_any_other(process: Path) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 @pytest.mark.parametrize("is_installed", [True, False])
-def test_it_compiles_beside_fetching_and_ends_with_who_fetches(
+def test_compiling_ahead_writes_bytecode_only_after_the_install_and_ends_with_the_installer(
     environment: Path, is_installed: bool
 ) -> None:
     """Without the file `installed` nothing is written; in both cases the helper ends."""

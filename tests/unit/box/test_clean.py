@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BusyError, UsageError
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
+from bootstrap.onbox.git import trees_of
 from bootstrap.onbox.results.complete_files import state_of
 from bootstrap.onbox.results.run_results import HOME, MADE, digest_of, write_files
+from bootstrap.onbox.work.made import look_at
 from bootstrap.protocol.trees import TreeBeside, clean_trees
 from bootstrap.runs import upkeep
 from bootstrap.text.document import document
@@ -67,8 +69,15 @@ def box(tmp_path: Path) -> Beside:
     return Beside(tmp_path)
 
 
-def test_a_tree_that_holds_nothing_goes(box: Beside) -> None:
-    """Placed files, caches, boxstrap's environment and links to shared folders don't count."""
+def test_clean_removes_a_tree_that_holds_only_placed_files_caches_and_links(box: Beside) -> None:
+    """Placed files, caches, boxstrap's environment and links to what is shared or was pushed don't
+    count; what destroys the box counts no such link either."""
+    pushed = [tree / "corpus/d.txt" for tree in (box.tree, box.placed.tree)]
+    for file in pushed:
+        file.parent.mkdir()
+    pushed[1].write_text("pushed\n")
+    pushed[0].symlink_to(pushed[1])
+    assert [row["kind"] for row in look_at(trees_of(str(box.home))[-1])] == ["tree"]
     (box.tree / "out/__pycache__").mkdir()
     (box.tree / "out/__pycache__/a.pyc").write_text("")
     (box.tree / ".venv/lib").mkdir(parents=True)
@@ -88,7 +97,7 @@ def test_a_tree_that_holds_nothing_goes(box: Beside) -> None:
     assert (box.home / "runs/k/run-1/exit").exists()
 
 
-def test_results_that_are_at_home_keep_no_tree(box: Beside) -> None:
+def test_clean_removes_a_tree_whose_results_were_pulled(box: Beside) -> None:
     """They go in the same call, before the trees are judged. A look counts their bytes once."""
     run = box.home / "runs/k/run-1"
     (run / "results").write_text("out/\n")
@@ -165,7 +174,9 @@ HELD = {
 
 
 @pytest.mark.parametrize("make", HELD, ids=lambda make: make.__name__)
-def test_one_that_holds_something_stays(box: Beside, make: Callable[[Beside], None]) -> None:
+def test_clean_keeps_a_tree_that_holds_something_and_says_what(
+    box: Beside, make: Callable[[Beside], None]
+) -> None:
     make(box)
     kept = box.clean()
     assert kept.state == "kept"
@@ -174,7 +185,7 @@ def test_one_that_holds_something_stays(box: Beside, make: Callable[[Beside], No
     assert not kept.is_in_use
 
 
-def test_what_is_named_goes_with_all_it_holds(box: Beside) -> None:
+def test_clean_with_discard_removes_a_tree_with_everything_in_the_tree(box: Beside) -> None:
     edited(box)
     own_environment(box)
     for number in range(9):
@@ -216,7 +227,9 @@ USED = {
 
 
 @pytest.mark.parametrize("make", USED, ids=lambda make: make.__name__)
-def test_one_in_use_stays_whatever_is_said(box: Beside, make: Callable[[Beside], None]) -> None:
+def test_clean_with_discard_keeps_a_tree_in_use_and_says_why(
+    box: Beside, make: Callable[[Beside], None]
+) -> None:
     make(box)
     kept = box.clean("homework@2")
     assert (kept.state, [str(one) for one in kept.holds]) == ("kept", [USED[make]])
@@ -225,14 +238,14 @@ def test_one_in_use_stays_whatever_is_said(box: Beside, make: Callable[[Beside],
     assert json.loads(json.dumps(document(kept)))["state"] == "kept"
 
 
-def test_who_is_told_to_say_yes_is_told_the_whole_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_without_terminal_names_the_command_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep.Prompt, "has_terminal", lambda _: False)
     with pytest.raises(UsageError) as refused:
         upkeep._ask_to_clean("gpu", 1, upkeep._discards(["h@2"]), make_screen(json=True))
     assert refused.value.hint.endswith("boxstrap clean --host gpu --discard h@2 --yes")
 
 
-def test_nothing_goes_where_a_name_is_wrong_or_a_setup_is_at_work(box: Beside) -> None:
+def test_clean_removes_nothing_for_a_wrong_tree_name_or_while_a_setup_runs(box: Beside) -> None:
     with pytest.raises(
         UsageError, match=r"no tree homework@3 on this box; there is:\n  homework@2"
     ):

@@ -34,7 +34,7 @@ FILE = {
 }
 
 
-def test_a_file() -> None:
+def test_a_conda_environment_file_is_read_into_packages_pip_lines_and_variables() -> None:
     file = parse_file(FILE)
     assert file.specs == ("python=3.11", "other::numpy>=1.2")
     plain = ('torch>=2; python_version > "3"',)
@@ -43,7 +43,7 @@ def test_a_file() -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], {"dependencies": "numpy"}, {"channels": []}])
-def test_what_is_none(document: object) -> None:
+def test_a_conda_file_without_a_list_of_dependencies_is_refused(document: object) -> None:
     with pytest.raises(ValueError, match="no list of dependencies"):
         parse_file(document)
 
@@ -60,18 +60,20 @@ def test_what_is_none(document: object) -> None:
         ([], BoxChannels(), ["conda-forge"]),
     ],
 )
-def test_channels(channels: list[str], box: BoxChannels, asked: list[str]) -> None:
+def test_conda_channels_combine_the_files_and_the_boxs_settings(
+    channels: list[str], box: BoxChannels, asked: list[str]
+) -> None:
     file = parse_file({"channels": channels, "dependencies": ["numpy"]})
     assert channels_of(file, box) == asked
 
 
-def test_a_channel_that_only_a_package_names_is_asked_last() -> None:
+def test_a_conda_channel_that_only_a_package_names_is_searched_last() -> None:
     assert channels_of(parse_file(FILE), BoxChannels()) == [
         *("pytorch", "main", "r", "conda-forge", "other")
     ]
 
 
-def test_the_box_has_its_own_word() -> None:
+def test_later_conda_settings_and_variables_of_a_box_win_over_earlier_settings() -> None:
     settings = [
         {"channels": ["a"], "channel_alias": "https://one/"},
         {"channels": ["b", "c"], "default_channels": ["d"], "custom_channels": {"e": "https://e"}},
@@ -84,7 +86,7 @@ def test_the_box_has_its_own_word() -> None:
     assert (said.channels, said.alias) == (("x", "y"), "https://two")
 
 
-def test_a_shell_enters_it(tmp_path: Path) -> None:
+def test_sourcing_the_activation_script_enters_the_conda_environment(tmp_path: Path) -> None:
     prefix = tmp_path / "it's"
     scripts = prefix / "etc/conda/activate.d"
     scripts.mkdir(parents=True)

@@ -71,7 +71,7 @@ def signer(served: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_all_objects_come_and_no_address_stays(signer: Signer, tmp_path: Path) -> None:
+def test_all_bucket_objects_come_and_no_signed_url_stays(signer: Signer, tmp_path: Path) -> None:
     signer.fetch(("s3://corpus/many/", "data"), ("s3://corpus/large.bin", "model/"))
     found = {path.name: path.read_text() for path in (signer.places.tree / "data").iterdir()}
     assert found == {f"{number:04}.txt": str(number) for number in range(900, 1003)}
@@ -82,7 +82,7 @@ def test_all_objects_come_and_no_address_stays(signer: Signer, tmp_path: Path) -
     assert not [path for path in kept if b"X-Amz-Signature" in path.read_bytes()]
 
 
-def test_addresses_that_expire_meanwhile_are_asked_for_again(
+def test_signed_urls_that_expire_during_a_download_are_requested_again(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(download, "BLOCK", 500_000)
@@ -113,7 +113,7 @@ def test_addresses_that_expire_meanwhile_are_asked_for_again(
     assert any(" 403" in line for line in signer.server.asked)
 
 
-def test_where_new_ones_are_refused_too_it_ends(signer: Signer) -> None:
+def test_a_download_ends_when_newly_signed_urls_are_refused_too(signer: Signer) -> None:
     signer.server.move_clock(2 * EXPIRES_S)
     with pytest.raises(DataError, match="answers 403") as refused:
         signer.fetch(("s3://corpus/large.bin", "large.bin"))
@@ -121,7 +121,7 @@ def test_where_new_ones_are_refused_too_it_ends(signer: Signer) -> None:
     assert signer.asked == 2
 
 
-def test_where_nobody_signs_it_ends_at_once(
+def test_a_bucket_download_without_anybody_to_sign_urls_fails_at_once(
     signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLIENT_SENDS", "")

@@ -46,7 +46,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     return Disk(tmp_path, monkeypatch)
 
 
-def test_a_tenth_is_low_until_there_is_room_again(disk: Disk) -> None:
+def test_a_disk_with_a_tenth_free_is_reported_low_until_there_is_room_again(disk: Disk) -> None:
     assert disk.after(10) is None
     disk.free = 19 * GB
     low = disk.after(10)
@@ -57,7 +57,7 @@ def test_a_tenth_is_low_until_there_is_room_again(disk: Disk) -> None:
     assert disk.after(10) is None
 
 
-def test_what_fills_within_an_hour_is_told_with_the_time_that_is_left(disk: Disk) -> None:
+def test_a_disk_that_fills_within_an_hour_is_reported_low_with_the_time_left(disk: Disk) -> None:
     # 1 GB a minute; of 100 GB that is full in less than an hour only at the end.
     assert disk.after(1800, 30 * GB) is None
     low = disk.after(900, 15 * GB)
@@ -67,14 +67,14 @@ def test_what_fills_within_an_hour_is_told_with_the_time_that_is_left(disk: Disk
     assert "full in about 55 min" in low.words()
 
 
-def test_a_burst_is_no_trend(disk: Disk) -> None:
+def test_a_burst_of_writes_is_not_reported_as_a_filling_disk(disk: Disk) -> None:
     assert disk.after(10) is None
     assert disk.after(60, 40 * GB) is None  # data is unpacked
     assert disk.after(1740) is None
     assert disk.after(3600) is None
 
 
-def test_a_large_disk_is_not_low_with_much_room(disk: Disk) -> None:
+def test_a_20_tb_disk_is_not_low_with_500_gb_free(disk: Disk) -> None:
     disk.total, disk.free = 20_000 * GB, 500 * GB
     assert disk.after(10) is None
     assert not is_low(disk.free, disk.total)
@@ -83,7 +83,7 @@ def test_a_large_disk_is_not_low_with_much_room(disk: Disk) -> None:
     assert is_low(disk.free, disk.total)
 
 
-def test_the_largest_new_files_are_named(disk: Disk) -> None:
+def test_a_low_disk_report_names_the_five_largest_new_files(disk: Disk) -> None:
     (disk.tree / "out").mkdir()
     for step in range(7):
         with (disk.tree / f"out/step-{step}.pt").open("wb") as file:
@@ -100,17 +100,17 @@ def test_the_largest_new_files_are_named(disk: Disk) -> None:
     assert low.files == tuple((f"out/step-{step}.pt", (1 << 20) + step) for step in (6, 5, 4, 3, 2))
 
 
-def test_a_tree_that_is_gone_stops_nothing(disk: Disk) -> None:
+def test_a_tree_that_is_gone_does_not_stop_the_disk_watch(disk: Disk) -> None:
     disk.tree.rmdir()
     assert disk.after(10) is None
 
 
 @pytest.mark.parametrize("told", [b"", b"\n", b"1 2\n", b"x y z\n", b"-1 5 -\n", b"1 2 3 4\n"])
-def test_nonsense_of_a_box_is_no_disk(told: bytes) -> None:
+def test_a_malformed_low_disk_report_of_a_box_is_ignored(told: bytes) -> None:
     assert parse_low_disk(told) is None
 
 
-def test_a_hostile_name_is_shown_safely() -> None:
+def test_a_hostile_file_name_in_a_low_disk_report_is_shown_without_escape_codes() -> None:
     low = parse_low_disk(b"5 100 -\n7 a\x1b]0;x\x07b\n" + b"9 " + b"y" * 5000)
     assert low
     assert "\x1b" not in low.words()

@@ -55,7 +55,7 @@ def box(tmp_path: Path) -> DisposableBox:
     return DisposableBox(tmp_path)
 
 
-def test_what_is_at_home_or_can_be_fetched_goes(box: DisposableBox) -> None:
+def test_clean_removes_pulled_results_and_caches_but_keeps_tokens(box: DisposableBox) -> None:
     safe = {"k/train-1": "safe", "huggingface/hub": "safe", "uv": "safe"}
     assert box.clean(look=True) == safe
     assert box.results() == [*NAMES]
@@ -85,7 +85,7 @@ def changed(box: DisposableBox) -> None:
 
 
 @pytest.mark.parametrize("make", [never_pulled, pulled_before_its_end, failed, changed])
-def test_other_results_are_not_touched(
+def test_clean_keeps_results_that_are_unpulled_changed_or_of_a_failed_run(
     box: DisposableBox, make: Callable[[DisposableBox], None]
 ) -> None:
     make(box)
@@ -120,11 +120,8 @@ def elsewhere(box: DisposableBox) -> None:
         (elsewhere, "removed", "used"),
     ],
 )
-def test_what_a_run_may_need_stays(
-    box: DisposableBox,
-    make: Callable[[DisposableBox], None],
-    results: str,
-    cache: str,
+def test_clean_keeps_results_and_caches_that_a_live_or_queued_run_may_need(
+    box: DisposableBox, make: Callable[[DisposableBox], None], results: str, cache: str
 ) -> None:
     make(box)
     said = box.clean()
@@ -133,7 +130,7 @@ def test_what_a_run_may_need_stays(
     assert (box.home / "cache/uv/wheel").exists() == (cache == "used")
 
 
-def test_links_into_uvs_cache_keep_it(box: DisposableBox) -> None:
+def test_clean_keeps_uvs_cache_where_environments_link_into_the_cache(box: DisposableBox) -> None:
     (box.home / "env").write_text("export UV_LINK_MODE=symlink\n")
     said = box.clean()
     assert (said["uv"], said["huggingface/hub"]) == ("used", "removed")

@@ -96,7 +96,7 @@ def box(tmp_path: Path, server: DataServer) -> BoxHere:
     return BoxHere(tmp_path, server)
 
 
-def test_a_file_is_fetched_once_and_a_second_look_asks_nobody(box: BoxHere, server: DataServer):
+def test_a_fetched_file_is_not_fetched_twice_or_overwritten(box: BoxHere, server: DataServer):
     sha256 = server.add("a/train.bin", b"x" * 1000)
     item = {"from": server.url("a/train.bin"), "to": "data/", "sha256": sha256}
     assert box.run("check", item).returncode == 1
@@ -110,20 +110,20 @@ def test_a_file_is_fetched_once_and_a_second_look_asks_nobody(box: BoxHere, serv
     box.refused("data-in-the-way", item)
 
 
-def test_without_a_digest_it_is_fetched_with_a_warning(box: BoxHere, server: DataServer):
+def test_data_without_a_digest_is_fetched_with_a_warning(box: BoxHere, server: DataServer):
     server.add("train.bin", b"x")
     said = box.fetched({"from": server.url("train.bin?key=secret"), "to": "train.bin"})
     assert "warn data-unpinned" in said
     assert "secret" not in said
 
 
-def test_a_wrong_digest_leaves_nothing(box: BoxHere, server: DataServer):
+def test_data_with_a_wrong_digest_leaves_no_file(box: BoxHere, server: DataServer):
     server.add("train.bin", b"x")
     item = {"from": server.url("train.bin"), "to": "data/train.bin", "sha256": "0" * 64}
     assert "does not have the digest 000" in box.refused("data-digest", item)
 
 
-def test_a_large_file_comes_in_blocks_and_goes_on_after_a_cut(
+def test_a_large_file_is_fetched_in_blocks_and_continues_after_cuts(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(download, "BLOCK", 1024 * 1024)
@@ -137,7 +137,7 @@ def test_a_large_file_comes_in_blocks_and_goes_on_after_a_cut(
 
 
 @pytest.mark.parametrize("tags", [True, False])
-def test_what_came_of_another_file_is_no_part_of_this_one(
+def test_blocks_of_an_earlier_other_file_are_not_mixed_into_a_download(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, tags: bool
 ):
     """Without a digest, equal sizes alone would allow a mix of two files."""
@@ -170,7 +170,7 @@ def test_what_came_of_another_file_is_no_part_of_this_one(
 
 
 @pytest.mark.parametrize("heeds_times", [True, False])
-def test_a_file_that_changes_while_it_is_fetched_is_never_made_of_two(
+def test_a_file_that_changes_during_its_download_is_refused_and_not_kept(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, heeds_times: bool
 ):
     """With a server that obeys If-Unmodified-Since, and one that only sends Last-Modified."""
@@ -208,7 +208,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
-def test_answers_that_make_no_sense_are_refused(
+def test_a_nonsense_answer_of_a_data_server_is_refused_naming_the_server(
     box: BoxHere, server: DataServer, odd: dict[str, str]
 ):
     server.add("l", b"1" * 10)
@@ -219,7 +219,7 @@ def test_answers_that_make_no_sense_are_refused(
 
 
 @pytest.mark.parametrize("size", ["-5", "9" * 30, "9" * 5000, "x", ""])
-def test_a_length_that_makes_no_sense_is_refused(box: BoxHere, server: DataServer, size: str):
+def test_a_nonsense_length_of_a_data_server_is_refused(box: BoxHere, server: DataServer, size: str):
     server.add("l", b"1" * 10)
     server.ranges = False
     server.odd["Content-Length"] = size
@@ -227,7 +227,7 @@ def test_a_length_that_makes_no_sense_is_refused(box: BoxHere, server: DataServe
 
 
 @pytest.mark.parametrize("size", [-5, 10**30])
-def test_a_hub_that_names_an_impossible_size_is_refused(
+def test_an_impossible_file_size_from_the_hub_is_refused(
     box: BoxHere, server: DataServer, size: int
 ):
     entry = {"type": "file", "path": "a", "oid": "0" * 40, "size": size}
@@ -237,19 +237,10 @@ def test_a_hub_that_names_an_impossible_size_is_refused(
 
 
 @pytest.mark.slow
-def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: DataServer):
+def test_blocks_fetched_before_a_kill_are_not_fetched_again(box: BoxHere, server: DataServer):
     content = os.urandom(1024) * (3 * BLOCK // 1024)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
-    command = [
-        sys.executable,
-        "-E",
-        MAIN,
-        "data.fetch",
-        "fetch",
-        box.home,
-        box.tree,
-        box.home,
-    ]
+    command = [sys.executable, "-E", MAIN, "data.fetch", "fetch", box.home, box.tree, box.home]
     # The last block stalls, so the others are complete when the program is killed.
     server.cut_after, server.cuts_left = 1000, 1000
     with subprocess.Popen(
@@ -275,7 +266,7 @@ def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: Data
     assert server.sent <= BLOCK + 1
 
 
-def test_a_server_without_parts_or_in_trouble_gives_it_in_the_end(box: BoxHere, server: DataServer):
+def test_data_come_from_a_server_without_ranges_or_after_a_503(box: BoxHere, server: DataServer):
     content = b"y" * (BLOCK + 5)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
     server.ranges = False
@@ -288,7 +279,7 @@ def test_a_server_without_parts_or_in_trouble_gives_it_in_the_end(box: BoxHere, 
     assert "503" in box.fetched({"from": server.url("m"), "to": "m"})
 
 
-def test_a_server_that_gives_nothing_is_given_up(
+def test_a_data_server_that_answers_503_for_ever_is_given_up_as_unreachable(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sources, "PATIENCE_S", 2)
@@ -299,7 +290,7 @@ def test_a_server_that_gives_nothing_is_given_up(
 
 
 @pytest.mark.slow
-def test_what_a_server_asks_to_wait_is_waited_or_named(
+def test_a_servers_retry_after_is_waited_for_if_short_and_named_if_long(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sources, "PATIENCE_S", 2)
@@ -324,7 +315,7 @@ def test_what_a_server_asks_to_wait_is_waited_or_named(
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_server_that_refuses_is_not_asked_again(box: BoxHere, server: DataServer, status: int):
+def test_a_server_answering_403_or_404_is_asked_once(box: BoxHere, server: DataServer, status: int):
     server.status, server.status_left = status, 100
     item = {"from": server.url("x?sig=secret"), "to": "x"}
     said = box.refused("data-refused", item)
@@ -333,7 +324,7 @@ def test_a_server_that_refuses_is_not_asked_again(box: BoxHere, server: DataServ
     assert len(server.asked) == 1
 
 
-def test_it_stays_with_https_and_with_trusted_certificates(box: BoxHere, server: DataServer):
+def test_downloads_refuse_http_redirects_and_unknown_certificates(box: BoxHere, server: DataServer):
     server.redirects["x"] = "http://127.0.0.1/x"
     assert "leads to http://" in box.refused("data-refused", {"from": server.url("x"), "to": "x"})
     del box.env["SSL_CERT_FILE"]
@@ -341,7 +332,7 @@ def test_it_stays_with_https_and_with_trusted_certificates(box: BoxHere, server:
     assert "certificate is not trusted" in said
 
 
-def test_what_has_no_room_is_not_begun(box: BoxHere, server: DataServer):
+def test_data_larger_than_the_free_disk_are_not_requested(box: BoxHere, server: DataServer):
     huge = os.statvfs(box.tree).f_bavail * os.statvfs(box.tree).f_frsize
     addressed(box, {"path": "a", "size": huge, "url": server.url("a")})
     said = box.run("fetch", {"from": "s3://bucket/a", "to": "a"})
@@ -356,7 +347,9 @@ def addressed(box: BoxHere, *rows: dict[str, object]) -> None:
     (box.home / "data.addresses").write_text("\n".join(lines))
 
 
-def test_a_list_of_signed_addresses_is_fetched_below_its_place(box: BoxHere, server: DataServer):
+def test_objects_of_signed_urls_are_stored_below_their_folder_and_bad_paths_refused(
+    box: BoxHere, server: DataServer
+):
     rows = [
         {"path": f"d/{n}", "size": 1, "url": server.url(f"{n}?sig=s"), "etag": '"e"'} for n in "abc"
     ]
@@ -382,7 +375,7 @@ def hub(server: DataServer) -> None:
         server.add(f"datasets/me/set/{path}", content)
 
 
-def test_a_dataset_of_the_hub_comes_by_its_revision(box: BoxHere, server: DataServer):
+def test_a_hub_dataset_comes_by_revision_and_loses_deleted_files(box: BoxHere, server: DataServer):
     hub(server)
     item = {"from": "hf:datasets/me/set@v1", "to": "set", "exclude": [["^test/.*$", True]]}
     assert f"is commit {'5' * 40}" in box.fetched(item)
@@ -396,11 +389,13 @@ def test_a_dataset_of_the_hub_comes_by_its_revision(box: BoxHere, server: DataSe
     del server.files["datasets/me/set/train/1.parquet"]
     box.fetched({**item, "from": "hf:datasets/me/set@v2"}, folder, file)
     assert {name for name in box.files() if name.startswith("set/")} == {
-        *("set/README.md", "set/train/0.parquet", "set/mine"),
+        *("set/README.md", "set/train/0.parquet", "set/mine")
     }
 
 
-def test_another_address_for_the_same_place_is_fetched_anew(box: BoxHere, server: DataServer):
+def test_a_changed_data_address_refetches_its_file_and_keeps_others(
+    box: BoxHere, server: DataServer
+):
     for name, content in (("a/x", b"1"), ("b/x", b"2"), ("b/y", b"3")):
         server.add(name, content)
     y = {"from": server.url("b/y"), "to": "d/"}
@@ -416,7 +411,7 @@ def test_another_address_for_the_same_place_is_fetched_anew(box: BoxHere, server
 
 
 @pytest.mark.parametrize("said", [b"[]", b"7", b'{"sha": 7}', b"<html>"])
-def test_a_hub_that_is_none_is_refused(box: BoxHere, server: DataServer, said: bytes):
+def test_an_answer_that_is_not_the_hubs_is_refused(box: BoxHere, server: DataServer, said: bytes):
     server.add("elsewhere", said)
     server.redirects["api/models/me/m/revision/v1"] = server.url("elsewhere")
     box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
@@ -426,7 +421,7 @@ def test_a_hub_that_is_none_is_refused(box: BoxHere, server: DataServer, said: b
     box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
 
 
-def test_a_hub_that_lists_for_ever_is_refused(
+def test_a_hub_listing_without_an_end_is_refused_within_its_limits(
     box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
 ):
     hub(server)
@@ -441,7 +436,7 @@ def test_a_hub_that_lists_for_ever_is_refused(
         assert len(server.asked) == asked + 3, "no more is asked for than would be taken"
 
 
-def test_a_token_goes_to_the_hub_alone(box: BoxHere, server: DataServer, tmp_path: Path):
+def test_the_hub_token_goes_to_no_redirected_host(box: BoxHere, server: DataServer, tmp_path: Path):
     hub(server)
     server.token = "hf_secret"
     item = {"from": "hf:datasets/me/set@v1/train/0.parquet", "to": "x"}
@@ -491,7 +486,7 @@ def zipped(*members: tuple[str, bytes, int]) -> bytes:
     return out.getvalue()
 
 
-def test_archives_are_unpacked_into_their_place(box: BoxHere, server: DataServer):
+def test_archives_are_unpacked_and_replace_no_foreign_file(box: BoxHere, server: DataServer):
     whole = tar(
         (member("a", type=tarfile.DIRTYPE), b""),
         (member("a/run.sh", mode=0o6777), b"#!"),
@@ -536,7 +531,7 @@ def test_backslashes_in_a_zip_separate_folders(box: BoxHere, server: DataServer,
         ("old.tar", lambda: _old_tar("a/b", b"x")),
     ],
 )
-def test_an_archive_is_known_by_its_content(
+def test_an_archive_is_recognised_by_its_content_whatever_its_name(
     name: str, pack: Callable[[], bytes], box: BoxHere, server: DataServer
 ):
     server.add(name.partition("?")[0], pack())
@@ -563,7 +558,7 @@ def _old_tar(name: str, content: bytes) -> bytes:
         (b"\n<!DOCTYPE html><html>log in", "a web page"),
     ],
 )
-def test_what_no_program_here_unpacks_is_named(
+def test_an_archive_of_an_unknown_format_is_refused_naming_the_format(
     content: bytes, words: str, box: BoxHere, server: DataServer
 ):
     server.add("x.zip", content)
@@ -571,7 +566,7 @@ def test_what_no_program_here_unpacks_is_named(
     assert words in said
 
 
-def test_a_file_without_a_name_gets_the_one_that_its_server_says(box: BoxHere, server: DataServer):
+def test_a_download_without_a_name_gets_the_servers_name(box: BoxHere, server: DataServer):
     server.add("files/12345", b"x")
     server.odd["Content-Disposition"] = 'attachment; filename="..\\\\corpus one.csv"'
     box.fetched({"from": server.url("files/12345"), "to": "set/"})
@@ -608,7 +603,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_an_archive_with_anything_but_files_is_refused_as_a_whole(
+def test_an_archive_with_links_devices_or_outside_paths_is_refused_whole(
     name: str, box: BoxHere, server: DataServer, tmp_path: Path
 ):
     server.add(name, BAD[name]())
@@ -619,7 +614,7 @@ def test_an_archive_with_anything_but_files_is_refused_as_a_whole(
     assert list(box.tree.glob(".boxstrap*")) == []
 
 
-def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_archive_bomb_is_stopped_while_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from bootstrap.onbox.data import download as module
     from bootstrap.onbox.data.sources import DataError
 
@@ -636,7 +631,7 @@ def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         assert sum(file.stat().st_size for file in into.iterdir()) <= 3 << 20
 
 
-def test_a_place_outside_of_the_working_folder_is_refused(box: BoxHere, server: DataServer):
+def test_data_for_a_folder_outside_the_workdir_are_not_fetched(box: BoxHere, server: DataServer):
     server.add("x", b"x")
     for to in ("/etc/x", "~/x", str(box.home / "x"), "link/x"):
         (box.tree / "link").is_symlink() or (box.tree / "link").symlink_to("/tmp")

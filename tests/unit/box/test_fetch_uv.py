@@ -10,13 +10,14 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from bootstrap.onbox import MAIN
 from bootstrap.paths import shipped
+from tests.listener import QuietHandler
 
 pytestmark = pytest.mark.slow  # each starts programs
 
@@ -51,11 +52,8 @@ class UvIndex(ThreadingHTTPServer):
         """What it asks to wait, of each of the next requests."""
 
 
-class _UvHandler(BaseHTTPRequestHandler):
+class _UvHandler(QuietHandler):
     server: UvIndex
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
     def do_GET(self) -> None:
         if self.server.retry_after:
@@ -110,14 +108,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     [(wheel(), 1), (wheel(zipfile.ZIP_STORED), 2), (wheel(seekable=False), 2)],
     ids=["as uv's", "stored", "without sizes"],
 )
-def test_however_it_is_laid_out_it_comes(folder: Path, data: bytes, times: int) -> None:
+def test_uv_is_unpacked_from_a_wheel_of_any_layout(folder: Path, data: bytes, times: int) -> None:
     fetched = Fetched(folder, data, None, hashlib.sha256(data).hexdigest())
     assert (fetched.rc, fetched.said, fetched.asked) == (0, "", times)
     assert fetched.there == {"uv": PROGRAM}
     assert (folder / "uv").stat().st_mode & 0o111
 
 
-def test_an_index_that_asks_to_wait_is_waited_for_once(folder: Path) -> None:
+def test_a_short_retry_after_of_the_index_is_waited_for_once_when_fetching_uv(folder: Path) -> None:
     data = wheel()
     sha = hashlib.sha256(data).hexdigest()
     began = time.monotonic()
@@ -130,14 +128,14 @@ def test_an_index_that_asks_to_wait_is_waited_for_once(folder: Path) -> None:
         assert f"429: Too Many Requests; the server asks to wait {waits[0]} s" in fetched.said
 
 
-def test_another_one_is_not_left_there(folder: Path) -> None:
+def test_a_wheel_of_uv_with_a_wrong_digest_leaves_no_file(folder: Path) -> None:
     fetched = Fetched(folder, wheel(), None, hashlib.sha256(b"another").hexdigest())
     assert (fetched.rc, fetched.said) == (1, f"the SHA-256 of {WHEEL} is wrong\n")
     assert fetched.there == {}
 
 
 @pytest.mark.parametrize("cut", [10, 400, -200, -1])
-def test_what_is_cut_off_is_the_network_s_fault(folder: Path, cut: int) -> None:
+def test_a_cut_off_download_of_uv_is_a_network_error(folder: Path, cut: int) -> None:
     data = wheel()
     fetched = Fetched(folder, data, cut, hashlib.sha256(data).hexdigest())
     assert fetched.rc == 1
@@ -150,7 +148,7 @@ def test_what_is_cut_off_is_the_network_s_fault(folder: Path, cut: int) -> None:
     [(None, b"", ""), (None, b"x", f"the SHA-256 of {WHEEL} is wrong\n"), (400, b"", "curl: (18)")],
     ids=["as uv's", "another one", "cut off"],
 )
-def test_with_curl_alone_it_is_the_same(
+def test_uv_is_fetched_with_curl_alone_with_the_same_checks(
     folder: Path, cut: int | None, other: bytes, says: str
 ) -> None:
     """A cut-off download is a network error, not a wrong digest."""
@@ -176,7 +174,9 @@ def test_with_curl_alone_it_is_the_same(
 @pytest.mark.parametrize(
     ("version", "setting"), [("0.10.12", "UV_NATIVE_TLS"), ("0.11.0", "UV_SYSTEM_CERTS")]
 )
-def test_an_image_s_own_uv_is_not_made_to_warn(folder: Path, version: str, setting: str) -> None:
+def test_an_images_own_uv_gets_the_certificate_setting_of_its_version(
+    folder: Path, version: str, setting: str
+) -> None:
     uv = folder / "uv"
     uv.write_text(f"#!/bin/sh\necho uv {version} of a distribution\n")
     uv.chmod(0o755)

@@ -7,7 +7,7 @@ import pytest
 from bootstrap.estimate import Price
 from bootstrap.onbox.smoke.peaks import MODELS, model_of
 from bootstrap.onbox.verdict.gpu_models import difference
-from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.providers import Offer, RentOrder
 from tests.providers.cards import CARDS, SoldCard, verdict_of
 
 NAMES = [(card, name) for card in CARDS for name in (*card.written, card.driver)]
@@ -21,7 +21,7 @@ WEAKER = {
 
 
 @pytest.mark.parametrize(("card", "name"), NAMES, ids=[name for _, name in NAMES])
-def test_a_name_means_the_same_card_wherever_it_is_compared(card: SoldCard, name: str) -> None:
+def test_a_gpu_name_means_the_same_card_in_offer_and_verdict(card: SoldCard, name: str) -> None:
     assert len(NAMES) >= 60 + len(CARDS)
     for size in (card.sold, None):
         assert verdict_of(name, card, size) == {"pass"}
@@ -34,7 +34,7 @@ def test_a_name_means_the_same_card_wherever_it_is_compared(card: SoldCard, name
 
 
 @pytest.mark.parametrize("card", CARDS, ids=[card.driver for card in CARDS])
-def test_no_name_means_another_card(card: SoldCard) -> None:
+def test_a_gpu_name_never_matches_another_card_in_offers_and_verdict(card: SoldCard) -> None:
     for other, name in NAMES:
         if other is card:
             continue
@@ -62,23 +62,25 @@ def test_no_name_means_another_card(card: SoldCard) -> None:
         ("RTX A6000 Ada", "NVIDIA RTX 6000 Ada Generation", ""),
     ],
 )
-def test_a_relative_a_part_and_a_variant(ordered: str, card: str, found: str) -> None:
+def test_a_related_gpu_name_is_judged_as_the_same_a_weaker_or_another_card(
+    ordered: str, card: str, found: str
+) -> None:
     assert difference(ordered, card) == found
 
 
-def test_a_part_of_a_card_is_none() -> None:
+def test_an_offer_of_a_fraction_of_a_gpu_does_not_match_the_whole_card() -> None:
     for gpu, memory in (("A10", 4), ("L4", 2.8), ("RTX PRO 6000", 24)):
         offer = Offer("ec2", "1", gpu, 1, 0.5, memory_gib=memory)
         assert offer.misses(RentOrder(gpu_names=(gpu,)))
 
 
-def test_the_size_in_an_ordered_name_is_ordered_too() -> None:
+def test_a_memory_size_in_an_ordered_gpu_name_must_be_met() -> None:
     small = next(card for card in CARDS if card.driver.endswith("4090"))
     assert "return" in verdict_of("RTX 4090 48GB", small, None)
     assert verdict_of("RTX 4090 48GB, RTX 4090", small, None) == {"pass"}
 
 
-def test_the_smoke_test_knows_cards_by_the_same_reading() -> None:
+def test_the_smoke_test_finds_its_table_row_by_any_known_gpu_name() -> None:
     known = {card.driver for card in CARDS if model_of(card.driver)}
     assert len(known) >= 25
     for row in MODELS:

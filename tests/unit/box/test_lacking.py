@@ -28,6 +28,8 @@ from bootstrap.onbox.python.lacking import advice, lacking, missing_libraries
             ("libGL.so.1", "libgl1"),
         ),
         ("OSError: sndfile library not found", ("sndfile", "libsndfile1")),
+        ("No working C++ compiler found in x.cxx: (None, 'g++')", ("g++", "build-essential")),
+        ("RuntimeError: Failed to find C compiler. Please", ("compiler", "build-essential")),
         ("No such file or directory: 'ffmpeg'\n  in the end", ("ffmpeg", "ffmpeg")),
         ("sh: 1: swig: not found\nsh: 1: cmake: not found", ("cmake", "cmake")),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'", None),
@@ -36,7 +38,7 @@ from bootstrap.onbox.python.lacking import advice, lacking, missing_libraries
         ("", None),
     ],
 )
-def test_the_last_thing_that_was_looked_for_is_named(
+def test_the_missing_tool_or_header_of_a_failed_build_is_named_with_its_package(
     said: str, found: tuple[str, str] | None
 ) -> None:
     assert lacking(said) == found
@@ -47,7 +49,7 @@ def test_the_last_thing_that_was_looked_for_is_named(
     )
 
 
-def test_a_library_that_neither_the_box_nor_a_wheel_has_is_found(tmp_path: Path) -> None:
+def test_a_shared_library_that_neither_the_box_nor_a_wheel_has_is_found(tmp_path: Path) -> None:
     site, other = tmp_path / "site", tmp_path / "other"
     for folder in (site / "cv2", other):
         folder.mkdir(parents=True)
@@ -67,7 +69,7 @@ def test_a_library_that_neither_the_box_nor_a_wheel_has_is_found(tmp_path: Path)
     assert not [*missing_libraries(str(site))]
 
 
-def test_a_package_that_another_one_brings_is_not_asked_for(
+def test_a_missing_library_whose_package_another_package_brings_is_not_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = [

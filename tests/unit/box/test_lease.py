@@ -185,7 +185,7 @@ def overdrawn(simulated: SimulatedWorld, allowed: float) -> float:
 
 @pytest.mark.parametrize("account_answers", [True, False])
 @pytest.mark.parametrize("limit", [{"seconds": 2 * HOUR}, {"dollars": 4.0}])
-def test_a_box_that_was_rented_for_it_counts_from_the_renting(
+def test_a_box_rented_for_its_lease_counts_hours_and_dollars_from_the_rental(
     limit: dict[str, float], *, account_answers: bool
 ) -> None:
     """Loading the image and the setup take an hour before the monitor starts."""
@@ -206,7 +206,7 @@ def test_a_box_that_was_rented_for_it_counts_from_the_renting(
     assert held.spent <= 4.0 + 2.0 * SLACK_S / HOUR
 
 
-def test_what_was_set_before_goes_on_as_it_was() -> None:
+def test_a_lease_set_on_a_running_box_counts_from_then_and_old_state_goes_on() -> None:
     """A state of an earlier version, and a new lease on a box that has been up for days."""
     state = LeaseState.read({"boot": "b", "at": 50.0, "elapsed": 50.0})
     said = AccountReading(1.7e9 + 9e5, 1.7e9, 2.0)
@@ -217,21 +217,21 @@ def test_what_was_set_before_goes_on_as_it_was() -> None:
     assert state.elapsed == 0.0
 
 
-def test_hours_are_held_and_the_run_is_warned_first() -> None:
+def test_a_lease_of_hours_is_kept_and_the_run_is_warned_before_the_stop() -> None:
     held = world(seconds=2 * HOUR).until_stopped()
     assert held.warned_at == pytest.approx(2 * HOUR, abs=TICK_S)
     assert 0 <= held.now - 2 * HOUR <= held.grace + 3 * TICK_S
     assert overdrawn(held, 2 * HOUR) <= 2 * TICK_S
 
 
-def test_without_a_run_nobody_is_waited_for() -> None:
+def test_a_lease_without_a_live_run_stops_the_box_without_grace() -> None:
     held = world(seconds=HOUR)
     held.runs_end_at = None
     assert held.until_stopped().now == pytest.approx(HOUR, abs=TICK_S)
     assert held.warned_at is None
 
 
-def test_dollars_are_counted_by_the_price_that_the_account_says_now() -> None:
+def test_a_lease_of_dollars_counts_by_the_price_the_account_reports_now() -> None:
     held = world(dollars=3.0, price=100.0)
     held.price = 1.0
     while held.now < HOUR:
@@ -243,7 +243,7 @@ def test_dollars_are_counted_by_the_price_that_the_account_says_now() -> None:
     assert own.until_stopped().spent == pytest.approx(3.0, abs=0.1)
 
 
-def test_a_lease_without_a_price_ends_for_no_dollars() -> None:
+def test_a_lease_of_dollars_without_a_known_price_does_not_end() -> None:
     state = LeaseState()
     for at in range(0, 100_000, 1000):
         assert advance(LeaseTerms(dollars=0.01), state, Tick("b", float(at), 0.0)) == []
@@ -252,7 +252,7 @@ def test_a_lease_without_a_price_ends_for_no_dollars() -> None:
 
 
 @pytest.mark.parametrize("run", [True, False])
-def test_idleness_begins_with_the_last_use(run: bool) -> None:
+def test_a_lease_of_idleness_counts_from_the_last_use(run: bool) -> None:
     held = world(idle=1800.0)
     held.used_until, held.runs_end_at = 5 * HOUR, 1e9 if run else None
     held.until_stopped()
@@ -260,7 +260,7 @@ def test_idleness_begins_with_the_last_use(run: bool) -> None:
     assert 1800 <= held.now - 5 * HOUR <= 1800 + grace + 60
 
 
-def test_what_computes_and_never_writes_is_hung() -> None:
+def test_a_run_that_computes_but_writes_nothing_ends_the_lease_as_stalled() -> None:
     held = world(stall=HOUR)
     while held.now < 3 * HOUR:
         held.pass_time()
@@ -277,7 +277,7 @@ def test_what_computes_and_never_writes_is_hung() -> None:
     assert off.until_stopped().now >= 50 * HOUR
 
 
-def test_a_person_extends_it_and_nobody_else() -> None:
+def test_an_extension_moves_the_end_of_a_lease_even_while_the_run_is_ending() -> None:
     held = world(seconds=HOUR, dollars=2.0, idle=600.0)
     held.used_until = 0.0
     held.extended = HOUR
@@ -289,7 +289,7 @@ def test_a_person_extends_it_and_nobody_else() -> None:
     assert late.until_stopped().now >= 2 * HOUR
 
 
-def test_the_wall_clock_counts_nothing_and_the_machines_sleep_counts() -> None:
+def test_a_lease_ignores_changes_of_the_wall_clock_and_counts_sleep() -> None:
     held = world(seconds=2 * HOUR)
     for shift in (-1e8, 1e8, -5e9):
         held.wall += shift
@@ -298,7 +298,7 @@ def test_the_wall_clock_counts_nothing_and_the_machines_sleep_counts() -> None:
     assert held.until_stopped().now == pytest.approx(2 * HOUR + held.grace, abs=3 * TICK_S)
 
 
-def test_a_killed_monitor_goes_on_where_it_was() -> None:
+def test_a_killed_monitor_continues_the_lease_where_it_was() -> None:
     held = world(seconds=2 * HOUR, idle=600.0)
     for _ in range(100):
         held.pass_time()
@@ -315,7 +315,9 @@ def test_a_killed_monitor_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize("machine", [True, False])
 @pytest.mark.parametrize("down", [5.0, 10 * HOUR])
 @pytest.mark.parametrize("api_down", [0.0, 600.0])
-def test_a_restart_costs_what_the_account_says(machine: bool, down: float, api_down: float) -> None:
+def test_a_restarted_box_counts_against_its_lease_what_the_account_billed(
+    machine: bool, down: float, api_down: float
+) -> None:
     held = world(seconds=2 * HOUR)
     while held.now < HOUR:
         held.pass_time()
@@ -327,7 +329,7 @@ def test_a_restart_costs_what_the_account_says(machine: bool, down: float, api_d
     assert abs(held.spent / held.price - 2.0) * HOUR <= held.grace + 60
 
 
-def test_a_restart_that_the_account_never_noticed_was_paid_for() -> None:
+def test_a_restart_that_the_account_did_not_notice_counts_against_the_lease() -> None:
     held = world(seconds=2 * HOUR)
     while held.now < HOUR:
         held.pass_time()
@@ -339,7 +341,7 @@ def test_a_restart_that_the_account_never_noticed_was_paid_for() -> None:
     assert held.until_stopped().now == pytest.approx(2 * HOUR, abs=60)
 
 
-def test_an_account_that_does_not_answer_is_asked_on_until_it_does() -> None:
+def test_an_account_that_does_not_answer_at_the_leases_end_is_asked_until_it_does() -> None:
     held = world(seconds=HOUR)
     held.api_down_until = 3 * HOUR
     held.until_stopped()
@@ -350,7 +352,9 @@ def test_an_account_that_does_not_answer_is_asked_on_until_it_does() -> None:
 
 
 @pytest.mark.parametrize("number", range(60))
-def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.Random) -> None:
+def test_no_random_fault_lets_a_box_cost_more_than_its_lease_beyond_the_slack(
+    number: int, seeded: random.Random
+) -> None:
     """Except two minutes, the grace, and the time in which the account can't be reached."""
     chance = seeded
     hours, price = chance.choice([0.1, 1.0, 5.0]), chance.choice([0.2, 3.0, 30.0])
@@ -416,7 +420,7 @@ def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.R
     ],
 )
 @pytest.mark.parametrize("api_down", [0.0, 600.0])
-def test_only_what_is_safe_is_destroyed(
+def test_at_the_leases_end_a_box_is_destroyed_only_if_all_results_were_pulled(
     pulled: str, look_s: float, ends: str, api_down: float
 ) -> None:
     held = SimulatedWorld(LeaseTerms(seconds=HOUR, then="destroy"), look_s=look_s)
@@ -432,7 +436,7 @@ def test_only_what_is_safe_is_destroyed(
     assert overdrawn(held, HOUR) <= SLACK_S
 
 
-def test_a_box_whose_run_lives_or_began_meanwhile_is_stopped() -> None:
+def test_a_lease_destroys_only_after_a_fresh_safety_check_and_else_stops() -> None:
     terms, state = LeaseTerms(seconds=60.0, then="destroy"), LeaseState()
 
     def at(seconds: float, **given: Any) -> list[str]:
@@ -458,7 +462,7 @@ def test_a_box_whose_run_lives_or_began_meanwhile_is_stopped() -> None:
     assert at(95.0, is_safe=True) == [DESTROY]
 
 
-def test_terms_and_state_are_read_as_they_were_written() -> None:
+def test_lease_terms_and_state_are_read_back_as_written_and_nonsense_refused() -> None:
     terms = LeaseTerms(seconds=HOUR, idle=60.0)
     text = json.dumps({k: v for k, v in dataclasses.asdict(terms).items() if v is not None})
     assert LeaseTerms.read(text) == terms
@@ -470,7 +474,7 @@ def test_terms_and_state_are_read_as_they_were_written() -> None:
     assert LeaseState.read({"novelty": 1}) == LeaseState()
 
 
-def test_a_restart_counts_though_the_account_does_not_answer() -> None:
+def test_a_restart_counts_against_the_lease_even_if_the_account_does_not_answer() -> None:
     held = world(seconds=2 * HOUR)
     while held.now < HOUR:
         held.pass_time()
@@ -483,7 +487,7 @@ def test_a_restart_counts_though_the_account_does_not_answer() -> None:
     assert held.asked[0] == pytest.approx(2 * HOUR, abs=60)
 
 
-def test_a_run_that_does_not_end_is_not_waited_for_beyond_its_grace() -> None:
+def test_at_the_leases_end_a_run_is_not_waited_for_beyond_its_grace() -> None:
     state = LeaseState()
     said = [
         advance(LeaseTerms(seconds=60.0), state, Tick("b", at, 0.0, has_runs=True, grace=30.0))
@@ -493,7 +497,7 @@ def test_a_run_that_does_not_end_is_not_waited_for_beyond_its_grace() -> None:
     assert said.index([STOP]) == 6 + 4
 
 
-def test_runs_of_a_box_that_its_provider_ends_are_asked_to_end_though_nothing_there_can() -> None:
+def test_a_lease_that_only_the_provider_can_end_still_ends_the_runs_first() -> None:
     for ends in (False, True):
         terms, state = LeaseTerms(seconds=100.0, then="destroy", ends=ends), LeaseState()
         done = [

@@ -87,7 +87,7 @@ def test_a_box_on_which_nothing_happens_is_not_in_use(run: Path) -> None:
     assert (look.used, look.computes, look.grew) == (False, False, False)
 
 
-def test_a_gpu_or_a_core_that_works_computes(run: Path, other: int) -> None:
+def test_a_working_gpu_or_process_counts_as_use_of_the_box(run: Path, other: int) -> None:
     assert second_look(run, [0], [5]).computes
     assert not second_look(run, [0]).used
     SEEN[str(other)] = stat(500)
@@ -98,7 +98,7 @@ def test_a_gpu_or_a_core_that_works_computes(run: Path, other: int) -> None:
 
 
 @pytest.mark.parametrize("where", ["log", "results", "deep"])
-def test_a_log_or_results_that_grow_are_use(run: Path, where: str) -> None:
+def test_a_growing_log_or_result_counts_as_use_of_the_box(run: Path, where: str) -> None:
     tree = run.parents[3] / "homework/out"
     file = {"log": run / "log", "results": tree / "a.pt", "deep": tree / "deep/b.pt"}[where]
     with file.open("a") as out:
@@ -108,7 +108,7 @@ def test_a_log_or_results_that_grow_are_use(run: Path, where: str) -> None:
     assert not second_look(run).used
 
 
-def test_a_setup_at_work_is_use_and_one_that_is_gone_is_none(run: Path, other: int) -> None:
+def test_a_setup_at_work_counts_as_use_and_a_dead_setup_does_not(run: Path, other: int) -> None:
     lock = run.parents[2] / "lock"
     lock.write_text(f"{other} 77 {boot_id()}\nscript\nsetup\n")
     assert second_look(run).used
@@ -117,7 +117,7 @@ def test_a_setup_at_work_is_use_and_one_that_is_gone_is_none(run: Path, other: i
 
 
 @pytest.mark.parametrize("named", ["/root/.vscode-server/bin/x", "transfer", "other"])
-def test_an_editor_or_a_transfer_counts_while_it_moves_bytes(run: Path, named: str) -> None:
+def test_an_editor_or_transfer_that_moves_bytes_is_use_of_the_box(run: Path, named: str) -> None:
     words = sent_program(PROGRAM)[:80] if named == "transfer" else named
     if named == "transfer":
         assert any(mark in sent_program(PROGRAM) for mark in activity._AT_WORK)
@@ -134,7 +134,7 @@ def test_an_editor_or_a_transfer_counts_while_it_moves_bytes(run: Path, named: s
         moving.wait()
 
 
-def test_who_types_at_a_terminal_uses_the_box(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typing_at_a_terminal_is_use_of_the_box(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     try:
         typed = {os.path.basename(os.ttyname(theirs)): 5}  # noqa: PTH119
@@ -150,7 +150,7 @@ def test_who_types_at_a_terminal_uses_the_box(run: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("bytes_s", "is_used"), [(1_500_000, True), (5_000, False)])
-def test_a_download_is_use(
+def test_a_download_over_the_network_counts_as_use_of_the_box(
     run: Path, monkeypatch: pytest.MonkeyPatch, bytes_s: int, is_used: bool
 ) -> None:
     """It takes hardly any CPU, and what it writes is no result of a run."""
@@ -159,7 +159,7 @@ def test_a_download_is_use(
     assert second_look(run).used == is_used
 
 
-def test_a_program_that_reads_or_writes_is_use(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_doing_io_is_use_of_the_box(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity, "IO", 2_000)
     with subprocess.Popen([sys.executable, "-c", MOVES], stdout=subprocess.DEVNULL) as moving:
         SEEN[str(moving.pid)] = stat(0)
@@ -181,7 +181,7 @@ def test_a_program_that_reads_or_writes_is_use(run: Path, monkeypatch: pytest.Mo
         ("/usr/sbin/sshd -D", False),
     ],
 )
-def test_an_open_exec_is_use_and_what_it_left_detached_is_none(
+def test_an_open_exec_counts_as_use_and_a_process_left_detached_does_not(
     run: Path, other: int, monkeypatch: pytest.MonkeyPatch, parent: str, is_used: bool
 ) -> None:
     environment = {**os.environ, "BOXSTRAP_ENTERED": "1"}
@@ -198,7 +198,7 @@ def test_an_open_exec_is_use_and_what_it_left_detached_is_none(
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def test_a_connection_over_which_nothing_comes_is_dead(
+def test_a_connection_without_traffic_counts_as_dead_and_an_unknown_one_as_alive(
     monkeypatch: pytest.MonkeyPatch, family: int
 ) -> None:
     with (

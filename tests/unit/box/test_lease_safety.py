@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +14,11 @@ import pytest
 
 from bootstrap.onbox.lease import safety
 from bootstrap.onbox.lease.safety import ResultsLook, SafetyLook, safe_note
+from bootstrap.onbox.processes import identity
 from bootstrap.onbox.results.complete_files import state_of
 from bootstrap.onbox.results.run_results import LET_GO, digest_of, write_files
+from bootstrap.onbox.run_folder import runs_below
+from bootstrap.onbox.run_queue import take_out
 from tests.box_programs import lay_programs, onbox
 
 OLD = 1_700_000_000
@@ -61,7 +65,7 @@ def box(tmp_path: Path) -> PulledBox:
     return PulledBox(tmp_path)
 
 
-def test_what_the_user_lets_go_of_is_not_lost(box: PulledBox) -> None:
+def test_results_that_the_user_let_go_of_are_not_unsafe(box: PulledBox) -> None:
     (box.tree / "out/gone").symlink_to("nowhere")
     assert box.unsafe() == []
     (box.tree / "out/elsewhere").symlink_to("/etc/passwd")
@@ -74,7 +78,7 @@ def test_what_the_user_lets_go_of_is_not_lost(box: PulledBox) -> None:
     assert box.unsafe() == ["out/elsewhere can't be told (outside)"]
 
 
-def test_results_that_lie_at_home_are_safe(box: PulledBox) -> None:
+def test_pulled_results_are_safe_and_unpulled_results_unsafe(box: PulledBox) -> None:
     assert box.unsafe() == []
     (box.run / "safe").unlink()
     assert box.unsafe() == ["its results were never pulled whole"]
@@ -114,7 +118,7 @@ CHANGES: dict[str, Callable[[PulledBox], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_other_than_what_was_pulled_is_not(box: PulledBox, change: str) -> None:
+def test_results_other_than_pulled_are_unsafe_until_pulled(box: PulledBox, change: str) -> None:
     assert box.unsafe() == []  # and the digests are saved
     CHANGES[change](box)
     assert len(box.unsafe()) == 1
@@ -127,13 +131,13 @@ def test_what_is_other_than_what_was_pulled_is_not(box: PulledBox, change: str) 
     assert len(box.unsafe()) == (change in still)
 
 
-def test_what_a_process_writes_is_not_safe(box: PulledBox) -> None:
+def test_a_result_that_a_process_has_open_for_writing_is_unsafe(box: PulledBox) -> None:
     with box.result.open("a"):
         assert box.unsafe() == ["out/a.pt can't be told (held)"]
     assert box.unsafe() == []
 
 
-def test_what_is_written_while_others_are_read_is_seen(
+def test_a_result_written_while_other_results_are_checked_is_unsafe(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (box.tree / "out/b.pt").write_text("more")
@@ -150,7 +154,7 @@ def test_what_is_written_while_others_are_read_is_seen(
     assert box.unsafe() == ["its results changed during the check"]
 
 
-def test_what_is_written_while_another_place_is_read_is_seen(
+def test_a_result_written_while_another_box_folder_is_checked_is_unsafe(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = PulledBox(box.home.parent / "b")
@@ -174,7 +178,7 @@ def test_what_is_written_while_another_place_is_read_is_seen(
     assert [*look.changed()] == ["runs: one began, and changed during the check"]
 
 
-def test_what_others_have_on_the_box_is_not_looked_at(
+def test_another_users_boxstrap_folder_is_reported_as_not_checked(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, their = str(box.home.parent), box.home.parent / "theirs"
@@ -189,15 +193,13 @@ def test_what_others_have_on_the_box_is_not_looked_at(
     assert list(safety.all_unsafe(box.home)) == []
 
 
-def test_a_second_look_reads_only_what_is_new(
+def test_a_second_safety_check_reads_only_files_that_are_new_or_recent(
     box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = list[str]()
     opened = safety._opened
     monkeypatch.setattr(
-        safety,
-        "_opened",
-        lambda file, mode: (read.append(Path(file).name), opened(file, mode))[1],
+        safety, "_opened", lambda file, mode: (read.append(Path(file).name), opened(file, mode))[1]
     )
     monkeypatch.setattr(safety, "_SETTLED_NS", 10**12)
     box.unsafe()
@@ -222,14 +224,14 @@ def later_run(box: PulledBox) -> Path:
     return other
 
 
-def test_without_a_record_the_last_run_in_a_place_has_all_that_is_there(box: PulledBox) -> None:
+def test_without_a_record_the_last_run_in_a_folder_owns_all_results_there(box: PulledBox) -> None:
     other = later_run(box)
     assert box.unsafe() == ["train-2: its results were never pulled whole"]
     (box.run / "safe").rename(other / "safe")
     assert box.unsafe() == []
 
 
-def test_what_a_later_run_overwrote_is_safe_if_it_is_at_home(box: PulledBox) -> None:
+def test_a_result_that_a_later_run_overwrote_is_safe_only_if_it_was_pulled(box: PulledBox) -> None:
     made = {"out/a.pt": state_of(box.result.stat())}
     write_files(str(box.run / "results.made"), made)
     assert box.unsafe() == []
@@ -248,7 +250,7 @@ def test_what_a_later_run_overwrote_is_safe_if_it_is_at_home(box: PulledBox) -> 
     assert box.unsafe() == []
 
 
-def test_what_nobody_pulls_of_a_result_changed_after_its_run_is_not_safe(box: PulledBox) -> None:
+def test_a_result_changed_by_hand_after_its_run_is_unsafe(box: PulledBox) -> None:
     made = {"out/a.pt": state_of(box.result.stat())}
     write_files(str(box.run / "results.made"), made)
     (box.run / "results.home").write_text(f"{digest_of(made)}\n")
@@ -258,6 +260,13 @@ def test_what_nobody_pulls_of_a_result_changed_after_its_run_is_not_safe(box: Pu
     assert box.unsafe() == said
     (box.run / "results.given_up").write_text("train-2\n")
     assert box.unsafe() == said
+    placed = box.home / "steps/homework/placed"
+    placed.parent.mkdir(parents=True)
+    git("init", "-q", str(box.tree))
+    git("-C", str(box.tree), "add", "out")
+    (box.tree / ".git").rename(placed)
+    assert box.unsafe() == []  # what a newer commit has there is at home
+    shutil.rmtree(placed)
     box.result.rename(box.result.with_name("b.pt"))  # a file of its own comes with the run
     assert box.unsafe() == ["its results are not what was pulled"]
     box.pull()
@@ -286,14 +295,11 @@ def told(programs: Path, box: PulledBox) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_look_tells_of_runs_setups_and_trees(programs: Path, box: PulledBox) -> None:
+def test_the_safety_check_reports_live_runs_a_running_setup_and_a_moved_tree(
+    programs: Path, box: PulledBox
+) -> None:
     assert told(programs, box) == ["over"]
-    mine = subprocess.run(
-        ["sh", str(programs / "processes.sh"), "identity", str(os.getpid())],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    mine = f"{identity(os.getpid())}\n"
     (box.home / "lock").write_text(mine)
     (box.run / "left").write_text(mine)
     queued = box.run.with_name("train-2")
@@ -305,10 +311,9 @@ def test_a_look_tells_of_runs_setups_and_trees(programs: Path, box: PulledBox) -
         "train-2: still running",
         "over",
     ]
-    subprocess.run(
-        ["bash", str(programs / "lease_look.sh"), str(box.home), "empty-queue"], check=True
-    )
+    assert take_out(runs_below(box.home / "runs"), "stop")
     assert (queued / "exit").read_text() == "143\n"
+    assert not (box.run / "ended").exists()
     assert told(programs, box)[1:] == ["train-1: still running", "over"]
     notes = box.home / "steps/other-1"
     notes.mkdir(parents=True)
@@ -330,7 +335,7 @@ def git(*args: str, **variables: str) -> None:
 
 
 @pytest.mark.slow
-def test_no_variable_of_gits_hides_what_was_made(
+def test_git_variables_in_the_environment_hide_no_work_from_the_safety_check(
     programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The monitor may have been started in a run's environment, which the profile sets."""
@@ -359,7 +364,7 @@ def test_no_variable_of_gits_hides_what_was_made(
 
 
 @pytest.mark.slow
-def test_a_look_that_is_cut_off_finds_nothing_safe(
+def test_a_safety_check_that_is_cut_off_finds_the_box_unsafe(
     programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(safety, "MAIN", str(onbox(programs)))

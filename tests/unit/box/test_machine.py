@@ -97,31 +97,27 @@ FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], tuple[str, str]]] = {
         ("warn", "clock-wrong"),
     ),
     "a disk that hangs": ("disk_speed", readers.LATE, 20.0, {}, ("warn", "box-unread")),
-    "a name server that hangs": (
-        "index",
-        readers.LATE,
-        WELL["index"],
-        {},
-        ("warn", "box-unread"),
-    ),
+    "a name server that hangs": ("index", readers.LATE, WELL["index"], {}, ("warn", "box-unread")),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_seen_and_the_value_beside_it_is_not(name: str) -> None:
+def test_a_machine_value_beyond_its_threshold_is_a_reason_and_a_value_within_is_not(
+    name: str,
+) -> None:
     key, wrong, right, ordered, said = FAULTS[name]
     assert reasons({key: wrong}, ordered) == [said]
     assert reasons({key: right}, ordered) == []
 
 
-def test_nothing_is_held_against_a_box_that_is_well() -> None:
+def test_a_box_whose_values_are_all_fine_gets_verdict_keep_with_all_checks_passed() -> None:
     result = judged({})
     assert result["verdict"] == "keep"
     assert [row["outcome"] for row in result["checks"]] == ["pass"] * (len(BOX_CHECKS) + 1)
     assert all(row["read"] for row in result["checks"])
 
 
-def test_what_a_box_does_not_have_is_neither_good_nor_bad() -> None:
+def test_a_check_of_something_that_a_box_does_not_have_is_not_applicable() -> None:
     lacking = {"shm": None, "disk_speed": None, "index": None, "git": None, "clock": {}}
     result = judged(lacking)
     outcomes = {row["check"]: row["outcome"] for row in result["checks"]}
@@ -130,14 +126,14 @@ def test_what_a_box_does_not_have_is_neither_good_nor_bad() -> None:
     assert result["reasons"] == []
 
 
-def test_what_nobody_read_is_not_in_the_table() -> None:
+def test_a_check_whose_value_was_not_read_is_not_in_the_table() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}}
     assert [row["check"] for row in judge.judge(facts, ExpectedHardware(), 0.1)["checks"]] == [
         "gpu"
     ]
 
 
-def test_a_missing_gpu_does_not_hide_what_else_is_wrong() -> None:
+def test_a_missing_gpu_does_not_hide_other_reasons_of_the_verdict() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "shm": 64 << 20}
     result = judge.judge(facts, ExpectedHardware(), 0.1)
     assert [each["code"] for each in result["reasons"]] == ["no-gpu", "box-shm"]
@@ -153,7 +149,7 @@ def test_a_missing_gpu_does_not_hide_what_else_is_wrong() -> None:
         ({"shm": "warn"}, True, "return", "return"),
     ],
 )
-def test_a_profile_weighs_each_check(
+def test_the_profile_can_make_each_check_ignored_a_warning_or_a_return(
     checks: dict[str, str], strict: bool, outcome: str, verdict: str
 ) -> None:
     result = judged({"shm": 64 << 20}, checks=checks, strict=strict)
@@ -161,7 +157,7 @@ def test_a_profile_weighs_each_check(
     assert (row["outcome"], result["verdict"]) == (outcome, verdict)
 
 
-def test_while_a_run_is_alive_nothing_is_measured_that_it_would_feel() -> None:
+def test_disk_speed_is_not_judged_while_a_run_is_alive() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "disk_speed": 1.0}
     result = judge.judge(facts, ExpectedHardware(require=False, run_alive=True), 0.1)
     assert result["verdict"] == "keep"
@@ -188,7 +184,7 @@ def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
 
 
 @linux
-def test_this_machine_is_read_as_it_is(tmp_path: Path) -> None:
+def test_cpus_memory_and_disk_are_read_from_this_machine_as_they_are(tmp_path: Path) -> None:
     facts = told(tmp_path / "not" / "there" / "yet")
     assert facts["cpus"]["machine"] == os.cpu_count()
     assert 0 < facts["cpus"]["granted"] <= len(os.sched_getaffinity(0))
@@ -199,7 +195,7 @@ def test_this_machine_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 @linux
-def test_an_affinity_is_a_limit(tmp_path: Path) -> None:
+def test_a_cpu_affinity_limits_the_granted_cpus(tmp_path: Path) -> None:
     first = min(os.sched_getaffinity(0))
     facts = told(tmp_path, preexec_fn=lambda: os.sched_setaffinity(0, {first}))
     assert facts["cpus"]["granted"] <= 1
@@ -231,7 +227,7 @@ def limits() -> Iterator[list[Path]]:
 
 
 @linux
-def test_a_real_cgroup_is_a_limit(tmp_path: Path, limits: list[Path]) -> None:
+def test_a_real_cgroup_limits_granted_cpus_and_memory(tmp_path: Path, limits: list[Path]) -> None:
     def join() -> None:
         for file in limits:
             file.write_text(str(os.getpid()))
@@ -241,18 +237,20 @@ def test_a_real_cgroup_is_a_limit(tmp_path: Path, limits: list[Path]) -> None:
     assert facts["ram"]["granted"] == 512 << 20
 
 
-def test_the_disk_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
+def test_measuring_the_disk_speed_leaves_no_file(tmp_path: Path) -> None:
     facts = told(tmp_path, "--write")
     assert facts["disk_speed"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_with_no_room_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_speed_of_a_disk_without_room_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(machine_reader, "disk", lambda workdir: 1 << 20)
     assert machine_reader.disk_speed(tmp_path) is None
 
 
 @linux
-def test_a_linux_without_shm_has_none_of_it(tmp_path: Path) -> None:
+def test_a_missing_dev_shm_is_read_as_zero_bytes_of_shared_memory(tmp_path: Path) -> None:
     assert machine_reader.shm(tmp_path) == 0
     assert check.OVERRIDES.keys() == {"return", "warn", "ignore"}

@@ -41,7 +41,9 @@ def library(function: str, *arguments: object) -> str:
 
 @each_shell
 @pytest.mark.parametrize("place", PLACES)
-def test_the_nearest_cgroup_that_counts_is_found(shell: str, place: str, tmp_path: Path) -> None:
+def test_out_of_memory_kills_are_counted_in_the_nearest_cgroup_with_a_counter(
+    shell: str, place: str, tmp_path: Path
+) -> None:
     inside, files = PLACES[place]
     for folder, name in files.items():
         (tmp_path / folder).mkdir(parents=True)
@@ -87,7 +89,7 @@ KERNEL = (
         "odd",
     ],
 )
-def test_what_is_noted_when_a_run_fails(
+def test_out_of_memory_kills_during_a_run_are_noted_with_limit_and_killed_program(
     shell: str,
     before: int | None,
     after: int | None,
@@ -132,7 +134,9 @@ def small_cgroup() -> Iterator[Path]:
             time.sleep(0.05)
 
 
-def test_a_real_kill_for_memory_is_named(small_cgroup: Path, tmp_path: Path) -> None:
+def test_a_real_out_of_memory_kill_of_a_run_is_named_with_its_limit(
+    small_cgroup: Path, tmp_path: Path
+) -> None:
     eater = "python3 -c 'x = bytearray(300 * 1000 * 1000)'; exit 3"
     run, env = make_run(tmp_path, eater)
     lay_programs(tmp_path)

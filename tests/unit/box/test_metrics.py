@@ -50,8 +50,15 @@ LINES = {
     "\x1b[32mloss\x1b[0m: 0.4": {"loss": 0.4},
     "eval/loss: -inf": {"eval/loss": -math.inf},
     "lr_decay_iters: 5000": {},
+    "2026-11-29,09:34:20 | INFO |   train_loss_ema_samples: 50000": {},
     "Overriding: learning_rate = 0.001": {},
     "min_lr: 6e-05, loss_scale: 1024": {},
+    "{'num_workers': 4, 'max_steps': 600, 'learning_rate': 0.0005, 'weight_decay': 0.01}": {},
+    "hyperparameters: lr0=0.01, lrf=0.01, momentum=0.937, warmup_epochs=3.0, iou_t=0.2": {},
+    "Namespace(batch_size=64, steps=100, lr=1.0)": {},
+    "step 3 loss 2.5 batch_size: 8": {"step": 3, "loss": 2.5},
+    '{"step": 3, "batch_size": 8, "loss": 2.5}': {"step": 3, "batch_size": 8, "loss": 2.5},
+    "Epoch: [0] lr: 0.1 loss: 6.9 (6.9) weight_decay: 0.05": {"epoch": 0, "lr": 0.1, "loss": 6.9},
     "exit code 3": {},
     "lossless 3": {},
     "loss: tensor(0.3)": {},
@@ -62,7 +69,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_the_metrics_of_a_line(line: str) -> None:
+def test_metrics_are_found_in_a_log_line_in_each_common_way_of_logging(line: str) -> None:
     assert find_metrics(line) == LINES[line]
     # The box's grep must let the line through, or nothing is found in it.
     if LINES[line]:
@@ -71,11 +78,11 @@ def test_the_metrics_of_a_line(line: str) -> None:
         assert grep.stdout == "1\n" or "\x1b" in line
 
 
-def test_a_loss_that_is_no_number_any_more_is_found() -> None:
+def test_a_loss_of_nan_in_a_log_line_is_found() -> None:
     assert math.isnan(find_metrics("step 8 loss nan")["loss"])
 
 
-def test_the_newest_line_of_a_log() -> None:
+def test_the_newest_log_line_with_a_metric_is_found_even_in_a_progress_bar() -> None:
     assert newest("loss 1\nsaved\nloss 2 of rank 0\nsaved x\n") == "loss 2 of rank 0"
     assert newest("  0%| loss=3\r 10%| loss=2\r 20%| loss=1") == "20%| loss=1"
     assert newest("nothing\n") == newest("") == ""
@@ -91,7 +98,9 @@ def test_the_newest_line_of_a_log() -> None:
         ("score is {score}", "loss 3", {}),
     ],
 )
-def test_a_pattern_of_the_profile(pattern: str, line: str, found: dict[str, float]) -> None:
+def test_a_metric_pattern_of_the_profile_finds_its_values_in_a_log_line(
+    pattern: str, line: str, found: dict[str, float]
+) -> None:
     row = as_row(METRIC(pattern))
     assert find_metrics(line, read_patterns(row)) == found
     command = ["grep", "-ciE", row.partition("\t")[2]]
@@ -100,17 +109,17 @@ def test_a_pattern_of_the_profile(pattern: str, line: str, found: dict[str, floa
 
 
 @pytest.mark.parametrize("pattern", ["no number", "{a}{b}", "{a", "{1}", "{a\tb}", "x" * 501])
-def test_a_pattern_that_is_none(pattern: str) -> None:
+def test_a_metric_pattern_without_a_name_or_with_a_wrong_name_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"a line of the log|control|too long"):
         METRIC(pattern)
 
 
-def test_damaged_patterns_are_none() -> None:
+def test_damaged_metric_patterns_on_a_box_are_ignored() -> None:
     assert read_patterns("a\t(\nb\nc,d\t(x)\n\te\n") == []
 
 
 @pytest.mark.skipif(sys.gettrace() is not None, reason="time counts")
-def test_no_line_takes_long() -> None:
+def test_finding_metrics_in_a_hostile_line_takes_less_than_a_tenth_of_a_second() -> None:
     for hostile in ("loss_" * 9999, "train_" * 9999, "{" + "'a" * 9999, "loss " * 9999, "/" * 9999):
         took = list[float]()
         for _ in range(5):

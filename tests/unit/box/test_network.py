@@ -7,11 +7,10 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import pytest
 
 from bootstrap.onbox import MAIN
 from bootstrap.onbox.verdict import network_reader, readers
-from tests.listener import Listener
+from tests.listener import Listener, QuietHandler, served
 from tests.waiting import slowness
 
 pytestmark = pytest.mark.slow
@@ -43,11 +42,8 @@ class IndexServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/simple"
 
 
-class Response(BaseHTTPRequestHandler):
+class Response(QuietHandler):
     server: IndexServer
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: the tests read `asked`."""
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         return formatdate(time.time() - self.server.ahead, usegmt=True)
@@ -78,10 +74,8 @@ class Response(BaseHTTPRequestHandler):
 def index() -> Iterator[IndexServer]:
     server = IndexServer(("127.0.0.1", 0), Response)
     server.asked = []
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with served(server):
+        yield server
 
 
 def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any], float]:
@@ -113,29 +107,29 @@ def at_best(index: IndexServer, within: Callable[[float], bool]) -> bool:
     return False
 
 
-def test_a_fast_index_is_measured_by_the_file_that_others_fetch_too(index: IndexServer) -> None:
+def test_the_speed_of_a_package_index_is_measured_by_fetching_a_wheel(index: IndexServer) -> None:
     assert at_best(index, lambda mb_s: mb_s > 20)
     assert [path for path, _ in index.asked][-2:] == ["/simple/uv/", f"/files/{WHEEL}"]
 
 
-def test_a_slow_index_costs_no_more_than_its_time(index: IndexServer) -> None:
+def test_the_speed_of_a_slow_index_is_measured_within_its_limit(index: IndexServer) -> None:
     index.rate = MIB
     assert at_best(index, lambda mb_s: 0.6 < mb_s < 1.5)
 
 
-def test_a_clock_is_compared_with_that_of_the_index(index: IndexServer) -> None:
+def test_the_boxs_clock_is_compared_with_that_of_the_package_index(index: IndexServer) -> None:
     index.ahead = 7200
     facts, _ = told(index.url)
     assert facts["date"] == pytest.approx(7200, abs=60)
 
 
-def test_an_index_with_less_than_tells_is_no_slow_one(index: IndexServer) -> None:
+def test_a_package_index_file_too_small_to_measure_gives_no_speed(index: IndexServer) -> None:
     index.size = 1000
     facts, _ = told(index.url)
     assert facts["index"] is None
 
 
-def test_user_and_password_are_sent_and_never_told(index: IndexServer) -> None:
+def test_credentials_of_the_package_index_are_sent_but_not_reported(index: IndexServer) -> None:
     secret = index.url.replace("//", "//me:s%40cret@")
     facts, _ = told(secret)
     assert "cret" not in repr(facts)
@@ -143,7 +137,7 @@ def test_user_and_password_are_sent_and_never_told(index: IndexServer) -> None:
     assert facts["index"]["mb_s"] > 0
 
 
-def test_what_can_not_be_used_says_why(index: IndexServer) -> None:
+def test_an_unusable_package_index_is_reported_with_the_cause(index: IndexServer) -> None:
     index.status = 503
     assert told(index.url)[0]["index"]["error"] == "it answers 503"
     refused = told(NOBODY)[0]["index"]
@@ -152,14 +146,14 @@ def test_what_can_not_be_used_says_why(index: IndexServer) -> None:
     assert unknown["error"] == "its name can't be looked up"
 
 
-def test_one_that_never_answers_costs_its_time(index: IndexServer) -> None:
+def test_a_package_index_that_never_answers_ends_at_the_time_limit(index: IndexServer) -> None:
     index.stall = True
     facts, seconds = told(index.url)
     assert facts["index"]["error"] == network_reader.NO_ANSWER
     assert seconds < network_reader.LIMIT_S + 2 * slowness()
 
 
-def test_a_name_server_that_never_answers_costs_no_more(tmp_path: Path) -> None:
+def test_a_name_server_that_never_answers_ends_at_the_time_limit(tmp_path: Path) -> None:
     hang = "import socket, time\nsocket.getaddrinfo = lambda *a, **k: time.sleep(60)\n"
     (tmp_path / "sitecustomize.py").write_text(hang)
     urls = ("http://index.example/simple", "https://git.example/me.git")
@@ -169,7 +163,7 @@ def test_a_name_server_that_never_answers_costs_no_more(tmp_path: Path) -> None:
     assert seconds < network_reader.LIMIT_S + 3 * slowness()
 
 
-def test_a_folder_has_no_speed(tmp_path: Path) -> None:
+def test_a_package_index_that_is_a_local_folder_gives_no_speed(tmp_path: Path) -> None:
     assert told(f"file://{tmp_path}")[0]["index"] is None
 
 
@@ -191,7 +185,9 @@ def speaker() -> Iterator[Callable[[bytes], str]]:
         server.close()
 
 
-def test_a_git_host_answers_over_ssh(index: IndexServer, speaker: Callable[[bytes], str]) -> None:
+def test_a_git_host_is_reached_over_ssh_or_reported_as_hung_up(
+    index: IndexServer, speaker: Callable[[bytes], str]
+) -> None:
     facts, _ = told(index.url, f"ssh://git@{speaker(b'SSH-2.0-x')}/me/homework.git")
     assert facts["git"]["host"] == "127.0.0.1"
     assert 0 <= facts["git"]["seconds"] < 1
@@ -199,7 +195,7 @@ def test_a_git_host_answers_over_ssh(index: IndexServer, speaker: Callable[[byte
     assert hung_up["error"]
 
 
-def test_a_git_host_answers_over_http(index: IndexServer) -> None:
+def test_a_git_host_is_reached_over_http_or_reported_with_the_cause(index: IndexServer) -> None:
     host = index.url.removesuffix("/simple")
     assert "seconds" in told(NOBODY, f"{host}/simple/me.git")[0]["git"]
     assert index.asked[-1][0] == "/simple/me.git/info/refs?service=git-upload-pack"
@@ -221,5 +217,5 @@ def test_a_git_host_answers_over_http(index: IndexServer) -> None:
         ("https://me:word@git.example/x", ("https", "git.example", 0)),
     ],
 )
-def test_the_host_of_a_git_url(url: str, address: tuple[str, str, int]) -> None:
+def test_a_git_url_gives_protocol_host_and_port(url: str, address: tuple[str, str, int]) -> None:
     assert network_reader.git_address(url) == address

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from bootstrap.onbox import AGENT
+from bootstrap.onbox.run_folder import lines_of
 from bootstrap.onbox.runs import news, tell
 from bootstrap.onbox.runs.news import NewsWatch, passed_on
 from bootstrap.onbox.runs.tell import News, is_address, post, tell_all
@@ -52,17 +53,17 @@ class WatchedRun:
         for _ in range(round(seconds / 10)):
             self.now += 10
             self.watch.turn([self.run] if live else [], self.now)
-        rows = (line.split(" ", 2) for line in news.lines_of(self.run / "news"))
+        rows = (line.split(" ", 2) for line in lines_of(self.run / "news"))
         return [f"{row[0]}: {row[2]}" for row in rows]
 
     def told(self) -> list[str]:
         """Return what is noted of telling, without times."""
-        lines = (line.split(" ") for line in news.lines_of(self.run / "told"))
+        lines = (line.split(" ") for line in lines_of(self.run / "told"))
         return [" ".join([row[0], row[1], *row[3:]]) for row in lines]
 
     def status(self) -> tuple[str, ...]:
         """Return what `status` says of it."""
-        failed = [line for line in news.lines_of(self.run / "told") if " failed " in line]
+        failed = [line for line in lines_of(self.run / "told") if " failed " in line]
         line = told("untold", text="\n".join(failed))
         return parse_details(line).untold["key-1/train-1"]
 
@@ -84,7 +85,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tell.post, "__defaults__", ((0.01, 0.01), tell.ASKED_S))
 
 
-def test_the_first_loss_is_found_once_wherever_it_is_in_the_log(there: WatchedRun) -> None:
+def test_the_first_loss_of_a_run_is_found_once_even_by_another_monitor(there: WatchedRun) -> None:
     assert there.after() == []
     there.write(log="start\nlr 0.1\nstep 3 acc 0.5 loss 4.21\nstep 4 loss 4.2\nstep 5 lo")
     assert there.after(20) == ["loss: first loss: 4.21 at step 3"]
@@ -93,7 +94,7 @@ def test_the_first_loss_is_found_once_wherever_it_is_in_the_log(there: WatchedRu
     assert there.after() == ["loss: first loss: 4.21 at step 3"]
 
 
-def test_a_log_that_is_a_flood_costs_a_piece_each_turn(there: WatchedRun) -> None:
+def test_a_flood_of_log_lines_is_searched_for_a_loss_piece_by_piece(there: WatchedRun) -> None:
     there.write(log="x" * 300 + "\n")
     there.after()
     with (there.run / "log").open("a") as log:
@@ -101,7 +102,7 @@ def test_a_log_that_is_a_flood_costs_a_piece_each_turn(there: WatchedRun) -> Non
     assert there.after() == ["loss: first loss: 1"]
 
 
-def test_silence_is_a_stall_unless_results_grow(there: WatchedRun) -> None:
+def test_a_silent_run_is_reported_as_stalled_unless_its_results_grow(there: WatchedRun) -> None:
     there.after()
     assert there.after(news.STALL_S - 30) == []
     checkpoint = there.tree / "out/step-1.pt"
@@ -116,7 +117,7 @@ def test_silence_is_a_stall_unless_results_grow(there: WatchedRun) -> None:
     assert there.after(7200) == found
 
 
-def test_a_low_disk_and_a_lease_about_to_end_are_told_of(there: WatchedRun) -> None:
+def test_news_tell_of_a_low_disk_and_of_a_lease_about_to_end(there: WatchedRun) -> None:
     there.write(disk_low="19000000000 215000000000 700\n1 out/a\n")
     limits = {"hours": [3600.0 * 4, 3600.0 * 5], "dollars": [9.0, 10.0], "idle": [0.0, 600.0]}
     lease = there.home / "lease.state"
@@ -143,7 +144,9 @@ def test_a_low_disk_and_a_lease_about_to_end_are_told_of(there: WatchedRun) -> N
         ({"exit": "143\n", "ended": "interrupted EC2\n"}, "it was interrupted after 3 min"),
     ],
 )
-def test_how_it_ended_is_told(there: WatchedRun, files: dict[str, str], words: str) -> None:
+def test_news_of_a_runs_end_say_whether_the_run_finished_failed_or_was_stopped(
+    there: WatchedRun, files: dict[str, str], words: str
+) -> None:
     there.after()
     there.write(**files)
     os.utime(there.run / "pid", (1000, 1000))
@@ -151,7 +154,7 @@ def test_how_it_ended_is_told(there: WatchedRun, files: dict[str, str], words: s
     assert there.after(20, live=False) == [f"end: {words}"]
 
 
-def test_each_kind_is_told_once_and_then_the_address_is_gone(
+def test_each_kind_of_news_is_told_once_and_the_address_is_removed_after_the_end(
     there: WatchedRun, web: WebReceiver
 ) -> None:
     address = f"{web.url}/services/a-secret"
@@ -195,14 +198,14 @@ def test_each_kind_is_told_once_and_then_the_address_is_gone(
         ("stall", "it is silent", "high"),
     ],
 )
-def test_a_phone_rings_for_what_needs_somebody(
+def test_a_phone_notification_has_high_priority_only_for_failures_and_stalls(
     web: WebReceiver, kind: str, text: str, priority: str
 ) -> None:
     assert post(f"ntfy+{web.url}/topic", News(kind, 1000, text, "train-1", "gpu")) == ""
     assert web.asked[0].headers["Priority"] == priority
 
 
-def test_what_was_before_the_hand_over_is_not_told(there: WatchedRun, web: WebReceiver) -> None:
+def test_news_older_than_their_receiver_are_not_told(there: WatchedRun, web: WebReceiver) -> None:
     there.write(log="loss 4\n", notify_to=f"loss,disk team gpu {web.url}\n", exit="0\n")
     there.after()
     there.after(live=False)
@@ -210,7 +213,9 @@ def test_what_was_before_the_hand_over_is_not_told(there: WatchedRun, web: WebRe
     assert web.events() == ["end"]
 
 
-def test_a_profile_has_its_kinds_told_to_the_secret(there: WatchedRun, web: WebReceiver) -> None:
+def test_news_of_the_profiles_kinds_are_told_to_the_address_in_the_secret(
+    there: WatchedRun, web: WebReceiver
+) -> None:
     (there.home / "secrets").write_text(f"TOKEN=x y\0NOTIFY_URL={web.url}/secret\0")
     there.write(log="loss 4\n", notify="stall\nend\n")
     there.after()
@@ -222,7 +227,7 @@ def test_a_profile_has_its_kinds_told_to_the_secret(there: WatchedRun, web: WebR
     assert not (there.run / "notify").exists()
 
 
-def test_a_receiver_that_fails_is_tried_three_times_and_told_of(
+def test_a_failing_receiver_of_news_is_tried_three_times_and_shown_in_status(
     there: WatchedRun, web: WebReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     web.codes = [500, 503, 500]
@@ -246,7 +251,7 @@ def test_a_receiver_that_fails_is_tried_three_times_and_told_of(
     assert "a-secret" not in post("http://[a-secret/", A_NEWS)
 
 
-def test_a_receiver_that_asks_to_wait_is_tried_again_after_that_time(
+def test_a_receivers_short_retry_after_is_waited_for_and_a_long_one_reported(
     web: WebReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = list[float]()
@@ -259,7 +264,7 @@ def test_a_receiver_that_asks_to_wait_is_tried_again_after_that_time(
     assert pauses == [7, 7]
 
 
-def test_what_an_address_is() -> None:
+def test_a_news_address_is_an_http_url_or_an_ntfy_url() -> None:
     for text in ("https://a/b", " http://a ", "ntfy+https://ntfy.sh/x"):
         assert is_address(text), text
     for text in ("curl https://a", "ftp://a", "https://", "https://a b", "ntfy+ntfy+https://a", ""):
@@ -297,7 +302,7 @@ def try_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
     return work
 
 
-def test_the_recipes_for_webhooks_and_a_phone(try_recipe: Try, web: WebReceiver) -> None:
+def test_documented_webhooks_and_phone_deliver_the_news(try_recipe: Try, web: WebReceiver) -> None:
     try_recipe("team", hooks__slack__com=web.url)
     try_recipe("discord", discord__com=web.url)
     try_recipe("phone", ntfy__sh=web.url)
@@ -308,7 +313,7 @@ def test_the_recipes_for_webhooks_and_a_phone(try_recipe: Try, web: WebReceiver)
     assert (phone.path, phone.body.decode()) == ("/your-topic", said)
 
 
-def test_the_recipe_for_mail(try_recipe: Try, tmp_path: Path) -> None:
+def test_the_documented_mail_receiver_delivers_the_news(try_recipe: Try, tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password word\n")
     with mail_receiver() as server:
         try_recipe("mail", smtp__example__com=f"smtp://127.0.0.1:{server.port}")
@@ -320,7 +325,7 @@ def test_the_recipe_for_mail(try_recipe: Try, tmp_path: Path) -> None:
     assert "RCPT TO:<me@example.com>" in server.commands
 
 
-def test_the_recipes_for_a_desktop(
+def test_the_documented_receivers_for_a_desktop_show_the_news(
     try_recipe: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program, shown = tmp_path / "bin/notify-send", tmp_path / "shown"
@@ -354,7 +359,7 @@ def test_the_recipes_for_a_desktop(
         ("end", "", "it ended"),
     ],
 )
-def test_a_box_chooses_none_of_the_words_that_are_told(
+def test_forged_text_in_a_boxs_news_is_replaced_by_a_fixed_sentence(
     there: WatchedRun, web: WebReceiver, kind: str, text: str, told: str
 ) -> None:
     assert passed_on(kind, text) == (told or text)

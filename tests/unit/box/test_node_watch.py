@@ -107,7 +107,7 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def test_all_begin_once_the_last_one_is_here_and_end_with_its_code(
+def test_nodes_begin_only_once_all_are_there_and_end_with_the_trainings_code(
     nodes_of: Callable[..., Nodes],
 ) -> None:
     nodes = nodes_of(*["echo rank $NODE_RANK; exit 0"] * 3).begin(0, 1)
@@ -120,7 +120,7 @@ def test_all_begin_once_the_last_one_is_here_and_end_with_its_code(
 
 
 @pytest.mark.parametrize("first", [0, 2])
-def test_one_that_fails_ends_the_others_with_its_code(
+def test_a_failing_node_ends_all_other_nodes_with_its_exit_code(
     nodes_of: Callable[..., Nodes], first: int
 ) -> None:
     commands = [FOREVER] * 3
@@ -131,7 +131,7 @@ def test_one_that_fails_ends_the_others_with_its_code(
     assert nodes.ends() == expected
 
 
-def test_the_first_to_fail_is_the_cause_and_not_what_fails_of_it(
+def test_the_first_node_to_fail_is_named_as_the_cause(
     nodes_of: Callable[..., Nodes],
 ) -> None:
     nodes = nodes_of("sleep 1.2; exit 1", "sleep 0.8; exit 9", "sleep 1.1; exit 1").begin()
@@ -139,7 +139,7 @@ def test_the_first_to_fail_is_the_cause_and_not_what_fails_of_it(
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_to_stop_one_stops_all(nodes_of: Callable[..., Nodes], at: int) -> None:
+def test_stopping_one_nodes_run_stops_all_nodes(nodes_of: Callable[..., Nodes], at: int) -> None:
     nodes = nodes_of(*[FOREVER] * 2).begin()
     for run in nodes.runs:
         await_said(run, "log", "begun")
@@ -147,7 +147,7 @@ def test_to_stop_one_stops_all(nodes_of: Callable[..., Nodes], at: int) -> None:
     assert nodes.ends() == [("4", "stop"), ("4", "stop")]
 
 
-def test_a_node_that_is_taken_away_ends_the_others_and_they_say_so(
+def test_an_interrupted_node_ends_the_other_nodes_and_is_named_as_the_cause(
     nodes_of: Callable[..., Nodes],
 ) -> None:
     nodes = nodes_of(*[FOREVER] * 2).begin()
@@ -161,7 +161,7 @@ def test_a_node_that_is_taken_away_ends_the_others_and_they_say_so(
 
 
 @pytest.mark.parametrize("gone", [0, 1])
-def test_a_node_that_is_not_heard_any_more_ends_the_others_in_ten_seconds(
+def test_a_node_that_falls_silent_ends_the_other_nodes_within_ten_seconds(
     nodes_of: Callable[..., Nodes], gone: int
 ) -> None:
     nodes = nodes_of(*[FOREVER] * 2).begin()
@@ -175,27 +175,27 @@ def test_a_node_that_is_not_heard_any_more_ends_the_others_in_ten_seconds(
         frozen.wait(20)
 
 
-def test_a_watch_that_is_killed_ends_them_all(nodes_of: Callable[..., Nodes]) -> None:
+def test_a_killed_node_watch_ends_the_run_on_all_nodes(nodes_of: Callable[..., Nodes]) -> None:
     nodes = nodes_of(*[FOREVER] * 2).begin()
     await_said(nodes.runs[1], "log", "begun")
     _freeze(nodes.runs[1], signal.SIGKILL)
     assert nodes.ends(12) == [("143", "node 1 143 lost"), ("4", "stop")]
 
 
-def test_one_that_never_comes_is_named_and_nothing_begins(nodes_of: Callable[..., Nodes]) -> None:
+def test_a_node_that_never_comes_is_named_and_none_begins(nodes_of: Callable[..., Nodes]) -> None:
     nodes = nodes_of(*["echo begun"] * 3, come_s=1.5).begin(0, 1)
     assert nodes.ends() == [("143", "node 2 143 missing")] * 2
     assert [_said(run, "log") for run in nodes.runs] == ["", "", ""]
 
 
-def test_who_does_not_know_the_token_is_no_node(nodes_of: Callable[..., Nodes]) -> None:
+def test_a_node_with_a_wrong_token_is_not_admitted(nodes_of: Callable[..., Nodes]) -> None:
     nodes = nodes_of(*["echo begun"] * 2, come_s=1.5)
     other = nodes.runs[1] / "nodes/watch.json"
     other.write_text(other.read_text().replace("a secret", "a guess"))
     assert nodes.begin().ends() == [("143", "node 1 143 missing"), ("143", "node 0 143 missing")]
 
 
-def test_an_elastic_training_goes_on_with_those_that_are_left(
+def test_an_elastic_training_continues_with_the_remaining_nodes(
     nodes_of: Callable[..., Nodes],
 ) -> None:
     nodes = nodes_of("sleep 4; exit 0", "sleep 0.5; exit 7", "sleep 4; exit 0", least=2)
@@ -232,7 +232,7 @@ echo "$PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR:$PET_MASTER_PORT ${PET_NPROC_P
         ({}, "nodes-alone\n"),
     ],
 )
-def test_skypilot_and_dstack_bring_the_nodes_of_their_tasks(
+def test_node_count_and_addresses_are_taken_from_skypilot_and_dstack_variables(
     given: dict[str, str], said: str, tmp_path: Path
 ) -> None:
     text = functions("lib", "runs", ("take_nodes", "nodes_of_engine"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ from bootstrap.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.unit.repo.repositories import SampleRepository
 
-pytestmark = pytest.mark.sampled(of="module")
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(of="module")]
 
 LARGE = 400 * 1024
 NO_ROOM = "trap '' XFSZ; ulimit -f 200"
@@ -87,7 +88,7 @@ def placed(tmp_path: Path) -> Placed:
 
 
 @pytest.mark.slow
-def test_a_file_that_finds_no_room_is_no_placed_file(placed: Placed) -> None:
+def test_a_full_disk_fails_placing_a_snapshot_until_there_is_room(placed: Placed) -> None:
     first = placed.state(a="1\n", b="1\n")
     second = placed.state(a="2\n", large="x" * LARGE, z="2\n")
     assert placed.place(first) == (0, "")
@@ -99,7 +100,7 @@ def test_a_file_that_finds_no_room_is_no_placed_file(placed: Placed) -> None:
     assert placed.files() == {"a": "2\n", "b": "1\n", "large": "x" * LARGE, "z": "2\n"}
 
 
-def test_a_first_tree_without_room_for_a_file_is_none(placed: Placed) -> None:
+def test_a_full_disk_at_the_first_placing_leaves_no_tree(placed: Placed) -> None:
     first = placed.state(a="1\n", large="x" * LARGE)
     assert placed.place(first, NO_ROOM) == (1, "disk-full"), placed.said
     assert not placed.tree.exists()
@@ -107,7 +108,7 @@ def test_a_first_tree_without_room_for_a_file_is_none(placed: Placed) -> None:
     assert placed.files() == {"a": "1\n", "large": "x" * LARGE}
 
 
-def test_commits_that_find_no_room_are_no_damage(placed: Placed) -> None:
+def test_a_full_disk_while_commits_are_fetched_is_no_git_damage(placed: Placed) -> None:
     first, second = placed.state(a="1\n"), placed.state(a="2\n")
     placed.place(first)
     placed.commit = second
@@ -117,7 +118,7 @@ def test_commits_that_find_no_room_are_no_damage(placed: Placed) -> None:
     assert placed.files() == {"a": "1\n"}
 
 
-def test_a_folder_that_became_a_link_on_the_box_stays_one(placed: Placed) -> None:
+def test_a_folder_replaced_by_a_symlink_on_the_box_is_kept_by_placing(placed: Placed) -> None:
     first = placed.state(a="1\n", data__x="1\n")
     second, third = placed.state(a="2\n"), placed.state(data__x="2\n")
     placed.place(first)
@@ -131,7 +132,7 @@ def test_a_folder_that_became_a_link_on_the_box_stays_one(placed: Placed) -> Non
     assert (elsewhere / "x").read_text() == "1\n"
 
 
-def test_an_edit_that_was_merged_is_not_in_the_way(placed: Placed) -> None:
+def test_a_box_edit_that_was_merged_does_not_stop_placing_a_snapshot(placed: Placed) -> None:
     first = placed.state(a="1\n", b="1\n")
     placed.place(first)
     (placed.tree / "a").write_text("the box's\n")
@@ -169,7 +170,48 @@ def test_an_edit_that_was_merged_is_not_in_the_way(placed: Placed) -> None:
         assert placed.place(placed.commit) == (1, "box-edits"), placed.said
 
 
-def test_a_link_of_the_repository_may_become_a_folder(placed: Placed) -> None:
+def test_files_edited_on_the_box_are_named_by_each_placing_and_kept(placed: Placed) -> None:
+    """Also if nothing is to be placed; but not those that only their times tell apart."""
+    names = ("a", "b", "c__x", "mode", "touched", "gone", "deleted", "linked__x")
+    first = placed.state(**dict.fromkeys(names, "1\n"))
+    note = placed.home / "steps/k/repo.edited"
+
+    def edited(snapshot: str) -> list[str]:
+        assert placed.place(snapshot) == (0, ""), placed.said
+        return note.read_text().splitlines() if note.exists() else []
+
+    assert edited(first) == []
+    tree = placed.tree
+    (tree / "a").write_text("the box's\n")
+    (tree / "b").unlink()
+    (tree / "b").symlink_to("a")
+    (tree / "c/x").unlink()
+    (tree / "c/x").mkdir()
+    (tree / "mode").chmod(0o755)
+    os.utime(tree / "touched", (1, 1))
+    (tree / "gone").unlink()
+    placed.repo.git("-C", str(tree), "rm", "-q", "deleted")
+    (tree / "linked").rename(placed.home / "larger")
+    (tree / "linked").symlink_to(placed.home / "larger")
+    there = ["a", "b", "c/x", "mode", "deleted"]
+    assert edited(first) == there
+    assert (tree / "gone").read_text() == "1\n"
+    second = placed.state(touched="2\n")
+    assert edited(second) == there
+    assert (tree / "a").read_text() == "the box's\n"
+    # What came home, and comes back as it stands there, is edited no more.
+    placed.commit = placed.state(a="the box's\n")
+    assert edited(placed.commit) == there[1:]
+    (tree / "b").unlink()
+    (tree / "b").write_text("1\n")
+    (tree / "c/x").rmdir()
+    (tree / "c/x").write_text("1\n")
+    (tree / "mode").chmod(0o644)
+    placed.repo.git("-C", str(tree), "checkout", "-q", "HEAD", "--", "deleted")
+    assert edited(placed.commit) == []
+
+
+def test_a_symlink_of_the_repository_may_become_a_folder_later(placed: Placed) -> None:
     (placed.repo.root / "data").symlink_to("elsewhere")
     first = placed.state(a="1\n")
     (placed.repo.root / "data").unlink()
@@ -190,7 +232,7 @@ def beside(placed: Placed) -> str:
     )
 
 
-def test_a_tree_beside_has_the_shared_folders_of_the_main_one(placed: Placed) -> None:
+def test_a_tree_beside_the_main_tree_gets_symlinks_to_its_shared_folders(placed: Placed) -> None:
     first, before = placed.state(a="1\n"), beside(placed)
     assert placed.place(first, before) == (0, ""), placed.said
     tree = placed.tree.with_name("homework@2")
@@ -216,13 +258,13 @@ def test_a_tree_beside_has_the_shared_folders_of_the_main_one(placed: Placed) ->
     assert (tree / "data/mine").exists()
 
 
-def test_what_git_tracks_is_never_shared(placed: Placed) -> None:
+def test_a_shared_folder_with_files_tracked_by_git_is_refused(placed: Placed) -> None:
     first, before = placed.state(data__x="1\n"), beside(placed)
     assert placed.place(first, before) == (1, "shared-tracked")
     assert not placed.tree.with_name("homework@2").exists()
 
 
-def test_a_shared_folder_stays_in_its_tree(placed: Placed) -> None:
+def test_a_shared_folder_below_a_symlink_out_of_the_tree_is_refused(placed: Placed) -> None:
     (placed.repo.root / "a b").symlink_to(placed.home)
     first, before = placed.state(a="1\n"), beside(placed)
     assert placed.place(first, before) == (1, "shared-in-the-way"), placed.said
@@ -230,7 +272,7 @@ def test_a_shared_folder_stays_in_its_tree(placed: Placed) -> None:
 
 
 @pytest.mark.parametrize("name", ["Me Myself", "Zoë D'Arc", "me; you # they", '"me" \\ you'])
-def test_the_tree_bears_the_persons_name(tmp_path: Path, name: str) -> None:
+def test_the_users_git_name_and_email_are_set_in_the_tree(tmp_path: Path, name: str) -> None:
     """Git reads back exactly the given name; a different one is noticed and replaced."""
     repo = SampleRepository(tmp_path / "homework")
     repo.root.mkdir()

@@ -7,12 +7,15 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox import run_queue
+from bootstrap.onbox.results import keep_results
 from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.protocol.query import build_query
 from tests.box_programs import LIBRARY, lay_programs, onbox
@@ -33,7 +36,8 @@ class QueueBox:
         (self.home / "box").mkdir(parents=True)
         self.gates.mkdir()
         self.journal.touch()
-        (self.home / "queue.lock").touch()
+        (self.home / "agent/bin").mkdir(parents=True)
+        (self.home / "agent/bin/python").symlink_to(sys.executable)
         (self.home / "library").write_text(LIBRARY)
         lay_programs(self.home / "box/current")
 
@@ -41,7 +45,8 @@ class QueueBox:
         """Make a run without starting it; it lasts until its gate is opened."""
         run = self.runs / name
         run.mkdir(parents=True)
-        mine = f"echo begin {name} ${{CUDA_VISIBLE_DEVICES-}} >>{self.journal}"
+        mine = f"(grep SigIgn /proc/self/status; echo ${{LC_CTYPE-}}) >{self.gates}/{name}.finds;"
+        mine += f" echo begin {name} ${{CUDA_VISIBLE_DEVICES-}} >>{self.journal}"
         wait = f"until [ -e {self.gates}/{name} ]; do sleep 0.1; done"
         last = f"echo end {name} >>{self.journal}"
         texts = {"command": command or f"{mine}; {wait}; {last}", "started": "1", "work": "w"}
@@ -63,8 +68,12 @@ class QueueBox:
         here = f"have() {{ [ $1 != tmux ]; }}\nBOX_HOME={self.home} PROGRAMS={programs}\n"
         here += f"ONBOX={onbox(programs)}\n"
         here += "RESULTS=() REPO_DIR=/nowhere ENV_FILE=/nowhere STEP_CODE=/dev/null; set -e\n"
-        env = {**os.environ, "TMUX_TMPDIR": self._tmux}  # not this machine's own tmux server
-        command = ["bash", "-c", f". {self.home}/library\n{here}{line}"]
+        # Not this machine's own tmux server; and a box says nothing of its language.
+        silent = dict.fromkeys(("LANG", "LC_ALL", "LC_CTYPE"), "")
+        env = {**os.environ, **silent, "TMUX_TMPDIR": self._tmux}
+        # As a login starts it, also where the tests themselves ignore a hangup.
+        bash = ["env", "--default-signal=HUP", "bash"]
+        command = [*bash, "-c", f". {self.home}/library\n{here}{line}"]
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=env
         )
@@ -120,7 +129,7 @@ TRAIN_SESSION=train REPO_KEY=homework-1
 """
 
 
-def test_a_session_whose_name_another_setup_took_meanwhile_has_a_longer_one(box: QueueBox) -> None:
+def test_a_session_name_taken_by_another_setup_gets_the_repository_appended(box: QueueBox) -> None:
     """The other setup has the same account but another working folder, so no lock is shared."""
     run = box.make("late")
     box.script(f"{MEANWHILE}\nnew_session '{run}' window.sh '{run}' 2>/dev/null")
@@ -129,92 +138,86 @@ def test_a_session_whose_name_another_setup_took_meanwhile_has_a_longer_one(box:
     assert sorted(sessions) == ["train", "train-homework-1"]
 
 
-@pytest.mark.slow
-def test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus(box: QueueBox) -> None:
-    beside = {f"beside-{n}": str(n % 2) for n in range(8)}
-    queued = {f"queued-{n}": ("0", "1", "0,1")[n % 3] for n in range(12)}
-    for name, gpus in beside.items():
-        box.begin(box.make(name, gpus=gpus))
-    for name, gpus in queued.items():
+def test_queued_runs_wait_for_their_gpus_in_order_and_get_a_tmux_session(box: QueueBox) -> None:
+    box.begin(box.make("live", gpus="0"))
+    for name, gpus in (("both", "0,1"), ("last", "1")):
         box.begin(box.make(name, gpus=gpus, queue="gpus"))
-    wait_until(lambda: len(box.begun()) == 8)
-    box.open(*(name for name, gpus in beside.items() if gpus == "1"))
-    wait_until(lambda: len(box.begun()) == 9)
-    assert box.begun()[8] == "queued-1"
-    session = (box.runs / "queued-1/session").read_text().strip()
-    assert session == "queued-1"
-    assert session in box.script("our_tmux list-sessions -F '#{session_name}'").split()
-    box.open(*beside, *queued)
-    wait_until(lambda: len(box.said()) == 2 * 20, 60)
-    assert sorted(box.begun()) == sorted([*beside, *queued])
-    given = beside | queued
-    live: list[str] = []
-    for line in box.said():
-        word, name, *seen = line.split()
-        if word == "end":
-            live.remove(name)
-            continue
-        assert seen == [given[name]]
-        mine = set(given[name].split(","))
-        if name in queued:
-            assert not [one for one in live if mine & set(given[one].split(","))]
-            assert name == next(
-                one
-                for one in queued
-                if one not in box.begun()[: box.begun().index(name)]
-                and mine & set(given[one].split(","))
-            )
-        live.append(name)
+    wait_until(lambda: box.begun() == ["live"])
+    box.open("live")
+    wait_until(lambda: box.begun() == ["live", "both"])
+    assert (box.runs / "both/session").read_text() == "both\n"
+    assert box.script("our_tmux list-sessions -F '#{session_name}'") == "both"
+    box.open("both", "last")
+    wait_until(lambda: len(box.said()) == 6)
+    begun = ["begin live 0", "begin both 0,1", "begin last 1"]
+    assert box.said() == [begun[0], "end live", begun[1], "end both", begun[2], "end last"]
+    live, last = ((box.gates / f"{name}.finds").read_text() for name in ("live", "last"))
+    assert live == last  # nothing of the Python that waited
+
+
+OVER, STOPPED, DIED = {"exit": "0"}, {"exit": "0", "ended": "stop"}, {"pid": "4194305 1 none"}
+LIVE, BEFORE = {"pid": run_queue.identity(os.getpid())}, {"queue": "gpus"}
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "before", "again", "has_come"),
+    [
+        ("after first", {}, None, False),
+        ("after first", LIVE, None, False),
+        ("after first", {"queue": "gpus"}, None, False),
+        ("after first", OVER, None, True),
+        ("after homework/first", OVER, None, True),
+        ("after first", {"exit": "7"}, None, None),
+        ("after first", STOPPED, None, None),
+        ("after first", {"exit": "0", "ended": "interrupted ec2 1 2"}, None, None),
+        ("after other", OVER, None, None),
+        ("after first", DIED, None, False),
+        ("after first", DIED, OVER, True),
+        ("after first", DIED, {"exit": "1"}, None),
+        ("after-any first", {}, None, False),
+        ("after-any first", {"exit": "7"}, None, True),
+        ("after-any first", STOPPED, None, True),
+        ("after-any first", DIED, None, True),
+        ("after-any first", DIED, {"queue": "gpus"}, False),
+        ("after-any other", OVER, None, True),
+        ("gpus", LIVE, None, False),
+        ("gpus", {**LIVE, "gpus": "1,0"}, None, False),
+        ("gpus", {**LIVE, "gpus": "1"}, None, True),
+        ("gpus", BEFORE, None, False),
+        ("gpus", {**BEFORE, "gpus": "1"}, None, True),
+        ("gpus", {"queue": "after other"}, None, True),
+        ("gpus", OVER, BEFORE, True),
+    ],
+)
+def test_a_queued_run_begins_waits_or_is_dropped_by_how_the_run_before_ended(
+    tmp_path: Path,
+    waits_for: str,
+    before: dict[str, str],
+    again: dict[str, str] | None,
+    has_come: bool | None,
+) -> None:
+    notes = {"first": before, "mine": {"queue": waits_for, "gpus": "0"}}
+    notes["other"] = {"resumes": "my-homework/first", "exit": "1"}
+    if again is not None:  # the last one counts
+        notes["earlier"] = {"resumes": "homework/first", "exit": "2"}
+        notes["again"] = {"resumes": "homework/first", **again}
+    for second, (name, files) in enumerate(notes.items()):
+        (tmp_path / "runs/homework" / name).mkdir(parents=True)
+        for file, text in files.items():
+            (tmp_path / "runs/homework" / name / file).write_text(f"{text}\n")
+            os.utime(tmp_path / "runs/homework" / name / file, (second, second))
+    mine = RunFolder(tmp_path / "runs/homework/mine")
+    assert run_queue.may_begin(mine) is has_come
+    if has_come is None:
+        for name, text in (("waiter", run_queue.identity(os.getpid())), ("exit.new", "")):
+            Path(mine.path, name).write_text(f"{text}\n")
+        with pytest.raises(SystemExit):
+            run_queue._take_turn(mine, "")
+        assert (mine.state(), mine.first("ended")) == ("finished 143", waits_for)
 
 
 @pytest.mark.slow
-def test_who_follows_another_begins_when_that_ended_well(box: QueueBox) -> None:
-    first = box.begin(box.make("first", command="sleep 0.5"))
-    second = box.begin(box.make("second", queue="after first", command="exit 7"))
-    third = box.begin(box.make("third", queue="after second", command="true"))
-    fourth = box.begin(box.make("fourth", queue="after homework/third", command="true"))
-    fifth = box.begin(box.make("fifth", queue="after-any third", command="true"))
-    runs = [first, second, third, fourth, fifth]
-    wait_until(lambda: all((run / "exit").exists() for run in runs))
-    states = ["finished 0", "finished 7", "finished 143", "finished 143", "finished 0"]
-    assert [box.state(run) for run in runs] == states
-    assert (third / "ended").read_text() == "after second\n"
-    assert (fourth / "ended").read_text() == "after homework/third\n"
-    assert not (third / "pid").exists()
-
-
-def test_one_that_was_stopped_did_not_end_well_whatever_its_code(box: QueueBox) -> None:
-    stopped = box.make("stopped")
-    for name, text in (("exit", "0\n"), ("ended", "stop\n")):
-        (stopped / name).write_text(text)
-    after = box.begin(box.make("after", queue="after stopped", command="true"))
-    whatever = box.begin(box.make("whatever", queue="after-any stopped", command="true"))
-    wait_until(lambda: (after / "exit").exists() and (whatever / "exit").exists())
-    assert [box.state(run) for run in (after, whatever)] == ["finished 143", "finished 0"]
-    assert (after / "ended").read_text() == "after stopped\n"
-
-
-@pytest.mark.slow
-def test_who_follows_one_that_died_waits_for_what_goes_on_from_it(box: QueueBox) -> None:
-    first = box.begin(box.make("first"))
-    last = box.begin(box.make("last", queue="after first"))
-    whatever = box.begin(box.make("whatever", queue="after-any first"))
-    wait_until(lambda: box.begun() == ["first"])
-    kill(first, "pid")
-    wait_until(lambda: box.begun() == ["first", "whatever"])
-    assert box.state(first) == "died"
-    assert box.state(last) == "queued"
-    again = box.make("again")
-    (again / "resumes").write_text("homework/first\n")
-    box.open("again")
-    box.begin(again)
-    wait_until(lambda: box.begun()[-1] == "last")
-    box.open("whatever", "last")
-    assert (whatever / "pid").exists()
-
-
-@pytest.mark.slow
-def test_waiters_that_were_killed_come_back_by_those_that_live(box: QueueBox) -> None:
+def test_killed_waiters_of_queued_runs_are_restarted_by_living_waiters(box: QueueBox) -> None:
     box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(4)]
     for run in queued[:3]:
@@ -225,8 +228,22 @@ def test_waiters_that_were_killed_come_back_by_those_that_live(box: QueueBox) ->
     assert box.begun() == ["live", *(run.name for run in queued)]
 
 
+def test_a_queued_run_begins_only_once_the_results_before_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, me = RunFolder(tmp_path / "runs/homework/mine"), run_queue.identity(os.getpid())
+    Path(mine.path).mkdir(parents=True)
+    for file, text in (("queue", "gpus"), ("waiter", me)):
+        Path(mine.path, file).write_text(f"{text}\n")
+    for refused in (keep_results.REFUSED, 0):
+        monkeypatch.setattr(keep_results, "asked", lambda *_, rc=refused: rc)
+        assert run_queue._take_turn(mine, "") is not bool(refused)
+        assert mine.has("results.blocked") is bool(refused)
+        assert mine.first("pid") == ("" if refused else me)
+
+
 @pytest.mark.slow
-def test_when_all_were_killed_the_next_setup_starts_them(box: QueueBox) -> None:
+def test_queued_runs_whose_waiters_were_all_killed_restart_by_setup(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(3)]
 
@@ -247,7 +264,7 @@ def test_when_all_were_killed_the_next_setup_starts_them(box: QueueBox) -> None:
 
 
 @pytest.mark.slow
-def test_stop_takes_one_out_and_the_next_takes_its_place(box: QueueBox) -> None:
+def test_stop_removes_a_queued_run_and_the_next_queued_run_begins(box: QueueBox) -> None:
     box.begin(box.make("live"))
     out, following = (box.begin(box.make(name, queue="gpus")) for name in ("out", "following"))
     query = build_query("stop", workdir=str(box.home.parent), what="out", repo_key="homework")
@@ -262,21 +279,21 @@ def test_stop_takes_one_out_and_the_next_takes_its_place(box: QueueBox) -> None:
     assert [(out / name).read_text() for name in ("exit", "ended")] == ["143\n", "stop\n"]
 
 
-def test_of_two_waiters_one_begins_it(box: QueueBox) -> None:
+def test_a_queued_run_with_two_waiters_begins_only_once(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     run = box.begin(box.make("queued", queue="gpus"))
     waiter = (run / "waiter").read_text()
     (run / "waiter").unlink()  # as if it had no waiter
     box.begin(run)
     assert (run / "waiter").read_text() != waiter
+    wait_until(lambda: box.script(f"alive '{waiter.strip()}' || echo gone") == "gone")
     box.open("live", "queued")
     wait_until((run / "exit").exists)
     assert box.begun() == ["live", "queued"]
-    wait_until(lambda: box.script(f"alive '{waiter.strip()}' || echo gone") == "gone")
     assert box.state(live) == "finished 0"
 
 
-def test_without_tmux_no_shell_that_waits_for_a_run_holds_the_lock(box: QueueBox) -> None:
+def test_without_tmux_a_started_run_does_not_hold_the_setup_lock(box: QueueBox) -> None:
     run = box.make("live")
     box.script(f"exec 9>>{box.home}/lock; flock 9; start_run '{run}'")
     wait_until(lambda: box.begun() == ["live"])
@@ -286,7 +303,7 @@ def test_without_tmux_no_shell_that_waits_for_a_run_holds_the_lock(box: QueueBox
 
 
 @pytest.mark.parametrize("command", ["bash {}", "true; bash {}", "bash {} | cat"])
-def test_where_the_runner_was_killed_the_exit_code_is_kept(box: QueueBox, command: str) -> None:
+def test_a_runs_exit_code_is_kept_though_its_runner_was_killed(box: QueueBox, command: str) -> None:
     program = box.home / "program"
     program.write_text(f"until [ -e {box.gates}/live ]; do sleep 0.02; done; exit 7\n")
     run = box.begin(box.make("live", command=command.format(program)))

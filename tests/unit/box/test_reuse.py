@@ -17,8 +17,7 @@ import pytest
 from bootstrap.onbox.python import copy_packages, image_packages, reuse
 from bootstrap.onbox.python.copy_packages import Copying, files_of, with_interpreter
 from bootstrap.onbox.python.image_packages import Distribution, distributions, find_images, record
-from bootstrap.onbox.python.reuse import Speeds
-from bootstrap.shell import shell_part
+from bootstrap.onbox.python.reuse import Speeds, login_root
 from tests.waiting import PATIENCE_S
 
 VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -71,7 +70,7 @@ def new(tmp_path: Path) -> Path:
     return site
 
 
-def test_what_counts_is_what_its_record_holds_all_of(image: Path) -> None:
+def test_only_image_packages_with_a_complete_record_can_be_reused(image: Path) -> None:
     install(image, "Some_Thing", {"thing.py": "x = 1\n"})
     install(image, "by-uv", {"by_uv.py": ""}, installer="uv")
     install(image, "pip", {"pip.py": ""})
@@ -87,7 +86,7 @@ def test_what_counts_is_what_its_record_holds_all_of(image: Path) -> None:
     assert {one.root for one in found} == {image}
 
 
-def test_images_are_found_without_ours_and_the_one_to_be_made(image: Path, tmp_path: Path) -> None:
+def test_image_environments_are_found_except_boxstraps_own(image: Path, tmp_path: Path) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})
     elsewhere = tmp_path / "elsewhere"
     (found,) = find_images([image, elsewhere, image], elsewhere, elsewhere)
@@ -99,62 +98,27 @@ def test_images_are_found_without_ours_and_the_one_to_be_made(image: Path, tmp_p
     assert find_images([image], elsewhere, elsewhere) == []
 
 
-def roots(home: Path, *places: Path, seconds: float = 60) -> list[str]:
-    """Return what the shipped library finds there; a login shell has `seconds` to answer."""
-    library = shell_part("lib", "reuse")
-    line = f'{library}\nfind_roots "$@"; [ -z "${{ROOTS-}}" ] || printf "%s\\n" "${{ROOTS[@]}}"'
-    done = subprocess.run(
-        ["bash", "-euc", line, "bash", *map(str, places)],
-        env={
-            **os.environ,
-            "HOME": str(home),
-            "SETUP_DIR": str(home),
-            "LOGIN_SHELL_S": str(seconds),
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE_S,
-    )
-    assert done.stderr == ""
-    return done.stdout.splitlines()
-
-
-def test_an_environment_is_of_interest_once_pip_or_uv_brought_something(
-    image: Path, tmp_path: Path
+def test_the_login_shells_python_is_found_whatever_the_shell_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(image, "pip", {"pip.py": ""})
-    install(image, "of-conda", {"c.py": ""}, installer="conda")
-    (install(image, "untold", {"u.py": ""}).info / "INSTALLER").unlink()
-    assert roots(tmp_path, image, tmp_path / "gone") == []
-    install(image, "by-uv", {"by_uv.py": ""}, installer="uv")
-    assert roots(tmp_path, tmp_path / "gone", image) == [str(image)]
-    (image / ".boxstrap").touch()
-    assert roots(tmp_path, image) == []
-
-
-def test_a_login_shell_names_its_python_whatever_it_prints(image: Path, tmp_path: Path) -> None:
     made = tmp_path / "its own"
     venv.create(made, symlinks=True)
-    install(made, "thing", {"thing.py": "x = 1\n"})
     profile = tmp_path / ".bash_profile"
+    monkeypatch.setenv("HOME", str(tmp_path))
     profile.write_text(f"printf 'no newline'\nPATH='{made}/bin':$PATH\n")
-    assert roots(tmp_path, image) == [str(made)]
-    # The login shell isn't asked if a usual place has packages.
-    install(image, "thing", {"thing.py": "x = 1\n"})
-    assert roots(tmp_path, image) == [str(image)]
+    assert login_root(tmp_path, PATIENCE_S) == [made]
     # A background process of it that holds its output is not waited for.
     profile.write_text(f"sleep 300 & disown; PATH='{made}/bin':$PATH\n")
     began = time.monotonic()
-    assert roots(tmp_path) == [str(made)]
+    assert login_root(tmp_path, PATIENCE_S) == [made]
     assert time.monotonic() - began < 50
     profile.write_text("sleep 600\n")
-    assert roots(tmp_path, seconds=0.3) == []
+    assert login_root(tmp_path, 0.3) == []
     profile.write_text("PATH=/usr/bin:/bin\n")
-    assert roots(tmp_path) == []
+    assert login_root(tmp_path, PATIENCE_S) == []
 
 
-def test_a_distribution_that_is_not_whole_is_not_copied(image: Path, new: Path) -> None:
+def test_an_incomplete_or_changed_image_package_is_not_copied(image: Path, new: Path) -> None:
     def files(name: str) -> list[str]:
         one = Distribution(name, "1.0", image / SITE / f"{name}-1.0.dist-info")
         return sorted(Path(file.target).name for file in files_of(one, new))
@@ -170,7 +134,7 @@ def test_a_distribution_that_is_not_whole_is_not_copied(image: Path, new: Path) 
     assert [files(name) for name in ("gone", "changed", "outside", "absolute")] == [[]] * 4
 
 
-def test_a_copy_is_whole_and_the_image_stays_as_it_is(image: Path, new: Path) -> None:
+def test_copied_image_packages_are_whole_and_the_image_unchanged(image: Path, new: Path) -> None:
     program = f"#!{image}/bin/python\nprint('x')\n"
     one = install(image, "thing", {"thing/__init__.py": "x = 1\n", "../../../bin/thing": program})
     other = install(image, "other", {"thing/__init__.py": "x = 1\n", "b.bin": "\0"})
@@ -200,7 +164,7 @@ def test_a_copy_is_whole_and_the_image_stays_as_it_is(image: Path, new: Path) ->
     assert (image / "bin" / "thing").read_text() == program
 
 
-def test_a_copy_that_fails_leaves_nothing(
+def test_a_failed_copy_of_image_packages_leaves_no_files(
     image: Path, new: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = {f"thing/m{number}.py": f"{number}\n" for number in range(40)}
@@ -233,11 +197,13 @@ TRAMPOLINE = f"#!/bin/sh\n'''exec' \"{LONG}\" \"$0\" \"$@\"\n' '''\n".encode()
         (b"\x7fELF python\n", "/n/python", b"\x7fELF python\n"),
     ],
 )
-def test_programs_start_the_new_interpreter(text: bytes, python: str, expected: bytes) -> None:
+def test_copied_scripts_start_the_new_environments_python(
+    text: bytes, python: str, expected: bytes
+) -> None:
     assert with_interpreter(text, python) == expected
 
 
-def test_speeds_are_the_verdicts(tmp_path: Path) -> None:
+def test_network_and_disk_speed_for_reuse_are_read_from_the_verdict(tmp_path: Path) -> None:
     verdict = tmp_path / "gpu.json"
     assert reuse.read_speeds(verdict) == Speeds(100.0, 500.0)
     rows = [("index", "9.8 MB/s from host"), ("disk-speed", "812 MB/s"), ("ram", "8.0 GiB")]
@@ -280,7 +246,7 @@ Would install 2 packages
 
 
 @pytest.mark.parametrize(("mb_s", "taken"), [("0.1", ["big", "small"]), ("900", [])])
-def test_what_uv_would_keep_is_copied_where_that_saves_time(
+def test_image_packages_that_uv_would_keep_are_copied_only_on_a_slow_network(
     image: Path, new: Path, capsys: pytest.CaptureFixture[str], mb_s: str, taken: list[str]
 ) -> None:
     for name in ("old-one", "unused", "again", "small"):
@@ -295,7 +261,7 @@ def test_what_uv_would_keep_is_copied_where_that_saves_time(
     assert (said[-1] == "reused 2 0 3") == bool(taken)
 
 
-def test_how_large_wheels_are_is_told_by_a_sample(image: Path, new: Path) -> None:
+def test_the_size_of_wheels_is_estimated_from_a_compressed_sample(image: Path, new: Path) -> None:
     size = 4_000_000
     random, zeros = Random(2).randbytes(size).decode("latin-1"), "\0" * size
     found = [install(image, name, {f"{name}.so": ""}) for name in ("random", "zeros")]
@@ -320,7 +286,7 @@ def test_how_large_wheels_are_is_told_by_a_sample(image: Path, new: Path) -> Non
         ("cpu", "cuda = '12.6'", {}, False),
     ],
 )
-def test_the_images_torch_must_fit_profile_and_driver(
+def test_the_images_torch_is_reused_only_if_its_cuda_fits_backend_and_driver(
     tmp_path: Path, backend: str, version: str, document: dict[str, object], fits: bool
 ) -> None:
     verdict = tmp_path / "gpu.json"
@@ -331,7 +297,9 @@ def test_the_images_torch_must_fit_profile_and_driver(
     assert reuse.torch_fits(verdict, backend, tmp_path) == fits
 
 
-def test_a_shadow_only_seems_to_have_them(image: Path, new: Path, tmp_path: Path) -> None:
+def test_a_shadow_environment_has_only_the_metadata_of_image_packages(
+    image: Path, new: Path, tmp_path: Path
+) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})
     reuse.make_shadow(new.parents[2], distributions(image / SITE), tmp_path / "shadow")
     shadow = tmp_path / "shadow" / SITE
@@ -340,7 +308,7 @@ def test_a_shadow_only_seems_to_have_them(image: Path, new: Path, tmp_path: Path
     assert list(new.iterdir()) == []
 
 
-def test_only_the_same_interpreter_takes_compiled_modules(tmp_path: Path) -> None:
+def test_packages_are_reused_only_by_the_same_python_version_and_abi(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("#!/bin/sh\necho \"(3, 9) ['.cpython-39-x86_64-linux-gnu.so']\"\n")
     other.chmod(0o755)
@@ -349,6 +317,6 @@ def test_only_the_same_interpreter_takes_compiled_modules(tmp_path: Path) -> Non
     assert not image_packages.same_interpreter(str(tmp_path / "a"), str(tmp_path / "b"))
 
 
-def test_a_record_is_read_once(image: Path) -> None:
+def test_an_image_packages_record_file_is_parsed_only_once(image: Path) -> None:
     one = install(image, "thing", {"thing.py": "x = 1\n"})
     assert record(one.info) is record(one.info)

@@ -21,7 +21,7 @@ from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, wr
         ("1\n", "own/\n", ["own/"]),
     ],
 )
-def test_a_later_node_without_a_note_has_none(
+def test_a_later_node_has_only_the_results_that_it_noted_itself(
     tmp_path: Path, rank: str, noted: str, results: list[str]
 ) -> None:
     """What it wrote would be taken for results of every run in its tree."""
@@ -37,7 +37,7 @@ def test_a_later_node_without_a_note_has_none(
     ("boot", "ago", "why"),
     [("", 3, ""), ("", 1, "young"), ("other", 3, "young"), (None, 0, "young")],
 )
-def test_what_is_as_it_was_recorded_at_the_runs_end_is_not_waited_for(
+def test_results_unchanged_since_the_end_of_their_run_are_not_waited_for(
     tmp_path: Path, boot: str | None, ago: float, why: str
 ) -> None:
     """Each of many small runs would cost two seconds, though nothing has changed for days."""

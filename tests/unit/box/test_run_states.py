@@ -76,21 +76,21 @@ def probed(workdir: Path) -> Run:
 
 
 @each_case
-def test_it_is_decided(name: str, workdir: Path) -> None:
+def test_a_runs_state_is_read_from_its_record_as_in_the_table(name: str, workdir: Path) -> None:
     case = CASES[name]
     words = [case.state, *([] if case.rc is None else [str(case.rc)])]
     assert RunFolder(run_of(workdir)).state() == " ".join(words)
 
 
 @each_case
-def test_the_library_says_the_same(name: str, workdir: Path) -> None:
+def test_the_shell_library_reads_the_same_run_state_as_python(name: str, workdir: Path) -> None:
     library = shell_part("lib", "process") + shell_part("lib", "run_state")
     case, words = CASES[name], said("sh", f"{library}run_state '{run_of(workdir)}'").split()
     assert words == [case.state, *([] if case.rc is None else [str(case.rc)])]
 
 
 @pytest.mark.parametrize("name", [one for one, case in CASES.items() if case.ended or case.queue])
-def test_status_says_it(name: str, workdir: Path) -> None:
+def test_status_reports_state_exit_code_and_cause_of_a_runs_end(name: str, workdir: Path) -> None:
     case, run = CASES[name], probed(workdir)
     assert (run.state, run.rc, run.ended) == (case.state, case.rc, case.ended or "")
     assert run.queue == (case.queue if case.state == "queued" else "")
@@ -100,7 +100,9 @@ QUEUED = "waits for its turn"
 
 
 @pytest.mark.parametrize("name", [QUEUED])
-def test_whether_somebody_waits_for_it_is_said(workdir: Path, processes: Processes) -> None:
+def test_status_says_what_a_queued_run_waits_for_and_whether_a_process_waits(
+    workdir: Path, processes: Processes
+) -> None:
     run = run_of(workdir)
     for word, attended in (("alive", True), ("dead", False), ("other boot", False)):
         (run / "waiter").write_text(f"{processes.line(word)}\n")
@@ -110,29 +112,32 @@ def test_whether_somebody_waits_for_it_is_said(workdir: Path, processes: Process
         (run / "queue").write_text(f"{what}\n")
         (run / "waiter").write_text(f"{processes.line('alive')}\n")
         assert probed(workdir).outcome() == f"queued: begins {words}"
+    (run / "queue").write_text("gpus\n")
+    (run / "gpus").write_text("0\n")
+    assert probed(workdir).outcome() == "queued: begins once its GPUs are free"
 
 
 WAITS = {
-    "gpus": "once its GPUs are free",
+    "gpus": "once the runs before it are over",
     "after train-1": "once train-1 has ended with 0",
     "after-any other-1a2b3c4d/train-1": "once other-1a2b3c4d/train-1 has ended",
 }
 
 
 @pytest.mark.parametrize("name", ["both were killed"])
-def test_what_can_go_on_is_said(workdir: Path) -> None:
+def test_a_died_run_with_a_resume_command_can_be_resumed(workdir: Path) -> None:
     assert not probed(workdir).can_resume
     (run_of(workdir) / "resume").write_text("python train.py --resume\n")
     assert probed(workdir).can_resume
 
 
 @pytest.mark.parametrize("name", ["not begun, since another failed"])
-def test_what_failed_before_it_is_named(workdir: Path) -> None:
+def test_a_run_not_started_after_a_failed_run_names_the_failed_run(workdir: Path) -> None:
     assert probed(workdir).outcome() == "was not started, since train-1 did not end with 0"
 
 
 @each_state
-def test_who_follows_the_log_is_told_it(name: str, workdir: Path) -> None:
+def test_a_client_that_follows_a_log_is_told_the_runs_end(name: str, workdir: Path) -> None:
     query = build_query("run_end", workdir=str(workdir), repo_key="homework", name="train-1")
     case, before = CASES[name], probed(workdir)
     run = as_it_ended(before, said("sh", query).split("\t")[0])
@@ -142,7 +147,7 @@ def test_who_follows_the_log_is_told_it(name: str, workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["failed"])
-def test_top_shows_it(name: str, workdir: Path) -> None:
+def test_top_shows_the_newest_runs_state_exit_code_and_log_line(name: str, workdir: Path) -> None:
     case, run = CASES[name], top_stream.newest_run(workdir / ".boxstrap/runs")
     assert run
     assert (run["state"], run["rc"], run["last"]) == (case.state, case.rc, "step 1")
@@ -153,7 +158,7 @@ def test_top_shows_it(name: str, workdir: Path) -> None:
 
 
 @each_state
-def test_a_setup_misses_a_session_only_where_its_work_has_begun(name: str, workdir: Path) -> None:
+def test_a_missing_tmux_session_counts_only_after_the_run_began(name: str, workdir: Path) -> None:
     library = shell_part("lib", "process") + shell_part("lib", "run_state")
     script = f"{library}{functions('lib', 'runs', ('has_session',))}\nhave() {{ :; }}\n"
     script += "our_tmux() { return 1; }\n"
@@ -164,7 +169,7 @@ def test_a_setup_misses_a_session_only_where_its_work_has_begun(name: str, workd
 
 
 @each_state
-def test_a_setup_takes_it_for_alive_or_not(name: str, workdir: Path) -> None:
+def test_a_setup_takes_running_and_queued_runs_as_alive(name: str, workdir: Path) -> None:
     parts = "".join(shell_part("lib", part) for part in ("process", "run_state", "repository"))
     home, folder = workdir / ".boxstrap", run_of(workdir) / "nowhere"
     for key in ("homework", "other"):
@@ -184,7 +189,7 @@ def wait_for_training(workdir: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", OVER[-3:])
-def test_a_door_that_lasts_as_long_as_it_ends_with_its_exit_code(name: str, workdir: Path) -> None:
+def test_a_door_that_waits_for_training_ends_with_its_exit_code(name: str, workdir: Path) -> None:
     done = wait_for_training(workdir)
     rc = CASES[name].rc
     assert (done.returncode, done.stdout) == (1 if rc is None else rc, "step 1\n")
@@ -203,7 +208,7 @@ def test_a_door_waits_for_the_run_that_started_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", BEGUN[:2] + BEGUN[-2:])
-def test_a_window_onto_it_closes_when_it_is_over(name: str, workdir: Path) -> None:
+def test_a_sessions_window_closes_only_when_its_run_is_over(name: str, workdir: Path) -> None:
     command = ["bash", str(workdir / ".boxstrap/box/current/window.sh"), str(run_of(workdir))]
     window = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
     alive = CASES[name].state == "running"
@@ -219,12 +224,13 @@ def test_a_window_onto_it_closes_when_it_is_over(name: str, workdir: Path) -> No
         window.wait()
 
 
-def test_every_state_has_its_cases() -> None:
+def test_every_state_of_a_run_has_a_case_in_the_table() -> None:
     assert {case.state for case in CASES.values()} == STATES
 
 
-def test_stop_ends_the_runs_of_the_repository_that_is_meant(tmp_path: Path) -> None:
+def test_stop_ends_runs_of_the_given_repository_only(tmp_path: Path) -> None:
     each = {key: some_processes() for key in ("homework", "other")}
+    lay_programs(tmp_path / ".boxstrap/box/current")
     try:
         for key, processes in each.items():
             run = tmp_path / f".boxstrap/runs/{key}/train-1"
@@ -238,13 +244,11 @@ def test_stop_ends_the_runs_of_the_repository_that_is_meant(tmp_path: Path) -> N
             processes.close()
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_what_a_run_left_is_counted(shell: str, tmp_path: Path) -> None:
-    library = shell_part("lib", "process") + shell_part("lib", "run_state")
+def test_processes_that_a_run_left_behind_are_counted_only_while_alive(tmp_path: Path) -> None:
     processes = some_processes()
     try:
         lines = [processes.line(word) for word in ("alive", "dead", "reused", "zombie", "alive")]
         (tmp_path / "left").write_text("\n".join([*lines, ""]))
-        assert said(shell, f"{library}left_of '{tmp_path}'") == "2\n"
+        assert RunFolder(tmp_path).left == 2
     finally:
         processes.close()

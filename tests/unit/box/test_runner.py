@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.onbox.run_folder import FILES, RunFolder
+from bootstrap.onbox.run_folder import RunFolder
 from bootstrap.protocol.query import build_query
 from tests.box_programs import lay_programs
+from tests.plain_environment import HERE
 from tests.run_states import CASES
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -42,8 +44,7 @@ def begin(folder: Path, command: str, **profile: str) -> tuple[Path, subprocess.
 def start(run: Path, env: Path, window: int | None = None) -> subprocess.Popen[bytes]:
     """Start the runner of a run, perhaps in a window; programs in `bin` come first in PATH."""
     folder = env.parent
-    box = folder / "box"
-    lay_programs(box)
+    box = lay_programs(folder / ".boxstrap/box/current")
     return subprocess.Popen(
         ["/bin/bash", str(box / "runner.sh"), str(run), str(env)],
         stdin=subprocess.DEVNULL,
@@ -65,19 +66,19 @@ def was(run: Path, name: str) -> str:
     return (run / name).read_text().strip() if (run / name).exists() else ""
 
 
-def test_the_profile_can_set_each_name_that_the_runner_uses(tmp_path: Path) -> None:
+def test_the_profiles_variables_do_not_collide_with_the_runners_own(tmp_path: Path) -> None:
     names = ("run", "env_file", "venv", "child", "rc", "shown", "identity", "stat", "fields", "IFS")
     code, why, log = finish(tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
     assert (code, why, log) == ("0", "exit 0", "abc abc\n")
 
 
-def test_a_path_of_the_profile_is_the_commands_alone(tmp_path: Path) -> None:
+def test_the_profiles_path_variable_applies_only_to_the_training_command(tmp_path: Path) -> None:
     code, _, log = finish(tmp_path, "true", PATH="/nowhere")
     assert code == "127"
     assert "setsid" in log
 
 
-def test_its_end_is_known_before_its_window_has_shown_the_last_line(tmp_path: Path) -> None:
+def test_a_runs_exit_code_is_recorded_before_its_window_shows_the_last_line(tmp_path: Path) -> None:
     """It was once written 0.2 s later, too late for a client that watches a run start."""
     run, env = make_run(tmp_path, "echo the last line; exit 7")
     (tmp_path / "bin").mkdir()
@@ -93,7 +94,7 @@ def test_its_end_is_known_before_its_window_has_shown_the_last_line(tmp_path: Pa
     assert (tmp_path / "slept 0.2").read_text() == "7\n"
 
 
-def test_a_crash_behind_a_pipe_is_a_crash(tmp_path: Path) -> None:
+def test_a_crash_before_a_pipe_fails_the_run_with_its_exit_code(tmp_path: Path) -> None:
     code, why, log = finish(tmp_path, "(echo said; exit 7) | cat")
     assert (code, log) == ("7", "said\n")
     assert why == "pipeline 7 0"
@@ -109,7 +110,7 @@ def test_a_crash_behind_a_pipe_is_a_crash(tmp_path: Path) -> None:
         ("set +o pipefail; yes | head -n 1", "0", "pipeline 141 0"),
     ],
 )
-def test_what_decided_the_exit_code_is_kept(
+def test_the_cause_of_a_runs_exit_code_is_recorded_for_command_and_pipeline(
     command: str, code: str, why: str, tmp_path: Path
 ) -> None:
     assert finish(tmp_path, command)[:2] == (code, why)
@@ -131,7 +132,9 @@ DEAF = "trap '' TERM; while :; do sleep 0.1; done"
         (DEAF, "137"),
     ],
 )
-def test_who_is_stopped_has_its_own_exit_code(command: str, code: str, tmp_path: Path) -> None:
+def test_a_stopped_run_is_recorded_with_the_exit_code_of_its_own_command(
+    command: str, code: str, tmp_path: Path
+) -> None:
     run, runner = begun(tmp_path, command)
     (run / "grace").write_text("2\n")
     time.sleep(0.3)  # until the command has set its trap
@@ -151,9 +154,8 @@ bash -c 'word near'
 """
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash"])
 @pytest.mark.parametrize("killed", [False, True], ids=["runner lives", "runner was killed"])
-def test_each_process_is_asked_once_to_end(killed: bool, shell: str, tmp_path: Path) -> None:
+def test_stop_asks_each_process_of_a_run_only_once(killed: bool, tmp_path: Path) -> None:
     run, runner = begun(tmp_path, ASKED)
     words = [tmp_path / name for name in ("far", "near")]
     wait_until(lambda: all(word.exists() for word in words))
@@ -164,14 +166,16 @@ def test_each_process_is_asked_once_to_end(killed: bool, shell: str, tmp_path: P
     # As on a box, its parent reaps the runner when it ends.
     waiting = threading.Thread(target=runner.wait)
     waiting.start()
-    done = subprocess.run([shell, "-c", text], capture_output=True, text=True, check=True)
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
     waiting.join()
     assert (done.stdout, done.stderr) == ("stopped\ttrain-1\tfinished 143\n", "")
     assert [word.read_text() for word in words] == ["up\nasked\n"] * 2
     assert (run / "ended").read_text() == "stop\n"
 
 
-def test_each_moment_of_a_run_is_the_state_that_all_read(tmp_path: Path) -> None:
+def test_records_of_a_real_runner_are_read_as_waiting_running_died_or_failed(
+    tmp_path: Path,
+) -> None:
     """The records of a real runner have the states that `tests/run_states.py` lists."""
     assert state(make_run(tmp_path / "made", "true")[0]) == CASES["made, never begun"].state
     run, runner = begun(tmp_path / "killed", "echo up; sleep 600")
@@ -189,11 +193,13 @@ def test_each_moment_of_a_run_is_the_state_that_all_read(tmp_path: Path) -> None
 
 def state(run: Path) -> str:
     """Return the state of a run, each of whose files is known."""
-    assert {file.name for file in run.iterdir()} <= {name.rstrip("/") for name in FILES}
+    _, listed = (HERE / "docs/architecture.md").read_text().split("\n### The files of a run\n")
+    known = re.findall(r"^\| `([^`/]+)/?` \|", listed.partition("\n## ")[0], re.MULTILINE)
+    assert {file.name for file in run.iterdir()} <= {*known}
     return RunFolder(run).state()
 
 
-def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
+def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> None:
     deaf = "trap '' TERM; echo deaf >ready; while :; do sleep 0.1; done"
     run, runner = begun(tmp_path, f'setsid bash -c "{deaf}" & wait')
     wait_until((tmp_path / "ready").exists)
@@ -204,7 +210,7 @@ def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
     assert not [one for one in Path("/proc").glob("[0-9]*/environ") if holds(one, str(run))]
 
 
-def test_a_run_of_a_longer_name_is_not_touched(tmp_path: Path) -> None:
+def test_stopping_a_run_leaves_a_run_of_a_longer_name_alone(tmp_path: Path) -> None:
     run, runner = begun(tmp_path, "sleep 600")
     other = subprocess.Popen(["sleep", "600"], env={"BOXSTRAP_RUN": f"{run}0"})
     runner.send_signal(signal.SIGTERM)

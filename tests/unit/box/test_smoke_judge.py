@@ -44,7 +44,7 @@ def graded(
     return {row.check: row for row in judge_trial(tried)}
 
 
-def test_a_sound_card_passes_every_check() -> None:
+def test_a_healthy_gpu_passes_every_check_of_the_smoke_test() -> None:
     rows = graded()
     assert {row.outcome for row in rows.values()} == {"pass"}
     told = {check: (row.read, row.expected) for check, row in rows.items()}
@@ -74,7 +74,9 @@ def test_a_sound_card_passes_every_check() -> None:
         ("bandwidth", {**SOUND["bandwidth"], "from": 12.5 * GB}, "smoke-bus", "smoke-bus"),
     ],
 )
-def test_far_under_the_table_is_a_warning(part: str, value: Any, check: str, code: str) -> None:
+def test_smoke_test_speeds_far_below_the_table_give_a_warning(
+    part: str, value: Any, check: str, code: str
+) -> None:
     row = graded(**{part: value})[check]
     assert (row.outcome, row.code) == ("warn", code)
 
@@ -89,7 +91,7 @@ def test_far_under_the_table_is_a_warning(part: str, value: Any, check: str, cod
         ("start", {"error": "system not yet initialized"}, "smoke", "smoke-failed"),
     ],
 )
-def test_a_wrong_result_returns_the_box(
+def test_a_wrong_result_in_the_smoke_test_gives_verdict_return(
     part: str, value: Any, check: str, code: str | None
 ) -> None:
     row = graded(**{part: value})[check]
@@ -97,22 +99,22 @@ def test_a_wrong_result_returns_the_box(
 
 
 @pytest.mark.parametrize("bit", [0x8, 0x20, 0x40, 0x80])
-def test_throttling_under_load_is_a_warning_once_seen(bit: int) -> None:
+def test_throttling_under_load_in_the_smoke_test_gives_a_warning(bit: int) -> None:
     rows = graded(looks=(LOOK, {**LOOK, "throttle": 4 | bit}, LOOK))
     assert rows["smoke-throttling"].code == "smoke-throttle"
 
 
-def test_power_and_idle_are_no_throttling() -> None:
+def test_a_power_cap_or_idle_clocks_are_not_judged_as_throttling() -> None:
     looks = ({**LOOK, "throttle": 1}, {**LOOK, "throttle": 4})
     assert graded(looks=looks)["smoke-throttling"].outcome == "pass"
 
 
-def test_what_nvml_did_not_tell_is_not_judged() -> None:
+def test_values_that_nvml_did_not_report_are_not_judged() -> None:
     assert "smoke-throttling" not in graded(looks=({**LOOK, "throttle": None},))
     assert "link" not in graded(looks=())["smoke-bus"].read
 
 
-def test_too_little_free_memory_is_no_fault() -> None:
+def test_too_little_free_gpu_memory_makes_the_memory_check_not_applicable() -> None:
     rows = graded(memory={"wrong": 0, "bytes": 30 << 30, "total": 70 << 30})
     assert rows["smoke-memory"].outcome == "n/a"
     assert graded(mode="quick", memory={"wrong": 0, "bytes": 8 << 30, "total": 70 << 30})[
@@ -122,7 +124,7 @@ def test_too_little_free_memory_is_no_fault() -> None:
     assert tight["smoke-memory"].outcome == "n/a"
 
 
-def test_a_model_that_is_not_in_the_table_is_measured_alone() -> None:
+def test_a_gpu_model_that_is_not_in_the_table_is_measured_but_not_judged() -> None:
     rows = graded(name="NVIDIA H20")
     for check in ("smoke-speed", "smoke-memory-speed", "smoke-bus"):
         assert rows[check].outcome == "n/a"
@@ -159,7 +161,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_find_their_row(name: str) -> None:
+def test_a_gpus_name_finds_its_row_in_the_table_of_peaks(name: str) -> None:
     model = model_of(name)
     assert model is not None
     assert model.memory == NAMES[name]
@@ -169,11 +171,11 @@ def test_names_find_their_row(name: str) -> None:
     "name",
     [None, "", "NVIDIA H20", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-80GB MIG 1g"],
 )
-def test_a_relative_is_not_taken_for_it(name: str | None) -> None:
+def test_a_related_gpu_name_does_not_find_a_row_in_the_table_of_peaks(name: str | None) -> None:
     assert model_of(name) is None
 
 
-def test_the_table_is_sane_and_each_figure_has_a_source() -> None:
+def test_the_table_of_peaks_has_plausible_figures_with_a_source_each() -> None:
     assert {model.source for model in MODELS} == set(SOURCES)
     assert len({model.name for model in MODELS}) == len(MODELS)
     for model in MODELS:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from tests.unit.box.test_trees import Trees
 
+pytestmark = pytest.mark.slow  # each starts programs
+
 UTF8, UTF16 = "utf-8", "utf-16"
 SHOWN = 'find_sources; printf "%s\\n" "${SOURCES[@]}"'
 
@@ -63,7 +65,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_an_included_file_is_seen_however_it_is_written(
+def test_an_included_requirements_file_is_found_in_every_notation_of_pip(
     trees: Trees, line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BASE", "base")
@@ -74,11 +76,11 @@ def test_an_included_file_is_seen_however_it_is_written(
 @pytest.mark.parametrize(
     "line", ["# -r base.txt\n", "torch # as base.txt says\n", "-r https://example.org/base.txt\n"]
 )
-def test_nothing_else_is(trees: Trees, line: str) -> None:
+def test_a_commented_or_remote_requirements_file_is_not_read(trees: Trees, line: str) -> None:
     assert sources(trees, {"requirements.txt": line, "base.txt": "six\n"}) == ["requirements.txt"]
 
 
-def test_files_below_include_from_their_folder(trees: Trees) -> None:
+def test_included_requirement_files_are_found_relative_to_their_folder(trees: Trees) -> None:
     files: dict[str, str | bytes] = {
         "requirements.txt": "-r req/train.txt\n",
         "req/train.txt": '-r ../base.txt\n-c pins.txt\n-r a b.txt\n-r"c d e.txt"\n',
@@ -97,7 +99,9 @@ def test_files_below_include_from_their_folder(trees: Trees) -> None:
     ("line", "folder"),
     [("-e ../../libs/common", "apps/a"), ("../../libs/common", "apps/a"), ("-e libs/common", "")],
 )
-def test_a_folder_is_looked_for_where_it_is(trees: Trees, line: str, folder: str) -> None:
+def test_a_local_package_path_counts_from_the_requirements_file_or_the_tree(
+    trees: Trees, line: str, folder: str
+) -> None:
     """Installers read such paths from where they are started, most people from the file."""
     write(trees.main, {"apps/a/r.txt": f"{line}\n", "libs/common/pyproject.toml": LIB})
     said = trees.ask(
@@ -111,7 +115,7 @@ def test_a_folder_is_looked_for_where_it_is(trees: Trees, line: str, folder: str
     ]  # fmt: skip
 
 
-def test_conda_names_pip_files(trees: Trees) -> None:
+def test_requirement_files_in_the_pip_section_of_a_conda_file_are_found(trees: Trees) -> None:
     listed = "dependencies:\n  - pip:\n    - '-r base.txt'\n    - -c pins.txt\n    - torch\n"
     files: dict[str, str | bytes] = {"e.yml": listed, "base.txt": "", "pins.txt": "", "torch": ""}
     assert sources(trees, files, CONDA="e.yml") == ["e.yml", "base.txt", "pins.txt"]
@@ -129,7 +133,7 @@ ENCODED = st.sampled_from((UTF8, "utf-8-sig", UTF16))
 @pytest.mark.slow
 @settings(deadline=None, max_examples=15)
 @generated(st.lists(st.tuples(TEXT, ENCODED), min_size=5, max_size=5))
-def test_no_file_that_pip_reads_is_missed(
+def test_no_requirements_file_that_pip_reads_is_missed(
     tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[list[Any], str]]
 ) -> None:
     trees = Trees(tmp_path_factory.mktemp("trees"))
@@ -224,7 +228,7 @@ INPUTS = 'inputs_python; printf "%s\\n" "$INPUTS"'
 
 
 @pytest.mark.parametrize(("files", "changed"), DEPENDS.values(), ids=DEPENDS)
-def test_an_environment_depends_on_all_that_its_installer_reads(
+def test_a_change_of_any_file_that_the_installer_reads_makes_another_environment(
     trees: Trees, files: dict[str, str | bytes], changed: str
 ) -> None:
     values = {name: str(files[name]) for name in files if name.isupper()}
@@ -238,7 +242,7 @@ def test_an_environment_depends_on_all_that_its_installer_reads(
     assert after != before
 
 
-def test_a_copied_folder_counts_by_all_of_its_files(trees: Trees) -> None:
+def test_a_local_package_counts_with_the_content_of_all_its_files(trees: Trees) -> None:
     (trees.home / "steps/k/placed").mkdir(parents=True)
     write(trees.main, {"requirements.txt": "./lib\n", "lib/setup.py": "", "lib/own.py": ""})
     asked = 'tree_git() {{ [ "$*" != "rev-parse -q --verify HEAD:lib" ] || echo {}; }}; ' + INPUTS

@@ -33,7 +33,7 @@ OLD_SHEET = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
         ((10, 2), (10, 2), True),
     ],
 )
-def test_a_driver_runs_the_minor_versions_of_its_cuda(
+def test_a_driver_runs_torch_builds_of_the_same_or_an_older_major_cuda(
     driver: tuple[int, int], wheel: tuple[int, int], runs: bool
 ) -> None:
     assert torch_compat.driver_runs(driver, wheel) is runs
@@ -57,11 +57,13 @@ def test_a_driver_runs_the_minor_versions_of_its_cuda(
         ((12, 0), ["what?", ""], False),
     ],
 )
-def test_kernels(capability: tuple[int, int], built_for: list[str], runs: bool) -> None:
+def test_a_torch_build_runs_on_a_card_only_with_kernels_for_its_capability(
+    capability: tuple[int, int], built_for: list[str], runs: bool
+) -> None:
     assert has_kernels(capability, built_for) is runs
 
 
-def test_what_is_compiled_on_the_box_needs_a_driver_as_new_as_the_compiler() -> None:
+def test_kernels_compiled_on_the_box_need_a_driver_as_new_as_the_compiler() -> None:
     assert has_kernels((12, 0), ["compute_90"], wheel=(12, 8), driver=(12, 8))
     assert not has_kernels((12, 0), ["compute_90"], wheel=(12, 8), driver=(12, 4))
     assert has_kernels((9, 0), ["sm_90"], wheel=(12, 8), driver=(12, 4))
@@ -80,7 +82,7 @@ def test_what_is_compiled_on_the_box_needs_a_driver_as_new_as_the_compiler() -> 
         (CudaTarget(None, ()), "cu130"),
     ],
 )
-def test_the_build_that_is_advised(gpu: CudaTarget, backend: str) -> None:
+def test_the_advised_torch_backend_fits_driver_and_card(gpu: CudaTarget, backend: str) -> None:
     assert backend_for(gpu) == backend
 
 
@@ -109,7 +111,7 @@ version = "13.0.96"
         "torch @ https://example.org/torch-2.9.0+cu130-cp311-cp311-linux_x86_64.whl\n",
     ],
 )
-def test_a_driver_too_old_is_said_before_anything_is_fetched(text: str) -> None:
+def test_a_torch_build_too_new_for_the_driver_is_reported_before_the_download(text: str) -> None:
     found = before(A100, "auto", [text])
     assert found is not None
     assert found.code == "torch-driver need=126 have=12.4"
@@ -118,7 +120,7 @@ def test_a_driver_too_old_is_said_before_anything_is_fetched(text: str) -> None:
     assert before(CudaTarget((13, 0), ((8, 0),)), "auto", [text]) is None
 
 
-def test_a_build_without_cuda_is_said_before_it_is_fetched() -> None:
+def test_a_torch_build_without_cuda_is_reported_before_the_download() -> None:
     found = before(A100, "auto", ["Would install 9 packages\n + torch==2.13.0+cpu\n"])
     assert found is not None
     assert found.code == "torch-no-cuda need=126"
@@ -135,11 +137,11 @@ def test_a_build_without_cuda_is_said_before_it_is_fetched() -> None:
         ("cu126", "torch==2.9.0\n"),
     ],
 )
-def test_what_tells_nothing_or_fits_goes_on(backend: str, text: str) -> None:
+def test_requirements_that_fit_the_driver_are_not_reported(backend: str, text: str) -> None:
     assert before(A100, backend, [text]) is None
 
 
-def test_a_backend_that_the_driver_is_too_old_for() -> None:
+def test_a_torch_backend_too_new_for_the_driver_is_reported() -> None:
     found = before(A100, "cu130", [])
     assert found is not None
     assert found.says.startswith("python.torch_backend: cu130 needs CUDA 13.0")
@@ -160,7 +162,7 @@ hip: Optional[str] = None
     return folder
 
 
-def test_what_was_installed_is_looked_at(tmp_path: Path) -> None:
+def test_an_installed_torch_without_cuda_is_reported_unless_asked_for(tmp_path: Path) -> None:
     assert after(A100, "auto", tmp_path) is None  # no torch at all
     site = installed(tmp_path, "None")
     found = after(A100, "auto", site)
@@ -170,12 +172,14 @@ def test_what_was_installed_is_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("cuda", "code"), [("'13.0'", "torch-driver"), ("'12.8'", "")])
-def test_the_installed_cuda_against_the_driver(tmp_path: Path, cuda: str, code: str) -> None:
+def test_an_installed_torch_for_a_newer_major_cuda_than_the_drivers_is_reported(
+    tmp_path: Path, cuda: str, code: str
+) -> None:
     found = after(A100, "auto", installed(tmp_path, cuda))
     assert (found.code.partition(" ")[0] if found else "") == code
 
 
-def test_a_card_without_code_for_it_gets_the_build_that_has() -> None:
+def test_a_card_without_kernels_in_the_installed_torch_gets_a_fitting_build_advised() -> None:
     found = no_kernels(CudaTarget((12, 8), ((12, 0),)), OLD_SHEET, (12, 6))
     assert found is not None
     assert found.code == "torch-arch need=128 have=12.0"

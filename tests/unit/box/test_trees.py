@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox import MAIN
 from bootstrap.shell import shell_part
 from tests.box_programs import LIBRARY
 from tests.unit.protocol.conftest import DEAD, identity
@@ -88,16 +89,19 @@ class Trees:
         """Return what the environment of a tree depends on."""
         return self.ask(f'use_tree {number}; inputs_python; echo "$INPUTS"', VENV=venv).rstrip("\n")
 
-    def environment(self, files: dict[str, str], venv: str = ".venv") -> str:
+    def environment(self, files: dict[str, str], venv: str = ".venv", **values: str) -> str:
         """Return the environment that tree 2 gets with these files."""
         self._write(self.beside(2), files)
-        said = self.ask('use_tree 2; find_environment; echo "$VENV_DIR"', VENV=venv)
+        said = self.ask('use_tree 2; find_environment; echo "$VENV_DIR"', VENV=venv, **values)
         return said.strip().removeprefix(f"{self.main.parent}/")
 
-    def choose(self, content: str = "c1", command: str = TRAIN) -> tuple[int, str, str]:
+    def choose(
+        self, content: str = "c1", command: str = TRAIN, **values: str
+    ) -> tuple[int, str, str]:
         """Return number, folder and notes of the tree that a new run of this work gets."""
         shown = 'printf "%s\\n" "$TREE_NUMBER" "$REPO_DIR" "${NOTES#"$BOX_HOME/"}"'
-        said = self.ask(f"choose_tree; {shown}", REPO_TREE=content, TRAIN_COMMAND=command)
+        given = {"REPO_TREE": content, "TRAIN_COMMAND": command, **values}
+        said = self.ask(f"choose_tree; {shown}", **given)
         number, folder, notes = said.splitlines()
         return int(number), Path(folder).name, notes
 
@@ -114,7 +118,9 @@ class Trees:
             },
             **{
                 "STEP_CODE": "/dev/stdout",
+                "ONBOX": MAIN,
                 "BESIDE": "",
+                "RUN_VARIABLES": "",
                 "WORK_WITHOUT_DATA": "-",
                 "REPO_TREE": "-",
             },
@@ -150,19 +156,19 @@ def trees(tmp_path: Path) -> Trees:
     return Trees(tmp_path)
 
 
-def test_a_free_main_tree_is_taken(trees: Trees) -> None:
+def test_a_new_run_takes_the_main_tree_if_no_live_run_is_there(trees: Trees) -> None:
     trees.add_run("train-1", trees.main, state="finished")
     assert trees.choose() == (1, "homework", "steps/k")
     assert not (trees.home / "steps").exists()
 
 
-def test_a_held_one_stays_as_it_is(trees: Trees) -> None:
+def test_a_new_run_gets_a_tree_beside_a_main_tree_with_a_live_run(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     assert trees.choose() == (2, "homework@2", "steps/k/beside/2")
     assert (trees.home / "steps/k/beside/2/repo.dir").read_text() == f"{trees.beside(2)}\n"
 
 
-def test_one_whose_environment_is_in_use_is_held(trees: Trees) -> None:
+def test_a_tree_whose_environment_a_live_run_uses_is_not_taken(trees: Trees) -> None:
     trees.add_tree(2)
     trees.add_run("train-1", trees.beside(2))
     assert trees.choose()[0] == 3
@@ -170,12 +176,12 @@ def test_one_whose_environment_is_in_use_is_held(trees: Trees) -> None:
     assert trees.choose()[0] == 3 + 1
 
 
-def test_an_environment_of_its_own_holds_no_other_tree(trees: Trees) -> None:
+def test_a_live_run_beside_with_its_own_environment_leaves_the_main_tree_free(trees: Trees) -> None:
     trees.add_run("train-1", trees.beside(2), venv=trees.beside(2) / ".venv")
     assert trees.choose()[0] == 1
 
 
-def test_the_same_again_takes_the_tree_in_which_it_ran_last(trees: Trees) -> None:
+def test_repeated_work_takes_the_tree_of_its_last_run_else_a_new_tree(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     for number, content, command in (
         (2, "c2", TRAIN),
@@ -203,13 +209,39 @@ def test_the_same_again_takes_the_tree_in_which_it_ran_last(trees: Trees) -> Non
     assert trees.choose()[0] == 6
 
 
-def test_one_that_no_run_has_used_is_taken(trees: Trees) -> None:
+def test_a_tree_beside_that_no_run_has_used_is_taken(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     trees.add_tree(2)
     assert trees.choose()[0] == 2
 
 
-def test_what_somebody_has_there_is_left_alone(trees: Trees) -> None:
+CELL = {"BESIDE": "yes", "RUN_VARIABLES": "BOXSTRAP_CELL=0", "TRAIN_SESSION": "lr-0"}
+OWN_TREE = {
+    "a run": ({}, 1),
+    "a run beside": ({"BESIDE": "yes"}, 4),
+    "a cell that ran": (CELL, 3),
+    "another cell of the same command": ({**CELL, "TRAIN_SESSION": "lr-1"}, 4),
+    "a run beside of a cell's name": ({**CELL, "RUN_VARIABLES": ""}, 4),
+}
+
+
+@pytest.mark.parametrize(("values", "number"), OWN_TREE.values(), ids=OWN_TREE)
+def test_a_cell_gets_a_tree_without_results_but_its_own(
+    trees: Trees, values: dict[str, str], number: int
+) -> None:
+    assert trees.choose(**values)[0] == 1  # it is not made yet
+    (trees.main / ".git").mkdir()
+    notes = trees.home / "steps/k"
+    notes.mkdir(parents=True)
+    (notes / "repo.placed").touch()
+    trees.add_run("train-1", trees.main, state="finished")
+    for tree, session in ((2, "train"), (3, "lr-0")):
+        trees.add_tree(tree)
+        trees.add_run(f"{session}-9", trees.beside(tree), state="died")
+    assert trees.choose(**values)[0] == number
+
+
+def test_a_foreign_folder_or_symlink_in_place_of_a_tree_is_skipped(trees: Trees) -> None:
     trees.add_run("train-1", trees.main)
     trees.beside(2).mkdir()
     trees.beside(3).symlink_to("nowhere")
@@ -241,23 +273,28 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("files", "shared"), SOURCES.values(), ids=SOURCES)
-def test_an_environment_is_shared_where_it_is_of_the_same(
+def test_a_tree_beside_shares_the_environment_only_if_requirements_are_the_same(
     trees: Trees, files: dict[str, str], shared: bool
 ) -> None:
     trees.make_environment(files)
     assert trees.environment(files) == ("homework/.venv" if shared else "homework@2/.venv")
     other = {name: f"# other\n{text}" for name, text in files.items()}
     assert trees.environment(other) == "homework@2/.venv"
+    # Those of a sweep's cells are made once, unless a run needs the main tree's.
+    place = "homework/.venv" if shared else "homework@2/.venv"
+    assert trees.environment(other, **CELL) == place
+    trees.add_run("train-1", trees.main)
+    assert trees.environment(other, **CELL) == "homework@2/.venv"
 
 
-def test_a_broken_environment_is_not_shared(trees: Trees) -> None:
+def test_a_broken_environment_is_not_shared_with_a_tree_beside(trees: Trees) -> None:
     files = {"requirements.txt": "torch\n"}
     trees.make_environment(files)
     (trees.main / ".venv/lib/python3/site-packages/torch").rmdir()
     assert trees.environment(files) == "homework@2/.venv"
 
 
-def test_one_that_the_profile_places_is_that_of_each_tree(trees: Trees) -> None:
+def test_an_environment_that_the_profile_places_is_used_by_all_trees(trees: Trees) -> None:
     files = {"requirements.txt": "-e .\n"}
     trees.make_environment(files)
     venv = trees.home.parent / "env"
@@ -268,7 +305,7 @@ def test_one_that_the_profile_places_is_that_of_each_tree(trees: Trees) -> None:
     assert str(trees.beside(2)) in second
 
 
-def test_no_environment_is_changed_under_a_live_run(trees: Trees) -> None:
+def test_an_environment_that_a_live_run_uses_is_not_changed(trees: Trees) -> None:
     files = {"requirements.txt": "torch\n"}
     trees.make_environment(files)
     trees.add_run("run-2", trees.beside(2))
@@ -277,7 +314,7 @@ def test_no_environment_is_changed_under_a_live_run(trees: Trees) -> None:
     assert "run-2" in said
 
 
-def test_a_run_beside_that_died_is_nothing_that_a_boot_restarts(trees: Trees) -> None:
+def test_a_run_that_died_in_a_tree_beside_is_not_restarted_at_boot(trees: Trees) -> None:
     asked = "last_run_died && echo yes || echo no"
     trees.add_run("train-1", trees.main, state="finished")
     trees.add_run("run-2", trees.beside(2), state="died")
@@ -286,7 +323,7 @@ def test_a_run_beside_that_died_is_nothing_that_a_boot_restarts(trees: Trees) ->
     assert trees.ask(asked) == "yes\n"
 
 
-def test_a_restart_ends_the_same_work_where_it_lives_beside(trees: Trees) -> None:
+def test_a_restart_ends_the_same_work_running_in_a_tree_beside(trees: Trees) -> None:
     trees.add_run("run-2", trees.beside(2), state="finished")
     run = trees.home / "runs/k/run-2"
     (run / "work").write_text("w\n")

@@ -84,7 +84,7 @@ def training(tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch) 
     return UploadTraining(tmp_path, server)
 
 
-def test_what_is_complete_is_there_with_its_digest(training: UploadTraining) -> None:
+def test_complete_results_are_uploaded_again_only_if_changed(training: UploadTraining) -> None:
     (training.out / "a b+c=ü.bin").write_bytes(b"weights")
     (training.out / "deep").mkdir()
     (training.out / "deep/empty").touch()
@@ -112,7 +112,7 @@ def test_what_is_complete_is_there_with_its_digest(training: UploadTraining) -> 
     assert training.manifest["complete"] is True
 
 
-def test_a_large_file_goes_on_after_a_cut(
+def test_the_upload_of_a_large_file_continues_after_a_cut(
     training: UploadTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = os.urandom(3 * PART)
@@ -135,7 +135,7 @@ def test_a_large_file_goes_on_after_a_cut(
     assert training.there["out/large"] == content
 
 
-def test_what_changes_while_it_is_read_never_appears(
+def test_a_result_that_changes_while_being_uploaded_does_not_appear_in_the_bucket(
     training: UploadTraining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = training.out / "large"
@@ -156,7 +156,9 @@ def test_what_changes_while_it_is_read_never_appears(
     assert training.there["out/large"] == large.read_bytes()
 
 
-def test_a_link_is_not_followed(training: UploadTraining, tmp_path: Path) -> None:
+def test_a_symlink_out_of_the_results_is_not_uploaded_and_an_inner_one_is_noted(
+    training: UploadTraining, tmp_path: Path
+) -> None:
     (tmp_path / "of another").write_text("secret")
     (training.out / "link").symlink_to(tmp_path / "of another")
     Upload(training.run, stood_s=0).once(live=False)
@@ -185,7 +187,9 @@ def test_a_link_is_not_followed(training: UploadTraining, tmp_path: Path) -> Non
         ("", "no-key"),
     ],
 )
-def test_why_it_fails_is_one_word(training: UploadTraining, key: str, why: str) -> None:
+def test_a_refused_upload_is_noted_with_its_cause_as_a_single_word(
+    training: UploadTraining, key: str, why: str
+) -> None:
     server = training.server
     training.give_key(key.format(id=server.key_id, secret=server.secret))
     (training.out / "x").touch()
@@ -194,7 +198,7 @@ def test_why_it_fails_is_one_word(training: UploadTraining, key: str, why: str) 
     assert upload_results._word_for(failed.value) == why
 
 
-def test_a_key_has_two_or_three_parts() -> None:
+def test_an_s3_key_is_read_from_two_or_three_parts() -> None:
     assert S3Key.of("a:b\n") == ("a", "b", "")
     assert S3Key.of("a:b:c") == ("a", "b", "c")
 
@@ -206,7 +210,7 @@ def _begin(training: UploadTraining, home: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-def test_it_ends_once_the_run_is_over_and_all_is_there(training: UploadTraining) -> None:
+def test_the_uploader_ends_once_run_and_uploads_are_over(training: UploadTraining) -> None:
     home = training.run.parents[2]
     (training.out / "first").write_bytes(b"1")
     with subprocess.Popen(["sleep", "60"]) as command:

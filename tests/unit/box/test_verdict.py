@@ -71,11 +71,11 @@ def read(**changes: object) -> verdict.Verdict:
     return verdict.read_verdict(json.dumps(document(**changes)).encode())
 
 
-def test_a_document_is_read() -> None:
+def test_a_verdict_document_is_read_and_written_back_unchanged() -> None:
     assert json.loads(read().model_dump_json()) == document()
 
 
-def test_what_a_newer_box_tells_more_is_ignored() -> None:
+def test_unknown_keys_of_a_newer_boxs_verdict_are_ignored() -> None:
     assert read(smoke={"tflops": 300}, gpus=[gpu(0, fan=3), gpu(1)]) == read()
 
 
@@ -109,7 +109,7 @@ def test_what_a_newer_box_tells_more_is_ignored() -> None:
         {"seconds": float("inf")},
     ],
 )
-def test_a_document_that_is_not_ours_is_refused(changes: dict[str, Any]) -> None:
+def test_a_verdict_document_with_invalid_values_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(BoxstrapError, match="can't be read"):
         read(**changes)
 
@@ -129,13 +129,13 @@ def test_a_document_that_is_not_ours_is_refused(changes: dict[str, Any]) -> None
     ],
     ids=range(9),
 )
-def test_a_document_that_is_not_json_is_refused(doc: bytes) -> None:
+def test_a_verdict_document_that_is_no_json_is_refused_with_a_short_error(doc: bytes) -> None:
     with pytest.raises(BoxstrapError, match="can't be read") as caught:
         verdict.read_verdict(doc)
     assert len(caught.value.what) < 500
 
 
-def test_text_of_the_box_commands_no_terminal() -> None:
+def test_control_characters_in_a_boxs_verdict_are_removed_from_its_table() -> None:
     evil = "\x1b]0;owned\x07fine\x1b[2J\r\nKeep this box.\u202e" + "x" * 1000
     seen = read(driver=evil, gpus=[gpu(0, name=evil)], checks=[row(evil, None, "pass", evil)])
     for line in page.verdict_lines(seen):
@@ -144,7 +144,7 @@ def test_text_of_the_box_commands_no_terminal() -> None:
     assert "Keep this box." not in page.verdict_lines(seen)[:-1]
 
 
-def test_a_healthy_box_as_a_table() -> None:
+def test_the_verdict_of_a_healthy_box_is_shown_as_a_table_with_keep() -> None:
     assert page.verdict_lines(read()) == [
         "GPUs 0-1  NVIDIA A100-SXM4-80GB  80.0 GiB  compute capability 8.0",
         "driver 550.54.15, CUDA up to 12.4",
@@ -157,7 +157,7 @@ def test_a_healthy_box_as_a_table() -> None:
     ]
 
 
-def test_a_sick_box_as_a_table() -> None:
+def test_the_verdict_of_a_faulty_box_is_shown_as_a_table_with_reasons_and_return() -> None:
     sick = read(
         verdict="return",
         reasons=[reason(), reason(outcome="warn", gpus=[], says="slow", advice="Compare.")],
@@ -183,7 +183,7 @@ def test_a_sick_box_as_a_table() -> None:
     ]
 
 
-def test_a_box_without_a_gpu_that_needs_none() -> None:
+def test_a_box_without_a_required_gpu_is_shown_as_a_table_with_keep() -> None:
     rows = [row("gpu", None, "pass", "no GPU", "none required")]
     none = read(driver=None, cuda=None, gpus=[], checks=rows)
     assert page.verdict_lines(none) == [
@@ -194,7 +194,7 @@ def test_a_box_without_a_gpu_that_needs_none() -> None:
     ]
 
 
-def test_colours_are_for_the_outcomes_alone() -> None:
+def test_colours_in_the_verdict_table_mark_only_outcomes() -> None:
     sick = read(
         verdict="return",
         reasons=[reason(says="pass  return")],
@@ -207,7 +207,7 @@ def test_colours_are_for_the_outcomes_alone() -> None:
     assert re.sub("\x1b\\[[0-9]+m", "", seen) == text
 
 
-def test_advice_is_the_providers_and_never_the_boxs() -> None:
+def test_advice_in_the_verdict_comes_from_the_profile_and_not_from_the_box() -> None:
     ours = Advice(return_box="Destroy it.", shm="Ask for more.")
     theirs = {"advice": ["Send the host your keys."]}
     assert advised(read(**theirs), ours).advice == ()
@@ -224,10 +224,10 @@ def test_advice_is_the_providers_and_never_the_boxs() -> None:
     ("indexes", "named"),
     [([3], "GPU 3"), ([0, 1], "GPUs 0-1"), ([7, 0, 1, 2, 5], "GPUs 0-2, 5, 7")],
 )
-def test_gpus_are_named_in_short(indexes: list[int], named: str) -> None:
+def test_several_gpu_indexes_are_shown_as_short_ranges(indexes: list[int], named: str) -> None:
     assert verdict.gpus_named(indexes) == named
 
 
-def test_the_schema_is_the_one_that_is_kept() -> None:
+def test_the_schema_of_the_verdict_equals_the_kept_schema_file() -> None:
     """To update the file, write `Verdict.model_json_schema()` to it, indented by two."""
     assert json.loads(SCHEMA.read_text()) == verdict.Verdict.model_json_schema()

@@ -12,10 +12,10 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.protocol.verdict import Verdict, read_verdict
 from bootstrap.ui.page import Subject, check_place, verdict_page, write_page
-from tests.docs import verdict_example
-from tests.docs.generate import ROOT
 from tests.nvml import stub
 from tests.unit.box.test_verdict import document, gpu, reason, row
+from tools.docs import verdict_example
+from tools.docs.generate import ROOT
 
 AT = datetime(2026, 11, 21, 8, 45, 1, tzinfo=timezone.utc)
 EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}{% x %}\x1b[31m"
@@ -58,7 +58,7 @@ def hostile() -> Verdict:
     return read_verdict(json.dumps(everything).encode())
 
 
-def test_what_a_hostile_box_says_is_text_and_nothing_else() -> None:
+def test_html_from_a_hostile_box_is_only_text_on_the_verdict_page() -> None:
     seen = parsed(verdict_page(hostile(), ABOUT))
     well = parsed(
         verdict_page(read_verdict(json.dumps(document()).encode()), Subject("b", "p", AT))
@@ -77,14 +77,14 @@ def test_what_a_hostile_box_says_is_text_and_nothing_else() -> None:
     assert "\x1b" not in seen.text.replace(EVIL, "")
 
 
-def test_it_stands_alone() -> None:
+def test_the_verdict_page_loads_nothing_from_elsewhere() -> None:
     text = verdict_page(hostile(), Subject("b", "p", AT))
     assert "default-src 'none'" in text
     for word in ("http://", "https://", "url(", "@import", "<link", "<iframe"):
         assert word not in text
 
 
-def test_it_says_which_box_when_and_why() -> None:
+def test_the_verdict_page_names_box_provider_time_gpu_and_reason() -> None:
     sick = document(verdict="return", reasons=[reason()])
     text = parsed(
         verdict_page(read_verdict(json.dumps(sick).encode()), Subject("root@b:22", "Vast.ai", AT))
@@ -103,13 +103,13 @@ def test_it_says_which_box_when_and_why() -> None:
 
 
 @pytest.mark.skipif(stub.compiler() is None, reason="no C compiler for the stand-in for NVML")
-def test_the_example_is_what_the_product_makes() -> None:
+def test_the_verdict_example_in_the_docs_equals_the_generated_page() -> None:
     kept = (ROOT / "docs/verdict-example.html").read_text(encoding="utf-8")
     assert verdict_example.example() == kept, "make docs"
     assert "An example" in kept
 
 
-def test_a_place_where_no_page_can_be_is_refused_before_anything(tmp_path: Path) -> None:
+def test_a_report_path_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "no" / "page.html"):
         with pytest.raises(UsageError, match="can't be written"):
             check_place(place, "--report")

@@ -55,7 +55,7 @@ DEVICE = {"devices": 2, "kernel": True, "cards": 1}
         (12, {"library": "missing", **DEVICE, "locked": 2}, "nvml-missing"),
     ],
 )
-def test_what_the_kernel_shows_tells_why_nvml_does_not_start(
+def test_traces_in_the_kernel_tell_why_nvml_does_not_start(
     init: int, facts: dict[str, Any], code: str
 ) -> None:
     assert verdict_of({**facts, "init": {"error": init}}, ExpectedHardware()) == ("return", code)
@@ -66,14 +66,14 @@ def test_what_the_kernel_shows_tells_why_nvml_does_not_start(
     ("facts", "verdict"),
     [({}, "keep"), ({"cards": 1}, "warn"), ({"kernel": True}, "warn"), ({"devices": 1}, "warn")],
 )
-def test_a_gpu_that_is_not_required_may_be_absent_but_not_sick(
+def test_a_gpu_that_is_not_required_may_be_absent_but_a_broken_gpu_is_a_warning(
     facts: dict[str, Any], verdict: str, code: int
 ) -> None:
     facts = {"library": "missing", **facts, "init": {"error": code}}
     assert verdict_of(facts, ExpectedHardware(require=False))[0] == verdict
 
 
-def test_the_kernel_is_read_below_a_root(tmp_path: Path) -> None:
+def test_nvidia_devices_driver_and_cards_are_counted_in_dev_proc_and_sys(tmp_path: Path) -> None:
     assert gpu_reader.traces(str(tmp_path)) == {
         "devices": 0,
         "locked": 0,
@@ -131,7 +131,9 @@ def test_the_kernel_is_read_below_a_root(tmp_path: Path) -> None:
         ("L40S", "NVIDIA L40", "return"),
     ],
 )
-def test_a_name_is_the_ordered_one(ordered: str | None, name: str, outcome: str) -> None:
+def test_a_gpus_name_passes_only_if_it_is_the_ordered_model(
+    ordered: str | None, name: str, outcome: str
+) -> None:
     assert gpu_checks.judge_name(ExpectedHardware(name=ordered), name)[0] == outcome
 
 
@@ -147,7 +149,7 @@ def test_a_name_is_the_ordered_one(ordered: str | None, name: str, outcome: str)
         ("12.10", "12.9", "pass"),
     ],
 )
-def test_versions_are_compared_as_numbers(here: str, asked: str | None, outcome: str) -> None:
+def test_driver_versions_compare_as_numbers(here: str, asked: str | None, outcome: str) -> None:
     assert gpu_checks.at_least("is", here, asked)[0] == outcome
 
 
@@ -165,7 +167,7 @@ def test_versions_are_compared_as_numbers(here: str, asked: str | None, outcome:
         (None, 1, None, "pass"),
     ],
 )
-def test_memory_has_its_tolerance(
+def test_gpu_memory_may_be_four_percent_less_than_ordered(
     ordered: float | None, mib: int, ecc: list[int] | None, outcome: str
 ) -> None:
     memory = {"total": mib << 20, "used": 0}
@@ -178,12 +180,12 @@ SOURCES = [p for p in sorted(ONBOX.rglob("*.py")) if p.stem not in {"fetch_uv", 
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ONBOX)))
-def test_the_oldest_python_of_a_box_reads_it(source: Path) -> None:
+def test_all_source_of_the_boxs_program_is_python_3_8(source: Path) -> None:
     ast.parse(source.read_text(), feature_version=(3, 8))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ONBOX)))
-def test_nothing_is_imported_from_elsewhere_in_the_package(source: Path) -> None:
+def test_the_boxs_program_imports_nothing_from_the_rest_of_the_package(source: Path) -> None:
     tree = ast.parse(source.read_text())
     names = [
         alias.name
@@ -197,7 +199,7 @@ def test_nothing_is_imported_from_elsewhere_in_the_package(source: Path) -> None
     assert all(node.level <= len(source.relative_to(ONBOX).parts) for node in froms)
 
 
-def test_options_are_read_by_their_kind_and_wrong_ones_refused() -> None:
+def test_options_of_the_gpu_check_are_read_by_their_types_and_wrong_ones_refused() -> None:
     words = ["--order", "o", "--wheel=", "--limit", "3", "--run-alive", "--ahead=-2.5"]
     options = verify.parse(words)
     read = (options.order, options.out, options.wheel, options.limit, options.ahead)
@@ -209,7 +211,7 @@ def test_options_are_read_by_their_kind_and_wrong_ones_refused() -> None:
             verify.parse(wrong)
 
 
-def test_codes_and_names_are_a_closed_vocabulary() -> None:
+def test_checks_of_the_verdict_have_unique_names_codes_and_advice() -> None:
     every = [*judge.OF_GPUS, *judge.BOX_CHECKS]
     assert len(set(judge.NAMES)) == len(every) + 2 + len(judge.SMOKE)
     readings = {*gpu_reader.BOX, *gpu_reader.GPU, "usable", "nvlink", "slices", "slice"}
@@ -226,6 +228,6 @@ def test_codes_and_names_are_a_closed_vocabulary() -> None:
 @pytest.mark.parametrize(
     ("code", "counts"), [(8, 8), (11, 11), (14, 14), (15, 15), (16, 16), (3, 0), (13, 0), (999, 0)]
 )
-def test_whichever_reading_fails_of_a_sick_card_it_is_not_used(code: int, counts: int) -> None:
+def test_a_gpu_with_a_hardware_fault_in_any_reading_is_not_used(code: int, counts: int) -> None:
     """8: no power, 11: IRQ, 14: corrupt ROM, 15: off the bus, 16: needs a reset; others don't."""
     assert judge.unusable({"name": "A100", "memory": 80, "temperature": {"error": code}}) == counts

@@ -65,13 +65,14 @@ def exit_code(child: Child) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child.process, 0)[1])
 
 
-def test_all_work_at_the_same_time() -> None:
+def test_readers_of_the_gpu_check_run_at_the_same_time() -> None:
     """Each ends only after all have begun."""
     told = readers.run([Reader("meet", (str(n),), 60) for n in range(4)])
     assert [each.whole for each in told] == [True] * 4
 
 
-def test_a_hang_is_left_behind_and_takes_nobody_along(started: Started) -> None:
+@pytest.mark.slow
+def test_a_hanging_reader_is_killed_at_its_limit_and_others_complete(started: Started) -> None:
     began = time.monotonic()
     hang, cut, well = readers.run(
         [Reader("hang", (), 4), Reader("cut", (), 3.5), Reader("well", (), 60)]
@@ -84,7 +85,7 @@ def test_a_hang_is_left_behind_and_takes_nobody_along(started: Started) -> None:
     assert [exit_code(child) for child in started] == [-9, -9, 0]
 
 
-def test_what_is_left_behind_keeps_nothing_open_that_somebody_waits_for(started: Started) -> None:
+def test_a_hanging_reader_keeps_no_pipe_of_its_caller_open(started: Started) -> None:
     theirs, ours = os.pipe()
     readers.start(Reader("hang", (), 60))
     os.close(ours)
@@ -94,20 +95,20 @@ def test_what_is_left_behind_keeps_nothing_open_that_somebody_waits_for(started:
     os.close(started[0].pipe)
 
 
-def test_where_nobody_listens_any_more_it_ends_and_goes_on_as_nobody_else() -> None:
+def test_a_reader_whose_pipe_is_closed_ends_with_exit_code_0() -> None:
     child = readers.start(Reader("slow", (), 60))
     os.close(child.pipe)
     assert exit_code(child) == 0
 
 
-def test_who_has_much_to_tell_waits_for_nobody() -> None:
+def test_a_reader_with_much_output_completes_while_another_hangs() -> None:
     much, hang = readers.run([Reader("much", (), 20), Reader("hang", (), 0.5)])
     assert much.whole
     assert len(much.facts["gpus"][0]["c"]) == 50000
     assert not hang.whole
 
 
-def test_a_signal_is_told_and_a_fault_of_ours_is_raised(started: Started) -> None:
+def test_a_reader_that_crashes_is_reported_and_a_python_error_is_raised(started: Started) -> None:
     (crash,) = readers.run([Reader("crash", (), 60)])
     assert (crash.whole, crash.last, crash.late) == (False, "b", False)
     assert exit_code(started[0]) == -11

@@ -33,7 +33,7 @@ def tree_of(*rows: str) -> str:
     return said(("base", "work"), f"work_git() {{ printf '%s\\n' '{listed}'; }}; tree_of c1")
 
 
-def test_another_profile_makes_no_other_work() -> None:
+def test_a_changed_boxstrap_yaml_is_the_same_work_and_another_changed_file_is_not() -> None:
     alone = tree_of(TREE)
     assert len(alone.strip()) == 64
     assert tree_of("100644 blob 2\tboxstrap.yaml", TREE) == alone
@@ -66,7 +66,7 @@ def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("commit", "why"), [("c1", "snapshot"), ("c2", "commit")])
-def test_changes_on_the_same_commit_are_not_a_new_one(
+def test_changes_on_the_same_commit_are_reported_as_a_new_snapshot_not_a_new_commit(
     commit: str, why: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "runs/k/a-1"
@@ -88,7 +88,7 @@ def holder(folder: Path, process: str, script: str) -> str:
         return said(("base", "process", "lock"), f"{line}take_lock 0; echo $?").strip()
 
 
-def test_the_same_setup_is_followed_only_while_it_lives(tmp_path: Path) -> None:
+def test_a_setup_follows_the_same_setup_only_while_it_is_alive(tmp_path: Path) -> None:
     alive = identity(os.getpid())
     assert holder(tmp_path, alive, "mine") == "2"
     assert holder(tmp_path, alive, "another") == "1"
@@ -109,7 +109,9 @@ def test_the_same_setup_is_followed_only_while_it_lives(tmp_path: Path) -> None:
         ("by the setup that sweeps", True),
     ],
 )
-def test_a_program_that_nobody_names_is_swept(named: str, stays: bool, tmp_path: Path) -> None:
+def test_a_program_on_the_box_is_removed_only_if_nothing_uses_it(
+    named: str, stays: bool, tmp_path: Path
+) -> None:
     digest, own = os.urandom(8).hex(), "f" * 16  # a process of another test may name the same
     if named == "by the setup that sweeps":
         own = digest

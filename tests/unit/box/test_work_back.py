@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from bootstrap.onbox.git import BoxTree
 from bootstrap.onbox.work.back import WorkThere
 from tests.unit.box.test_place import Placed
 
-ASKED = {"format": "sha1", "most_mib": 1, "without_results": True}
+ASKED = {"format": "sha1", "most_mib": 1}
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def told(work: WorkThere) -> dict[str, str]:
     return {row.pop("kind"): str(row) for row in work.told()}
 
 
-def test_edits_and_new_files_are_one_commit(work: WorkThere, tmp_path: Path) -> None:
+def test_edits_and_new_files_of_a_tree_become_one_commit(work: WorkThere, tmp_path: Path) -> None:
     assert not {"edits", "left", "unread"} & told(work).keys()
     tree = tmp_path / "w/homework"
     (tree / "a").write_text("2\n")
@@ -45,16 +46,25 @@ def test_edits_and_new_files_are_one_commit(work: WorkThere, tmp_path: Path) -> 
         (run / name).write_text(text)
     (tree / "out[1]").mkdir()
     (tree / "out[1]/result").write_text("weights")
+    (tree / "data").mkdir()
+    rows = [json.dumps({"target": str(tree / "data")})]
+    for name in ("pushed", "changed since"):
+        file = tree / "data" / name
+        file.write_text("from home")
+        rows.append(json.dumps([name, 9, file.stat().st_mtime_ns]))
+    os.utime(tree / "data/changed since", (1, 1))
+    (tmp_path / "w/.boxstrap/data").mkdir()
+    (tmp_path / "w/.boxstrap/data/x.jsonl").write_text("\n".join(rows))
     work = WorkThere(work._tree, work.ours.folder, ASKED)
     said = told(work)
     assert said["left"] == "{'path': 'large'}"
     assert said == told(work)  # same edits, same id
     made = said["edits"].split("'")[3]
     listed = work.ours.paths("ls-tree", "-r", "-z", "--name-only", made)
-    assert listed == ["a", "deep/$(touch x)\n"]
+    assert listed == ["a", "data/changed since", "deep/$(touch x)\n"]
 
 
-def test_where_git_cannot_list_new_files_nothing_is_told(work: WorkThere) -> None:
+def test_an_error_of_git_while_listing_new_files_is_reported_as_unread(work: WorkThere) -> None:
     Path(work.ours.folder, "index").mkdir()
     with pytest.raises(OSError, match="index"):
         list(work.new_files())

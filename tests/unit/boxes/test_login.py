@@ -12,12 +12,10 @@ import pytest
 from bootstrap.boxes import login as logins
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.cancel import CancelToken
-from bootstrap.link import record
-from bootstrap.link.record import KnownBox
+from bootstrap.errors import NoSuchRunError
+from bootstrap.link import KnownBox, record
 from bootstrap.protocol.probe import BoxState
-from bootstrap.setup import context, sequence
-from bootstrap.setup.request import SetupRequest
-from bootstrap.ui.screen import Reporter
+from bootstrap.setup import Reporter, SetupRequest, context, sequence
 from tests.cli import User
 from tests.logins import Teller, login_to
 
@@ -41,7 +39,7 @@ def begin(user: User, monkeypatch: pytest.MonkeyPatch) -> Begin:
 
 
 @pytest.mark.parametrize("host", [HOST, "gpu"])
-def test_a_known_box_is_logged_in_to_at_once(host: str, begin: Begin) -> None:
+def test_a_known_box_by_address_or_name_logs_in_before_the_profile(host: str, begin: Begin) -> None:
     login = begin(host)
     assert login
     assert login.name == "gpu"
@@ -61,14 +59,14 @@ def test_a_known_box_is_logged_in_to_at_once(host: str, begin: Begin) -> None:
         (HOST, {"name": "../.."}),
     ],
 )
-def test_what_is_not_plain_waits_for_the_profile(
+def test_a_host_that_is_unknown_or_has_options_starts_no_login_before_the_profile_is_read(
     host: str | None, asked: dict[str, Any], begin: Begin
 ) -> None:
     login = begin(host, **asked)
     assert login is None or not (login._early or login._dialing)
 
 
-def test_a_box_that_is_not_known_is_dialed_once_the_profile_is_read(
+def test_an_unknown_box_is_dialed_only_after_the_profile_is_read_with_its_first_contact_rule(
     begin: Begin, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = begin("root@192.0.2.8:2222")
@@ -92,7 +90,7 @@ def test_a_box_that_is_not_known_is_dialed_once_the_profile_is_read(
         ({"identity": "~/.ssh/other"}, False),
     ],
 )
-def test_a_profile_that_says_otherwise_has_another_login(
+def test_a_profile_with_another_user_or_identity_closes_the_early_login_and_starts_a_new_one(
     ssh: dict[str, str], same: bool, begin: Begin, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = user.home / ".ssh/other"
@@ -131,7 +129,7 @@ SAID = BoxState({"user": "root"}, script=LAST, plan={"train": "done"})
         (LAST, ("/workspace", *ABOUT[1:]), "new", None),
     ],
 )
-def test_what_it_said_early_stands_for_what_it_would_say(
+def test_an_early_probe_answer_is_used_once_and_its_plan_only_for_the_same_script(
     has: str,
     about: tuple[str, str, str],
     script: str,
@@ -152,7 +150,15 @@ def test_what_it_said_early_stands_for_what_it_would_say(
     box.close()
 
 
-def test_who_logs_in_redacts_what_the_box_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_not_there_may_be_begun_by_the_setup_at_work() -> None:
+    box = login_to(KnownBox("gpu", "local"), None)
+    for working, hint in ((None, "To start one"), (("s", "0" * 64), "A setup is at work there")):
+        box.state = BoxState(working=working)
+        with pytest.raises(NoSuchRunError, match=f"no run was started on this box.\n{hint}"):
+            box.runs(None)
+
+
+def test_a_login_redacts_the_secrets_given_to_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_abcdef12")
     box = login_to(KnownBox("gpu", "local", secrets=("HF_TOKEN",), price=0.5), None)
     assert box.wire.alive()

@@ -33,7 +33,9 @@ ALL = [HERS, NEW, OLD]
         (THEIRS, "train-2", False, [NEW]),
     ],
 )
-def test_what_is_meant(own: str, name: str | None, every: bool, found: list[Run]) -> None:
+def test_select_runs_takes_the_own_repositorys_runs_unless_a_name_or_every_run_is_given(
+    own: str, name: str | None, every: bool, found: list[Run]
+) -> None:
     assert select_runs(ALL, own, name, every=every) == found
 
 
@@ -48,7 +50,7 @@ def test_what_is_meant(own: str, name: str | None, every: bool, found: list[Run]
         (MINE, "train-9", False),
     ],
 )
-def test_what_could_be_anothers_is_refused_with_the_list(
+def test_a_run_name_or_repository_that_is_ambiguous_is_refused_with_the_list_of_runs(
     own: str, name: str | None, every: bool
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -58,11 +60,11 @@ def test_what_could_be_anothers_is_refused_with_the_list(
     assert "?:" not in refused.value.what
 
 
-def test_outside_any_repository_the_only_one_is_meant() -> None:
+def test_outside_any_repository_the_runs_of_the_only_repository_on_the_box_are_selected() -> None:
     assert select_runs([NEW, OLD], "", None) == [NEW, OLD]
 
 
-def test_two_repositories_of_one_name_are_told_apart() -> None:
+def test_repositories_of_the_same_name_are_shown_with_their_id() -> None:
     names = repository_names(["homework-00000001", "homework-00000002", MINE])
     assert names == {
         "homework-00000001": "homework-00000001",
@@ -71,11 +73,11 @@ def test_two_repositories_of_one_name_are_told_apart() -> None:
     }
 
 
-def test_where_nothing_was_started_there_is_nothing_to_name() -> None:
+def test_selecting_runs_on_a_box_without_runs_says_that_no_run_was_started() -> None:
     with pytest.raises(UsageError, match="no run was started on this box"):
         select_runs([], MINE, None)
 
 
-def test_anothers_only_run_is_not_taken_for_ones_own() -> None:
+def test_the_only_run_of_another_repository_is_not_selected_without_a_name() -> None:
     with pytest.raises(UsageError, match="no run of mine is on this box"):
         select_runs([HERS], MINE, None)

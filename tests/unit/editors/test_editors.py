@@ -26,7 +26,7 @@ WELL = {"libc": ["glibc 2.36"], "kernel": ["6.1.0-18-amd64"], "cxx": ["new"], "f
 WELL["tool"] = ["bash", "tar", "wget"]
 
 
-def test_links() -> None:
+def test_editor_links_quote_the_path_and_encode_a_host_with_capitals() -> None:
     assert folder_uri("my-box", "/workspace/my work") == (
         "vscode-remote://ssh-remote+my-box/workspace/my%20work"
     )
@@ -50,19 +50,21 @@ def test_links() -> None:
         ({"free": ["500000"]}, "disk"),
     ],
 )
-def test_what_a_box_lacks(change: dict[str, list[str] | None], code: str) -> None:
+def test_each_requirement_of_an_editor_that_a_box_lacks_is_reported_by_its_code(
+    change: dict[str, list[str] | None], code: str
+) -> None:
     assert lacks(WELL, forwards=True) == []
     facts = {name: value for name, value in {**WELL, **change}.items() if value is not None}
     assert [lack.code for lack in lacks(facts, forwards=True)] == [code]
 
 
-def test_a_box_that_forbids_forwarding_or_talks_nonsense() -> None:
+def test_a_box_that_forbids_forwarding_or_reports_nonsense_lacks_what_an_editor_needs() -> None:
     assert [lack.code for lack in lacks(WELL, forwards=False)] == ["forwarding"]
     odd = {"libc": ["glibc ." + "9" * 5000], "kernel": ["\u0661.2"], "free": ["-1"]}
     assert {lack.code for lack in lacks(odd, forwards=True)} == {"libstdc++", "bash", "tar", "curl"}
 
 
-def test_the_interpreter_is_the_environment() -> None:
+def test_the_editors_interpreter_path_is_relative_only_inside_the_project_folder() -> None:
     inside = wanted_extensions("/workspace/hw/.venv", "/workspace/hw").values
     assert inside["python.defaultInterpreterPath",] == "${workspaceFolder}/.venv/bin/python"
     beside = wanted_extensions("/venv/main", "/workspace/hw").values
@@ -71,7 +73,7 @@ def test_the_interpreter_is_the_environment() -> None:
     assert neighbour["python.defaultInterpreterPath",] == "/workspace/hw2/.venv/bin/python"
 
 
-def test_settings_of_the_box_are_merged() -> None:
+def test_editor_settings_of_the_box_are_merged_and_a_value_the_user_set_is_kept() -> None:
     want = wanted_extensions("/w/.venv", "/w")
     text, kept = merged_settings(EditorState({}), want, {})
     assert not kept
@@ -95,7 +97,7 @@ def at_path(text: str) -> object:
     return found["python.defaultInterpreterPath"]
 
 
-def test_the_users_settings_are_merged(own_home: Path) -> None:
+def test_the_users_editor_settings_gain_the_box_and_keep_values_and_mode(own_home: Path) -> None:
     path = CODE.user_settings()
     assert path == own_home / ".config/Code/User/settings.json"
     assert update_user_settings(CODE, "my-box") == ""
@@ -123,7 +125,7 @@ def test_the_users_settings_are_merged(own_home: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_settings_that_cannot_be_read_are_left_alone(own_home: Path) -> None:
+def test_unreadable_user_settings_are_left_as_they_are_with_a_warning(own_home: Path) -> None:
     path = CODE.user_settings()
     path.parent.mkdir(parents=True)
     for broken in (b'{"a": ', b'{"a": "\xff"}', b'{"remote.SSH.remotePlatform": []}'):
@@ -132,7 +134,9 @@ def test_settings_that_cannot_be_read_are_left_alone(own_home: Path) -> None:
         assert path.read_bytes() == broken
 
 
-def test_where_settings_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_user_settings_path_follows_the_platform_linux_windows_or_macos(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     env = {"HOME": "/home/me"}
     assert str(EDITORS["codium"].user_settings(env)) == (
         "/home/me/.config/VSCodium/User/settings.json"
@@ -144,14 +148,14 @@ def test_where_settings_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert str(mac) == "/home/me/Library/Application Support/Cursor/User/settings.json"
 
 
-def test_each_editor_has_its_own_places() -> None:
+def test_no_two_editors_share_a_title_scheme_config_or_server_folder() -> None:
     for name, editor in EDITORS.items():
         assert editor.name == name
     for attribute in ("title", "scheme", "config", "server"):
         assert len({getattr(editor, attribute) for editor in EDITORS.values()}) == len(EDITORS)
 
 
-def test_a_hostile_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_editor_answer_is_cut_and_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b"libc\tglibc \x1b[31m2.36\nsum\t1 2\nsettings\n" + b"x" * 3_000_000
     monkeypatch.setattr(editors, "run_script", lambda *a, **k: answer)
     found = editors.read_editor_state(None, CODE, "/p")  # type: ignore[arg-type]

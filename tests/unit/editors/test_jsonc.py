@@ -24,7 +24,7 @@ FILE = """\
 """
 
 
-def test_a_member_is_added_and_every_comment_stays() -> None:
+def test_setting_a_value_in_commented_json_keeps_every_comment() -> None:
     assert with_value(FILE, ("a.b",), True) == FILE.replace(
         ' // "quoted": 1,\n', ' // "quoted": 1,\n    "a.b": true\n'
     )
@@ -52,12 +52,12 @@ def test_a_member_is_added_and_every_comment_stays() -> None:
         ('{"k": {"n": 2}, "k": {"n": 3}}', '{"k": {"n": 2}, "k": {"n": 1}}'),
     ],
 )
-def test_where_it_goes(before: str, after: str) -> None:
+def test_a_nested_json_key_is_inserted_in_the_files_own_style(before: str, after: str) -> None:
     assert with_value(before, ("k", "n"), 1) == after
     assert value_at(read_jsonc(after), ("k", "n")) == 1
 
 
-def test_items_of_a_list() -> None:
+def test_an_item_is_appended_to_a_json_list_unless_already_there() -> None:
     assert with_item('{"l": ["a"]}', ("l",), "b") == '{"l": ["a", "b"]}'
     assert with_item('{"l": ["a"]}', ("l",), "a") == '{"l": ["a"]}'
     assert with_item('{"l": []}', ("l",), "a") == '{"l": [\n    "a"\n]}'
@@ -89,12 +89,12 @@ def test_items_of_a_list() -> None:
         "<<<<<<< HEAD\n{}",
     ],
 )
-def test_what_cannot_be_read_is_not_changed(broken: str) -> None:
+def test_broken_json_with_comments_raises_an_error_and_is_not_changed(broken: str) -> None:
     with pytest.raises(JsoncError):
         with_value(broken, ("k",), 1)
 
 
-def test_something_else_on_the_way_is_not_replaced() -> None:
+def test_a_json_parent_of_another_type_raises_an_error_and_is_not_replaced() -> None:
     for text in ('{"k": 1}', '{"k": null}', '{"k": [1]}', "[1]", "1"):
         with pytest.raises(JsoncError):
             with_value(text, ("k", "n"), 1)
@@ -136,7 +136,9 @@ def _tail(parts: list[str], noise: Any) -> str:
 
 
 @given(st.data(), st.dictionaries(st.text(max_size=4), PLAIN, max_size=4), PLAIN)
-def test_only_what_was_asked_for_changes(data: Any, before: dict[str, Any], value: Any) -> None:
+def test_setting_a_member_of_any_json_object_changes_that_member_alone(
+    data: Any, before: dict[str, Any], value: Any
+) -> None:
     text = commented(before, data.draw)
     assert read_jsonc(text) == before
     name = data.draw(st.sampled_from([*before, "a new one"]))

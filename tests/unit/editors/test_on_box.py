@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.runs.editors import EDITORS, lacks, read_editor_state, write_settings
 
 CODE = EDITORS["code"]
@@ -20,7 +20,9 @@ def wire() -> Iterator[LocalWire]:
     made.close()
 
 
-def test_this_machine_tells_what_it_has(wire: LocalWire, own_home: Path) -> None:
+def test_the_editor_query_reports_libc_tools_and_disk_and_writes_nothing(
+    wire: LocalWire, own_home: Path
+) -> None:
     found = read_editor_state(wire, CODE, "/bin/sh")
     assert found.has_python  # any program will do here
     assert found.facts["libc"][0].startswith("glibc ")
@@ -32,7 +34,7 @@ def test_this_machine_tells_what_it_has(wire: LocalWire, own_home: Path) -> None
     assert "glibc" not in [lack.code for lack in lacks(found.facts, forwards=True)]
 
 
-def test_settings_are_written_whole_and_only_if_nobody_changed_them(
+def test_box_settings_changed_since_they_were_read_are_not_overwritten(
     wire: LocalWire, own_home: Path
 ) -> None:
     path = own_home / CODE.machine_settings
@@ -48,7 +50,9 @@ def test_settings_are_written_whole_and_only_if_nobody_changed_them(
     assert [p.name for p in path.parent.iterdir()] == ["settings.json"]
 
 
-def test_a_link_and_odd_bytes_stay(wire: LocalWire, own_home: Path) -> None:
+def test_writing_box_settings_keeps_a_symlink_and_bytes_that_are_no_utf8(
+    wire: LocalWire, own_home: Path
+) -> None:
     path = own_home / CODE.machine_settings
     path.parent.mkdir(parents=True)
     (own_home / "real").write_bytes(b'// caf\xe9\n{"a": 1}')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.estimate import Rates, Usage, break_even_hours, cost_of, saved, spending
+from bootstrap.estimate import Rates, Usage, break_even_hours, cost_of, spending
 
 PER_HOUR = {  # the comparison "per hour" of the reference documents, dollars for each GPU
     ("AWS", "A100 40GB"): 4.10,
@@ -19,7 +19,7 @@ PER_HOUR = {  # the comparison "per hour" of the reference documents, dollars fo
 }
 
 
-def test_the_exercise_of_ten_experiments_of_fifty_hours() -> None:
+def test_ten_experiments_of_fifty_hours_cost_the_published_total_of_each_provider() -> None:
     usage = Usage(hours=50, experiments=10)
     expected = {"AWS": 2050, "GCP": 1835, "Lambda": 550, "Vast.ai": 450}
     for provider, dollars in expected.items():
@@ -39,12 +39,12 @@ def test_the_exercise_of_ten_experiments_of_fifty_hours() -> None:
         ("RunPod", "A100 80GB", 289, 6),
     ],
 )
-def test_a_hundred_hours_and_what_is_saved(
+def test_a_hundred_hours_cost_the_published_price_and_saving_of_each_provider(
     provider: str, gpu: str, dollars: float, percent: int
 ) -> None:
     cost = cost_of(Usage(100), PER_HOUR[provider, gpu]).total
     assert cost == pytest.approx(dollars)
-    assert round(100 * saved(cost, 306)) == percent
+    assert round(100 * (1 - cost / 306)) == percent
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,9 @@ def test_a_hundred_hours_and_what_is_saved(
         (0.80, 30, 0.40), (0.80, 120, 1.60), (0.80, 5, 0.07),
     ],
 )  # fmt: skip
-def test_a_session_of_lora(price: float, minutes: float, dollars: float) -> None:
+def test_a_lora_session_of_some_minutes_costs_the_published_dollars(
+    price: float, minutes: float, dollars: float
+) -> None:
     assert cost_of(Usage(minutes / 60), price).total == pytest.approx(dollars, abs=0.0051)
 
 
@@ -63,11 +65,13 @@ def test_a_session_of_lora(price: float, minutes: float, dollars: float) -> None
     ("price", "hours", "dollars"),
     [(0.50, 2, 1.00), (0.55, 2, 1.10), (1.10, 1.5, 1.65), (1.50, 2.5, 3.75)],
 )
-def test_a_model_of_seven_billion(price: float, hours: float, dollars: float) -> None:
+def test_hours_of_training_a_7b_model_cost_the_published_dollars(
+    price: float, hours: float, dollars: float
+) -> None:
     assert cost_of(Usage(hours), price).total == pytest.approx(dollars)
 
 
-def test_a_card_of_1600_dollars_is_cheaper_after_4000_hours_and_not_after_60() -> None:
+def test_buying_a_1600_dollar_card_breaks_even_after_4000_hours_of_rent_at_40_cents() -> None:
     assert break_even_hours(1600, 0.40) == pytest.approx(4000)
     with_power = break_even_hours(1600, 0.40, watts=450, kwh=0.15)
     assert with_power is not None
@@ -76,7 +80,7 @@ def test_a_card_of_1600_dollars_is_cheaper_after_4000_hours_and_not_after_60() -
     assert break_even_hours(1600, 1600 / 60) == pytest.approx(60)  # at $26.67 an hour it would be
 
 
-def test_disk_and_egress_count_and_what_is_not_known_is_said() -> None:
+def test_disk_and_egress_are_added_to_the_cost_and_unknown_rates_are_listed() -> None:
     usage = Usage(hours=73, experiments=10, disk_gb=100, egress_gb=5, stopped_hours=365)
     known = cost_of(usage, 1.0, Rates(disk=0.10, stopped_disk=0.20, egress=0.09))
     assert known.disk == pytest.approx(10.0)  # 100 GB for a month
@@ -89,7 +93,7 @@ def test_disk_and_egress_count_and_what_is_not_known_is_said() -> None:
     assert cost_of(Usage(10), 1.0).unknown == []
 
 
-def test_before_so_far_and_after() -> None:
+def test_the_spending_line_compares_dollars_spent_with_the_estimate() -> None:
     spent = spending(price=0.60, hours=12, seconds=2 * 3600)
     assert spent.line(is_over=False) == "$1.20 so far; $7.20 were estimated"
     assert spent.line(is_over=True) == "$1.20; $7.20 were estimated, $6.00 less"

@@ -18,7 +18,7 @@ def price(gpu: str, memory_gb: float = 80) -> Price:
     return Price("vast", gpu, memory_gb, 1, "on demand", 2.0, "2026-11-01", "x")
 
 
-def test_the_same_run_is_told_only_where_both_models_were_measured() -> None:
+def test_a_runs_time_on_another_gpu_is_estimated_only_if_both_gpu_models_were_measured() -> None:
     assert same_run(A100, price("H100 SXM 80GB"), [A100, H100]).seconds == 7200 * 250 / 625
     assert same_run(A100, price("A100 SXM 80GB"), [A100]).seconds == 7200
     unknown = same_run(A100, price("H100 SXM 80GB"), [A100])
@@ -32,7 +32,7 @@ def test_the_same_run_is_told_only_where_both_models_were_measured() -> None:
     assert "different numbers" in same_run(A100, price("T4 64GB"), [other]).why_not
 
 
-def test_speeds_are_read_as_the_smoke_test_writes_them() -> None:
+def test_speeds_are_read_from_smoke_test_lines_and_the_slowest_gpu_counts() -> None:
     assert speeds_in(["fp32 18.2, bf16 251 TFLOP/s"]) == {"fp32": 18.2, "bf16": 251}
     two = ["fp32 18.2, bf16 251 TFLOP/s", "fp32 18, bf16 240 TFLOP/s"]
     assert speeds_in(two) == {"fp32": 18, "bf16": 240}
@@ -45,7 +45,7 @@ def kept(history: RunHistory | None, **changes: object) -> Any:
     return SimpleNamespace(**made, history=lambda: history)
 
 
-def test_the_peak_is_the_most_that_one_gpu_had_in_use() -> None:
+def test_the_peak_memory_of_a_finished_run_is_the_most_that_a_gpu_had_in_use() -> None:
     head = {"gpus": [{"index": 0, "name": "NVIDIA A100-SXM4-80GB"}]}
     rows = [
         [1.0, 5.0, 10, [[90.0, 20 * 10**9, 300.0, 60.0]]],

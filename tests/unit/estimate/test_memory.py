@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.model_memory import BAND, MODELS, Model, Training, find_model, memory_of
+from bootstrap.tasks.model_memory import BAND, MODELS, Model, Training, find_model, memory_of
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 QWEN = {  # QwenLM/Qwen:README.md, "Profiling of Memory and Speed", GB on one A100-SXM4-80G
@@ -110,7 +110,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("model", "method", "length", "gb"), CASES)
-def test_a_published_peak_lies_within_the_band(
+def test_a_published_peak_memory_lies_within_the_band_of_the_estimate(
     model: str, method: str, length: int, gb: float
 ) -> None:
     training = Training(method, sequence=length, rank=64)  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ def test_a_published_peak_lies_within_the_band(
     assert memory.low <= gb * 1e9 <= memory.high, memory.total / 1e9
 
 
-def test_a_published_peak_of_another_model_and_batch_lies_within_the_band() -> None:
+def test_axolotls_published_qlora_peak_lies_within_the_band_of_the_estimate() -> None:
     """axolotl:examples/llama-2/README.md, with the settings of qlora.yml beside it."""
     training = Training("qlora", batch=2, sequence=4096, rank=32)
     memory = memory_of(MODELS["llama-2-7b"], training)
@@ -126,7 +126,7 @@ def test_a_published_peak_of_another_model_and_batch_lies_within_the_band() -> N
 
 
 @pytest.mark.parametrize(("model", "training", "gb"), PUBLISHED)
-def test_a_peak_lies_within_the_band_as_its_source_trained(
+def test_a_published_peak_lies_within_the_band_with_the_training_settings_of_its_source(
     model: str, training: Training, gb: float
 ) -> None:
     memory = memory_of(OWN.get(model) or find_model(model), training)
@@ -139,7 +139,7 @@ files state them."""
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_config_is_counted_within_three_percent(name: str, tmp_path: Path) -> None:
+def test_parameters_counted_from_a_config_are_within_3_percent(name: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(CONFIGS[name]["config"]))
     assert find_model(str(file)).parameters == pytest.approx(CONFIGS[name]["parameters"], rel=0.03)
@@ -154,7 +154,7 @@ def test_a_config_is_counted_within_three_percent(name: str, tmp_path: Path) -> 
         ({"model_type": "dbrx", "moe_num_experts": 16}, "dbrx .*moe_num_experts"),
     ],
 )
-def test_what_can_t_be_counted_is_refused_by_name(
+def test_a_model_config_that_cannot_be_counted_is_refused_naming_type_and_key(
     own: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.json"
@@ -163,14 +163,14 @@ def test_what_can_t_be_counted_is_refused_by_name(
         find_model(str(file))
 
 
-def test_several_gpus_share_all_but_the_activations() -> None:
+def test_memory_sharded_over_eight_gpus_divides_all_but_the_activations() -> None:
     one = memory_of(MODELS["llama-3.1-8b"], Training())
     eight = one.sharded(8)
     assert (eight.weights + eight.trained) * 8 == one.weights + one.trained
     assert eight.activations == one.activations
 
 
-def test_the_band_is_no_wider_than_said() -> None:
+def test_the_memory_band_is_thirty_percent_below_and_above_the_estimate() -> None:
     assert BAND == 0.3
     memory = memory_of(MODELS["qwen-7b"], Training())
     assert (memory.low, memory.high) == (memory.total * 0.7, memory.total * 1.3)
@@ -191,17 +191,19 @@ def test_the_band_is_no_wider_than_said() -> None:
         (Training(recomputes=False, fused_attention=False), Training(recomputes=False)),
     ],
 )
-def test_what_needs_more_is_estimated_as_more(larger: Training, smaller: Training) -> None:
+def test_training_settings_that_need_more_memory_are_estimated_higher(
+    larger: Training, smaller: Training
+) -> None:
     model = MODELS["llama-3.1-8b"]
     assert memory_of(model, larger).total > memory_of(model, smaller).total
 
 
-def test_sixteen_bytes_a_parameter_are_the_state_of_adam() -> None:
+def test_full_training_with_adam_is_estimated_at_sixteen_bytes_a_parameter() -> None:
     memory = memory_of(MODELS["llama-2-7b"], Training())
     assert memory.weights + memory.trained == pytest.approx(16 * 6.738e9)
 
 
-def test_a_model_is_known_by_name_by_size_and_by_its_config(tmp_path: Path) -> None:
+def test_a_model_is_found_by_name_size_or_config_and_an_unknown_one_refused(tmp_path: Path) -> None:
     assert find_model("meta-llama/Llama-3.1-8B").parameters == 8.030e9
     assert find_model("7B").parameters == 7e9
     assert find_model("350m").parameters == 350e6

@@ -25,8 +25,8 @@ from bootstrap.estimate import (
     with_live,
 )
 from bootstrap.ui.plots import cost_bars
-from tests.packaging.prices import renewed
 from tests.plain_environment import HERE
+from tools.prices import renewed
 
 KINDS = {"on demand", "spot", "bid", "community", "secure", "marketplace"}
 
@@ -39,7 +39,7 @@ def price(provider: str = "vast", **changes: object) -> Price:
 @pytest.mark.parametrize(
     "row", shipped_prices(), ids=lambda row: f"{row.provider} {row.gpu} {row.kind}"
 )
-def test_each_shipped_price_has_a_source_and_a_date(row: Price) -> None:
+def test_each_shipped_price_row_has_a_source_a_date_and_a_plausible_price(row: Price) -> None:
     assert row.source.strip()
     assert date(2026, 1, 1) < date.fromisoformat(row.date) <= date(2100, 1, 1)
     assert row.kind in KINDS
@@ -50,12 +50,12 @@ def test_each_shipped_price_has_a_source_and_a_date(row: Price) -> None:
     assert (row.provider, row.kind, row.gpus) != ("gcp", "on demand", 1) or "H100" not in row.gpu
 
 
-def test_no_price_stands_twice() -> None:
+def test_the_shipped_price_table_has_each_provider_gpu_and_kind_once() -> None:
     places = [(row.provider, row.gpu, row.kind) for row in shipped_prices()]
     assert len(places) == len(set(places))
 
 
-def test_the_table_was_not_too_old_when_this_was_committed() -> None:
+def test_the_shipped_price_table_is_at_most_180_days_older_than_the_last_commit() -> None:
     """A release is made of a fresh commit; an old checkout is judged by its own date."""
     shown = ["git", "-C", str(HERE), "log", "-1", "--format=%cs"]
     done = subprocess.run(shown, capture_output=True, text=True, check=False)
@@ -66,7 +66,7 @@ def test_the_table_was_not_too_old_when_this_was_committed() -> None:
     assert age.days <= 180, "make prices"
 
 
-def test_each_machine_s_price_is_of_a_gpu_and_what_is_around_it() -> None:
+def test_shipped_gcp_spot_prices_are_plausible_and_not_above_on_demand_prices() -> None:
     found = machine_prices("gcp")
     assert found.source.strip()
     for region, row in (each for rows in found.families.values() for each in rows.items()):
@@ -90,12 +90,14 @@ def test_each_machine_s_price_is_of_a_gpu_and_what_is_around_it() -> None:
         ("", "T4 16GB", True),
     ],
 )
-def test_a_gpu_is_found_by_any_way_to_write_it(asked: str, name: str, fits: bool) -> None:
+def test_a_gpu_model_matches_price_rows_in_any_spelling_but_not_of_another_size(
+    asked: str, name: str, fits: bool
+) -> None:
     of_size = int(name.rsplit(maxsplit=1)[-1].removesuffix("GB"))
     assert price(gpu=name, memory_gb=of_size).is_a(asked) is fits
 
 
-def test_live_prices_replace_the_rows_of_a_provider_that_answers() -> None:
+def test_live_prices_replace_a_providers_rows_and_a_failed_provider_keeps_its_rows() -> None:
     table = [price("vast"), price("lambda"), price("runpod")]
 
     def fails() -> list[Price]:
@@ -112,7 +114,7 @@ def test_live_prices_replace_the_rows_of_a_provider_that_answers() -> None:
     assert "boxstrap[prices]" in found.failed["aws"]
 
 
-def test_a_provider_that_is_silent_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_price_provider_times_out_and_keeps_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimate, "PATIENCE_S", 0.2)
     over = threading.Event()
     found = with_live([price("vast")], {"vast": lambda: over.wait(600) and []})
@@ -121,7 +123,7 @@ def test_a_provider_that_is_silent_keeps_nobody_waiting(monkeypatch: pytest.Monk
     assert "no answer" in found.failed["vast"]
 
 
-def test_whole_boxes_are_paid_for_and_the_cheapest_stands_first() -> None:
+def test_estimates_charge_whole_boxes_and_list_the_cheapest_first() -> None:
     eight, one = price("aws", gpus=8, price=2.0), price("vast", price=5.0)
     first, second = estimate_rows([eight, one], Usage(hours=10))
     assert (first.price.provider, first.cost.total) == ("vast", 50)
@@ -130,7 +132,7 @@ def test_whole_boxes_are_paid_for_and_the_cheapest_stands_first() -> None:
     assert estimate_rows([eight], Usage(hours=10, gpus=9))[0].gpus == 16
 
 
-def test_a_picture_has_a_bar_for_each_row_and_escapes_names() -> None:
+def test_the_cost_chart_has_a_bar_with_dollars_for_each_row_and_escapes_html() -> None:
     drawn = cost_bars([("vast A<b>", 10.0), ("lambda A100", 20.0)], "10 hours & more")
     assert "$10.00" in drawn
     assert "$20.00" in drawn
@@ -139,7 +141,7 @@ def test_a_picture_has_a_bar_for_each_row_and_escapes_names() -> None:
     assert "<script" not in drawn
 
 
-def test_the_table_is_renewed_and_keeps_what_was_not_asked() -> None:
+def test_renewing_the_price_table_replaces_live_rows_and_keeps_all_others() -> None:
     live = price("aws", gpu="T4 16GB", memory_gb=16, price=0.526, live=True)
     kept = [one for one in shipped_prices() if one.provider != "aws"]
     text = renewed(estimate.TABLE.read_text(encoding="utf-8"), Found([*kept, live]))
@@ -152,7 +154,9 @@ def test_the_table_is_renewed_and_keeps_what_was_not_asked() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # gpuhunt leaves its file open
-def test_clouds_are_asked_by_gpuhunt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloud_prices_come_from_gpuhunts_catalogue_without_fractional_gpus_and_free_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The real gpuhunt, over a catalogue of this test in its own format."""
     rows = [
         "instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot,disk_size,gpu_vendor",

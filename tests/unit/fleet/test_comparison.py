@@ -21,7 +21,7 @@ from bootstrap.fleet.comparison import (
     comparison_page,
     write_comparison,
 )
-from bootstrap.link.target import BoxOptions
+from bootstrap.link import BoxOptions
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import MetricCurve
 from tests.box_programs import lay_programs
@@ -49,7 +49,7 @@ def comparison(*results: ComparedRun) -> Comparison:
     return Comparison("these", results, *compare_by(None, results), "run")
 
 
-def test_no_link_of_a_repository_leads_a_comparison_out_of_it(tmp_path: Path) -> None:
+def test_a_comparison_page_is_not_written_through_a_symlink_out_of_the_repo(tmp_path: Path) -> None:
     for folder in ("repo/.git", "outside"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "repo/out").symlink_to(tmp_path / "outside")
@@ -59,7 +59,7 @@ def test_no_link_of_a_repository_leads_a_comparison_out_of_it(tmp_path: Path) ->
     assert not [*(tmp_path / "outside").iterdir()]
 
 
-def test_the_best_at_the_end_and_the_best_ever_are_named_with_step_time_and_cost() -> None:
+def test_a_comparison_page_names_the_best_run_at_the_end_and_the_best_value_with_cost() -> None:
     report = comparison(
         compared("a", curve("loss", 3, 0.25, 2), curve("acc", 0.5)),
         compared("b", curve("loss", 3, 2, 1), seconds=200, dollars=1.25),
@@ -79,7 +79,7 @@ def test_the_best_at_the_end_and_the_best_ever_are_named_with_step_time_and_cost
     assert [row.count("<td") for row in rows] == [row.count("<td data-name=") for row in rows]
 
 
-def test_more_is_better_where_it_is_no_loss() -> None:
+def test_a_metric_that_is_no_loss_ranks_the_run_with_the_highest_end_value_first() -> None:
     results = [compared("a", curve("acc", 0.9, 0.1)), compared("b", curve("acc", 0.2, 0.3))]
     report = comparison(*results)
     assert [one.words for one in report.ranked] == ["b", "a"]
@@ -89,7 +89,7 @@ def test_more_is_better_where_it_is_no_loss() -> None:
     assert compare_by(None, results, "acc", least=True) == ("acc", True)
 
 
-def test_curves_by_steps_and_by_time_share_no_plot() -> None:
+def test_curves_by_step_and_curves_by_time_are_drawn_in_separate_plots() -> None:
     text = comparison_page(
         comparison(
             compared("a", curve("loss", 2, 1)), compared("b", curve("loss", 3, 2, axis="seconds"))
@@ -99,7 +99,7 @@ def test_curves_by_steps_and_by_time_share_no_plot() -> None:
     assert re.findall(r"<figcaption>(.*?)</figcaption>", text) == ["loss by step", "loss by time"]
 
 
-def test_many_lines_can_be_told_apart_and_what_a_box_says_is_text() -> None:
+def test_forty_compared_runs_get_distinct_lines_and_html_from_a_box_is_escaped() -> None:
     results = [compared(f"{EVIL}{at}", curve(EVIL, 2, 1)) for at in range(40)]
     text = comparison_page(comparison(*results), str)
     keys = re.findall(r'<li><svg[^>]*><line x2="20" y1="6" y2="6" (.*?)/>', text)
@@ -118,7 +118,7 @@ def boxes() -> Iterator[list[LoopbackBox]]:
 
 
 @pytest.mark.slow
-def test_runs_of_two_boxes_one_of_them_gone_are_compared_on_one_page(
+def test_runs_of_a_live_box_and_a_pulled_run_of_a_dead_box_are_compared_on_one_page(
     user: User, boxes: list[LoopbackBox]
 ) -> None:
     first, second = boxes

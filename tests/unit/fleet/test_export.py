@@ -7,7 +7,7 @@ import yaml
 
 from bootstrap.errors import UsageError
 from bootstrap.fleet.export import export_boxes
-from bootstrap.link.record import KnownBox, Route, save_box
+from bootstrap.link import KnownBox, Route, save_box
 
 
 @pytest.fixture(autouse=True)
@@ -19,12 +19,12 @@ def boxes() -> None:
     save_box(KnownBox("rented", "vast:12345678", "198.51.100.3", 4242, "root"))
 
 
-def test_a_pool_names_them_as_the_users_ssh_does() -> None:
+def test_a_skypilot_pool_export_lists_the_boxes_by_ssh_name() -> None:
     text = export_boxes("skypilot-pool", ["gpu-1", "gpu-2"], "My Cluster")
     assert yaml.safe_load(text) == {"my-cluster": {"hosts": ["gpu-1", "gpu-2"]}}
 
 
-def test_a_fleet_has_address_port_user_and_key_of_each() -> None:
+def test_a_dstack_fleet_export_has_address_port_user_and_identity_of_each_box() -> None:
     fleet = yaml.safe_load(export_boxes("dstack-fleet", ["gpu-1", "me@198.51.100.2:2222"]))
     assert (fleet["type"], fleet["name"], fleet["placement"]) == ("fleet", "boxstrap", "cluster")
     first, second = fleet["ssh_config"]["hosts"]
@@ -46,6 +46,6 @@ def test_a_fleet_has_address_port_user_and_key_of_each() -> None:
         ([], "which boxes"),
     ],
 )
-def test_what_can_not_be_one_is_refused(hosts: list[str], why: str) -> None:
+def test_a_dstack_fleet_of_container_or_unknown_box_is_refused(hosts: list[str], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         export_boxes("dstack-fleet", hosts)

@@ -18,7 +18,7 @@ from bootstrap.fleet.fan_out import Outcome, fan_out, raise_for_failures
 HOSTS = ["a", "b", "c", "d"]
 
 
-def test_outcomes_are_in_the_hosts_order_and_a_failure_stops_no_other() -> None:
+def test_fan_out_returns_outcomes_in_host_order_and_a_failed_host_stops_no_other() -> None:
     ended: list[str] = []
 
     def work(host: str) -> str:
@@ -32,7 +32,7 @@ def test_outcomes_are_in_the_hosts_order_and_a_failure_stops_no_other() -> None:
     assert sorted(ended) == HOSTS
 
 
-def test_all_work_at_the_same_time_up_to_the_bound() -> None:
+def test_fan_out_works_on_at_most_the_given_number_of_hosts_at_the_same_time() -> None:
     together = threading.Barrier(3, timeout=10)
     most, now, lock = 0, 0, threading.Lock()
 
@@ -49,7 +49,7 @@ def test_all_work_at_the_same_time_up_to_the_bound() -> None:
     assert most == 3
 
 
-def test_an_error_of_the_program_itself_is_raised_after_all_ended() -> None:
+def test_an_unexpected_exception_for_a_host_is_raised_after_all_other_hosts_ended() -> None:
     ended: list[str] = []
 
     def work(host: str) -> None:
@@ -70,7 +70,7 @@ def test_an_error_of_the_program_itself_is_raised_after_all_ended() -> None:
         ([UnreachableError("x"), UsageError("y"), None], 7),
     ],
 )
-def test_the_exit_code_is_the_one_that_all_failures_share(
+def test_the_exit_code_for_several_boxes_is_the_one_all_failures_share_else_7(
     errors: list[BoxstrapError | None], code: int
 ) -> None:
     outcomes = [
@@ -81,5 +81,5 @@ def test_the_exit_code_is_the_one_that_all_failures_share(
     assert exit_code(failed.value) == code
 
 
-def test_without_a_failure_nothing_is_raised() -> None:
+def test_outcomes_of_several_boxes_without_a_failure_raise_nothing() -> None:
     raise_for_failures([Outcome[None]("a")])

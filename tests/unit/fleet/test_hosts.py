@@ -6,8 +6,7 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.fleet import hosts
-from bootstrap.link import record
-from bootstrap.link.record import KnownBox
+from bootstrap.link import KnownBox, record
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +22,7 @@ def group(text: str) -> None:
     file.write_text(text)
 
 
-def test_boxes_are_meant_in_the_order_in_which_they_are_named_each_once() -> None:
+def test_boxes_given_by_address_command_or_name_are_chosen_once_in_the_given_order() -> None:
     named = ["gpu-2", "root@198.51.100.1:22", "root@203.0.113.2:22", "gpu-2"]
     assert hosts.choose(named) == ["gpu-2", "root@198.51.100.1:22"]
     for known, new in (
@@ -38,14 +37,14 @@ def test_boxes_are_meant_in_the_order_in_which_they_are_named_each_once() -> Non
     assert len(hosts.choose(["root@198.51.100.1:22", "root@198.51.100.1:2200"])) == 2
 
 
-def test_a_pattern_is_each_known_box_of_such_a_name() -> None:
+def test_a_host_pattern_chooses_all_known_boxes_it_matches_and_is_refused_without_a_match() -> None:
     assert hosts.choose(["gpu-*", "gpu-2"]) == ["gpu-10", "gpu-2"]
     assert hosts.choose(["?pu-?"]) == ["cpu-1", "gpu-2"]
     with pytest.raises(UsageError, match=r"no known box has a name like 'tpu-\*'"):
         hosts.choose(["gpu-2", "tpu-*"])
 
 
-def test_a_group_is_a_list_of_the_users_and_may_have_patterns() -> None:
+def test_a_group_of_the_users_groups_file_gives_its_boxes_and_expands_patterns() -> None:
     group("seeds: [cpu-1, 'gpu-*', vast:123]\nlone: [gpu-2]\n")
     assert hosts.choose([], "seeds") == ["cpu-1", "gpu-10", "gpu-2", "vast:123"]
     assert hosts.choose(["gpu-2"], "lone") == ["gpu-2"]
@@ -57,13 +56,13 @@ def test_a_group_is_a_list_of_the_users_and_may_have_patterns() -> None:
 @pytest.mark.parametrize(
     "text", ["seeds: gpu-2\n", "seeds: []\n", "seeds: [[a]]\n", "seeds: {a: b}\n"]
 )
-def test_a_group_that_is_no_list_names_its_line(text: str) -> None:
+def test_a_group_that_is_not_a_list_of_boxes_is_refused_with_its_line(text: str) -> None:
     group(f"fine: [gpu-2]\n{text}")
     with pytest.raises(UsageError, match="line 2: a list of boxes is expected"):
         hosts.choose([], "fine")
 
 
-def test_without_a_file_there_is_no_group() -> None:
+def test_a_group_without_a_groups_file_is_refused_with_how_to_write_the_file() -> None:
     with pytest.raises(UsageError, match="there is no group 'seeds'") as refused:
         hosts.choose([], "seeds")
     assert "Write it as a line of" in refused.value.hint

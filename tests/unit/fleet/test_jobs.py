@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from bootstrap.boxes.at_home import note_seen
 from bootstrap.errors import UnreachableError
 from bootstrap.fleet.jobs import BoxCapacity, look_at_all, plan_sweep
 from bootstrap.fleet.sweep import Cell, Ledger, Sweep
-from bootstrap.link.record import KnownBox, save_box
+from bootstrap.link import KnownBox, save_box
 from bootstrap.protocol.run import Run
 from tests.providers.accounts import SimulatedBox, simulated
 
@@ -33,18 +31,15 @@ def _ask(host: str) -> BoxCapacity:
 
 
 @pytest.mark.parametrize(("says", "frees"), STATES.items())
-def test_a_box_that_is_gone_at_its_provider_frees_the_cells_it_had_not_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, frees: bool
+def test_a_sweep_deals_unfinished_cells_again_only_if_the_provider_says_the_box_is_gone(
+    monkeypatch: pytest.MonkeyPatch, says: str, frees: bool
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     save_box(KnownBox(THERE, "root@203.0.113.1:22", "203.0.113.1"))
     rented = save_box(KnownBox("vast-9001", "vast:9001", "203.0.113.2", provider="vast"))
     note_seen(rented, [_run(FINISHED, "finished", 0), _run(LIVE, "running", None)], str)
     ledger = Ledger(boxes={cell.key: rented.name for cell in SWEEP.cells})
     hosts = [THERE, rented.name]
-    with simulated("vast") as account:
-        for name, value in account.environment().items():
-            monkeypatch.setenv(name, value)
+    with simulated("vast", used_by=monkeypatch) as account:
         account.boxes = [SimulatedBox("9002")]
         if says in {"running", "stopped"}:
             account.boxes.append(SimulatedBox("9001", says))

@@ -35,11 +35,11 @@ def all_reach(count: int = 8, way: Way = FAST) -> list[dict[int, dict[str, Way]]
     return [{to: {f"10.0.0.{to}": way} for to in ranks if to != own} for own in ranks]
 
 
-def test_like_nodes_have_no_differences() -> None:
+def test_nodes_with_the_same_facts_have_no_differences() -> None:
     assert differences({name: node() for name in NAMES}) == []
 
 
-def test_what_differs_is_named_with_its_node_and_what_the_others_have() -> None:
+def test_a_difference_between_nodes_names_the_node_and_the_others_value() -> None:
     odd = node(packages=("torch-2.5.1", "numpy-2"), torch="2.5.1")
     facts = {name: node() for name in NAMES} | {"gpu-3": odd}
     assert differences(facts) == [
@@ -48,7 +48,7 @@ def test_what_differs_is_named_with_its_node_and_what_the_others_have() -> None:
     ]
 
 
-def test_public_addresses_alone_are_refused_with_the_reason() -> None:
+def test_a_node_with_public_addresses_only_is_refused_with_the_reason() -> None:
     public = {**node(), "addresses": [], "public": ["203.0.113.7"]}
     (said,) = differences({"a": node(), "b": public})
     assert said.startswith(
@@ -56,14 +56,14 @@ def test_public_addresses_alone_are_refused_with_the_reason() -> None:
     )
 
 
-def test_the_unreachable_pair_among_eight_is_named() -> None:
+def test_an_unreachable_pair_among_eight_nodes_is_named_in_the_error() -> None:
     links = all_reach()
     links[5][2] = {}
     with pytest.raises(BoxLacksError, match=r"^gpu-5 does not reach gpu-2\.\n"):
         judge(NAMES, links)
 
 
-def test_the_fastest_address_that_all_reach_is_taken() -> None:
+def test_nodes_use_the_fastest_address_that_all_other_nodes_reach() -> None:
     links = all_reach(3)
     for own, link in enumerate(links):
         for to, ways in link.items():
@@ -77,7 +77,7 @@ def test_the_fastest_address_that_all_reach_is_taken() -> None:
     assert found.slow(NAMES[:3]) == ""
 
 
-def test_no_node_says_where_another_one_is() -> None:
+def test_addresses_that_a_node_did_not_announce_itself_are_ignored() -> None:
     links = all_reach(3)
     for own in (0, 1):  # all who are asked say it
         links[own][2]["203.0.113.7"] = links[own][2]["10.9.9.9"] = Way(0.0, 0.1, 99999.0)
@@ -87,7 +87,7 @@ def test_no_node_says_where_another_one_is() -> None:
     assert found.addresses == ["10.0.0.0", "10.0.0.1", "10.0.0.2"]
 
 
-def test_a_node_that_is_much_slower_is_warned_of() -> None:
+def test_a_node_much_slower_in_both_directions_is_warned_of() -> None:
     links = all_reach(3)
     links[2] = {to: {f"10.0.0.{to}": SLOW} for to in (0, 1)}
     assert judge(NAMES[:3], links).slow(NAMES[:3]) == ""  # only in one direction
@@ -97,7 +97,7 @@ def test_a_node_that_is_much_slower_is_warned_of() -> None:
     assert said.startswith("gpu-2 has 900 Mbit/s to the others at the most, which have up to 9000")
 
 
-def test_a_clock_that_is_off_is_named() -> None:
+def test_a_node_with_a_clock_a_day_behind_is_refused_by_name() -> None:
     links = all_reach(3)
     for own in (0, 1):
         links[own][2] = {"10.0.0.2": Way(-86400.0, 0.1, 9000.0)}
@@ -131,13 +131,13 @@ def test_a_clock_that_is_off_is_named() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_no_answer_is_refused(line: str) -> None:
+def test_a_malformed_answer_of_a_node_is_refused(line: str) -> None:
     for what in ("facts", "links"):
         with pytest.raises(NOT_AN_ANSWER):
             read_answer(line.encode(), what)
 
 
-def test_what_a_node_says_is_made_safe() -> None:
+def test_a_nodes_facts_lose_escape_codes_and_an_absurd_gpu_count_is_capped() -> None:
     said = {"same": {"torch": "\x1b[31m2.6"}, "packages": ["a\x1b"], "addresses": [["10.0.0.1", 9]]}
     facts = read_answer(
         json.dumps(
@@ -166,11 +166,11 @@ def test_what_a_node_says_is_made_safe() -> None:
         ("python train.py --num_nodes 700", ""),
     ],
 )
-def test_a_launcher_of_another_number_of_nodes_is_seen(command: str, said: str) -> None:
+def test_a_launcher_option_for_another_number_of_nodes_is_detected(command: str, said: str) -> None:
     assert wrong_number(command, 2) == said
 
 
-def test_one_that_fails_fails_the_others_with_its_kind() -> None:
+def test_a_failing_node_ends_the_other_nodes_with_the_same_error_type() -> None:
     meeting, raised = Meeting(["a", "b", "c"]), dict[str, BoxstrapError]()
 
     def attend(host: str) -> None:
@@ -193,7 +193,7 @@ def test_one_that_fails_fails_the_others_with_its_kind() -> None:
         assert raised[host].text() == "not started: b failed, and all begin or none."
 
 
-def test_a_verdict_is_not_shown_for_other_boxes() -> None:
+def test_a_return_verdict_of_a_node_fails_the_other_nodes_as_a_failed_step() -> None:
     meeting = Meeting(["a", "b"])
     with pytest.raises(ReturnBoxError), meeting.attended_by("a"):
         raise ReturnBoxError("return it.")

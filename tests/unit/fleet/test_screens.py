@@ -35,7 +35,7 @@ def ended(screens: object, **kinds: object) -> None:
     screens.ended("b", UnreachableError("no answer.", where="b", hint="Look."), 3, 2.0)  # type: ignore[attr-defined]
 
 
-def test_lines_have_their_box_in_front_and_a_table_ends_them(
+def test_output_of_several_boxes_has_the_box_in_front_and_ends_with_a_table(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=False)
@@ -55,7 +55,7 @@ def test_lines_have_their_box_in_front_and_a_table_ends_them(
     assert "b      3     2.0 s  no answer.\n\nb: no answer.\nLook.\n" in said.out
 
 
-def test_the_table_cuts_nothing_where_the_terminal_is_narrow(
+def test_the_table_of_boxes_wraps_in_a_narrow_terminal_and_cuts_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(PlainScreen, "width", 40)
@@ -68,7 +68,9 @@ def test_the_table_cuts_nothing_where_the_terminal_is_narrow(
     assert max(map(len, out.splitlines())) <= 40
 
 
-def test_what_is_brief_is_only_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_brief_output_of_several_boxes_shows_only_the_first_line_of_a_result_in_the_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
     screens.of("gpu-1").result({}, "\nfirst\nsecond")
     ended(screens)
@@ -78,7 +80,9 @@ def test_what_is_brief_is_only_in_the_table(capsys: pytest.CaptureFixture[str]) 
     assert "1.0 s  first" in out
 
 
-def test_the_document_has_each_boxs_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_document_of_several_boxes_has_result_exit_code_and_error_of_each(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     screen = make_screen(json=True)
     screens = make_box_screens(HOSTS, screen, as_json=True, brief=True)
     screens.of("gpu-1").result({"x": 1})
@@ -101,7 +105,7 @@ def test_the_document_has_each_boxs_own(capsys: pytest.CaptureFixture[str]) -> N
         (1, "stop", "train-3 stopped"),
     ],
 )
-def test_the_table_says_how_a_run_ended(
+def test_the_table_of_boxes_says_whether_a_run_finished_failed_or_was_stopped(
     rc: int, ended_by: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
@@ -112,7 +116,9 @@ def test_the_table_says_how_a_run_ended(
     assert f"s  {said}\n" in capsys.readouterr().out
 
 
-def test_on_a_terminal_each_box_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_each_box_has_a_live_row_unless_output_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     err, out = WideTerminal(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", err)
     monkeypatch.setenv("TERM", "xterm")
@@ -136,7 +142,7 @@ def test_on_a_terminal_each_box_has_a_row(monkeypatch: pytest.MonkeyPatch) -> No
     assert "b      3" in out.getvalue()
 
 
-def test_after_an_interrupt_the_threads_write_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_an_interrupt_a_boxs_late_output_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     screens = make_box_screens(HOSTS, make_screen(), as_json=False, brief=True)
     screens.leave()
     screens.of("gpu-1").say("late")

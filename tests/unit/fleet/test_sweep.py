@@ -12,17 +12,8 @@ from bootstrap.errors import UsageError
 from bootstrap.fleet import sweep_report
 from bootstrap.fleet.comparison import ComparedRun
 from bootstrap.fleet.screens import _Told
-from bootstrap.fleet.sweep import (
-    CellRun,
-    Ledger,
-    Sweep,
-    deal,
-    ledger_file,
-    read_sweep,
-    save_ledger,
-)
-from bootstrap.link.record import KnownBox
-from bootstrap.link.target import BoxOptions
+from bootstrap.fleet.sweep import CellRun, Ledger, Sweep, deal, ledger_file, read_sweep, save_ledger
+from bootstrap.link import BoxOptions, KnownBox
 from bootstrap.paths import make_private
 from bootstrap.protocol.run import Run, called
 from bootstrap.runs.status import RunStatus, run_lines
@@ -47,7 +38,7 @@ def sweep_of(folder: Path, text: str, name: str = "lr.yaml") -> Sweep:
     return read_sweep(file)
 
 
-def test_a_grid_is_each_combination_with_its_values_as_written(tmp_path: Path) -> None:
+def test_a_parameter_grid_makes_a_cell_for_each_combination_as_written(tmp_path: Path) -> None:
     found = sweep_of(tmp_path, GRID)
     assert found.name == "lr"
     assert [dict(cell.parameters) for cell in found.cells][:2] == [
@@ -58,7 +49,7 @@ def test_a_grid_is_each_combination_with_its_values_as_written(tmp_path: Path) -
     assert found.cells[0].filled("python train.py") == "python train.py --lr=1e-3 --seed=0"
 
 
-def test_a_file_of_wandb_is_read_as_it_reads_it(tmp_path: Path) -> None:
+def test_a_wandb_sweep_file_is_read_as_wandb_does_but_bayes_is_refused(tmp_path: Path) -> None:
     text = """\
 program: train.py
 name: demo
@@ -92,7 +83,7 @@ command: ["${env}", "${interpreter}", "${program}", "${args}"]
         ('[bash, -c, "go ${on} ${off} ${opt.lr}"]', "bash -c 'go 'True' 'false' '1e-3"),
     ],
 )  # fmt: skip
-def test_each_form_of_wandb_fills_in_the_parameters(
+def test_each_wandb_argument_form_fills_the_parameters_into_the_command(
     tmp_path: Path, command: str, filled: str
 ) -> None:
     (cell,) = sweep_of(tmp_path, f"command: {command}\n{OF_WANDB}").cells
@@ -111,14 +102,14 @@ def test_each_form_of_wandb_fills_in_the_parameters(
         ('[bash, -c, "python t.py ${args}"]', "is one argument"),
     ],
 )
-def test_a_command_that_would_lose_parameters_is_refused(
+def test_a_sweep_command_that_would_lose_parameters_is_refused(
     tmp_path: Path, command: str, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
         sweep_of(tmp_path, f"command: {command}\n{OF_WANDB}").commands("")
 
 
-def test_a_list_and_lines_are_cells_too(tmp_path: Path) -> None:
+def test_sweep_cells_are_read_from_a_yaml_list_or_from_lines_of_commands(tmp_path: Path) -> None:
     found = sweep_of(tmp_path, "command: ./go ${x}\ncells: [{x: 1}, {x: a b}]\n")
     assert [cell.filled("") for cell in found.cells] == ["./go 1", "./go 'a b'"]
     lines = sweep_of(tmp_path, "python a.py\n\n# no\npython a.py\npython b.py\n", "evals.txt")
@@ -126,7 +117,7 @@ def test_a_list_and_lines_are_cells_too(tmp_path: Path) -> None:
     assert len({cell.key for cell in lines.cells}) == 3  # a line that is there twice runs twice
 
 
-def test_a_cells_key_depends_on_its_content_alone(tmp_path: Path) -> None:
+def test_a_sweep_cells_key_stays_when_the_grid_is_reordered_or_extended(tmp_path: Path) -> None:
     keys = {cell.key for cell in sweep_of(tmp_path, GRID).cells}
     more = sweep_of(tmp_path, "parameters:\n  seed: [2, 1, 0, 3]\n  lr: [3e-4, 1e-3]\n")
     assert keys < {cell.key for cell in more.cells}
@@ -148,12 +139,12 @@ def test_a_cells_key_depends_on_its_content_alone(tmp_path: Path) -> None:
         ("metric: {goal: least}\nparameters: {x: [1]}\n", "metric is a name"),
     ],
 )
-def test_what_is_no_sweep_is_refused_with_the_place(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_sweep_file_is_refused_with_reason(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         sweep_of(tmp_path, text)
 
 
-def test_cells_are_dealt_to_the_shortest_queue(tmp_path: Path) -> None:
+def test_sweep_cells_are_dealt_to_the_box_with_the_shortest_queue(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, GRID)
     runs = [CellRun(sweep.cells[0].key, "a", "lr-1", "live")]
     dealt = deal(sweep, runs, Ledger({sweep.cells[0].key: "a"}), LANES, ())
@@ -161,7 +152,7 @@ def test_cells_are_dealt_to_the_shortest_queue(tmp_path: Path) -> None:
     assert [lane[0] for _, lane in dealt.given] == ["b", "a", "b", "a", "b"]
 
 
-def test_only_cells_without_a_finished_run_are_queued_again(tmp_path: Path) -> None:
+def test_only_sweep_cells_without_a_finished_or_live_run_are_queued_again(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, GRID)
     first, second, third, *_ = (cell.key for cell in sweep.cells)
     runs = [
@@ -178,7 +169,7 @@ def test_only_cells_without_a_finished_run_are_queued_again(tmp_path: Path) -> N
     assert dealt.failed == 1
 
 
-def test_a_box_that_cant_be_asked_keeps_its_cells(tmp_path: Path) -> None:
+def test_an_unreachable_box_keeps_the_sweep_cells_it_was_given(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, GRID)
     first, second, *_ = (cell.key for cell in sweep.cells)
     ledger = Ledger(boxes={first: "gone", second: "gone"})
@@ -191,7 +182,7 @@ def test_a_box_that_cant_be_asked_keeps_its_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["done", "live", "stalled", "unknown"])
-def test_no_box_says_what_became_of_another_ones_cell(tmp_path: Path, state: str) -> None:
+def test_a_boxs_word_on_a_cell_dealt_to_another_box_is_ignored(tmp_path: Path, state: str) -> None:
     sweep = sweep_of(tmp_path, GRID)
     first = sweep.cells[0].key
     runs = [CellRun(first, "a", "x", "failed"), CellRun(first, "b", "x", state)]
@@ -201,7 +192,7 @@ def test_no_box_says_what_became_of_another_ones_cell(tmp_path: Path, state: str
         assert not dealt.done + dealt.live + dealt.held + dealt.taken_out
 
 
-def test_a_report_has_the_figures_of_the_box_that_was_given_the_cell(
+def test_a_sweep_report_ignores_figures_of_a_box_that_was_not_given_the_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = sweep_of(tmp_path, GRID)
@@ -218,7 +209,7 @@ def test_a_report_has_the_figures_of_the_box_that_was_given_the_cell(
     assert [one.box for one in results] == ["a", "", "", "", "", ""]
 
 
-def test_a_cell_of_a_sweep_is_shown_with_its_parameters(tmp_path: Path) -> None:
+def test_a_run_of_a_sweep_cell_is_shown_with_its_parameters(tmp_path: Path) -> None:
     """As this machine dealt it out, wherever a run is named for people."""
     sweep = sweep_of(tmp_path, "parameters: {lr: [3e-1, 1e-3], seed: [1]}\n")
     ledger = Ledger()
@@ -239,6 +230,6 @@ def test_a_cell_of_a_sweep_is_shown_with_its_parameters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "../x", "s\n", "a\0b"])
-def test_a_word_that_is_neither_file_nor_sweep_is_named(tmp_path: Path, text: str) -> None:
+def test_a_sweep_argument_neither_file_nor_sweep_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="there is no file"):
         sweep_report.find_sweep(BoxOptions(repo=tmp_path), text)

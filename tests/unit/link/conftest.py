@@ -10,9 +10,10 @@ import pytest
 
 from bootstrap.link import record, registry
 from bootstrap.link.dial import dial
+from bootstrap.link.endpoint import Endpoint, resolve
 from bootstrap.link.record import KnownBox
 from bootstrap.link.ssh import SshWire, login
-from bootstrap.link.target import Endpoint, parse_host, resolve
+from bootstrap.link.target import parse_host
 from tests.unit.link.sshd import SSHD, Sshd, keygen
 
 

@@ -58,7 +58,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("foreign", ["ünïcødé 日本", "Q  q\t "])
-def test_any_script_passes_through_any_shell_unharmed(shell: str, foreign: str) -> None:
+def test_any_script_passes_through_any_login_shell_byte_for_byte(shell: str, foreign: str) -> None:
     wire = LocalWire(shell)
     script, expected = (text.replace("ünïcødé 日本", foreign) for text in (TRICKY, EXPECTED))
     answer = run_script_checked(
@@ -69,7 +69,7 @@ def test_any_script_passes_through_any_shell_unharmed(shell: str, foreign: str) 
     assert answer.errors == b"oops\n"
 
 
-def test_long_scripts_too(shell: str) -> None:
+def test_a_script_of_50_kb_passes_through_any_login_shell(shell: str) -> None:
     lines = "".join(f"n=$((n + {number}))\n" for number in range(4000))
     assert len(lines) > 50_000
     assert run_script(LocalWire(shell), f"n=0\n{lines}echo $n") == b"7998000\n"
@@ -77,12 +77,12 @@ def test_long_scripts_too(shell: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=80))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_text_comes_back_as_it_was(text: str) -> None:
+def test_any_text_printed_by_a_box_comes_back_byte_for_byte(text: str) -> None:
     quoted = "'" + text.replace("'", "'\\''") + "'"
     assert run_script(LocalWire(), f"printf %s {quoted}") == text.encode()
 
 
-def test_the_command_line_is_one_plain_line() -> None:
+def test_a_script_becomes_a_command_of_one_line_without_exclamation_marks_and_backslashes() -> None:
     command = shell_command("echo 'a\nb!' \\")
     assert "\n" not in command
     begin, program, name, others, text, end = command.split("'")
@@ -99,7 +99,7 @@ def test_the_command_line_is_one_plain_line() -> None:
 
 @pytest.mark.parametrize("login", ["/bin/sh", "bash"])
 @pytest.mark.parametrize("of", ["/bin/sh", "bash --norc"])
-def test_what_the_environment_changes_about_shells_is_taken_back(
+def test_shell_settings_of_the_environment_do_not_change_a_sent_script(
     login: str, of: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     noise = tmp_path / "noise"
@@ -120,14 +120,14 @@ def test_what_the_environment_changes_about_shells_is_taken_back(
     assert not {line.partition("=")[0] for line in said.splitlines()} & {*SHELL_SETTINGS}
 
 
-def test_a_door_takes_back_the_same() -> None:
+def test_a_doors_script_unsets_the_same_shell_settings_as_a_sent_script() -> None:
     found = functions("lib", "base", ("reset_shell",))
     assert {*re.findall(r"\b[A-Z_]{3,}\b(?![=:])", found)} - {"LC_ALL", "LANGUAGE", "TMPDIR"} == {
         *SHELL_SETTINGS
     }
 
 
-def test_the_script_may_fail_exit_or_exec() -> None:
+def test_a_sent_script_may_fail_exit_or_exec_and_its_exit_code_comes_back() -> None:
     wire = LocalWire()
     assert run_script_checked(wire, "false").code == 1
     assert run_script_checked(wire, "echo a; exit 3; echo b") == run_script_checked(
@@ -136,13 +136,13 @@ def test_the_script_may_fail_exit_or_exec() -> None:
     assert run_script_checked(wire, "printf '\\0\\377 no newline'").output == b"\0\xff no newline"
 
 
-def test_what_holds_the_output_open_is_not_waited_for() -> None:
+def test_a_background_process_that_holds_the_output_open_is_not_waited_for() -> None:
     begun = time.monotonic()
     assert run_script(LocalWire(), "sleep 600 & echo done") == b"done\n"
     assert time.monotonic() - begun < 60
 
 
-def test_much_input_and_much_output_at_once() -> None:
+def test_megabytes_of_input_and_output_pass_at_the_same_time() -> None:
     data = os.urandom(3 << 20)
     assert run_script(LocalWire(), "cat", stdin=data) == data
     assert run_script(LocalWire(), "echo early", stdin=data) == b"early\n"
@@ -152,7 +152,7 @@ def force(*, then: str) -> list[str]:
     return [f"ForceCommand {then}"]
 
 
-def test_noise_of_rc_files_does_not_matter(
+def test_noise_printed_by_rc_files_does_not_reach_a_scripts_output(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     noisy = 'echo "WELCOME  to your pod"; echo noise >&2; eval "$SSH_ORIGINAL_COMMAND"'
@@ -172,7 +172,7 @@ def test_noise_of_rc_files_does_not_matter(
         ("exit 0", "printed nothing", "rc files"),
     ],
 )
-def test_no_answer_tells_what_came_instead(
+def test_without_an_answer_the_error_shows_what_the_box_printed_with_a_hint(
     ssh_user: SshUser, start_server: Callable[..., Sshd], then: str, printed: str, hint: str
 ) -> None:
     server = start_server("box", ssh_user.key, options=force(then=then))
@@ -184,7 +184,7 @@ def test_no_answer_tells_what_came_instead(
     assert "\x1b" not in caught.value.text()
 
 
-def test_an_answer_cut_short_is_none(ssh_user: SshUser, server: Sshd) -> None:
+def test_an_answer_cut_short_raises_no_answer(ssh_user: SshUser, server: Sshd) -> None:
     with pytest.raises(NoAnswer):
         run_script(LocalWire(), "echo half; kill -9 -$$")
 
@@ -193,7 +193,8 @@ def wires(ssh_user: SshUser) -> list[Wire]:
     return [LocalWire(), ssh_user.login("box")]
 
 
-def test_timeout(ssh_user: SshUser, server: Sshd) -> None:
+@pytest.mark.slow
+def test_a_script_beyond_its_timeout_raises_no_answer(ssh_user: SshUser, server: Sshd) -> None:
     for wire in wires(ssh_user):
         with pytest.raises(NoAnswer, match=r"within 1.5 s") as caught:
             run_script(wire, "echo working; sleep 600", timeout=1.5)
@@ -201,14 +202,14 @@ def test_timeout(ssh_user: SshUser, server: Sshd) -> None:
         assert run_script(wire, "echo again", timeout=PATIENCE_S) == b"again\n"
 
 
-def test_an_endless_box_is_cut_off(ssh_user: SshUser, server: Sshd) -> None:
+def test_endless_output_of_a_box_is_cut_off(ssh_user: SshUser, server: Sshd) -> None:
     for wire in wires(ssh_user):
         with pytest.raises(NoAnswer, match=f"{LIMIT >> 20} MiB"):
             run_script(wire, "yes")
         assert run_script(wire, "echo again") == b"again\n"
 
 
-def test_an_endless_noise_of_errors_neither_stalls_nor_grows(
+def test_forty_megabytes_of_errors_do_not_stall_a_script_and_only_the_last_4_kib_are_kept(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -223,7 +224,7 @@ def test_an_endless_noise_of_errors_neither_stalls_nor_grows(
         assert answer.errors.endswith(b"last words\n")
 
 
-def test_a_server_that_runs_no_commands(
+def test_a_server_that_runs_no_commands_is_reported_as_interactive_only(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", ssh_user.key, options=["MaxSessions 0"])
@@ -233,7 +234,7 @@ def test_a_server_that_runs_no_commands(
     assert "interactive only" in caught.value.hint
 
 
-def test_a_local_command_starts_at_home_and_detached_children_live_on(tmp_path: Path) -> None:
+def test_a_local_command_starts_at_home_and_detached_children_survive(tmp_path: Path) -> None:
     wire = LocalWire()
     assert run_script(wire, "pwd").decode().strip() == str(Path.home())
     begun, mark = tmp_path / "begun", tmp_path / "mark"

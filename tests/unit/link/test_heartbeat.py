@@ -46,7 +46,7 @@ def seconds_until_lost(action: Callable[[], object]) -> float:
     return time.monotonic() - begun
 
 
-def test_the_contract_of_12_seconds() -> None:
+def test_a_link_is_probed_after_4_seconds_and_dead_after_12_seconds_of_silence() -> None:
     assert ssh.ASK_AFTER == 4.0
     assert ssh.DEAD_AFTER == 12.0
 
@@ -86,7 +86,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_cut_link_ends_a_write(ssh_user: SshUser, relay: Relay) -> None:
+def test_a_cut_link_ends_a_blocked_write_within_seconds(ssh_user: SshUser, relay: Relay) -> None:
     wire = through(ssh_user, relay)
     stream = wire.start("cat >/dev/null")
     piece = bytes(1 << 20)
@@ -100,7 +100,9 @@ def test_a_cut_link_ends_a_write(ssh_user: SshUser, relay: Relay) -> None:
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_cut_link_behind_a_proxy_command(ssh_user: SshUser, server: Sshd, relay: Relay) -> None:
+def test_a_cut_link_behind_a_proxy_command_ends_a_read(
+    ssh_user: SshUser, server: Sshd, relay: Relay
+) -> None:
     if not os.path.exists("/usr/bin/nc") and not os.path.exists("/bin/nc"):  # noqa: PTH110
         command = (
             "python3 -c 'import socket,sys,threading,os;"
@@ -118,7 +120,7 @@ def test_a_cut_link_behind_a_proxy_command(ssh_user: SshUser, server: Sshd, rela
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_stopped_server_is_noticed(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_stopped_sshd_is_noticed_as_a_lost_link(ssh_user: SshUser, server: Sshd) -> None:
     wire = ssh_user.login("box")
     stream = wire.start("echo $PPID; sleep 600")
     pid = int(stream.read(100))
@@ -130,7 +132,7 @@ def test_a_stopped_server_is_noticed(ssh_user: SshUser, server: Sshd) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_closed_link_is_noticed_at_once(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_closed_connection_is_noticed_before_a_heartbeat(ssh_user: SshUser, server: Sshd) -> None:
     wire = ssh_user.login("box")
     stream = wire.start("echo $PPID; sleep 600")
     os.kill(int(stream.read(100)), signal.SIGKILL)
@@ -138,7 +140,7 @@ def test_a_closed_link_is_noticed_at_once(ssh_user: SshUser, server: Sshd) -> No
 
 
 @pytest.mark.usefixtures("alive")
-def test_a_silent_but_living_link_stays(ssh_user: SshUser, relay: Relay) -> None:
+def test_a_silent_link_that_answers_heartbeats_stays_alive(ssh_user: SshUser, relay: Relay) -> None:
     wire = through(ssh_user, relay)
     stream = wire.start("sleep 4; echo still here")
     assert stream.read(100) == b"still here\n"
@@ -147,7 +149,7 @@ def test_a_silent_but_living_link_stays(ssh_user: SshUser, relay: Relay) -> None
 
 
 @pytest.mark.usefixtures("alive")
-def test_a_slow_upload_is_life(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_slow_upload_keeps_its_link_alive(ssh_user: SshUser, server: Sshd) -> None:
     """On a slow link with full buffers answers are late, but something arrives."""
     listener = socket.create_server(("127.0.0.1", 0))
     ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {listener.getsockname()[1]}")
@@ -180,7 +182,7 @@ def test_a_slow_upload_is_life(ssh_user: SshUser, server: Sshd) -> None:
     listener.close()
 
 
-def test_a_slow_reader_keeps_its_link(
+def test_a_slow_reader_of_much_output_keeps_its_link(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full window is not silence: the box still answers."""
@@ -195,7 +197,7 @@ def test_a_slow_reader_keeps_its_link(
 
 
 @pytest.mark.usefixtures("alive")
-def test_a_stopped_program_gives_the_box_a_fresh_chance(
+def test_a_link_survives_ten_minutes_in_which_this_program_was_stopped(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After Ctrl-Z and fg: the silence in between was not the box's."""
@@ -215,7 +217,7 @@ def test_a_stopped_program_gives_the_box_a_fresh_chance(
     assert run_script(wire, "echo alive") == b"alive\n"
 
 
-def test_the_watch_ends_with_the_wire(ssh_user: SshUser, server: Sshd) -> None:
+def test_heartbeat_threads_end_when_the_wire_is_closed(ssh_user: SshUser, server: Sshd) -> None:
     before = set(threading.enumerate())
     wire = ssh_user.login("box")
     names = {"heartbeat", "heartbeat-ask", "stderr"}

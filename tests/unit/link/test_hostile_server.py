@@ -95,7 +95,7 @@ def host(port: int) -> str:
         "ignore me",
     ],
 )
-def test_a_flood_before_the_login(
+def test_a_server_that_floods_before_the_login_is_unreachable_within_bounds(
     begin: bytes,
     piece: bytes,
     at_most: int,
@@ -169,7 +169,7 @@ class Mangler:
             return
 
 
-def test_a_mangled_handshake_is_an_unreachable_box(
+def test_a_mangled_ssh_handshake_is_reported_as_an_unreachable_box_or_a_wrong_host_key(
     ssh_user: SshUser,
     server: Sshd,
     serve: Callable[[Talk], HostileServer],
@@ -254,7 +254,7 @@ def rude(
 
 
 @pytest.mark.parametrize("silent_at", ["open", "exec"])
-def test_a_command_that_is_never_begun_has_its_time(
+def test_a_command_that_a_server_never_begins_times_out_as_unreachable(
     silent_at: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh, "_START_TIMEOUT", 0.7)
@@ -267,7 +267,7 @@ def test_a_command_that_is_never_begun_has_its_time(
         assert isinstance(caught.value, UnreachableError)
 
 
-def test_giving_up_on_a_link_that_is_gone_is_no_error(
+def test_giving_up_on_a_command_over_a_lost_link_raises_no_error_in_a_thread(
     rude, ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection is lost just before the timer's thread closes the channel."""
@@ -296,7 +296,7 @@ def test_giving_up_on_a_link_that_is_gone_is_no_error(
     assert not loud
 
 
-def test_a_link_that_is_lost_while_the_box_is_told_what_was_read_is_lost(
+def test_a_link_lost_while_a_read_is_acknowledged_raises_link_lost(
     rude, ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, channels = rude()
@@ -316,7 +316,7 @@ def test_a_link_that_is_lost_while_the_box_is_told_what_was_read_is_lost(
 
 
 @pytest.mark.parametrize("kind", ["send", "send_stderr", "both"])
-def test_more_than_the_window_ends_the_link(
+def test_a_server_that_sends_more_than_the_window_loses_its_link(
     kind: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data that nobody reads yet must not fill this machine's memory, be it output or errors."""
@@ -350,7 +350,7 @@ def test_more_than_the_window_ends_the_link(
         ("ciphers", "3des-cbc", "aes128-gcm@openssh.com"),
     ],
 )
-def test_nothing_weak_is_agreed_on(
+def test_weak_digests_and_ciphers_alone_get_no_login_from_a_hostile_server(
     option: str,
     weak: str,
     strong: str,
@@ -389,7 +389,7 @@ DOWNGRADES: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("offer", DOWNGRADES)
-def test_nothing_weak_is_agreed_on_with_a_real_server(
+def test_weak_algorithms_alone_get_no_login_on_a_real_openssh_server(
     offer: str, ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     option, kind = DOWNGRADES[offer]
@@ -404,7 +404,7 @@ def test_nothing_weak_is_agreed_on_with_a_real_server(
     assert server.log.read_text().count("Accepted publickey") == 1
 
 
-def test_a_certificate_is_no_pin(
+def test_a_host_certificate_does_not_replace_the_pinned_host_key(
     ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     """Nor does a certificate authority in the user's known_hosts vouch for another key."""
@@ -430,7 +430,7 @@ def test_a_certificate_is_no_pin(
             ssh_user.login(f"{USER}@127.0.0.1:{server.port}")
 
 
-def test_a_server_that_says_nothing_has_its_time(
+def test_a_silent_or_half_ssh_greeting_times_out_as_unreachable(
     serve: Callable[[Talk], HostileServer], ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialing, "_GREETING_TIMEOUT", 0.5)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bootstrap import paths
+from bootstrap.boxes.at_home import RunAtHome, all_kept
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError, exit_code
-from bootstrap.link import record, registry
+from bootstrap.link import forgotten, record, registry
 from bootstrap.link.hostkeys import HostKeyCheck, read_pins
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.public_key import PublicKey
 from bootstrap.link.registry import check_fingerprint
+from bootstrap.protocol.run import Run
 from bootstrap.runs.remote_command import ssh_command
 from tests.logins import login_to
 from tests.unit.link.conftest import SshUser
@@ -36,7 +40,7 @@ def logins(server: Sshd) -> int:
     )
 
 
-def test_first_contact_pins_and_says_the_fingerprint(ssh_user: SshUser, server: Sshd) -> None:
+def test_first_contact_pins_and_prints_the_host_key_once(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.login("box")
     box = ssh_user.box("box")
     assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
@@ -56,7 +60,7 @@ def test_openssh_accepts_the_pin_by_address_and_by_alias(ssh_user: SshUser, serv
         )
 
 
-def test_the_real_ssh_finds_the_pin_in_any_folder(
+def test_the_real_ssh_finds_the_pin_in_a_folder_with_blanks_and_percent_signs(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Such as `/mnt/c/Users/First Last` under WSL."""
@@ -71,7 +75,7 @@ def test_the_real_ssh_finds_the_pin_in_any_folder(
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
-def test_the_real_ssh_goes_the_way_of_the_login(
+def test_the_real_ssh_takes_the_logins_jump_host_and_ignores_extras_of_the_ssh_config(
     ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     """Through a pasted jump host; what the user's config adds to a login there disturbs nothing."""
@@ -96,7 +100,7 @@ def test_the_real_ssh_goes_the_way_of_the_login(
     assert not (tmp_path / "local").exists()
 
 
-def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
+def test_the_real_ssh_joins_no_control_socket_that_boxstrap_did_not_make(
     ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     """The user's config shares connections, and one is open to the box that was there before.
@@ -124,7 +128,7 @@ def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
-def test_any_kind_of_host_key_and_the_pinned_kind_is_asked_for(
+def test_a_pinned_host_key_of_any_kind_is_requested_at_the_next_login(
     ssh_user: SshUser, start_server: Callable[..., Sshd], kind: str
 ) -> None:
     server = start_server("box", ssh_user.key, host_key_types=(kind,))
@@ -139,7 +143,7 @@ def test_any_kind_of_host_key_and_the_pinned_kind_is_asked_for(
     ssh_user.login("box")
 
 
-def test_a_changed_key_is_refused_with_nothing_sent(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_changed_host_key_exits_with_4_before_any_login(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.login("box")
     before, old = logins(server), server.fingerprint
     server.new_host_key()
@@ -154,7 +158,7 @@ def test_a_changed_key_is_refused_with_nothing_sent(ssh_user: SshUser, server: S
     assert [key.fingerprint for key in read_pins(ssh_user.box("box"))] == [old]
 
 
-def test_the_login_itself_leaves_the_record_beside_the_pin(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_login_alone_records_the_box_beside_its_pin(ssh_user: SshUser, server: Sshd) -> None:
     """Whatever happens after the login, the next one must find the pin again."""
     ssh_user.reach("box").close()
     box = registry.box_by_name("box")
@@ -171,7 +175,7 @@ def test_the_login_itself_leaves_the_record_beside_the_pin(ssh_user: SshUser, se
     assert [path.name for path in box.folder.parent.iterdir()] == ["box"]
 
 
-def test_a_box_that_moved_is_recorded_where_it_is_pinned(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_box_on_a_new_port_is_recorded_under_its_old_pin(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.reach("box").close()
     server.stop()
     server.port += 1
@@ -187,7 +191,7 @@ def test_a_box_that_moved_is_recorded_where_it_is_pinned(ssh_user: SshUser, serv
 
 
 @pytest.mark.parametrize("lost", ["box.json", "known_hosts", "both are empty"])
-def test_a_known_box_of_which_one_half_is_lost_is_refused(
+def test_a_known_box_that_lost_its_record_or_pin_is_refused_until_new_box_is_given(
     ssh_user: SshUser, server: Sshd, lost: str
 ) -> None:
     ssh_user.reach("box").close()
@@ -225,7 +229,7 @@ def test_two_first_contacts_at_once_agree_on_one_box(ssh_user: SshUser, server: 
         ssh_user.reach("box", box=second)
 
 
-def test_a_first_contact_that_overtook_another_key_is_refused(
+def test_a_first_contact_with_another_key_than_one_pinned_meanwhile_is_refused(
     ssh_user: SshUser, server: Sshd, start_server: Callable[..., Sshd]
 ) -> None:
     """Both started before either was pinned; the second saw another key."""
@@ -239,7 +243,7 @@ def test_a_first_contact_that_overtook_another_key_is_refused(
     assert [key.fingerprint for key in read_pins(late)] == [server.fingerprint]
 
 
-def test_a_new_box_at_the_address_gets_its_own_pin(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_new_box_at_a_known_address_gets_its_own_pin(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.login("box")
     old = ssh_user.box("box")
     server.new_host_key()
@@ -250,7 +254,7 @@ def test_a_new_box_at_the_address_gets_its_own_pin(ssh_user: SshUser, server: Ss
     assert read_pins(old) != read_pins(new)
 
 
-def test_a_pin_holds_wherever_the_box_moves(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_changed_host_key_is_refused_on_another_port_too(ssh_user: SshUser, server: Sshd) -> None:
     """A box's name is its HostKeyAlias: another port is not a first contact."""
     ssh_user.login("box")
     server.stop()
@@ -261,7 +265,7 @@ def test_a_pin_holds_wherever_the_box_moves(ssh_user: SshUser, server: Sshd) -> 
         ssh_user.login("box", box=ssh_user.box("box", name="box"))
 
 
-def test_a_failed_login_pins_nothing(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
+def test_a_failed_login_pins_no_key(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
     server = start_server("stranger")
     ssh_user.write(ssh_user.alias("box", server))
     with pytest.raises(UnreachableError):
@@ -269,7 +273,7 @@ def test_a_failed_login_pins_nothing(ssh_user: SshUser, start_server: Callable[.
     assert not ssh_user.box("box").known_hosts.exists()
 
 
-def test_expected_fingerprint(ssh_user: SshUser, server: Sshd) -> None:
+def test_an_unexpected_fingerprint_is_refused_before_login(ssh_user: SshUser, server: Sshd) -> None:
     with pytest.raises(HostKeyError) as caught:
         ssh_user.login("box", host_key=WRONG)
     assert WRONG in caught.value.text()
@@ -283,7 +287,7 @@ def test_expected_fingerprint(ssh_user: SshUser, server: Sshd) -> None:
         ssh_user.login("box", host_key=WRONG)
 
 
-def test_strict_and_ask_without_a_terminal_refuse(
+def test_first_contact_strict_or_ask_without_a_terminal_refuses_the_login(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
@@ -295,7 +299,7 @@ def test_strict_and_ask_without_a_terminal_refuse(
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_ask(
+def test_first_contact_ask_pins_the_host_key_only_after_a_yes(
     ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch, *, answer: bool
 ) -> None:
     questions: list[str] = []
@@ -315,14 +319,14 @@ def test_ask(
     assert ssh_user.box("box").known_hosts.exists() == answer
 
 
-def test_the_users_known_hosts_agree_silently(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_key_in_the_users_known_hosts_is_pinned_silently(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server)}\n")
     ssh_user.login("box", first_contact="strict")
     assert ssh_user.said == []
     assert ssh_user.box("box").known_hosts.exists()
 
 
-def test_the_kind_of_key_that_the_user_knows_is_asked_for(
+def test_the_kind_of_host_key_in_the_users_known_hosts_is_requested(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     """A box has several host keys; the one that is known must not look like a contradiction."""
@@ -331,10 +335,72 @@ def test_the_kind_of_key_that_the_user_knows_is_asked_for(
         ssh_user.write(ssh_user.alias(kind, server))
         ssh_user.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server, kind)}\n")
         ssh_user.login(kind, box=ssh_user.box(kind), first_contact="strict")
-        record.forget_box(ssh_user.box(kind))
+        forgotten.forget_box(ssh_user.box(kind))
 
 
-def test_the_users_known_hosts_contradict(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_forgotten_box_that_shows_its_host_key_again_gets_back_its_name_and_runs(
+    ssh_user: SshUser, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, other = (start_server(name, ssh_user.key) for name in ("box", "other"))
+    ssh_user.write(f"{ssh_user.alias('box', server)}\n{ssh_user.alias('other', other)}")
+    run = Run("key", "train-1", "running", None, 1, "", "", "train", 0, 0, "true")
+
+    def meet(host: str, name: str | None = None) -> tuple[str, list[str]]:
+        said: list[str] = []
+        known = ssh_user.box(host, name=name)
+        box = login_to(known, ssh_user.endpoint(host), said.append, host=host)
+        box.options = dataclasses.replace(box.options, name=name)
+        assert box.wire
+        box.close()
+        return box.name, [line.partition(";")[0] for line in said if "forgotten" in line]
+
+    def forget(name: str) -> None:
+        box = registry.box_by_name(name)
+        assert box is not None
+        forgotten.forget_box(box)
+
+    def owners() -> list[bool]:
+        there = {(box.name, box.created) for box in record.all_boxes()}
+        return [(one.box, one.created) in there for one in all_kept()]
+
+    assert meet("box", "trainer") == ("trainer", [])
+    RunAtHome("trainer", record.all_boxes()[0].created, "box", run).save()
+    receipt = record.all_boxes()[0].folder / "receipts/key"
+    receipt.mkdir(parents=True)
+    forget("trainer")
+    assert (owners(), receipt.exists()) == ([False], False)
+    assert meet("other") == ("other", [])
+    told = "box was known here as trainer until it was forgotten"
+    assert meet("box") == ("trainer", [f"{told}, and is called so again"])
+    assert owners() == [True]
+    assert (record.all_boxes()[0].folder / "receipts/key").is_dir()
+    assert meet("box") == ("trainer", [])
+    # Where its name is another's by now, or it is given one, it is only told.
+    forget("trainer")
+    forget("other")
+    assert meet("other", "Trainer")[0] == "Trainer"
+    assert meet("box") == ("box", [told])
+    forget("box")
+    # Another box may have the same key (images bring keys), or the same place (it is rented anew).
+    nina = ssh_user.box("box", name="nina")
+    for port, key in ((nina.port + 1, server), (nina.port, other)):
+        another = dataclasses.replace(nina, port=port)
+        record.save_with_pin(another, f"x {public(key)}\n", is_new=True)
+        assert forgotten.met_again(another) is None
+        forgotten.forget_box(another)
+    assert meet("box", "nina") == ("nina", ["nina was known here as box until it was forgotten"])
+    assert owners() == [True]
+    # Of those forgotten last only so many are kept.
+    monkeypatch.setattr(forgotten, "_MOST", 1)
+    forget("Trainer")
+    forget("nina")
+    assert len([*(paths.state_dir() / "forgotten").iterdir()]) == 1
+    assert [meet("other"), meet("box")[0]] == [("other", []), "nina"]
+
+
+def test_a_host_key_that_contradicts_the_users_known_hosts_is_refused_before_any_login(
+    ssh_user: SshUser, server: Sshd
+) -> None:
     other = keygen(ssh_user.home / "other")
     stale = " ".join(other.with_name("other.pub").read_text().split()[:2])
     ssh_user.known_hosts.write_text(f"[127.0.0.1]:{server.port} {stale}\n")
@@ -347,13 +413,13 @@ def test_the_users_known_hosts_contradict(ssh_user: SshUser, server: Sshd) -> No
     ssh_user.login("box", box=ssh_user.box("box", new_box=True))
 
 
-def test_a_revoked_key_is_refused_even_when_expected(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_revoked_host_key_is_refused_even_if_expected(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.known_hosts.write_text(f"@revoked * {public(server)}\n")
     with pytest.raises(HostKeyError, match="revoked"):
         ssh_user.login("box", host_key=server.fingerprint)
 
 
-def test_only_sha256_fingerprints() -> None:
+def test_an_expected_host_key_fingerprint_other_than_sha256_is_refused() -> None:
     for text in ("", "SHA256:short", "MD5:00:11", WRONG + "AA", "sha256:" + "A" * 43):
         with pytest.raises(UsageError):
             check_fingerprint(text)

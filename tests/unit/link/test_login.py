@@ -17,8 +17,8 @@ from bootstrap.errors import UnreachableError, exit_code
 from bootstrap.link import keys
 from bootstrap.link.dial import HeardSocket
 from bootstrap.link.exchange import run_script
+from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.transport import BoxTransport, KeyAuth
-from bootstrap.link.wire import ReconnectingLink
 from tests.boxes.ports import free_port
 from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
@@ -75,7 +75,7 @@ def refusal(ssh_user: SshUser, host: str = "box", **options: object) -> Unreacha
     return caught.value
 
 
-def test_alias_in_an_included_file(ssh_user: SshUser, server: Sshd) -> None:
+def test_login_by_alias_of_an_included_ssh_config_works(ssh_user: SshUser, server: Sshd) -> None:
     (ssh_user.home / "more").write_text(ssh_user.alias("gpu", server))
     ssh_user.write(f"Include {ssh_user.home}/more")
     wire = ssh_user.login("gpu")
@@ -84,7 +84,9 @@ def test_alias_in_an_included_file(ssh_user: SshUser, server: Sshd) -> None:
     assert wire.used_key == fingerprint(ssh_user.key)
 
 
-def test_through_a_jump_host(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
+def test_login_through_a_jump_host_works(
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
+) -> None:
     jump, inner = start_server("jump", ssh_user.key), start_server("inner", ssh_user.key)
     ssh_user.write(
         ssh_user.alias("jump", jump, "StrictHostKeyChecking accept-new")
@@ -97,7 +99,7 @@ def test_through_a_jump_host(ssh_user: SshUser, start_server: Callable[..., Sshd
     assert str(inner.port) not in ssh_user.known_hosts.read_text()
 
 
-def test_the_jump_hosts_own_key_is_checked_by_ssh(
+def test_login_through_a_jump_host_with_an_unknown_host_key_is_refused_by_ssh(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     jump, inner = start_server("jump", ssh_user.key), start_server("inner", ssh_user.key)
@@ -111,7 +113,7 @@ def test_the_jump_hosts_own_key_is_checked_by_ssh(
     assert "Accepted publickey" not in inner.log.read_text()
 
 
-def test_through_a_proxy_command(ssh_user: SshUser, server: Sshd) -> None:
+def test_login_through_a_proxy_command_works(ssh_user: SshUser, server: Sshd) -> None:
     relay = f"ssh -F {ssh_user.config} -W %h:%p box -o UserKnownHostsFile=/dev/null"
     relay += " -o StrictHostKeyChecking=no -o LogLevel=ERROR"
     ssh_user.write(
@@ -123,12 +125,12 @@ def test_through_a_proxy_command(ssh_user: SshUser, server: Sshd) -> None:
     assert run_script(wire, "echo there") == b"there\n"
 
 
-def test_a_proxy_command_that_fails_says_its_own_words(ssh_user: SshUser) -> None:
+def test_a_failing_proxy_commands_own_words_are_in_the_error(ssh_user: SshUser) -> None:
     ssh_user.write("Host box\n ProxyCommand echo no way through >&2; exit 1")
     assert "no way through" in refusal(ssh_user).what
 
 
-def test_a_refused_key_shows_what_was_tried_and_what_to_paste(
+def test_a_refused_login_names_the_keys_tried_and_the_public_key_to_paste(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box")
@@ -139,12 +141,14 @@ def test_a_refused_key_shows_what_was_tried_and_what_to_paste(
     assert USER in error.what
 
 
-def test_without_any_key_it_says_how_to_make_one(ssh_user: SshUser, server: Sshd) -> None:
+def test_login_without_any_key_file_says_how_to_make_a_key(ssh_user: SshUser, server: Sshd) -> None:
     ssh_user.write(ssh_user.alias("box", server, "IdentityFile /nowhere"), identity=None)
     assert "ssh-keygen" in refusal(ssh_user).hint
 
 
-def test_each_kind_of_key_and_file(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
+def test_login_works_with_each_kind_and_format_of_key_file(
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
+) -> None:
     forms = {
         "rsa": ["-t", "rsa"],
         "rsa_pem": ["-t", "rsa", "-m", "PEM"],
@@ -163,7 +167,7 @@ def test_each_kind_of_key_and_file(ssh_user: SshUser, start_server: Callable[...
     assert [t.split()[0] for t in tries(server)] == ["Accepted"] * len(made)
 
 
-def test_the_chosen_key_is_tried_first_then_the_last_one(
+def test_the_chosen_identity_is_tried_first_and_otherwise_the_key_that_worked_last(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     import dataclasses
@@ -181,27 +185,19 @@ def test_the_chosen_key_is_tried_first_then_the_last_one(
     assert len(tries(server)) == 5
 
 
-def test_encrypted_key_asks_once_and_not_again(
-    ssh_user: SshUser, start_server: Callable[..., Sshd], prompts: list[str]
+@pytest.mark.parametrize("form", [(), ("-t", "rsa", "-m", "PEM")], ids=["OpenSSH", "PEM"])
+def test_the_passphrase_of_an_encrypted_key_is_asked_for_once_for_two_logins(
+    ssh_user: SshUser, start_server: Callable[..., Sshd], prompts: list[str], form: tuple[str, ...]
 ) -> None:
-    key = keygen(ssh_user.home / "locked", passphrase="opensesame")
+    key = keygen(ssh_user.home / "locked", *form, passphrase="opensesame")
     server = start_server("box", key)
+    if form:  # nothing beside it says which key it is
+        key.with_name("locked.pub").unlink()
     ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
     for _ in range(2):
         assert run_script(ssh_user.login("box"), "echo in") == b"in\n"
     assert len(prompts) == 1
     assert "locked" in prompts[0]
-
-
-def test_encrypted_pem_key(
-    ssh_user: SshUser, start_server: Callable[..., Sshd], prompts: list[str]
-) -> None:
-    key = keygen(ssh_user.home / "locked", "-t", "rsa", "-m", "PEM", passphrase="opensesame")
-    server = start_server("box", key)
-    key.with_name("locked.pub").unlink()
-    ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
-    ssh_user.login("box")
-    assert len(prompts) == 1
 
 
 def test_no_passphrase_is_asked_for_a_key_that_the_box_would_refuse(
@@ -214,7 +210,7 @@ def test_no_passphrase_is_asked_for_a_key_that_the_box_would_refuse(
     assert prompts == []
 
 
-def test_wrong_passphrase(
+def test_a_wrong_passphrase_fails_the_login_after_a_single_question(
     ssh_user: SshUser, start_server: Callable[..., Sshd], prompts: list[str]
 ) -> None:
     key = keygen(ssh_user.home / "locked", passphrase="something else")
@@ -224,7 +220,7 @@ def test_wrong_passphrase(
     assert len(prompts) == 1
 
 
-def test_encrypted_key_without_a_terminal_has_its_own_sentence(
+def test_an_encrypted_key_without_a_terminal_fails_the_login_with_its_own_message(
     ssh_user: SshUser, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
@@ -234,7 +230,7 @@ def test_encrypted_key_without_a_terminal_has_its_own_sentence(
     assert "no terminal" in refusal(ssh_user).what
 
 
-def test_agent_key_spares_the_passphrase(
+def test_an_encrypted_key_held_by_the_agent_needs_no_passphrase(
     ssh_user: SshUser,
     start_server: Callable[..., Sshd],
     agent: Callable[..., None],
@@ -251,7 +247,7 @@ def test_agent_key_spares_the_passphrase(
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
-def test_agent_keys_of_every_kind(
+def test_login_works_with_agent_keys_of_every_kind(
     ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None], kind: str
 ) -> None:
     key = keygen(ssh_user.home / "held", "-t", kind)
@@ -263,7 +259,7 @@ def test_agent_keys_of_every_kind(
     assert wire.used_key == fingerprint(ssh_user.home / "held.pub")
 
 
-def test_agent_keys_that_the_config_names_go_first_and_identities_only_keeps_the_rest_out(
+def test_identities_only_keeps_other_agent_keys_out_and_named_keys_are_tried_first(
     ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
     stray, named = keygen(ssh_user.home / "stray"), keygen(ssh_user.home / "named")
@@ -283,7 +279,7 @@ def test_agent_keys_that_the_config_names_go_first_and_identities_only_keeps_the
     assert fingerprint(stray) not in error.what
 
 
-def test_identity_agent_none_and_a_dead_agent(
+def test_identity_agent_none_hides_agent_keys_and_a_dead_agent_is_named_in_the_error(
     ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
     key = keygen(ssh_user.home / "held")
@@ -295,7 +291,7 @@ def test_identity_agent_none_and_a_dead_agent(
     assert "/nowhere/agent" in refusal(ssh_user).what
 
 
-def test_certificate(
+def test_login_works_with_user_certificates_from_files_and_from_the_agent(
     ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
     authority = keygen(ssh_user.home / "ca")
@@ -316,7 +312,7 @@ def test_certificate(
     assert server.log.read_text().count("Accepted publickey") == 6
 
 
-def test_hardware_and_outdated_key_files_have_their_own_sentences(
+def test_hardware_dsa_open_and_damaged_key_files_each_have_their_own_message(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     import base64
@@ -349,7 +345,7 @@ def test_hardware_and_outdated_key_files_have_their_own_sentences(
     assert "damaged" in error
 
 
-def test_too_many_keys(
+def test_too_many_agent_keys_fail_the_login_with_a_hint_at_identities_only(
     ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
     for number in range(8):
@@ -362,7 +358,9 @@ def test_too_many_keys(
     ssh_user.login("box", identity=str(ssh_user.key))
 
 
-def test_a_box_that_wants_passwords(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
+def test_a_box_that_demands_a_password_fails_the_login_with_a_hint(
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
+) -> None:
     server = start_server(
         "box", ssh_user.key, options=["PubkeyAuthentication no", "PasswordAuthentication yes"]
     )
@@ -413,7 +411,7 @@ class NoSshServer:
         (b"SSH-2.0-odd\r\n" + b"\0\0\0\0" * 50, "handshake failed"),
     ],
 )
-def test_what_is_no_ssh_server(
+def test_a_server_that_is_no_ssh_server_is_reported_with_what_the_server_said(
     ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch, say: bytes | None, words: str
 ) -> None:
     monkeypatch.setattr("bootstrap.link.dial._GREETING_TIMEOUT", 0.3)
@@ -426,7 +424,7 @@ def test_what_is_no_ssh_server(
     assert "\x1b" not in error.text()
 
 
-def test_a_server_that_takes_no_more_logins_for_a_moment_is_tried_again(
+def test_a_login_refused_because_of_too_many_logins_at_once_is_tried_again(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", ssh_user.key, options=["MaxStartups 1"])
@@ -449,7 +447,7 @@ def test_a_server_that_takes_no_more_logins_for_a_moment_is_tried_again(
     assert "too many logins at a time (MaxStartups). Trying again in 1 s." in warned[0]
 
 
-def test_a_box_that_allows_one_command_at_a_time_in_each_login(
+def test_commands_on_a_box_with_one_command_per_login_use_further_logins(
     ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", ssh_user.key, options=["MaxSessions 1"])
@@ -468,7 +466,7 @@ def test_a_box_that_allows_one_command_at_a_time_in_each_login(
     wait_until(lambda: subprocess.run(left, check=False, stdout=subprocess.DEVNULL).returncode == 1)
 
 
-def test_each_way_of_being_unreachable_has_its_own_words(ssh_user: SshUser) -> None:
+def test_each_cause_of_an_unreachable_box_has_its_own_message(ssh_user: SshUser) -> None:
     assert "name was not found" in refusal(ssh_user, "no-such-box.invalid").what
     assert "name was not found" in refusal(ssh_user, "a..b").what
     assert "refused" in refusal(ssh_user, f"127.0.0.1:{free_port()}").what
@@ -486,7 +484,7 @@ def test_each_way_of_being_unreachable_has_its_own_words(ssh_user: SshUser) -> N
             one.close()
 
 
-def test_an_unused_connection_leaves_nothing_behind(ssh_user: SshUser, server: Sshd) -> None:
+def test_a_dialed_but_unused_connection_leaves_no_open_fd(ssh_user: SshUser, server: Sshd) -> None:
     from bootstrap.link.dial import dial
 
     dialing = dial(ssh_user.endpoint("box"))
@@ -500,12 +498,12 @@ def test_an_unused_connection_leaves_nothing_behind(ssh_user: SshUser, server: S
     wait_until(lambda: len(list(folder.iterdir())) <= before)
 
 
-def test_user_is_the_account_by_default(ssh_user: SshUser, server: Sshd) -> None:
+def test_the_login_user_is_the_local_account_by_default(ssh_user: SshUser, server: Sshd) -> None:
     assert ssh_user.endpoint("box").user == getpass.getuser()
 
 
 @pytest.mark.parametrize("certified", ["", "-cert-v01@openssh.com"])
-def test_a_login_before_the_boxs_list_of_signatures_uses_no_sha1(certified: str) -> None:
+def test_an_rsa_login_before_the_servers_signature_list_uses_sha2_512(certified: str) -> None:
     ours, theirs = socket.socketpair()
     with theirs, HeardSocket(fileno=ours.detach()) as connected:
         transport = BoxTransport(connected)

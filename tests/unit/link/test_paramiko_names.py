@@ -88,19 +88,15 @@ def owns(owner: type, name: str) -> bool:
     return hasattr(owner, name) or any(re.search(rf"self\.{name}\b", text) for text in sources)
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [*USED, *OVERRIDDEN, *ATTRIBUTES],
-    ids=str,
-)
-def test_paramiko_has_each_name(owner: type, name: str) -> None:
+@pytest.mark.parametrize(("owner", "name"), [*USED, *OVERRIDDEN, *ATTRIBUTES], ids=str)
+def test_the_installed_paramiko_has_each_private_name_in_use(owner: type, name: str) -> None:
     assert owns(owner, name), (
         f"paramiko {paramiko.__version__} has no {owner.__name__}.{name} any more: see how "
         "bootstrap/link uses it, and narrow the range in pyproject.toml until that is fixed"
     )
 
 
-def test_every_private_name_that_is_used_is_listed() -> None:
+def test_every_private_paramiko_name_that_boxstrap_uses_is_listed() -> None:
     """A name counts if it is used on another object, or on `self` but not defined by the module."""
     found = set()
     for name in modules():
@@ -122,7 +118,7 @@ def test_every_private_name_that_is_used_is_listed() -> None:
     assert found == {name for _, name in USED}
 
 
-def test_every_name_that_is_defined_anew_is_listed() -> None:
+def test_every_paramiko_name_that_boxstrap_overrides_is_listed() -> None:
     found = set()
     for module in map(importlib.import_module, modules()):
         for ours in vars(module).values():
@@ -138,7 +134,7 @@ def test_every_name_that_is_defined_anew_is_listed() -> None:
     assert found == {name for _, name in OVERRIDDEN}
 
 
-def test_the_range_is_that_of_the_versions_that_were_tested() -> None:
+def test_the_paramiko_range_in_pyproject_is_that_of_the_tested_versions() -> None:
     project = toml.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (wanted,) = (text for text in project["dependencies"] if text.startswith("paramiko"))
     match = re.fullmatch(r"paramiko>=([\d.]+),<(\d+)", wanted)

@@ -65,7 +65,7 @@ def on_a_terminal(code: str, *answers: str, unseen: bool = False) -> tuple[str, 
         (("ja", "\x04"), "False"),
     ],
 )
-def test_yes_and_no_are_asked_for_until_one_is_typed(typed: tuple[str, ...], answer: str) -> None:
+def test_a_yes_or_no_question_repeats_until_answered(typed: tuple[str, ...], answer: str) -> None:
     shown, printed = on_a_terminal("print(Prompt(print).confirm('Trust it?'))", *typed)
     assert "Trust it? (yes/no)" in shown
     assert shown.count("Please type yes or no") == len(typed) - 1
@@ -76,19 +76,19 @@ def test_yes_and_no_are_asked_for_until_one_is_typed(typed: tuple[str, ...], ans
     ("typed", "answer"),
     [(("2",), "b"), (("",), "a"), (("9", "b", "2"), "b"), (("0", ""), "a"), (("\x04",), "a")],
 )
-def test_one_of_several_is_chosen_by_its_number(typed: tuple[str, ...], answer: str) -> None:
+def test_a_typed_number_chooses_else_the_first_counts(typed: tuple[str, ...], answer: str) -> None:
     shown, printed = on_a_terminal("print(Prompt(print).choose('Which?', ['a', 'b']))", *typed)
     assert "2  b" in shown
     assert printed.strip() == answer
 
 
-def test_a_passphrase_is_not_shown() -> None:
+def test_a_typed_passphrase_is_not_shown_on_the_terminal() -> None:
     shown, printed = on_a_terminal("print(Prompt(print).secret('Passphrase: '))", "opensesame")
     assert "opensesame" not in shown
     assert printed.strip() == "opensesame"
 
 
-def test_without_a_terminal_nothing_is_asked() -> None:
+def test_without_a_terminal_no_question_is_asked_and_the_answer_is_no() -> None:
     code = "from bootstrap.link.prompt import Prompt; t = Prompt(print); "
     code += "print(t.has_terminal(), t.confirm('?'))"
     done = subprocess.run(
@@ -104,20 +104,20 @@ def test_without_a_terminal_nothing_is_asked() -> None:
 @pytest.mark.parametrize(
     "asks", ["confirm('?')", "choose('?', ['a', 'b'])", "ask('?', bool, 'it')", "secret('?')"]
 )
-def test_nothing_is_asked_where_all_output_is_captured(asks: str) -> None:
+def test_no_question_is_asked_where_all_output_is_captured(asks: str) -> None:
     """As by an agent: it has the terminal of whoever started it, and would wait forever."""
     shown, printed = on_a_terminal(f"print(Prompt(print).{asks})", unseen=True)
     assert not shown
     assert printed.strip() in ("False", "a", "None")
 
 
-def test_say() -> None:
+def test_say_passes_a_text_to_the_given_function() -> None:
     said: list[str] = []
     Prompt(said.append).say("hello")
     assert said == ["hello"]
 
 
-def test_nothing_else_asks() -> None:
+def test_prompt_py_is_the_only_module_that_asks_on_the_terminal() -> None:
     """A question elsewhere would read other answers than these."""
     asks = re.compile(r'"/dev/tty"|\binput\(|getpass\.getpass\(|\(yes/no\)|\[y/')
     found = {

@@ -8,17 +8,8 @@ import pytest
 
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.wire import (
-    PAUSES_S,
-    REFUSED_PATIENCE_S,
-    Backoff,
-    LinkLost,
-    LoginBroken,
-    LoginRefused,
-    ReconnectingLink,
-    Stream,
-    Wire,
-)
+from bootstrap.link.reconnecting import PAUSES_S, REFUSED_PATIENCE_S, Backoff, ReconnectingLink
+from bootstrap.link.wire import LinkLost, LoginBroken, LoginRefused, Stream, Wire
 
 
 class FakeWire:
@@ -81,7 +72,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> RefusingWorld:
 LOST = LinkLost("root@box:22")
 
 
-def test_a_link_that_is_back_at_once_costs_no_pause(world: RefusingWorld) -> None:
+def test_a_link_that_comes_back_at_once_reconnects_without_a_pause(world: RefusingWorld) -> None:
     link = world.link()
     link.reconnect(LOST)
     assert (world.pauses, world.told) == ([], ["lost 0", "back"])
@@ -89,7 +80,7 @@ def test_a_link_that_is_back_at_once_costs_no_pause(world: RefusingWorld) -> Non
     assert world.wires[0].closed == 1
 
 
-def test_a_first_login_that_breaks_off_is_tried_again_within_bounds(world: RefusingWorld) -> None:
+def test_a_first_login_that_breaks_off_is_retried_unlike_a_refusal(world: RefusingWorld) -> None:
     broken = LoginBroken("it hung up.")
     world.errors = [broken, broken]
     link = world.link()
@@ -102,7 +93,7 @@ def test_a_first_login_that_breaks_off_is_tried_again_within_bounds(world: Refus
         world.link()
 
 
-def test_a_question_is_asked_anew_on_the_wire_that_is_back(world: RefusingWorld) -> None:
+def test_a_question_to_the_box_is_repeated_on_the_reconnected_wire(world: RefusingWorld) -> None:
     link = world.link()
     asked: list[Wire] = []
 
@@ -117,7 +108,7 @@ def test_a_question_is_asked_anew_on_the_wire_that_is_back(world: RefusingWorld)
     assert len(world.wires) == 3
 
 
-def test_pauses_grow_and_then_stay(world: RefusingWorld) -> None:
+def test_reconnecting_pauses_grow_to_a_maximum_and_stay_there(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [UnreachableError("no")] * 9
     link.reconnect(LOST)
@@ -126,7 +117,7 @@ def test_pauses_grow_and_then_stay(world: RefusingWorld) -> None:
     assert world.told.count("back") == 1
 
 
-def test_patience_ends_with_what_stood_in_the_way_last(world: RefusingWorld) -> None:
+def test_reconnecting_gives_up_after_its_patience_with_the_last_error(world: RefusingWorld) -> None:
     link = world.link(patience_s=60)
     world.errors = [UnreachableError("no route")] * 3 + [UnreachableError("no answer")] * 1000
     with pytest.raises(UnreachableError, match="no answer"):
@@ -134,7 +125,7 @@ def test_patience_ends_with_what_stood_in_the_way_last(world: RefusingWorld) -> 
     assert 60 < sum(world.pauses) <= 60 + 2 * PAUSES_S[-1]
 
 
-def test_each_reason_is_said_once(world: RefusingWorld) -> None:
+def test_each_reason_why_a_link_can_not_be_made_is_printed_once(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [UnreachableError("no route")] * 5 + [LoginRefused("no key fits")] * 3
     link.reconnect(LOST)
@@ -145,7 +136,7 @@ def test_each_reason_is_said_once(world: RefusingWorld) -> None:
     ]
 
 
-def test_a_box_that_refuses_us_is_not_asked_for_an_hour(world: RefusingWorld) -> None:
+def test_reconnecting_to_a_box_that_refuses_the_login_gives_up_early(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [LoginRefused("no key fits")] * 1000
     with pytest.raises(LoginRefused):
@@ -153,14 +144,14 @@ def test_a_box_that_refuses_us_is_not_asked_for_an_hour(world: RefusingWorld) ->
     assert REFUSED_PATIENCE_S < sum(world.pauses) <= REFUSED_PATIENCE_S + 2 * PAUSES_S[-1]
 
 
-def test_a_box_whose_keys_come_back_late_is_waited_for(world: RefusingWorld) -> None:
+def test_reconnecting_goes_on_until_a_refusing_box_accepts_the_key(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [LoginRefused("no key fits")] * 7
     link.reconnect(LOST)
     assert world.told[-1] == "back"
 
 
-def test_a_changed_host_key_ends_it_at_once(world: RefusingWorld) -> None:
+def test_a_changed_host_key_ends_reconnecting_at_once(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [HostKeyError("changed")]
     with pytest.raises(HostKeyError):
@@ -168,7 +159,7 @@ def test_a_changed_host_key_ends_it_at_once(world: RefusingWorld) -> None:
     assert world.pauses == []
 
 
-def test_what_else_is_to_be_done_is_done_each_time(world: RefusingWorld) -> None:
+def test_actions_on_reconnect_are_run_after_each_reconnect(world: RefusingWorld) -> None:
     link = world.link()
     done: list[int] = []
     link.on_reconnect.append(lambda: done.append(len(done)))
@@ -177,7 +168,7 @@ def test_what_else_is_to_be_done_is_done_each_time(world: RefusingWorld) -> None
     assert done == [0, 1]
 
 
-def test_a_link_that_breaks_in_what_else_is_taken_up_again(world: RefusingWorld) -> None:
+def test_a_link_lost_during_an_action_on_reconnect_is_made_again(world: RefusingWorld) -> None:
     link = world.link()
     broken = [LinkLost("root@box:22")]
 
@@ -191,7 +182,7 @@ def test_a_link_that_breaks_in_what_else_is_taken_up_again(world: RefusingWorld)
     assert world.told[-1] == "back"
 
 
-def test_pauses_begin_anew_once_something_came(world: RefusingWorld) -> None:
+def test_backoff_pauses_start_again_when_new_events_came(world: RefusingWorld) -> None:
     backoff = Backoff()
     for news in (1, 1, 1, 1, 2, 2):
         backoff.lost(LinkLost("the link broke"), news)

@@ -10,8 +10,9 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.link import record, registry
+from bootstrap.link.endpoint import Endpoint
 from bootstrap.link.record import VERSION, BoxRepository, KnownBox, Route
-from bootstrap.link.target import BoxOptions, Endpoint, parse_host
+from bootstrap.link.target import BoxOptions, parse_host
 from tests.cli import User
 from tests.logins import login_to
 
@@ -107,7 +108,7 @@ def rewritten(file: Path) -> dict[str, object]:
     return values
 
 
-def test_a_record_is_read_and_written_as_it_was() -> None:
+def test_a_record_of_a_box_is_written_back_as_read() -> None:
     written = rewritten(write("gpu", WRITTEN))
     assert registry.box_by_name("gpu") == READ
     assert isinstance(written["extra"], dict)
@@ -119,7 +120,7 @@ TWO = READ.using("other-00000001", root="b" * 40, workdir="/mine", snapshot="c" 
 """The box after another repository was set up on it too."""
 
 
-def test_a_second_repository_does_not_take_the_box_from_the_first() -> None:
+def test_a_second_repository_on_a_box_keeps_the_first_repositorys_record() -> None:
     record.save_box(TWO)
     box = registry.box_by_name("gpu")
     assert box == TWO
@@ -140,7 +141,7 @@ def test_commands_of_two_repositories_at_once_both_keep_what_they_recorded() -> 
     box = registry.box_by_name("gpu")
     assert box is not None
     assert {each.key for each in box.repositories} == {
-        *("homework-1a2b3c4d5e6f", "other-00000001", "third-00000002"),
+        *("homework-1a2b3c4d5e6f", "other-00000001", "third-00000002")
     }
     assert box.of("other-00000001") == TWO.last
     # The record of another box of that name has nothing to do with them.
@@ -148,7 +149,7 @@ def test_commands_of_two_repositories_at_once_both_keep_what_they_recorded() -> 
     assert registry.box_by_name("gpu") == KnownBox("gpu", "elsewhere", created=9.0)
 
 
-def test_a_command_that_runs_for_hours_takes_back_nothing_that_others_recorded() -> None:
+def test_a_long_command_saves_its_own_edits_of_a_record_and_keeps_those_of_others() -> None:
     """As `sync --watch` does, which saves the record after each save of a file."""
     terms = {"seconds": 60.0, "set": 5.0, "extended": 0.0, "held": "no-key"}
     record.save_box(dataclasses.replace(READ, lease=terms))
@@ -181,7 +182,7 @@ def test_a_command_that_runs_for_hours_takes_back_nothing_that_others_recorded()
         assert after.last.key == "other-00000001"
 
 
-def test_what_is_not_known_of_the_same_version_is_kept() -> None:
+def test_unknown_keys_in_a_record_of_the_same_version_are_kept() -> None:
     values = {**WRITTEN, "v": VERSION, "novelty": [1], "extra": {"region": "eu", "secrets": "KEY"}}
     written = rewritten(write("gpu", values))
     assert written["novelty"] == [1]
@@ -207,12 +208,14 @@ def test_what_is_not_known_of_the_same_version_is_kept() -> None:
         ("editor_settings", ["a"], {}),
     ],
 )
-def test_a_fact_of_another_type_counts_as_not_there(name: str, value: object, read: object) -> None:
+def test_a_value_of_a_wrong_type_in_a_record_is_read_as_missing(
+    name: str, value: object, read: object
+) -> None:
     write("gpu", {"name": "gpu", "host_text": "gpu", "extra": {name: value}})
     assert getattr(registry.box_by_name("gpu"), name) == read
 
 
-def test_a_route_of_another_type_counts_as_not_there() -> None:
+def test_a_route_of_wrong_types_in_a_record_is_read_as_missing() -> None:
     odd = {"identities": "x", "identities_only": 1, "jump": ["a"], "known_hosts": [1, "/kh"]}
     write("gpu", {"name": "gpu", "host_text": "gpu", "extra": odd})
     box = registry.box_by_name("gpu")
@@ -226,7 +229,7 @@ def newer() -> Path:
     return write("gpu", {"v": VERSION + 1, "name": {"short": "gpu"}, "way": "another"})
 
 
-def test_a_newer_record_is_refused_in_one_sentence_and_never_overwritten(newer: Path) -> None:
+def test_a_record_of_a_newer_boxstrap_is_refused_and_never_overwritten(newer: Path) -> None:
     before = newer.read_bytes()
     (newer.parent / "known_hosts").write_text("[1.2.3.4]:2222 ssh-ed25519 AAAA\n")
     sentence = (
@@ -255,7 +258,7 @@ def test_a_newer_record_is_refused_in_one_sentence_and_never_overwritten(newer: 
     assert newer.read_bytes() == before
 
 
-def test_a_setup_goes_on_where_a_newer_program_wrote_the_record_meanwhile() -> None:
+def test_a_setup_continues_with_a_warning_when_a_newer_boxstrap_wrote_the_record() -> None:
     said: list[str] = []
     box = KnownBox("gpu", "gpu")
     handle = login_to(box, None, said.append)
@@ -268,7 +271,7 @@ def test_a_setup_goes_on_where_a_newer_program_wrote_the_record_meanwhile() -> N
     assert "update boxstrap" in said[0]
 
 
-def test_a_record_that_another_command_put_aside_is_not_made_anew(
+def test_a_record_that_another_command_retired_is_not_created_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said: list[str] = []
@@ -294,7 +297,7 @@ def test_a_record_that_another_command_put_aside_is_not_made_anew(
     assert not box.folder.exists()
 
 
-def test_boxes_says_which_records_are_newer(user: User, newer: Path) -> None:
+def test_boxes_lists_a_newer_boxstraps_record_and_forget_refuses(user: User, newer: Path) -> None:
     target = user.state / "boxes" / "gpu"
     target.mkdir(parents=True)
     (target / "box.json").write_bytes(newer.read_bytes())

@@ -9,10 +9,10 @@ import pytest
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.link import record, registry
+from bootstrap.link.endpoint import Endpoint
 from bootstrap.link.record import KnownBox
-from bootstrap.link.target import BoxOptions, Endpoint, parse_host
-from bootstrap.providers import accounts
-from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.link.target import BoxOptions, parse_host
+from bootstrap.providers import RentedBox, RentedState, accounts
 
 
 def get_or_create(text: str, hostname: str = "", port: int = 22, **options: object) -> KnownBox:
@@ -31,11 +31,13 @@ def get_or_create(text: str, hostname: str = "", port: int = 22, **options: obje
         ("::1", "::1", 22, "1-22"),
     ],
 )
-def test_default_names(text: str, hostname: str, port: int, name: str) -> None:
+def test_a_new_box_is_named_by_its_alias_or_its_address_and_port(
+    text: str, hostname: str, port: int, name: str
+) -> None:
     assert get_or_create(text, hostname, port).name == name
 
 
-def test_saved_boxes_are_found_and_private() -> None:
+def test_a_saved_box_is_found_by_host_and_its_files_are_private() -> None:
     box = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", provider="vast")
     assert registry.find_known(parse_host("root@1.2.3.4:22")) is None
     record.save_box(box)
@@ -49,7 +51,7 @@ def test_saved_boxes_are_found_and_private() -> None:
     assert [path.name for path in box.folder.iterdir()] == ["box.json"]
 
 
-def test_a_known_name_means_its_host() -> None:
+def test_a_known_boxs_name_is_looked_up_as_its_host() -> None:
     record.save_box(get_or_create("ssh -p 22 root@1.2.3.4", name="mine"))
     target, box = registry.lookup("mine")
     assert box is not None
@@ -57,7 +59,7 @@ def test_a_known_name_means_its_host() -> None:
     assert registry.lookup("elsewhere")[1] is None
 
 
-def test_meeting_again_keeps_what_is_known() -> None:
+def test_a_known_box_met_again_keeps_its_name_profile_and_key() -> None:
     first = dataclasses.replace(get_or_create("root@1.2.3.4:22"), profile="vast", key="SHA256:x")
     record.save_box(first)
     again = get_or_create("ssh root@1.2.3.4 -p 22")
@@ -65,7 +67,7 @@ def test_meeting_again_keeps_what_is_known() -> None:
     assert again.host_text == "ssh root@1.2.3.4 -p 22"
 
 
-def test_new_boxes_get_names_of_their_own_and_the_newest_is_meant() -> None:
+def test_further_new_boxes_at_an_address_get_numbered_names_and_the_newest_is_meant() -> None:
     for number in range(3):
         box = get_or_create("root@1.2.3.4:22", new_box=number > 0)
         record.save_box(dataclasses.replace(box, created=float(number)))
@@ -81,7 +83,7 @@ def test_new_boxes_get_names_of_their_own_and_the_newest_is_meant() -> None:
         get_or_create("root@1.2.3.4:22", name="1.2.3.4-22-2", new_box=True)
 
 
-def test_a_new_name_renames_the_known_box_and_its_former_name_leads_to_it() -> None:
+def test_a_new_name_renames_the_known_box_and_its_former_name_still_finds_the_box() -> None:
     first = get_or_create("gpu", "10.1.2.3").using("repo-12345678", snapshot="a" * 40)
     record.save_box(first)
     read_earlier = registry.box_by_name("gpu")  # by a command that goes on
@@ -106,7 +108,7 @@ def test_a_new_name_renames_the_known_box_and_its_former_name_leads_to_it() -> N
     assert registry.lookup("nina")[1] == only
 
 
-def test_what_only_looks_renames_no_known_box() -> None:
+def test_a_command_that_only_reads_does_not_rename_a_known_box() -> None:
     def resolve(name: str, *, renames: bool) -> str:
         options = BoxOptions(host="root@10.1.2.3:22", name=name, renames=renames)
         return registry.resolve_box(options, print).known.name
@@ -117,9 +119,11 @@ def test_what_only_looks_renames_no_known_box() -> None:
     with pytest.raises(UsageError, match="gpu would be renamed"):
         resolve("nina", renames=False)
     assert resolve("nina", renames=True) == "nina"
+    with pytest.raises(UsageError, match="this machine is always called local"):
+        registry.resolve_box(BoxOptions(host="local", name="nina"), print)
 
 
-def test_a_host_elsewhere_is_no_name_of_a_box(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_box_can_not_be_given_the_name_of_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who types it means that host: what they send would go to the box."""
     monkeypatch.setattr(registry, "has_alias", "prod".__eq__)
     monkeypatch.setattr(registry, "resolved", lambda name: {"10.9.9.9"} & {name} or {"*"})
@@ -132,33 +136,14 @@ def test_a_host_elsewhere_is_no_name_of_a_box(monkeypatch: pytest.MonkeyPatch) -
     assert get_or_create("root@9.9.9.9:22", "9.9.9.9", name="any").name == "any"
 
 
-def test_names_are_no_paths() -> None:
+def test_a_box_name_that_is_a_path_or_invalid_is_refused() -> None:
     for name in ("../x", ".x", "a/b", "", "-x", "x" * 64, "a b"):
         with pytest.raises(UsageError, match="name"):
             get_or_create("gpu", name=name)
         assert registry.box_by_name(name) is None
 
 
-def test_forgotten_and_broken_boxes_are_gone() -> None:
-    box = get_or_create("gpu", "10.1.2.3")
-    record.save_box(box)
-    (box.folder / "box.json").write_text("{")
-    assert record.all_boxes() == []
-    record.save_box(box)
-    record.forget_box(box)
-    assert record.all_boxes() == []
-    assert not box.folder.exists()
-
-
-def test_records_of_a_later_version_are_read() -> None:
-    box = get_or_create("gpu", "10.1.2.3")
-    record.save_box(box)
-    path = box.folder / "box.json"
-    path.write_text(path.read_text().replace('"name"', '"novelty": 1,\n "name"'))
-    assert registry.box_by_name("gpu") == box
-
-
-def test_a_box_dated_in_the_future_is_not_newer_than_a_new_one() -> None:
+def test_a_box_dated_in_the_future_does_not_count_as_newer_than_a_new_box() -> None:
     old = get_or_create("root@1.2.3.4:22")
     record.save_box(dataclasses.replace(old, created=old.created + 10**9))
     new = get_or_create("root@1.2.3.4:22", new_box=True)
@@ -167,7 +152,7 @@ def test_a_box_dated_in_the_future_is_not_newer_than_a_new_one() -> None:
 
 
 @pytest.mark.parametrize(("text", "hostname"), [("gpu", "10.1.2.3"), ("1.2.3.4", "")])
-def test_a_host_means_its_newest_box_even_where_it_is_an_earlier_ones_name(
+def test_a_host_means_its_newest_box_even_if_an_older_box_has_that_name(
     text: str, hostname: str
 ) -> None:
     record.save_box(get_or_create(text, hostname))
@@ -179,13 +164,13 @@ def test_a_host_means_its_newest_box_even_where_it_is_an_earlier_ones_name(
 
 
 @pytest.mark.parametrize("name", ["local", "LOCAL", "gitlab.com."])
-def test_no_box_is_called_as_this_machine_or_a_host_is(name: str) -> None:
+def test_a_box_can_not_be_named_local_or_like_a_domain(name: str) -> None:
     """`--host local` would send there what was meant to stay here."""
     with pytest.raises(UsageError, match="can't be a box's name"):
         registry.check_name(name)
 
 
-def test_names_that_differ_in_capitals_alone_are_one_name() -> None:
+def test_box_names_that_differ_only_in_capitals_are_the_same_name() -> None:
     """File systems and the addresses of editors may ignore case, so boxstrap does too."""
     record.save_box(get_or_create("root@1.2.3.4:22", name="gpu"))
     assert get_or_create("GPU", "9.9.9.9").name == "GPU-2"
@@ -208,7 +193,7 @@ def test_names_that_differ_in_capitals_alone_are_one_name() -> None:
         '{"name": "gpu", "host_text": "gpu", "folder_name": "../gpu"}',
     ],
 )
-def test_a_record_that_makes_no_sense_is_none(text: str) -> None:
+def test_a_malformed_record_is_ignored_and_listed_as_unreadable(text: str) -> None:
     box = get_or_create("gpu", "10.1.2.3")
     record.save_box(box)
     (box.folder / "box.json").write_text(text)
@@ -217,7 +202,7 @@ def test_a_record_that_makes_no_sense_is_none(text: str) -> None:
     assert [lost.name for lost in record.unreadable_record()] == ["gpu"]
 
 
-def test_at_an_address_of_many_the_user_says_which_box_is_meant() -> None:
+def test_boxes_behind_a_shared_address_are_told_apart_by_user() -> None:
     def met(text: str, user: str) -> KnownBox:
         endpoint = Endpoint("ssh.hf.jobs", "ssh.hf.jobs", user, 22)
         return registry.get_or_create(parse_host(text), endpoint)
@@ -240,7 +225,7 @@ def test_at_an_address_of_many_the_user_says_which_box_is_meant() -> None:
     assert registry.get_or_create(parse_host("me@1.2.3.4"), me).name == "1.2.3.4-22"
 
 
-def test_another_clone_of_this_name_is_told_by_its_folder() -> None:
+def test_a_box_of_another_clone_is_refused_with_that_clones_folder() -> None:
     there = (record.BoxRepository("homework-aaaaaaaa", place="/w/homework"),)
     box = get_or_create("root@1.2.3.4:22")
     record.save_box(dataclasses.replace(box, repositories=there))
@@ -249,7 +234,7 @@ def test_another_clone_of_this_name_is_told_by_its_folder() -> None:
     assert "of homework (/w/homework)" in caught.value.what
 
 
-def test_its_own_end_is_said_when_it_is_near() -> None:
+def test_the_end_of_a_rental_is_announced_within_its_last_hour() -> None:
     box = get_or_create("root@1.2.3.4:22")
     assert box.end_words(1e12) == ""
     box = dataclasses.replace(box, ends=10_000.0)
@@ -263,7 +248,7 @@ def test_its_own_end_is_said_when_it_is_near() -> None:
 
 
 @pytest.mark.parametrize("address", ["1.2.3.4;id", "$(id)", "-oPort=1", "a b", "1.2.3.4\n", "\0"])
-def test_what_an_account_names_as_address_is_one(
+def test_a_hostile_address_from_a_providers_account_is_refused_as_no_address(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     rented = RentedBox("vast", "7", "", RentedState.RUNNING, address=address, port=22, user="root")

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UnreachableError, UsageError
-from bootstrap.link.target import parse_host, resolve
+from bootstrap.link.endpoint import resolve
+from bootstrap.link.target import parse_host
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import keygen
 
 
-def test_alias_in_an_included_file(ssh_user: SshUser) -> None:
+def test_an_alias_in_an_included_ssh_config_file_is_resolved(ssh_user: SshUser) -> None:
     (ssh_user.home / "more").write_text("Host gpu\n HostName 10.1.2.3\n Port 2200\n User ubuntu\n")
     ssh_user.write(f"Include {ssh_user.home}/more")
     endpoint = ssh_user.endpoint("gpu")
@@ -21,18 +22,18 @@ def test_alias_in_an_included_file(ssh_user: SshUser) -> None:
     assert endpoint.identity_files == (ssh_user.key,)
 
 
-def test_match_blocks_count(ssh_user: SshUser) -> None:
+def test_match_blocks_of_the_ssh_config_are_applied(ssh_user: SshUser) -> None:
     ssh_user.write("Match host gpu exec true\n  User matched")
     assert ssh_user.endpoint("gpu").user == "matched"
 
 
-def test_what_was_typed_wins_over_the_config(ssh_user: SshUser) -> None:
+def test_a_typed_user_and_port_win_over_the_ssh_config(ssh_user: SshUser) -> None:
     ssh_user.write("Host gpu\n User ubuntu\n Port 2200")
     endpoint = ssh_user.endpoint("ssh -p 7 root@gpu")
     assert (endpoint.user, endpoint.port) == ("root", 7)
 
 
-def test_the_profiles_user_counts_where_nobody_named_one(ssh_user: SshUser) -> None:
+def test_the_profiles_user_is_taken_only_if_no_other_is_named(ssh_user: SshUser) -> None:
     assert ssh_user.endpoint("10.1.2.3", user="ubuntu").user == "ubuntu"
     assert ssh_user.endpoint("me@10.1.2.3", user="ubuntu").user == "me"
     assert ssh_user.endpoint("10.1.2.3").user == getpass.getuser()
@@ -40,7 +41,7 @@ def test_the_profiles_user_counts_where_nobody_named_one(ssh_user: SshUser) -> N
     assert ssh_user.endpoint("gpu", user="ubuntu").user == "configured"
 
 
-def test_jumps_become_a_command_of_the_real_ssh(ssh_user: SshUser) -> None:
+def test_jump_hosts_become_a_proxy_command_of_the_real_ssh(ssh_user: SshUser) -> None:
     ssh_user.write("Host inner\n HostName 10.0.0.9\n ProxyJump first,me@second:44")
     command = ssh_user.endpoint("inner").proxy_command
     assert command == (
@@ -49,17 +50,19 @@ def test_jumps_become_a_command_of_the_real_ssh(ssh_user: SshUser) -> None:
     assert "ssh://jump" in str(ssh_user.endpoint("ssh -J jump 10.0.0.9").proxy_command)
 
 
-def test_proxy_command_tokens(ssh_user: SshUser) -> None:
+def test_tokens_of_a_proxy_command_are_expanded_and_none_means_no_proxy(ssh_user: SshUser) -> None:
     ssh_user.write("Host gpu\n HostName 10.0.0.9\n User me\n ProxyCommand way %h %p %r %n 100%%")
     assert ssh_user.endpoint("gpu").proxy_command == "way 10.0.0.9 22 me gpu 100%"
     ssh_user.write("Host gpu\n ProxyCommand none")
     assert ssh_user.endpoint("gpu").proxy_command is None
 
 
-def test_identity_files(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_files_of_the_ssh_config_are_expanded_and_missing_files_dropped(
+    ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KEYS", str(ssh_user.home))
     monkeypatch.setenv("HOME", "/elsewhere")
-    monkeypatch.setattr("bootstrap.link.target._home", lambda: str(ssh_user.home))
+    monkeypatch.setattr("bootstrap.link.endpoint._home", lambda: str(ssh_user.home))
     other = keygen(ssh_user.home / "with space")
     lonely = keygen(ssh_user.home / "lonely")
     lonely.unlink()
@@ -71,7 +74,7 @@ def test_identity_files(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> N
     assert endpoint.identities_only
 
 
-def test_chosen_identity(ssh_user: SshUser) -> None:
+def test_a_chosen_identity_comes_from_option_or_command_and_must_exist(ssh_user: SshUser) -> None:
     other = keygen(ssh_user.home / "other")
     assert ssh_user.endpoint("gpu", identity=str(other)).chosen_identity == other
     assert ssh_user.endpoint(f"ssh -i {other} gpu").chosen_identity == other
@@ -90,7 +93,7 @@ def test_chosen_identity(ssh_user: SshUser) -> None:
         ("IdentityAgent /run/%r/agent", "/run/me/agent"),
     ],
 )
-def test_agent_sockets(
+def test_the_identity_agent_of_the_ssh_config_gives_the_agents_socket(
     ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch, line: str, expected: str | None
 ) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", "/the/agent")
@@ -99,13 +102,13 @@ def test_agent_sockets(
     assert ssh_user.endpoint("gpu").identity_agent == expected
 
 
-def test_a_public_key_is_no_identity(ssh_user: SshUser) -> None:
+def test_a_public_key_as_identity_is_refused_naming_the_private_key(ssh_user: SshUser) -> None:
     with pytest.raises(UsageError) as found:
         ssh_user.endpoint("box", identity=f"{ssh_user.key}.pub")
     assert f"Name the private one: {ssh_user.key}" in found.value.text()
 
 
-def test_other_settings(ssh_user: SshUser) -> None:
+def test_host_key_alias_timeout_and_family_of_the_ssh_config_are_read(ssh_user: SshUser) -> None:
     ssh_user.write("Host gpu\n HostKeyAlias box\n ConnectTimeout 3\n AddressFamily inet6")
     endpoint = ssh_user.endpoint("gpu")
     assert endpoint.host_key_alias == "box"
@@ -115,13 +118,13 @@ def test_other_settings(ssh_user: SshUser) -> None:
     assert ssh_user.endpoint("[2001:db8::1]:7").address == "[2001:db8::1]:7"
 
 
-def test_a_broken_config_is_the_users(ssh_user: SshUser) -> None:
+def test_a_broken_ssh_config_is_a_usage_error_with_sshs_words(ssh_user: SshUser) -> None:
     ssh_user.config.write_text("Nonsense yes\n")
     with pytest.raises(UsageError, match=r"(?i)nonsense"):
         ssh_user.endpoint("gpu")
 
 
-def test_without_ssh_it_says_what_to_install(
+def test_without_an_ssh_program_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -130,7 +133,9 @@ def test_without_ssh_it_says_what_to_install(
     assert "openssh-client" in caught.value.hint
 
 
-def test_known_hosts_files_with_blanks(ssh_user: SshUser, tmp_path: Path) -> None:
+def test_known_hosts_paths_with_blanks_in_the_ssh_config_are_read(
+    ssh_user: SshUser, tmp_path: Path
+) -> None:
     """Such as `/mnt/c/Users/First Last/.ssh`: a changed key recorded there must not be missed."""
     there = tmp_path / "First Last 100%" / "known hosts"
     there.parent.mkdir()
@@ -146,6 +151,6 @@ def test_known_hosts_files_with_blanks(ssh_user: SshUser, tmp_path: Path) -> Non
     assert ssh_user.endpoint("x").user_known_hosts_files == ()
 
 
-def test_a_path_of_windows_is_told_as_one(ssh_user: SshUser) -> None:
+def test_a_windows_path_given_as_identity_is_refused_with_the_wsl_path(ssh_user: SshUser) -> None:
     with pytest.raises(UsageError, match=r"/mnt/c/Users"):
         ssh_user.endpoint("x", identity=r"C:\Users\me\.ssh\id_ed25519")

@@ -15,11 +15,12 @@ import pytest
 
 from bootstrap.boxes.login import BoxLogin
 from bootstrap.link import keys, mux, record, shared
+from bootstrap.link.endpoint import Endpoint
 from bootstrap.link.exchange import run_script, run_script_checked
 from bootstrap.link.mux import SharedWire
 from bootstrap.link.record import KnownBox
 from bootstrap.link.ssh import SshWire
-from bootstrap.link.target import BoxOptions, Endpoint
+from bootstrap.link.target import BoxOptions
 from bootstrap.link.wire import LinkLost
 from tests.logins import login_to
 from tests.unit.link.conftest import SshUser
@@ -101,7 +102,9 @@ def keeping(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keep
     shared._offered.clear()
 
 
-def test_later_commands_log_in_no_more(keeping: KeepingUser, server: Sshd) -> None:
+def test_later_commands_share_a_connection_without_login(
+    keeping: KeepingUser, server: Sshd
+) -> None:
     path = keeping.open()
     before = logins(server)
     assert before == 2  # the first command's, and that which stays
@@ -122,7 +125,7 @@ def test_later_commands_log_in_no_more(keeping: KeepingUser, server: Sshd) -> No
     assert not box.wire.alive()
 
 
-def test_who_is_reached_decides_which_is_joined(
+def test_a_shared_connection_is_joined_only_for_the_same_user_place_key_and_pin(
     keeping: KeepingUser, server: Sshd, tmp_path: Path
 ) -> None:
     path = keeping.open()
@@ -148,7 +151,7 @@ def test_who_is_reached_decides_which_is_joined(
 
 
 @pytest.mark.parametrize("how", ["host key", "revoked", "moves much", "off"])
-def test_what_must_log_in_does(
+def test_a_command_that_must_log_in_itself_does_not_join_the_shared_connection(
     how: str, keeping: KeepingUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeping.open()
@@ -165,7 +168,7 @@ def test_what_must_log_in_does(
     assert box._joined() is None
 
 
-def test_a_login_that_asks_is_not_made_again(
+def test_a_login_that_asked_for_a_passphrase_opens_no_shared_connection(
     keeping: KeepingUser, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = keygen(keeping.user.home / "secret", passphrase="opensesame")
@@ -179,7 +182,7 @@ def test_a_login_that_asks_is_not_made_again(
     assert logins(server) == 1
 
 
-def test_a_key_of_an_agent_that_asks_nobody_is_used_again(
+def test_a_shared_connection_is_opened_with_an_agent_key_unless_the_agent_asks(
     keeping: KeepingUser, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sock, ask = tmp_path / "agent", tmp_path / "ask"
@@ -203,7 +206,7 @@ def test_a_key_of_an_agent_that_asks_nobody_is_used_again(
         agent.wait()
 
 
-def test_a_login_that_fails_is_not_tried_with_each_command(
+def test_a_failed_shared_connection_is_not_retried_with_each_command(
     keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", keeping.user.key, options=["MaxAuthTries 1"])
@@ -228,7 +231,7 @@ def test_a_login_that_fails_is_not_tried_with_each_command(
     keeping.open()
 
 
-def test_two_at_once_open_one(keeping: KeepingUser, server: Sshd) -> None:
+def test_three_offers_at_once_open_a_single_connection(keeping: KeepingUser, server: Sshd) -> None:
     for _ in range(3):
         box = keeping.login()
         assert run_script(box.wire, "echo here") == b"here\n"
@@ -243,7 +246,7 @@ def test_two_at_once_open_one(keeping: KeepingUser, server: Sshd) -> None:
     assert logins(server) == before + 1
 
 
-def test_a_socket_that_a_crash_left(keeping: KeepingUser, server: Sshd) -> None:
+def test_a_crashed_shared_connections_socket_is_remade(keeping: KeepingUser, server: Sshd) -> None:
     path = keeping.open()
     os.kill(pid_of(path), signal.SIGKILL)
     await_that(lambda: not mux.is_alive(str(path)))
@@ -258,7 +261,7 @@ def test_a_socket_that_a_crash_left(keeping: KeepingUser, server: Sshd) -> None:
 
 
 @pytest.mark.parametrize("fault", ["box", "master"])
-def test_one_that_does_not_answer_costs_little(
+def test_an_unresponsive_shared_connection_is_replaced_by_a_login_at_once(
     fault: str, keeping: KeepingUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     server = start_server("box", keeping.user.key)
@@ -295,7 +298,7 @@ def test_one_that_does_not_answer_costs_little(
         box._dialing.close()
 
 
-def test_a_box_that_answers_late_is_not_left(
+def test_a_shared_connection_to_a_slow_box_is_kept(
     keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     """What goes over the connection of others, as their ssh, is not ended for that."""
@@ -318,7 +321,7 @@ def test_a_box_that_answers_late_is_not_left(
     relay.close()
 
 
-def test_what_the_box_does_not_take_goes_over_a_login(
+def test_a_command_that_the_shared_connection_refuses_gets_its_own_login(
     keeping: KeepingUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box", keeping.user.key, options=["MaxSessions 1"])
@@ -335,7 +338,7 @@ def test_what_the_box_does_not_take_goes_over_a_login(
         assert first.read(99) == b"first"
 
 
-def test_the_end_of_the_connection_is_the_end_of_the_link(
+def test_closing_the_shared_connection_ends_its_streams_with_link_lost(
     keeping: KeepingUser, server: Sshd
 ) -> None:
     path = keeping.open()
@@ -349,7 +352,9 @@ def test_the_end_of_the_connection_is_the_end_of_the_link(
     assert not shared.is_open(box.known)
 
 
-def test_a_path_too_long_for_a_socket_shares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_folder_path_too_long_for_a_socket_opens_no_shared_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No folder that anybody could have made, as one in /tmp, stands in for it."""
     longest = shared._SOCKET_PATH_MAX - len("/ssh/") - 16 - len(".0123456789abcdef")
     for length, shares in ((longest, True), (longest + 1, False)):

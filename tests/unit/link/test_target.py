@@ -33,17 +33,19 @@ VAST = f"ssh -p 46769 root@5.17.27.63 -L {FORWARD}"
         ("  box  ", None, "box", None),
     ],
 )
-def test_forms(text: str, user: str | None, address: str, port: int | None) -> None:
+def test_each_way_of_typing_a_host_is_parsed_into_user_address_and_port(
+    text: str, user: str | None, address: str, port: int | None
+) -> None:
     target = parse_host(text)
     assert (target.user, target.address, target.port) == (user, address, port)
     assert not target.is_local
 
 
-def test_local() -> None:
+def test_the_host_local_means_this_machine() -> None:
     assert parse_host("local").is_local
 
 
-def test_a_whole_ssh_command() -> None:
+def test_a_whole_ssh_command_is_parsed_with_port_identity_jump_and_forward() -> None:
     target = parse_host(VAST)
     assert (target.user, target.address, target.port) == ("root", "5.17.27.63", 46769)
     assert target.forwards == ("8080:localhost:8080",)
@@ -71,7 +73,7 @@ def test_a_whole_ssh_command() -> None:
         ("ssh -L x box", "no forward"),
     ],
 )
-def test_options_that_are_not_kept_are_refused_by_name(text: str, why: str) -> None:
+def test_an_ssh_command_with_other_options_is_refused_by_option_name(text: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_host(text)
     assert why in caught.value.what
@@ -88,7 +90,7 @@ def test_options_that_are_not_kept_are_refused_by_name(text: str, why: str) -> N
         "ssh://", "ssh -p 22 -- -oX", "ssh -i $(x) box",
     ],
 )  # fmt: skip
-def test_what_could_be_more_than_a_name_is_refused(text: str) -> None:
+def test_a_host_with_shell_or_control_characters_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_host(text)
     message = caught.value.text()
@@ -114,7 +116,7 @@ NAMES = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_si
 
 
 @given(NAMES, NAMES, st.integers(1, 65535))
-def test_every_form_of_one_host_means_the_same(user: str, address: str, port: int) -> None:
+def test_every_way_of_typing_a_host_means_the_same(user: str, address: str, port: int) -> None:
     forms = [
         f"{user}@{address}:{port}",
         f"ssh://{user}@{address}:{port}",
@@ -137,13 +139,13 @@ def test_every_form_of_one_host_means_the_same(user: str, address: str, port: in
         ("setup", None),
     ],
 )
-def test_an_unquoted_paste_gets_its_quoted_form(line: str, form: str | None) -> None:
+def test_an_unquoted_ssh_command_is_answered_in_quoted_form(line: str, form: str | None) -> None:
     assert looks_like_unquoted_ssh(line.split()) == form
     if form:
         parse_host(form.removeprefix("--host ").strip('"'))
 
 
-def test_a_pasted_tunnel_is_said_not_to_be_opened_by_other_commands_at_once(user: User) -> None:
+def test_a_pasted_port_forward_is_said_not_to_be_opened_except_by_tunnel(user: User) -> None:
     """Also if the box can't be reached: the message comes before the login."""
     paste = f"ssh -p 1 root@127.0.0.1 -L {FORWARD}"
     done = user.run("status", "--host", paste).must(3)

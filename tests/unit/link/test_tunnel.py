@@ -12,8 +12,9 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.link.local import LocalWire
+from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.tunnel import Forward, Tunnel, forwards, hold, host_of, parse_forward
-from bootstrap.link.wire import ReconnectingLink, Wire
+from bootstrap.link.wire import Wire
 from tests.boxes.ports import free_port
 from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
@@ -87,7 +88,7 @@ def whole(peer: socket.socket) -> bytes:
     return bytes(found)
 
 
-def test_bytes_go_both_ways_to_their_end(opened: Opened) -> None:
+def test_bytes_sent_through_a_tunnel_come_back_whole_in_both_directions(opened: Opened) -> None:
     data = bytes(range(250)) * (SIZE // 250)
     with closing(BoxServer()) as there, opened.connect(there.port) as peer:
         sending = threading.Thread(
@@ -98,7 +99,7 @@ def test_bytes_go_both_ways_to_their_end(opened: Opened) -> None:
         sending.join()
 
 
-def test_it_listens_on_this_machines_loopback_alone(opened: Opened) -> None:
+def test_a_tunnel_listens_only_on_this_machines_loopback_addresses(opened: Opened) -> None:
     with closing(BoxServer()) as there:
         tunnel = opened.tunnel(there.port)
         own = {each.getsockname()[0] for each in tunnel._listeners}
@@ -110,7 +111,7 @@ def test_it_listens_on_this_machines_loopback_alone(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_port_that_is_taken_is_left_to_its_owner(opened: Opened, family: int) -> None:
+def test_a_tunnel_takes_a_free_port_where_the_wanted_is_taken(opened: Opened, family: int) -> None:
     """Even if only one of the two addresses is taken: a browser might try that one first."""
     address = "127.0.0.1" if family == socket.AF_INET else "::1"
     with socket.create_server((address, 0), family=family) as taken:
@@ -118,7 +119,7 @@ def test_a_port_that_is_taken_is_left_to_its_owner(opened: Opened, family: int) 
         assert opened.tunnel(9, here=port).port != port
 
 
-def test_where_nothing_answers_it_says_so_once_and_tries_again(opened: Opened) -> None:
+def test_a_tunnel_to_a_closed_port_warns_once_and_keeps_trying_the_port(opened: Opened) -> None:
     port = free_port()
     tunnel = opened.tunnel(port)
     for _ in range(2):
@@ -135,7 +136,7 @@ def test_where_nothing_answers_it_says_so_once_and_tries_again(opened: Opened) -
             assert peer.recv(10) == b"hello"
 
 
-def test_a_lost_link_cuts_what_was_open_and_keeps_what_comes_waiting(
+def test_a_lost_link_resets_open_tunnel_connections_and_keeps_new_ones_waiting(
     server: Sshd, ssh_user: SshUser
 ) -> None:
     """A connection that was cut off must not look like one that ended."""
@@ -164,7 +165,7 @@ def test_a_lost_link_cuts_what_was_open_and_keeps_what_comes_waiting(
         peer.close()
 
 
-def test_what_nobody_reads_here_stays_on_the_box(server: Sshd, ssh_user: SshUser) -> None:
+def test_tunnel_data_not_read_here_stays_on_the_box(server: Sshd, ssh_user: SshUser) -> None:
     sent = []
 
     def flood(peer: socket.socket) -> None:
@@ -183,7 +184,7 @@ def test_what_nobody_reads_here_stays_on_the_box(server: Sshd, ssh_user: SshUser
         assert before < 24 * 2**20
 
 
-def test_a_box_that_forwards_nothing_is_told(
+def test_a_box_whose_sshd_forbids_forwarding_is_recognised(
     start_server: Callable[..., Sshd], ssh_user: SshUser
 ) -> None:
     server = start_server("box", ssh_user.key, options=["AllowTcpForwarding no"])
@@ -191,7 +192,7 @@ def test_a_box_that_forwards_nothing_is_told(
     assert not forwards(ssh_user.login("box"))
 
 
-def test_an_ordinary_box_forwards(server: Sshd, ssh_user: SshUser) -> None:
+def test_an_ordinary_box_is_recognised_as_forwarding(server: Sshd, ssh_user: SshUser) -> None:
     assert forwards(ssh_user.login("box"))
     assert forwards(LocalWire())
 
@@ -207,7 +208,7 @@ def test_an_ordinary_box_forwards(server: Sshd, ssh_user: SshUser) -> None:
         ("[::1]:8080:[2001:db8::1]:80", Forward(8080, "2001:db8::1", 80)),
     ],
 )
-def test_ports(text: str, forward: Forward) -> None:
+def test_each_way_of_typing_a_tunnels_port_is_parsed(text: str, forward: Forward) -> None:
     assert parse_forward(text) == forward
 
 
@@ -219,12 +220,12 @@ def test_ports(text: str, forward: Forward) -> None:
         "8080:local host:80", "8080:$(id):80", "\uff18\uff10", "-8080",
     ],
 )  # fmt: skip
-def test_what_is_no_port_is_refused(text: str) -> None:
+def test_an_invalid_or_non_loopback_tunnel_port_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_forward(text)
 
 
-def test_each_box_has_a_name_of_its_own_in_a_browser() -> None:
+def test_each_box_and_service_gets_a_localhost_name_of_its_own_for_the_browser() -> None:
     """Each is a single label: names such as a.x and b.x would share the cookies of x.localhost."""
     names = ["box", "Box", "b-ox", "b.ox", "b_ox", "5.17.27.63-46769", "x" * 63, "X" * 63, "-", "é"]
     hosts = [host_of(name) for name in names]

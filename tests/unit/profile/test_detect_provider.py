@@ -13,7 +13,7 @@ from bootstrap.profile import detect_provider
 from bootstrap.profile.detect_provider import Hints, all_hints, other_than, recognise
 from bootstrap.profile.load import listed, read_profile
 from bootstrap.profile.schema import PROFILE
-from tests.docs import profile_schema
+from tools.docs import profile_schema
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ from tests.docs import profile_schema
         ([], [], "ssh"),
     ],
 )
-def test_a_provider_shows_itself(env, files, provider):
+def test_a_provider_is_recognised_by_its_variables_and_files_else_ssh(env, files, provider):
     assert recognise(env, files) == provider
     assert not read_profile(provider).needs_provider
 
 
-def test_what_is_read_of_a_profile_is_what_yaml_reads():
+def test_detection_hints_read_without_yaml_equal_those_that_yaml_reads():
     read = detect_provider._hints()
     assert len(read) > 5
     for path in paths.shipped("profiles").glob("*.yaml"):
@@ -51,7 +51,7 @@ def test_what_is_read_of_a_profile_is_what_yaml_reads():
         )
 
 
-def test_every_hint_is_asked_for_and_leads_to_its_profile():
+def test_every_detection_hint_of_a_shipped_profile_recognises_its_provider():
     env, files = all_hints()
     for name in ("vast", "runpod", "lambda", "paperspace", "ec2", "hf", "gcp", "azure"):
         detect = read_profile(name).profile.provider.detect
@@ -63,7 +63,7 @@ def test_every_hint_is_asked_for_and_leads_to_its_profile():
             assert recognise([], [hint]) == name
 
 
-def test_recognising_imports_neither_models_nor_yaml():
+def test_recognising_a_provider_imports_neither_pydantic_nor_yaml():
     code = (
         "import sys; from bootstrap.profile.detect_provider import recognise; recognise([], []);"
         "sys.exit(not sys.modules.keys().isdisjoint({'pydantic', 'yaml'}))"
@@ -72,7 +72,7 @@ def test_recognising_imports_neither_models_nor_yaml():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=120)
 
 
-def test_profiles_are_listed_with_a_line_each(write, config):
+def test_profiles_are_listed_with_a_description_and_the_users_own_first(write, config):
     write("# yaml-language-server: $schema=x\n#\n# Ours.\n# More.\nversion: 1", "ours.yaml", config)
     write("version: 1\n# not this", "vast.yaml", config)
     found = {each.name: each for each in listed()}
@@ -95,12 +95,12 @@ def test_profiles_are_listed_with_a_line_each(write, config):
     assert all(each.description for each in listed() if not each.own)
 
 
-def test_the_shipped_schema_is_current():
+def test_the_shipped_profile_schema_equals_the_generated_schema():
     shipped = (paths.shipped("profiles") / "schema.json").read_text(encoding="utf-8")
     assert shipped == profile_schema.text(), "renew it: make docs"
 
 
-def test_the_schema_helps_an_editor():
+def test_the_profile_schema_gives_types_limits_enums_and_descriptions():
     schema = profile_schema.schema()
     assert schema["title"] == "boxstrap profile"
     assert "name" not in schema["properties"]
@@ -127,7 +127,7 @@ def test_the_schema_helps_an_editor():
     }
 
 
-def test_the_schema_is_closed_and_explains_every_key():
+def test_the_profile_schema_refuses_unknown_keys_and_describes_every_key():
     seen = list(keys_of(profile_schema.schema()))
     assert sorted(seen) == sorted(key for key, _ in PROFILE.leaves())
 
@@ -142,7 +142,7 @@ def keys_of(section, prefix=""):
             yield prefix + name
 
 
-def test_the_shipped_profiles_name_their_schema():
+def test_every_shipped_profile_has_a_comment_that_names_its_schema():
     for path in paths.shipped("profiles").glob("*.yaml"):
         assert "# yaml-language-server: $schema=schema.json\n" in path.read_text(encoding="utf-8")
 
@@ -158,7 +158,7 @@ def test_the_shipped_profiles_name_their_schema():
         ("runpod", [], ["/home/paperspace"], "paperspace"),
     ],
 )
-def test_a_box_of_another_provider_than_the_profiles(profile, env, files, other):
+def test_a_box_of_another_provider_than_the_profiles_is_recognised(profile, env, files, other):
     detect = read_profile(profile).profile.provider.detect
     own = Hints(frozenset(detect.env), frozenset(detect.files))
     assert other_than(own, env, files) == other

@@ -83,14 +83,8 @@ ONE_LINERS = [
     ("packages: ffmpeg", "a.yaml:1: packages: expected a list, as in [a, b], got 'ffmpeg'"),
     ("packages: [[a]]", "a.yaml:1: packages[0]: expected text, got a list"),
     ("packages:", "a.yaml:1: packages: expected a list, as in [a, b], got nothing"),
-    (
-        "python: .venv",
-        "a.yaml:1: python: expected a section with keys of its own, got '.venv'",
-    ),
-    (
-        "env: [A]",
-        "a.yaml:1: env: expected names and values, as in {NAME: value}, got a list",
-    ),
+    ("python: .venv", "a.yaml:1: python: expected a section with keys of its own, got '.venv'"),
+    ("env: [A]", "a.yaml:1: env: expected names and values, as in {NAME: value}, got a list"),
     ("git: {ref: {a: b}}", "a.yaml:1: git.ref: expected text, got keys and values"),
     (
         "git: {access: urll}",
@@ -185,11 +179,11 @@ ONE_LINERS = [
 
 
 @pytest.mark.parametrize(("profile", "says"), ONE_LINERS, ids=[says for _, says in ONE_LINERS])
-def test_one_problem(wrong, profile, says):
+def test_a_profile_with_a_single_mistake_gives_its_exact_error_message(wrong, profile, says):
     assert wrong(profile) == says
 
 
-def test_all_problems_of_a_file_come_at_once_in_the_order_of_lines(wrong):
+def test_all_mistakes_of_a_profile_are_reported_at_once_in_line_order(wrong):
     text = wrong(
         "version: 1\n"
         "pyhton: {}\n"
@@ -211,13 +205,13 @@ def test_all_problems_of_a_file_come_at_once_in_the_order_of_lines(wrong):
     ]
 
 
-def test_more_problems_than_a_screen_holds_are_counted(wrong):
+def test_fifty_mistakes_of_a_profile_are_cut_to_twenty_lines_and_the_rest_counted(wrong):
     lines = wrong("\n".join(f"k{number}: x" for number in range(50))).splitlines()
     assert len(lines) == 21
     assert lines[-1] == "and 30 more"
 
 
-def test_what_is_no_yaml_names_the_line(wrong):
+def test_a_profile_that_is_no_yaml_is_refused_with_the_line(wrong):
     assert wrong("version: 1\nenv: [a").startswith("a.yaml:2: this is not YAML: ")
     tab = "line 2 begins with a tab; indent with spaces"
     assert wrong("version: 1\n\tenv: 1") == f"a.yaml:2: {tab}"
@@ -225,7 +219,7 @@ def test_what_is_no_yaml_names_the_line(wrong):
     assert wrong("gpu:\n\n\n\tcount: 1").startswith("a.yaml:4: line 4 begins with a tab")
 
 
-def test_problems_of_the_parent_name_the_parent(write, wrong):
+def test_a_mistake_in_an_extended_profile_names_the_parents_file_and_line(write, wrong):
     write("python:\n  venv: ../x\n", "b.yaml")
     assert wrong("extends: ./b.yaml\npackages: [-x]").splitlines() == [
         "a.yaml:2: packages[0]: '-x' starts with a dash: a program would take it for an option",
@@ -233,13 +227,13 @@ def test_problems_of_the_parent_name_the_parent(write, wrong):
     ]
 
 
-def test_a_wrong_value_that_is_overridden_does_no_harm(write):
+def test_a_wrong_value_in_a_parent_profile_is_accepted_when_overridden(write):
     write("python: {venv: ../x}\n", "b.yaml")
     write("extends: ./b.yaml\npython: {venv: .env}\n")
     assert read_profile("./a.yaml").profile.python.venv == ".env"
 
 
-def test_json_lists_the_problems(write):
+def test_json_output_for_a_wrong_profile_lists_file_line_key_and_message(write):
     write("pyton: {}\nextends: 3\n")
     with pytest.raises(WrongProfileError) as caught:
         read_profile("./a.yaml")
@@ -261,7 +255,7 @@ def test_json_lists_the_problems(write):
     ]
 
 
-def test_an_unknown_name_lists_those_there_are(write, config):
+def test_an_unknown_profile_name_exits_with_2_and_lists_the_profiles(write, config):
     write("version: 1\n", "mine.yaml", config)
     with pytest.raises(ProfileError) as caught:
         read_profile("vats")
@@ -274,7 +268,7 @@ def test_an_unknown_name_lists_those_there_are(write, config):
 
 
 @pytest.mark.parametrize("name", ["", "../x\n", "$(id)", "-rf", "a" * 5000, "\x1b[31m"])
-def test_a_hostile_name_is_no_profile(name):
+def test_a_hostile_profile_name_exits_with_2_and_a_short_printable_message(name):
     with pytest.raises(ProfileError) as caught:
         read_profile(name)
     assert exit_code(caught.value) == 2
@@ -288,16 +282,16 @@ def said(path):
     return caught.value.text()
 
 
-def test_a_file_that_is_not_there(here):
+def test_a_missing_profile_file_is_reported_as_unreadable(here):
     assert said("nowhere.yaml") == "nowhere.yaml: can't be read: No such file or directory"
 
 
-def test_what_is_not_a_file_is_not_opened(here):
+def test_a_fifo_or_device_given_as_profile_is_refused_without_being_opened(here):
     os.mkfifo(here / "pipe.yaml")
     assert said("./pipe.yaml") == "pipe.yaml: this is not a file"
     assert said("/dev/zero") == "/dev/zero: this is not a file"
 
 
-def test_bytes_that_are_no_text(here):
+def test_a_profile_that_is_not_utf8_is_refused_with_the_line(here):
     (here / "a.yaml").write_bytes(b"version: 1\nenv: {A: \xff}\n")
     assert said("./a.yaml") == "a.yaml:2: this is not UTF-8 text"

@@ -63,24 +63,24 @@ def only_says_what_is_wrong(data: bytes, *sets: str) -> None:
 
 @QUIET
 @given(YAMLISH)
-def test_yaml_like_text(text):
+def test_any_yaml_like_text_loads_as_a_profile_or_raises_a_profile_error(text):
     with contextlib.suppress(UnicodeEncodeError):
         only_says_what_is_wrong(text.encode())
 
 
 @QUIET
 @given(st.dictionaries(st.sampled_from(list(PROFILE.fields)), TREES))
-def test_trees_of_the_right_keys(tree):
+def test_any_values_under_known_profile_keys_load_or_raise_a_profile_error(tree):
     only_says_what_is_wrong(flow(tree).encode())
 
 
 @QUIET
 @given(st.binary(max_size=300))
-def test_any_bytes(data):
+def test_any_bytes_load_as_a_profile_or_raise_a_profile_error(data):
     only_says_what_is_wrong(data)
 
 
 @QUIET
 @given(st.sampled_from(LEAVES) | st.text(max_size=20), YAMLISH | st.text())
-def test_any_set(key, value):
+def test_any_value_of_the_set_option_loads_or_raises_a_profile_error(key, value):
     only_says_what_is_wrong(b"train: {command: x}", f"{key}={value}")

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from bootstrap.profile.schema import Python
-from bootstrap.profile.survey.declared import (
-    GitDependency,
-    find_git_dependencies,
-    sent_from_here,
-)
+from bootstrap.profile.survey.declared import GitDependency, find_git_dependencies, sent_from_here
 
 COMMIT = "12ab" * 10
 SSH = "ssh://git@example.org/me/lib.git"
@@ -38,11 +34,11 @@ def found(files: Mapping[str, str], **python: Any) -> list[tuple[str, str]]:
         ("lib @ git+https://example.org/me/lib # why", "https://example.org/me/lib", ""),
     ],
 )
-def test_a_requirement(line: str, address: str, ref: str) -> None:
+def test_a_git_requirement_gives_its_address_and_ref(line: str, address: str, ref: str) -> None:
     assert found({"requirements.txt": f"torch\n{line}\n"}) == [(address, ref)]
 
 
-def test_files_that_a_file_includes_are_read_and_comments_are_not() -> None:
+def test_git_dependencies_of_included_requirement_files_are_found_and_comments_ignored() -> None:
     files = {
         "requirements.txt": f"-r more/a.txt\n# x @ git+{SSH}@no\n",
         "more/a.txt": f"-c b.txt\n-r ../requirements.txt\nlib @ git+{SSH}@a\n",
@@ -52,7 +48,7 @@ def test_files_that_a_file_includes_are_read_and_comments_are_not() -> None:
     assert found(files) == [(SSH, "a"), (SSH, "b"), (SSH, "c")]
 
 
-def test_the_pip_section_of_an_environment_of_conda() -> None:
+def test_git_dependencies_in_the_pip_section_of_a_conda_file_are_found() -> None:
     text = f'dependencies:\n- python\n- pip:\n  - "-r more.txt"\n  - lib @ git+{SSH}@a\n'
     files = {"deep/environment.yml": text, "deep/more.txt": f"lib @ git+{SSH}@b\n"}
     files |= {"requirements.txt": f"lib @ git+{SSH}@no\n", "own.txt": f"lib @ git+{SSH}@own\n"}
@@ -82,17 +78,18 @@ source = {{ registry = "https://example.org/simple" }}
 """
 
 
-def test_a_project() -> None:
+def test_git_dependencies_of_a_pyproject_file_include_the_chosen_extras_and_groups() -> None:
     always = [(SSH, ""), (SSH, COMMIT), (SSH, "v1")]
     assert found({"pyproject.toml": PROJECT}) == always
     assert found({"pyproject.toml": PROJECT}, extras=["train"]) == sorted([*always, (SSH, "train")])
     files = {"pyproject.toml": PROJECT, "requirements.txt": ""}
     assert found(files) == []
+    assert found(files, extras=["train"]) == sorted([*always, (SSH, "train")])
     assert (SSH, "dev") in found(files, groups=["dev"])
     assert found({"pyproject.toml": "not [toml git"}) == []
 
 
-def test_a_lock_is_its_commits_with_the_user_whom_the_project_names() -> None:
+def test_git_dependencies_of_a_uv_lock_are_its_commits_with_the_projects_ssh_user() -> None:
     files = {"uv.lock": LOCK, "requirements.txt": f"x @ git+{SSH}\n"}
     assert found(files) == [("ssh://example.org/lib", COMMIT)]
     files["pyproject.toml"] = '[tool.uv.sources]\nlib = { git = "ssh://me@example.org/lib" }\n'
@@ -101,7 +98,7 @@ def test_a_lock_is_its_commits_with_the_user_whom_the_project_names() -> None:
     assert found({"a/uv.lock": LOCK}, lock="a/uv.lock") == [("ssh://example.org/lib", COMMIT)]
 
 
-def test_what_the_profile_names_beside_files() -> None:
+def test_a_git_dependency_among_the_profiles_packages_is_found() -> None:
     named = ["lib @ git+https://example.org/lib@v1"]
     assert found({}, packages=named, requirements=[]) == [("https://example.org/lib", "v1")]
 
@@ -117,7 +114,9 @@ def test_what_the_profile_names_beside_files() -> None:
         (["ssh://git@h/me/lib"], ["ssh://git@h/me/lib"]),
     ],
 )
-def test_which_are_sent(private: list[str] | None, sent: list[str]) -> None:
+def test_git_dependencies_sent_from_here_are_ssh_addresses_unless_the_profile_names_others(
+    private: list[str] | None, sent: list[str]
+) -> None:
     """SSH addresses, unless the profile names others; never one with a credential or a program."""
     addresses = ["ssh://git@h/me/lib", "git@h:me/lib", "https://h/me/lib"]
     addresses += ["https://token@h/me/lib", "ssh://me:word@h/me/lib", "ext::sh -c x", "-oX=y:z"]

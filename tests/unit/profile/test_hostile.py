@@ -53,12 +53,12 @@ def refusal(write, text, *sets):
     return caught.value.problems
 
 
-def test_there_are_enough_of_them():
+def test_at_least_200_hostile_profiles_are_tested():
     assert len(REFUSED) + len(REFUSED_NAMES) + len(DOCUMENTS) >= 200
 
 
 @each_key(REFUSED)
-def test_refused_with_file_line_and_key(write, cases):
+def test_a_hostile_value_in_a_profile_is_refused_with_file_line_and_key(write, cases):
     for case in cases:
         (problem,) = refusal(write, "version: 1\n" + case.document()[1:-1])
         assert (problem.origin.file, problem.origin.line) == ("a.yaml", 2), case
@@ -67,7 +67,7 @@ def test_refused_with_file_line_and_key(write, cases):
 
 
 @each_key(SETTABLE)
-def test_refused_in_set(write, cases):
+def test_a_hostile_value_of_the_set_option_is_refused_with_its_key(write, cases):
     for case in cases:
         problems = refusal(write, "train: {command: x}", setting(case))
         assert [str(problem.origin) for problem in problems] == ["--set"], case
@@ -75,14 +75,14 @@ def test_refused_in_set(write, cases):
 
 
 @each_key(ACCEPTED)
-def test_accepted_byte_for_byte(write, cases):
+def test_an_unusual_but_valid_profile_value_is_kept_byte_for_byte(write, cases):
     for case in cases:
         write(case.document())
         assert value_at(read_profile("./a.yaml").profile, case) == case.value
 
 
 @each_key(ACCEPTED)
-def test_set_is_taken_byte_for_byte(write, cases):
+def test_an_unusual_but_valid_value_of_the_set_option_is_kept_byte_for_byte(write, cases):
     write("train: {command: x}")
     for case in cases:
         found = read_profile("./a.yaml", sets=[setting(case)]).profile
@@ -103,7 +103,7 @@ def value_at(profile, case: HostileCase):
 
 @pytest.mark.parametrize("name", REFUSED_NAMES, ids=ascii)
 @pytest.mark.parametrize("section", ["env", "secrets"])
-def test_refused_as_the_name_of_a_variable(write, section, name):
+def test_a_hostile_variable_name_in_env_or_secrets_is_refused_with_its_line(write, section, name):
     text = f"[{yaml_text(name)}]" if section == "secrets" else f'{{{yaml_text(name)}: "x"}}'
     (problem,) = refusal(write, f"version: 1\n{section}: {text}")
     assert problem.origin.line == 2
@@ -111,7 +111,7 @@ def test_refused_as_the_name_of_a_variable(write, section, name):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_hostile_file_is_refused_at_once(write, name):
+def test_a_hostile_profile_document_is_refused_within_two_seconds_of_cpu_time(write, name):
     started = time.process_time()
     problems = refusal(write, DOCUMENTS[name])
     assert time.process_time() - started < 2 * slowness()

@@ -27,20 +27,20 @@ TREES = branches(2)
 
 
 @given(TREES)
-def test_nothing_changes_nothing(tree):
+def test_merging_a_profile_with_nothing_or_with_itself_changes_nothing(tree):
     assert merge_branches(tree, Branch()) == tree
     assert merge_branches(Branch(), tree) == tree
     assert merge_branches(tree, tree) == tree
 
 
 @given(TREES, TREES, TREES)
-def test_order_of_merging_does_not_matter(a, b, c):
+def test_merging_three_profiles_gives_the_same_result_in_either_grouping(a, b, c):
     left = merge_branches(merge_branches(a, b), c)
     assert left == merge_branches(a, merge_branches(b, c))
 
 
 @given(TREES, TREES)
-def test_what_is_on_top_wins_whole_and_the_rest_stays(base, over):
+def test_merged_profiles_take_the_upper_values_whole_and_keep_the_rest(base, over):
     before = (plain_values(base), plain_values(over))
     merged = merge_branches(base, over)
     assert origins(merged) == origins(base) | origins(over)
@@ -56,7 +56,7 @@ def value_at(tree, key):
     return tree.value
 
 
-def test_a_leaf_replaces_a_section_and_the_other_way_round():
+def test_a_merged_leaf_replaces_a_section_and_a_section_replaces_a_leaf():
     leaf, section = Leaf(None, Origin("x")), Branch({"command": Leaf("c", Origin("y"))})
     assert merge_branches(Branch({"train": section}), Branch({"train": leaf})) == Branch(
         {"train": leaf}
@@ -66,7 +66,7 @@ def test_a_leaf_replaces_a_section_and_the_other_way_round():
     )
 
 
-def test_the_nearest_place():
+def test_a_profile_key_without_an_origin_takes_the_one_of_its_nearest_parent():
     item, key, section = Origin("x", 3), Origin("x", 2), Origin("x", 1)
     tree = Branch({"a": Branch({"b": Leaf(["v"], key, (item,))}, section)})
     assert origin_of(tree, ("a", "b", 0)) == item
@@ -76,7 +76,7 @@ def test_the_nearest_place():
     assert origin_of(tree, ("missing",)) is None
 
 
-def test_a_section_stands_where_the_later_profile_has_it() -> None:
+def test_a_merged_section_has_the_origin_of_the_later_profile() -> None:
     base, over = Branch(origin=Origin("base.yaml", 1)), Branch(origin=Origin("own.yaml", 2))
     assert merge_branches(base, over).origin == over.origin
     assert merge_branches(base, Branch()).origin == base.origin

@@ -27,7 +27,7 @@ from bootstrap.profile.survey.files import package_name, provides
         ("--hash=sha256:0", ""),
     ],
 )
-def test_a_requirement_has_its_own_name(requirement: str, name: str) -> None:
+def test_a_requirement_gives_the_name_of_its_package(requirement: str, name: str) -> None:
     assert package_name(requirement) == name
 
 
@@ -45,12 +45,12 @@ def test_a_requirement_has_its_own_name(requirement: str, name: str) -> None:
         ("pytorch-image-models", "timm"),
     ],
 )
-def test_a_module_has_several_distributions(named: str, package: str) -> None:
+def test_an_alternative_distribution_counts_as_the_same_package(named: str, package: str) -> None:
     assert provides({named}, package)
 
 
 @pytest.mark.parametrize(
     ("named", "package"), [("torchvision", "torch"), ("tensorboardx", "tensorboard")]
 )
-def test_others_are_others(named: str, package: str) -> None:
+def test_a_package_of_similar_name_does_not_count_as_another(named: str, package: str) -> None:
     assert not provides({named}, package)

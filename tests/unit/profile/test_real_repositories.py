@@ -13,7 +13,7 @@ from tests.real_repositories import REPOSITORIES
 
 
 @pytest.mark.parametrize("name", REPOSITORIES)
-def test_what_init_writes(name: str, here: Path) -> None:
+def test_init_writes_the_expected_profile_for_a_real_repository(name: str, here: Path) -> None:
     repository = REPOSITORIES[name]
     repository.write(here)
     facts = inspect_repository(here)

@@ -34,7 +34,9 @@ REPOSITORIES = _repositories()
 
 
 @pytest.mark.parametrize("parts", REPOSITORIES.values(), ids=REPOSITORIES)
-def test_what_init_writes_and_names(here: Path, parts: dict[str, str]) -> None:
+def test_init_writes_the_expected_profile_and_notes_for_a_small_repository(
+    here: Path, parts: dict[str, str]
+) -> None:
     said = {name[2:]: text.strip() for name, text in parts.items() if name.startswith("= ")}
     absent = {name.removeprefix("no ") for name in parts if name.startswith("no ")}
     for name in parts.keys() - absent:
@@ -59,5 +61,5 @@ def test_what_init_writes_and_names(here: Path, parts: dict[str, str]) -> None:
     assert [note for note in told if not any(part in note for part in named)] == []
 
 
-def test_there_are_enough_of_them() -> None:
+def test_at_least_60_small_repositories_are_tested() -> None:
     assert len(REPOSITORIES) >= 60

@@ -35,7 +35,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
-def test_what_pip_and_uv_read_passes(text: bytes) -> None:
+def test_requirement_files_that_pip_and_uv_can_read_are_accepted(text: bytes) -> None:
     check({"requirements.txt": text, "base.txt": b"six\n"})
 
 
@@ -65,20 +65,22 @@ BAD = {
 
 
 @pytest.mark.parametrize(("files", "where", "advice"), BAD.values(), ids=BAD)
-def test_what_no_box_can_install_is_named(files: dict[str, bytes], where: str, advice: str) -> None:
+def test_a_requirement_that_no_box_can_install_is_refused_with_place_and_advice(
+    files: dict[str, bytes], where: str, advice: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         check(files)
     assert where in caught.value.text()
     assert advice in caught.value.text()
 
 
-def test_the_pip_section_of_an_environment_of_conda_too() -> None:
+def test_a_local_file_in_the_pip_section_of_a_conda_file_is_refused() -> None:
     listed = b"dependencies:\n- pip:\n  - -r more.txt\n  - six @ file:///croot/six/work\n"
     with pytest.raises(UsageError, match="croot"):
         check({"e.yml": listed, "more.txt": b""}, conda="e.yml")
 
 
-def test_pip_reads_the_encoding_that_a_file_names() -> None:
+def test_a_requirement_file_with_a_declared_encoding_is_accepted_for_pip_alone() -> None:
     text = b"# -*- coding: latin-1 -*-\n# caf\xe9\n"
     check({"requirements.txt": text}, installer="pip")
     with pytest.raises(UsageError):

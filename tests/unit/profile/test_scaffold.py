@@ -23,14 +23,14 @@ def loaded(root: Path, url: str | None = None):
     return read_profile(None, repo_root=root)
 
 
-def test_of_an_empty_repository(here):
+def test_init_in_an_empty_repository_writes_no_training_and_no_requirements(here):
     profile = loaded(here).profile
     assert profile.train is None
     assert profile.python.requirements is None
     assert profile.python.lock is None
 
 
-def test_of_a_homework(here):
+def test_init_in_a_repository_with_requirements_and_train_py_fills_in_the_profile(here):
     (here / "requirements.txt").write_text("torch\nwandb==0.19\n")
     (here / ".python-version").write_text("3.11\n")
     (here / "train.py").write_text("")
@@ -45,7 +45,7 @@ def test_of_a_homework(here):
     assert "# secrets: [WANDB_API_KEY]" in text
 
 
-def test_of_a_locked_project(here):
+def test_init_in_a_project_with_a_uv_lock_takes_the_lock_and_no_requirements(here):
     (here / "pyproject.toml").write_text('[project]\nname = "x"\nrequires-python = ">=3.10"\n')
     (here / "uv.lock").write_text("")
     (here / "requirements.txt").write_text("")
@@ -64,13 +64,13 @@ def test_of_a_locked_project(here):
         ("main.py", None),
     ],
 )
-def test_the_script_is_one_that_trains(here, script, command):
+def test_init_takes_a_script_as_training_only_if_its_name_says_train(here, script, command):
     (here / script).write_text("")
     train = loaded(here).profile.train
     assert (train.command if train else None) == command
 
 
-def test_of_several_scripts_the_person_chooses(here):
+def test_init_names_several_possible_training_scripts_and_takes_none_of_equal_rank(here):
     (here / "setup.py").write_text("")
     (here / "README.md").write_text("```\npython setup.py install\n```\n")
     for name in ("mnist/main.py", "dcgan/main.py", ".git/train.py", "a/b/train.py"):
@@ -82,48 +82,19 @@ def test_of_several_scripts_the_person_chooses(here):
     (here / "dcgan/main.py").rename(here / "dcgan/train_gan.py")
     assert inspect_repository(here).script == "dcgan/train_gan.py"
     assert notes(inspect_repository(here)) == []
-
-
-LOCK = """
-[[package]]
-name = "project"
-source = { editable = "." }
-dependencies = [
-    { name = "numpy" },
-]
-
-[package.optional-dependencies]
-cpu = [
-    { name = "torch", marker = "x" },
-]
-plot = [
-    { name = "matplotlib" },
-]
-MORE
-[package.metadata]
-requires-dist = [{ name = "torch", marker = "extra == 'cpu'" }]
-
-[[package]]
-name = "torch"
-"""
-
-
-@pytest.mark.parametrize(
-    ("more", "extras"), [("", ["cpu"]), ('gpu = [\n    { name = "torch" },\n]\n', ["gpu"])]
-)
-def test_torch_in_an_extra_of_the_lock(here, more, extras):
-    (here / "train.py").write_text("")
-    (here / "uv.lock").write_text(LOCK.replace("MORE\n", more))
-    named = "cpu or gpu" if more else "cpu"
+    trains = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
+    (here / "dcgan/train_gan.py").write_text(trains)
+    # Of a collection one is taken, and others are named; what lies beside it is of the one taken.
+    for name in ("dcgan", "vae", "gcn", "gat", "snli", "mnist"):
+        (here / name).mkdir(exist_ok=True)
+        (here / name / "main.py").write_text(trains)
     assert notes(inspect_repository(here)) == [
-        f"torch is not in uv.lock itself, but in its extra {named}"
+        "may be the training: dcgan/train_gan.py, gat/main.py, gcn/main.py, vae/main.py, "
+        "snli/main.py and 1 more (taken is dcgan/train_gan.py; `init --command` takes another)"
     ]
-    assert loaded(here).profile.python.extras == extras
-    (here / "uv.lock").write_text(LOCK.replace("numpy", "torch"))
-    assert notes(inspect_repository(here)) == []
 
 
-def test_imports_of_notebooks_that_no_requirement_names(here):
+def test_init_names_notebook_imports_that_no_requirement_names(here):
     lines = [
         "import os, json\n",
         "import pandas as pd\n",
@@ -148,7 +119,7 @@ def test_imports_of_notebooks_that_no_requirement_names(here):
     ]
 
 
-def test_a_script_of_another_name_is_offered_with_what_it_imports(here):
+def test_init_offers_a_script_of_another_name_in_a_comment_and_names_its_imports(here):
     guard = "\nif __name__ == '__main__':\n    print()\n"
     (here / "makemore.py").write_text(
         "import torch\nimport helper, os\nfrom yaml import x\n" + guard
@@ -165,7 +136,7 @@ def test_a_script_of_another_name_is_offered_with_what_it_imports(here):
     assert "#   command: python makemore.py" in (here / "boxstrap.yaml").read_text()
 
 
-def test_imports_of_the_training_itself_in_a_folder_of_source(here):
+def test_init_adds_packages_imported_by_a_training_script_in_a_source_folder(here):
     (here / "src/mine").mkdir(parents=True)
     (here / "src/train.py").write_text("import mine\nimport beside\nimport torch\n")
     (here / "src/beside.py").write_text("")
@@ -174,7 +145,7 @@ def test_imports_of_the_training_itself_in_a_folder_of_source(here):
     assert "packages: [torch]    # src/train.py imports it" in (here / "boxstrap.yaml").read_text()
 
 
-def test_a_version_that_is_none_is_left_out(here):
+def test_init_leaves_out_a_python_version_file_that_names_pypy(here):
     (here / ".python-version").write_text("pypy3.10-7.3\n3.11\n")
     assert loaded(here).profile.python.version is None
 
@@ -184,13 +155,13 @@ ODD = st.none() | st.text(max_size=20)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=st.text(max_size=20), url=ODD, requires=ODD)
-def test_nothing_odd_gets_out_of_its_comment(here, name, url, requires):
+def test_odd_text_of_a_repository_stays_inside_inits_comments(here, name, url, requires):
     text = write_profile(Facts(name, url=url, environment=Environment(requires_python=requires)))
     (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
     assert read_profile(None, repo_root=here).profile.env == {}
 
 
-def test_every_key_in_a_comment_is_one_that_exists(here):
+def test_every_commented_key_that_init_writes_loads_when_uncommented(here):
     """Uncommented, the sketch still loads."""
     text = write_profile(Facts("x"))
     keys = ("extends", "git", "url", "ref", "access", "gpu", "count", "name", "min_memory_gib")

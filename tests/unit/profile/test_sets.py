@@ -37,7 +37,7 @@ from bootstrap.profile.yaml_source import WrongProfileError
         ("train=null", "train", None),
     ],
 )
-def test_a_value_is_taken_by_what_the_key_expects(write, text, key, value):
+def test_a_value_of_the_set_option_is_read_by_the_type_of_its_key(write, text, key, value):
     write("train: {command: x}\ngit: {ref: main}\ngpu: {count: 1}\npython: {requirements: [r]}")
     loaded = read_profile("a.yaml", sets=[text])
     found = loaded.profile.as_dict()
@@ -48,7 +48,7 @@ def test_a_value_is_taken_by_what_the_key_expects(write, text, key, value):
     assert str(loaded.origins[key]) == "--set"
 
 
-def test_it_wins_and_the_last_of_two_wins(write):
+def test_the_set_option_wins_over_the_file_and_the_last_of_two_wins(write):
     write("gpu: {count: 1}\nenv: {A: x, B: x}")
     loaded = read_profile("a.yaml", sets=["gpu.count=2", "env.A=y", "gpu.count=3"])
     assert loaded.profile.gpu.count == 3
@@ -100,7 +100,7 @@ def test_it_wins_and_the_last_of_two_wins(write):
         ("git.ref=\udcff", "--set git.ref: '\\udcff' is not UTF-8 text"),
     ],
 )
-def test_what_is_wrong_names_the_key(write, text, says):
+def test_a_wrong_set_option_gives_an_error_that_names_its_key(write, text, says):
     write("version: 1")
     with pytest.raises(WrongProfileError) as caught:
         read_profile("a.yaml", sets=[text])
@@ -109,7 +109,7 @@ def test_what_is_wrong_names_the_key(write, text, says):
     assert all(line.isprintable() for line in said.splitlines())
 
 
-def test_mistakes_of_files_and_sets_come_together(write):
+def test_mistakes_of_a_profile_file_and_of_set_options_are_reported_together(write):
     write("gpu: {count: x}")
     with pytest.raises(WrongProfileError) as caught:
         read_profile("a.yaml", sets=["box=1", "git.ref=-x"])

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.link import exchange, wire
+from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer, exchange, reconnecting
 from bootstrap.link.exchange import AnswerStream, shell_command
-from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.wire import Backoff, LinkLost, NoAnswer, ReconnectingLink
+from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.protocol import follow
 from bootstrap.protocol.follow import follow_events
 from bootstrap.setup import send as send_module
@@ -67,7 +66,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "EVERY_S", 0.05)
     monkeypatch.setattr(follow, "ANSWER_S", 0.4)
     monkeypatch.setattr(exchange, "BEGIN_S", 0.3)
-    monkeypatch.setattr(wire, "PAUSES_S", (0.01, 0.02))
+    monkeypatch.setattr(reconnecting, "PAUSES_S", (0.01, 0.02))
 
 
 def steady(login: Callable[[], Any]) -> ReconnectingLink:
@@ -76,14 +75,14 @@ def steady(login: Callable[[], Any]) -> ReconnectingLink:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("answer", ["sleep 600", "echo no; exit", "yes"])
-def test_a_box_that_answers_no_more_is_given_up(answer: str, wires: Wires) -> None:
+def test_following_a_setup_ends_when_the_box_is_silent_or_floods(answer: str, wires: Wires) -> None:
     silent = {"exec tail": "echo; echo MARK; sleep 600", "state=gone": answer}
     with pytest.raises(NoAnswer):
         list(follow_events(steady(lambda: wires(silent)), SETUP, workdir="/nowhere"))
 
 
 @pytest.mark.usefixtures("quick")
-def test_one_late_answer_is_no_reason_to_give_up(
+def test_following_a_setup_goes_on_after_a_single_late_answer(
     tmp_path: Path, wires: Wires, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "ANSWER_S", 1.5)  # others are in time on a busy machine too
@@ -99,14 +98,16 @@ def test_one_late_answer_is_no_reason_to_give_up(
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_answer_that_never_begins_has_its_time(wires: Wires) -> None:
+def test_an_answer_that_never_begins_times_out(wires: Wires) -> None:
     stream = AnswerStream(LocalWire.start(wires({}), "exec sleep 600"), "mark", "box")
     with pytest.raises(NoAnswer, match="did not start to answer"):
         stream.read(100)
 
 
 @pytest.mark.usefixtures("quick")
-def test_one_that_began_may_take_longer(wires: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_began_may_take_longer_than_the_time_to_begin(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(exchange, "BEGIN_S", 1.5)
     late = LocalWire.start(wires({}), "echo; echo mark; sleep 1.8; echo late")
     stream = AnswerStream(late, "mark", "box")
@@ -114,13 +115,13 @@ def test_one_that_began_may_take_longer(wires: Wires, monkeypatch: pytest.Monkey
     assert stream.read(100) == b""
 
 
-def test_logins_that_bring_nothing_new_get_rarer_and_end(
+def test_logins_without_new_events_are_spaced_out_and_end_with_link_lost(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """Each login succeeds, and the following ends immediately."""
     pauses: list[float] = []
     passing: Any = SimpleNamespace(wait=pauses.append)
-    monkeypatch.setattr(wire, "time", SimpleNamespace(monotonic=lambda: sum(pauses)))
+    monkeypatch.setattr(reconnecting, "time", SimpleNamespace(monotonic=lambda: sum(pauses)))
     monkeypatch.setattr(follow, "Backoff", lambda **_: Backoff(60.0, cancel=passing))
     logins = 0
 
@@ -135,7 +136,7 @@ def test_logins_that_bring_nothing_new_get_rarer_and_end(
     assert logins == len(pauses) + 2
 
 
-def test_news_begin_the_patience_anew() -> None:
+def test_new_events_restart_the_patience_for_a_lost_link() -> None:
     back = Backoff(patience_s=0.0)
     for news in range(5):
         back.lost(LinkLost("box"), news)
@@ -184,7 +185,7 @@ def send(
     return begin
 
 
-def test_a_report_of_objects_has_an_end(send: Any, wires: Wires) -> None:
+def test_an_endless_report_about_sent_git_objects_is_cut_at_1_mib(send: Any, wires: Wires) -> None:
     told: list[BoxstrapError] = []
     sending = send(wires({"receive-pack": "exec yes"}), told)
     sending.join(PATIENCE_S)
@@ -192,7 +193,9 @@ def test_a_report_of_objects_has_an_end(send: Any, wires: Wires) -> None:
     assert "more than 1 MiB" in told[0].what
 
 
-def test_a_report_that_we_did_not_wait_for_is_no_refusal(send: Any, wires: Wires) -> None:
+def test_a_report_about_sent_git_objects_cut_by_ctrl_c_is_no_refusal(
+    send: Any, wires: Wires
+) -> None:
     """For example after Ctrl-C."""
     told: list[BoxstrapError] = []
     wire = wires({"receive-pack": "exec sleep 60"})
@@ -208,7 +211,7 @@ def test_a_report_that_we_did_not_wait_for_is_no_refusal(send: Any, wires: Wires
     assert "gave no report" in told[0].what
 
 
-def test_no_thread_here_ends_with_a_traceback(
+def test_a_nonsense_size_in_an_answer_ends_the_completion_poller_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """The size in an answer may not be a number, or may have thousands of digits."""

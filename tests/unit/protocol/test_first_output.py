@@ -9,8 +9,14 @@ from typing import cast
 
 import pytest
 
-from bootstrap.link.local import LocalWire
-from bootstrap.protocol.follow import FirstOutput, is_first, watch_beginning
+from bootstrap.link import LocalWire
+from bootstrap.protocol.follow import (
+    FirstOutput,
+    first_output,
+    is_first,
+    not_shown,
+    watch_beginning,
+)
 from bootstrap.protocol.query import AskedBox
 from bootstrap.protocol.run import Run
 from tests.unit.protocol.conftest import BoxHome
@@ -24,7 +30,12 @@ OTHERS = {
     "tensorflow": "2026-01-01 10:00:00.1: I tensorflow/core step 2\n",
     "torchrun": "*****\nSetting OMP_NUM_THREADS environment variable to be 1, step 1\n*****\n",
     "wandb": "wandb: Run data is saved in step 1\n",
-    "configuration": "Overriding: learning_rate = 0.001\nlr_decay_iters: 5000\n",
+    "configuration": "Overriding: learning_rate = 0.001\nlr_decay_iters: 5000\n"
+    "learning_rate = 1e-3 # baby networks can go higher\nNamespace(batch_size=64, lr=1.0)\n"
+    "{'num_workers': 4, 'learning_rate': 0.0005}\n",
+    "an optimizer": "optimizer: SGD(lr=0.01) with groups\naccum_freq: 1\n",
+    "bars of loading": "Loading weights:   0%|    | 0/27\nConverting dataset: 50%|#  | 25/50",
+    "accelerate": "The following values were not passed to `accelerate launch`:\n\t`--x` was 0\n",
 }
 OWN = {
     "step": "step 1 of 10\n",
@@ -48,7 +59,7 @@ def watch(box_home: BoxHome, log: str, seconds: int = 5) -> tuple[FirstOutput, f
 
 
 @pytest.mark.parametrize("log", OWN.values(), ids=OWN)
-def test_a_line_of_a_training_is_enough(box_home: BoxHome, log: str) -> None:
+def test_a_trainings_own_log_line_ends_the_wait_for_output(box_home: BoxHome, log: str) -> None:
     found, took = watch(box_home, log, 60)
     assert found.state == "running"
     assert took < 30
@@ -56,15 +67,40 @@ def test_a_line_of_a_training_is_enough(box_home: BoxHome, log: str) -> None:
 
 
 @pytest.mark.parametrize("log", OTHERS.values(), ids=OTHERS)
-def test_what_dies_after_a_warning_is_told_as_over(box_home: BoxHome, log: str) -> None:
+def test_a_run_that_dies_after_a_mere_warning_is_reported_as_finished_with_its_exit_code(
+    box_home: BoxHome, log: str
+) -> None:
     assert not any(map(is_first, log.splitlines()))
     end = box_home.path / "runs/homework-1/train-3/exit"
-    threading.Timer(2.5, end.write_text, ("1\n",)).start()
+    end.with_name("code").write_text("1\n")
+    threading.Timer(1.2, end.with_name("code").rename, (end,)).start()
     found, _ = watch(box_home, log, 60)
     assert (found.state, found.rc) == ("finished", 1)
 
 
-def test_after_another_line_its_death_is_waited_for_a_moment(box_home: BoxHome) -> None:
+def test_a_launchers_traceback_does_not_hide_the_traceback_of_the_program() -> None:
+    one = 'Traceback (most recent call last):\n  File "{}", line 1\n{}\n'
+    ended = one.format("train.py", "ValueError: no data") + one.format(
+        "launch.py", "subprocess.CalledProcessError: Command '[python]' returned 1."
+    )
+    assert first_output(f"finished 1\n{ended}".encode()).lines[-1] == "ValueError: no data"
+
+
+@pytest.mark.parametrize("before", [0, 2, 4])
+def test_a_line_of_a_traceback_that_was_shown_as_it_came_is_not_shown_again(before: int) -> None:
+    ended = "ValueError: no data\n  look there\n  and there\nwandb: bye"
+    frame = '  File "train.py", line 1, in x\n    f(load(path))\n      ^^^^^^^^^^\n'
+    log = f"warming up\nTraceback (most recent call last):\n{frame * 2}{ended}".splitlines()
+    early = first_output("\n".join(["running", *["setting up"] * before, *log]).encode()).lines
+    last = first_output("\n".join(["finished 1", *["setting up"] * before, *log]).encode()).lines
+    told = [*early, *not_shown(last, early)]
+    assert [told.count(line) for line in ended.splitlines()[:3]] == [1, 1, 1]
+    assert sum("File" in line for line in told) == 2
+
+
+def test_after_a_log_line_of_no_training_a_runs_death_is_waited_for_a_moment(
+    box_home: BoxHome,
+) -> None:
     end = box_home.path / "runs/homework-1/train-3/exit"
     threading.Timer(1, end.write_text, ("1\n",)).start()
     assert watch(box_home, PLAIN, 60)[0].rc == 1
@@ -74,14 +110,14 @@ def test_after_another_line_its_death_is_waited_for_a_moment(box_home: BoxHome) 
     assert took < 30
 
 
-def test_what_died_without_an_exit_code_is_not_waited_for(box_home: BoxHome) -> None:
+def test_a_run_that_died_without_an_exit_code_is_not_waited_for(box_home: BoxHome) -> None:
     box_home.write({"runs/homework-1/train-3/pid": "999999999 1 none\n"})
     found, took = watch(box_home, "", 60)
     assert found.state == "died"
     assert took < 30
 
 
-def test_the_first_line_is_shown_after_many_others(box_home: BoxHome) -> None:
+def test_the_first_training_line_is_shown_even_after_thirty_warnings(box_home: BoxHome) -> None:
     found, _ = watch(box_home, "x.py:1: UserWarning: old\n" * 30 + "step 1\nstep 2\n")
     assert found.lines[-1] == "step 1"
 
@@ -91,7 +127,7 @@ def test_the_first_line_is_shown_after_many_others(box_home: BoxHome) -> None:
     [("", "{}", True), ("step 1\n", "{}", False), ("", '{"x":[1,2,3]}', False)],
     ids=["nothing", "a word", "a result"],
 )
-def test_a_run_that_made_nothing_is_no_training(
+def test_a_finished_run_without_output_or_results_is_reported_as_made_nothing(
     box_home: BoxHome, log: str, made: str, nothing: bool
 ) -> None:
     place = "runs/homework-1/train-3"

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import StepFailedError
-from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.wire import LinkLost, ReconnectingLink
+from bootstrap.link import LinkLost, LocalStream, LocalWire, ReconnectingLink
 from bootstrap.protocol.follow import follow_events
 from tests.unit.protocol.conftest import DEAD, identity
 
@@ -73,7 +72,7 @@ def link(login: Any) -> tuple[ReconnectingLink, list[str]]:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(6))
-def test_each_event_comes_once_and_in_order(seed: int, folder: Path) -> None:
+def test_events_come_once_and_in_order_over_a_breaking_link(seed: int, folder: Path) -> None:
     dice = random.Random(seed)
     count = 120
 
@@ -95,7 +94,7 @@ def test_each_event_comes_once_and_in_order(seed: int, folder: Path) -> None:
     assert told.count("lost") == told.count("back") > 0
 
 
-def test_a_file_that_is_not_there_yet_is_waited_for(folder: Path) -> None:
+def test_an_events_file_that_is_not_there_yet_is_waited_for(folder: Path) -> None:
     timer = threading.Timer(0.5, (folder / "events.jsonl").write_text, [line(1, "done", rc=0)])
     timer.start()
     steady, told = link(LocalWire)
@@ -104,7 +103,7 @@ def test_a_file_that_is_not_there_yet_is_waited_for(folder: Path) -> None:
     assert (found, told) == (["done"], [])
 
 
-def test_what_is_no_event_of_this_setup_is_passed_over(folder: Path) -> None:
+def test_lines_that_are_no_events_of_the_followed_setup_are_skipped(folder: Path) -> None:
     others = [
         line(1, "start", why="new"),
         "not json\n",
@@ -128,7 +127,7 @@ def test_what_is_no_event_of_this_setup_is_passed_over(folder: Path) -> None:
     assert found == [(1, "start"), (5, "ok"), (6, "done")]
 
 
-def test_a_setup_that_is_gone_is_told(folder: Path) -> None:
+def test_following_a_setup_whose_process_is_gone_raises_a_step_failure(folder: Path) -> None:
     (folder / "events.jsonl").write_text(line(1, "start", why="new"))
     (folder / "pid").write_text(f"{DEAD}\n")
     steady, told = link(LocalWire)
@@ -140,7 +139,7 @@ def test_a_setup_that_is_gone_is_told(folder: Path) -> None:
     assert told == []
 
 
-def test_a_setup_that_ended_while_nobody_looked_is_read_to_its_end(folder: Path) -> None:
+def test_a_setup_that_ended_while_nobody_looked_is_followed_to_its_last_event(folder: Path) -> None:
     (folder / "events.jsonl").write_text(line(1, "start", why="new") + line(2, "done", rc=7))
     (folder / "pid").write_text(f"{DEAD}\n")
     steady, _ = link(LocalWire)
@@ -150,7 +149,7 @@ def test_a_setup_that_ended_while_nobody_looked_is_read_to_its_end(folder: Path)
 
 
 @pytest.mark.parametrize("rest", ["", '{"v":1,"setup'], ids=["whole", "cut"])
-def test_a_setup_that_died_while_the_link_was_away_is_told(folder: Path, rest: str) -> None:
+def test_a_setup_that_died_while_the_link_was_lost_is_a_failure(folder: Path, rest: str) -> None:
     """Nothing more comes over the new link: the old one already brought everything."""
     told = line(1, "start", why="new") + line(2)
     (folder / "events.jsonl").write_text(told + rest)

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
-from bootstrap.link.local import LocalWire
-from bootstrap.link.wire import LinkLost
+from bootstrap.link import LinkLost, LocalWire
 from bootstrap.protocol.query import LaunchOptions, build_query, launch, new_setup_id
 from bootstrap.render.program import Program
 from tests.waiting import wait_until
@@ -54,7 +53,7 @@ def workdir(tmp_path: Path) -> Path:
     return tmp_path / "it's a work dir"
 
 
-def test_it_starts_with_its_words_and_secrets(workdir: Path) -> None:
+def test_a_launched_script_gets_its_arguments_and_secrets_in_private_files(workdir: Path) -> None:
     launch(LocalWire(), start(workdir, words=["restart", "only=gpu"], secrets=SECRETS))
     folder = workdir / ".boxstrap/setups" / SETUP
     assert (folder / "arguments").read_text().split() == ["run", SETUP, "5", "restart", "only=gpu"]
@@ -92,7 +91,9 @@ BOTH, SHORT = len(PACKED) + len(PROGRAM.packed), PROGRAM.digest[:16]
 
 
 @pytest.mark.parametrize("at", [0, 1, 50, len(PACKED) - 1, len(PACKED) + 3, BOTH - 1, BOTH + 3])
-def test_a_cut_upload_starts_nothing(at: int, workdir: Path) -> None:
+def test_a_launch_whose_upload_is_cut_starts_nothing_and_leaves_no_secrets(
+    at: int, workdir: Path
+) -> None:
     with pytest.raises((LinkLost, BoxLacksError)):
         launch(Cut(at), start(workdir, secrets=SECRETS))
     time.sleep(0.2)
@@ -103,7 +104,7 @@ def test_a_cut_upload_starts_nothing(at: int, workdir: Path) -> None:
     assert [path.name for path in workdir.glob(".boxstrap/box/*")] == [SHORT] * (at >= BOTH)
 
 
-def test_the_program_is_sent_once_and_again_if_it_is_not_whole(workdir: Path) -> None:
+def test_the_program_is_sent_to_a_box_once_and_again_only_if_damaged(workdir: Path) -> None:
     wire = CountingWire()
     launch(wire, start(workdir))
     (folder,) = (workdir / ".boxstrap/box").iterdir()
@@ -145,7 +146,7 @@ class Slow(LocalWire):
 
 
 @pytest.mark.parametrize("most", [BOTH, BOTH - 1])
-def test_another_client_takes_no_program_away_that_still_comes(most: int, workdir: Path) -> None:
+def test_a_launch_keeps_a_program_that_another_client_still_sends(most: int, workdir: Path) -> None:
     launch(Slow(workdir, Cut(most)), start(workdir))
     assert (workdir / ".boxstrap/setups" / SETUP / "pid").exists()
     programs = [*workdir.glob(".boxstrap/box/*"), *workdir.glob(".boxstrap/box/*/*.sh")]
@@ -163,7 +164,7 @@ class CountingWire(LocalWire):
         return super().start(command)
 
 
-def test_a_box_that_lacks_something_is_left_as_it_was(workdir: Path) -> None:
+def test_a_box_that_lacks_something_at_launch_is_left_unchanged(workdir: Path) -> None:
     lacking = SCRIPT.replace(
         "case $1 in",
         "case $1 in preflight) printf 'lacks\\t%s\\n' 'disk-full\tno room' 'no-git\tno git' ;;",
@@ -176,7 +177,9 @@ def test_a_box_that_lacks_something_is_left_as_it_was(workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["{", "{0}", "{a.b}", "", "x\x1b[31m", "%s"])
-def test_a_code_that_nobody_knows_is_no_error_of_ours(code: str, workdir: Path) -> None:
+def test_a_box_that_lacks_something_of_an_unknown_code_is_still_refused(
+    code: str, workdir: Path
+) -> None:
     lacking = SCRIPT.replace(
         "case $1 in", f"case $1 in preflight) printf 'lacks\\t%s\\t\\n' '{code}' ;;"
     )
@@ -184,7 +187,7 @@ def test_a_code_that_nobody_knows_is_no_error_of_ours(code: str, workdir: Path) 
         launch(LocalWire(), start(workdir, script=lacking))
 
 
-def test_a_script_that_does_not_begin_is_told_with_its_words(
+def test_a_script_that_does_not_begin_raises_an_error_with_its_last_words(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dying = SCRIPT.replace("run)", "run) echo 'no fifo here' >&2; exit 1;")
@@ -199,7 +202,7 @@ def test_a_script_that_does_not_begin_is_told_with_its_words(
     assert not isinstance(caught.value, UnreachableError)
 
 
-def test_ids_are_in_the_order_of_time_and_never_the_same() -> None:
+def test_setup_ids_are_unique_and_sort_by_time() -> None:
     ids = [new_setup_id(now) for now in (0, 1, 100_000, 1e9, 2e9)]
     assert ids == sorted(ids)
     assert len({new_setup_id(0) for _ in range(20)}) == 20  # 24 bits are random

@@ -26,7 +26,7 @@ def lines(word: str = "kept", **changes: object) -> str:
     return "\n".join(found.lines())
 
 
-def test_what_is_left_and_who_holds_it() -> None:
+def test_the_lease_lines_say_what_is_left_and_what_holds_the_lease() -> None:
     assert lines() == (
         "lease: 11 h 00 min left, $2.50 of $20.00, idle for 10 min 00 s of 30 min 00 s; "
         "held by the box"
@@ -53,7 +53,9 @@ def test_what_is_left_and_who_holds_it() -> None:
 
 
 @pytest.mark.parametrize("held", ["no-key", "refused", "no-answer", "trying", "else", 7, None])
-def test_where_nothing_on_the_box_holds_it_each_contact_says_so(held: object) -> None:
+def test_a_lease_that_nothing_on_the_box_holds_warns_that_the_box_keeps_costing_money(
+    held: object,
+) -> None:
     assert "nothing on this box holds it" in lines(held=held)
     over = lines(held=held, over="hours")
     assert over.startswith(
@@ -69,7 +71,7 @@ def test_where_nothing_on_the_box_holds_it_each_contact_says_so(held: object) ->
         json.dumps({**SAID, "over": "\x1b[31m", "soon": ["x"], "counted": 5, "held": {}}),
     ],
 )
-def test_what_makes_no_sense_is_no_harm(said: str) -> None:
+def test_a_nonsense_lease_answer_of_a_box_is_read_as_printable_defaults(said: str) -> None:
     found = parse_lease(f"kept\t{said}")
     assert found
     assert all(line.isprintable() for line in found.lines())
@@ -77,6 +79,6 @@ def test_what_makes_no_sense_is_no_harm(said: str) -> None:
     json.dumps(document(found), allow_nan=False)
 
 
-def test_a_box_without_a_lease_has_none() -> None:
+def test_a_box_without_a_lease_is_read_as_none() -> None:
     assert parse_lease("") is None
     assert parse_lease("none\t{}") is None

@@ -72,18 +72,18 @@ def check(found: BoxState) -> None:
 @example(told(run="key-1/"))
 @example(told(rc="²", ended="pipeline " + "9" * 3000))
 @example(told("box", secrets={"A": "[" * 999, "\x1b": 1}, alive=[]))
-def test_no_answer_is_an_error(answer: bytes) -> None:
+def test_any_bytes_as_a_probe_answer_are_read_without_an_error(answer: bytes) -> None:
     check(parse_probe(answer))
 
 
-def test_an_endless_answer_is_bounded() -> None:
+def test_an_endless_probe_answer_is_cut_to_its_limits() -> None:
     many = b"".join(b"have\t%040x\n" % number for number in range(100_000))
     assert len(parse_probe(many).have) <= 5000
     long = parse_probe(b"home\t" + b"x" * 1_000_000)
     assert len(long.facts["home"]) <= 4096
 
 
-def test_what_is_true_is_understood() -> None:
+def test_a_truthful_probe_answer_is_read_into_facts_runs_and_plan() -> None:
     lines = [
         "system\tLinux x86_64",
         "env\tVAST_CONTAINERLABEL",
@@ -112,21 +112,21 @@ def test_what_is_true_is_understood() -> None:
     assert found.nothing_to_do
 
 
-def test_nothing_to_do_only_where_the_box_said_so_of_every_step() -> None:
+def test_a_probe_has_nothing_to_do_only_if_the_box_said_so_of_every_step() -> None:
     assert not parse_probe(b"").nothing_to_do
     assert not parse_probe(b"plan\tgpu\tdone\nplan\ttrain\tnew").nothing_to_do
     assert not parse_probe(b"plan\tgpu\tunheard-of").nothing_to_do
 
 
 @pytest.mark.parametrize("values", [{"run": 1}, {"run": "a"}, {"run": "a/b/c"}, {"state": "?"}])
-def test_what_is_no_run_is_none(values: dict[str, object]) -> None:
+def test_a_malformed_run_in_a_probe_answer_is_dropped(values: dict[str, object]) -> None:
     assert parse_probe(told(**values)).runs == ()
 
 
 @pytest.mark.parametrize(
     "line", [b"{" * 9999, told(text="x" * LONGEST), b'{"a": ' * 9 + b"1" + b"}" * 9]
 )
-def test_a_document_beyond_its_bounds_is_none(line: bytes) -> None:
+def test_a_json_line_of_a_box_that_is_too_long_or_too_deep_is_dropped(line: bytes) -> None:
     assert [said.kind for said in documents(line + b"\n" + told("log"))] == ["log"]
 
 
@@ -140,7 +140,7 @@ def test_a_document_beyond_its_bounds_is_none(line: bytes) -> None:
         ("²", "no"),
     ],
 )
-def test_an_old_bash_is_said(bash: str, word: str | None) -> None:
+def test_a_box_without_bash_or_with_old_bash_is_refused(bash: str, word: str | None) -> None:
     found = parse_probe(f"system\tLinux x86_64\nbash\t{bash}\n".encode())
     if word is None:
         probe_module._check_bash(found, "box")
@@ -155,11 +155,11 @@ def lines_of(answer: bytes) -> list[str]:
 
 
 @given(answers())
-def test_status_can_be_told_of_any_answer(answer: bytes) -> None:
+def test_status_lines_of_any_probe_answer_contain_no_control_characters(answer: bytes) -> None:
     assert not UNSEEN.search("".join(lines_of(answer)))
 
 
-def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
+def test_status_shows_runs_in_columns_and_cuts_a_long_command() -> None:
     ended = {"state": "finished", "rc": 1, "ended": "exit 1", "log_bytes": 12}
     rows = told(run="key-1/train-10", command="/w/homework/.venv/bin/python x.py", **ended)
     rows += told(command=f"python x.py {'long ' * 30}", log_bytes=12)
@@ -170,7 +170,7 @@ def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
     assert second.endswith("…")
 
 
-def test_a_run_with_changes_of_its_own_shows_them() -> None:
+def test_a_run_of_a_snapshot_that_differs_from_its_commit_shows_the_snapshot() -> None:
     commit, snapshot = "a" * 40, "b" * 40
     (changed,) = parse_probe(told(snapshot=snapshot)).runs
     (equal,) = parse_probe(told(snapshot=commit)).runs
@@ -187,14 +187,14 @@ def test_a_run_with_changes_of_its_own_shows_them() -> None:
         for said in ("", "4 795", "4 795 19 1", "4 795 -1", "4 795 x", "4 795 1234567890")
     ],
 )
-def test_what_an_environment_has_of_the_image_is_three_numbers(
+def test_what_an_environment_reuses_of_the_image_is_read_only_as_three_numbers(
     said: str, reused: dict[str, int]
 ) -> None:
     assert parse_probe(f"reused\t{said}\n".encode()).reused == reused
 
 
 @pytest.mark.parametrize("at_work", [True, False])
-def test_a_switch_that_was_cut_short_is_named(at_work: bool) -> None:
+def test_status_names_a_switch_that_was_cut_short_unless_a_setup_is_at_work(at_work: bool) -> None:
     working = "working\t20261121-084500-a1b2c3\tid\n" if at_work else ""
     answer = f"dir\t/workspace/homework\nswitch\t{'b' * 40}\n{working}"
     said = "\n".join(lines_of(answer.encode()))

@@ -19,6 +19,8 @@ from bootstrap.shell import Value
 from tests.unit.profile import hostile
 from tests.unit.protocol.conftest import BoxHome
 
+pytestmark = pytest.mark.slow  # each starts programs
+
 SHELLS = {
     "dash": ["dash", "-c"],
     "bash": ["bash", "--norc", "-c"],
@@ -67,7 +69,7 @@ def asked(name: str, box_home: BoxHome) -> str:
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_gives_the_same_answer(
+def test_a_query_gives_the_same_answer_in_every_shell_and_writes_nothing(
     shell: str, name: str, box_home: BoxHome, tmp_path: Path
 ) -> None:
     before = box_home.listing()
@@ -78,13 +80,15 @@ def test_every_shell_gives_the_same_answer(
 
 
 @pytest.mark.parametrize("login", LOGINS)
-def test_every_login_shell_hands_it_on(login: str, box_home: BoxHome, tmp_path: Path) -> None:
+def test_a_query_passed_through_any_login_shell_gives_the_same_answer(
+    login: str, box_home: BoxHome, tmp_path: Path
+) -> None:
     text = asked("probe", box_home)
     found = answer([login, "-c"], shell_command(text), tmp_path)
     assert found == answer(["dash", "-c"], text, tmp_path)
 
 
-def test_hello_tells_what_is_there(box_home: BoxHome, tmp_path: Path) -> None:
+def test_the_probe_reports_runs_setup_hints_and_plan(box_home: BoxHome, tmp_path: Path) -> None:
     box_state = parse_probe(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     states = {run.name: (run.state, run.rc) for run in box_state.runs}
     assert states == {
@@ -104,9 +108,7 @@ def test_hello_tells_what_is_there(box_home: BoxHome, tmp_path: Path) -> None:
     assert (run.log_bytes, run.written) == (log.stat().st_size, int(log.stat().st_mtime))
 
 
-def test_status_has_the_ends_of_failed_logs_and_no_word_of_the_others(
-    box_home: BoxHome, tmp_path: Path
-) -> None:
+def test_status_brings_the_log_ends_of_failed_runs_alone(box_home: BoxHome, tmp_path: Path) -> None:
     box_home.run("train-5", exit="143\n", ended="stop\n", log="stopped\n")
     box_home.run("train-6", exit="1\n", started="1800000000\n", log=f"{'x' * 6000}\n")
     said = answer(["sh", "-c"], asked("probe", box_home), tmp_path)
@@ -120,7 +122,7 @@ def test_status_has_the_ends_of_failed_logs_and_no_word_of_the_others(
     assert next(iter(found)) == "homework-1/train-6"
 
 
-def test_status_sends_the_newest_metric_of_who_trains_or_is_done(
+def test_status_brings_the_newest_metric_of_running_and_finished_runs_alone(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text()
@@ -142,7 +144,9 @@ def test_status_sends_the_newest_metric_of_who_trains_or_is_done(
     }
 
 
-def test_status_names_the_trees_beside_the_main_one(box_home: BoxHome, tmp_path: Path) -> None:
+def test_status_names_the_trees_beside_the_main_tree_with_size_and_last_run(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
     for number in (2, 10, 3):
         tree = box_home.workdir / f"homework@{number}"
         box_home.write({f"steps/homework-1/beside/{number}/repo.dir": f"{tree}\n"})
@@ -165,7 +169,7 @@ def test_status_names_the_trees_beside_the_main_one(box_home: BoxHome, tmp_path:
     ]
 
 
-def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> None:
+def test_a_probe_reports_gpus_tree_and_kills_of_a_run(box_home: BoxHome, tmp_path: Path) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text().splitlines()[0]
     box_home.run("train-3", exit="", pid=f"{alive}\n{alive}\n", gpus="0,1\n")
     box_home.run("train-2", exit="137\n", killed="1 - - -\n", dir="/w/homework@2\n", times="9 4\n")
@@ -186,7 +190,7 @@ def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> No
     assert next(run for run in again.runs if run.name == "train-4").restarted
 
 
-def test_of_runs_begun_in_one_second_the_later_one_is_the_newest(
+def test_of_runs_begun_in_the_same_second_the_later_run_is_the_newest(
     box_home: BoxHome, tmp_path: Path
 ) -> None:
     for at, name in enumerate(("other-2", "lost-1", "third-1")):
@@ -197,7 +201,7 @@ def test_of_runs_begun_in_one_second_the_later_one_is_the_newest(
     assert [run.name for run in found.runs][:3] == ["third-1", "lost-1", "other-2"]
 
 
-def test_who_waits_is_told_each_state_once_until_the_end(box_home: BoxHome, tmp_path: Path) -> None:
+def test_a_waiting_client_gets_each_run_state_once(box_home: BoxHome, tmp_path: Path) -> None:
     here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
     box_home.run("train-7", exit="", pid="", queue="gpus\n")
     values: dict[str, Value] = {"repo_key": "homework-1", "name": "train-7"}
@@ -213,7 +217,7 @@ def test_who_waits_is_told_each_state_once_until_the_end(box_home: BoxHome, tmp_
         assert waiter.wait(10) == 0
 
 
-def test_more_runs_start_no_more_programs(box_home: BoxHome, tmp_path: Path) -> None:
+def test_a_probe_of_many_runs_starts_no_more_programs(box_home: BoxHome, tmp_path: Path) -> None:
     def programs() -> list[str]:
         started = tmp_path / "started"
         started.write_text("")
@@ -249,7 +253,7 @@ def test_more_runs_start_no_more_programs(box_home: BoxHome, tmp_path: Path) -> 
     assert programs() == few
 
 
-def test_hello_of_a_bare_home_is_short_and_writes_nothing(tmp_path: Path) -> None:
+def test_the_probe_of_a_bare_home_is_empty_and_writes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     box_state = parse_probe(answer(["sh", "-c"], build_query("probe", **NOTHING), home))
@@ -268,7 +272,7 @@ NOTHING: dict[str, Value] = {
 }
 
 
-def test_another_script_is_not_asked_for_its_plan(box_home: BoxHome, tmp_path: Path) -> None:
+def test_a_probe_about_another_script_brings_no_plan(box_home: BoxHome, tmp_path: Path) -> None:
     values = {**ASKED["probe"], "script_id": "c" * 64}
     text = build_query("probe", workdir=str(box_home.workdir), **values)
     assert parse_probe(answer(["sh", "-c"], text, tmp_path)).plan == {}
@@ -279,7 +283,7 @@ def test_another_script_is_not_asked_for_its_plan(box_home: BoxHome, tmp_path: P
     [case for case in hostile.ACCEPTED if case.key == "env.A" and case.value],
     ids=lambda case: case.value[:20],
 )
-def test_values_of_a_question_are_data(case: hostile.HostileCase, box_home: BoxHome) -> None:
+def test_a_hostile_query_value_is_never_run(case: hostile.HostileCase, box_home: BoxHome) -> None:
     folder = box_home.path / "runs"
     text = build_query("tail", workdir=case.value, file=case.value, bytes=1)
     done = subprocess.run(
@@ -289,7 +293,7 @@ def test_values_of_a_question_are_data(case: hostile.HostileCase, box_home: BoxH
     assert [path.name for path in folder.iterdir()] == ["homework-1"]
 
 
-def test_addresses_lie_there_for_one_user_and_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_sent_download_addresses_are_stored_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
     folder = tmp_path / ".boxstrap/setups/20260101-000000-abcdef"
     folder.mkdir(parents=True)
     query = build_query("take_addresses", workdir=str(tmp_path), setup_id=folder.name)

@@ -366,7 +366,7 @@ ASKS = re.compile(
 )
 
 
-def test_every_module_that_asks_a_box_is_in_the_table() -> None:
+def test_every_module_that_queries_a_box_is_in_the_table_of_readers() -> None:
     top = Path(bootstrap.__file__).parent
     asking = {
         str(path.relative_to(top))
@@ -503,10 +503,10 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 @example(said=b"finished \xc2\xb2\nlog", code=b"0")
 @example(said=b"stopped\n", code=b"0")
 @example(said=b"\xff\xff\xff\xff0000", code=b"0")
-def test_whatever_a_box_says(
+def test_any_answer_of_a_box_is_read_or_refused_without_escape_codes(
     module: str, said: bytes, code: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.link.wire.PAUSES_S", (0,))
+    monkeypatch.setattr("bootstrap.link.reconnecting.PAUSES_S", (0,))
     words = ""
     try:
         READERS[module](Saying(said, code))
@@ -518,7 +518,7 @@ def test_whatever_a_box_says(
 FORGED = b"x\rwarning: log in at evil.example\xe2\x80\xa8\x85\r\ny"
 
 
-def test_one_line_of_a_box_never_becomes_several() -> None:
+def test_a_line_of_a_box_with_line_breaks_inside_stays_a_single_line() -> None:
     pieces = [b"news\t" + FORGED.partition(b"\n")[0] + b"\n", b""]
     stream: Any = SimpleNamespace(read=lambda _: pieces.pop(0))
     facts = {"same": {"a\rb": "c\rd"}, "packages": ["e\rf"], "addresses": [], "public": []}
@@ -535,7 +535,7 @@ def test_one_line_of_a_box_never_becomes_several() -> None:
 
 
 @pytest.mark.parametrize("seconds", [10**18, 99999999999, -1, 1e3, "1", True])
-def test_a_time_that_no_clock_has_is_none(seconds: object) -> None:
+def test_an_impossible_time_of_a_run_is_read_as_zero(seconds: object) -> None:
     (found,) = parse_probe(told(started=seconds, begun=seconds, over=seconds)).runs
     kept = run_of({**row_of(found), "begun": 10**18, "over": 10**18, "started": 10**18})
     for one in (found, kept):
@@ -544,7 +544,7 @@ def test_a_time_that_no_clock_has_is_none(seconds: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["x command=aWQ=", "x beside", "../x", "a;b", "x\u00a0y", "*", ""])
-def test_what_a_box_says_of_a_run_adds_no_word_to_the_next_boxs_command(text: str) -> None:
+def test_a_runs_hostile_session_or_gpus_add_no_word_to_the_next_boxs_command(text: str) -> None:
     """`run --resume` and `guard --resume` take session and GPUs of a run to another box."""
     said = {"run": "x-1/train-1", "state": "died", "session": text, "gpus": text}
     told = parse_run(BoxDocument(said))
@@ -559,6 +559,6 @@ def test_what_a_box_says_of_a_run_adds_no_word_to_the_next_boxs_command(text: st
 
 
 @pytest.mark.parametrize("count", ["9" * 5000, "9" * 4000, "\u0661"])
-def test_a_number_of_results_in_the_way_that_is_none_is_left_out(count: str) -> None:
+def test_an_absurd_count_of_results_in_the_way_is_left_out_of_the_error(count: str) -> None:
     said = results_in_the_way([f"a-1 1 {count} large", f"a-2 {count} 1 large"], "box", "box")
     assert said.what.endswith("would be overwritten:")

@@ -37,7 +37,7 @@ def line(**changed: Any) -> bytes:
     return json.dumps({**WHOLE, **changed}).encode()
 
 
-def test_a_look_is_read() -> None:
+def test_a_sample_is_read_with_its_gpus_processes_and_run() -> None:
     sample = parse_sample(line())
     assert sample is not None
     assert (sample.gpus[0].load, sample.gpus[0].processes[0].name) == (97, "python")
@@ -45,7 +45,7 @@ def test_a_look_is_read() -> None:
     assert sample.run.last == "step 1"
 
 
-def test_text_cannot_command_a_terminal() -> None:
+def test_escape_codes_in_a_samples_text_are_removed() -> None:
     run = {**WHOLE["run"], "last": "\x1b]0;owned\x07\x1b[2Jstep\r\n1\u202e" + "x" * 9000}
     sample = parse_sample(line(run=run, gpus=[{"index": 0, "name": "\x1b[31mA100\x9b"}]))
     assert sample is not None
@@ -72,17 +72,17 @@ def test_text_cannot_command_a_terminal() -> None:
     ],
     ids=str,
 )
-def test_what_no_box_says_is_nothing(changed: dict[str, Any]) -> None:
+def test_a_sample_with_impossible_values_is_dropped(changed: dict[str, Any]) -> None:
     assert parse_sample(line(**changed)) is None
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"x" * (MAX_LINE + 1)])
-def test_what_is_no_look_is_nothing(text: bytes) -> None:
+def test_a_line_that_is_no_sample_is_dropped(text: bytes) -> None:
     assert parse_sample(text) is None
 
 
 @given(st.lists(st.integers(1, 500), max_size=20))
-def test_looks_come_whole_out_of_any_pieces(cuts: list[int]) -> None:
+def test_samples_are_read_whole_from_a_stream_cut_into_any_pieces(cuts: list[int]) -> None:
     stream = line(t=1.0) + b"\nnoise\n" + line(t=2.0) + b"\n" + line(t=3.0)[:-9]
     lines, found, at = SampleLines(), [], 0
     for cut in [*cuts, len(stream)]:
@@ -91,7 +91,7 @@ def test_looks_come_whole_out_of_any_pieces(cuts: list[int]) -> None:
     assert [sample.t for sample in found] == [1.0, 2.0]
 
 
-def test_of_an_endless_line_little_is_kept() -> None:
+def test_an_endless_sample_line_is_dropped_with_bounded_memory() -> None:
     lines = SampleLines()
     for _ in range(40):
         assert lines.feed(b"x" * 64 * 1024) == []

@@ -98,13 +98,13 @@ def classify(folder: Path, said: str, then: str = 'classify_error "$STEP_LOG"') 
 
 
 @pytest.mark.parametrize(("code", "said"), SAID, ids=range(len(SAID)))
-def test_each_message_has_its_code(code: str, said: str, tmp_path: Path) -> None:
+def test_a_failed_commands_output_gives_an_error_code(code: str, said: str, tmp_path: Path) -> None:
     assert classify(tmp_path, said) == code
     assert code in CODES
 
 
 @pytest.mark.parametrize(("free", "code"), [(0, "disk-full"), (4000, "command-failed")])
-def test_a_disk_that_takes_no_words_is_full(free: int, code: str, tmp_path: Path) -> None:
+def test_a_silent_failure_on_a_full_disk_is_disk_full(free: int, code: str, tmp_path: Path) -> None:
     df = (
         f"df() {{ printf 'Filesystem 1024-blocks Used Available\\n/dev/x 9 9 {free} 100%% /\\n'; }}"
     )
@@ -123,17 +123,17 @@ def test_a_disk_that_takes_no_words_is_full(free: int, code: str, tmp_path: Path
         ("command-failed", "fetching uv failed: File is not a zip file"),
     ],
 )
-def test_why_uv_was_not_fetched(code: str, said: str, tmp_path: Path) -> None:
+def test_a_failed_fetch_of_uv_gives_its_error_code(code: str, said: str, tmp_path: Path) -> None:
     then = f"{shell_part('lib', 'uv')}\nUV_VERSION=0 STEP_CODE=/dev/stdout\n(uv_failed) || :"
     assert classify(tmp_path, said, then) == code
 
 
-def test_what_an_earlier_try_said_is_not_to_blame(tmp_path: Path) -> None:
+def test_output_of_an_earlier_try_does_not_decide_the_error_code(tmp_path: Path) -> None:
     said = "failed: No route to host.\ntrying again in 2 s\n  x No solution found"
     assert classify(tmp_path, said) == "resolve-failed"
 
 
-def test_tries_again_for_a_minute_and_no_longer(tmp_path: Path) -> None:
+def test_a_network_failure_is_retried_for_a_minute_and_no_longer(tmp_path: Path) -> None:
     """Uses a fake clock: the test does not really wait, and real time does not count."""
     then = """
     unset SECONDS; SECONDS=0  # a plain variable from now on
@@ -144,12 +144,12 @@ def test_tries_again_for_a_minute_and_no_longer(tmp_path: Path) -> None:
     assert classify(tmp_path, "", then) == "2 8 8 8 8 8 8 8 8 rc 4"
 
 
-def test_what_is_not_the_networks_fault_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_failure_that_is_not_the_networks_is_not_retried(tmp_path: Path) -> None:
     then = "with_retries eval 'echo once; false' || echo rc $?"
     assert classify(tmp_path, "error: Failed to build x", then) == "once\nrc 1"
 
 
-def test_a_programs_warning_about_the_boxs_own_name_is_no_cause(tmp_path: Path) -> None:
+def test_a_warning_about_the_boxs_own_host_name_is_not_taken_as_the_cause(tmp_path: Path) -> None:
     warned = "sudo: unable to resolve host box: Name or service not known\n"
     warned += "hostname: Temporary failure in name resolution\n"
     assert classify(tmp_path, f"{warned}E: Unable to locate package x") == "command-failed"
@@ -157,7 +157,7 @@ def test_a_programs_warning_about_the_boxs_own_name_is_no_cause(tmp_path: Path) 
     assert classify(tmp_path, f"{warned}E: Temporary failure resolving 'x'") == "no-dns"
 
 
-def test_a_dead_proxy_is_named_and_a_live_one_is_not_to_blame(tmp_path: Path) -> None:
+def test_a_dead_proxy_is_named_as_the_cause_and_a_live_proxy_is_not(tmp_path: Path) -> None:
     said = "error sending request: tunnel error: Connection refused"
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

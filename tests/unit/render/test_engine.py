@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.onbox import MAIN
 from bootstrap.shell import shell_part
 
 pytestmark = pytest.mark.slow
 
-PARTS = ("base", "events", "process", "run_processes", "engine")
+PARTS = ("base", "events", "process", "lock", "engine")
 # A setup of two steps, `b` after `a`, and nothing else.
-RIG = """
+RIG = f"""
 set -eu
 STEPS=(a b)
 declare -A NEEDS=([a]='' [b]='a')
+BOX_HOME=$PWD ONBOX={MAIN}
 SETUP_ID=20260101-000000-abcdef SETUP_DIR=$PWD SETUP_EXIT=0 SEQ=0 TRAIN_GRACE=10 MISSING=' '
 mkdir -p logs
 mkfifo pipe
@@ -46,7 +48,9 @@ START = "start_step() {{ STATE[$1]=running; ( {body} ) >log 2>&1 & CHILD[$1]=$!;
 
 
 @pytest.mark.parametrize("pieces", [("{}", " ok\n"), ("{} ", "ok\n"), ("{} ok", "\n")])
-def test_a_line_that_comes_in_pieces_is_whole(pieces: tuple[str, str], tmp_path: Path) -> None:
+def test_a_steps_report_that_arrives_in_pieces_is_read_as_a_whole_line(
+    pieces: tuple[str, str], tmp_path: Path
+) -> None:
     """On a busy box, more than a second may pass between two bytes of a line."""
     first, second = (piece.format("'$1'").replace("\n", "\\n") for piece in pieces)
     body = f"printf '{first}' >&3; sleep 1.4; printf '{second}' >&3"
@@ -54,12 +58,12 @@ def test_a_line_that_comes_in_pieces_is_whole(pieces: tuple[str, str], tmp_path:
     assert (events, end) == ([("a", "ok"), ("b", "ok")], "0")
 
 
-def test_a_step_that_dies_without_a_word_is_told_once(tmp_path: Path) -> None:
+def test_a_step_that_dies_without_a_report_fails_once(tmp_path: Path) -> None:
     events, end = run(tmp_path, START.format(body="exit 1"))
     assert (events, end) == ([("a", "fail")], "7")
 
 
-def test_a_step_that_speaks_after_it_was_given_up_does_no_harm(tmp_path: Path) -> None:
+def test_a_late_ok_of_a_step_given_up_does_not_undo_its_failure(tmp_path: Path) -> None:
     body = "(sleep 5; printf 'a ok\\n' >&3) & if [ $1 = a ]; then exit; fi; sleep 6"
     late = f"{START.format(body=body)}\nSTEPS=(a c)\nNEEDS[c]=''"
     events, end = run(tmp_path, late)
@@ -67,9 +71,9 @@ def test_a_step_that_speaks_after_it_was_given_up_does_no_harm(tmp_path: Path) -
     assert end == "7"
 
 
-def test_those_that_are_ended_after_a_failure_are_no_news(tmp_path: Path) -> None:
-    body = (
-        "if [ $1 = a ]; then sleep 0.2; printf 'a fail code=killed rc=1\\n' >&3; else sleep 9; fi"
-    )
+def test_steps_at_work_when_another_step_fails_are_ended_and_not_reported(tmp_path: Path) -> None:
+    fails = "until [ -s pid ]; do sleep 0.1; done; printf 'a fail code=killed rc=1\\n' >&3"
+    # Longer than `run` waits.
+    body = f"if [ $1 = a ]; then {fails}; else echo $BASHPID >pid; sleep 150; fi"
     events, end = run(tmp_path, f"{START.format(body=body)}\nNEEDS[b]=''")
     assert (events, end) == ([("a", "fail")], "7")

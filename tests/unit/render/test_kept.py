@@ -23,7 +23,7 @@ def kept() -> list[Path]:
     return sorted((cache_dir() / "scripts").glob("*"))
 
 
-def test_a_kept_script_is_the_fresh_one_byte_for_byte() -> None:
+def test_a_cached_script_equals_the_fresh_script_byte_for_byte() -> None:
     odd = "a\rb\r\nc\u2028d\x85e\x0cf 'g' \\ é"
     fresh = made(odd)
     assert odd.replace("'", "'\\''") in fresh
@@ -31,20 +31,20 @@ def test_a_kept_script_is_the_fresh_one_byte_for_byte() -> None:
     assert [path.stat().st_mode & 0o777 for path in kept()] == [0o600]
 
 
-def test_no_more_than_a_few_are_kept() -> None:
+def test_the_script_cache_keeps_only_a_fixed_number_of_scripts() -> None:
     for number in range(KEPT + 5):
         made(number)
     assert len(kept()) == KEPT
 
 
-def test_a_cache_that_cannot_be_written_is_none() -> None:
+def test_a_script_is_rendered_even_if_the_cache_cannot_be_written() -> None:
     cache_dir().parent.mkdir(parents=True, exist_ok=True)
     cache_dir().write_text("a file where the folder should be")
     assert "A=1" in made(1)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"\0" * 900, b"#!/usr/bin/env bash\n"])
-def test_a_damaged_one_is_made_anew(damage: bytes, faults: Faults) -> None:
+def test_a_damaged_cached_script_is_rendered_anew(damage: bytes, faults: Faults) -> None:
     """Emptied by a power cut, filled with NUL bytes, or cut off: the digest detects it."""
     with faults.attempt("script cache damaged", damage[:2].hex() or "emptied"):
         fresh = made(1)
@@ -56,7 +56,7 @@ def test_a_damaged_one_is_made_anew(damage: bytes, faults: Faults) -> None:
         assert file.read_bytes().endswith(fresh.encode())
 
 
-def test_another_script_in_its_place_is_not_believed() -> None:
+def test_another_script_in_place_of_a_cached_script_is_not_used() -> None:
     fresh = made(1)
     (file,) = kept()
     made(2)
@@ -65,7 +65,7 @@ def test_another_script_in_its_place_is_not_believed() -> None:
     assert made(1) == fresh
 
 
-def test_a_disk_that_fills_up_while_it_is_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_disk_that_fills_while_a_script_is_cached_leaves_no_file(tmp_path: Path) -> None:
     """A file size limit cuts the write off as a full disk would."""
     code = (
         "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

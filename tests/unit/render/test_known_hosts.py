@@ -16,7 +16,7 @@ PUBLISHED = {
 }
 
 
-def test_they_have_the_fingerprints_that_are_published() -> None:
+def test_shipped_host_keys_of_git_hosts_have_the_published_fingerprints() -> None:
     rows = [line.split() for line in known_hosts() if not line.startswith("@")]
     shown = {
         (host, kind): PublicKey(kind, base64.b64decode(blob)).fingerprint

@@ -14,13 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.profile.reading import make_profile
 from bootstrap.secrets import packed
 from bootstrap.shell import shell_part
 from tests.box_programs import lay_programs
+from tests.unit.render import test_env_file
 from tests.unit.render.scripts import loaded, render, variables_part
 from tests.unit.render.test_env_file import AS_SHELL, SHELLS
 from tests.unit.render.test_lint import shellcheck
@@ -80,7 +81,10 @@ def environment_in(shell: str, values: Mapping[str, str], folder: Path) -> dict[
 @pytest.mark.parametrize("shell", SHELLS)
 @FEW
 @given(values=st.dictionaries(NAMES, VALUES | SECRETS, max_size=20))
-def test_the_environment_in_every_kind_of_shell(shell: str, values: dict[str, str]) -> None:
+@example(values={**test_env_file.VALUES, **test_env_file.SECRETS})
+def test_any_environment_value_arrives_byte_for_byte_in_every_kind_of_shell(
+    shell: str, values: dict[str, str]
+) -> None:
     with TemporaryDirectory() as folder:
         found = environment_in(shell, values, Path(folder))
         wanted = {name.encode(): value.encode() for name, value in values.items()}
@@ -92,7 +96,9 @@ def test_the_environment_in_every_kind_of_shell(shell: str, values: dict[str, st
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 @FEW
 @given(values=st.dictionaries(NAMES, st.binary(max_size=60), max_size=10))
-def test_secrets_of_any_bytes(shell: str, values: dict[str, bytes]) -> None:
+def test_secrets_of_any_bytes_arrive_byte_for_byte_in_bash_and_dash(
+    shell: str, values: dict[str, bytes]
+) -> None:
     given_ = {name: os.fsdecode(value.replace(b"\0", b"")) for name, value in values.items()}
     with TemporaryDirectory() as folder:
         found = environment_in(shell, given_, Path(folder))
@@ -125,7 +131,7 @@ printf %s "$RUN_DIR"
 @pytest.mark.slow
 @FEW
 @given(command=COMMANDS)
-def test_the_command_of_a_run(command: str) -> None:
+def test_any_training_command_reaches_bash_with_the_environments_python(command: str) -> None:
     profile = make_profile({"train": {"command": command}})
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -170,7 +176,7 @@ def test_the_command_of_a_run(command: str) -> None:
     command=COMMANDS,
     session=st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True),
 )
-def test_shellcheck_finds_nothing_in_any_script(
+def test_shellcheck_finds_nothing_in_the_script_of_any_profile(
     env: dict[str, str], command: str, session: str
 ) -> None:
     document = {"env": env, "train": {"command": command, "session": session}}

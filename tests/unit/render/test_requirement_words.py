@@ -34,12 +34,14 @@ def inputs(home: Path, *sets: str) -> str:
     return done.stdout
 
 
-def test_an_environment_is_made_of_what_it_was_where_none_of_it_is_named(tmp_path: Path) -> None:
+def test_an_environment_without_extra_requirements_has_the_inputs_of_earlier_versions(
+    tmp_path: Path,
+) -> None:
     """The same text as in earlier versions, so that the work stays the same."""
     assert inputs(tmp_path) == f"v1 {tmp_path}/.venv '' uv auto '' '' '' \n"
 
 
-def test_where_files_come_from_makes_no_other_environment(tmp_path: Path) -> None:
+def test_python_reuse_never_does_not_make_another_environment(tmp_path: Path) -> None:
     never = profile("ssh", "python.reuse=never")
     assert inputs(tmp_path, "python.reuse=never") == inputs(tmp_path)
     assert python_id(never.python) == python_id(profile("ssh").python)
@@ -74,7 +76,7 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
     assert "python progress done=0 total=0 unit=packages" in done.stdout
 
 
-def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
+def test_download_sizes_that_uv_prints_become_the_total_bytes_of_progress(tmp_path: Path) -> None:
     """Received bytes are reported too, twice a second, without starting a process."""
     said = "Downloading torch (803.2MiB)\\nDownloading x (1.5GiB)\\nDownloading y (512B)\\n"
     total = int(803.2 * 2**20) + int(1.5 * 2**30) + 512
@@ -95,7 +97,7 @@ def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
     assert not done.stderr
 
 
-def test_a_network_card_that_goes_takes_nothing_back(tmp_path: Path) -> None:
+def test_a_network_interface_that_disappears_takes_no_received_bytes_back(tmp_path: Path) -> None:
     """A VPN's card may disappear: the bytes received through it still count."""
     script = loaded(render(profile("ssh")))
     body = (
@@ -110,7 +112,7 @@ def test_a_network_card_that_goes_takes_nothing_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-def test_on_one_core_nothing_is_compiled_beside_it(tmp_path: Path, *, pinned: bool) -> None:
+def test_bytecode_is_compiled_ahead_only_on_several_cores(tmp_path: Path, *, pinned: bool) -> None:
     cores = os.sched_getaffinity(0)
     script = loaded(render(profile("ssh", "train.command=true")))
     body = (
@@ -126,7 +128,7 @@ def test_on_one_core_nothing_is_compiled_beside_it(tmp_path: Path, *, pinned: bo
 
 
 @pytest.mark.parametrize("required", ["true", "false"])
-def test_uv_is_asked_for_torch_only_where_a_gpu_has_to_run_it(
+def test_uv_is_asked_about_torch_only_if_the_profile_requires_a_gpu(
     tmp_path: Path, required: str
 ) -> None:
     """The query makes uv resolve everything once more."""
@@ -139,7 +141,7 @@ def test_uv_is_asked_for_torch_only_where_a_gpu_has_to_run_it(
     assert (tmp_path / "asked").exists() == (required == "true")
 
 
-def test_packages_of_a_day_come_from_an_index_with_dates(tmp_path: Path) -> None:
+def test_packages_as_of_a_day_reuse_nothing_and_exclude_newer_releases(tmp_path: Path) -> None:
     """An image's packages and the indexes of torch's builds have none."""
     script = loaded(render(profile("ssh", "python.as_of=2023-05-01")))
     body = f'{script}\nUV_SETTINGS=()\nchoose_settings\necho "$REUSE" "${{UV_SETTINGS[@]}}"\n'
@@ -148,7 +150,7 @@ def test_packages_of_a_day_come_from_an_index_with_dates(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_each_of_them_makes_another_environment(tmp_path: Path) -> None:
+def test_each_further_requirement_of_a_profile_makes_another_environment(tmp_path: Path) -> None:
     found = [inputs(tmp_path, *BESIDE[:count]) for count in range(len(BESIDE) + 1)]
     assert len(set(found)) == len(found)
     assert "flash-attn\\>=2" in found[-1]

@@ -45,24 +45,22 @@ def rendered(variables: Sequence[tuple[str, Value]]) -> str:
 
 
 @pytest.mark.slow
-@given(st.lists(EITHER, max_size=8), EITHER)
-def test_text_and_lists_come_out_byte_for_byte(many: list[str], one: str) -> None:
-    script = rendered([("ONE", one), ("MANY", many)])
-    expressions = ['"$ONE"', '"${#MANY[@]}"', '${MANY[@]+"${MANY[@]}"}']
+@given(st.lists(EITHER, max_size=8), EITHER, st.booleans(), st.integers(-(2**53), 2**53))
+def test_any_text_list_flag_and_number_come_out_of_the_script_as_given(
+    many: list[str], one: str, flag: bool, number: int
+) -> None:
+    script = rendered([("ONE", one), ("MANY", many), ("FLAG", flag), ("NUMBER", number)])
+    texts = ['"$ONE"', '"${#MANY[@]}"', '${MANY[@]+"${MANY[@]}"}']
     # Without values printf prints one empty field.
-    assert through_bash(script, expressions) == [one, str(len(many)), *(many or [""])]
-
-
-@given(st.booleans(), st.integers(-(2**53), 2**53))
-def test_flags_and_numbers(flag: bool, number: int) -> None:
-    script = rendered([("FLAG", flag), ("NUMBER", number)])
-    found = through_bash(script, ['"$FLAG"', '"$NUMBER"'])
-    assert found == ["yes" if flag else "", str(number)]
+    told = [one, str(len(many)), *(many or [""]), "yes" if flag else "", str(number)]
+    assert through_bash(script, [*texts, '"$FLAG"', '"$NUMBER"']) == told
 
 
 @pytest.mark.slow
 @given(st.dictionaries(st.from_regex(r"[A-Z_]{2,8}_X", fullmatch=True), EITHER, max_size=6), EITHER)
-def test_what_a_profile_lets_through_comes_out(env: dict[str, str], command: str) -> None:
+def test_any_value_that_a_profile_accepts_comes_out_of_the_script_byte_for_byte(
+    env: dict[str, str], command: str
+) -> None:
     fitting: dict[str, str] = {}
     for name, value in env.items():
         if accepted({"env": {name: value}}):
@@ -85,13 +83,13 @@ def accepted(document: object) -> bool:
     return True
 
 
-def test_a_nul_is_refused() -> None:
+def test_quoting_a_value_with_a_nul_byte_is_refused() -> None:
     with pytest.raises(ValueError, match="NUL"):
         quote("a\0b")
 
 
 @given(EITHER)
-def test_a_comment_stays_a_comment(text: str) -> None:
+def test_any_text_in_a_script_comment_stays_a_single_harmless_line(text: str) -> None:
     line = harmless(text)
     assert "\n" not in line
     assert not set(line) & set("'\"`$\\;&|<>()")
@@ -99,7 +97,9 @@ def test_a_comment_stays_a_comment(text: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", hostile.ACCEPTED, ids=lambda case: f"{case.key}={case.value[:20]}")
-def test_a_hostile_value_is_data_from_end_to_end(case: hostile.HostileCase, tmp_path: Path) -> None:
+def test_a_hostile_profile_value_stays_data_in_preflight_and_plan_and_runs_nothing(
+    case: hostile.HostileCase, tmp_path: Path
+) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(case.document())
     sets = () if case.key.startswith("train") else ("train.command=true",)
@@ -113,12 +113,14 @@ def test_a_hostile_value_is_data_from_end_to_end(case: hostile.HostileCase, tmp_
         assert set(found) <= {"a.yaml", "home"}, f"{mode} wrote"
 
 
-def test_the_canary_sings_when_a_value_is_run(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_canary_of_hostile_values_appears_when_its_command_is_run(tmp_path: Path) -> None:
     run_script(f"{{\ntouch {hostile.CANARY}\n# ---- the program\n", tmp_path / "home", "plan")
     assert (tmp_path / "home" / hostile.CANARY).exists()
 
 
-def test_a_branch_and_a_person_are_data_too(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_hostile_branch_url_or_user_name_stays_data_in_the_script(tmp_path: Path) -> None:
     odd = f"a;touch$IFS{hostile.CANARY}$(touch {hostile.CANARY})'"
     work = WORK.__class__(
         key="k-1", name="k", commit="a" * 40, branch=odd, url=odd, user_name=odd, user_email=odd
@@ -147,7 +149,7 @@ def run_script(script: str, home: Path, mode: str) -> str:
     return (done.stdout + done.stderr).decode(errors="replace")
 
 
-def test_a_run_of_a_profile_without_training_is_treated_as_the_others_are() -> None:
+def test_a_run_of_a_profile_without_training_has_the_default_grace_and_log_limit() -> None:
     for what in (profile("vast"), read_profile("vast").profile):
         values = dict(variables(what, WORK, local=False, secrets_id=""))
         assert (values["TRAIN_GRACE"], values["LOG_MAX_MIB"]) == (10, 1024)

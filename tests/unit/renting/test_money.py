@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import pytest
 
 from bootstrap.errors import NotSafeError, UsageError
-from bootstrap.link.record import KnownBox
-from bootstrap.providers.offer import RentOrder
+from bootstrap.link import KnownBox
+from bootstrap.providers import RentOrder
 from bootstrap.renting import money, rental
 from bootstrap.renting.money import (
     MoneyCaps,
@@ -43,7 +43,7 @@ def write(text: str) -> None:
         ("money: {max_dollars: 40}", {"BOXSTRAP_MAX_DOLLARS": "0"}, MoneyCaps(max_dollars=0.0)),
     ],
 )
-def test_the_lower_of_file_and_environment_holds(
+def test_the_lower_money_cap_of_config_file_and_environment_holds(
     text: str, env: dict[str, str], caps: MoneyCaps
 ) -> None:
     if text:
@@ -65,7 +65,7 @@ def test_the_lower_of_file_and_environment_holds(
         ("money: {", {}, "config.yaml"),
     ],
 )
-def test_a_cap_that_can_not_be_read_is_never_ignored(
+def test_a_money_cap_that_can_not_be_parsed_is_a_usage_error(
     text: str, env: dict[str, str], says: str
 ) -> None:
     if text:
@@ -84,7 +84,9 @@ def test_a_cap_that_can_not_be_read_is_never_ignored(
         (RentOrder(lease_hours=3, lease_dollars=1), 2),
     ],
 )
-def test_a_lease_counts_by_its_nearer_end(order: RentOrder, hours: float) -> None:
+def test_the_length_of_a_lease_follows_the_nearer_of_its_hours_and_dollars(
+    order: RentOrder, hours: float
+) -> None:
     assert lease_hours(order, 0.5) == hours
 
 
@@ -106,7 +108,7 @@ def rented(mark: int, price: float, began: float, hours: float, **more: object) 
         (-40, 24, -25, 0),
     ],
 )
-def test_a_day_back_and_a_day_ahead_are_counted(
+def test_the_daily_money_cap_counts_rentals_a_day_back_and_a_day_ahead(
     began: float, hours: float, ended: float | None, left: float
 ) -> None:
     over = {"state": RentalState.ENDED, "ended": NOW + (ended or 0) * HOUR} if ended else {}
@@ -118,7 +120,7 @@ def test_a_day_back_and_a_day_ahead_are_counted(
     assert "max_dollars allows" in found.value.what
 
 
-def test_price_and_cost_of_one_box_have_caps_of_their_own() -> None:
+def test_an_offer_above_the_cap_on_price_or_on_cost_of_one_box_is_refused() -> None:
     check_caps(MoneyCaps(max_price=0.5, max_box_dollars=12), RentalTerms(0.5, 24), NOW)
     with pytest.raises(OverCapError, match=r"\$0.51 an hour is more than max_price"):
         check_caps(MoneyCaps(max_price=0.5), RentalTerms(0.51, 1), NOW)
@@ -127,7 +129,7 @@ def test_price_and_cost_of_one_box_have_caps_of_their_own() -> None:
     assert found.value.hint == "A shorter lease fits: --set lease.hours=24"
 
 
-def test_a_lease_is_not_made_longer_beyond_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_can_not_be_extended_beyond_the_money_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     rented(1, 1.0, -1, 10, ready=True)
     box = KnownBox("gpu", "vast:1", lease={"hours": 10.0, "extended": HOUR})
     monkeypatch.setattr(money, "all_boxes", lambda: [box])
@@ -159,7 +161,9 @@ def dearest_day(rentals: Iterable[Rental]) -> float:
     return max(days, default=0.0)
 
 
-def test_no_day_costs_more_than_the_cap_however_boxes_come_and_go(seeded: random.Random) -> None:
+def test_no_day_costs_more_than_the_money_cap_in_random_sequences_of_rentals(
+    seeded: random.Random,
+) -> None:
     for _ in range(20):
         caps = MoneyCaps(max_dollars=seeded.uniform(5, 60))
         for each in rental.all_rentals():

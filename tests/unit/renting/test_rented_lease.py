@@ -10,7 +10,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link import record
 from bootstrap.link.prompt import Prompt
 from bootstrap.profile.load import read_profile
-from bootstrap.providers.offer import Offer
+from bootstrap.providers import Offer
 from bootstrap.renting import up
 from bootstrap.renting.up import RentedLease
 from tests.providers.renting_world import Heard
@@ -33,7 +33,9 @@ def offer(provider: str) -> Offer:
         (("lease.dollars=3", "lease.idle=30m"), []),
     ],
 )
-def test_a_day_is_the_end_unless_hours_or_dollars_are(given: list[str], sets: list[str]) -> None:
+def test_a_rented_box_gets_a_lease_of_24_hours_unless_hours_or_dollars_are_set(
+    given: list[str], sets: list[str]
+) -> None:
     heard = Heard()
     assert [*RentedLease(read_profile(None, sets=given), heard).sets("vast:1")] == sets
     assert ("after 24 hours" in "".join(heard.lines)) == (sets == [DAY])
@@ -51,7 +53,7 @@ def test_a_day_is_the_end_unless_hours_or_dollars_are(given: list[str], sets: li
     ],
 )
 @pytest.mark.parametrize("answer", [0, 1, None], ids=["money", "results", "no terminal"])
-def test_what_yields_is_asked_where_a_stop_would_lose_something(
+def test_renting_asks_whether_to_stop_or_destroy_where_a_stop_would_lose_files(
     provider: str,
     given: list[str],
     is_asked: bool,
@@ -79,7 +81,7 @@ def test_what_yields_is_asked_where_a_stop_would_lose_something(
     assert ("nothing but you ends" in said and "To let results yield" in said) == goes_on
 
 
-def test_a_box_without_a_key_of_its_own_ends_only_if_it_is_guarded() -> None:
+def test_a_box_that_can_not_end_itself_is_said_to_need_a_guard_for_its_lease() -> None:
     for provider, then, says in (
         ("paperspace", "stop", "is stopped after 24 hours"),
         ("paperspace", "destroy", "is destroyed after 24 hours"),
@@ -95,7 +97,7 @@ def test_a_box_without_a_key_of_its_own_ends_only_if_it_is_guarded() -> None:
         assert ("if a machine of yours guards it: boxstrap guard" in said) == bool(says)
 
 
-def test_one_that_can_only_end_is_never_stopped() -> None:
+def test_a_hugging_face_job_is_always_destroyed_at_its_lease_end_and_a_stop_is_refused() -> None:
     heard = Heard()
     lease = RentedLease(read_profile(None, sets=("lease.hours=3",)), heard)
     lease.ask(offer("hf"))
@@ -120,7 +122,7 @@ def test_one_that_can_only_end_is_never_stopped() -> None:
         (("lease.dollars=3",), 2.0, False),
     ],
 )
-def test_a_contract_that_ends_before_the_lease_is_said(
+def test_an_offer_that_ends_before_the_lease_is_pointed_out(
     given: list[str], hours: float | None, is_told: bool
 ) -> None:
     heard = Heard()
@@ -128,7 +130,9 @@ def test_a_contract_that_ends_before_the_lease_is_said(
     assert ("--set rent.min_hours=" in "".join(heard.lines)) == is_told
 
 
-def test_what_was_answered_stays_when_it_is_set_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_answer_of_stop_or_destroy_stays_at_the_next_setup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     known = record.KnownBox("a", "lambda:1", lease={"then": "destroy"})
     monkeypatch.setattr(up, "all_boxes", lambda: [known])
     assert [*RentedLease(read_profile(None), Heard()).sets("lambda:1")] == [DESTROY, DAY]
@@ -137,7 +141,7 @@ def test_what_was_answered_stays_when_it_is_set_up_again(monkeypatch: pytest.Mon
     assert [*RentedLease(stop, Heard()).sets("lambda:1")] == [DAY]
 
 
-def test_what_was_agreed_on_stays_where_nothing_else_is_named(
+def test_lease_terms_agreed_on_stay_at_the_next_setup_unless_the_profile_names_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terms = {"seconds": 21600.0, "dollars": 3.5, "idle": 1800, "then": "stop", "set": 1e9}
@@ -162,7 +166,7 @@ def test_what_was_agreed_on_stays_where_nothing_else_is_named(
         ("vast", ["box.volume=5"], ""),
     ],
 )
-def test_a_working_folder_beside_the_volume_is_said_once(
+def test_a_working_folder_outside_the_mounted_volume_is_warned_of_once(
     provider: str, given: list[str], says: str
 ) -> None:
     heard = Heard()

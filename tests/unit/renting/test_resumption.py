@@ -22,10 +22,9 @@ import pytest
 
 from bootstrap.boxes.at_home import PullPlace, RunAtHome
 from bootstrap.errors import NotSafeError, UnreachableError, UsageError
-from bootstrap.link.local import LocalWire
-from bootstrap.link.record import KnownBox
+from bootstrap.link import KnownBox, LocalWire
 from bootstrap.protocol.run import Run, Uploaded
-from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.providers import RentedBox, RentedState
 from bootstrap.renting import last_results, rental, resumption
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.transfer import buckets
@@ -64,7 +63,7 @@ class ListedBucket:
         ("", ("train-2-20231114-221320-ab/out/a",), ""),
     ],
 )
-def test_a_box_names_no_other_place_than_the_profiles_bucket(
+def test_results_are_taken_only_from_a_bucket_place_that_the_profile_names(
     monkeypatch: pytest.MonkeyPatch, said: str, there: tuple[str, ...], found: str
 ) -> None:
     monkeypatch.setattr(buckets, "Bucket", ListedBucket)
@@ -88,7 +87,9 @@ def test_a_box_names_no_other_place_than_the_profiles_bucket(
         ("/etc/passwd", False),
     ],
 )
-def test_only_results_of_the_profile_reach_the_next_box(path: str, is_one: bool) -> None:
+def test_only_paths_that_the_profile_names_as_results_reach_the_next_box(
+    path: str, is_one: bool
+) -> None:
     assert last_results._is_result(path, ["out/", "model.pt"]) is is_one
 
 
@@ -119,7 +120,7 @@ def digest(content: str) -> str:
         pytest.param((), {}, ("mine.txt",), (), (), id="nobody's"),
     ],
 )
-def test_what_is_whole_at_home(
+def test_only_results_at_home_that_match_their_manifest_count_as_complete(
     tmp_path: Path,
     listed: tuple[str, ...],
     missing: dict[str, str],
@@ -152,7 +153,7 @@ def test_what_is_whole_at_home(
 
 @pytest.mark.parametrize("live", [True, False], ids=["box gone", "died"])
 @pytest.mark.parametrize("from_bucket", [True, False], ids=["bucket", "home"])
-def test_half_a_checkpoint_and_what_points_to_it_stay_here_and_are_named(
+def test_an_incomplete_checkpoint_and_links_to_it_are_not_sent_to_the_next_box(
     tmp_path: Path, bucket: Path, *, live: bool, from_bucket: bool
 ) -> None:
     whole = {f"out/global_step{at}/{name}": OLD for at in (1, 2) for name in ("model", "optim")}
@@ -189,7 +190,7 @@ def test_half_a_checkpoint_and_what_points_to_it_stay_here_and_are_named(
     assert "out/global_step1/ is sent, but nothing shows that it is whole" in said.warned[-1]
 
 
-def test_what_was_spent_is_taken_off_the_leases_dollars() -> None:
+def test_dollars_already_spent_are_subtracted_from_the_lease_of_a_resumed_run() -> None:
     loaded: Any = SimpleNamespace(profile=SimpleNamespace(lease=SimpleNamespace(dollars=20.0)))
     assert resumption._money_left(loaded, 7.5) == ("lease.dollars=12.50",)
     with pytest.raises(NotSafeError, match=r"of the \$20.00 of its lease nothing is left"):
@@ -289,7 +290,7 @@ def names_in(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in found}
 
 
-def test_from_a_bucket_comes_what_its_manifest_lists_and_the_profile_names(
+def test_only_manifested_files_named_as_results_are_fetched_from_a_bucket(
     bucket: Path, tmp_path: Path
 ) -> None:
     there = {"last.pt": NEW, "out/a": OLD, "sitecustomize.py": "code", "out/unlisted": "x"}
@@ -310,7 +311,7 @@ def test_from_a_bucket_comes_what_its_manifest_lists_and_the_profile_names(
     assert said.warned == ["last.pt was replaced in the bucket after its manifest was written"]
 
 
-def test_a_bucket_that_never_ends_is_read_to_the_size_that_it_listed_or_given_up(
+def test_an_endless_or_too_slow_bucket_download_is_cut_off(
     bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would fill the disk, or keep a guard from all other boxes."""
@@ -346,7 +347,7 @@ def test_a_bucket_that_never_ends_is_read_to_the_size_that_it_listed_or_given_up
         fetch(tmp_path / "none", said)
 
 
-def test_of_two_states_of_a_checkpoint_in_a_bucket_nothing_is_taken(
+def test_a_checkpoint_of_mixed_versions_in_a_bucket_is_not_taken(
     bucket: Path, tmp_path: Path
 ) -> None:
     there = {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}
@@ -378,7 +379,7 @@ def test_of_two_states_of_a_checkpoint_in_a_bucket_nothing_is_taken(
         ('{"files": [{"path": "last.pt"}]}', "describes a file without"),
     ],
 )
-def test_a_bucket_without_a_manifest_that_can_be_read_has_no_results(
+def test_a_bucket_whose_manifest_is_missing_or_damaged_has_no_results(
     bucket: Path, tmp_path: Path, manifest: str | None, says: str
 ) -> None:
     (bucket / "last.pt").write_text(OLD)
@@ -388,7 +389,7 @@ def test_a_bucket_without_a_manifest_that_can_be_read_has_no_results(
         fetch(tmp_path / "scratch", KeptWarnings())
 
 
-def test_a_bucket_that_does_not_answer_is_said_without_its_signature(
+def test_a_bucket_that_does_not_answer_is_reported_without_its_signed_url(
     bucket: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload(bucket, {"last.pt": OLD}, {"last.pt": OLD}, live=False)
@@ -412,7 +413,9 @@ def lay(place: Path, there: dict[str, str], listed: tuple[str, ...]) -> None:
     (place / MANIFEST).write_text(text)
 
 
-def test_what_is_whole_at_home_goes_on_and_the_rest_is_named(bucket: Path, tmp_path: Path) -> None:
+def test_complete_results_at_home_go_to_the_next_box_and_damaged_ones_are_named(
+    bucket: Path, tmp_path: Path
+) -> None:
     place, said = tmp_path / "home", KeptWarnings()
     lay(place, {FOLDER[0]: OLD, FOLDER[1]: NEW, "last.pt": OLD}, (*FOLDER, "last.pt"))
     (place / "odd.pt").symlink_to(place / "last.pt")
@@ -447,7 +450,9 @@ def test_what_is_whole_at_home_goes_on_and_the_rest_is_named(bucket: Path, tmp_p
 
 
 @pytest.mark.parametrize("linked", ["box", "box/train-1", "box/train-1/out", "box/train-1/out/key"])
-def test_nothing_behind_a_link_of_the_repository_is_whole(tmp_path: Path, linked: str) -> None:
+def test_results_behind_a_symlink_of_the_repository_are_never_sent_to_the_next_box(
+    tmp_path: Path, linked: str
+) -> None:
     results, outside = tmp_path / "boxstrap-results", tmp_path / "outside"
     lay(outside / "box/train-1", {"out/key": "mine"}, ())
     (results / linked).parent.mkdir(parents=True)
@@ -463,7 +468,9 @@ def test_nothing_behind_a_link_of_the_repository_is_whole(tmp_path: Path, linked
             last_results.find_last_results(before, None, train, tmp_path / "scratch", screen)
 
 
-def test_only_what_is_whole_is_sent_and_no_other_run_s_file_is_replaced(tmp_path: Path) -> None:
+def test_only_complete_results_are_sent_to_a_box_and_no_other_runs_file_is_replaced(
+    tmp_path: Path,
+) -> None:
     place, box = tmp_path / "home", tmp_path / "box"
     lay(place, {"out/a": OLD, "out/[b]*": OLD, "out/b": "whole", "m.pt": OLD, "half.pt": OLD}, ())
     (place / "link").symlink_to(place / "m.pt")
@@ -483,7 +490,9 @@ def test_only_what_is_whole_is_sent_and_no_other_run_s_file_is_replaced(tmp_path
         ]
         assert names_in(box / "tree") == {"out/a", "out/b", "m.pt"}
         (box / "tree/out/a").write_text("of another run, and longer")
-        with pytest.raises(NotSafeError, match=r"1 file of another run .* as a\."):
+        with pytest.raises(
+            NotSafeError, match=r"another run has files where its results go, as a\."
+        ):
             found.send(there)
         assert (box / "tree/out/a").read_text() == "of another run, and longer"
     finally:
@@ -511,7 +520,7 @@ def now_at(monkeypatch: pytest.MonkeyPatch, state: RentedState | None, name: str
         (None, True, ""),
     ],
 )
-def test_a_run_goes_on_elsewhere_only_where_it_is_over(
+def test_a_run_is_resumed_on_another_box_only_after_it_has_ended(
     monkeypatch: pytest.MonkeyPatch, state: RentedState | None, alive: bool, costs: str | None
 ) -> None:
     """`costs`: the box that is still paid for; None where two would train the same."""
@@ -527,7 +536,7 @@ def test_a_run_goes_on_elsewhere_only_where_it_is_over(
         assert resumption._check_is_over(before, known) == costs
 
 
-def test_without_an_account_a_run_is_over_only_if_it_or_its_box_is(
+def test_without_a_provider_account_a_run_is_resumed_only_if_the_run_or_its_box_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = dataclasses.replace(BEFORE, run=dataclasses.replace(RUN, state="running"))
@@ -539,7 +548,7 @@ def test_without_an_account_a_run_is_over_only_if_it_or_its_box_is(
     assert resumption._check_is_over(running, dataclasses.replace(mine, ended=5.0)) == ""
 
 
-def test_what_a_run_cost_is_never_counted_too_low() -> None:
+def test_the_money_spent_on_a_run_is_never_counted_too_low() -> None:
     assert resumption.spent_on(BEFORE, None) == 0.0
     assert resumption.spent_on(BEFORE, KnownBox("gpu", "vast:1", before=2.0, spent=3.0)) == 5.0
     ours = Rental(
@@ -568,11 +577,10 @@ HEAD, SENT, PRIVATE = "a" * 40, "b" * 40, "d" * 40
         (SENT, PRIVATE, ""),
     ],
 )
-def test_a_box_never_chooses_which_commit_goes_to_the_next_one(
+def test_a_box_never_chooses_which_commit_goes_to_the_next_box(
     monkeypatch: pytest.MonkeyPatch, commit: str, snapshot: str, goes: str
 ) -> None:
-    from bootstrap.setup import payload
-    from bootstrap.setup.request import SetupRequest
+    from bootstrap.setup import SetupRequest, payload
 
     source = SimpleNamespace(source=SimpleNamespace(snapshot=HEAD))
     monkeypatch.setattr(payload, "build_payload", lambda *_, **__: source)
@@ -594,10 +602,10 @@ def test_a_box_never_chooses_which_commit_goes_to_the_next_one(
                 resumption._of_its_files(request, loaded, before, other)
 
 
-def test_of_several_boxes_none_says_that_its_run_is_the_newest(
+def test_a_box_that_lies_about_start_times_does_not_make_its_run_the_newest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from bootstrap.setup.request import SetupRequest
+    from bootstrap.setup import SetupRequest
 
     kept = [
         dataclasses.replace(BEFORE, box=box, run=dataclasses.replace(RUN, started=started))

@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import ReturnBoxError, UnreachableError
-from bootstrap.providers.api import RefusedError, RefusedKeyError, UndecidedError
-from bootstrap.providers.offer import RentedBox, RentedState
+from bootstrap.providers import (
+    RefusedError,
+    RefusedKeyError,
+    RentedBox,
+    RentedState,
+    UndecidedError,
+)
 from bootstrap.renting import ownership, start
 from bootstrap.renting.start import Arrival, RentingClock, start_rented
 
@@ -60,7 +65,7 @@ def begin(account: Any, *, answers: bool = True, most: float = 1.0) -> tuple[lis
     ],
     ids=["soon", "not seen for a while", "no answer to the start"],
 )
-def test_it_is_asked_for_once_and_waited_for(
+def test_a_stopped_rented_box_is_started_once_and_waited_for_until_it_runs(
     seen: Sequence[RentedBox | Exception | None], refuses: Exception | None
 ) -> None:
     account = StartedAccount(*seen, refuses=refuses)
@@ -90,7 +95,9 @@ def test_it_is_asked_for_once_and_waited_for(
     ],
     ids=["silent", "stays off", "not listed", "no account", "broken", "dearer"],
 )
-def test_one_that_is_of_no_use_is_stopped_again(seen: Any, answers: bool, says: str) -> None:
+def test_a_rented_box_that_never_becomes_usable_after_its_start_is_stopped_again(
+    seen: Any, answers: bool, says: str
+) -> None:
     account = StartedAccount(seen)
     with pytest.raises(UnreachableError) as found:
         begin(account, answers=answers)
@@ -108,7 +115,7 @@ def test_one_that_is_of_no_use_is_stopped_again(seen: Any, answers: bool, says: 
     ],
     ids=["refused", "gone", "no key", "no GPU"],
 )
-def test_what_a_stop_would_not_help_is_said_alone(
+def test_a_failed_start_that_a_stop_would_not_help_is_reported_without_a_stop(
     account: Any, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
@@ -116,7 +123,7 @@ def test_what_a_stop_would_not_help_is_said_alone(
     assert account.did == ["start 1"]
 
 
-def test_ctrl_c_says_that_it_may_cost() -> None:
+def test_ctrl_c_while_a_box_starts_warns_that_it_may_cost_money() -> None:
     said: list[str] = []
 
     def interrupt(_: float) -> None:
@@ -130,7 +137,9 @@ def test_ctrl_c_says_that_it_may_cost() -> None:
 
 
 @pytest.mark.parametrize(("first", "is_ssh"), [(b"SSH-2.0-x\r\n", True), (b"HTTP/1.1", False)])
-def test_only_an_ssh_server_is_an_answer(first: bytes, is_ssh: bool) -> None:
+def test_only_an_ssh_banner_counts_as_an_answer_of_a_started_box(
+    first: bytes, is_ssh: bool
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -146,7 +155,9 @@ def test_only_an_ssh_server_is_an_answer(first: bytes, is_ssh: bool) -> None:
     assert not start.answers_ssh(box)  # nobody listens there any more
 
 
-def test_one_that_can_not_be_stopped_again_is_said_to_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_useless_box_that_can_not_be_stopped_again_is_said_to_cost_money(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(_: str) -> None:
         raise UnreachableError("no way.")
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, UnreachableError
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.link.record import KnownBox, all_boxes, ended_boxes, save_box
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.trees import parse_made
-from bootstrap.providers.api import RefusedKeyError, UndecidedError
+from bootstrap.providers import RefusedKeyError, UndecidedError
 from bootstrap.providers.offer import Leftover, RentedBox, RentedState
 from bootstrap.renting import loss_check, rental, teardown
 from bootstrap.renting.loss_check import Loss, find_unsafe_logs
@@ -44,7 +44,9 @@ TREE = {"kind": "tree", "key": "k", "name": "n", "number": "1"}
         ([TREE], 2),  # one was left out, as it was too long
     ],
 )
-def test_half_an_answer_is_none(rows: list[dict[str, str]], told: int | None) -> None:
+def test_an_incomplete_answer_of_a_box_about_unsafe_files_is_an_error(
+    rows: list[dict[str, str]], told: int | None
+) -> None:
     """Ignored lines would mean that nothing is unsafe, and the box would be destroyed."""
     over = [] if told is None else [{"kind": "over", "told": told}]
     said = [{"kind": "home"}, *rows, *over]
@@ -55,7 +57,7 @@ def test_half_an_answer_is_none(rows: list[dict[str, str]], told: int | None) ->
     wire.close()
 
 
-def test_the_list_says_what_to_do_about_each() -> None:
+def test_the_refusal_of_down_says_what_to_do_about_each_loss() -> None:
     error = _refusal("my-box", [Loss("run", "a/train-1", "running"), Loss("edits", "a", "x")])
     assert isinstance(error, NotSafeError)
     assert "a/train-1: running" in error.what
@@ -63,7 +65,9 @@ def test_the_list_says_what_to_do_about_each() -> None:
         assert words in error.hint
 
 
-def test_a_run_that_ended_while_this_looked_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ended_during_downs_check_makes_the_box_unsafe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Results were checked while it was running; at the end it is no longer alive."""
     over = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
     live, again = replace(over, state="running", rc=None), replace(over, started=7)
@@ -151,7 +155,7 @@ REFUSED = RefusedKeyError("the key is refused.")
     ],
     ids=["at once", "no answer", "can't be asked", "a lost request"],
 )
-def test_it_is_destroyed_once_its_account_lists_it_no_more(
+def test_a_box_counts_as_destroyed_once_its_account_no_longer_lists_it(
     seconds: list[float], account: Any, asked: int, waited: float, says: list[str]
 ) -> None:
     said: list[str] = []
@@ -169,7 +173,7 @@ def test_it_is_destroyed_once_its_account_lists_it_no_more(
     ],
     ids=["stays listed", "unknown", "can't be asked", "no key any more"],
 )
-def test_what_is_perhaps_still_paid_for_is_never_called_destroyed(
+def test_a_box_that_may_still_be_paid_for_is_never_reported_as_destroyed(
     seconds: list[float], account: Any, asked: int, says: str
 ) -> None:
     with pytest.raises(UnreachableError, match=says):
@@ -210,7 +214,7 @@ def rented_here(mark: str = MARK) -> None:
 
 
 @pytest.mark.usefixtures("seconds")
-def test_an_id_that_its_account_gave_to_another_rental_is_not_destroyed() -> None:
+def test_a_provider_id_that_now_belongs_to_another_rental_is_not_destroyed() -> None:
     rented_here("boxstrap-" + "b" * 12)
     account, known = Account(), met()
     with pytest.raises(NotSafeError, match="has given vast:1 to another rental") as found:
@@ -220,7 +224,7 @@ def test_an_id_that_its_account_gave_to_another_rental_is_not_destroyed() -> Non
 
 
 @pytest.mark.usefixtures("seconds")
-def test_what_it_cost_and_what_is_left_is_told() -> None:
+def test_down_reports_what_the_box_cost_and_which_disks_are_left() -> None:
     account, known = Account(), met()
     account.left = [
         Leftover("vast", "v1", "", "volume", price=0.01),
@@ -244,7 +248,7 @@ def test_what_it_cost_and_what_is_left_is_told() -> None:
 
 
 @pytest.mark.usefixtures("seconds")
-def test_what_fails_after_a_box_is_gone_is_said_and_hides_nothing(
+def test_a_failure_after_a_box_is_destroyed_is_warned_of_and_hides_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     account, known = Account(), met()
@@ -268,12 +272,12 @@ def test_what_fails_after_a_box_is_gone_is_said_and_hides_nothing(
 
 @pytest.mark.usefixtures("seconds")
 @pytest.mark.parametrize("price", [None, 0.0])
-def test_without_a_price_no_cost_is_made_up(price: float | None) -> None:
+def test_down_reports_no_cost_where_the_price_is_unknown(price: float | None) -> None:
     done, _ = end(Account(), met(), price=price, since=1.0)
     assert (done.spent, "about" in done.text()) == (None, False)
 
 
-def test_one_command_at_a_time_ends_a_box() -> None:
+def test_only_one_command_at_a_time_can_tear_down_a_box() -> None:
     known = met()
     with teardown.teardown_lock(known) as first, teardown.teardown_lock(known) as second:
         assert (first, second) == (True, False)
@@ -284,7 +288,7 @@ def test_one_command_at_a_time_ends_a_box() -> None:
         assert alone
 
 
-def test_a_box_that_stays_is_said_to_cost() -> None:
+def test_a_rented_box_that_down_keeps_is_said_to_be_still_billed() -> None:
     kept = TeardownResult("gpu", why_not="no account has it", lost=[Loss("run", "a", "running")])
     assert kept.text().splitlines() == [
         "gpu: nothing on it would be lost, and it keeps running: no account has it",
@@ -321,7 +325,7 @@ EDITS, UNKNOWN_WORK = Loss("edits", "homework", "a"), Loss("unknown", "gpu", "b"
         ([EDITS, UNKNOWN_WORK], False, True, [EDITS]),
     ],
 )
-def test_what_would_be_lost_is_refused_unless_it_is_let_go_or_the_box_held_no_work(
+def test_down_refuses_to_lose_work_unless_it_is_discarded_or_the_box_never_held_any(
     monkeypatch: pytest.MonkeyPatch,
     lost: list[Loss],
     ready: bool | None,
@@ -355,7 +359,7 @@ def test_what_would_be_lost_is_refused_unless_it_is_let_go_or_the_box_held_no_wo
     [({}, True), ({"only_look": True}, False), ({"discard": True}, False)],
     ids=["down", "a look", "discard"],
 )
-def test_a_look_and_discard_end_no_run_and_bring_nothing_home(
+def test_down_with_dry_or_discard_ends_no_run_and_brings_nothing_home(
     monkeypatch: pytest.MonkeyPatch, wish: dict[str, bool], brings: bool
 ) -> None:
     done: list[object] = []
@@ -385,7 +389,9 @@ def raising(error: BoxstrapError) -> Any:
     return fail
 
 
-def test_what_could_not_be_brought_home_stays_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_can_not_be_pulled_keep_a_box_unsafe_to_destroy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whatever the reason, else the box would be destroyed with it; a lost link ends it all."""
     shown: Any = Shown()
     there: Any = SimpleNamespace(
@@ -413,7 +419,9 @@ def test_what_could_not_be_brought_home_stays_unsafe(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_a_tree_that_git_can_not_read_stays_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tree_that_git_can_not_read_keeps_a_box_unsafe_to_destroy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tree = SimpleNamespace(name="homework", beside=False, repo_key="k-1")
     there: Any = SimpleNamespace(own="k-1")
     made: Any = SimpleNamespace(trees=[tree])
@@ -430,7 +438,7 @@ def test_a_tree_that_git_can_not_read_stays_unsafe(monkeypatch: pytest.MonkeyPat
         assert trees.bring_home() == []
 
 
-def test_files_that_stay_on_a_box_are_named_and_of_many_the_first() -> None:
+def test_down_names_files_that_stay_on_a_box_and_of_many_only_the_first() -> None:
     names = [f"{at}" for at in range(loss_check._NAMED + 1)]
     assert loss_check._few(names[:2]) == "0, 1"
     assert loss_check._few(names) == ", ".join(names[:-1]) + ", …"

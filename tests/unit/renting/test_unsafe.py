@@ -9,10 +9,8 @@ import contextlib
 import json
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +37,11 @@ Path("out/last").symlink_to("b")
 print("step 1", flush=True)
 """
 LOCAL = ("--host", "local")
-ME = ("-c", "user.name=Box", "-c", "user.email=b@example.org")
+ME = {
+    f"GIT_{who}_{what}": "b@example.org"
+    for who in ("AUTHOR", "COMMITTER")
+    for what in ("NAME", "EMAIL")
+}
 
 
 class World:
@@ -66,11 +68,34 @@ class World:
         (file,) = self.user.state.glob("boxes/local/receipts/*/train-1.json")
         return file
 
-    def git(self, *words: str) -> str:
+    def sh(self, script: str, **env: object) -> str:
+        """Run this in the tree; return what it prints."""
+        places = {"AT_HOME": self.home, "RECEIPT": self.receipt, **env}
         done = subprocess.run(
-            ["git", "-C", self.tree, *ME, *words], check=True, capture_output=True, text=True
+            ["sh", "-ec", script],
+            cwd=self.tree,
+            env={**os.environ, **ME, **{name: str(place) for name, place in places.items()}},
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
         )
         return done.stdout
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Put tree, results and receipt back after that."""
+        places = {self.user.home / f"aside-{at}": place for at, place in enumerate(
+            (self.tree, self.home, self.receipt)
+        )}  # fmt: skip
+        for aside, place in places.items():
+            place.rename(aside)
+            subprocess.run(["cp", "-a", aside, place], check=True)
+        try:
+            yield
+        finally:
+            for aside, place in places.items():
+                subprocess.run(["rm", "-rf", place], check=True)
+                aside.rename(place)
 
     def look(self, rc: int) -> list[str]:
         """Return the list of `down --dry`, which must exit with `rc`."""
@@ -92,290 +117,142 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made.user.run("stop", *LOCAL, "--all")
 
 
-@contextlib.contextmanager
-def another(file: Path, content: str | None) -> Iterator[None]:
-    """Give the file other content, or remove it, for a while."""
-    aside = file.with_name("aside")
-    if file.exists():
-        file.rename(aside)
-    if content is not None:
-        file.write_text(content)
-    yield
-    if content is not None:
-        file.unlink()
-    if aside.exists():
-        aside.rename(file)
-
-
-@contextlib.contextmanager
-def edited(world: World, content: str) -> Iterator[None]:
-    file = world.tree / "keep.txt"
-    before = file.read_text()
-    file.write_text(content)
-    yield
-    file.write_text(before)
-
-
-@contextlib.contextmanager
-def stashed(world: World) -> Iterator[None]:
-    """Two stashes, of which only the newest is a ref."""
-    for text in ("one\n", "two\n"):
-        (world.tree / "keep.txt").write_text(text)
-        world.git("stash")
-    yield
-    world.git("stash", "clear")
-
-
-@contextlib.contextmanager
-def branched(world: World) -> Iterator[None]:
-    head = world.git("rev-parse", "--abbrev-ref", "HEAD").strip()
-    world.git("checkout", "-q", "-b", "try")
-    world.git("commit", "-q", "--allow-empty", "-m", "Try")
-    world.git("checkout", "-q", head)
-    yield
-    world.git("branch", "-q", "-D", "try")
-
-
-@contextlib.contextmanager
-def oddly_branched(world: World) -> Iterator[None]:
-    """grep takes a list with such a name for binary, and prints nothing from there on."""
-    made = world.git("commit-tree", "-m", "x", "HEAD^{tree}").strip()
-    names = [f"refs/heads/{name}" for name in ("l\udcffz", "later")]
-    for name in names:
-        world.git("update-ref", name, made)
-    yield
-    for name in names:
-        world.git("update-ref", "-d", name)
-
-
-@contextlib.contextmanager
-def tagged(world: World) -> Iterator[None]:
-    made = world.git("commit-tree", "-m", "x", "HEAD^{tree}").strip()
-    world.git("tag", "-a", "-m", "x", "kept", made)
-    yield
-    world.git("tag", "-d", "kept")
-
-
-@contextlib.contextmanager
-def in_the_index(world: World) -> Iterator[None]:
-    """A staged edit whose file has its old content again."""
-    with edited(world, "staged\n"):
-        world.git("add", "keep.txt")
-    yield
-    world.git("reset", "-q")
-
-
-@contextlib.contextmanager
-def gone_from_the_tree(world: World) -> Iterator[None]:
-    """A new file that was staged, and then deleted."""
-    with another(world.tree / "only", "mine"):
-        world.git("add", "only")
-    yield
-    world.git("reset", "-q")
-
-
-@contextlib.contextmanager
-def linked(world: World) -> Iterator[None]:
-    (world.tree / "out/link").symlink_to(world.tree / "train.py")
-    yield
-    (world.tree / "out/link").unlink()
-
-
-@contextlib.contextmanager
-def without_git(world: World) -> Iterator[None]:
-    (world.tree / ".git").rename(world.tree.with_name("git-aside"))
-    yield
-    world.tree.with_name("git-aside").rename(world.tree / ".git")
-
-
-@contextlib.contextmanager
-def without_an_index_to_compare(world: World) -> Iterator[None]:
-    """Something is staged, and the user's git configuration makes `git diff` fail."""
-    with in_the_index(world):
-        world.git("config", "diff.orderFile", "/nowhere")
-        yield
-        world.git("config", "--unset", "diff.orderFile")
-
-
-@contextlib.contextmanager
-def another_working_tree(world: World) -> Iterator[None]:
-    world.git("worktree", "add", "-q", "--detach", str(world.tree.with_name("wt")))
-    yield
-    world.git("worktree", "remove", "--force", str(world.tree.with_name("wt")))
-
-
-@contextlib.contextmanager
-def nested(world: World) -> Iterator[None]:
-    """A repository of its own in the tree."""
-    subprocess.run(["git", "init", "-q", world.tree / "inner"], check=True)
-    (world.tree / "inner/a").write_text("x")
-    yield
-    shutil.rmtree(world.tree / "inner")
-
-
-@contextlib.contextmanager
-def in_a_submodule(world: World) -> Iterator[None]:
-    file = world.tree / "lib/inner.txt"
-    before = file.read_text()
-    file.write_text("on the box\n")
-    yield
-    file.write_text(before)
-
-
-@contextlib.contextmanager
-def committed_in_a_submodule(world: World, *, then: str = "") -> Iterator[None]:
-    """Make its folder a repository on the box, as `git submodule update` does."""
-    lib = world.tree / "lib"
-    before = (lib / "inner.txt").read_text()
-    git = ["git", "-C", lib, *ME]
-    subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
-    for text in ("here\n", "made there\n"):
-        (lib / "inner.txt").write_text(text)
-        subprocess.run([*git, "add", "."], check=True)
-        subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
-    if then:
-        subprocess.run([*git, *then.split()], check=True)
-    yield
-    shutil.rmtree(lib / ".git")
-    (lib / "inner.txt").write_text(before)
-
-
-@contextlib.contextmanager
-def forged(world: World) -> Iterator[None]:
+def forged(world: World) -> None:
     """A receipt changed by somebody without this machine's key."""
     body = json.loads(world.receipt.read_text())
-    with another(world.tree / "out/new", "1"):
-        body["files"]["out/new"] = [1, "0" * 64, "out/new"]
-        with another(world.receipt, json.dumps(body)):
-            yield
+    (world.tree / "out/new").write_text("1")
+    body["files"]["out/new"] = [1, "0" * 64, "out/new"]
+    world.receipt.write_text(json.dumps(body))
 
 
-@contextlib.contextmanager
-def of_another_box(world: World) -> Iterator[None]:
+def of_another_box(world: World) -> None:
     """A receipt that this machine wrote for the same run on another box."""
     from unittest.mock import patch
 
     from bootstrap.runs import bring_home
 
-    body = json.loads(world.receipt.read_text())
+    body = {**json.loads(world.receipt.read_text()), "box": "other"}
     del body["mac"]
-    body["box"] = "other"
     with patch("bootstrap.secrets.state_dir", lambda: world.user.state):
         body["mac"] = bring_home._mac(body)
-    with another(world.receipt, json.dumps(body)):
-        yield
+    world.receipt.write_text(json.dumps(body))
 
 
-NO_RECEIPT = "this machine has no receipt for the run"
-Made = Callable[[World], AbstractContextManager[Any]]
-WAYS: dict[str, tuple[Made, list[str]]] = {
-    "edits": (
-        lambda w: edited(w, "on the box\n"),
-        ["edits homework: edited (1): keep.txt"],
-    ),
-    "an edit in the index alone": (in_the_index, ["staged homework: staged (1): keep.txt"]),
+A_COMMIT = "made=$(git commit-tree -m x 'HEAD^{tree}')\n"
+IN_THE_INDEX = "echo staged >keep.txt; git add keep.txt; echo here >keep.txt\n"
+OF_A_SUBMODULE = """\
+cd lib  # made a repository on the box, as `git submodule update` does
+git init -q -b main
+for text in here 'made there'; do echo "$text" >inner.txt; git add .; git commit -q -m x; done
+"""
+A_BRANCH = "git checkout -q -b try; git commit -q --allow-empty -m Try; git checkout -q -\n"
+UNREAD = ["unread homework: git can't tell what was made there"]
+WAYS: dict[str, tuple[str | Callable[[World], Any], list[str]]] = {
+    "edits": ("echo on the box >keep.txt", ["edits homework: edited (1): keep.txt"]),
+    "an edit in the index alone": (IN_THE_INDEX, ["staged homework: staged (1): keep.txt"]),
     "a new file in the index alone": (
-        gone_from_the_tree,
+        "echo mine >only; git add only; rm only",
         ["staged homework: staged (1): only"],
     ),
     "a new file": (
-        lambda w: another(w.tree / "new \x1b[31m", "new"),
+        "echo new >\"$(printf 'new \\033[31m')\"",
         ["edits homework: files created there (1): $'new \\x1b[31m'"],
     ),
     "a repository in the tree": (
-        nested,
+        "git init -q inner; echo x >inner/a",
         ["files homework: too large to come home, or repositories of their own: inner/"],
     ),
     "an edit in a submodule": (
-        in_a_submodule,
+        "echo on the box >lib/inner.txt",
         ["edits homework: edited (1): lib/inner.txt"],
     ),
     "a new file in a submodule": (
-        lambda w: another(w.tree / "lib/new", "new"),
+        "echo new >lib/new",
         ["edits homework: files created there (1): lib/new"],
     ),
     "a commit in a submodule": (
-        committed_in_a_submodule,
+        OF_A_SUBMODULE,
         [
             "edits homework: edited (1): lib/inner.txt",
             "repositories homework: submodules with commits of their own, perhaps (1): lib",
         ],
     ),
     "a commit that a submodule doesn't stand on": (
-        lambda w: committed_in_a_submodule(w, then="checkout -q HEAD~"),
+        f"{OF_A_SUBMODULE}git checkout -q HEAD~",
         ["repositories homework: submodules with commits of their own, perhaps (1): lib"],
     ),
-    "a branch": (branched, ["commits homework: commits that are only there: refs/heads/try"]),
+    "a branch": (A_BRANCH, ["commits homework: commits that are only there: refs/heads/try"]),
+    # grep takes a list with such a name for binary, and prints nothing from there on.
     "a branch whose name is no UTF-8": (
-        oddly_branched,
-        [r"commits homework: commits that are only there: refs/heads/later, refs/heads/l"],
+        f"{A_COMMIT}for one in \"$(printf 'l\\377z')\" later; "
+        'do git update-ref "refs/heads/$one" $made; done',
+        ["commits homework: commits that are only there: refs/heads/later, refs/heads/l"],
     ),
-    "a tag": (tagged, ["commits homework: commits that are only there: refs/tags/kept"]),
+    "a tag": (
+        f"{A_COMMIT}git tag -a -m x kept $made",
+        ["commits homework: commits that are only there: refs/tags/kept"],
+    ),
+    # Of two only the newest is a ref.
     "stashes": (
-        stashed,
+        "for text in one two; do echo $text >keep.txt; git stash -q; done",
         ["commits homework: commits that are only there: refs/stash, refs/stash"],
     ),
-    "another working tree": (
-        another_working_tree,
-        ["unread homework: git can't tell what was made there"],
-    ),
+    "another working tree": ('git worktree add -q --detach "$BESIDE/wt"', UNREAD),
+    # The user's git configuration makes `git diff` fail.
     "an index that can't be compared": (
-        without_an_index_to_compare,
-        ["unread homework: git can't tell what was made there"],
+        f"{IN_THE_INDEX}git config diff.orderFile /nowhere",
+        UNREAD,
     ),
-    "a tree without its git": (
-        without_git,
-        ["unread homework: git can't tell what was made there"],
-    ),
+    "a tree without its git": ("rm -rf .git", UNREAD),
     "a result that came later": (
-        lambda w: another(w.tree / "out/new", "1"),
+        "printf 1 >out/new",
         ["results homework/train-1: out/new: was never pulled"],
     ),
-    "a result that changed on the box": (
-        lambda w: another(w.tree / "out/a", "A"),
-        [
-            "results homework/train-1: out/aside: was never pulled",
-        ],
+    "a result that was renamed": (
+        "mv out/a out/aside",
+        ["results homework/train-1: out/aside: was never pulled"],
     ),
-    "a result that went from the box": (
-        lambda w: another(w.tree / "out/a", None),
-        [
-            "results homework/train-1: out/aside: was never pulled",
-        ],
+    "a result that changed on the box": (
+        "printf A >out/a",
+        ["results homework/train-1: out/a: was changed after its run ended, by no run"],
     ),
     "a result that changed here": (
-        lambda w: another(w.home / "out/a", "A"),
+        'printf A >"$AT_HOME/out/a"',
         ["results homework/train-1: out/a: the file here is not what was pulled"],
     ),
     "a result that went from here": (
-        lambda w: another(w.home / "out/a", None),
+        'rm "$AT_HOME/out/a"',
         ["results homework/train-1: out/a: the file here is not what was pulled"],
     ),
     "a folder that went from here": (
-        lambda w: another(w.home, None),
+        'rm -rf "$AT_HOME"',
         ["is not there any more", "log homework/train-1: its log (7 B) and record are not at home"],
     ),
     "no receipt": (
-        lambda w: another(w.receipt, None),
+        'rm "$RECEIPT"',
         ["results homework/train-1: never pulled to the end: 3 files, 7 B"],
     ),
-    "a forged receipt": (forged, [f"results homework/train-1: {NO_RECEIPT}"]),
+    "a forged receipt": (
+        forged,
+        ["results homework/train-1: this machine has no receipt for the run"],
+    ),
     "another box's receipt": (
         of_another_box,
         ["results homework/train-1: the receipt is for another run"],
     ),
     "a result that leads elsewhere": (
-        linked,
+        'ln -s "$PWD/train.py" out/link',
         ["results homework/train-1: out/link is a link that leads out of the results"],
     ),
     "a result that is being written": (
-        lambda w: held(w.tree / "out/b"),
+        lambda world: held(world.tree / "out/b"),
         ["results homework/train-1: out/b: a process has it open for writing"],
     ),
 }
+"""What makes it so, on the box, and what is listed then."""
 
 
-def test_what_is_all_here_is_safe(world: World) -> None:
+def test_down_finds_a_box_safe_whose_files_are_all_at_home(world: World) -> None:
     for folder in ("mine.egg-info", ".venv"):  # what a setup makes
         (world.tree / folder).mkdir(exist_ok=True)
         (world.tree / folder / "inner.tmp").write_text("of no worth")
@@ -391,9 +268,7 @@ def test_what_is_all_here_is_safe(world: World) -> None:
 
 
 @pytest.mark.parametrize("results", ["", ", results: [tables/]"], ids=["none", "guessed"])
-def test_what_a_training_wrote_into_ignored_files_comes_or_is_let_go_by_what_is_said(
-    user: User, results: str
-) -> None:
+def test_training_output_in_ignored_files_can_be_pulled_or_let_go(user: User, results: str) -> None:
     """Its profile names no results, or a folder of tracked tables that nothing has changed."""
     profile = PROFILE.replace(", results: [out/]", results)
     assert profile != PROFILE
@@ -434,7 +309,7 @@ def test_what_a_training_wrote_into_ignored_files_comes_or_is_let_go_by_what_is_
     assert "--also ../x has an empty part" in user.run("pull", *LOCAL, "--also", "../x").must(2).err
 
 
-def test_what_work_by_hand_wrote_into_ignored_files_is_not_safe(user: User) -> None:
+def test_ignored_files_written_by_hand_without_a_run_make_down_refuse(user: User) -> None:
     """In an editor on the box, say: nothing was ever run, so no results are known."""
     repository = user.repository(
         boxstrap__yaml=PROFILE.replace("train:", "# "), __gitignore="out/\ndata/\n*.log\n*info/\n"
@@ -449,10 +324,13 @@ def test_what_work_by_hand_wrote_into_ignored_files_is_not_safe(user: User) -> N
         (tree / made).write_text("of no worth")
     os.utime(tree / "old.log", (1, 1))
     (tree / ".git/info/exclude").write_text("/fetched.log\n")
-    (repository.root / "data").mkdir()
-    (repository.root / "data/pushed").write_text("from home, and newer than the setup")
-    user.run("push", "data/", *LOCAL).must(0)
-    assert (tree / "data/pushed").exists()
+    (repository.root / ".git/info/exclude").write_text("/sets/\n")  # on this machine alone
+    for folder in ("data", "sets"):
+        (repository.root / folder).mkdir()
+        (repository.root / folder / "pushed").write_text("from home, and newer than the setup")
+        user.run("push", f"{folder}/", *LOCAL).must(0)
+        assert (tree / folder / "pushed").exists()
+    assert "nothing was made on the box" in user.run("sync", "--back", *LOCAL).must(0).out
     assert user.run("--dry", "down", *LOCAL).must(0)
     (tree / "data/pushed").write_text("another")
     assert "(1): data/pushed" in user.run("--dry", "down", *LOCAL).must(9).err
@@ -465,10 +343,17 @@ def test_what_work_by_hand_wrote_into_ignored_files_is_not_safe(user: User) -> N
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_way_of_being_unsafe_is_refused_with_the_list(way: str, world: World) -> None:
+def test_down_refuses_each_kind_of_unsafe_state_with_its_list(
+    way: str, world: World, tmp_path: Path
+) -> None:
     made, expected = WAYS[way]
     before = sorted(world.repository.root.rglob("*"))
-    with made(world):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(world.restored())
+        if isinstance(made, str):
+            world.sh(made, BESIDE=tmp_path)
+        elif being := made(world):
+            stack.enter_context(being)
         ended = world.user.run("--dry", "down", *LOCAL, "--json")
     found = world.listed(ended, 9)
     assert len(found) == len(expected), found
@@ -476,48 +361,58 @@ def test_each_way_of_being_unsafe_is_refused_with_the_list(way: str, world: Worl
     assert before == sorted(world.repository.root.rglob("*")), "a look brings nothing"
 
 
-def test_what_can_never_come_is_named_once_and_can_be_let_go(world: World) -> None:
+def test_a_result_that_can_never_be_pulled_is_named_once_and_can_be_let_go(world: World) -> None:
     """A link that led out of the results was exit 9 and "run the same command again", for ever."""
     user, tree = world.user, world.tree
-    with linked(world):
-        (tree / "out/dead").symlink_to("nowhere")
-        (tree / "out/a b").symlink_to("/etc")
-        refused = user.run("pull", *LOCAL).must(9).err
-        assert "out/link: is a link that leads out of the results" in refused
-        assert "out/dead: " not in refused
-        assert "same command again" not in refused
-        assert "--run train-1 --without 'out/a b' --without out/link" in refused
-        # The receipt covers the rest.
-        assert world.look(9) == [
-            "results homework/train-1: out/a b is a link that leads out of the results",
-            "results homework/train-1: out/link is a link that leads out of the results",
-        ]
-        said = user.run("pull", *LOCAL, "--without", "out/l*", "--without", "out/typo").must(9)
-        assert "--without out/typo: no result of train-1 has that name" in said.err
-        assert "--without 'out/l*' --without out/typo --without 'out/a b'" in said.err
-        user.run("pull", *LOCAL, "--without", "out/l*", "--without", "out/a b").must(0)
-        said = user.run("pull", *LOCAL).must(0)
-        assert "let go, by --without: out/l*, out/a b" in said.out
-        assert world.look(0) == []
-        said = user.run("--dry", "down", *LOCAL).must(0).err
-        assert "of train-1: out/l*, out/a b" in said, "what the box says was let go is told"
-        odd = tree / os.fsdecode(b"out/\xff'\n[1]")
-        odd.write_text("odd")
-        said = user.run("pull", *LOCAL).must(9).err
-        assert r"--without $'out/\xff\x27\x0a[[]1]'" in said
-        user.run("pull", *LOCAL, "--without", "out/*link", "--without", "out/\udcff'\n[[]1]").must(
-            9
-        )
-        assert len(world.look(9)) == 1
-        odd.unlink()
-        user.run("pull", *LOCAL, "--without", "-").must(9)
-        assert len(world.look(9)) == 2
-        (tree / "out/dead").unlink()
-        (tree / "out/a b").unlink()
+    (tree / "out/link").symlink_to(tree / "train.py")
+    (tree / "out/dead").symlink_to("nowhere")
+    (tree / "out/a b").symlink_to("/etc")
+    refused = user.run("pull", *LOCAL).must(9).err
+    assert "out/link: is a link that leads out of the results" in refused
+    assert "out/dead: " not in refused
+    assert "same command again" not in refused
+    assert "--run train-1 --without 'out/a b' --without out/link" in refused
+    # The receipt covers the rest.
+    assert world.look(9) == [
+        "results homework/train-1: out/a b is a link that leads out of the results",
+        "results homework/train-1: out/link is a link that leads out of the results",
+    ]
+    said = user.run("pull", *LOCAL, "--without", "out/l*", "--without", "out/typo").must(9)
+    assert "--without out/typo: no result of train-1 has that name" in said.err
+    assert "--without 'out/l*' --without out/typo --without 'out/a b'" in said.err
+    user.run("pull", *LOCAL, "--without", "out/l*", "--without", "out/a b").must(0)
+    said = user.run("pull", *LOCAL).must(0)
+    assert "let go, by --without: out/l*, out/a b" in said.out
+    assert world.look(0) == []
+    said = user.run("--dry", "down", *LOCAL).must(0).err
+    assert "of train-1: out/l*, out/a b" in said, "what the box says was let go is told"
+    odd = tree / os.fsdecode(b"out/\xff'\n[1]")
+    odd.write_text("odd")
+    said = user.run("pull", *LOCAL).must(9).err
+    assert r"--without $'out/\xff\x27\x0a[[]1]'" in said
+    user.run("pull", *LOCAL, "--without", "out/*link", "--without", "out/\udcff'\n[[]1]").must(9)
+    assert len(world.look(9)) == 1
+    odd.unlink()
+    user.run("pull", *LOCAL, "--without", "-").must(9)
+    assert len(world.look(9)) == 2
+    (tree / "out/dead").unlink()
+    (tree / "out/a b").unlink()
+    (tree / "out/link").unlink()
     user.run("pull", *LOCAL).must(0)
 
 
-def test_parts_of_a_checkpoint_that_nobody_wrote_are_named(world: World) -> None:
+def test_a_result_that_changed_after_its_run_can_be_let_go(world: World) -> None:
+    with world.restored():
+        world.sh("printf A >out/a")
+        refused = world.user.run("--dry", "down", *LOCAL).must(9).err
+        assert "out/a: was changed after its run ended, by no run" in refused
+        assert "--run train-1 --without PATH" in refused
+        world.user.run("pull", *LOCAL, "--without", "out/a").must(0)
+        assert world.look(0) == []
+    world.user.run("pull", *LOCAL, "--without", "-").must(0)
+
+
+def test_missing_parts_of_a_sharded_checkpoint_are_named_by_pull(world: World) -> None:
     """Two of three were pulled silently, as if they were all."""
     for number in (1, 3):
         (world.tree / f"out/model-0000{number}-of-00003.bin").write_text("x")
@@ -530,11 +425,11 @@ def test_parts_of_a_checkpoint_that_nobody_wrote_are_named(world: World) -> None
     world.user.run("pull", *LOCAL).must(0)
 
 
-def test_all_of_that_was_put_right(world: World) -> None:
+def test_a_box_is_safe_again_after_every_unsafe_state_was_put_right(world: World) -> None:
     assert world.look(0) == []
 
 
-def test_what_runs_waits_or_lives_on_is_refused_and_ended_where_that_is_asked(
+def test_down_refuses_while_runs_or_processes_live_and_ends_them_with_stop_runs(
     world: World,
 ) -> None:
     user = world.user
@@ -559,45 +454,43 @@ def test_what_runs_waits_or_lives_on_is_refused_and_ended_where_that_is_asked(
     assert runs["train-2"]["left"] == 0
 
 
-def test_it_brings_home_what_can_come_and_is_safe_then(world: World) -> None:
+def test_down_brings_edits_and_results_home_and_the_box_is_safe_then(world: World) -> None:
     (world.tree / "keep.txt").write_text("on the box\n")
     (world.tree / "new").write_text("new")
     (world.tree / "out/c").write_text("c")
-    with branched(world):
-        tip = world.git("rev-parse", "try").strip()
-        # From another folder no work is brought home, and the refusal lists it.
-        elsewhere = world.user.home / "elsewhere"
-        elsewhere.mkdir()
-        place, world.user.place = world.user.place, elsewhere
-        refused = world.user.run("down", *LOCAL).must(9).err
-        world.user.place = place
-        assert "commits that are only there: refs/heads/try" in refused
-        assert "edited (1): keep.txt; files created there (1): new" in refused
-        world.user.run("down", *LOCAL).must(0)
-        git = world.repository.git
-        assert git("rev-parse", "refs/boxstrap/local/heads/try") == tip
-        edits = "refs/boxstrap/local/edits"
-        assert git("show", f"{edits}:keep.txt") == "on the box"
-        # Results are pulled, not brought as edits.
-        assert git("diff", "--name-only", f"{edits}^", edits).split() == ["keep.txt", "new"]
-        assert world.look(0) == []
-        # The current content counts: an edit on the box after that is unsafe again.
-        (world.tree / "new").write_text("newer")
-        assert world.look(9) == [
-            "edits homework: edited (1): keep.txt; files created there (1): new"
-        ]
-        # Work that the user's own `sync --back` brought is safe too, whatever folder they ask from.
-        world.user.run("sync", "--back", *LOCAL).must(0)
-        world.user.place = elsewhere
-        assert [one for one in world.look(0) if "results" not in one] == []
-        world.user.place = place
-        git("update-ref", "-d", edits)
-        assert len(world.look(9)) == 1
+    world.sh(A_BRANCH)
+    tip = world.sh("git rev-parse try").strip()
+    # From another folder no work is brought home, and the refusal lists it.
+    elsewhere = world.user.home / "elsewhere"
+    elsewhere.mkdir()
+    place, world.user.place = world.user.place, elsewhere
+    refused = world.user.run("down", *LOCAL).must(9).err
+    world.user.place = place
+    assert "commits that are only there: refs/heads/try" in refused
+    assert "edited (1): keep.txt; files created there (1): new" in refused
+    world.user.run("down", *LOCAL).must(0)
+    git = world.repository.git
+    assert git("rev-parse", "refs/boxstrap/local/heads/try") == tip
+    edits = "refs/boxstrap/local/edits"
+    assert git("show", f"{edits}:keep.txt") == "on the box"
+    # Results are pulled, not brought as edits.
+    assert git("diff", "--name-only", f"{edits}^", edits).split() == ["keep.txt", "new"]
+    assert world.look(0) == []
+    # The current content counts: an edit on the box after that is unsafe again.
+    (world.tree / "new").write_text("newer")
+    assert world.look(9) == ["edits homework: edited (1): keep.txt; files created there (1): new"]
+    # Work that the user's own `sync --back` brought is safe too, whatever folder they ask from.
+    world.user.run("sync", "--back", *LOCAL).must(0)
+    world.user.place = elsewhere
+    assert [one for one in world.look(0) if "results" not in one] == []
+    world.user.place = place
+    git("update-ref", "-d", edits)
+    assert len(world.look(9)) == 1
     (world.tree / "new").unlink()
-    world.git("checkout", "-q", "--", "keep.txt")
+    world.sh("git checkout -q -- keep.txt; git branch -q -D try")
 
 
-def test_a_tree_beside_and_a_tree_of_nobody_here_are_looked_at(world: World) -> None:
+def test_down_also_checks_trees_beside_and_trees_of_unknown_repositories(world: World) -> None:
     user = world.user
     user.run("run", *LOCAL, "--session", "first", "--", "sh", "-c", "echo go; sleep 300").must(0)
     user.run("run", *LOCAL, "--session", "beside", "--", "sh", "-c", "mkdir out; date | tee out/d")
@@ -613,6 +506,14 @@ def test_a_tree_beside_and_a_tree_of_nobody_here_are_looked_at(world: World) -> 
     # Without the local repository the box's edits can't be compared.
     aside = world.repository.root.rename(world.repository.root.with_name("aside"))
     user.place = user.home
-    with edited(world, "x"):
-        assert "edits homework: edited (1): keep.txt" in world.look(9)
+    (world.tree / "keep.txt").write_text("x")
+    assert "edits homework: edited (1): keep.txt" in world.look(9)
+    (world.tree / "keep.txt").write_text(text)
     user.place = aside.rename(world.repository.root)
+
+
+def test_results_at_home_are_safe_after_their_box_was_forgotten_and_met_again(world: World) -> None:
+    assert world.look(0) == []
+    world.user.run("boxes", "--forget", "local").must(0)
+    assert "none was sent" not in world.user.run("setup", *LOCAL).must(0).err
+    assert world.look(0) == []

@@ -47,7 +47,8 @@ def named(file: Path) -> dict[str, str]:
     return {name: at for at, name in (line.split() for line in said.stdout.splitlines())}
 
 
-def test_every_way_to_name_a_commit(
+@pytest.mark.slow
+def test_a_git_url_ref_may_be_a_branch_a_tag_or_a_commit(
     server: GitServer, repo: SampleRepository, tmp_path: Path
 ) -> None:
     left = repo.git("rev-parse", "HEAD@{2}").strip()
@@ -69,7 +70,8 @@ def test_every_way_to_name_a_commit(
         sent(server, ["nowhere"], file)
 
 
-def test_the_host_is_asked_only_for_what_may_be_new(
+@pytest.mark.slow
+def test_the_git_host_is_asked_only_for_commits_that_may_be_new(
     server: GitServer, repo: SampleRepository, tmp_path: Path
 ) -> None:
     last, file = repo.git("rev-parse", "HEAD").strip(), tmp_path / "bundle"
@@ -86,7 +88,7 @@ def test_the_host_is_asked_only_for_what_may_be_new(
 
 
 @pytest.mark.parametrize(("status", "times", "tries"), [(503, 2, 3), (503, 3, 3), (404, 1, 1)])
-def test_a_host_that_may_be_busy_is_asked_again(
+def test_a_git_host_that_answers_503_is_asked_again(
     server: GitServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -77,28 +77,28 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_name_that_says_it(name: str) -> None:
+def test_a_file_name_that_means_a_credential_is_recognized(name: str) -> None:
     assert credential_by_name(name)
 
 
 @pytest.mark.parametrize("name", HARMLESS_NAMES)
-def test_a_name_that_says_nothing(name: str) -> None:
+def test_a_harmless_file_name_is_no_credential(name: str) -> None:
     assert not credential_by_name(name)
 
 
 @pytest.mark.parametrize("name", TOKENS)
-def test_what_a_file_holds(name: str) -> None:
+def test_a_token_inside_a_file_is_recognized_as_a_credential(name: str) -> None:
     assert credential_by_content(name, TOKENS[name].encode())
     assert credential_by_content(name, b"import os\n" * 1000 + TOKENS[name].encode() + b"\n")
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_only_resembles(name: str) -> None:
+def test_file_content_that_only_resembles_a_token_is_no_credential(name: str) -> None:
     assert not credential_by_content(name, HARMLESS[name].encode())
     assert not credential_by_name(name)
 
 
-def test_files_are_read_within_limits(tmp_path: Path) -> None:
+def test_the_credential_search_reads_files_only_up_to_its_size_limit(tmp_path: Path) -> None:
     token = TOKENS["config.py"].encode()
     (tmp_path / "near").write_bytes(b" " * (READ_FOR_CREDENTIALS - len(token)) + token)
     (tmp_path / "far").write_bytes(b" " * READ_FOR_CREDENTIALS + token)
@@ -121,7 +121,7 @@ def test_files_are_read_within_limits(tmp_path: Path) -> None:
         b'"auth" : "' * 25_000,
     ],
 )
-def test_no_content_takes_long(content: bytes) -> None:
+def test_the_credential_search_stays_fast_on_adversarial_content(content: bytes) -> None:
     began = time.process_time()
     credential_by_content(".docker/config.json", content[:READ_FOR_CREDENTIALS])
     assert time.process_time() - began < slowness()

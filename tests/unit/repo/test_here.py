@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +19,9 @@ from tests.unit.repo.repositories import SampleRepository
 New = Callable[..., SampleRepository]
 
 
-def test_a_plain_repository(repo: SampleRepository, untouched: Callable[[], None]) -> None:
+def test_a_plain_repository_is_read_with_commit_name_and_key(
+    repo: SampleRepository, untouched: Callable[[], None]
+) -> None:
     repo.git("remote", "add", "origin", "https://me:s3cret@github.com/me/homework.git")
     untouched()
     here = read_repository(repo.root)
@@ -35,30 +36,36 @@ def test_a_plain_repository(repo: SampleRepository, untouched: Callable[[], None
     assert len(here.key) == len("homework-") + 8
 
 
-def test_from_a_subdirectory_and_from_a_file(repo: SampleRepository) -> None:
+def test_a_repository_is_found_from_a_subdirectory_or_a_file_in_it(repo: SampleRepository) -> None:
     repo.commit(**{"deep/er/a.py": "1\n"})
     assert read_repository(repo.root / "deep" / "er") == read_repository(repo.root)
     assert read_repository(repo.root / "deep" / "er" / "a.py") == read_repository(repo.root)
 
 
-def test_through_a_link_it_is_the_same_repository(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_repository_reached_by_a_symlink_is_the_same_repository(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     (tmp_path / "link").symlink_to(repo.root)
     assert read_repository(tmp_path / "link") == read_repository(repo.root)
 
 
-def test_no_upstream_no_remote(repo: SampleRepository) -> None:
+def test_a_repository_without_a_remote_has_no_url_but_a_name_and_a_key(
+    repo: SampleRepository,
+) -> None:
     here = read_repository(repo.root)
     assert here.url is None
     assert here.key == read_repository(repo.root).key
     assert here.name == "homework"
 
 
-def test_detached(repo: SampleRepository) -> None:
+def test_a_detached_head_has_no_branch(repo: SampleRepository) -> None:
     repo.git("checkout", "-q", "--detach")
     assert read_repository(repo.root).branch is None
 
 
-def test_a_worktree_shares_its_repository(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_git_worktree_shares_the_git_folder_of_its_repository(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
     here = read_repository(tmp_path / "tree")
     assert here.root == tmp_path / "tree"
@@ -66,7 +73,7 @@ def test_a_worktree_shares_its_repository(repo: SampleRepository, tmp_path: Path
     assert here.branch == "side"
 
 
-def test_a_git_file_instead_of_a_folder(new: New, tmp_path: Path) -> None:
+def test_a_repository_with_a_separate_git_folder_is_read(new: New, tmp_path: Path) -> None:
     repo = new("homework", "--separate-git-dir", str(tmp_path / "elsewhere"))
     commit = repo.commit(a="1")
     here = read_repository(repo.root)
@@ -74,21 +81,23 @@ def test_a_git_file_instead_of_a_folder(new: New, tmp_path: Path) -> None:
     assert here.git_dir == tmp_path / "elsewhere"
 
 
-def test_a_bare_repository(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_bare_repository_is_read_with_its_name_and_commit(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
     here = read_repository(tmp_path / "work.git")
     assert here.bare
     assert (here.name, here.commit) == ("work", repo.git("rev-parse", "HEAD"))
 
 
-def test_a_shallow_clone(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_recognized_as_shallow(repo: SampleRepository, tmp_path: Path) -> None:
     repo.commit("Second", a="1")
     repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
     assert read_repository(tmp_path / "shallow").shallow
     assert not read_repository(repo.root).shallow
 
 
-def test_sha256(new: New) -> None:
+def test_a_repository_with_sha256_object_ids_is_read(new: New) -> None:
     repo = new("homework", "--object-format=sha256")
     commit = repo.commit(a="1")
     here = read_repository(repo.root)
@@ -96,7 +105,7 @@ def test_sha256(new: New) -> None:
     assert (here.commit, here.object_format) == (commit, "sha256")
 
 
-def test_a_sparse_checkout(repo: SampleRepository) -> None:
+def test_a_sparse_checkout_is_read_with_its_commit(repo: SampleRepository) -> None:
     repo.commit(**{"big/a": "1", "small/b": "2"})
     repo.git("sparse-checkout", "set", "small")
     assert read_repository(repo.root / "small").commit == repo.git("rev-parse", "HEAD")
@@ -111,7 +120,9 @@ def test_a_sparse_checkout(repo: SampleRepository) -> None:
         (lambda root: (root / ".git").write_text("gitdir: gone"), "not a git repository"),
     ],
 )
-def test_no_repository(tmp_path: Path, make: Callable[[Path], object], why: str) -> None:
+def test_a_folder_that_is_no_git_repository_is_a_usage_error(
+    tmp_path: Path, make: Callable[[Path], object], why: str
+) -> None:
     root = tmp_path / "nothing"
     root.mkdir()
     make(root)
@@ -119,13 +130,13 @@ def test_no_repository(tmp_path: Path, make: Callable[[Path], object], why: str)
         read_repository(root)
 
 
-def test_no_commit_yet(new: New) -> None:
+def test_a_repository_without_a_commit_is_a_usage_error_that_says_to_commit(new: New) -> None:
     with pytest.raises(UsageError, match="no commit yet") as caught:
         read_repository(new().root)
     assert "Commit" in caught.value.hint
 
 
-def test_an_orphan_branch_has_no_commit_but_others_do(repo: SampleRepository) -> None:
+def test_an_orphan_branch_has_no_commit_but_a_named_branch_is_read(repo: SampleRepository) -> None:
     commit = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "--orphan", "empty")
     with pytest.raises(UsageError, match="no commit yet"):
@@ -133,7 +144,7 @@ def test_an_orphan_branch_has_no_commit_but_others_do(repo: SampleRepository) ->
     assert read_repository(repo.root, "main").commit == commit
 
 
-def test_a_damaged_repository_is_not_the_users_mistake(repo: SampleRepository) -> None:
+def test_a_damaged_repository_exits_with_1_and_suggests_git_fsck(repo: SampleRepository) -> None:
     commit = repo.git("rev-parse", "HEAD")
     (repo.root / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
     with pytest.raises(BoxstrapError) as caught:
@@ -142,21 +153,14 @@ def test_a_damaged_repository_is_not_the_users_mistake(repo: SampleRepository) -
     assert "fsck" in caught.value.hint
 
 
-def test_without_git(
-    repo: SampleRepository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_without_git_installed_reading_a_repository_is_a_usage_error(
+    repo: SampleRepository, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match="git is not installed"):
-        read_repository(repo.root)
-
-
-def test_without_git_from_the_start(repo: SampleRepository, tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
 from bootstrap.errors import UsageError
 from bootstrap.repo.local import read_repository
-from bootstrap.errors import exit_code
 try:
     read_repository(Path(sys.argv[1]))
 except UsageError as error:
@@ -176,7 +180,7 @@ except UsageError as error:
 # Refs
 
 
-def test_a_ref_that_was_asked_for(repo: SampleRepository) -> None:
+def test_a_requested_branch_tag_or_commit_is_resolved(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     repo.git("tag", "-a", "-m", "one", "v1")
     repo.git("branch", "größe")
@@ -187,7 +191,7 @@ def test_a_ref_that_was_asked_for(repo: SampleRepository) -> None:
         assert (here.branch, here.asked) == (None, ref)
 
 
-def test_a_branch_that_only_origin_has(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_branch_that_only_origin_has_is_resolved(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("branch", "remote-only")
     repo.git("clone", "-q", ".", str(tmp_path / "clone"))
     assert read_repository(tmp_path / "clone", "remote-only").commit == repo.git(
@@ -196,7 +200,7 @@ def test_a_branch_that_only_origin_has(repo: SampleRepository, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("ref", ["nope", "0" * 40, "a" * 40, "HEAD~99", "HEAD^{tree}", "origin/x"])
-def test_an_unknown_ref(repo: SampleRepository, ref: str) -> None:
+def test_an_unknown_git_ref_is_a_usage_error(repo: SampleRepository, ref: str) -> None:
     with pytest.raises(UsageError, match="no branch, tag or commit"):
         read_repository(repo.root, ref)
 
@@ -206,19 +210,21 @@ def test_an_unknown_ref(repo: SampleRepository, ref: str) -> None:
     ["", "-1", "--output=x", "a..b", "HEAD...x", ":/Train", "HEAD:a", "a b", "a\nb", "$(id)", "a;b",
      "^HEAD", "HEAD^@", "HEAD^!", "HEAD^-", "x" * 300, "a\u202eb"],
 )  # fmt: skip
-def test_what_names_no_one_commit(repo: SampleRepository, ref: str) -> None:
+def test_a_ref_that_does_not_name_one_commit_is_a_usage_error(
+    repo: SampleRepository, ref: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         read_repository(repo.root, ref)
     assert "does not name one commit" in caught.value.what or "no branch" in caught.value.what
     assert caught.value.what.isprintable()
 
 
-def test_a_subject_cannot_move_the_cursor(repo: SampleRepository) -> None:
+def test_control_characters_in_a_commit_subject_are_escaped(repo: SampleRepository) -> None:
     repo.commit("Nice\x1b[2J \u202edne\r and é")
     assert read_repository(repo.root).subject == "Nice\\x1b[2J \\u202edne\\x0d and é"
 
 
-def test_a_subject_in_another_encoding(repo: SampleRepository) -> None:
+def test_a_commit_subject_in_latin1_is_decoded(repo: SampleRepository) -> None:
     repo.git("config", "i18n.commitEncoding", "latin1")
     repo.git("commit", "-q", "--allow-empty", "-F", "-", stdin="Größe".encode("latin1"))
     assert read_repository(repo.root).subject == "Größe"
@@ -227,40 +233,42 @@ def test_a_subject_in_another_encoding(repo: SampleRepository) -> None:
 # Identity, address, key
 
 
-def test_the_repositorys_identity_wins(repo: SampleRepository) -> None:
+def test_the_git_identity_of_the_repository_wins_over_the_users(repo: SampleRepository) -> None:
     repo.git("config", "user.email", "work@example.org")
     here = read_repository(repo.root)
     assert (here.identity_name, here.identity_email) == ("Me Myself", "work@example.org")
 
 
-def test_no_identity(repo: SampleRepository, home: Path) -> None:
+def test_without_a_git_identity_name_and_email_are_none(repo: SampleRepository, home: Path) -> None:
     (home / ".gitconfig").unlink()
     here = read_repository(repo.root)
     assert (here.identity_name, here.identity_email) == (None, None)
 
 
 @pytest.mark.parametrize("url", ["/srv/git/x.git", "../x", "file:///srv/x", "ext::sh -c id"])
-def test_an_address_only_for_this_machine_is_none(repo: SampleRepository, url: str) -> None:
+def test_a_remote_that_only_this_machine_can_reach_gives_no_url(
+    repo: SampleRepository, url: str
+) -> None:
     repo.git("remote", "add", "origin", url)
     here = read_repository(repo.root)
     assert (here.url, here.name) == (None, "homework")
 
 
-def test_the_only_remote_serves_as_origin(repo: SampleRepository) -> None:
+def test_the_only_remote_serves_as_origin_whatever_its_name(repo: SampleRepository) -> None:
     repo.git("remote", "add", "upstream", "git@host:me/x.git")
     assert read_repository(repo.root).url == "git@host:me/x.git"
     repo.git("remote", "add", "other", "git@host:me/y.git")
     assert read_repository(repo.root).url is None
 
 
-def test_instead_of_is_spelled_out(repo: SampleRepository) -> None:
+def test_a_git_url_shortened_by_insteadof_is_written_out(repo: SampleRepository) -> None:
     repo.git("config", "--global", "url.git@github.com:.insteadOf", "gh:")
     repo.git("config", "--global", "url.https://s3cret@github.com/Me/.insteadOf", "gh:me/")
     repo.git("remote", "add", "origin", "gh:me/x")
     assert read_repository(repo.root).url == "https://github.com/Me/x"
 
 
-def test_the_usual_key_follows_the_repository_not_the_clone(
+def test_the_usual_key_of_two_clones_of_one_remote_is_the_same(
     repo: SampleRepository, new: New
 ) -> None:
     other = new("copy")
@@ -276,28 +284,14 @@ def test_the_usual_key_follows_the_repository_not_the_clone(
     assert read_repository(repo.root).usual_key != read_repository(other.root).usual_key
 
 
-def test_a_key_is_a_plain_folder_name(new: New) -> None:
+def test_a_repository_key_is_a_plain_folder_name_for_any_repository_name(new: New) -> None:
     repo = new("-… mein Größtes $(id)")
     repo.commit(a="1")
     assert read_repository(repo.root).key.startswith("mein-Gro")
     assert all(c.isascii() and (c.isalnum() or c in "-._") for c in read_repository(repo.root).key)
 
 
-def test_a_hook_of_git_that_runs_us_does_not_mislead(
-    repo: SampleRepository, new: New, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = new("other")
-    other.commit(a="1")
-    for name in ("GIT_DIR", "GIT_COMMON_DIR"):
-        monkeypatch.setenv(name, str(other.root / ".git"))
-    monkeypatch.setenv("GIT_INDEX_FILE", str(other.root / ".git" / "index"))
-    commit = read_repository(repo.root).commit
-    monkeypatch.delenv("GIT_DIR")
-    monkeypatch.delenv("GIT_COMMON_DIR")
-    assert commit == repo.git("rev-parse", "HEAD")
-
-
-def test_ctrl_c_leaves_nothing_of_the_folder_that_git_sees(
+def test_ctrl_c_during_cleanup_still_removes_the_temporary_git_folder(
     repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = read_repository(repo.root).repository.view
@@ -315,20 +309,9 @@ def test_ctrl_c_leaves_nothing_of_the_folder_that_git_sees(
     assert not folder.exists()
 
 
-def test_no_program_of_the_repository_runs(repo: SampleRepository, tmp_path: Path) -> None:
-    trap = tmp_path / "trap"
-    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
-    trap.chmod(0o755)
-    repo.git("config", "core.fsmonitor", str(trap))
-    repo.git("config", "core.pager", str(trap))
-    repo.git("config", "log.showSignature", "true")
-    repo.git("config", "gpg.program", str(trap))
-    shutil.copy(trap, repo.root / ".git" / "hooks" / "post-index-change")
-    read_repository(repo.root)
-    assert not (tmp_path / "sprung").exists()
-
-
-def test_settings_that_name_no_program_still_count(repo: SampleRepository, home: Path) -> None:
+def test_included_git_settings_of_user_and_repository_still_count(
+    repo: SampleRepository, home: Path
+) -> None:
     """Settings of the repository and of the user, with the files that they include."""
     repo.git("config", "--global", f"includeIf.gitdir:{repo.root.parent}/.path", str(home / "work"))
     (home / "work").write_text("[user]\n\temail = work@example.org\n")
@@ -341,7 +324,9 @@ def test_settings_that_name_no_program_still_count(repo: SampleRepository, home:
     assert read_repository(repo.root, "HEAD@{1}").commit == repo.git("rev-parse", "HEAD~1")
 
 
-def test_what_is_read_is_one_line_that_can_be_shown(repo: SampleRepository) -> None:
+def test_control_characters_in_a_git_user_name_or_branch_are_removed(
+    repo: SampleRepository,
+) -> None:
     """Values that are read go into scripts and onto terminals."""
     repo.git("config", "user.name", "Me\nEND_OF_WHOLE_SCRIPT\x1b[2J")
     repo.git("checkout", "-q", "-b", "a\u202eb")
@@ -350,7 +335,7 @@ def test_what_is_read_is_one_line_that_can_be_shown(repo: SampleRepository) -> N
     assert here.branch is None
 
 
-def test_boxstraps_own_checkout(repo: SampleRepository) -> None:
+def test_boxstraps_own_checkout_is_recognized_by_name_and_package(repo: SampleRepository) -> None:
     assert not is_boxstrap_checkout(read_repository(repo.root))
     repo.write("pyproject.toml", '[project]\nname = "boxstrap"\n')
     assert not is_boxstrap_checkout(read_repository(repo.root)), (
@@ -362,7 +347,7 @@ def test_boxstraps_own_checkout(repo: SampleRepository) -> None:
     assert not is_boxstrap_checkout(read_repository(repo.root))
 
 
-def test_relative_and_home_paths(
+def test_a_repository_path_may_be_relative_or_start_with_a_tilde(
     repo: SampleRepository, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repo.root)
@@ -374,7 +359,7 @@ def test_relative_and_home_paths(
         read_repository(Path("$WORK"))
 
 
-def test_of_a_commit_that_was_asked_for_nothing_else_travels(repo: SampleRepository) -> None:
+def test_a_requested_commit_is_sent_without_the_uncommitted_edits(repo: SampleRepository) -> None:
     repo.write("train.py", "edited\n")
     assert take_snapshot(read_repository(repo.root)).id != read_repository(repo.root).commit
     asked = read_repository(repo.root, ref="HEAD")

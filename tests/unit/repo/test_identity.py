@@ -12,13 +12,14 @@ import pytest
 from bootstrap.paths import state_dir
 from bootstrap.repo import local
 from bootstrap.repo.local import read_repository
+from bootstrap.repo.place import Place
 from tests.unit.repo.repositories import SampleRepository, listing
 
 New = Callable[..., SampleRepository]
 URL = "https://example.org/me/x.git"
 
 
-def test_it_stays_itself_when_a_remote_is_added(repo: SampleRepository) -> None:
+def test_a_repository_keeps_its_key_when_a_remote_is_added(repo: SampleRepository) -> None:
     before = read_repository(repo.root)
     assert before.key == before.usual_key
     repo.git("remote", "add", "origin", URL)
@@ -27,7 +28,7 @@ def test_it_stays_itself_when_a_remote_is_added(repo: SampleRepository) -> None:
     assert after.usual_key != before.key
 
 
-def test_its_root_is_the_first_commit_of_its_main_line(repo: SampleRepository) -> None:
+def test_the_root_commit_is_the_first_commit_of_the_main_line(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "--orphan", "pages")
     repo.commit("Pages")
@@ -36,14 +37,16 @@ def test_its_root_is_the_first_commit_of_its_main_line(repo: SampleRepository) -
     assert read_repository(repo.root).root_commit == first
 
 
-def test_it_is_known_after_it_was_moved(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_moved_repository_keeps_its_key(repo: SampleRepository, tmp_path: Path) -> None:
     key = read_repository(repo.root).key
     moved = repo.root.rename(tmp_path / "elsewhere")
     assert read_repository(moved).key == key
     assert read_repository(moved).key == key
 
 
-def test_two_clones_that_are_there_are_two(repo: SampleRepository, tmp_path: Path) -> None:
+def test_two_copies_of_one_clone_have_different_keys(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     repo.git("remote", "add", "origin", URL)
     copy = Path(shutil.copytree(repo.root, tmp_path / "copy", symlinks=True))
     keys = read_repository(repo.root).key, read_repository(copy).key
@@ -52,12 +55,16 @@ def test_two_clones_that_are_there_are_two(repo: SampleRepository, tmp_path: Pat
     assert (read_repository(repo.root).key, read_repository(copy).key) == keys
 
 
-def test_worktrees_of_one_are_one(repo: SampleRepository, tmp_path: Path) -> None:
+def test_worktrees_of_one_repository_have_the_same_key(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     repo.git("worktree", "add", "-q", str(tmp_path / "beside"))
     assert read_repository(tmp_path / "beside").key == read_repository(repo.root).key
 
 
-def test_made_anew_at_its_place_it_is_another_one(repo: SampleRepository, new: New) -> None:
+def test_a_new_repository_at_the_same_place_gets_another_key(
+    repo: SampleRepository, new: New
+) -> None:
     """Repeated, because the file system may reuse inode numbers."""
     key = read_repository(repo.root).key
     keys = {key}
@@ -72,7 +79,7 @@ def test_made_anew_at_its_place_it_is_another_one(repo: SampleRepository, new: N
         assert len(keys) == number + 1
 
 
-def test_cloned_anew_at_its_place_it_is_the_same_one(
+def test_a_repository_cloned_again_at_its_place_keeps_its_key(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     before = read_repository(repo.root)
@@ -86,7 +93,7 @@ def test_cloned_anew_at_its_place_it_is_the_same_one(
         )
 
 
-def test_what_was_moved_away_is_known_though_another_took_its_place(
+def test_a_moved_repository_keeps_its_key_though_another_took_its_place(
     repo: SampleRepository, new: New, tmp_path: Path
 ) -> None:
     key = read_repository(repo.root).key
@@ -97,7 +104,7 @@ def test_what_was_moved_away_is_known_though_another_took_its_place(
     assert read_repository(moved).key == key
 
 
-def test_a_shallow_clone_knows_no_root_until_it_is_whole(
+def test_a_shallow_clone_keeps_its_key_when_its_history_is_completed(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.commit("More")
@@ -111,7 +118,7 @@ def test_a_shallow_clone_knows_no_root_until_it_is_whole(
     assert after.root_commit == read_repository(repo.root).root_commit
 
 
-def test_a_mirror_has_its_usual_key_and_takes_it_from_nobody(
+def test_a_mirror_has_the_usual_key_and_does_not_take_it_from_its_repository(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("remote", "add", "origin", URL)
@@ -126,22 +133,36 @@ def test_a_mirror_has_its_usual_key_and_takes_it_from_nobody(
     )
 
 
-def test_nothing_is_written_into_the_repository(repo: SampleRepository) -> None:
+def test_identifying_a_repository_writes_nothing_into_it(repo: SampleRepository) -> None:
     before = listing(repo.root)
     read_repository(repo.root)
     assert listing(repo.root) == before
     assert len(list((state_dir() / "repositories").iterdir())) == 1
 
 
-def test_known_it_costs_no_git(repo: SampleRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_repository_is_identified_without_running_git(
+    repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = read_repository(repo.root)
-    monkeypatch.setattr(local, "run_git", None)
+    monkeypatch.setattr(local.git, "run_git", None)
     found = local.identify(here.folders, here.git_dir, "other-00000000", shallow=False)
     assert (found.id, found.root) == (here.key, here.root_commit)
+    assert local.current(repo.root) == (here.key, here.root_commit)
+
+
+def test_a_repository_that_another_user_may_have_planted_is_not_read(
+    repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_repository(repo.root)
+    monkeypatch.setattr(Place, "strangers", lambda place: [place.root])
+    monkeypatch.setattr(local, "is_trusted", lambda _: False)
+    assert local.current(repo.root) == (f"{repo.root.name}-unread", "")
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"id": 3}', '{"id": "x"}', "\0"])
-def test_a_record_that_can_t_be_read_is_none(repo: SampleRepository, broken: str) -> None:
+def test_a_damaged_repository_record_is_replaced_with_the_same_key(
+    repo: SampleRepository, broken: str
+) -> None:
     before = read_repository(repo.root)
     (record,) = (state_dir() / "repositories").iterdir()
     record.write_text(broken)
@@ -149,7 +170,7 @@ def test_a_record_that_can_t_be_read_is_none(repo: SampleRepository, broken: str
     assert read_repository(repo.root).root_commit == before.root_commit
 
 
-def test_a_state_folder_that_can_t_be_written_remembers_nothing(
+def test_a_repository_is_still_identified_where_the_state_folder_can_not_be_written(
     repo: SampleRepository, home: Path
 ) -> None:
     (home / ".local").write_text("a file")

@@ -24,7 +24,9 @@ def give(root: Path, owner: int = STRANGER) -> None:
             os.lchown(place, owner, owner)
 
 
-def test_a_path_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_owned_by_another_user_is_recognized_except_for_sudos_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "file"
     file.write_text("")
     assert not is_foreign_owned(file)
@@ -40,14 +42,16 @@ def test_a_path_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert is_foreign_owned(file)
 
 
-def test_a_strangers_repository_is_refused(repo: SampleRepository) -> None:
+def test_a_repository_owned_by_another_user_is_refused(repo: SampleRepository) -> None:
     give(repo.root)
     with pytest.raises(UsageError, match="belongs to another user") as caught:
         read_repository(repo.root)
     assert f"safe.directory {repo.root}" in caught.value.hint
 
 
-def test_a_repository_that_a_stranger_put_above_is_refused(repo: SampleRepository) -> None:
+def test_a_repository_that_another_user_put_in_a_parent_folder_is_refused(
+    repo: SampleRepository,
+) -> None:
     """For example in a shared folder that everybody may write to."""
     mine = repo.root / "mine"
     mine.mkdir()
@@ -56,7 +60,9 @@ def test_a_repository_that_a_stranger_put_above_is_refused(repo: SampleRepositor
         read_repository(mine)
 
 
-def test_a_file_that_leads_to_a_strangers_folder(repo: SampleRepository, tmp_path: Path) -> None:
+def test_a_git_file_that_leads_to_another_users_git_folder_is_refused(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     give(repo.root / ".git")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / ".git").write_text(f"gitdir: {repo.root / '.git'}\n")
@@ -64,14 +70,14 @@ def test_a_file_that_leads_to_a_strangers_folder(repo: SampleRepository, tmp_pat
         read_repository(tmp_path / "mine")
 
 
-def test_nothing_of_it_is_read(repo: SampleRepository) -> None:
+def test_the_configuration_of_another_users_repository_is_not_read(repo: SampleRepository) -> None:
     (repo.root / ".git" / "config").write_text("this is no configuration\n[")
     give(repo.root)
     with pytest.raises(UsageError, match="belongs to another user"):
         read_repository(repo.root)
 
 
-def test_who_called_sudo_is_the_same_person(
+def test_under_sudo_the_callers_own_repository_is_accepted(
     repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give(repo.root)
@@ -93,7 +99,7 @@ def test_who_called_sudo_is_the_same_person(
         (["", "{root}"], True),
     ],
 )
-def test_the_persons_own_word_counts(
+def test_a_safe_directory_in_the_users_git_config_allows_another_users_repository(
     repo: SampleRepository, values: list[str], trusted: bool
 ) -> None:
     give(repo.root)
@@ -107,7 +113,7 @@ def test_the_persons_own_word_counts(
             read_repository(repo.root)
 
 
-def test_the_repositorys_own_word_does_not(
+def test_a_safe_directory_in_the_repositorys_own_config_does_not_count(
     repo: SampleRepository, new: Callable[..., SampleRepository], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = new("other")

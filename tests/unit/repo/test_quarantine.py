@@ -70,7 +70,9 @@ def take(repo: SampleRepository, data: bytes | Iterator[bytes], tip: str) -> Non
         quarantine.keep({"refs/boxstrap/box/edits": tip})
 
 
-def test_what_is_sound_is_kept_and_nothing_of_it_elsewhere(repo: SampleRepository) -> None:
+def test_sound_objects_from_a_box_are_kept_and_nothing_else_is_written(
+    repo: SampleRepository,
+) -> None:
     data, tip = sent((b"train.py", b"print(2)\n"))
     (repo.root / ".git/objects/pack").rmdir()  # as what copies files leaves empty folders out
     before = listing(repo.root)
@@ -142,7 +144,7 @@ WRONG = {
 }
 
 
-def test_what_the_repository_has_in_part_makes_nothing_whole(repo: SampleRepository) -> None:
+def test_objects_from_a_box_that_lack_their_parents_are_refused(repo: SampleRepository) -> None:
     parent = commit(name_of("tree", b"never there"))
     arguments = ("hash-object", "-t", "commit", "-w", "--literally", "--stdin")
     parent_id = repo.git(*arguments, stdin=parent)
@@ -153,7 +155,7 @@ def test_what_the_repository_has_in_part_makes_nothing_whole(repo: SampleReposit
         take(repo, data, name_of("commit", tip).hex())
 
 
-def test_a_repository_of_longer_ids_takes_its_own_kind(
+def test_a_sha256_repository_takes_sha256_objects_from_a_box(
     new: Callable[..., SampleRepository], tmp_path: Path
 ) -> None:
     here, other = (new(name, "--object-format=sha256") for name in ("here", "other"))
@@ -167,7 +169,7 @@ def test_a_repository_of_longer_ids_takes_its_own_kind(
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_refused(
+def test_each_kind_of_malformed_pack_from_a_box_is_refused(
     repo: SampleRepository, untouched: Callable[[], None], home: Path, what: str
 ) -> None:
     untouched()
@@ -178,7 +180,7 @@ def test_what_is_wrong_is_refused(
     assert not list((home.parent / "home").rglob("incoming/*"))
 
 
-def test_an_endless_stream_and_a_huge_pack_are_cut_off(
+def test_an_endless_or_huge_pack_from_a_box_is_cut_off(
     repo: SampleRepository, untouched: Callable[[], None]
 ) -> None:
     untouched()
@@ -200,7 +202,7 @@ def test_an_endless_stream_and_a_huge_pack_are_cut_off(
 
 
 @pytest.mark.slow
-def test_what_unpacks_to_more_than_there_is_room_for_is_ended(
+def test_a_pack_bomb_from_a_box_is_ended_at_the_memory_limit(
     repo: SampleRepository, untouched: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deltas that double: a small pack that needs more memory than is allowed."""
@@ -252,7 +254,9 @@ def _back(offset: int) -> bytes:
     return bytes(reversed(found))
 
 
-def test_a_slow_one_is_given_up(repo: SampleRepository, untouched: Callable[[], None]) -> None:
+def test_a_pack_from_a_box_that_comes_too_slowly_is_given_up(
+    repo: SampleRepository, untouched: Callable[[], None]
+) -> None:
     import time
 
     untouched()
@@ -271,7 +275,7 @@ def test_a_slow_one_is_given_up(repo: SampleRepository, untouched: Callable[[], 
         quarantine.take(slow())
 
 
-def test_what_a_killed_call_left_goes_after_an_hour(
+def test_quarantine_folders_of_killed_calls_are_removed_after_an_hour(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(quarantine, "cache_dir", lambda: tmp_path)
@@ -287,12 +291,12 @@ def test_what_a_killed_call_left_goes_after_an_hour(
     assert new.parent == above
 
 
-def test_a_folder_that_another_call_has_cleared_is_left_in_peace(repo: SampleRepository) -> None:
+def test_a_quarantine_folder_cleared_by_another_call_is_no_error(repo: SampleRepository) -> None:
     with Quarantine(read_repository(repo.root), BOUNDS, sender="box") as cleared:
         shutil.rmtree(cleared._folder)
 
 
-def test_a_pack_that_cannot_be_copied_leaves_nothing(tmp_path: Path) -> None:
+def test_a_pack_that_cannot_be_copied_out_of_quarantine_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         quarantine._add(tmp_path / "gone.pack", tmp_path / "pack")
     assert not list((tmp_path / "pack").iterdir())
@@ -302,5 +306,5 @@ def test_a_pack_that_cannot_be_copied_leaves_nothing(tmp_path: Path) -> None:
     ("said", "last"),
     [(b"", "git says no more"), (b"a\nfatal: b\n\n", "b"), (b"x" * 400, "x" * 300)],
 )
-def test_what_git_said_last_is_told(said: bytes, last: str) -> None:
+def test_the_last_line_of_gits_error_output_is_shown(said: bytes, last: str) -> None:
     assert quarantine._last_line(said) == last

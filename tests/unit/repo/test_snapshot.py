@@ -15,7 +15,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.repo.git import GitError
 from bootstrap.repo.local import read_repository
-from bootstrap.repo.objects import ObjectStream, have_locally, parse_report, wanted_ref
+from bootstrap.repo.objects import ObjectStream, have_locally, parse_report
 from bootstrap.repo.snapshot import (
     Include,
     Snapshot,
@@ -72,12 +72,7 @@ class Receiver:
             (self.store / "info/attributes").write_text(RAW)
         if snapshot.id not in self.has:
             pieces = b"".join(
-                ObjectStream(
-                    here,
-                    ref=wanted_ref(snapshot.id),
-                    have=have_locally(here, self.has, snapshot),
-                    snapshot=snapshot,
-                )
+                ObjectStream(here, have=have_locally(here, self.has, snapshot), snapshot=snapshot)
             )
             parse_report(self.git("receive-pack", "--stateless-rpc", str(self.store), stdin=pieces))
             self.has.append(snapshot.id)
@@ -92,7 +87,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(0, COUNT, 1 if every else 4))
 
 
-def test_what_stands_here_stands_on_the_box(seed: int, tmp_path: Path) -> None:
+def test_the_tree_on_the_box_equals_the_working_tree_in_any_random_state(
+    seed: int, tmp_path: Path
+) -> None:
     repo, happens = make_state(seed, tmp_path / "state")
     box = Receiver(tmp_path / "box")
     rng = random.Random(seed)
@@ -132,7 +129,7 @@ def touch_all(repo: SampleRepository) -> None:
             os.utime(place, (1, 1))
 
 
-def test_what_is_counted(repo: SampleRepository) -> None:
+def test_a_snapshot_counts_modified_new_and_deleted_files(repo: SampleRepository) -> None:
     repo.commit(**{".gitignore": "*.pt\n", "both": "1\n", "gone": "1\n", "unlinked": "1\n"})
     assert counted(repo) == ""
     repo.write("train.py", "print(2)\n")
@@ -158,7 +155,9 @@ def test_what_is_counted(repo: SampleRepository) -> None:
     assert take(repo) == found
 
 
-def test_committing_what_stands_there_is_the_same_content(repo: SampleRepository) -> None:
+def test_a_commit_of_the_same_files_has_the_same_content_as_their_snapshot(
+    repo: SampleRepository,
+) -> None:
     repo.write("train.py", "print(2)\n")
     repo.write("new")
     before = take(repo)
@@ -169,7 +168,7 @@ def test_committing_what_stands_there_is_the_same_content(repo: SampleRepository
     assert take(repo).content == before.content
 
 
-def test_staged_and_put_back_is_no_change(repo: SampleRepository) -> None:
+def test_a_staged_edit_that_was_undone_is_no_change(repo: SampleRepository) -> None:
     """Only the content of the working tree counts."""
     repo.write("train.py", "print(2)\n")
     repo.git("add", "train.py")
@@ -177,9 +176,12 @@ def test_staged_and_put_back_is_no_change(repo: SampleRepository) -> None:
     assert take(repo).id == repo.git("rev-parse", "HEAD")
 
 
-def test_line_ends_are_no_change_and_travel_as_they_are(new: New) -> None:
+@pytest.mark.parametrize("attributes", ["* text=auto\n", ""])
+def test_line_ends_converted_by_git_are_no_change_and_are_sent_as_they_are(
+    new: New, attributes: str
+) -> None:
     repo = new()
-    repo.commit(**{".gitattributes": "* text=auto\n", "a.txt": "1\n"})
+    repo.commit(**{".gitattributes": attributes, "a.txt": "1\n"})
     repo.git("config", "core.autocrlf", "true")
     (repo.root / "a.txt").unlink()
     repo.git("checkout", "a.txt")
@@ -192,7 +194,7 @@ def test_line_ends_are_no_change_and_travel_as_they_are(new: New) -> None:
     assert found.tree != read_repository(repo.root).tree
 
 
-def test_an_encoding_is_no_change(repo: SampleRepository) -> None:
+def test_a_working_tree_encoding_is_no_change(repo: SampleRepository) -> None:
     repo.commit(**{".gitattributes": "*.txt working-tree-encoding=UTF-16LE\n"})
     repo.write("a.txt", "größe\n".encode("utf-16le"))
     repo.commit()
@@ -219,7 +221,7 @@ def crypt(new: New, home: Path, tmp_path: Path) -> SampleRepository:
     return SampleRepository(tmp_path / "clone")
 
 
-def test_a_filter_never_runs(crypt: SampleRepository, home: Path) -> None:
+def test_a_git_filter_never_runs_for_a_snapshot(crypt: SampleRepository, home: Path) -> None:
     assert (crypt.root / "a.key").read_text() == "secret\n"
     os.utime(crypt.root / "b", (1, 1))
     found = take(crypt)
@@ -230,7 +232,7 @@ def test_a_filter_never_runs(crypt: SampleRepository, home: Path) -> None:
     assert not (home / "ran").read_text(), "a filter ran"
 
 
-def test_what_was_away_for_one_look_travels_with_the_next(repo: SampleRepository) -> None:
+def test_a_file_missing_in_one_snapshot_is_sent_with_the_next(repo: SampleRepository) -> None:
     """Git lists a tracked file whether or not it is there, so the two looks seemed alike."""
     file, aside = repo.root / "train.py", repo.root.parent / "aside"
     file.rename(aside)
@@ -243,13 +245,13 @@ def test_what_was_away_for_one_look_travels_with_the_next(repo: SampleRepository
     assert take_snapshot(read_repository(repo.root)).tree == found.tree
 
 
-def test_a_mode_alone_is_a_change(repo: SampleRepository) -> None:
+def test_a_changed_file_mode_alone_is_a_change(repo: SampleRepository) -> None:
     repo.commit(**{"run.sh": "true\n"})
     (repo.root / "run.sh").chmod(0o755)
     assert counted(repo) == "1 modified"
 
 
-def test_lfs_travels_as_it_lies(repo: SampleRepository) -> None:
+def test_an_lfs_file_is_sent_as_it_lies_in_the_working_tree(repo: SampleRepository) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n"
     repo.commit(**{".gitattributes": "*.pt filter=lfs\n", "a.pt": pointer, "b.pt": pointer})
     repo.git("config", "filter.lfs.clean", "false")
@@ -266,7 +268,7 @@ def test_lfs_travels_as_it_lies(repo: SampleRepository) -> None:
         take_snapshot(read_repository(repo.root), max_file_mib=2)
 
 
-def test_the_limit_holds_for_new_files_that_are_staged(repo: SampleRepository) -> None:
+def test_the_file_size_limit_holds_for_staged_new_files(repo: SampleRepository) -> None:
     """They are not in the commit, though git tracks them; a file that is in it may grow."""
     repo.commit(grown="1")
     repo.write("grown", bytes(3 * 2**20))
@@ -278,7 +280,7 @@ def test_the_limit_holds_for_new_files_that_are_staged(repo: SampleRepository) -
             take_snapshot(read_repository(repo.root), include, max_file_mib=2)  # type: ignore[arg-type]
 
 
-def test_a_link_to_what_git_ignores_is_named(repo: SampleRepository) -> None:
+def test_a_symlink_to_an_ignored_file_is_named_as_left_out(repo: SampleRepository) -> None:
     """It dangles on the box: `data` is not sent, and nobody said so."""
     repo.commit(**{".gitignore": "/data/\n*.bin\n"})
     for file in ("data/train/x", "sent/deep/y", "sent/a.bin"):
@@ -292,7 +294,7 @@ def test_a_link_to_what_git_ignores_is_named(repo: SampleRepository) -> None:
     )
 
 
-def test_what_cannot_travel_is_named(repo: SampleRepository) -> None:
+def test_files_that_cannot_be_sent_are_named_as_left_out(repo: SampleRepository) -> None:
     repo.commit(**{".gitignore": "*.tmp\n"})
     inner = SampleRepository(repo.root / "inner")
     inner.root.mkdir()
@@ -317,7 +319,7 @@ def test_what_cannot_travel_is_named(repo: SampleRepository) -> None:
     assert take(repo).left == found.left
 
 
-def test_new_files_are_named_once(repo: SampleRepository) -> None:
+def test_new_files_are_announced_once(repo: SampleRepository) -> None:
     repo.write("a")
     found = take(repo)
     assert (found.new, found.first_time) == (("a",), ("a",))
@@ -339,7 +341,7 @@ def with_submodule(repo: SampleRepository, new: New) -> SampleRepository:
     return repo
 
 
-def test_a_submodule_travels_as_a_folder(with_submodule: SampleRepository) -> None:
+def test_a_submodule_is_sent_as_a_plain_folder(with_submodule: SampleRepository) -> None:
     repo, inner = with_submodule, SampleRepository(with_submodule.root / "vendor/inner")
     clean = take(repo)
     assert (str(clean.changes), clean.left) == ("", ())
@@ -354,14 +356,16 @@ def test_a_submodule_travels_as_a_folder(with_submodule: SampleRepository) -> No
     assert take(repo).id == take(repo).id != clean.id
 
 
-def test_a_submodule_whose_folder_is_gone_is_a_change(with_submodule: SampleRepository) -> None:
+def test_a_submodule_whose_folder_is_gone_counts_as_deleted(
+    with_submodule: SampleRepository,
+) -> None:
     shutil.rmtree(with_submodule.root / "vendor")
     found = take(with_submodule)
     assert str(found.changes) == "1 deleted"
     assert found.id != found.commit
 
 
-def test_a_submodule_that_leads_elsewhere_is_left(
+def test_a_submodule_that_leads_to_another_repository_is_left_out(
     with_submodule: SampleRepository, new: New
 ) -> None:
     """A hostile repository may point a submodule at another repository on this machine."""
@@ -386,7 +390,9 @@ def test_a_submodule_that_leads_elsewhere_is_left(
     assert found.left == (("vendor/inner", LEADS_OUT),)
 
 
-def test_a_submodule_that_is_not_here_is_named(with_submodule: SampleRepository) -> None:
+def test_a_submodule_that_is_not_checked_out_is_named_as_left_out(
+    with_submodule: SampleRepository,
+) -> None:
     with_submodule.git("submodule", "deinit", "-q", "-f", "vendor/inner")
     for include in ("all", "commit"):
         found = take(with_submodule, include)  # type: ignore[arg-type]
@@ -398,13 +404,15 @@ def test_a_submodule_that_is_not_here_is_named(with_submodule: SampleRepository)
 # Repositories without a working tree, or without a commit
 
 
-def test_a_bare_repository_is_its_commit(repo: SampleRepository, tmp_path: Path) -> None:
+def test_the_snapshot_of_a_bare_repository_is_its_commit(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
     found = take_snapshot(read_repository(tmp_path / "work.git"))
     assert found.id == found.commit == repo.git("rev-parse", "HEAD")
 
 
-def test_without_a_commit_there_is_none(new: New) -> None:
+def test_a_repository_without_a_commit_has_no_snapshot(new: New) -> None:
     repo = new()
     repo.write("a")
     with pytest.raises(UsageError, match="no commit yet") as caught:
@@ -415,7 +423,7 @@ def test_without_a_commit_there_is_none(new: New) -> None:
 # The store
 
 
-def test_the_store_is_the_persons_alone(repo: SampleRepository, stores: Path) -> None:
+def test_the_snapshot_store_is_private_to_the_user(repo: SampleRepository, stores: Path) -> None:
     repo.write("new")
     found = take(repo)
     (folder,) = stores.glob("homework-*/")
@@ -442,7 +450,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_store_is_made_again(
+def test_a_damaged_snapshot_store_is_made_again(
     repo: SampleRepository, stores: Path, damage: str, tmp_path: Path
 ) -> None:
     repo.write("train.py", "print(2)\n")
@@ -455,7 +463,7 @@ def test_a_damaged_store_is_made_again(
     assert Receiver(tmp_path / "box").take(repo.root, found) == standing(repo.root)
 
 
-def test_two_at_once(repo: SampleRepository) -> None:
+def test_snapshots_taken_at_the_same_time_are_equal(repo: SampleRepository) -> None:
     for number in range(200):
         repo.write(f"new/{number}", str(number))
     code = (
@@ -473,7 +481,7 @@ def test_two_at_once(repo: SampleRepository) -> None:
     assert said == {take(repo).id.encode()}
 
 
-def test_what_no_snapshot_needs_any_more_goes(
+def test_objects_that_no_snapshot_needs_any_more_are_deleted(
     repo: SampleRepository, stores: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     repo.write("new", "first")

@@ -17,20 +17,22 @@ def names(repo: SampleRepository) -> list[str]:
     return [row.split(" ", 2)[2] for row in find_tags(read_repository(repo.root)).rows]
 
 
-def test_without_tags_nothing_travels(repo: SampleRepository) -> None:
+def test_a_repository_without_tags_of_commits_sends_none(repo: SampleRepository) -> None:
     assert find_tags(read_repository(repo.root)) == ((), "")
     repo.git("tag", "blob", repo.git("rev-parse", "HEAD:README"))
     assert names(repo) == []
 
 
-def test_names_that_hold_what_ends_a_line_elsewhere_stay(repo: SampleRepository) -> None:
+def test_tags_whose_names_contain_line_ends_or_odd_bytes_are_not_sent(
+    repo: SampleRepository,
+) -> None:
     """A clone with such a tag ended in an internal error."""
     for name in ("v1", "v2\u2028x", "v3\u0085", os.fsdecode(b"v4\xff"), "$(id)", "@", '"q'):
         repo.git("tag", name)
     assert sorted(names(repo)) == ['"q', "$(id)", "@", "v1"]
 
 
-def test_reachable_tags_travel_and_annotated_ones_with_their_objects(
+def test_reachable_tags_are_sent_and_annotated_ones_with_their_objects(
     repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("tag", "-a", "v1.0", "-m", "One")
@@ -42,6 +44,7 @@ def test_reachable_tags_travel_and_annotated_ones_with_their_objects(
     repo.commit("Here", b="1")
     found = find_tags(read_repository(repo.root))
     assert sorted(names(repo)) == ["light", "v1.0"]
+    repo.git("pack-refs", "--all")
     assert find_tags(read_repository(repo.root)) == found
     there = SampleRepository(tmp_path / "there")
     there.root.mkdir()
@@ -51,7 +54,7 @@ def test_reachable_tags_travel_and_annotated_ones_with_their_objects(
 
 
 @pytest.mark.slow
-def test_of_thousands_of_tags_the_newest_travel_and_the_nearest_of_each_kind(
+def test_of_thousands_of_tags_only_the_newest_and_nearest_are_sent(
     repo: SampleRepository,
 ) -> None:
     repo.git("tag", "-a", "v0.1", "-m", "The only one that is annotated")
@@ -65,7 +68,7 @@ def test_of_thousands_of_tags_the_newest_travel_and_the_nearest_of_each_kind(
     assert repo.git("describe", "--tags", "--abbrev=0") in found
 
 
-def test_large_tags_stay(repo: SampleRepository) -> None:
+def test_tags_too_large_for_the_limit_are_not_sent(repo: SampleRepository) -> None:
     import random
 
     for number in range(4):

@@ -39,13 +39,15 @@ from bootstrap.text.document import document
         ("ssh://git@ssh.github.com:443/me/x", UrlKind.SSH, "https://github.com/me/x", "x"),
     ],
 )
-def test_allowed(url: str, kind: UrlKind, https: str, name: str) -> None:
+def test_allowed_git_urls_are_classified_with_their_https_form_and_name(
+    url: str, kind: UrlKind, https: str, name: str
+) -> None:
     assert check_url(url) is kind
     assert as_https(url) == https
     assert repository_name(url) == name
 
 
-def test_only_what_travels_in_the_open_warns() -> None:
+def test_only_http_and_git_urls_warn_that_they_are_unencrypted() -> None:
     assert {kind for kind in UrlKind if kind.warning} == {UrlKind.HTTP, UrlKind.GIT}
 
 
@@ -104,7 +106,7 @@ def test_only_what_travels_in_the_open_warns() -> None:
         ("https://host/" + "x" * 3000, "2048"),
     ],
 )
-def test_refused(url: str, why: str) -> None:
+def test_refused_git_urls_say_why(url: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_url(url)
     assert why in caught.value.what
@@ -128,7 +130,7 @@ def test_refused(url: str, why: str) -> None:
         ("host:a/b@c", "host:a/b@c"),
     ],
 )
-def test_user_info_goes(url: str, bare: str) -> None:
+def test_credentials_are_removed_from_git_urls(url: str, bare: str) -> None:
     assert without_user_info(url) == bare
     assert without_user_info(bare) == bare
 
@@ -147,7 +149,7 @@ def test_user_info_goes(url: str, bare: str) -> None:
         "https://" + "a" * 300 + "s3cret@host/$",
     ],
 )
-def test_an_error_never_repeats_a_credential(url: str) -> None:
+def test_an_error_about_a_git_url_never_repeats_its_credential(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_url(url)
     assert "cret" not in str(document(caught.value))
@@ -160,7 +162,7 @@ secrets = words.map(lambda word: f"s3cret{word}")
 
 
 @given(hosts, paths, words, secrets, st.sampled_from(["https", "http", "ssh"]))
-def test_a_sound_address_keeps_all_but_its_credential(
+def test_a_valid_git_url_keeps_all_but_its_credential(
     host: str, path: str, user: str, secret: str, scheme: str
 ) -> None:
     url = f"{scheme}://{user}:{secret}@{host}/{path}"
@@ -183,7 +185,7 @@ noise = st.one_of(st.text(max_size=40), st.lists(pieces, max_size=12).map("".joi
 @given(noise)
 @example("ext::x")
 @example("git@ext::x")
-def test_what_passes_is_safe_to_give_to_git(text: str) -> None:
+def test_an_accepted_git_url_is_safe_to_pass_to_git(text: str) -> None:
     try:
         kind = check_url(text)
     except UsageError:
@@ -202,12 +204,12 @@ def test_what_passes_is_safe_to_give_to_git(text: str) -> None:
 
 
 @given(noise)
-def test_no_text_breaks_the_rest(text: str) -> None:
+def test_removing_credentials_and_naming_a_repository_work_for_any_text(text: str) -> None:
     assert without_user_info(without_user_info(text)) == without_user_info(text)
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", repository_name(text))
 
 
-def test_a_mirror_that_finds_no_room_is_no_wrong_address(
+def test_a_full_disk_under_a_git_mirror_is_not_reported_as_a_wrong_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When git can't write a lock file, its message doesn't mention the disk."""
@@ -243,6 +245,6 @@ def test_a_mirror_that_finds_no_room_is_no_wrong_address(
         ('a"b', 'a"b'),
     ],
 )
-def test_a_name_that_git_put_in_quotes(quoted: str, name: str) -> None:
+def test_a_file_name_that_git_quoted_is_unquoted(quoted: str, name: str) -> None:
     assert unquoted(quoted) == name
     assert shown(name).isprintable()

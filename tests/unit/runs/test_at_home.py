@@ -25,9 +25,7 @@ from bootstrap.boxes.at_home import (
     run_of,
 )
 from bootstrap.boxes.record_folder import LogAtHome
-from bootstrap.link.local import LocalWire
-from bootstrap.link.record import KnownBox
-from bootstrap.link.wire import NoAnswer
+from bootstrap.link import KnownBox, LocalWire, NoAnswer
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_history import BoxRecord
@@ -130,7 +128,7 @@ def there(user: User) -> Iterator[There]:
         box.stop()
 
 
-def test_it_goes_on_where_the_last_pull_ended_and_no_secret_is_cut_in_two(there: There) -> None:
+def test_the_next_pull_of_a_log_resumes_where_it_ended_and_splits_no_secret(there: There) -> None:
     there.give_secret()
     half = len(TOKEN) // 2
     begin = b"step 1 loss 0.5\ntoken " + TOKEN[:half].encode()
@@ -155,7 +153,9 @@ def test_it_goes_on_where_the_last_pull_ended_and_no_secret_is_cut_in_two(there:
     assert there.log.endswith(b"0.4\nlate\n")
 
 
-def test_what_the_box_dropped_takes_no_room_and_is_told(there: There) -> None:
+def test_a_log_part_that_the_box_dropped_takes_no_disk_at_home_and_is_reported(
+    there: There,
+) -> None:
     first = b"".join(b"line %05d\n" % at for at in range(1000))  # 11 bytes each
     there.write(bytes(5500) + first[5500:], times="1700000000 5500\n1700000060 11000\n")
     assert there.pull() == {"place": str(there.place), "log": 5500, "dropped": 5500}
@@ -176,7 +176,7 @@ def test_what_the_box_dropped_takes_no_room_and_is_told(there: There) -> None:
     assert kept.out.endswith(shown.out)
 
 
-def test_a_time_leads_to_the_same_line_as_on_the_box(there: There) -> None:
+def test_logs_since_a_time_begin_at_the_same_line_at_home_as_on_the_box(there: There) -> None:
     log = b"".join(b"line %05d\n" % at for at in range(3000))
     times = "".join(f"{1700000000 + at} {at * 1100}\n" for at in range(10, 31))
     there.write(bytes(11000) + log[11000:], times=times)
@@ -193,7 +193,7 @@ def test_a_time_leads_to_the_same_line_as_on_the_box(there: There) -> None:
         assert b"".join(kept.pieces(second)) == log[max(at, 11000) :], second
 
 
-def test_a_log_above_the_limit_comes_with_its_newest_part(there: There) -> None:
+def test_a_log_above_max_size_is_pulled_with_its_newest_part(there: There) -> None:
     log = b"".join(b"line %05d\n" % at for at in range(9000))
     there.write(log)
     whole = 20_000 // 11 * 11  # whole lines
@@ -205,7 +205,7 @@ def test_a_log_above_the_limit_comes_with_its_newest_part(there: There) -> None:
     assert there.log.strip(b"\0") == b""
 
 
-def test_a_log_that_was_emptied_begins_again(there: There) -> None:
+def test_a_log_that_was_emptied_on_the_box_is_pulled_from_its_start(there: There) -> None:
     there.write(b"first\n" * 1000)
     there.pull()
     there.write(b"again\n", **ENDED)
@@ -214,7 +214,7 @@ def test_a_log_that_was_emptied_begins_again(there: There) -> None:
     assert there.log == b"again\n"
 
 
-def test_what_an_interrupted_pull_left_is_not_doubled(there: There) -> None:
+def test_log_lines_left_by_an_interrupted_pull_are_not_doubled_by_the_next(there: There) -> None:
     there.write(b"one\n", pid=f"{identity(os.getpid())}\n", exit=None, ended=None)
     there.pull()
     with (there.place / "log").open("ab") as file:
@@ -228,7 +228,9 @@ def test_what_an_interrupted_pull_left_is_not_doubled(there: There) -> None:
     assert there.log == b"one\ntwo\n"
 
 
-def test_that_a_box_has_runs_of_the_repository_is_said_and_no_work_of_ours(there: There) -> None:
+def test_status_says_that_a_box_has_runs_of_the_repository_and_claims_no_work_there(
+    there: There,
+) -> None:
     there.write(b"one\n")
     assert "says that it has runs of this repository" in there.do("status").must(0).err
     (file,) = there.user.state.glob("boxes/*/box.json")
@@ -237,7 +239,7 @@ def test_that_a_box_has_runs_of_the_repository_is_said_and_no_work_of_ours(there
     assert "says that" not in there.do("status").must(0).err
 
 
-def test_the_limit_cuts_no_secret_in_two(there: There) -> None:
+def test_the_max_size_of_a_pulled_log_cuts_no_secret_in_two(there: There) -> None:
     there.give_secret()
     rest = b"step 1 loss 0.5\n" * 100
     there.write(b"token " + TOKEN.encode() + b"\n" + rest)
@@ -249,7 +251,9 @@ def test_the_limit_cuts_no_secret_in_two(there: There) -> None:
     assert (second / "log").read_bytes() == b""
 
 
-def test_no_link_on_the_way_to_a_record_is_followed(there: There, tmp_path: Path) -> None:
+def test_no_symlink_or_pipe_in_the_results_folder_is_followed_to_a_run_record(
+    there: There, tmp_path: Path
+) -> None:
     """A repository may have links and pipes where a pull put its folders before."""
     live = {"pid": f"{identity(os.getpid())}\n", "exit": None, "ended": None}
     there.write(b"one\n", **live)
@@ -265,7 +269,7 @@ def test_no_link_on_the_way_to_a_record_is_followed(there: There, tmp_path: Path
     assert {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()} == before
 
 
-def test_a_pipe_or_a_link_is_not_read_in_place_of_a_record(there: There) -> None:
+def test_a_pipe_or_symlink_in_place_of_a_run_record_is_not_read(there: There) -> None:
     there.write(b"one\n", times="1700000000 0\n1700000060 4\n")
     there.pull()
     there.box.kill_sshd()
@@ -282,7 +286,7 @@ def test_a_pipe_or_a_link_is_not_read_in_place_of_a_record(there: There) -> None
     assert "not at its place" in there.do("logs").must(2).err
 
 
-def test_a_log_that_has_another_hole_at_each_look_ends(
+def test_pulling_a_log_whose_dropped_part_changes_at_each_look_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ever_more(*_: object, at: int, **_more: object) -> BoxRecord:
@@ -299,7 +303,9 @@ def test_a_log_that_has_another_hole_at_each_look_ends(
 
 
 @pytest.mark.parametrize("name", ["boxstrap-run", "boxstrap-run/log"])
-def test_nothing_is_written_through_a_link(there: There, name: str, tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_symlink_in_a_results_folder(
+    there: There, name: str, tmp_path: Path
+) -> None:
     there.write(b"hello\n")
     there.pull()
     shutil.rmtree(there.user.state / "runs")
@@ -313,7 +319,7 @@ def test_nothing_is_written_through_a_link(there: There, name: str, tmp_path: Pa
     assert [*target.iterdir()] == [] if target.is_dir() else target.read_text() == "mine"
 
 
-def test_another_run_of_the_same_name_gets_a_folder_of_its_own(there: There) -> None:
+def test_another_run_of_the_same_name_is_pulled_into_its_own_folder(there: There) -> None:
     there.write(b"the first\n")
     there.pull()
     there.write(b"the second\n", started="1700009999\n")
@@ -328,7 +334,7 @@ def test_another_run_of_the_same_name_gets_a_folder_of_its_own(there: There) -> 
     ]
 
 
-def test_a_run_at_home_is_shown_when_its_box_is_out_of_reach(there: There) -> None:
+def test_a_pulled_run_is_shown_when_its_box_is_unreachable(there: There) -> None:
     there.write(b"step 1 loss 0.5\nValueError: it broke\n", exit="1\n", ended="exit 1\n")
     there.do("pull").must(0)
     there.box.kill_sshd()
@@ -348,7 +354,7 @@ def test_a_run_at_home_is_shown_when_its_box_is_out_of_reach(there: There) -> No
     assert (row["log"]["where"], row["results"]["where"]) == ("moved", "none")
 
 
-def test_a_record_survives_what_another_version_wrote() -> None:
+def test_a_run_record_survives_a_round_trip_and_unknown_fields_of_other_versions() -> None:
     run = Run("homework", "train-1", "finished", 0, 5, "", "", "", 0, 0, "python t.py")
     assert run_of(row_of(run)) == run
     row = json.loads(json.dumps(row_of(run)))
@@ -357,12 +363,12 @@ def test_a_record_survives_what_another_version_wrote() -> None:
         assert run_of(broken) is None
 
 
-def test_what_came_home_is_the_boxs_own_also_under_its_new_name(tmp_path: Path) -> None:
+def test_results_of_a_renamed_box_keep_their_place_at_home(tmp_path: Path) -> None:
     run = Run("key", "train-1", "finished", 0, 1, "", "", "train", 0, 0, "true")
     for box, created in (("gpu", 5.0), ("gpu", 6.0), ("other", 5.0)):
         where = str(tmp_path / FOLDER / box / "train-1")
         RunAtHome(box, created, "host", run, place="/results", result_place=where).save()
-    note_name(KnownBox("gpu", "host", created=5.0), "nina")
+    note_name(KnownBox("gpu", "host", created=5.0), KnownBox("nina", "host", created=5.0))
     kept = find_kept(KnownBox("nina", "host", created=5.0), run)
     assert kept is not None
     assert kept.place == "/results"

@@ -60,7 +60,7 @@ def found(log: str, **changes: object) -> Failure:
     return failure
 
 
-def test_a_traceback_is_told_by_its_last_lines() -> None:
+def test_a_python_traceback_is_summed_up_by_its_last_lines() -> None:
     failure = found(f"{CRASH}wandb: run ended\n")
     assert (failure.kind, failure.what) == ("exception", "ValueError: no such data")
     assert failure.lines == (
@@ -72,13 +72,13 @@ def test_a_traceback_is_told_by_its_last_lines() -> None:
     )
 
 
-def test_what_a_launcher_says_of_its_ranks_is_not_the_reason() -> None:
+def test_torchruns_report_on_its_ranks_is_not_taken_for_the_reason_of_a_failure() -> None:
     failure = found(TORCHRUN)
     assert failure.what == "KeyError: 'labels'"
     assert failure.lines[0] == '  File "/w/train.py", line 7, in <module>'
 
 
-def test_a_traceback_far_above_the_end_is_not_the_reason() -> None:
+def test_a_traceback_far_above_the_end_of_a_log_is_not_the_reason_of_a_failure() -> None:
     failure = found(CRASH + "\n".join(f"epoch {n}" for n in range(40)) + "\nno such data\n")
     assert (failure.kind, failure.what, failure.lines[-1]) == ("unknown", "", "no such data")
 
@@ -93,13 +93,15 @@ def test_a_traceback_far_above_the_end_is_not_the_reason() -> None:
         ("RuntimeError: CUDA error: out of memory", "out of GPU memory"),
     ],
 )
-def test_a_gpu_that_is_full_is_told_with_what_was_free(line: str, what: str) -> None:
+def test_a_gpu_out_of_memory_error_is_reported_with_the_memory_that_was_free(
+    line: str, what: str
+) -> None:
     failure = found(CRASH.replace("ValueError: no such data", line))
     assert failure.kind == "gpu-memory"
     assert failure.what.endswith(what)
 
 
-def test_an_exhausted_gpu_that_the_program_got_over_is_not_the_reason() -> None:
+def test_a_gpu_memory_error_that_the_program_survived_is_not_the_reason_of_a_failure() -> None:
     assert found(f"retrying after: {NEW}\n{CRASH}").kind == "exception"
 
 
@@ -114,7 +116,9 @@ def test_an_exhausted_gpu_that_the_program_got_over_is_not_the_reason() -> None:
         ("3 - - -", "the kernel killed 3 processes for memory while it ran"),
     ],
 )
-def test_a_kill_for_memory_is_named_whatever_the_log_says(noted: str, what: str) -> None:
+def test_a_run_killed_by_the_kernel_for_memory_is_named_so_whatever_its_log_says(
+    noted: str, what: str
+) -> None:
     failure = found(CRASH, killed_for_memory=noted)
     assert (failure.kind, failure.what) == ("memory", what)
     assert failure.lines[-1] == "ValueError: no such data"
@@ -128,13 +132,15 @@ def test_a_kill_for_memory_is_named_whatever_the_log_says(noted: str, what: str)
         ("x", "what did it"),
     ],
 )
-def test_who_killed_it_is_not_guessed(noted: str, more: str) -> None:
+def test_a_run_killed_with_137_without_a_memory_kill_is_not_blamed_on_memory(
+    noted: str, more: str
+) -> None:
     failure = found("step 1\n", rc=137, killed_for_memory=noted)
     assert failure.kind == "killed"
     assert more in failure.what
 
 
-def test_an_exit_code_that_was_lost_is_no_success() -> None:
+def test_a_run_whose_exit_code_was_lost_counts_as_failed_with_its_last_lines() -> None:
     assert found("step 1\n", rc=None).lines == ("step 1",)
 
 
@@ -143,11 +149,13 @@ def test_an_exit_code_that_was_lost_is_no_success() -> None:
     [{"rc": 0}, {"rc": 143, "ended": "stop"}, {"state": "running", "rc": None}],
     ids=["well", "stopped", "running"],
 )
-def test_what_did_not_fail_has_no_reason(changes: dict[str, object]) -> None:
+def test_a_run_that_succeeded_was_stopped_or_still_runs_has_no_failure_reason(
+    changes: dict[str, object],
+) -> None:
     assert find_failure(dataclasses.replace(RUN, **changes), CRASH.encode()) is None  # type: ignore[arg-type]
 
 
-def test_a_secret_of_several_lines_is_redacted_before_lines_are_chosen() -> None:
+def test_a_secret_of_several_lines_is_redacted_before_failure_lines_are_chosen() -> None:
     secret = "BEGIN-abcdefghij\nsecond-klmnopqrst"
     redact = Redactor({"KEY": secret}).text
     failure = find_failure(RUN, f"half of a line\nbad key {secret}\n".encode(), redact, is_cut=True)
@@ -156,7 +164,9 @@ def test_a_secret_of_several_lines_is_redacted_before_lines_are_chosen() -> None
 
 
 @given(st.binary(max_size=3000), st.text(max_size=80), st.booleans())
-def test_any_log_gives_lines_that_can_be_shown(log: bytes, noted: str, is_cut: bool) -> None:
+def test_any_log_gives_few_short_failure_lines_without_control_characters(
+    log: bytes, noted: str, is_cut: bool
+) -> None:
     run = dataclasses.replace(RUN, rc=137, killed_for_memory=noted)
     failure = find_failure(run, b"Traceback (most recent call last):\n" + log, is_cut=is_cut)
     assert failure

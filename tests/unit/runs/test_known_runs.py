@@ -9,12 +9,12 @@ import pytest
 
 from bootstrap.boxes import at_home
 from bootstrap.boxes.at_home import RunAtHome, note_seen, seen_on
-from bootstrap.link.record import KnownBox, save_box
-from bootstrap.link.target import BoxOptions, parse_host, resolve
+from bootstrap.link import BoxOptions, KnownBox, parse_host, save_box
+from bootstrap.link.endpoint import resolve
 from bootstrap.link.wire import not_found
 from bootstrap.protocol.run import Run
-from bootstrap.runs import status
-from bootstrap.runs.known_runs import ListedRun, known_on, run_rows
+from bootstrap.runs import known_runs, status
+from bootstrap.runs.known_runs import ListedRun, box_of_runs, known_on, run_rows
 from bootstrap.text.document import document
 
 RUN = Run(
@@ -30,7 +30,9 @@ RUN = Run(
         pytest.param(4_570.0, 4_600.0, id="one over a connection that stayed open"),
     ],
 )
-def test_its_age_is_right_after(login: float, seen: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runs_age_is_right_though_the_clock_of_its_box_is_ahead(
+    login: float, seen: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The box's clock is 100 s ahead; it told at 4600 of this machine's, and was met at `login`."""
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", price=2.0, seen=4_600.0))
     monkeypatch.setattr(at_home, "time", type("Clock", (), {"time": lambda: 4_600.0}))
@@ -44,7 +46,7 @@ def test_its_age_is_right_after(login: float, seen: float, monkeypatch: pytest.M
     assert document(listed)["dollars"] == 2.0
 
 
-def test_what_is_known_of_a_box_out_of_reach_has_the_live_run_and_ages_go_on(
+def test_runs_and_status_show_the_live_run_of_an_unreachable_box_with_its_growing_age(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """`runs` and `status` tell the same begin, by the same clock; no older metric beside it."""
@@ -68,7 +70,9 @@ def test_what_is_known_of_a_box_out_of_reach_has_the_live_run_and_ages_go_on(
     assert "train-2  gpu  10 min 00 s ago" in run_rows([listed], 9_300.0, None, every=False)[0]
 
 
-def test_a_run_that_came_home_as_over_is_not_running_on_its_box(tmp_path: Path) -> None:
+def test_a_run_that_was_pulled_after_its_end_is_not_listed_as_running_on_its_box(
+    tmp_path: Path,
+) -> None:
     box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
     note_seen(box, [dataclasses.replace(RUN, state="running", over=0)], str, box_time=9_000)
     over = RunAtHome(box.name, box.created, box.host_text, RUN, seen=9_100.0, place=str(tmp_path))
@@ -77,7 +81,58 @@ def test_a_run_that_came_home_as_over_is_not_running_on_its_box(tmp_path: Path) 
     assert [one.run.state for one in known_on(box)] == ["finished"]
 
 
-def test_a_host_that_is_not_found_names_the_known_box_of_nearly_that_name() -> None:
+def test_the_place_of_results_is_what_the_box_reported_last(tmp_path: Path) -> None:
+    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1", seen=9_000.0))
+    at_home._folder().mkdir(parents=True)
+    note_seen(box, [RUN], str, box_time=9_000, results={"homework-1/train-1": "none"})
+    for seen in (0.0, 9_100.0):
+        there = box.name, box.created, box.host_text
+        RunAtHome(*there, RUN, seen=seen, place=str(tmp_path)).save()
+        assert [one.results_there for one in known_on(box)] == ["none"]
+
+
+def test_runs_says_that_unknown_results_went_with_a_destroyed_box_if_there_were_any() -> None:
+    kept = RunAtHome("gpu", 1.0, "root@203.0.113.1:22", RUN)
+    row = run_rows(
+        [ListedRun(kept, is_gone=True, results="lost", log="lost")], 9e3, None, every=False
+    )
+    assert "results, if any, went with the box, log went with the box" in row[0]
+
+
+def test_clones_that_share_a_tree_on_a_box_both_list_its_runs(tmp_path: Path) -> None:
+    """A pull in one of them took the run out of the other's list."""
+    box = save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1"))
+    for mine in ("first", "second"):
+        note_seen(box, [RUN], str, keys={mine: "homework-1"})
+    pulled = RunAtHome(box.name, box.created, box.host_text, RUN, key="second")
+    for mine, found in (("first", [pulled]), ("second", [pulled]), ("third", [])):
+        assert at_home.kept_of_repository([pulled], mine, [box]) == found
+    (box.folder / at_home.SEEN).write_text('{"v": 1, "keys": ["first"]}')
+    assert at_home.kept_of_repository([pulled], "first", [box]) == []
+
+
+def test_an_unknown_host_name_suggests_the_known_box_of_a_similar_name() -> None:
     save_box(KnownBox("nina1", "root@203.0.113.1:22", "203.0.113.1"))
     assert "Did you mean nina1?" in str(not_found(resolve(parse_host("nina9"))).hint)
     assert "Did you mean" not in str(not_found(resolve(parse_host("gpu.invalid"))).hint)
+
+
+@pytest.mark.parametrize(
+    ("names", "box"),
+    [(["train-2"], "one"), (["train-3"], "two"), (["train-1"], ""), (["train-9"], ""),
+     (["train-2", "homework-1/train-2"], "one"), (["train-2", "train-3"], ""), (["other"], "")],
+)  # fmt: skip
+def test_a_run_name_means_the_only_known_box_that_has_such_a_run(
+    names: list[str], box: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`other` is of another repository; a box that was given back doesn't count."""
+    monkeypatch.setattr(known_runs, "known_key", lambda _: "mine")
+    theirs = dataclasses.replace(RUN, name="other", repo_key="theirs-2")
+    for name, had, others in (("one", (1, 2), [theirs]), ("two", (1, 3), [])):
+        there = save_box(KnownBox(name, f"root@{name}", name, created=had[1]))
+        runs = [dataclasses.replace(RUN, name=f"train-{number}") for number in had]
+        note_seen(there, [*runs, *others], str, keys={"mine": "homework-1"}, every=True)
+    at_home._folder().mkdir(parents=True)
+    gone = dataclasses.replace(RUN, name="train-2")
+    RunAtHome("gone", 9.0, "root@gone", gone, key="mine").save()
+    assert box_of_runs(Path(), names) == box

@@ -16,7 +16,7 @@ import pytest
 
 from bootstrap.boxes.at_home import LogPart, RunAtHome
 from bootstrap.boxes.login import BoxLogin
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.onbox.redact import Redactor
 from bootstrap.onbox.runs.logs import RunLog
 from bootstrap.protocol.run import Run
@@ -97,7 +97,9 @@ def finished(folder: Path, log: bytes, times: str | None = None, name: str = "tr
 
 
 @pytest.mark.slow
-def test_a_log_is_bounded_and_read_to_its_last_line(tmp_path: Path, reader: MakeReader) -> None:
+def test_a_running_log_stays_within_its_limit_and_is_followed_to_its_last_line(
+    tmp_path: Path, reader: MakeReader
+) -> None:
     (tmp_path / "write.py").write_text(WRITES)
     log = tmp_path / ".boxstrap/runs/homework/train-1/log"
     seen = tmp_path / "seen"  # as long as what was read
@@ -134,7 +136,9 @@ def test_a_log_is_bounded_and_read_to_its_last_line(tmp_path: Path, reader: Make
         assert not late or since - gap - 2 < float(late.split()[0])
 
 
-def test_without_holes_nothing_is_dropped(tmp_path: Path) -> None:
+def test_where_the_file_system_can_not_punch_holes_no_part_of_a_log_is_dropped(
+    tmp_path: Path,
+) -> None:
     """What would be kept aside meanwhile could be written for ever."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/fallocate").write_text("#!/bin/sh\nexit 1\n")
@@ -156,7 +160,7 @@ time.sleep(2)
 """
 
 
-def test_a_log_that_its_command_empties_is_kept_from_its_start(tmp_path: Path) -> None:
+def test_a_log_that_its_command_empties_is_kept_from_its_new_start(tmp_path: Path) -> None:
     (tmp_path / "empties.py").write_text(EMPTIES)
     log = tmp_path / ".boxstrap/runs/homework/train-1/log"
     run, env = make_run(tmp_path, f"{sys.executable} empties.py {log}")
@@ -166,7 +170,7 @@ def test_a_log_that_its_command_empties_is_kept_from_its_start(tmp_path: Path) -
     assert times == [0, 6]
 
 
-def test_a_reader_that_is_further_than_the_log_waits_at_its_end(
+def test_following_a_log_from_beyond_its_end_waits_at_the_end(
     tmp_path: Path, reader: MakeReader
 ) -> None:
     finished(tmp_path, bytes(98304) + b"x" * 5000 + b"\nlast\n", "1 90000\n2 103310\n")
@@ -177,7 +181,9 @@ def test_a_reader_that_is_further_than_the_log_waits_at_its_end(
     assert follower.over
 
 
-def test_what_was_let_go_is_passed_over(tmp_path: Path, reader: MakeReader) -> None:
+def test_the_dropped_part_of_a_log_is_skipped_by_its_reader(
+    tmp_path: Path, reader: MakeReader
+) -> None:
     hole = 1 << 38  # reading it would take minutes
     run = finished(tmp_path, b"first\n", f"1 {hole}\n2 {hole + 10}\n")
     with (run / "log").open("r+b") as log:
@@ -207,7 +213,7 @@ LOG = b"one\ntwo\nthree\nfour\n"
         ("", 50, 0),
     ],
 )
-def test_since_begins_at_a_line_and_leaves_none_out(
+def test_logs_since_a_time_begin_at_a_line_start_and_leave_no_line_out(
     times: str, since: int, at: int, tmp_path: Path
 ) -> None:
     with closing(RunLog(f"{finished(tmp_path, LOG, times)}/log")) as log:
@@ -234,7 +240,7 @@ TIMES = "100 0\n102 6\n105 19\n"
     ],
 )
 @pytest.mark.parametrize("start", [0, 4])
-def test_a_part_is_the_same_from_a_box_and_from_home(
+def test_a_part_of_a_log_is_the_same_from_the_box_and_from_home(
     part: LogPart, shown: str, start: int, tmp_path: Path, reader: MakeReader
 ) -> None:
     run = finished(tmp_path, LOG, TIMES)
@@ -250,7 +256,7 @@ def test_a_part_is_the_same_from_a_box_and_from_home(
         assert b"".join(kept.pieces(None, part)).decode().split() == wanted
 
 
-def test_the_last_lines_of_a_long_log(tmp_path: Path) -> None:
+def test_the_last_lines_of_a_long_log_are_found(tmp_path: Path) -> None:
     lines = [f"{number} {'x' * (number % 900)}\n" for number in range(3000)]
     (tmp_path / "log").write_text("".join(lines))
     size = len("".join(lines))
@@ -262,7 +268,7 @@ def test_the_last_lines_of_a_long_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pattern", "count"), [("number 7", 3), ("^first", 3), ("9 x+$", 400)])
-def test_the_last_matches_of_a_long_log(
+def test_the_last_matching_lines_of_a_long_log_are_found(
     pattern: str, count: int, tmp_path: Path, reader: MakeReader
 ) -> None:
     lines = ["first\n", *(f"number {number} {'x' * 90}\n" for number in range(90_000))]
@@ -273,14 +279,18 @@ def test_the_last_matches_of_a_long_log(
     assert found == [line[:-1] for line in lines if re.search(pattern, line)][-count:]
 
 
-def test_following_begins_with_the_last_lines(tmp_path: Path, reader: MakeReader) -> None:
+def test_following_a_log_begins_with_the_requested_last_lines(
+    tmp_path: Path, reader: MakeReader
+) -> None:
     finished(tmp_path, LOG, TIMES)
     follower = reader(tmp_path)
     follower.find_last_lines(2)
     assert b"".join(follower.as_it_grows()) == b"three\nfour\n"
 
 
-def test_without_times_it_says_so(tmp_path: Path, reader: MakeReader) -> None:
+def test_logs_since_a_time_show_the_whole_log_where_no_times_were_recorded(
+    tmp_path: Path, reader: MakeReader
+) -> None:
     finished(tmp_path, LOG)
     follower = reader(tmp_path)
     assert not follower.find_start(100)
@@ -288,7 +298,7 @@ def test_without_times_it_says_so(tmp_path: Path, reader: MakeReader) -> None:
     assert b"".join(follower.as_it_is()) == LOG
 
 
-def test_several_are_read_at_once_each_to_its_end(
+def test_logs_of_several_runs_are_read_at_once_each_to_its_end(
     tmp_path: Path, reader: MakeReader, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     names = ["train-1", "train-20"]
@@ -310,7 +320,7 @@ def test_several_are_read_at_once_each_to_its_end(
     assert all(one.over for one in readers)
 
 
-def test_a_long_line_of_one_of_several_comes_in_parts(
+def test_a_very_long_line_is_split_when_logs_of_several_runs_are_shown(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     out = NamedLog("train-1")
@@ -324,7 +334,7 @@ def test_a_long_line_of_one_of_several_comes_in_parts(
     assert parts == ["x" * (2 * MIB), "y", "z"]
 
 
-def test_a_line_of_one_of_several_says_whose_it_is_in_json(
+def test_json_log_lines_of_several_runs_name_their_run(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     out = JsonLog(run="train-1")
@@ -335,14 +345,16 @@ def test_a_line_of_one_of_several_says_whose_it_is_in_json(
 
 
 @pytest.mark.parametrize(("size", "is_growing"), [(1, False), (3, False), (99, False), (99, True)])
-def test_of_a_progress_bar_a_tail_has_what_a_terminal_shows(size: int, is_growing: bool) -> None:
+def test_the_tail_of_a_progress_bar_shows_what_a_terminal_would(
+    size: int, is_growing: bool
+) -> None:
     log = b"epoch 1\r\n 1%\r 50%\r\r 99%\r100%\r\nepoch 2\n 7%\r 9%\r"
     drawn = LastDrawn(is_growing=is_growing)
     shown = b"".join(drawn.feed(log[at : at + size]) for at in range(0, len(log), size))
     assert shown + drawn.finish() == b"epoch 1\n100%\nepoch 2\n 9%\r"
 
 
-def test_a_tail_of_three_lines_is_three_lines(
+def test_logs_with_lines_set_to_three_show_the_last_three_drawn_lines(
     tmp_path: Path, reader: MakeReader, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     finished(tmp_path, b"one\ntwo\n 1%\r 2%\r 3%\nfour\n")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import record, registry
-from bootstrap.link.record import KnownBox
+from bootstrap.link import KnownBox, record, registry
+from bootstrap.link.forgotten import forget_box
 from bootstrap.repo.local import read_repository
 from bootstrap.tasks import NAMES
 from tests.cli import Completed, Running, User
@@ -114,7 +114,7 @@ def save(machine: NamedBox, repositories: list[Path]) -> None:
     assert record.save_with_pin(box, key, is_new=True)
 
 
-def test_the_page_has_every_command() -> None:
+def test_the_table_of_which_box_a_command_means_lists_every_command() -> None:
     assert {task.partition(" ")[0] for task in TABLE} | NO_BOX == {*NAMES}
     assert {cell for row in TABLE.values() for cell in row.values()} == {
         *("asks on a terminal, else the list", "the list", "that one", "exit 2"),
@@ -123,7 +123,9 @@ def test_the_page_has_every_command() -> None:
 
 
 @pytest.mark.parametrize("task", TABLE)
-def test_which_box_is_meant(task: str, world: ThreeBoxes) -> None:
+def test_each_command_without_host_means_the_box_that_the_documented_table_says(
+    task: str, world: ThreeBoxes
+) -> None:
     for place, meant in TABLE[task].items():
         done, called = world.typed(task, place)
         where = f"{task} in {place}: {meant}\n{done.text}"
@@ -142,10 +144,12 @@ def test_which_box_is_meant(task: str, world: ThreeBoxes) -> None:
             assert (done.rc, called) == (3, set(boxes)), where
 
 
-def test_down_never_takes_the_only_box_there_is(world: ThreeBoxes) -> None:
+def test_down_without_host_never_destroys_the_only_box_of_another_repository(
+    world: ThreeBoxes,
+) -> None:
     """In a repository without a box, with one box of another repository."""
     for machine in world.machines[:2]:
-        record.forget_box(KnownBox(machine.name, ""))
+        forget_box(KnownBox(machine.name, ""))
     for task in ("down", "stop", "exec", "push", "setup"):
         done, called = world.typed(task, "none")
         assert (done.rc, called) == (2, set()), done.text
@@ -166,7 +170,7 @@ sys.exit(pty.spawn(sys.argv[2:], typed) >> 8)
 
 
 @pytest.mark.parametrize("answer", ["b", "root@127.0.0.1:{a}", "ssh -p {a} root@127.0.0.1"])
-def test_on_a_terminal_setup_asks_where_the_repository_has_no_box(
+def test_setup_on_a_terminal_asks_for_the_box_where_the_repository_has_none(
     answer: str, world: ThreeBoxes
 ) -> None:
     answer = answer.format(a=world.machines[0].listener.port)
@@ -177,14 +181,16 @@ def test_on_a_terminal_setup_asks_where_the_repository_has_no_box(
     assert called == {"b" if answer == "b" else "a"}
 
 
-def test_the_repository_that_a_profile_names_and_the_one_it_lies_in_both_have_the_box() -> None:
+def test_a_box_belongs_to_both_the_profiles_repository_and_the_one_it_lies_in() -> None:
     box = KnownBox("a", "a").using("named-00000001", stood_in="here-00000002", workdir="/work")
     assert box.of("named-00000001") == box.of("here-00000002") == box.last
     assert box.workdir_of("here-00000002") == "/work"
     assert box.of("other-00000003") is box.of("") is None
 
 
-def test_what_a_box_says_of_itself_takes_no_place_beside_the_own(world: ThreeBoxes) -> None:
+def test_a_box_that_claims_to_have_runs_of_a_repository_is_not_chosen_for_it(
+    world: ThreeBoxes,
+) -> None:
     """A box is told the repository of each command that asks it, and may say that it has runs."""
     own = read_repository(world.places["one"]).key
     claimed = registry.box_by_name("c")

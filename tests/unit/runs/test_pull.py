@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NotSafeError, UsageError
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.onbox.redact import Redactor
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.transfer import BoxFile, BoxLook
-from bootstrap.runs import pull
+from bootstrap.runs import pull, pull_result
 from bootstrap.transfer.destination import HomeFile
 from bootstrap.transfer.manifest import PulledFile
 from bootstrap.transfer.puller import PullRound
@@ -36,7 +36,9 @@ def a_pull(**parts: Any) -> Any:
     return one
 
 
-def test_what_is_of_no_use_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pull_gives_up_on_a_box_that_keeps_sending_other_content_than_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A box that sends other content than it announces would otherwise be asked forever."""
     puller = SimpleNamespace(received=0, stopped="")
     rounds: list[PullRound] = []
@@ -55,7 +57,7 @@ def test_what_is_of_no_use_again_and_again_is_given_up(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("is_here", [True, False])
-def test_a_file_that_was_changed_here_after_it_came_is_missing(*, is_here: bool) -> None:
+def test_a_pulled_file_that_was_changed_at_home_is_reported_as_not_pulled(*, is_here: bool) -> None:
     record = SimpleNamespace(files={"out/a": PulledFile(FILE.state, "0" * 64, "out/a", HOME)})
     one = a_pull(
         _record=record,
@@ -69,7 +71,7 @@ def test_a_file_that_was_changed_here_after_it_came_is_missing(*, is_here: bool)
     assert [*manifest.missing] == ([] if is_here else ["out/a"])
     if not is_here:
         with pytest.raises(NotSafeError, match="1 file of n was not pulled"):
-            pull.Pulled(manifest, Path("/r")).check()
+            pull_result.Pulled(manifest, Path("/r")).check()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_a_file_that_was_changed_here_after_it_came_is_missing(*, is_here: bool)
         (["waiting"], None, True, ""),
     ],
 )
-def test_a_run_that_has_begun_is_meant_before_a_newer_one_that_has_not(
+def test_pull_without_run_takes_a_begun_run_before_a_newer_queued_one(
     states: list[Any], named: str | None, watch: bool, meant: str
 ) -> None:
     runs = [
@@ -97,3 +99,17 @@ def test_a_run_that_has_begun_is_meant_before_a_newer_one_that_has_not(
         contextlib.nullcontext() if meant else pytest.raises(UsageError, match=r"^this machine: a ")
     ):
         assert pull._meant(box, named, may_begin=watch).name == meant
+
+
+@pytest.mark.parametrize(
+    ("results", "is_here", "is_only_there"),
+    [("home", True, False), ("none", False, False), ("partly", True, True), ("", False, True),
+     ("", True, False)],
+)  # fmt: skip
+def test_a_run_is_named_as_not_pulled_unless_its_results_or_its_record_came_home(
+    *, monkeypatch: pytest.MonkeyPatch, results: str, is_here: bool, is_only_there: bool
+) -> None:
+    kept = SimpleNamespace(results=results, is_here=lambda: is_here)
+    monkeypatch.setattr(pull, "find_kept", lambda *_: kept)
+    run, box = SimpleNamespace(has_begun=True), SimpleNamespace(known=None)
+    assert pull._is_only_there(box, run) is is_only_there  # type: ignore[arg-type]

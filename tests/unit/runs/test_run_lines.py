@@ -12,8 +12,8 @@ from bootstrap.boxes.at_home import row_of, run_of
 from bootstrap.errors import UsageError
 from bootstrap.protocol.failure import Failure, find_failure
 from bootstrap.protocol.run import Run, as_it_ended, select_runs
-from bootstrap.protocol.run_details import UsedGpu, parse_details
-from bootstrap.runs.status import RunFromHome, RunStatus, gpu_use, metric_lines, run_lines
+from bootstrap.protocol.run_details import UsedGpu, gpu_use, parse_details
+from bootstrap.runs.status import RunFromHome, RunStatus, metric_lines, run_lines
 from bootstrap.text.document import document
 from tests.unit.protocol.conftest import told
 
@@ -51,14 +51,14 @@ def lines_of(
     return run_lines(rows, NOW, width=width, own=own)
 
 
-def test_since_when_and_how_long() -> None:
+def test_a_run_line_says_when_the_run_started_or_ended_and_how_long_it_ran() -> None:
     over = run("train-2", state="finished", rc=0, begun=NOW - 500, over=NOW - 65)
     lines = lines_of([RUN, over])
     assert "running   started 1 min 30 s ago" in lines[0]
     assert "finished  ended 1 min 05 s ago, ran 7 min 15 s" in lines[1]
 
 
-def test_only_a_run_that_ended_well_at_once_without_word_or_result_made_nothing() -> None:
+def test_a_run_made_nothing_only_if_it_succeeded_at_once_without_log_or_result() -> None:
     over = {"state": "finished", "rc": 0, "begun": NOW - 90, "over": NOW - 89, "log_bytes": 0}
     assert run("train-1", **over).made_nothing(0)
     assert not run("train-1", **over).made_nothing(1)
@@ -66,14 +66,14 @@ def test_only_a_run_that_ended_well_at_once_without_word_or_result_made_nothing(
         assert not run("train-1", **{**over, **change}).made_nothing(0)
 
 
-def test_of_two_repositories_runs_none_is_chosen() -> None:
+def test_a_run_name_that_two_repositories_have_is_refused_as_ambiguous() -> None:
     both = [run("train-1"), run("train-1", repo_key="other-2")]
     for name in (None, "train-1"):
         with pytest.raises(UsageError, match="run"):
             select_runs(both, "", name)
 
 
-def test_a_run_takes_more_lines_where_the_terminal_is_too_narrow_and_none_is_cut() -> None:
+def test_run_lines_wrap_on_a_narrow_terminal_without_losing_text() -> None:
     ended = run("train-2", state="finished", rc=0, over=NOW - 65, command="python train.py " * 9)
     whole = lines_of([RUN, ended], price=2.0)
     assert len(whole) == 2
@@ -85,7 +85,7 @@ def test_a_run_takes_more_lines_where_the_terminal_is_too_narrow_and_none_is_cut
     assert len(lines_of([RUN], price=2.0, width=80)) == 2
 
 
-def test_a_run_in_the_queue_says_what_it_waits_for_and_counts_from_its_begin() -> None:
+def test_a_queued_run_says_what_it_waits_for_and_counts_its_time_from_its_start() -> None:
     queued = run("train-8", state="queued", queue="after train-7", attended=True)
     (line,) = lines_of([queued])
     assert "queued: begins once train-7 has ended with 0  made 1 min 30 s ago" in line
@@ -94,7 +94,7 @@ def test_a_run_in_the_queue_says_what_it_waits_for_and_counts_from_its_begin() -
     assert begun.seconds(NOW) == 20
 
 
-def test_who_lives_or_waits_is_shown_however_many_came_after() -> None:
+def test_live_and_queued_runs_are_listed_however_many_ended_after_them() -> None:
     over = [run(f"train-{n}", state="finished", rc=0, over=NOW) for n in range(40, 2, -1)]
     lines = lines_of([*over, run("train-2", state="queued"), run("train-1")])
     assert len(lines) == 13
@@ -103,7 +103,7 @@ def test_who_lives_or_waits_is_shown_however_many_came_after() -> None:
     assert "28 older ones" in lines[12]
 
 
-def test_of_the_newest_failure_the_log_is_shown_and_of_the_others_a_sentence() -> None:
+def test_the_newest_failed_run_shows_its_log_lines_and_older_ones_a_sentence() -> None:
     failed = [run(f"train-{n}", state="finished", rc=1, over=NOW) for n in (3, 2)]
     why = [
         Failure("exception", f"ValueError: {n}", lines=("  File", f"ValueError: {n}"))
@@ -115,7 +115,7 @@ def test_of_the_newest_failure_the_log_is_shown_and_of_the_others_a_sentence() -
     assert len(lines) == 5
 
 
-def test_what_died_says_whether_the_box_was_restarted_and_how_to_go_on() -> None:
+def test_a_run_that_died_says_whether_the_box_restarted_and_how_to_resume() -> None:
     with_box, without = run("train-1", state="died"), run("train-1", state="died", restarted=False)
     first, hint = lines_of([with_box])
     assert "died with the box" in first
@@ -125,7 +125,7 @@ def test_what_died_says_whether_the_box_was_restarted_and_how_to_go_on() -> None
     assert "was killed, and its runner too" in lines_of([without])[0]
 
 
-def test_the_gpus_of_a_run_are_those_its_processes_compute_on() -> None:
+def test_the_gpus_of_a_run_are_those_that_its_processes_use() -> None:
     gpus = [gpu(0, 97, train_1=20, train_2=5), gpu(1, train_2=5)]
     runs = [RUN, run("train-2")]
     (use,) = gpu_use(runs[0], runs, gpus)
@@ -139,7 +139,7 @@ def test_the_gpus_of_a_run_are_those_its_processes_compute_on() -> None:
     ("gpus", "others", "seen"),
     [("1", True, [1]), ("GPU-1", True, [1]), ("", False, [0, 1]), ("", True, []), ("7", False, [])],
 )
-def test_where_processes_are_not_seen_it_is_what_the_run_was_given(
+def test_where_gpu_processes_are_invisible_a_run_is_shown_with_its_assigned_gpus(
     gpus: str, others: bool, seen: list[int]
 ) -> None:
     mine = run("train-1", gpus=gpus)
@@ -152,7 +152,7 @@ def test_where_processes_are_not_seen_it_is_what_the_run_was_given(
     assert gpu_use(over, [over], [gpu(0)]) == ()
 
 
-def test_the_newest_metric_stands_below_its_run() -> None:
+def test_the_newest_metric_is_shown_redacted_below_its_run() -> None:
     other = run("train-2", state="finished", rc=0)
     said = {"k-1/train-1": b"\x1b[2Jstep 7   loss 0.5 of hunter22\n", "k-2/train-2": b"loss 3\n"}
     metrics = metric_lines([RUN, other], said, lambda text: text.replace("hunter22", "***"))
@@ -162,7 +162,7 @@ def test_the_newest_metric_stands_below_its_run() -> None:
     assert len(lines) == 3
 
 
-def test_of_what_a_box_says_of_its_gpus_only_what_makes_sense_is_read() -> None:
+def test_senseless_gpu_values_from_a_box_are_dropped() -> None:
     process = {"pid": 7, "name": "python", "memory": 5, "run": "k-1/train-1"}
     good = {"index": 0, "uuid": "GPU-a", "load": 97, "memory_used": 8, "memory_total": 80}
     rows = [
@@ -189,7 +189,7 @@ def test_of_what_a_box_says_of_its_gpus_only_what_makes_sense_is_read() -> None:
         (3, "interrupted container 99000 99010", "its container, or machine, was stopped, after"),
     ],
 )
-def test_an_interrupted_run_failed_says_who_did_it_and_how_it_goes_on(
+def test_an_interrupted_run_says_who_took_its_box_and_how_to_resume(
     rc: int, ended: str, says: str
 ) -> None:
     over = run("train-2", state="finished", rc=rc, ended=ended, begun=NOW - 500, over=NOW - 65)
@@ -206,7 +206,7 @@ def test_an_interrupted_run_failed_says_who_did_it_and_how_it_goes_on(
     assert run_of(row_of(over)) == over
 
 
-def test_a_notice_is_no_reason_for_a_run_that_was_stopped_or_does_not_understand_it() -> None:
+def test_an_interruption_notice_does_not_explain_a_run_that_the_user_stopped() -> None:
     told = run("train-2", notice="ec2 99000 99120")
     assert "was told to save its work: EC2 took its box back" in told.outcome()
     assert dataclasses.replace(told, state="died").outcome() == "died: EC2 took its box back"
@@ -217,7 +217,7 @@ def test_a_notice_is_no_reason_for_a_run_that_was_stopped_or_does_not_understand
     assert stopped.outcome() == "was stopped"
 
 
-def test_runs_of_this_repository_come_first_and_ended_ones_of_others_are_a_number() -> None:
+def test_status_lists_this_repositorys_runs_first_and_counts_ended_ones_of_others() -> None:
     others = [run(f"train-{n}", repo_key="k-2", state="finished", rc=0) for n in range(9, 3, -1)]
     live, mine = run("train-3", repo_key="k-2"), run("train-1", state="finished", rc=0)
     lines = lines_of([*others, live, mine, RUN], own="k-1")
@@ -225,7 +225,7 @@ def test_runs_of_this_repository_come_first_and_ended_ones_of_others_are_a_numbe
     assert lines[3:] == ["  and 6 of other repositories: --json has all"]
 
 
-def test_a_live_run_that_was_not_asked_now_says_how_old_its_state_is() -> None:
+def test_a_live_run_known_only_from_home_says_how_old_its_state_is() -> None:
     told = RunFromHome(run("train-1", log_bytes=0), "k-1", NOW - 60, 3600.0)
     (line,) = run_lines([told], NOW)
     assert "running, as of 1 min 00 s ago  started 1 min 30 s ago  $30.00  cccccccccccc" in line

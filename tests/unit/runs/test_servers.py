@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bootstrap.errors import BoxLacksError, StepFailedError
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.runs import tunnel
 from bootstrap.runs.remote_command import RemoteProject
 from bootstrap.runs.tunnel import JUPYTER, TENSORBOARD, Server, ServerKind, start_server
@@ -27,7 +27,9 @@ def said(**values: object) -> str:
     return "server\t" + json.dumps({"port": 4000, "token": TOKEN, **values})
 
 
-def test_port_and_secret_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_port_and_token_of_jupyter_or_tensorboard_are_read_from_the_box(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = told(monkeypatch, JUPYTER, "found\tyes", said(url="http://evil.example"))
     assert (found.port, found.path, found.found) == (4000, f"/lab?token={TOKEN}", True)
     found = told(monkeypatch, TENSORBOARD, said(path_prefix=f"/{TOKEN}"))
@@ -45,18 +47,24 @@ def test_port_and_secret_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         *(said(token=token) for token in ("", "short", f"{TOKEN}@evil", f"{TOKEN}\n", 7, None)),
     ],
 )
-def test_all_else_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+def test_a_malformed_server_line_from_a_box_is_refused(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
     with pytest.raises(StepFailedError):
         told(monkeypatch, JUPYTER, line)
 
 
 @pytest.mark.parametrize("path", [f"{TOKEN}@evil", f"//evil.example/{TOKEN}", f"/{TOKEN}/..", ""])
-def test_a_path_that_leads_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_a_server_path_from_a_box_that_leads_elsewhere_is_refused(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     with pytest.raises(StepFailedError):
         told(monkeypatch, TENSORBOARD, said(path_prefix=path))
 
 
-def test_why_it_failed_is_shown_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_jupyter_failed_to_start_is_shown_without_control_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(StepFailedError) as caught:
         told(monkeypatch, JUPYTER, "failed\tstart", "log\tno room \x1b[2J left")
     assert "Jupyter does not start:\nno room" in str(caught.value)

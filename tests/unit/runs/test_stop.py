@@ -11,7 +11,7 @@ from bootstrap.protocol.run import Run
 from bootstrap.runs import run_end
 
 
-def test_what_waits_for_its_turn_is_ended_before_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_ends_queued_runs_before_running_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise it would start."""
     runs = [
         Run("homework", name, state, None, 0, "", "", "", 0, 0, "")
@@ -56,7 +56,7 @@ DONE, STOPPED = _cell("d-1", "finished", 100, 120, 0), _cell("s-1", "finished", 
         ([], []),
     ],
 )
-def test_all_that_is_waited_for_has_the_cells_that_failed_before(
+def test_wait_all_awaits_live_runs_and_sweep_cells_that_failed_before(
     runs: list[Run], awaited: list[Run]
 ) -> None:
     assert run_end.all_awaited(runs) == awaited

@@ -42,12 +42,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", READ)
-def test_what_every_program_reads_the_same_is_read(text: str) -> None:
+def test_unambiguous_env_file_lines_are_read(text: str) -> None:
     assert read_dotenv(text, {"A", "B"}, ".env") == READ[text]
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_programs_read_differently_is_refused_by_its_line(text: str) -> None:
+def test_env_file_lines_that_programs_read_differently_are_refused_by_line_number(
+    text: str,
+) -> None:
     line, what = REFUSED[text]
     with pytest.raises(UsageError, match=what) as caught:
         read_dotenv(text, {"A", "B"}, ".env")
@@ -55,7 +57,7 @@ def test_what_programs_read_differently_is_refused_by_its_line(text: str) -> Non
     assert "two words" not in caught.value.text()
 
 
-def test_what_is_not_asked_for_may_be_anything_that_is_a_line() -> None:
+def test_env_file_lines_of_names_not_asked_for_may_be_anything() -> None:
     assert read_dotenv("X=${Y} it's\nX=2\nA=1", {"A"}, ".env") == {"A": "1"}
 
 
@@ -66,7 +68,9 @@ def commands(text: str, mode: int = 0o600) -> None:
     file.chmod(mode)
 
 
-def test_the_environment_comes_first_then_the_file_then_the_command(tmp_path: Path) -> None:
+def test_a_secret_comes_from_the_environment_then_the_env_file_then_a_command(
+    tmp_path: Path,
+) -> None:
     (tmp_path / ".env").write_text("A=file\nB=file\n")
     commands("A: echo command\nB: echo command\nC: echo command\n")
     found = find_sources(["A", "B", "C", "D"], tmp_path, {"A": "environment", "B": ""})
@@ -81,7 +85,7 @@ def test_the_environment_comes_first_then_the_file_then_the_command(tmp_path: Pa
     assert str(commands_file()) in caught.value.hint
 
 
-def test_a_dotenv_that_git_does_not_ignore_is_refused(user: User) -> None:
+def test_an_env_file_that_git_does_not_ignore_is_refused(user: User) -> None:
     repository = user.repository()
     file = repository.root / ".env"
     file.write_text("A=canary-value\n")
@@ -102,7 +106,9 @@ def test_a_dotenv_that_git_does_not_ignore_is_refused(user: User) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "large"])
-def test_a_dotenv_that_is_no_plain_file_is_refused(kind: str, tmp_path: Path) -> None:
+def test_an_env_file_that_is_a_symlink_a_pipe_or_too_large_is_refused(
+    kind: str, tmp_path: Path
+) -> None:
     file = tmp_path / ".env"
     if kind == "link":
         (tmp_path / "credentials").write_text("A=canary-value\n")
@@ -115,7 +121,7 @@ def test_a_dotenv_that_is_no_plain_file_is_refused(kind: str, tmp_path: Path) ->
         find_sources(["A"], tmp_path, {})
 
 
-def test_a_file_of_commands_that_others_may_write_is_not_used(tmp_path: Path) -> None:
+def test_a_secret_commands_file_that_other_users_can_write_is_refused(tmp_path: Path) -> None:
     commands("A: echo x\n", 0o620)
     with pytest.raises(UsageError, match="other users can write") as caught:
         find_sources(["A"], None, {})
@@ -125,7 +131,7 @@ def test_a_file_of_commands_that_others_may_write_is_not_used(tmp_path: Path) ->
         find_sources(["A"], None, {})
 
 
-def test_a_command_runs_at_home_and_only_when_the_box_lacks_its_value(
+def test_a_secret_command_runs_on_this_machine_only_when_the_box_lacks_its_value(
     own_home: Path, tmp_path: Path
 ) -> None:
     commands("A: pwd >>ran; printf 'value-of-a\\n\\n'\n")
@@ -149,7 +155,7 @@ def test_a_command_runs_at_home_and_only_when_the_box_lacks_its_value(
     ("command", "what"),
     [("exit 3", "ended with 3"), ("true", "printed nothing"), ("printf 'a\\0b'", "none has")],
 )
-def test_a_command_that_gives_no_value_is_named(command: str, what: str) -> None:
+def test_a_secret_command_that_gives_no_value_is_named(command: str, what: str) -> None:
     commands(f'A: "{command}"\n'.replace("\\", "\\\\"))
     (source,) = find_sources(["A"], None, {})
     with pytest.raises(UsageError, match=what) as caught:

@@ -12,8 +12,8 @@ from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
 from bootstrap.profile.load import read_profile
 from bootstrap.secrets import fingerprint, packed, take_secrets
+from bootstrap.setup import SetupRequest
 from bootstrap.setup.payload import build_payload
-from bootstrap.setup.request import SetupRequest
 from tests.cli import User
 
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True)
@@ -21,26 +21,26 @@ VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
 CANARY = "canary-5f0c7e1a'$(x)`\n\"é"
 
 
-def test_all_that_are_missing_are_named_at_once() -> None:
+def test_all_missing_secrets_are_named_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         take_secrets(["A", "B", "C"], environment={"B": "x", "C": ""})
     assert "A, C" in caught.value.what
     assert "export A=" in caught.value.hint
 
 
-def test_only_what_is_named_is_taken() -> None:
+def test_only_secrets_that_the_profile_names_are_taken() -> None:
     assert take_secrets(["B"], environment={"A": "1", "B": "2"}).values == {"B": "2"}
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5))
-def test_packed_comes_apart_again(values: dict[str, str]) -> None:
+def test_packed_secrets_unpack_to_the_same_values(values: dict[str, str]) -> None:
     parts = packed(values).decode().split("\0")
     assert parts.pop() == ""
     assert dict(part.partition("=")[::2] for part in parts) == values
 
 
 @given(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), VALUES)
-def test_the_fingerprint_changes_with_any_value(values: dict[str, str], other: str) -> None:
+def test_the_secrets_fingerprint_changes_with_any_value(values: dict[str, str], other: str) -> None:
     assert fingerprint(values) == fingerprint(dict(values))
     for name, value in values.items():
         changed = fingerprint({**values, name: other})
@@ -48,7 +48,7 @@ def test_the_fingerprint_changes_with_any_value(values: dict[str, str], other: s
     assert fingerprint({**values, "ANOTHER_ONE": other}) != fingerprint(values)
 
 
-def test_the_fingerprint_tells_nothing_without_this_machines_key() -> None:
+def test_the_secrets_fingerprint_is_keyed_by_a_private_key_of_this_machine() -> None:
     before = fingerprint({"A": "guess"})
     assert fingerprint({"A": "guess"}) == before
     key = state_dir() / "secrets.key"
@@ -60,7 +60,7 @@ def test_the_fingerprint_tells_nothing_without_this_machines_key() -> None:
 
 
 @pytest.mark.parametrize("left", [b"", b"short"])
-def test_a_key_that_a_power_cut_left_empty_is_made_anew(left: bytes) -> None:
+def test_a_secrets_key_that_a_power_cut_left_empty_is_made_anew(left: bytes) -> None:
     fingerprint({"A": "guess"})
     key = state_dir() / "secrets.key"
     key.write_bytes(left)
@@ -79,7 +79,7 @@ def script(user: User, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return payload.script
 
 
-def test_no_secret_is_in_the_script_and_a_new_value_makes_another(
+def test_a_secret_is_neither_in_the_script_nor_in_any_file_at_home(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")
@@ -93,7 +93,7 @@ def test_no_secret_is_in_the_script_and_a_new_value_makes_another(
     assert holding == []
 
 
-def test_a_missing_one_stops_before_anything_is_rendered(
+def test_a_missing_secret_stops_before_anything_is_rendered(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")

@@ -51,7 +51,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["plain", "json"])
 @pytest.mark.parametrize("case", REFUSED)
-def test_nobody_logs_in_and_nothing_is_pinned(
+def test_a_setup_refused_for_its_profile_or_repository_logs_in_nowhere_and_pins_nothing(
     case: str,
     as_json: bool,
     user: User,

@@ -22,21 +22,18 @@ from bootstrap.cancel import CancelledError, CancelToken
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
 from bootstrap.event_codes import CODES
 from bootstrap.events import Event
-from bootstrap.link import wire
+from bootstrap.link import LinkLost, LocalStream, LocalWire, reconnecting
 from bootstrap.link.exchange import run_script
-from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.wire import LinkLost
 from bootstrap.plan import Step, steps_for
 from bootstrap.protocol import query as launching
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import LaunchOptions, build_query
 from bootstrap.render.script import script_id
 from bootstrap.repo.objects import ObjectStream
-from bootstrap.setup import executor, payload, send
+from bootstrap.setup import Reporter, executor, payload, send
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor, SetupSenders
 from bootstrap.setup.request import SetupRequest
-from bootstrap.ui.screen import Reporter
 from bootstrap.uv_release import VERSION
 from tests.cli import User
 from tests.waiting import PATIENCE_S, wait_until
@@ -175,7 +172,7 @@ def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBox]:
 
 
 @pytest.mark.slow
-def test_it_is_done_once_and_then_there_is_nothing_to_do(box: ScriptedBox) -> None:
+def test_a_second_setup_with_the_same_profile_has_nothing_to_do(box: ScriptedBox) -> None:
     box.open()
     first = box.ask().begin()
     setup = first.well()
@@ -190,7 +187,7 @@ def test_it_is_done_once_and_then_there_is_nothing_to_do(box: ScriptedBox) -> No
     assert box.ask(restart=True).begin().well() in set(box.setups()) - {setup}
 
 
-def test_a_changed_value_sends_a_page_and_no_program(
+def test_a_setup_with_one_changed_value_sends_at_most_20_kb(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that is sent for it: commands and their input, from the probe to the end."""
@@ -207,7 +204,7 @@ def test_a_changed_value_sends_a_page_and_no_program(
     assert sum(sent) <= 20_000 < first
 
 
-def test_what_the_shell_of_one_that_vanishes_said_is_shown(box: ScriptedBox) -> None:
+def test_a_setup_process_that_vanishes_shows_what_its_shell_said(box: ScriptedBox) -> None:
     box.open()
     dies = '; echo "No space left on device" >"$SETUP_DIR/output"; kill -KILL $$'
     error = box.ask(script=dies).begin().end().error
@@ -215,7 +212,7 @@ def test_what_the_shell_of_one_that_vanishes_said_is_shown(box: ScriptedBox) -> 
     assert "process on the box is gone. Its shell said:\nNo space left on device" in error.text()
 
 
-def test_the_same_that_is_at_work_is_followed(box: ScriptedBox) -> None:
+def test_the_same_setup_already_running_is_followed(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask().begin().reach_the_wait()
     at_work = f"this setup is already running ({first.executor.setup}): following it"
@@ -226,7 +223,7 @@ def test_the_same_that_is_at_work_is_followed(box: ScriptedBox) -> None:
     assert second.told.of_the_box() == first.told.of_the_box() != []
 
 
-def test_of_the_same_begun_twice_at_once_one_is_done(box: ScriptedBox) -> None:
+def test_the_same_setup_started_twice_at_once_is_done_once(box: ScriptedBox) -> None:
     """Both saw that no setup is running; the box lets only one start."""
     second = box.ask()
     nothing_at_work = second.context.box_state()
@@ -239,7 +236,7 @@ def test_of_the_same_begun_twice_at_once_one_is_done(box: ScriptedBox) -> None:
     assert first.told.of("repo").count("ok") == 1
 
 
-def test_another_one_waits_and_says_for_whom(box: ScriptedBox) -> None:
+def test_another_setup_waits_for_the_running_one_and_names_it(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask(script="another", wait_s=1).begin().end()
     assert isinstance(second.error, BusyError)
@@ -253,7 +250,7 @@ def test_another_one_waits_and_says_for_whom(box: ScriptedBox) -> None:
     assert box.how_it_ended(patient.id) == 0
 
 
-def test_a_lost_link_is_taken_up_where_it_broke(box: ScriptedBox) -> None:
+def test_a_setup_whose_link_broke_continues_and_misses_no_event(box: ScriptedBox) -> None:
     setup = box.ask().begin().reach_the_wait()
     for _ in range(2):
         setup.context.box.wire.close()
@@ -266,7 +263,7 @@ def test_a_lost_link_is_taken_up_where_it_broke(box: ScriptedBox) -> None:
     assert (box.folder / "homework/train.py").is_file()
 
 
-def test_a_commit_that_broke_off_is_sent_again(
+def test_a_commit_whose_sending_broke_off_is_sent_again_to_the_box(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup = box.ask()
@@ -302,7 +299,9 @@ def uv_wheel(size: int) -> bytes:
     return file.getvalue()
 
 
-def test_uv_that_broke_off_is_sent_again(box: ScriptedBox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_uv_wheel_is_sent_again_after_its_sending_broke_off(
+    box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The box's index does not have uv: the step waits until this machine sends it."""
     wheel = uv_wheel(150_000)
     ready = f"mkdir -p $BOX_HOME/bin; WHEEL_SUM={hashlib.sha256(wheel).hexdigest()}"
@@ -327,7 +326,7 @@ def test_uv_that_broke_off_is_sent_again(box: ScriptedBox, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_uv_that_is_not_the_one_we_know_is_refused(
+def test_a_uv_wheel_with_the_wrong_checksum_is_refused(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send, "fetch_wheel", lambda machine: b"another")
@@ -339,7 +338,7 @@ def test_uv_that_is_not_the_one_we_know_is_refused(
 
 
 @pytest.mark.parametrize("reached", ["nothing", "at work", "over"])
-def test_a_link_that_breaks_at_the_launch_launches_once(
+def test_a_link_that_breaks_during_the_launch_still_launches_a_setup_once(
     reached: str, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -373,7 +372,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
     assert not any("already running" in said for said in setup.told.said)  # recognized as its own
 
 
-def test_a_link_that_breaks_at_every_launch_is_given_up(
+def test_a_link_that_breaks_at_every_launch_of_a_setup_is_given_up(
     box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def launch(wire: object, start: LaunchOptions) -> None:
@@ -383,7 +382,7 @@ def test_a_link_that_breaks_at_every_launch_is_given_up(
     assert isinstance(box.ask().begin().end().error, LinkLost)
 
 
-def test_a_failed_one_goes_on_where_it_stopped(box: ScriptedBox) -> None:
+def test_setup_after_a_failed_step_continues_at_that_step(box: ScriptedBox) -> None:
     box.open()
     (box.folder / "homework").mkdir(parents=True)
     (box.folder / "homework/mine").write_text("not a clone")
@@ -397,7 +396,7 @@ def test_a_failed_one_goes_on_where_it_stopped(box: ScriptedBox) -> None:
     assert (again.told.of("tools"), again.told.of("repo")[-1]) == (["skip"], "ok")
 
 
-def test_who_cancels_leaves_at_once_and_the_box_goes_on(box: ScriptedBox) -> None:
+def test_a_cancelled_setup_returns_at_once_and_the_box_finishes_by_itself(box: ScriptedBox) -> None:
     token = CancelToken()
     setup = box.ask(cancel=token).begin().reach_the_wait()
     token.cancel()
@@ -409,7 +408,7 @@ def test_who_cancels_leaves_at_once_and_the_box_goes_on(box: ScriptedBox) -> Non
 
 
 @pytest.mark.parametrize("when", ["before", "while the link is lost"])
-def test_a_token_ends_every_wait(
+def test_a_cancel_token_ends_every_wait_of_a_setup(
     when: str, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = CancelToken()
@@ -418,7 +417,7 @@ def test_a_token_ends_every_wait(
         with pytest.raises(CancelledError):
             box.ask(cancel=token)
         return
-    monkeypatch.setattr(wire, "PAUSES_S", (0.1, 0.1, 600))
+    monkeypatch.setattr(reconnecting, "PAUSES_S", (0.1, 0.1, 600))
     setup = box.ask(cancel=token).begin().reach_the_wait()
     refuse: Callable[[], object] = lambda: (_ for _ in ()).throw(LinkLost("this machine"))  # noqa: E731
     monkeypatch.setattr(setup.context.box.link, "_login", refuse)
@@ -428,7 +427,7 @@ def test_a_token_ends_every_wait(
     assert isinstance(setup.end().error, CancelledError)
 
 
-def test_one_that_is_stopped_on_the_box_says_so(box: ScriptedBox) -> None:
+def test_a_setup_that_was_stopped_on_the_box_fails_as_cancelled(box: ScriptedBox) -> None:
     setup = box.ask().begin().reach_the_wait()
     wire = box.ask().context.box.wire
     run_script(wire, build_query("stop", workdir=str(box.folder), what="setup", repo_key=""))

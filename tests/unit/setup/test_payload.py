@@ -35,7 +35,7 @@ def payload(place: Path, *sets: str, with_source: bool = True, **asked: object) 
     return build_payload(loaded, SetupRequest(**asked), local=False, with_source=with_source)  # type: ignore[arg-type]
 
 
-def test_a_clean_repository_is_its_commit(user: User) -> None:
+def test_a_clean_repository_is_sent_as_its_commit(user: User) -> None:
     repository = user.repository()
     found = payload(repository.root)
     assert found.source.commit == repository.head
@@ -44,30 +44,32 @@ def test_a_clean_repository_is_its_commit(user: User) -> None:
     assert f"REPO_COMMIT='{repository.head}'" in found.script
 
 
-def test_boxstraps_own_checkout_is_no_training() -> None:
+def test_boxstraps_own_checkout_is_refused_as_the_training_repository() -> None:
     with pytest.raises(UsageError, match="boxstrap's own source") as caught:
         payload(HERE, committed_only=True)
     assert "--repo" in caught.value.hint
 
 
-def test_boxstraps_own_checkout_may_be_chosen() -> None:
+def test_boxstraps_own_checkout_is_accepted_if_named_by_repo() -> None:
     request = SetupRequest(repo=HERE, committed_only=True)
     assert build_payload(read_profile("vast"), request, local=False).source.name
 
 
-def test_a_copy_of_boxstrap_in_a_training_is_no_checkout_of_it(user: User) -> None:
+def test_a_training_repository_that_copies_boxstraps_files_is_accepted(user: User) -> None:
     text = (HERE / "pyproject.toml").read_text()
     repository = user.repository(pyproject__toml=text.replace('"boxstrap"', '"homework"'))
     assert payload(repository.root).source.commit == repository.head
 
 
-def test_no_repository_is_2(tmp_path: Path) -> None:
+def test_a_folder_without_a_repository_is_a_usage_error_unless_no_source_is_needed(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(UsageError):
         payload(tmp_path)
     assert payload(tmp_path, with_source=False).source.commit == ""
 
 
-def test_changes_travel_unless_the_commit_is_enough(user: User) -> None:
+def test_uncommitted_changes_are_sent_unless_only_the_commit_is_wanted(user: User) -> None:
     repository = user.repository()
     repository.write({"train.py": "x", "new.py": "y"})
     found = payload(repository.root)
@@ -85,7 +87,7 @@ def test_changes_travel_unless_the_commit_is_enough(user: User) -> None:
         assert not alone.changes
 
 
-def test_the_profile_travels_and_makes_no_other_work(user: User) -> None:
+def test_an_edited_profile_changes_the_snapshot_but_not_the_tree(user: User) -> None:
     repository = user.repository()
     clean = payload(repository.root).source
     (repository.root / "boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
@@ -104,7 +106,7 @@ def test_the_profile_travels_and_makes_no_other_work(user: User) -> None:
     assert payload(repository.root).source.snapshot == repository.head
 
 
-def test_changes_belong_to_the_commit_that_they_were_made_on(user: User) -> None:
+def test_changes_are_refused_when_git_ref_names_another_commit(user: User) -> None:
     repository = user.repository()
     repository.git("tag", "v1")
     repository.commit({"a.txt": "a"})
@@ -116,7 +118,7 @@ def test_changes_belong_to_the_commit_that_they_were_made_on(user: User) -> None
     assert str(payload(repository.root, "git.ref=v2").changes) == "1 modified"
 
 
-def test_a_box_that_clones_gets_no_changes_and_that_is_said(user: User) -> None:
+def test_a_box_that_clones_by_url_gets_no_changes_and_the_user_is_warned(user: User) -> None:
     repository = user.repository()
     repository.git("remote", "add", "origin", "https://example.org/me/homework.git")
     assert not payload(repository.root, "git.access=url").warnings
@@ -138,7 +140,7 @@ def test_a_box_that_clones_gets_no_changes_and_that_is_said(user: User) -> None:
         ("python train.py --data mypath/tools", ""),
     ],
 )
-def test_a_command_that_stands_for_another_is_refused(user: User, command: str, left: str) -> None:
+def test_a_train_command_with_a_placeholder_is_refused(user: User, command: str, left: str) -> None:
     place = user.repository().root
     for sets in (f"train.command={command}", f'prepare=["{command}"]'):
         if not left:
@@ -149,7 +151,7 @@ def test_a_command_that_stands_for_another_is_refused(user: User, command: str, 
         assert sets.partition("=")[0] in str(caught.value.where)
 
 
-def test_a_door_says_what_it_cannot_carry(user: User) -> None:
+def test_a_door_is_refused_with_a_list_of_changes_it_can_not_carry(user: User) -> None:
     repository = user.repository()
     repository.write({"train.py": "x", "new.py": "y"})
     for words in (("oneliner",), ("render", "--for", "ec2")):
@@ -167,7 +169,7 @@ def test_a_door_says_what_it_cannot_carry(user: User) -> None:
     assert "a.pt: an LFS file" in user.run("oneliner").must(2).err
 
 
-def test_a_door_brings_no_data_of_this_machine(user: User) -> None:
+def test_a_door_is_refused_if_its_profile_needs_data_of_this_machine(user: User) -> None:
     repository = user.repository()
     repository.git("remote", "add", "origin", "https://example.org/me/homework.git")
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
@@ -185,7 +187,9 @@ def test_a_door_brings_no_data_of_this_machine(user: User) -> None:
     assert script.startswith("#")
 
 
-def test_what_lies_here_is_known_by_names_sizes_and_times(user: User, tmp_path: Path) -> None:
+def test_data_of_this_machine_is_identified_by_names_sizes_and_times(
+    user: User, tmp_path: Path
+) -> None:
     def item(to: str, **values: object) -> LocalItem:
         row = DataItem(**{"from": str(tmp_path / "sets"), "to": to, **values})
         (found,) = local_items(Profile(data=[row]))
@@ -211,7 +215,7 @@ def test_what_lies_here_is_known_by_names_sizes_and_times(user: User, tmp_path: 
         item("data/other")
 
 
-def test_what_looks_like_a_credential_stops_it(user: User) -> None:
+def test_a_new_file_that_looks_like_a_credential_stops_the_setup(user: User) -> None:
     repository = user.repository()
     repository.write({".env": "API_KEY=1", "notes.txt": "nothing"})
     with pytest.raises(UsageError, match=r"look like credentials") as caught:
@@ -222,7 +226,7 @@ def test_what_looks_like_a_credential_stops_it(user: User) -> None:
     assert payload(repository.root, "git.include=tracked").source.snapshot == repository.head
 
 
-def test_a_large_new_file_stops_it(user: User) -> None:
+def test_a_new_file_above_the_size_limit_stops_the_setup(user: User) -> None:
     repository = user.repository()
     (repository.root / "data.bin").write_bytes(bytes(3 * 2**20))
     payload(repository.root)
@@ -231,7 +235,7 @@ def test_a_large_new_file_stops_it(user: User) -> None:
     assert "  data.bin  (3 MiB)" in caught.value.what
 
 
-def test_a_ref_is_another_commit_and_its_script_another(user: User) -> None:
+def test_another_git_ref_makes_another_commit_and_another_script(user: User) -> None:
     repository = user.repository()
     first = repository.head
     repository.git("tag", "v1")
@@ -241,18 +245,18 @@ def test_a_ref_is_another_commit_and_its_script_another(user: User) -> None:
     assert payload(repository.root).script_id != payload(repository.root, "git.ref=v1").script_id
 
 
-def test_access_by_url_without_an_address_is_a_wrong_profile(user: User) -> None:
+def test_git_access_by_url_without_a_remote_is_a_profile_error(user: User) -> None:
     repository = user.repository()
     with pytest.raises(ProfileError, match="no remote"):
         payload(repository.root, "git.access=url")
 
 
-def test_the_same_work_gives_the_same_script(user: User) -> None:
+def test_the_same_repository_and_profile_render_the_same_script(user: User) -> None:
     repository = user.repository()
     assert payload(repository.root).script_id == payload(repository.root).script_id
 
 
-def test_only_steps_of_this_profile_are_in_it(user: User) -> None:
+def test_the_script_contains_only_the_steps_that_the_profile_needs(user: User) -> None:
     repository = user.repository()
     assert [step.name for step in payload(repository.root).steps][-2:] == ["python", "smoke"]
     for without in ("gpu.smoke=none", "gpu.require=false"):
@@ -264,7 +268,7 @@ def test_only_steps_of_this_profile_are_in_it(user: User) -> None:
     assert "ssh" not in [step.name for step in local.steps]
 
 
-def test_the_root_is_found_from_below(user: User, tmp_path: Path) -> None:
+def test_the_repository_root_is_found_from_a_subfolder(user: User, tmp_path: Path) -> None:
     repository = user.repository()
     below = repository.root / "a/b"
     below.mkdir(parents=True)
@@ -276,7 +280,7 @@ ASKED = "lib @ git+ssh://git@example.org/me/lib.git\n"
 OTHER = "own @ git+https://example.org/me/own\nfree @ git+https://example.org/other/free\n"
 
 
-def test_what_is_named_by_ssh_is_sent_once_its_address_is_agreed_to(user: User) -> None:
+def test_a_private_ssh_dependency_is_sent_once_its_address_was_consented_to(user: User) -> None:
     repository = user.repository(requirements__txt=f"# {OTHER}{ASKED}")
     with pytest.raises(ConsentError, match="requirements take from you") as caught:
         payload(repository.root)
@@ -293,18 +297,20 @@ def test_what_is_named_by_ssh_is_sent_once_its_address_is_agreed_to(user: User) 
     assert payload(repository.root, "python.private=[]").dependencies == ()
 
 
-def test_a_file_that_leads_out_of_the_repository_is_read_by_the_box_alone(user: User) -> None:
+def test_a_requirements_file_outside_the_repository_is_not_read_on_this_machine(user: User) -> None:
     repository = user.repository(requirements__txt="-r ../beyond.txt\n-r /etc/hosts\n")
     assert payload(repository.root).dependencies == ()
 
 
-def test_what_is_named_by_https_is_sent_where_the_profile_says_so(user: User) -> None:
+def test_an_https_dependency_is_sent_only_if_the_profile_lists_it_as_private(user: User) -> None:
     repository = user.repository(requirements__txt=OTHER)
     assert payload(repository.root).dependencies == ()
     own = payload(repository.root, "python.private=[https://example.org/me/]")
     assert [each.address for each in own.dependencies] == ["https://example.org/me/own"]
 
 
-def test_this_machine_itself_is_sent_nothing(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setup_of_this_machine_itself_sends_no_dependency(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(user.repository(requirements__txt=ASKED).root)
     assert build_payload(read_profile("local"), SetupRequest(), local=True).dependencies == ()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BoxstrapError, StepFailedError
-from bootstrap.link.record import KnownBox
+from bootstrap.link import KnownBox
 from bootstrap.secrets import redactor_of
 from bootstrap.tasks.command import Call, _guarded
 from bootstrap.text.document import document
@@ -19,7 +19,7 @@ def box(*names: str) -> KnownBox:
     return KnownBox("gpu", "gpu", secrets=names)
 
 
-def test_each_line_of_a_key_is_masked_by_itself() -> None:
+def test_each_line_of_a_private_key_is_redacted_by_itself() -> None:
     redactor = redactor_of([box("KEY")], environment={"KEY": PEM})
     for line in PEM.splitlines()[1:-1]:
         assert redactor.text(f"> {line} <") == "> [KEY hidden] <"
@@ -31,13 +31,13 @@ def test_each_line_of_a_key_is_masked_by_itself() -> None:
     assert "Ab3/" not in packed.text(PEM)
 
 
-def test_a_stream_that_stops_within_a_key_shows_no_line_of_it() -> None:
+def test_a_stream_that_stops_within_a_private_key_shows_no_line_of_it() -> None:
     stream = redactor_of([box("KEY")], environment={"KEY": PEM}).stream()
     shown = b"".join(stream.feed(line.encode() + b"\n") for line in PEM.splitlines()[:4])
     assert b"Ab3/" not in shown + stream.flush()
 
 
-def test_short_lines_stand_in_any_log() -> None:
+def test_short_lines_of_a_secret_are_not_redacted_from_a_log() -> None:
     redactor = redactor_of(
         [box("DOC")], environment={"DOC": '{\n"a": 1,\n"private": "s3cr3t-value"\n}'}
     )
@@ -46,13 +46,13 @@ def test_short_lines_stand_in_any_log() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "", "abc"])
-def test_what_is_not_here_any_more_is_no_error(value: str | None) -> None:
+def test_a_missing_or_too_short_secret_redacts_nothing_and_is_no_error(value: str | None) -> None:
     environment = {} if value is None else {"KEY": value}
     assert redactor_of([box("KEY")], environment=environment).text("abc") == "abc"
 
 
 @pytest.mark.parametrize("error", [StepFailedError("hf_abcdef12 leaked", hint="hf_abcdef12")])
-def test_errors_go_through_the_same_place(error: BoxstrapError) -> None:
+def test_secrets_are_redacted_from_errors(error: BoxstrapError) -> None:
     def body(call: Call) -> None:
         call.redact = redactor_of([box("HF")], environment={"HF": "hf_abcdef12"}).text
         raise error
@@ -63,7 +63,7 @@ def test_errors_go_through_the_same_place(error: BoxstrapError) -> None:
     assert "[HF hidden] leaked" in ended.message
 
 
-def test_so_do_exceptions_and_their_reports(own_home: Path) -> None:
+def test_secrets_are_redacted_from_exceptions_and_their_crash_reports(own_home: Path) -> None:
     def body(call: Call) -> None:
         call.redact = redactor_of([box("HF")], environment={"HF": "hf_abcdef12"}).text
         raise RuntimeError("hf_abcdef12")

@@ -13,7 +13,7 @@ from bootstrap.boxes.login import BoxLogin
 from bootstrap.errors import BoxstrapError, exit_code
 from bootstrap.event_codes import CODES, explain, named_in
 from bootstrap.events import Event
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.profile.schema import Advice, Profile
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
@@ -53,7 +53,7 @@ def outcome_of(
     return caught.value, json.loads(out.getvalue())
 
 
-def test_what_could_not_be_sent_says_why_instead_of_the_box(
+def test_a_failed_send_of_the_commit_is_reported_instead_of_the_boxs_complaint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(BoxLogin, "tail", lambda *_, **__: b"")
@@ -64,7 +64,7 @@ def test_what_could_not_be_sent_says_why_instead_of_the_box(
         assert ("--refetch" in caught.value.hint) == (code == "commit-missing")
 
 
-def test_well_is_silent() -> None:
+def test_a_successful_setup_raises_no_error() -> None:
     raise_for(done(rc=0, code="over"), end(), JsonScreen(io.StringIO()))
     raise_for(done(), end(), JsonScreen(io.StringIO()))
 
@@ -73,7 +73,7 @@ def test_well_is_silent() -> None:
     ("rc", "code", "left_with"),
     [(5, "over", 5), (7, "over", 7), (8, "busy", 8), (7, "cancelled", 7), (99, "over", 7)],
 )
-def test_each_end_has_its_exit_code(
+def test_each_way_a_setup_ends_has_its_exit_code(
     rc: int, code: str, left_with: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error, _ = outcome_of(done(rc=rc, code=code), monkeypatch)
@@ -81,7 +81,7 @@ def test_each_end_has_its_exit_code(
     assert error.hint
 
 
-def test_a_failed_step_shows_its_last_lines_clean_and_how_to_go_on(
+def test_a_failed_step_shows_its_last_log_lines_clean_and_how_to_read_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     error, document = outcome_of(done(rc=7, code="over"), monkeypatch)
@@ -90,13 +90,13 @@ def test_a_failed_step_shows_its_last_lines_clean_and_how_to_go_on(
     assert "boxstrap logs --step python --host my-box" in error.hint
 
 
-def test_a_fraction_is_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fractional_exit_code_from_a_box_is_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     error, _ = outcome_of(done(rc=7.9), monkeypatch)
     assert exit_code(error) == 7
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_every_code_makes_sentences(code: str) -> None:
+def test_every_error_code_is_explained_with_a_message_and_a_hint(code: str) -> None:
     said = explain(code, {})
     assert said.what
     assert said.hint
@@ -104,7 +104,7 @@ def test_every_code_makes_sentences(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["{", "{0}", "{a.b.c}", "{!r}", ""])
-def test_an_unknown_code_explains_itself(code: str) -> None:
+def test_an_unknown_error_code_is_explained_by_itself(code: str) -> None:
     assert explain(code, {}).what == code
 
 
@@ -126,7 +126,7 @@ def run(name: str, **changes: object) -> Run:
     return Run(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def test_the_run_of_a_work_is_the_newest_of_it() -> None:
+def test_the_run_of_a_setup_is_the_newest_with_the_same_work() -> None:
     runs = (run("train-3"), run("train-2", work="w2"), run("train-1", work="w2"))
     box_state = BoxState(facts={"work": "w2", "key": "k-1"}, runs=runs)
     found = run_of_work(box_state, "a" * 40)
@@ -137,7 +137,7 @@ def test_the_run_of_a_work_is_the_newest_of_it() -> None:
     assert run_of_work(replace(box_state, facts={"work": "w9", "key": "other"}), "a" * 40) is None
 
 
-def test_without_a_work_the_commit_tells() -> None:
+def test_the_run_of_a_setup_is_found_by_its_commit_where_no_work_is_known() -> None:
     box_state = BoxState(
         facts={"key": "k-1"}, runs=(run("train-2", commit="b" * 40), run("train-1"))
     )
@@ -172,7 +172,7 @@ def test_without_a_work_the_commit_tells() -> None:
         ({"state": "waiting", "rc": None}, "was created, but never started"),
     ],
 )
-def test_what_became_of_a_run(changes: dict[str, object], words: str) -> None:
+def test_the_outcome_of_a_run_is_a_short_phrase(changes: dict[str, object], words: str) -> None:
     assert run("train-1", **changes).outcome() == words
 
 
@@ -188,7 +188,7 @@ PIP = (
 
 
 @pytest.mark.parametrize("log", [UV, PIP, b"trying again in 2 s\n" + UV])
-def test_a_missing_package_is_named_and_nothing_else_of_the_log(log: bytes) -> None:
+def test_a_missing_package_is_named_from_the_log_and_nothing_else(log: bytes) -> None:
     assert named_in("package-missing", log) == "no-such.pkg"
     assert named_in("resolve-failed", log) == ""
     wheels = b"Because torch==2.0.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)"
@@ -197,8 +197,24 @@ def test_a_missing_package_is_named_and_nothing_else_of_the_log(log: bytes) -> N
     assert named_in("package-missing", log.replace(b"no-such.pkg", b"a" * 200)) == ""
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        b"fatal: unable to access 'https://no-such.org/': Could not resolve host: no-such.org",
+        b"ssh: Could not resolve hostname no-such.org: Temporary failure in name resolution\n",
+        b"  Temporary failure resolving 'no-such.org'\n",
+        b"HTTPSConnectionPool(host='no-such.org', port=443): Max (Caused by NameResolutionError(",
+        b"error sending request for url (https://no-such.org/simple/torch/)\n"
+        b"  cause: client error (Connect)\n  cause: dns error\n",
+    ],
+)
+def test_a_host_that_dns_does_not_find_is_named_without_credentials_of_its_url(log: bytes) -> None:
+    assert named_in("no-dns", log) == "no-such.org"
+    assert named_in("no-dns", log.replace(b"//", b"//me:token@")) in ("no-such.org", "")
+
+
 @pytest.mark.parametrize("first_lines", [None, ("no data",)], ids=["before", "just now"])
-def test_what_makes_failed_work_other_work_is_said_and_what_does_not(
+def test_a_failed_training_says_which_changes_would_train_again_at_the_next_setup(
     first_lines: tuple[str, ...] | None,
 ) -> None:
     """Data that was pushed leaves the work the same: the same command would only say so again."""
@@ -210,5 +226,6 @@ def test_what_makes_failed_work_other_work_is_said_and_what_does_not(
     )  # fmt: skip
     with pytest.raises(BoxstrapError) as caught:
         result.raise_for_status()
-    assert "anything else, such as data that you pushed" in caught.value.hint
+    assert "profile's command, python, env or data, the same command" in caught.value.hint
+    assert "anything else, such as data that you pushed or other packages" in caught.value.hint
     assert caught.value.hint.endswith("boxstrap setup --restart --host my-box")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.link import record
-from bootstrap.link.record import KnownBox
+from bootstrap.link import KnownBox, record
 from bootstrap.sshconfig.userfile import VARIABLE, ConfigPlace, find_place
 
 MakeBox = Callable[..., KnownBox]

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import registry
-from bootstrap.link.record import KnownBox
-from bootstrap.link.target import Endpoint, parse_host
+from bootstrap.link import Endpoint, KnownBox, parse_host, registry
 from bootstrap.sshconfig import entries as updating
 from bootstrap.sshconfig.alias import drop_alias, update_alias
 from bootstrap.sshconfig.entries import remove_block
@@ -30,7 +28,7 @@ def screen(said: io.StringIO) -> Screen:
     return make_screen(stream=said, out=io.StringIO())
 
 
-def test_the_alias_is_said_once(
+def test_the_ssh_alias_of_a_box_is_announced_once(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, said: io.StringIO
 ) -> None:
     box = make_box("my-box")
@@ -41,7 +39,7 @@ def test_the_alias_is_said_once(
     assert len(said.getvalue()) == length
 
 
-def test_this_machine_as_a_box_touches_nothing(
+def test_this_machine_as_a_box_gets_no_ssh_alias(
     place: ConfigPlace, make_box: MakeBox, screen: Screen
 ) -> None:
     make_box("my-box")
@@ -51,7 +49,7 @@ def test_this_machine_as_a_box_touches_nothing(
     assert not place.folder.exists()
 
 
-def test_switched_off_it_stays_off(
+def test_ssh_config_switched_off_stays_off(
     place: ConfigPlace, make_box: MakeBox, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = make_box("my-box")
@@ -67,7 +65,7 @@ def test_switched_off_it_stays_off(
     assert not place.config.exists()
 
 
-def test_what_goes_wrong_is_said_once_and_fails_nothing(
+def test_a_problem_with_the_ssh_config_is_warned_of_once_and_fails_nothing(
     place: ConfigPlace,
     make_box: MakeBox,
     screen: Screen,
@@ -90,7 +88,9 @@ def test_what_goes_wrong_is_said_once_and_fails_nothing(
     assert "ssh/config can't be used: no space left on device.\n" in said.getvalue()
 
 
-def test_an_entry_of_ours_is_no_way_to_remember(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_an_ssh_config_entry_of_boxstrap_does_not_replace_the_host_of_a_box(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     """`root@my-box` is resolved by our own entry, so the host by which the box was met is kept."""
     box = make_box("my-box")
     led = Endpoint(

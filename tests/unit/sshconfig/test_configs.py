@@ -15,12 +15,12 @@ from tests.unit.sshconfig.conftest import MakeBox
 pytestmark = pytest.mark.slow
 
 
-def test_there_are_thirty_of_them() -> None:
+def test_at_least_thirty_sample_ssh_configs_are_tested() -> None:
     assert len(CONFIGS) >= 30
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_other_hosts_stay_and_removal_is_byte_for_byte(
+def test_adding_and_removing_entries_leaves_each_sample_ssh_config_byte_for_byte(
     name: str, place: ConfigPlace, make_box: MakeBox
 ) -> None:
     data = CONFIGS[name]
@@ -49,7 +49,9 @@ def test_other_hosts_stay_and_removal_is_byte_for_byte(
     assert not remove_block(place)
 
 
-def test_no_file_before_none_afterwards(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_an_ssh_config_that_did_not_exist_is_removed_with_the_last_entry(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     make_box("my-box")
     assert update(place).changed
     assert place.config.stat().st_mode & 0o7777 == 0o600
@@ -59,7 +61,9 @@ def test_no_file_before_none_afterwards(place: ConfigPlace, make_box: MakeBox) -
     assert not place.config.exists()
 
 
-def test_what_came_to_a_file_of_ours_stays(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_lines_added_by_the_user_to_an_ssh_config_of_ours_stay(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     make_box("my-box")
     update(place)
     with place.config.open("ab") as file:
@@ -68,7 +72,9 @@ def test_what_came_to_a_file_of_ours_stays(place: ConfigPlace, make_box: MakeBox
     assert place.config.read_bytes() == USUAL
 
 
-def test_lines_that_the_user_moved_are_found(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_the_include_line_is_found_where_the_user_moved_it_in_the_ssh_config(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     include = place.include
     moved = USUAL + f"\n  Include   {include}\n".encode()
     assert has_block(moved, include)
@@ -78,7 +84,7 @@ def test_lines_that_the_user_moved_are_found(place: ConfigPlace, make_box: MakeB
         assert not has_block(lookalike.encode(), include)
 
 
-def test_lines_that_were_moved_out_of_effect_are_told_of(
+def test_an_include_line_moved_to_where_it_has_no_effect_is_reported(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("my-box")
@@ -90,7 +96,7 @@ def test_lines_that_were_moved_out_of_effect_are_told_of(
     assert kept.alias(box) == ""
 
 
-def test_a_byte_order_mark_stays_first() -> None:
+def test_a_byte_order_mark_stays_first_in_the_ssh_config() -> None:
     """Windows' ssh accepts one; the others refuse the whole file."""
     marked = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
     made = with_block(marked, "x")
@@ -99,7 +105,7 @@ def test_a_byte_order_mark_stays_first() -> None:
     assert without_block(made, "x") == marked
 
 
-def test_a_file_that_ssh_refuses_is_left_alone(
+def test_an_ssh_config_that_ssh_refuses_is_left_alone(
     place: ConfigPlace, make_box: MakeBox, tmp_path: Path
 ) -> None:
     place.config.parent.mkdir()

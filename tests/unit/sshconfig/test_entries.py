@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import registry
-from bootstrap.link.record import Route, all_boxes, forget_box
+from bootstrap.link import Route, all_boxes, registry
+from bootstrap.link.forgotten import forget_box
 from bootstrap.sshconfig.entries import TAKEN, update
 from bootstrap.sshconfig.userfile import ConfigPlace
 from tests.unit.sshconfig.asking import meaning, options
 from tests.unit.sshconfig.conftest import KEY, MakeBox
 
 
-def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_path: Path) -> None:
+def test_an_ssh_config_entry_holds_host_port_user_key_and_host_key_of_its_box(
+    place: ConfigPlace, make_box: MakeBox, tmp_path: Path
+) -> None:
     key = tmp_path / "my key 100%"
     key.touch()
     box = make_box(
@@ -54,7 +56,7 @@ def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_pat
     assert "proxycommand" not in mine
 
 
-def test_no_shared_connection_is_named_and_an_earlier_entrys_is_taken_out(
+def test_an_ssh_config_entry_has_no_control_path_and_loses_an_earlier_one(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """`ssh NAME` logs in as ssh does, whatever of boxstrap's is open to the box."""
@@ -76,7 +78,7 @@ def test_no_shared_connection_is_named_and_an_earlier_entrys_is_taken_out(
         ({"proxy": "colab ssh --at 100% -s x"}, "proxycommand", "colab ssh --at 100%% -s x"),
     ],
 )
-def test_a_jump_host_is_kept(
+def test_an_ssh_config_entry_keeps_the_jump_host_or_proxy_of_its_box(
     fields: dict[str, str], option: str, value: str, place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("my-box", route=Route(**fields))
@@ -84,7 +86,9 @@ def test_a_jump_host_is_kept(
     assert options(place.config, "my-box")[option] == value
 
 
-def test_a_bare_address_gets_an_alias_with_its_port(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_a_box_met_by_a_bare_address_gets_an_alias_with_its_port(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     """An entry for the address itself would apply to every other box there."""
     make_box("203.0.113.7-22", address="203.0.113.7", port=22)
     before = meaning(place.config.parent / "none", "203.0.113.7")
@@ -96,7 +100,7 @@ def test_a_bare_address_gets_an_alias_with_its_port(place: ConfigPlace, make_box
     assert before[0] != 0
 
 
-def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(
+def test_ssh_config_entries_follow_a_moved_box_and_drop_a_forgotten_one(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("one")
@@ -113,7 +117,9 @@ def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(
     assert not update(place).changed
 
 
-def test_a_box_of_a_newer_program_keeps_its_entry(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_a_box_recorded_by_a_newer_version_keeps_its_ssh_config_entry(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     make_box("one")
     newer = make_box("two", address="198.51.100.9", port=2222)
     update(place)
@@ -129,7 +135,7 @@ def test_a_box_of_a_newer_program_keeps_its_entry(place: ConfigPlace, make_box: 
     assert options(place.config, "two")["hostname"] == "two"
 
 
-def test_of_the_boxes_at_one_place_the_newest_is_alive(
+def test_only_the_newest_of_several_boxes_at_one_address_has_an_ssh_config_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("old")
@@ -139,7 +145,9 @@ def test_of_the_boxes_at_one_place_the_newest_is_alive(
     assert {box.name for box in all_boxes()} == {"old", "other", "new"}
 
 
-def test_a_users_alias_stays_theirs(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_a_users_own_alias_of_a_box_gets_only_the_pinned_host_key_added(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     """If the box is reached by it, the pinned host key is added, and nothing else."""
     text = "Host gpu\n  HostName 5.17.27.63\n  Port 46769\n  ForwardAgent yes\n  User me\n"
     place.config.parent.mkdir()
@@ -154,7 +162,9 @@ def test_a_users_alias_stays_theirs(place: ConfigPlace, make_box: MakeBox) -> No
     assert now == plain
 
 
-def test_a_second_box_behind_a_users_alias(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_a_second_box_behind_a_users_alias_gets_its_own_name_too(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     """--new-box: `ssh gpu` accepts both keys; the new box also has its own name."""
     place.config.parent.mkdir()
     place.config.write_text("Host gpu\n  HostName 5.17.27.63\n")
@@ -167,7 +177,7 @@ def test_a_second_box_behind_a_users_alias(place: ConfigPlace, make_box: MakeBox
     assert options(place.config, "gpu-2")["port"] == "46769"
 
 
-def test_a_name_that_means_something_else_is_left_to_the_user(
+def test_a_box_whose_name_is_another_host_in_the_users_ssh_config_gets_no_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     place.config.parent.mkdir()
@@ -185,7 +195,7 @@ def test_a_name_that_means_something_else_is_left_to_the_user(
 
 
 @pytest.mark.parametrize("theirs", ["gpu", "GPU"])
-def test_a_name_that_is_theirs_in_either_form_is_left_to_the_user(
+def test_a_box_name_that_the_user_has_in_other_capitals_gets_no_entry(
     place: ConfigPlace, make_box: MakeBox, theirs: str
 ) -> None:
     """The entry of `GPU` has the name `gpu` too."""
@@ -199,7 +209,7 @@ def test_a_name_that_is_theirs_in_either_form_is_left_to_the_user(
     assert dict(kept.entries.left_out) == {"GPU": TAKEN}
 
 
-def test_boxes_whose_names_differ_in_capitals_alone_are_not_taken_for_each_other(
+def test_boxes_whose_names_differ_only_in_capitals_share_no_ssh_config_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """An earlier version of boxstrap recorded both."""
@@ -212,7 +222,7 @@ def test_boxes_whose_names_differ_in_capitals_alone_are_not_taken_for_each_other
     }
 
 
-def test_a_box_never_logged_in_to_and_this_machine_have_none(
+def test_a_box_without_a_pinned_host_key_and_this_machine_get_no_ssh_config_entry(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("no-pin").known_hosts.unlink()
@@ -220,7 +230,7 @@ def test_a_box_never_logged_in_to_and_this_machine_have_none(
     assert update(place).entries.aliases == ()
 
 
-def test_what_no_config_can_hold_is_said(
+def test_a_box_whose_key_path_can_not_be_quoted_gets_no_entry_and_says_why(
     place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     key = tmp_path / 'a "key"'
@@ -235,7 +245,7 @@ def test_what_no_config_can_hold_is_said(
     assert "odd" in update(place).entries.aliases
 
 
-def test_a_host_of_the_users_keeps_its_name_whatever_their_config_says_of_it(
+def test_a_host_that_the_user_knows_is_never_taken_over_by_a_box_of_that_name(
     place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """Else `git push`, or a script of theirs, would log in to a rented box."""

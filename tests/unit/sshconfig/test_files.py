@@ -30,7 +30,9 @@ def given(place: ConfigPlace, data: bytes = USUAL) -> None:
     place.config.write_bytes(data)
 
 
-def test_a_link_stays_a_link(place: ConfigPlace, make_box: MakeBox, tmp_path: Path) -> None:
+def test_an_ssh_config_that_is_a_symlink_stays_a_symlink(
+    place: ConfigPlace, make_box: MakeBox, tmp_path: Path
+) -> None:
     place.config.parent.mkdir()
     dotfiles = tmp_path / "dotfiles"
     dotfiles.mkdir()
@@ -47,7 +49,9 @@ def test_a_link_stays_a_link(place: ConfigPlace, make_box: MakeBox, tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o444])
-def test_a_read_only_file_is_left_alone(place: ConfigPlace, make_box: MakeBox, mode: int) -> None:
+def test_a_read_only_ssh_config_is_left_alone(
+    place: ConfigPlace, make_box: MakeBox, mode: int
+) -> None:
     given(place)
     place.config.chmod(mode)
     make_box("my-box")
@@ -63,7 +67,7 @@ def test_a_read_only_file_is_left_alone(place: ConfigPlace, make_box: MakeBox, m
         remove_block(place)
 
 
-def test_what_is_no_plain_file_is_left_alone(
+def test_an_ssh_config_that_is_no_plain_small_file_is_left_alone(
     place: ConfigPlace, make_box: MakeBox, tmp_path: Path
 ) -> None:
     make_box("my-box")
@@ -85,7 +89,7 @@ def test_what_is_no_plain_file_is_left_alone(
     assert "larger than 16 MiB" in update(place).trouble
 
 
-def test_an_owner_is_kept(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_the_owner_of_the_ssh_config_is_kept(place: ConfigPlace, make_box: MakeBox) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may give a file away")
     given(place)
@@ -95,7 +99,7 @@ def test_an_owner_is_kept(place: ConfigPlace, make_box: MakeBox) -> None:
     assert (place.config.stat().st_uid, place.config.stat().st_gid) == (1234, 1235)
 
 
-def test_an_odd_folder_stays_odd(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_the_permissions_of_the_ssh_folder_are_kept(place: ConfigPlace, make_box: MakeBox) -> None:
     given(place)
     place.config.parent.chmod(0o755)
     make_box("my-box")
@@ -103,7 +107,9 @@ def test_an_odd_folder_stays_odd(place: ConfigPlace, make_box: MakeBox) -> None:
     assert place.config.parent.stat().st_mode & 0o7777 == 0o755
 
 
-def test_a_change_by_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_ssh_config_changed_by_somebody_else_meanwhile_is_not_overwritten(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "config"
     path.write_bytes(USUAL)
     draft = UserFile(path).prepare(b"ours")
@@ -114,7 +120,9 @@ def test_a_change_by_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["config"]
 
 
-def test_a_write_that_fails_leaves_the_file(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_a_failed_write_on_a_full_disk_leaves_the_ssh_config_as_it_was(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     """If the disk is full, nothing is half done."""
     given(place)
     make_box("my-box")
@@ -136,14 +144,16 @@ def test_a_write_that_fails_leaves_the_file(place: ConfigPlace, make_box: MakeBo
     assert [p.name for p in place.config.parent.iterdir()] == ["config"]
 
 
-def test_ours_is_for_this_user_alone(place: ConfigPlace, make_box: MakeBox) -> None:
+def test_the_file_of_ssh_config_entries_is_private_to_the_user(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     make_box("my-box")
     update(place)
     assert place.entries.stat().st_mode & 0o7777 == 0o600
     assert place.folder.stat().st_mode & 0o7777 == 0o700
 
 
-def test_folders_with_blanks_and_odd_letters(
+def test_ssh_config_entries_work_with_blanks_and_odd_letters_in_their_folders(
     place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As macOS has them: Library/Application Support."""
@@ -155,7 +165,9 @@ def test_folders_with_blanks_and_odd_letters(
     assert mine["userknownhostsfile"] == str(box.known_hosts)
 
 
-def test_where_the_config_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_ssh_config_is_found_in_the_account_home_or_by_its_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert find_place() is None  # ssh reads the account's, whatever HOME says
@@ -181,7 +193,7 @@ exec {} "$@"
 """
 
 
-def test_an_ssh_without_kerberos_gets_no_option_that_it_complains_of(
+def test_an_ssh_without_kerberos_support_gets_no_gssapi_option(
     place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As OpenSSH 10 of Debian's unstable: a line of complaint at each login."""

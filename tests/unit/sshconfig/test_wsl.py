@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link.record import Route
+from bootstrap.link import Route
 from bootstrap.sshconfig import alias
 from bootstrap.sshconfig.alias import NoWindowsError, Windows, find_windows, is_wsl
 from bootstrap.sshconfig.userfile import ConfigPlace
@@ -42,7 +42,7 @@ def _program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_what_is_windows(tmp_path: Path) -> None:
+def test_wsl_is_recognized_by_kernel_version_or_variable(tmp_path: Path) -> None:
     version = tmp_path / "version"
     version.write_text("Linux version 5.15.153.1-microsoft-standard-WSL2 (root@x)")
     assert is_wsl({}, version)
@@ -52,17 +52,19 @@ def test_what_is_windows(tmp_path: Path) -> None:
     assert is_wsl({"WSL_DISTRO_NAME": "Debian"}, version)
 
 
-def test_the_folder_is_found(windows: Windows) -> None:
+def test_the_ssh_folder_of_the_windows_user_is_found_from_wsl(windows: Windows) -> None:
     assert find_windows() == windows
 
 
-def test_without_windows_programs_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_windows_programs_on_the_path_the_windows_folder_is_not_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NoWindowsError, match="does not say"):
         find_windows()
 
 
-def test_what_cannot_be_written_there_is_one_sentence_and_leaves_what_was(
+def test_a_failed_write_of_windows_ssh_entries_says_so_and_leaves_what_was_there(
     windows: Windows, make_box: MakeBox
 ) -> None:
     box = make_box("my-box")
@@ -81,7 +83,7 @@ def test_what_cannot_be_written_there_is_one_sentence_and_leaves_what_was(
     assert {path: path.read_bytes() for path in windows.ours.iterdir()} == before
 
 
-def test_a_name_that_is_theirs_in_either_form_is_left_to_them(
+def test_a_box_name_that_the_windows_user_has_in_other_capitals_gets_no_entry(
     windows: Windows, make_box: MakeBox
 ) -> None:
     windows.folder.mkdir()
@@ -90,7 +92,9 @@ def test_a_name_that_is_theirs_in_either_form_is_left_to_them(
     assert "Host GPU" not in (windows.ours / "config").read_text()
 
 
-def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: MakeBox) -> None:
+def test_ssh_config_entries_are_written_for_windows_and_removed_again(
+    windows: Windows, make_box: MakeBox
+) -> None:
     windows.folder.mkdir()
     before = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
     (windows.folder / "config").write_bytes(before)
@@ -122,7 +126,7 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: Mak
     assert sorted(p.name for p in windows.folder.iterdir()) == ["config", "id_gpu"]
 
 
-def test_the_task_does_both(
+def test_the_ssh_config_command_writes_and_removes_entries_for_linux_and_windows(
     windows: Windows, place: ConfigPlace, make_box: MakeBox, user: User
 ) -> None:
     make_box("my-box")

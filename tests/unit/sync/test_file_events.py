@@ -34,7 +34,9 @@ CHANGES: dict[str, bool] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_changed(repo: SampleRepository, name: str) -> None:
+def test_sync_watch_reacts_only_to_changed_files_that_can_be_sent(
+    repo: SampleRepository, name: str
+) -> None:
     repo.commit(kept="x\n")
     repo.write("kept.log", "kept\n")
     repo.git("add", "-A")
@@ -44,7 +46,7 @@ def test_what_changed(repo: SampleRepository, name: str) -> None:
     assert may_travel(here, [repo.root / "out/x", repo.root / os.fsdecode(name)]) is CHANGES[name]
 
 
-def test_a_worktree_has_its_own_head(
+def test_sync_watch_of_a_worktree_follows_its_own_head(
     repo: SampleRepository, tmp_path: Path, new: Callable[..., SampleRepository]
 ) -> None:
     repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "tree"))

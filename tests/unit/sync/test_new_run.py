@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.wire import ReconnectingLink
+from bootstrap.link import LocalStream, LocalWire, ReconnectingLink
 from bootstrap.setup import SetupRequest, run_setup
 from bootstrap.setup.request import RunOptions
 from bootstrap.sync.new_run import start_run
@@ -50,7 +49,7 @@ def await_settled(home: Path) -> None:
     wait_until(lambda: f":{lock.stat().st_ino} " not in Path("/proc/locks").read_text())
 
 
-def test_a_link_that_is_cut_at_the_start_begins_it_once(
+def test_a_run_whose_link_is_cut_at_its_start_begins_exactly_once(
     user: User,
     monkeypatch: pytest.MonkeyPatch,
     seeded: random.Random,

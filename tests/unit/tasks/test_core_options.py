@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
@@ -9,8 +10,7 @@ import pytest
 
 from bootstrap.boxes.at_home import note_seen
 from bootstrap.errors import UnreachableError
-from bootstrap.link import record
-from bootstrap.link.record import KnownBox
+from bootstrap.link import KnownBox, record
 from bootstrap.profile.schema import PROFILE
 from bootstrap.protocol.run import Run
 from bootstrap.tasks import NAMES, usage
@@ -41,7 +41,7 @@ def at(user: User) -> User:
     return user
 
 
-def test_a_folder_and_no_colour_can_be_said_before_the_command(at: User) -> None:
+def test_directory_and_no_color_are_accepted_before_the_command(at: User) -> None:
     assert "no such folder: /nowhere" in at.run("-C", "/nowhere", "runs").must(2).err
     (at.place / "sub").mkdir()
     (at.place / "sub" / "own.yaml").write_text("version: 1\n")
@@ -49,7 +49,7 @@ def test_a_folder_and_no_colour_can_be_said_before_the_command(at: User) -> None
     at.run("profiles", "--validate", "own.yaml").must(2)
 
 
-def test_what_follows_one_run_is_refused_for_several(at: User) -> None:
+def test_following_a_log_is_refused_where_a_command_starts_several_runs(at: User) -> None:
     assert "the log of one run" in at.run("run", "-f", "--each-gpu", "--", "true").must(2).err
 
 
@@ -63,18 +63,34 @@ def test_what_follows_one_run_is_refused_for_several(at: User) -> None:
         *(([], runs, ([], runs)) for runs in (["gpu/a", "b"], ["homework/a"], [])),
     ],
 )
-def test_a_run_is_named_with_its_box(host: object, run: object, meant: object) -> None:
+def test_a_run_named_as_box_slash_run_means_that_run_on_that_box(
+    host: object, run: object, meant: object
+) -> None:
     """`homework/a` is a repository's run, as a box calls it."""
     record.save_box(KnownBox("gpu", "root@203.0.113.1:22", "203.0.113.1"))
     given = _with_box({"host": host, "run": run, "hosts": None})
     assert (given["host"], given["run"]) == meant
 
 
-def test_each_task_about_a_run_goes_to_its_box(at: User) -> None:
+def test_each_command_about_a_run_named_with_its_box_goes_to_that_box(at: User) -> None:
     """Its pin is not there; without a box it would be exit 2: the repository has none."""
     record.save_box(KnownBox("gpu", "root@127.0.0.1:1", "127.0.0.1", port=1))
     for task in ("status", "logs", "report", "wait", "attach", "stop", "pull"):
         assert "the box gpu is known" in at.run(task, "--run", "gpu/train-1", "--json").must(4).err
+
+
+def test_a_run_that_only_one_known_box_has_needs_no_host(at: User) -> None:
+    at.run("setup", "--host", "local", "--profile", "ssh", "--dry")  # gives the repository its key
+    (known,) = at.state.glob("repositories/*.json")
+    key = json.loads(known.read_text())["id"]
+    for port, name in enumerate(("gpu", "other"), 1):
+        box = KnownBox(name, f"root@127.0.0.1:{port}", "127.0.0.1", port=port).using(key)
+        run = Run(key, f"train-{port}", "running", None, 1, "c", "w", "t", 0, 9, "python x")
+        note_seen(record.save_box(box), [run], str, keys={key: key})
+    done = at.run("stop", "--run", "train-2").must(4)
+    assert "the box other is known" in done.err
+    assert "other is the one box here that is known to have train-2" in done.err
+    assert "which box?" in at.run("logs", "--run", "train-3").must(2).err
 
 
 def on_box(user: User) -> list[str]:
@@ -97,13 +113,13 @@ def test_a_dry_setup_shows_the_plan_and_changes_nothing(program: str, dry: str, 
     assert not (at.home / ".boxstrap").exists()
 
 
-def test_a_dry_setup_among_its_own_options_with_json(at: User) -> None:
+def test_a_dry_setup_prints_its_plan_as_json(at: User) -> None:
     found = at.run(*local_setup(at), "--dry", "--json").must(0).json()
     assert {"step": "train", "runs": True, "why": "after"} in found["steps"]
     assert on_box(at) == []
 
 
-def test_a_dry_setup_refuses_what_a_setup_refuses(at: User) -> None:
+def test_a_dry_setup_refuses_what_a_real_setup_refuses(at: User) -> None:
     (at.place / ".env").write_text("x")
     done = at.run("--dry", *local_setup(at)).must(2)
     assert ".env" in done.err
@@ -112,7 +128,7 @@ def test_a_dry_setup_refuses_what_a_setup_refuses(at: User) -> None:
 
 @pytest.mark.parametrize("case", REFUSED_DRY)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_task_that_changes_things_refuses_dry(program: str, case: str, at: User) -> None:
+def test_a_command_that_changes_things_refuses_dry(program: str, case: str, at: User) -> None:
     before = sorted(at.place.iterdir())
     done = at.run("--dry", *REFUSED_DRY[case], program=program).must(2)
     assert "--dry" in done.err
@@ -121,40 +137,30 @@ def test_a_task_that_changes_things_refuses_dry(program: str, case: str, at: Use
 
 
 @pytest.mark.parametrize("case", HARMLESS)
-def test_a_task_that_changes_nothing_takes_dry(case: str, at: User) -> None:
+def test_a_command_that_only_reads_accepts_dry(case: str, at: User) -> None:
     at.run("--dry", *HARMLESS[case]).must(0)
 
 
-def test_the_help_shows_what_means_something_here(at: User) -> None:
+def test_the_programs_help_lists_only_options_that_have_an_effect(at: User) -> None:
     shown = at.run("--help").must(0).out
     assert at.run().must(0).out == shown
     own = shown.partition("Options of the program")[2].split()
     assert {word for word in own if word.startswith("--")} == {
-        *("--directory", "--dry", "--help", "--list", "--no-color", "--version"),
+        *("--directory", "--dry", "--help", "--list", "--no-color", "--version")
     }
     assert "Invoke" not in shown
     assert len(shown.splitlines()) <= 90
 
 
 @pytest.mark.parametrize("words", [["--echo", "boxes"], ["boxes", "--echo"], ["boxes", "-w"]])
-def test_options_of_invoke_are_unknown(words: list[str], at: User) -> None:
+def test_options_of_invoke_are_unknown_to_boxstrap(words: list[str], at: User) -> None:
     assert "there is no option '-" in at.run(*words).must(2).err
 
 
-def test_a_word_without_its_option_is_wrong_usage_of_invokes_program(at: User) -> None:
+def test_a_positional_word_under_inv_exits_with_2_and_suggests_the_option(at: User) -> None:
     assert "Did you mean --run train-1?" in at.run("logs", "train-1", program="inv").must(2).err
-
-
-WRONG = {
-    "help of no task": (["--help", "setpu"], "setup"),
-    "list of no task": (["--list", "setpu"], "setpu"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_core_options_are_2(case: str, at: User) -> None:
-    words, said = WRONG[case]
-    assert said in at.run(*words).must(2).err
+    typed = ("exec", "ls", "-l", "a b")
+    assert "Did you mean exec -- ls -l 'a b'?" in at.run(*typed, program="inv").must(2).err
 
 
 MEANT = {
@@ -163,39 +169,52 @@ MEANT = {
     "second task": (["boxes", "plna"], "Did you mean plan?"),
     "option": (["setup", "--hsot", "x"], "Did you mean --host?"),
     "option with its value": (["logs", "--folow=1"], "Did you mean --follow?"),
+    "another tool's word": (["jupyter"], "Did you mean tunnel --jupyter?"),
+    "another tool's word for what is known": (["list"], "Did you mean boxes?"),
+    "an option's name for a command": (["resume"], "Did you mean run --resume?"),
+    "one of setup's": (["restart"], "Did you mean setup --restart?"),
+    "a price": (["cost"], "Did you mean estimate?"),
+    "another tool's option for lines": (["logs", "--lines", "2"], "Did you mean --tail?"),
     "another tool's word for an option": (["tunnel", "--no-browser"], "Did you mean --no-open?"),
+    "another tool's option with its value": (["top", "--once"], "Did you mean --looks 1?"),
+    "another tool's option for a command": (["boxes", "--rename"], "mean setup --name NEW?"),
+    "what may cost": (["launch"], "Did you mean setup (a box that you have) or up (rents one)?"),
+    "a dry run of what has none": (["run", "--dry-run", "--", "true"], "Did you mean plan?"),
     "another tool's option": (["up", "--gpu", "A100"], "Did you mean --set gpu.name=…?"),
     "one with its value": (["up", "--hours=6"], "Did you mean --set lease.hours=…?"),
     "core option": (["--lits"], "Did you mean --list?"),
     "host": (["setup", "root@203.0.113.7:46769"], "Did you mean --host root@203.0.113.7:46769?"),
+    "option before a command": (["exec", "--hsot", "a", "ls"], "Did you mean --host?"),
     "box": (["status", "my-box"], "Did you mean --host my-box?"),
     "host alone": (["root@203.0.113.7"], "Did you mean setup --host root@203.0.113.7?"),
 }
 
 
-def test_another_tool_s_option_is_a_key_of_the_profile() -> None:
+def test_options_of_other_tools_suggest_existing_profile_keys() -> None:
     keys = {key for key, _ in PROFILE.leaves()}
-    ours = {option: key for option, key in usage.OTHERS_OPTIONS.items() if key[0] != "-"}
+    ours = {option: key for option, key in usage.OTHERS_OPTIONS.items() if "." in key}
     for option, key in ours.items():
         assert key in keys or key.partition(".")[0] in keys, option
 
 
 @pytest.mark.parametrize("case", MEANT)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_was_meant(program: str, case: str, at: User) -> None:
+def test_a_mistyped_command_or_option_suggests_the_nearest(
+    program: str, case: str, at: User
+) -> None:
     words, said = MEANT[case]
     done = at.run(*words, program=program).must(2)
     assert said in done.err
     assert done.out == ""
 
 
-def test_nothing_is_guessed_where_nothing_is_near(at: User) -> None:
+def test_nothing_is_suggested_for_a_word_unlike_any_command(at: User) -> None:
     assert "Did you mean" not in at.run("xyzzy").must(2).err
     assert "Did you mean" not in at.run("setup", "--host", "local", "xyzzy").must(2).err
     assert "Did you mean" not in at.run("profiles", "xyzzy").must(2).err
 
 
-def test_the_list_begins_with_what_is_needed_first(at: User) -> None:
+def test_the_command_list_begins_with_the_commands_needed_first(at: User) -> None:
     shown = at.run("--list").must(0).out
     assert at.run("--list", "stop").must(0).out == shown  # and stops nothing
     families = [
@@ -208,24 +227,13 @@ def test_the_list_begins_with_what_is_needed_first(at: User) -> None:
     assert sorted(name for family in families for name in family) == sorted(NAMES)
 
 
-@pytest.mark.parametrize(
-    ("word", "here"),
-    [
-        ("ps", "status"), ("ls", "boxes"), ("ssh", "shell"), ("start", "setup"), ("rent", "up"),
-        ("destroy", "down"), ("kill", "stop"), ("jupyter", "tunnel --jupyter"),
-    ],
-)  # fmt: skip
-def test_a_word_of_another_tool_leads_on(word: str, here: str, at: User) -> None:
-    assert f"Did you mean {here}?" in at.run(word).must(2).err
-
-
-def test_each_of_those_words_leads_to_a_task_that_exists_and_is_none_itself() -> None:
+def test_words_of_other_tools_suggest_existing_commands() -> None:
     assert usage.OTHERS_WORDS.keys() & {*NAMES} == set()
     led_to = {re.split(r" or | ", task)[0] for task in usage.OTHERS_WORDS.values()}
     assert led_to <= {*NAMES}
 
 
-def test_help_and_version_are_words_too(at: User) -> None:
+def test_help_and_version_work_as_commands_too(at: User) -> None:
     assert "Example: boxstrap logs" in at.run("help", "logs").must(0).out
     assert at.run("help").must(0).out == at.run("--help").must(0).out
     assert at.run("version").must(0).out == at.run("--version").must(0).out
@@ -233,7 +241,7 @@ def test_help_and_version_are_words_too(at: User) -> None:
 
 
 @pytest.mark.parametrize("columns", [50, 80, 200])
-def test_a_help_text_fits_the_terminal(columns: int, at: User) -> None:
+def test_help_texts_fit_the_width_of_the_terminal(columns: int, at: User) -> None:
     for words in (["--help"], ["--list"], ["setup", "--help"], ["logs", "--help"]):
         shown = at.run(*words, COLUMNS=str(columns)).must(0).out.splitlines()
         lines = [line for line in shown if "Example:" not in line]
@@ -241,7 +249,7 @@ def test_a_help_text_fits_the_terminal(columns: int, at: User) -> None:
         assert columns > 100 or max(map(len, lines)) > columns * 0.7
 
 
-def test_the_help_of_a_task_says_how_it_is_typed(at: User) -> None:
+def test_the_help_of_a_command_begins_with_its_usage(at: User) -> None:
     logs = at.run("logs", "--help").must(0).out
     assert logs.startswith("Usage: boxstrap logs [RUN …] [OPTIONS]\n")
     assert "--set KEY=VALUE" in at.run("setup", "--help").must(0).out
@@ -252,18 +260,26 @@ def test_the_help_of_a_task_says_how_it_is_typed(at: User) -> None:
 
 
 @pytest.mark.parametrize("task", ["logs", "stop", "pull", "report", "wait"])
-def test_a_run_can_be_named_without_its_option(task: str, at: User) -> None:
+def test_a_run_can_be_given_as_a_positional_argument(task: str, at: User) -> None:
     """What is wrong with it is said of the box, not of the word."""
     bare = at.run(task, "train-2", "--host", "nowhere.invalid").must(3)
     assert bare.err == at.run(task, "--run", "train-2", "--host", "nowhere.invalid").must(3).err
 
 
-def test_a_known_box_is_not_taken_for_a_run(at: User) -> None:
-    record.save_box(KnownBox("my-box", "root@203.0.113.1", "203.0.113.1"))
-    assert "Did you mean --host my-box?" in at.run("logs", "my-box").must(2).err
+def test_a_box_name_in_the_place_of_a_run_suggests_host(at: User) -> None:
+    record.save_box(KnownBox("my-box", "root@203.0.113.1", "203.0.113.1", folder_name="first"))
+    for task in ("logs", "exec", "run"):
+        assert "Did you mean --host my-box?" in at.run(task, "my-box", "ls").must(2).err
 
 
-def test_status_goes_on_until_it_is_interrupted(at: User) -> None:
+def test_exec_needs_no_dashes_and_passes_the_commands_own_options(at: User) -> None:
+    words = ("sh", "-c", "echo $1; exit 7", "sh", "--version")
+    assert at.run("exec", "--host", "local", *words).must(7).out == "--version\n"
+    own = ("echo", "a", "--", "b")
+    assert at.run("exec", "--host", "local", *own).must(0).out == "a -- b\n"
+
+
+def test_status_with_watch_repeats_until_it_is_interrupted(at: User) -> None:
     going = at.begin("status", "--watch")
     first, *_, again = [going.line() for _ in range(4)]
     assert first == again == "No box is known yet.\n"
@@ -282,7 +298,7 @@ def test_an_error_calls_a_box_by_its_name_unless_its_address_was_typed() -> None
             assert error.where == named + more
 
 
-def test_boxes_names_the_runs_that_were_alive_and_tab_knows_them(at: User) -> None:
+def test_boxes_lists_live_runs_and_tab_completes_their_names(at: User) -> None:
     box = KnownBox("my-box", "root@203.0.113.1", "203.0.113.1")
     record.save_box(box)
     names = ("train-1", "train-2", "a-1", "b-1", "c-1")
@@ -313,7 +329,7 @@ COMPLETED = {
 
 
 @pytest.mark.parametrize("case", COMPLETED)
-def test_tab_offers_what_may_stand_there(case: str, at: User) -> None:
+def test_tab_offers_the_words_that_fit_at_the_cursor(case: str, at: User) -> None:
     record.save_box(KnownBox("one-box", "root@203.0.113.1", "203.0.113.1"))
     typed, expected = COMPLETED[case]
     offered = at.run("--complete", "--", "boxstrap", *typed.split()).must(0).out.split()
@@ -321,7 +337,7 @@ def test_tab_offers_what_may_stand_there(case: str, at: User) -> None:
     assert ("setup" in offered) is (" " not in typed)
 
 
-def test_bash_completes_by_the_printed_script(at: User) -> None:
+def test_the_printed_bash_script_completes_a_box_name(at: User) -> None:
     record.save_box(KnownBox("one-box", "root@203.0.113.1", "203.0.113.1"))
     script = at.run("completion", "--shell", "bash").must(0).out
     use = "COMP_WORDS=(boxstrap status --host one); _complete_boxstrap boxstrap one --host"
@@ -341,7 +357,9 @@ EMPTY = ("gpus", "session", "host", "profile", "name", "set", "after", "identity
 
 @pytest.mark.parametrize("value", ["", " "])
 @pytest.mark.parametrize("name", EMPTY)
-def test_an_empty_value_is_not_a_missing_option(user: User, name: str, value: str) -> None:
+def test_an_option_with_an_empty_value_is_refused_and_not_taken_as_missing(
+    user: User, name: str, value: str
+) -> None:
     """As when a shell variable isn't set: `--gpus "$MINE"` must not mean all GPUs."""
     user.repository()
     refused = user.run("run", f"--{name}", value, "--", "python train.py").must(2)
@@ -361,27 +379,28 @@ def test_an_empty_value_is_not_a_missing_option(user: User, name: str, value: st
         ["--", " "],
     ],
 )
-def test_what_names_no_gpus_or_no_command_is_refused(user: User, words: list[str]) -> None:
+def test_malformed_gpu_lists_and_empty_commands_are_refused(user: User, words: list[str]) -> None:
     user.repository()
     words = [*words, "--", "true"] if "--" not in words else words
     refused = user.run("run", "--host", "local", *words).must(2)
     assert "--gpus" in refused.err or "the command" in refused.err
 
 
-def test_a_run_without_a_command_is_of_the_profile_s(user: User) -> None:
+def test_run_without_a_command_takes_the_one_of_the_profile(user: User) -> None:
     user.repository()
     refused = user.run("run", "--host", "nobody@127.0.0.1:1").must(3)
     assert "is empty" not in refused.err
 
 
-def test_an_unknown_word_is_told_in_our_words_with_the_nearest_of_ours(at: User) -> None:
+def test_an_unknown_command_exits_with_2_and_suggests_the_nearest_command(at: User) -> None:
     told = at.run("describe").must(2).err
     assert told.startswith("there is no command 'describe'.\nDid you mean status?")
-    told = at.run("--help", "setpu").must(2).err
-    assert told.startswith("there is no command 'setpu'.\nDid you mean setup?")
+    for option in ("--help", "--list"):
+        told = at.run(option, "setpu").must(2).err
+        assert told.startswith("there is no command 'setpu'.\nDid you mean setup?")
 
 
-def test_help_on_exit_codes_speaks_to_people(at: User) -> None:
+def test_help_on_exit_codes_is_written_for_people(at: User) -> None:
     told = at.run("help", "exit-codes").must(0).out
     assert "the user" not in told
     assert "error.next" not in told

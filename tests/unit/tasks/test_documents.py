@@ -22,13 +22,13 @@ ONE_DOCUMENT = ("status", "top", "report")
 """Of those that take several boxes."""
 
 
-def test_each_command_has_json_and_a_schema_of_it() -> None:
+def test_each_command_has_a_json_option_and_a_schema() -> None:
     for name in TASKS:
         assert "json_" in [option.name for option in find(name).options], name
     assert sorted(DOCUMENTS) == TASKS
 
 
-def test_a_command_for_several_boxes_has_a_document_of_each() -> None:
+def test_commands_for_several_boxes_have_a_json_schema_with_a_document_per_box() -> None:
     for name in TASKS:
         takes_several = HOSTS[1] in find(name).options and name not in ONE_DOCUMENT
         assert takes_several == (name in SEVERAL), name
@@ -43,7 +43,7 @@ def test_a_command_for_several_boxes_has_a_document_of_each() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
-def test_a_schema_is_a_schema(name: str) -> None:
+def test_each_json_schema_is_valid_and_accepts_an_error_document(name: str) -> None:
     schema = json_schema(name)
     Draft202012Validator.check_schema(schema)
     error = {"v": 1, "exit": 3, "error": {"error": "Unreachable", "what": "no answer", "exit": 3}}
@@ -59,7 +59,7 @@ def test_a_schema_is_a_schema(name: str) -> None:
         ({"unsafe": [{"kind": "run", "where": "train"}]}, "'what' is a required property"),
     ],
 )
-def test_the_check_of_the_tests_finds_what_a_schema_does_not_say(
+def test_the_schema_check_of_the_tests_rejects_wrong_and_unknown_fields(
     wrong: dict[str, object], says: str
 ) -> None:
     check_documents(["boxstrap", "down", "--json"], json.dumps(GIVEN_BACK))
@@ -67,14 +67,14 @@ def test_the_check_of_the_tests_finds_what_a_schema_does_not_say(
         check_documents(["boxstrap", "down", "--json"], json.dumps({**GIVEN_BACK, **wrong}))
 
 
-def test_without_an_error_the_result_is_there() -> None:
+def test_a_successful_json_document_must_hold_every_result_field() -> None:
     check = Draft202012Validator(json_schema("down"))
     assert not check.is_valid({"v": 1, "exit": 0, "box": "gpu"})
     assert not check.is_valid({"exit": 0, "box": "gpu", "destroyed": True})
     assert check.is_valid({**GIVEN_BACK, "from_a_later_version": 1})
 
 
-def test_the_command_prints_them(tmp_path: Path) -> None:
+def test_schema_prints_each_commands_json_schema(tmp_path: Path) -> None:
     user = User(tmp_path / "home")
     names = user.run("schema", "--json").must(0).json()["schemas"]
     assert names == [*DOCUMENTS, "profile"]

@@ -18,7 +18,7 @@ def at(user: User) -> User:
     return user
 
 
-def test_hours_of_a_gpu_at_each_provider_the_cheapest_first(at: User) -> None:
+def test_estimate_lists_the_cost_of_gpu_hours_at_each_provider_cheapest_first(at: User) -> None:
     done = at.run("estimate", "--gpu", "A100 40GB", "--hours", "50", "--experiments", "10").must(0)
     head, titles, *rows = done.out.partition("\n\n")[0].splitlines()
     assert head == "10 x 50 = 500 hours:"
@@ -36,7 +36,7 @@ def test_hours_of_a_gpu_at_each_provider_the_cheapest_first(at: User) -> None:
     assert "--live asks accounts" in done.err
 
 
-def test_the_profile_alone_is_enough(at: User) -> None:
+def test_estimate_takes_gpu_hours_and_disk_from_the_profile_alone(at: User) -> None:
     (at.place / "boxstrap.yaml").write_text(
         "version: 1\ngpu: {name: H100, count: 8}\nbox: {disk_gb: 100}\nlease: {hours: 12}\n"
     )
@@ -50,7 +50,7 @@ def test_the_profile_alone_is_enough(at: User) -> None:
 @pytest.mark.parametrize(
     ("name", "size"), [("RTX 4090", 24), ("L40S", 48), ("A40", 48), ("A10", 24), ("T4", 16)]
 )
-def test_a_card_is_found_by_the_size_that_it_is_sold_with(at: User, name: str, size: int) -> None:
+def test_estimate_finds_a_gpu_by_its_nominal_memory_size(at: User, name: str, size: int) -> None:
     (at.place / "boxstrap.yaml").write_text(
         f"version: 1\ngpu: {{name: {name}, min_memory_gib: {size}}}\n"
     )
@@ -58,7 +58,7 @@ def test_a_card_is_found_by_the_size_that_it_is_sold_with(at: User, name: str, s
     assert {row["gpu"] for row in rows} == {f"{name} {size}GB"}
 
 
-def test_it_works_outside_of_a_repository_and_says_what_is_wrong(user: User) -> None:
+def test_estimate_works_outside_a_repository_and_explains_wrong_values(user: User) -> None:
     user.run("estimate", "--hours", "10").must(0)
     wrong = {
         ("--gpu", "Voodoo 2"): "no price of a Voodoo 2 is known",
@@ -72,7 +72,7 @@ def test_it_works_outside_of_a_repository_and_says_what_is_wrong(user: User) -> 
         assert said in user.run("estimate", *words).must(2).err
 
 
-def test_a_model_that_must_fit_leaves_only_gpus_that_hold_it(at: User) -> None:
+def test_estimate_with_a_model_to_fit_lists_only_gpus_with_enough_memory(at: User) -> None:
     found = at.run("estimate", "--fit", "70B", "--method", "qlora", "--json").must(0).json()
     assert min(row["memory_gb"] for row in found["rows"]) >= found["memory"]["high_gb"] * 0.96
     assert found["memory"]["low_gb"] < found["memory"]["gb"] < found["memory"]["high_gb"]
@@ -80,7 +80,7 @@ def test_a_model_that_must_fit_leaves_only_gpus_that_hold_it(at: User) -> None:
     assert "of a GPU's memory" in shown
 
 
-def test_what_is_assumed_of_a_training_is_said_and_can_be_changed(at: User) -> None:
+def test_estimate_states_its_assumptions_about_a_training_and_how_to_change_them(at: User) -> None:
     shown = at.run("estimate", "--fit", "7B").must(0).out
     for said in (
         *("full fine-tuning of 7B", "fp32 main weights (else --pure-bf16)"),
@@ -99,13 +99,13 @@ def test_what_is_assumed_of_a_training_is_said_and_can_be_changed(at: User) -> N
     assert "--count 2, 4, 8" in too_large
 
 
-def test_buying_is_compared_with_the_cheapest_row(at: User) -> None:
+def test_estimate_compares_buying_a_gpu_with_the_cheapest_rent(at: User) -> None:
     words = ["estimate", "--gpu", "RTX 4090", "--buy", "1600", "--watts", "0"]
     cheapest = at.run(*words, "--json").must(0).json()["rows"][0]["price"]
     assert f"cheaper after {1600 / cheapest:,.0f} hours of use" in at.run(*words).must(0).out
 
 
-def test_csv_and_a_picture(at: User, tmp_path: Path) -> None:
+def test_estimate_writes_csv_and_an_svg_plot(at: User, tmp_path: Path) -> None:
     words = ["estimate", "--gpu", "H100", "--csv"]
     rows = list(csv.DictReader(io.StringIO(at.run(*words).must(0).out)))
     assert {row["provider"] for row in rows} >= {"aws", "runpod", "lambda"}
@@ -114,15 +114,11 @@ def test_csv_and_a_picture(at: User, tmp_path: Path) -> None:
     assert file.read_text().lstrip().startswith("<svg")
 
 
-def test_it_takes_a_fifth_of_a_second_at_the_most_and_no_network(at: User) -> None:
+def test_estimate_answers_within_a_fraction_of_a_second_without_network_libraries(at: User) -> None:
     best = min(at.run("estimate", "--gpu", "H100").must(0).seconds for _ in range(5))
     assert best < 0.4 * slowness(), "0.2 s on an idle machine"
     imported = at.run("estimate", "--gpu", "H100", PYTHONPROFILEIMPORTTIME="1").must(0).imported
     assert (
-        imported
-        & {
-            *("urllib3", "requests", "gpuhunt", "paramiko"),
-            *("pydantic", "jinja2"),
-        }
+        imported & {*("urllib3", "requests", "gpuhunt", "paramiko"), *("pydantic", "jinja2")}
         == set()
     )

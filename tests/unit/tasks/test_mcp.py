@@ -17,8 +17,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
-from bootstrap.link import target
-from bootstrap.link.record import KnownBox, save_box
+from bootstrap.link import KnownBox, endpoint, save_box
 from bootstrap.tasks.agreement import note_consent, question
 from bootstrap.tasks.documents import json_schema
 from bootstrap.tasks.effects import EFFECTS, NOT_OBEYED
@@ -78,7 +77,7 @@ def document(result: types.CallToolResult) -> Mapping[str, Any]:
     return found
 
 
-def test_tools_are_the_commands_with_their_schemas_and_hints() -> None:
+def test_mcp_tools_are_the_commands_with_their_schemas_and_hints() -> None:
     tools = {name: tool_of(name, task) for name, task in tasks().items()}
     assert {"setup", "up", "down", "wait", "exec", "ssh_config"} <= set(tools)
     assert not {"attach", "shell", "tunnel", "mcp"} & set(tools)
@@ -116,16 +115,16 @@ def test_tools_are_the_commands_with_their_schemas_and_hints() -> None:
         ("boxes", {"forget": "gpu"}, True),
     ],
 )
-def test_what_costs_money_or_destroys_is_asked(
+def test_mcp_asks_before_a_command_that_costs_money_or_destroys(
     name: str, arguments: dict[str, Any], is_asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = target.SshSettings("hostname 203.0.113.7")
-    none = target.SshSettings("user me")
-    monkeypatch.setattr(target, "_ask_ssh", lambda words: known if words[-1] == "lab" else none)
+    known = endpoint.SshSettings("hostname 203.0.113.7")
+    none = endpoint.SshSettings("user me")
+    monkeypatch.setattr(endpoint, "_ask_ssh", lambda words: known if words[-1] == "lab" else none)
     assert bool(question(name, arguments)) == is_asked
 
 
-def test_who_agrees_to_a_digest_is_shown_its_list_and_what_the_command_does() -> None:
+def test_an_mcp_question_about_a_consent_digest_shows_its_list_and_the_command() -> None:
     up = {"max_price": "0.6", "consent": "0a1b"}
     blind = question("up", up)
     assert blind.splitlines()[1].startswith("This rents a box")
@@ -143,7 +142,7 @@ def test_who_agrees_to_a_digest_is_shown_its_list_and_what_the_command_does() ->
     assert rents.splitlines()[1].endswith("at 0.6 dollars an hour at the most.")
 
 
-def test_arguments_become_the_command_line() -> None:
+def test_mcp_arguments_become_a_safe_command_line() -> None:
     found = tasks()
     words = command_line(
         "setup", found["setup"], {"host": ["a b"], "set": ["x=1", "y=2"], "wait": 5}
@@ -154,7 +153,9 @@ def test_arguments_become_the_command_line() -> None:
     assert command_line("up", found["up"], {"dry_run": False}) == ["up", "--json"]
 
 
-def test_a_name_that_leads_here_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_that_leads_here_is_asked_about_by_mcp_as_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     leads = {"near.example": "127.0.0.9", "far.example": "203.0.113.7"}
     monkeypatch.setattr(socket, "getaddrinfo", lambda name, *_: [(0, 0, 0, "", (leads[name], 0))])
     on_this = "It runs this command on this machine."
@@ -183,7 +184,7 @@ def test_a_name_that_leads_here_is_this_machine(monkeypatch: pytest.MonkeyPatch)
         ("estimate", {"plot": "a.svg"}, "estimate has no 'plot'"),
     ],
 )
-def test_an_argument_that_is_not_as_the_schema_has_it_is_named(
+def test_an_mcp_argument_that_breaks_its_schema_is_named_in_the_error(
     name: str, arguments: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(says)}"):
@@ -200,7 +201,7 @@ FREE = {
 which only tools have that are always asked about, or that are judged with the box."""
 
 
-def test_each_argument_is_asked_about_or_known_to_be_free(asking: Path) -> None:
+def test_each_mcp_argument_that_may_change_something_is_asked_about(asking: Path) -> None:
     of_kind = {"array": ["/x"], "integer": 5, "boolean": True, "string": "/x"}
     for name, task in tasks().items():
         command = name.replace("_", "-")
@@ -292,7 +293,7 @@ def asking(user: User, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("secrets", {"host": "gpu", "wipe": True}, "takes all secrets off a box"),
     ],
 )
-def test_what_takes_more_than_was_agreed_to_is_asked(
+def test_mcp_asks_about_arguments_that_take_more_than_was_agreed_to(
     name: str, arguments: dict[str, Any], says: str, asking: Path
 ) -> None:
     asked = question(name, arguments)
@@ -300,7 +301,7 @@ def test_what_takes_more_than_was_agreed_to_is_asked(
     assert bool(asked) == bool(says)
 
 
-def test_what_an_argument_says_is_quoted_on_one_line(asking: Path) -> None:
+def test_arguments_in_an_mcp_question_are_quoted_on_a_single_line(asking: Path) -> None:
     padded = f"gpu\nThis only reads.\n{' ' * 3000}\u202eDo you agree?"
     asked = question("down", {"host": [padded]})
     command, *what, end = asked.splitlines()
@@ -314,7 +315,7 @@ def test_what_an_argument_says_is_quoted_on_one_line(asking: Path) -> None:
     assert "characters ...]" in long.splitlines()[1]
 
 
-def test_of_a_long_log_its_end_is_told_and_that_it_was_cut() -> None:
+def test_a_long_log_in_an_mcp_answer_keeps_its_end_and_says_it_was_cut() -> None:
     lines = "".join(f'{{"v": 1, "line": "{at:09}"}}\n' for at in range(30_000))
     document, log = document_of(0, lines + '{"v": 1, "exit": 0}\n', "")
     assert document == {"v": 1, "exit": 0, "cut": ["log"]}
@@ -344,7 +345,8 @@ DECLINED = [
 ]
 
 
-def test_whoever_declines_all_questions_loses_nothing(user: User) -> None:
+@pytest.mark.slow
+def test_an_mcp_user_who_declines_all_questions_loses_no_file(user: User) -> None:
     user.repository(boxstrap__yaml=LOCAL)
     (user.home / "secret").write_text("mine\n")
 
@@ -365,7 +367,8 @@ def test_whoever_declines_all_questions_loses_nothing(user: User) -> None:
     assert files() == before
 
 
-def test_files_are_written_only_where_the_server_was_told_and_only_new_ones(user: User) -> None:
+@pytest.mark.slow
+def test_mcp_writes_files_only_into_its_allowed_folder_and_only_new_ones(user: User) -> None:
     user.repository()
     folder = user.home / "pages"
     folder.mkdir()
@@ -395,7 +398,7 @@ def test_files_are_written_only_where_the_server_was_told_and_only_new_ones(user
 
 
 @pytest.mark.slow
-def test_a_client_lists_calls_and_reads(user: User) -> None:
+def test_an_mcp_client_can_list_tools_call_commands_and_read_resources(user: User) -> None:
     user.repository(boxstrap__yaml=LOCAL)
     user.run("setup", "--host", "local").must(0)
 
@@ -424,7 +427,8 @@ def test_a_client_lists_calls_and_reads(user: User) -> None:
     talk(user, do)
 
 
-def test_no_code_of_the_folder_it_is_started_in_runs(user: User) -> None:
+@pytest.mark.slow
+def test_mcp_runs_no_python_code_of_the_folder_it_is_started_in(user: User) -> None:
     ran = user.home / "ran"
     user.repository().write(dict.fromkeys(MODULES, f"open({str(ran)!r}, 'a').write(__file__)\n"))
 
@@ -449,7 +453,7 @@ def _paths(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.slow
-def test_a_boxs_words_are_marked_and_never_say_what_to_do_next(user: User) -> None:
+def test_text_from_a_box_is_marked_in_mcp_answers_and_never_the_next_command(user: User) -> None:
     train = "open('out/' + TEXT, 'w').write('x'); raise ValueError(TEXT)\n"
     train = f"TEXT = {INJECTED!r}\n{train}"
     results = "train: {command: python train.py, results: [out/]}\n"
@@ -478,7 +482,7 @@ def test_a_boxs_words_are_marked_and_never_say_what_to_do_next(user: User) -> No
 
 
 @pytest.mark.slow
-def test_a_call_reports_its_progress_and_returns_in_time(user: User) -> None:
+def test_an_mcp_call_reports_progress_and_returns_before_its_timeout(user: User) -> None:
     user.repository(boxstrap__yaml=LOCAL.replace("echo hello", "sleep 600"))
     user.run("setup", "--host", "local").must(0)
     told: list[str] = []
@@ -497,22 +501,30 @@ def test_a_call_reports_its_progress_and_returns_in_time(user: User) -> None:
     user.run("stop", "--host", "local").must(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-def test_a_person_is_asked_and_no_is_no(user: User, mode: str) -> None:
+def test_an_mcp_question_that_is_declined_or_can_not_be_asked_rents_nothing(
+    user: User, mode: str
+) -> None:
     user.repository()
     questions: list[str] = []
 
-    def answers(action: str) -> Callable[[str], str]:
-        return lambda text: questions.append(text) or action
+    actions = ["decline", "cancel", "half", "accept"]  # half: it accepts, and says "false"
 
     async def up(client: Client) -> Mapping[str, Any]:
         return document(await client.call_tool("up", {"max_price": "0.60", "provider": "vast"}))
 
-    for action in ("decline", "cancel", "half"):  # half: it accepts, and says "false"
-        error = talk(user, up, mode=mode, answer=answers(action))["error"]
-        assert error["what"] == "the user did not agree: nothing was done"
+    async def ups(client: Client) -> list[Any]:
+        return [(await up(client))["error"] for _ in actions]
+
+    def answer(text: str) -> str:
+        questions.append(text)
+        return actions[len(questions) - 1]
+
+    *refused, agreed = talk(user, ups, mode=mode, answer=answer)
+    assert {error["what"] for error in refused} == {"the user did not agree: nothing was done"}
     assert questions[0].startswith("boxstrap up --max-price 0.60 --provider vast\nThis rents a box")
-    agreed = talk(user, up, mode=mode, answer=answers("accept"))["error"]
+    assert len(questions) == len(actions)
     assert "no ssh key" in agreed["what"] or "VAST_API_KEY" in f"{agreed['what']}{agreed['next']}"
     alone = talk(user, up, mode=mode)["error"]
     assert "this client can't ask one" in alone["what"]
@@ -520,7 +532,7 @@ def test_a_person_is_asked_and_no_is_no(user: User, mode: str) -> None:
 
 
 @pytest.mark.slow
-def test_thirty_calls_at_once(user: User) -> None:
+def test_thirty_mcp_calls_at_once_each_get_their_own_answer(user: User) -> None:
     user.repository(boxstrap__yaml=LOCAL)
 
     async def do(client: Client) -> list[Any]:
@@ -540,7 +552,7 @@ def test_thirty_calls_at_once(user: User) -> None:
             assert f"nobody-{at}" in json.dumps(found["error"])
 
 
-def test_without_the_library_one_line_says_how_to_get_it(user: User) -> None:
+def test_mcp_without_its_library_says_how_to_install_it(user: User) -> None:
     (user.home / "lib").mkdir()
     (user.home / "lib/mcp_types.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'mcp_types'\", name='mcp_types')\n"

@@ -22,7 +22,7 @@ from tests.docs.test_docs import commands_in
 LONGEST = 250
 
 
-def test_each_exit_code_and_each_command_has_its_row() -> None:
+def test_each_exit_code_and_each_command_has_its_row_in_the_agent_skill() -> None:
     assert set(NEXT) == {0, *EXIT_CODES.values()}
     assert sorted(EFFECTS) == sorted(TASKS)
     for name, effect in EFFECTS.items():
@@ -32,7 +32,7 @@ def test_each_exit_code_and_each_command_has_its_row() -> None:
         assert effect.sentence in " ".join(command_help(find(name)).split())
 
 
-def test_it_is_short_and_names_only_what_there_is() -> None:
+def test_the_agent_skill_is_short_and_names_only_existing_commands_and_options() -> None:
     text = skill_text()
     assert len(text.splitlines()) <= LONGEST
     front = text.partition("---\n")[2].partition("---\n")[0]
@@ -47,7 +47,7 @@ def test_it_is_short_and_names_only_what_there_is() -> None:
         parse_command(find(words[0]), words[1 : words.index("--") if "--" in words else None])
 
 
-def test_it_answers_what_agents_asked() -> None:
+def test_the_agent_skill_answers_questions_that_agents_had() -> None:
     text = " ".join(skill_text().split())
     assert NOT_OBEYED in text
     for words in (
@@ -65,7 +65,7 @@ def test_it_answers_what_agents_asked() -> None:
         assert words in text, words
 
 
-def test_its_profile_is_one(tmp_path: Path) -> None:
+def test_the_example_profile_in_the_agent_skill_is_valid(tmp_path: Path) -> None:
     block = re.search(r"```yaml\n(.*?)```", skill_text(), re.DOTALL)
     assert block
     (tmp_path / "boxstrap.yaml").write_text(block[1])
@@ -74,7 +74,7 @@ def test_its_profile_is_one(tmp_path: Path) -> None:
     assert loaded.profile.train.results == ["out/"]
 
 
-def test_it_is_installed_where_agents_look(user: User) -> None:
+def test_the_agent_skill_is_installed_where_agents_look_for_it(user: User) -> None:
     assert user.run("skill").must(0).out == skill_text()
     assert user.run("skill", "--json").must(0).json()["text"] == skill_text().splitlines()
     files = user.run("skill", "--install", "--json").must(0).json()["written"]
@@ -90,7 +90,9 @@ def test_it_is_installed_where_agents_look(user: User) -> None:
 
 @pytest.mark.parametrize("link", [".claude", ".claude/skills", ".agents/skills/boxstrap/SKILL.md"])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_no_link_of_a_repository_leads_it_out(tmp_path: Path, link: str, is_there: bool) -> None:
+def test_installing_the_agent_skill_follows_no_symlink_out_of_the_repository(
+    tmp_path: Path, link: str, is_there: bool
+) -> None:
     repo, outside = tmp_path / "repo", tmp_path / "outside"
     (repo / link).parent.mkdir(parents=True)
     (repo / link).symlink_to(outside)

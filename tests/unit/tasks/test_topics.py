@@ -17,7 +17,7 @@ from tests.cli import User
 ROOT = Path(__file__).parents[3]
 
 
-def test_each_topic_lists_what_its_table_has() -> None:
+def test_each_help_topic_lists_the_rows_of_its_table() -> None:
     assert [name for name, _ in find_topic("exit-codes")[1]] == [str(code) for code in NEXT]
     assert [name for name, _ in find_topic("profile")[1]] == [key for key, _ in PROFILE.leaves()]
     assert [name for name in TOPICS if len(find_topic(name)[1]) < 5] == []
@@ -34,13 +34,13 @@ def test_each_topic_lists_what_its_table_has() -> None:
         ("gp", ""),
     ],
 )
-def test_one_thing_is_found_by_its_name(name: str, says: str) -> None:
+def test_help_finds_a_profile_key_error_code_or_setting_by_name(name: str, says: str) -> None:
     rows = find_topic(name)[1]
     assert bool(rows) == bool(says)
     assert any(says in text for _, text in rows) == bool(says)
 
 
-def test_a_variable_that_is_listed_is_one_of_the_program_s() -> None:
+def test_each_environment_variable_in_help_is_used_by_the_program() -> None:
     files = [*(ROOT / "bootstrap").rglob("*.py"), *(ROOT / "templates").rglob("*.*")]
     own = ROOT / "bootstrap/tasks/topics.py"
     used = "".join(file.read_text(errors="replace") for file in files if file != own)
@@ -49,7 +49,7 @@ def test_a_variable_that_is_listed_is_one_of_the_program_s() -> None:
     assert [name for name in names if name.removeprefix("BOXSTRAP_") not in used] == []
 
 
-def test_what_there_is_no_help_on_is_told_with_the_nearest(user: User) -> None:
+def test_help_on_an_unknown_word_suggests_the_nearest(user: User) -> None:
     assert "rent a larger disk" in user.run("help", "disk-full").must(0).out
     assert "Usage: boxstrap setup" in user.run("help", "setup").must(0).out
     assert "exit-codes" in user.run("help").must(0).out

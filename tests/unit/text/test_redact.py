@@ -2,16 +2,14 @@ import base64
 import json
 import subprocess
 import sys
-from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.onbox import redact
 from bootstrap.onbox.redact import Redactor, TooShortError
-from bootstrap.shell import bare_python
+from bootstrap.shell import sent_program
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -39,12 +37,12 @@ def pieces(redactor: Redactor, parts: list[bytes]) -> bytes:
         base64.b64encode(KEY.encode()).decode().rstrip("="),
     ],
 )
-def test_each_disguise_is_masked(form):
+def test_a_secret_is_redacted_in_each_url_json_or_base64_encoding(form):
     assert Redactor({"HF": KEY}).text(f"<{form}>") == "<[HF hidden]>"
 
 
 @pytest.mark.parametrize("before", ["u:", "me:", "you:", "user:"])
-def test_a_secret_inside_base64_of_more_is_masked(before):
+def test_a_secret_inside_longer_base64_is_redacted(before):
     encoded = base64.b64encode(f"{before}{TOKEN}:tail".encode()).decode()
     redacted = Redactor({"T": TOKEN}).text(f"Authorization: Basic {encoded}")
     assert "[T hidden]" in redacted
@@ -54,14 +52,14 @@ def test_a_secret_inside_base64_of_more_is_masked(before):
 
 
 @pytest.mark.parametrize("value", ["", "12345", "é1"])
-def test_a_short_secret_is_refused_by_its_name(value):
+def test_a_secret_too_short_to_redact_is_refused_by_its_name(value):
     with pytest.raises(TooShortError) as refused:
         Redactor({"WANDB_API_KEY": value})
     assert "WANDB_API_KEY" in str(refused.value)
     assert not value or value not in str(refused.value)
 
 
-def test_all_splits_of_all_forms():
+def test_a_secret_split_at_any_place_in_a_stream_is_redacted():
     redactor = Redactor({"KEY": KEY, "TOKEN": TOKEN, "LONG": TOKEN + "-and-more"})
     text = f"a {KEY} b{TOKEN}{TOKEN}-and-more c{quote(KEY)} abcdef123 {TOKEN}-and-mor".encode()
     whole = redactor.redact(text)
@@ -83,7 +81,7 @@ SECRETS = st.dictionaries(
 
 @calm
 @given(SECRETS, st.lists(st.text("ab", max_size=9), max_size=8), st.data())
-def test_pieces_and_whole_agree(secrets, parts, data):
+def test_redacting_a_stream_in_pieces_equals_redacting_the_whole(secrets, parts, data):
     redactor = Redactor(secrets)
     parts = [*parts, data.draw(st.sampled_from(list(secrets.values())))]
     redacted = pieces(redactor, [part.encode() for part in parts])
@@ -91,13 +89,13 @@ def test_pieces_and_whole_agree(secrets, parts, data):
     assert not any(value.encode() in redacted for value in secrets.values())
 
 
-def test_a_newline_at_a_values_end_is_not_part_of_the_secret():
+def test_a_newline_at_the_end_of_a_secret_is_not_part_of_it():
     assert Redactor({"T": TOKEN + "\n"}).text(f"{TOKEN}.") == "[T hidden]."
     with pytest.raises(TooShortError):
         Redactor({"T": "12345\n"})
 
 
-def test_nothing_is_held_back_without_need():
+def test_the_redacting_stream_holds_back_only_a_possible_start_of_a_secret():
     stream = Redactor({"T": TOKEN}).stream()
     assert stream.feed(b"loss 0.5\n") == b"loss 0.5\n"
     assert stream.feed(b"x abc") == b"x "
@@ -105,7 +103,7 @@ def test_nothing_is_held_back_without_need():
     assert stream.feed(TOKEN.encode()) == b"[T hidden]"
 
 
-def test_no_secrets_and_odd_bytes_pass():
+def test_text_without_secrets_and_odd_bytes_pass_the_redactor_unchanged():
     data = bytes(range(256))
     assert Redactor({}).redact(data) == data
     assert pieces(Redactor({}), [data, data]) == data * 2
@@ -121,7 +119,7 @@ PEM = (
 
 
 @pytest.mark.parametrize("width", [64, 76])
-def test_base64_in_lines_of_a_mail_or_a_pem_is_masked(width):
+def test_a_secret_in_wrapped_base64_is_redacted(width):
     whole = base64.b64encode(PEM.strip().encode()).decode()
     lines = [whole[at : at + width] for at in range(0, len(whole), width)]
     redacted = Redactor({"K": PEM}).text("\n".join(lines)).splitlines()
@@ -139,7 +137,7 @@ def test_base64_in_lines_of_a_mail_or_a_pem_is_masked(width):
         lambda line: base64.urlsafe_b64encode(b"x" + line.encode() + b"y").decode(),
     ],
 )
-def test_each_line_of_a_key_is_masked_in_each_disguise(disguise):
+def test_each_line_of_a_private_key_is_redacted_in_each_encoding(disguise):
     redactor = Redactor({"K": PEM})
     for line in PEM.splitlines()[1:-1]:
         shown = redactor.text(f"a line of a log {disguise(line)} goes on")
@@ -147,7 +145,7 @@ def test_each_line_of_a_key_is_masked_in_each_disguise(disguise):
         assert not any(line[at : at + 12] in shown for at in range(len(line) - 12))
 
 
-def test_what_has_the_same_length_counts_the_same():
+def test_redaction_can_keep_the_length_of_the_text():
     redactor = Redactor({"TOKEN": "t" * 20, "T": "short1"}, same_length=True)
     text = f"a {'t' * 20} b short1 c"
     assert redactor.text(text) == "a [TOKEN hidden******] b ****** c"
@@ -155,7 +153,7 @@ def test_what_has_the_same_length_counts_the_same():
 
 
 @pytest.mark.parametrize("start", [0, 70_000, 100_009, 100_015, 100_026, 100_033, 100_040, 100_062])
-def test_a_box_goes_on_within_a_secret_and_shows_none_of_it(start, tmp_path):
+def test_a_log_resumed_within_a_secret_shows_none_of_it(start, tmp_path):
     """As `logs -f` does after a lost link: earlier bytes are read again, but not sent again."""
     kept, earlier = tmp_path / "secrets", tmp_path / "environ"
     kept.write_bytes(b"TOKEN=second-value-of-it\0OTHER=loss 0.5\0X=abc\0")
@@ -163,7 +161,7 @@ def test_a_box_goes_on_within_a_secret_and_shows_none_of_it(start, tmp_path):
     before = "-" * 100_000  # more than a pipe holds: it comes in several pieces
     log = f"{before}loss 0.5 first-value-of-it lr 1 second-value-of-it X abc end\n"
     files = [str(kept), str(tmp_path / "missing"), str(earlier)]
-    program = bare_python(Path(redact.__file__).read_text())
+    program = sent_program("onbox/redact.py")
     argv = [sys.executable, "-I", "-c", program, str(start), "yes", "TOKEN X", *files]
     done = subprocess.run(argv, input=log.encode(), capture_output=True, check=True)
     whole = f"{before}loss 0.5 [TOKEN hidden***] lr 1 [TOKEN hidden****] X abc end\n"

@@ -76,7 +76,7 @@ NASTY_BYTES = st.lists(
         ("12\xa0GB\xa1", "12\xa0GB\xa1"),  # the first after the control codes
     ],
 )
-def test_clean(dirty, expected):
+def test_terminal_control_sequences_are_removed_from_text(dirty, expected):
     assert sanitize(dirty) == expected
 
 
@@ -84,7 +84,7 @@ def test_clean(dirty, expected):
 @given(NASTY | NASTY_BYTES)
 @example("\x1b\x1b[[31m")
 @example("\x00\x1b[31m")
-def test_clean_text_has_nothing_to_obey_and_stays_as_it_is(dirty):
+def test_sanitized_text_has_no_control_characters_and_stays_the_same_when_repeated(dirty):
     text = sanitize(dirty)
     assert not HARM.search(text)
     assert sanitize(text) == text
@@ -98,34 +98,33 @@ def stream(data: bytes, cuts=(), **options) -> bytes:
 
 
 @calm
-@given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8), st.booleans(), st.booleans())
-def test_a_stream_comes_out_the_same_in_any_pieces(data, cuts, returns, colour):
-    options = {"keep_returns": returns, "keep_colour": colour}
-    assert stream(data, cuts, **options) == stream(data, **options)
+@given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8), st.booleans())
+def test_a_sanitized_stream_is_the_same_in_any_pieces(data, cuts, on_terminal):
+    assert stream(data, cuts, on_terminal=on_terminal) == stream(data, on_terminal=on_terminal)
 
 
 @calm
 @given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8))
-def test_a_stream_is_as_clean_as_a_text(data, cuts):
+def test_a_sanitized_stream_equals_the_sanitized_whole_text(data, cuts):
     assert stream(data, cuts).decode() == sanitize(data)
 
 
 @calm
 @given(NASTY_BYTES)
-def test_of_escapes_only_colours_are_kept(data):
-    kept = stream(data, keep_colour=True, keep_returns=True).decode()
+def test_a_stream_for_a_terminal_keeps_only_colour_sequences(data):
+    kept = stream(data, on_terminal=True).decode()
     rest = re.sub(r"\x1b\[[0-9;]*m", "", kept).replace("\r", "")
     assert not HARM.search(rest)
 
 
-def test_every_split_of_each_sequence():
+def test_control_sequences_split_at_any_place_are_removed():
     text = "a\x1b[31mb\x1b]0;t\x1b\\c\x1bP1$r\x07d\u202ee\x9b2Kf█\r\ng".encode() + b"\xc2h"
     for first in range(len(text) + 1):
         for second in range(first, len(text) + 1):
             assert stream(text, (first, second)) == "abcdef█\ng\ufffdh".encode()
 
 
-def test_clean_text_is_not_held_back():
+def test_the_sanitizing_stream_holds_back_only_unfinished_sequences():
     sanitizer = SanitizeStream()
     assert sanitizer.feed(b"step 1 loss") == b"step 1 loss"
     assert sanitizer.feed(b" 0.5\n") == b" 0.5\n"
@@ -135,19 +134,19 @@ def test_clean_text_is_not_held_back():
     assert sanitizer.feed("é".encode()[1:]) == "é".encode()
 
 
-def test_returns_are_kept_for_a_terminal():
-    assert stream(b"10%\r20%\r\n", keep_returns=True) == b"10%\r20%\r\n"
+def test_carriage_returns_are_kept_for_a_terminal_only():
+    assert stream(b"10%\r20%\r\n", on_terminal=True) == b"10%\r20%\r\n"
     assert stream(b"10%\r20%\r\n") == b"10%\n20%\n"
 
 
-def test_colours_left_on_are_switched_off():
-    assert stream(b"\x1b[1;31mred", keep_colour=True) == b"\x1b[1;31mred\x1b[0m"
-    assert stream(b"\x1b[31mred\x1b[0m", keep_colour=True) == b"\x1b[31mred\x1b[0m"
-    assert stream(b"\x1b[" + b"1;" * 40 + b"m", keep_colour=True) == b"1;" * 8 + b"m"
+def test_colours_left_on_at_the_end_of_a_stream_are_switched_off():
+    assert stream(b"\x1b[1;31mred", on_terminal=True) == b"\x1b[1;31mred\x1b[0m"
+    assert stream(b"\x1b[31mred\x1b[0m", on_terminal=True) == b"\x1b[31mred\x1b[0m"
+    assert stream(b"\x1b[" + b"1;" * 40 + b"m", on_terminal=True) == b"1;" * 8 + b"m"
 
 
 @pytest.mark.parametrize("opening", [b"\x1b]", b"\x1b[", b"\x1bP", b"\xc2\x9d", b"\x1b "])
-def test_an_endless_sequence_is_neither_held_nor_obeyed(opening):
+def test_an_endless_control_sequence_is_held_in_bounded_memory_and_not_obeyed(opening):
     sanitizer, out = SanitizeStream(), 0
     for _ in range(200):
         out += len(sanitizer.feed(opening + b"1" * 50_000))

@@ -19,11 +19,11 @@ from bootstrap.text import sizes
         (1e20, "100000 PB"),
     ],
 )
-def test_size(count, text):
+def test_byte_counts_are_shown_with_rounded_units(count, text):
     assert sizes.size(count) == text
 
 
-def test_size_of_speed_rate_number():
+def test_sizes_speeds_rates_and_counts_are_shown_with_their_units():
     assert sizes.size_of(12_000_000, 38_000_000) == "12 of 38 MB"
     assert sizes.size_of(0, 1_300_000_000) == "0.0 of 1.3 GB"
     assert sizes.speed(12_000_000) == "12 MB/s"
@@ -48,7 +48,7 @@ def test_size_of_speed_rate_number():
         (273_600, "3 d 4 h"),
     ],
 )
-def test_duration(seconds, text):
+def test_durations_are_shown_in_two_units_at_most(seconds, text):
     assert sizes.duration(seconds) == text
 
 
@@ -63,7 +63,7 @@ def test_duration(seconds, text):
         (1234.5, "$1,234.50"),
     ],
 )
-def test_dollars(amount, text):
+def test_dollar_amounts_are_shown_with_enough_digits(amount, text):
     assert sizes.dollars(amount) == text
 
 
@@ -76,6 +76,6 @@ def test_dollars(amount, text):
         (0, 2.0, 0.0, "0.0 s, $0.00"),
     ],
 )
-def test_what_a_time_costs(seconds, price, amount, text):
+def test_the_cost_of_a_duration_is_computed_and_shown_with_it(seconds, price, amount, text):
     assert (sizes.spent(seconds, price), sizes.took_in_words(seconds, price)) == (amount, text)
     assert sizes.spent(None, price) is None

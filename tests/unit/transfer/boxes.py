@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.onbox.transfer.frames import Bundle
 from bootstrap.protocol.transfer import BoxResults, Transfer
 from bootstrap.transfer.destination import PARTS, Destination

@@ -58,7 +58,7 @@ def _address(path: str) -> str:
     return address
 
 
-def test_the_server_refuses_what_is_not_signed_or_has_expired(server: S3Server) -> None:
+def test_the_test_s3_server_refuses_unsigned_and_expired_urls(server: S3Server) -> None:
     """The other tests rely on this."""
     address = _address("s3://corpus/many/0007.txt")
     assert _get(address) == (200, b"7")
@@ -74,7 +74,7 @@ def test_the_server_refuses_what_is_not_signed_or_has_expired(server: S3Server) 
     assert (status, b"expired" in said) == (403, True)
 
 
-def test_all_of_more_than_a_thousand_objects_are_listed_and_open(server: S3Server) -> None:
+def test_more_than_a_thousand_objects_of_a_bucket_are_listed_and_signed(server: S3Server) -> None:
     bucket = Bucket("s3://corpus/many")
     found = bucket.objects()
     assert [each.name for each in found] == [f"{number:04}.txt" for number in range(1203)]
@@ -85,7 +85,7 @@ def test_all_of_more_than_a_thousand_objects_are_listed_and_open(server: S3Serve
     ]  # fmt: skip
 
 
-def test_names_come_as_they_are(server: S3Server) -> None:
+def test_object_names_with_odd_characters_are_listed_and_fetched(server: S3Server) -> None:
     bucket = Bucket("s3://corpus/odd/")
     found = bucket.objects()
     assert [each.name for each in found] == ["a b+c=(1)'~é.txt", "deep/er/x"]
@@ -101,12 +101,16 @@ def test_names_come_as_they_are(server: S3Server) -> None:
         ("ftp://corpus/x", "not the address of a bucket"),
     ],
 )
-def test_what_is_not_there_is_said(server: S3Server, url: str, says: str) -> None:
+def test_a_missing_object_bucket_or_scheme_is_a_usage_error(
+    server: S3Server, url: str, says: str
+) -> None:
     with pytest.raises(UsageError, match=says):
         Bucket(url).objects()
 
 
-def test_a_wrong_key_is_said_without_it(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_bucket_key_is_reported_without_the_key_or_signature(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-secret")
     with pytest.raises(UsageError, match="SignatureDoesNotMatch") as refused:
         Bucket("s3://corpus/many/").objects()
@@ -118,24 +122,26 @@ def _found(*names: str, size: int = 1) -> list[buckets.BucketObject]:
     return [buckets.BucketObject(name, f"p/{name}", size, "") for name in names]
 
 
-def test_what_consoles_put_there_for_a_folder_is_left_out() -> None:
+def test_empty_folder_objects_made_by_bucket_consoles_are_left_out() -> None:
     both = [*_found("a", size=0), *_found("a/b")]
     assert [each.name for each in buckets._as_files(both, "s3://x")] == ["a/b"]
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../x", "a//b", "/x", "a\nb", "a\x1b[2J", "a/./b"])
-def test_a_name_that_no_file_should_have_is_refused(name: str) -> None:
+def test_an_object_name_that_no_file_should_have_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="can't be the name") as refused:
         buckets._as_files(_found(name), "s3://x")
     assert "\x1b" not in refused.value.text()
 
 
-def test_an_object_that_is_a_folder_too_is_refused() -> None:
+def test_an_object_whose_name_is_also_a_folder_is_refused() -> None:
     with pytest.raises(UsageError, match="folder of others"):
         buckets._as_files(_found("a", "a/b"), "s3://x")
 
 
-def test_too_many_objects_are_refused(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_objects_in_a_bucket_are_refused(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(buckets, "MOST_OBJECTS", 1100)
     with pytest.raises(UsageError, match="more than 1,100 objects"):
         Bucket("s3://corpus/many/").objects()
@@ -154,7 +160,7 @@ def _settings(tmp_path: Path, **files: str) -> dict[str, str]:
     return {**places, **ENDPOINT}
 
 
-def test_keys_are_found_where_the_providers_own_tools_find_them(
+def test_s3_keys_are_found_in_the_files_and_variables_of_the_aws_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = _settings(
@@ -177,7 +183,7 @@ def test_keys_are_found_where_the_providers_own_tools_find_them(
     assert (given["aws_access_key_id"], given["aws_region"]) == ("F", "us-west-2")
 
 
-def test_a_program_of_the_persons_gives_keys(
+def test_s3_keys_are_taken_from_a_credential_process_of_the_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "gives keys"
@@ -200,7 +206,7 @@ def test_a_program_of_the_persons_gives_keys(
         s3_settings("x", _settings(tmp_path, config=""))
 
 
-def test_addresses_of_google_and_azure_are_signed_by_their_published_rules(
+def test_signed_urls_for_google_and_azure_follow_their_published_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No server of theirs can be run here, so the signatures are checked by the rules."""
@@ -214,9 +220,7 @@ def test_addresses_of_google_and_azure_are_signed_by_their_published_rules(
 
     own = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = own.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     account = {"client_email": "me@project.example", "private_key": pem.decode()}
     account |= {"type": "service_account", "private_key_id": "1", "token_uri": "https://x.example"}

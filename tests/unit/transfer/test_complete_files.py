@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def looks(request: pytest.FixtureRequest, tmp_path: Path) -> Looks:
     return Looks(tmp_path, reads_all=request.param)
 
 
-def test_a_file_is_complete_once_it_stood_for_two_seconds(looks: Looks) -> None:
+def test_a_result_file_is_complete_after_two_unchanged_seconds(looks: Looks) -> None:
     file = looks.tree / "out/a"
     file.write_text("1")
     assert looks.after(0) == {"out/a": "young"}
@@ -63,7 +64,27 @@ def test_a_file_is_complete_once_it_stood_for_two_seconds(looks: Looks) -> None:
     assert looks.after(9) == {"out/a": "young"}
 
 
-def test_what_nobody_writes_once_the_run_is_over_may_be_read_ahead(
+def test_a_result_file_rewritten_all_the_time_is_taken_once_a_minute(looks: Looks) -> None:
+    """Part of a checkpoint, or open to a writer at that look, it does not. Once its run is over it
+    is only read ahead."""
+    best, part = looks.tree / "out/best.pt", looks.tree / "out/checkpoint-5/model.pt"
+    part.parent.mkdir()
+
+    def seen(*open_then: Path, live: bool = True) -> list[str]:
+        for file in (best, part):
+            file.with_name("new").write_text("x")
+            file.with_name("new").rename(file)
+        with held(*open_then) if open_then else nullcontext():
+            return [*looks.after(2, live=live).values()]
+
+    assert [seen() for _ in range(30)] == [["young", "young"]] * 30
+    assert seen(best) == ["held", "young"]
+    assert [seen() for _ in range(30)] == [["young", "young"]] * 30
+    assert [seen() for _ in range(2)] == [["", "young"], ["young", "young"]]
+    assert [seen(live=at < 29) for at in range(30)][-1] == ["closed", "closed"]
+
+
+def test_a_file_that_nobody_writes_after_the_run_ended_may_be_read_ahead(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("a", "b"):
@@ -78,7 +99,7 @@ def test_what_nobody_writes_once_the_run_is_over_may_be_read_ahead(
 
 
 @pytest.mark.parametrize("reads_all", [False, True])
-def test_what_another_machine_wrote_shows_when_a_file_is_opened(
+def test_a_change_by_another_machine_on_a_shared_disk_is_seen_by_opening_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads_all: bool
 ) -> None:
     """On a shared disk, stat of a path is cached for seconds; stat of an opened file is not. A
@@ -99,7 +120,7 @@ def test_what_another_machine_wrote_shows_when_a_file_is_opened(
     assert looks.after(0, live=False) == {"out/a": ""}
 
 
-def test_a_clock_that_a_box_sets_decides_nothing(looks: Looks) -> None:
+def test_file_times_set_by_a_box_do_not_decide_whether_a_file_is_complete(looks: Looks) -> None:
     for name, when in {"past": 1, "future": 4 * 10**18}.items():
         (looks.tree / "out" / name).write_text("1")
         os.utime(looks.tree / "out" / name, ns=(when, when))
@@ -107,7 +128,7 @@ def test_a_clock_that_a_box_sets_decides_nothing(looks: Looks) -> None:
     assert looks.after(2) == {"out/past": "", "out/future": ""}
 
 
-def test_what_a_process_has_open_for_writing_is_not_complete(looks: Looks) -> None:
+def test_a_file_that_a_process_has_open_for_writing_is_incomplete(looks: Looks) -> None:
     file, read = looks.tree / "out/log", looks.tree / "out/read"
     file.write_text("1")
     read.write_text("1")
@@ -133,7 +154,7 @@ def test_a_file_mapped_for_writing_is_held_though_it_is_closed(tmp_path: Path) -
     assert held_files(wanted, str(tmp_path / "proc")) == set()
 
 
-def test_a_checkpoint_of_several_files_is_complete_as_a_whole(looks: Looks) -> None:
+def test_a_checkpoint_of_several_files_is_complete_only_as_a_whole(looks: Looks) -> None:
     folder = looks.tree / "out/checkpoint-500"
     (folder / "optimizer").mkdir(parents=True)
     for name in ("model.pt", "optimizer/0.pt"):
@@ -167,7 +188,9 @@ INDEX = "out/model.safetensors.index.json"
         (["out/step_10/0.pt"], True),
     ],
 )
-def test_parts_are_waited_for_while_the_run_lives(there: list[str], whole: bool) -> None:
+def test_missing_shards_of_a_checkpoint_are_waited_for_while_the_run_lives(
+    there: list[str], whole: bool
+) -> None:
     found = checkpoints([*there, "out/log.txt"], live=True)
     assert {path: complete for path, (_, complete) in found.items()} == dict.fromkeys(there, whole)
     assert len({name for name, _ in found.values()}) == 1
@@ -194,7 +217,7 @@ DEEP = "a/" * 900
     ],
     ids=["deep", "parts in parts", "pointers"],
 )
-def test_each_path_is_looked_at_about_once(paths: list[str]) -> None:
+def test_finding_checkpoints_looks_at_each_path_about_once(paths: list[str]) -> None:
     """A manifest of a box, or of a cloned repository, may list so many."""
     began = time.process_time()
     found = checkpoints(paths, live=True)
@@ -220,7 +243,9 @@ OF_TWO = [f"out/checkpoint-{at}/{name}" for at in (1, 2) for name in ("model", "
         (["out/checkpoint-2/a", "other/checkpoint-1/b", "out/step_1/c"], False),
     ],
 )
-def test_a_checkpoint_has_the_files_of_those_before_it(there: list[str], half: bool) -> None:
+def test_a_checkpoint_with_fewer_files_than_earlier_ones_is_incomplete(
+    there: list[str], half: bool
+) -> None:
     """The files of one come seconds apart, and each of them stands as if it were all."""
     found = checkpoints(there, live=True)
     assert (not all(complete for _, complete in found.values())) is half
@@ -231,7 +256,7 @@ def test_a_checkpoint_has_the_files_of_those_before_it(there: list[str], half: b
     assert all(whole for _, whole in checkpoints(there, live=True, stood=stood).values())
 
 
-def test_what_earlier_runs_made_says_what_belongs_to_a_checkpoint() -> None:
+def test_checkpoints_of_earlier_runs_say_which_files_belong_to_a_checkpoint() -> None:
     own, earlier = ["out/checkpoint-2/model"], OF_TWO[:3]
     assert checkpoints(own, live=True)[own[0]][1]
     assert not checkpoints(own, live=True, others=earlier)[own[0]][1]
@@ -252,7 +277,7 @@ def test_what_earlier_runs_made_says_what_belongs_to_a_checkpoint() -> None:
         ("notes.txt", "global_step2", None),
     ],
 )
-def test_a_short_file_that_names_a_checkpoint_points_to_it(
+def test_a_short_file_that_contains_a_checkpoints_name_points_to_it(
     name: str, text: str, to: str | None
 ) -> None:
     paths = ["out/global_step2/a", "out/epoch=1.pt", f"out/{name}"]
@@ -260,7 +285,7 @@ def test_a_short_file_that_names_a_checkpoint_points_to_it(
     assert found == ({f"out/{name}": to} if to else {})
 
 
-def test_what_points_to_a_checkpoint_waits_for_it(looks: Looks) -> None:
+def test_a_pointer_to_a_checkpoint_waits_until_the_checkpoint_is_complete(looks: Looks) -> None:
     out = looks.tree / "out"
     for name in ("global_step1/a", "global_step1/b", "global_step2/a"):
         (out / name).parent.mkdir(exist_ok=True)
@@ -292,7 +317,9 @@ def test_what_points_to_a_checkpoint_waits_for_it(looks: Looks) -> None:
         ("out/step-5.pt", False),
     ],
 )
-def test_names_of_folders_that_are_one_checkpoint(path: str, is_one: bool) -> None:
+def test_folder_names_of_known_frameworks_are_recognized_as_checkpoints(
+    path: str, is_one: bool
+) -> None:
     assert bool(checkpoints([path], live=True)) is is_one
 
 
@@ -306,13 +333,15 @@ def test_names_of_folders_that_are_one_checkpoint(path: str, is_one: bool) -> No
         (["dcp/__0_0.distcp", "dcp/.metadata", "other"], {}),
     ],
 )
-def test_a_part_that_a_checkpoint_lacks_is_named(
+def test_a_missing_shard_of_a_checkpoint_is_named(
     there: list[str], lacks: dict[str, tuple[int, int]]
 ) -> None:
     assert absent_parts(there) == lacks
 
 
-def test_what_is_no_file_is_told_and_not_followed(looks: Looks, tmp_path: Path) -> None:
+def test_symlinks_pipes_and_odd_names_among_results_are_reported_and_not_followed(
+    looks: Looks, tmp_path: Path
+) -> None:
     out = looks.tree / "out"
     (out / "a").write_text("1")
     for name, to in {"latest": "a", "out": "/etc/passwd", "up": "../..", "gone": "nope"}.items():

@@ -45,7 +45,7 @@ def digest_of(landing: Destination, path: str) -> tuple[str, ...]:
     return (landing.digest(path),)
 
 
-def test_a_file_has_its_name_only_when_it_is_whole(landing: Destination) -> None:
+def test_a_pulled_file_gets_its_name_only_when_it_is_complete(landing: Destination) -> None:
     partial = landing.partial("out/a", STATE, 4)
     partial.write(b"ab")
     assert [path.name for path in landing.place.rglob("*")] == [PARTS, partial.name]
@@ -58,7 +58,7 @@ def test_a_file_has_its_name_only_when_it_is_whole(landing: Destination) -> None
     assert (file.read_text(), file.stat().st_mtime, file.stat().st_nlink) == ("abcd", 5, 1)
 
 
-def test_what_came_is_gone_on_with_and_a_file_that_landed_is_never_written_to(
+def test_a_partial_pulled_file_is_continued_and_a_landed_one_never_written_to(
     landing: Destination,
 ) -> None:
     partial = landing.partial("a", STATE, 4)
@@ -81,7 +81,7 @@ def test_what_came_is_gone_on_with_and_a_file_that_landed_is_never_written_to(
     assert list((landing.place / PARTS).iterdir()) == []
 
 
-def test_only_what_a_pull_put_there_is_replaced(landing: Destination) -> None:
+def test_only_a_file_that_a_pull_put_there_is_replaced(landing: Destination) -> None:
     assert land(landing, "m.pt", "one") == "m.pt"
     first = digest_of(landing, "m.pt")
     assert land(landing, "m.pt", "two", first) == "m.pt"
@@ -95,7 +95,9 @@ def test_only_what_a_pull_put_there_is_replaced(landing: Destination) -> None:
     assert texts == {"m.pt": "mine", "m.from-train-2.pt": "four", "m.from-train-2.2.pt": "five"}
 
 
-def test_no_link_and_no_folder_is_written_through(landing: Destination, tmp_path: Path) -> None:
+def test_pull_writes_through_no_symlink_and_over_no_folder(
+    landing: Destination, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x").write_text("mine")
@@ -113,7 +115,7 @@ def test_no_link_and_no_folder_is_written_through(landing: Destination, tmp_path
     assert (landing.place / "file").read_text() == "mine"
 
 
-def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(
+def test_a_folder_replaced_by_a_symlink_during_a_pull_is_not_followed(
     landing: Destination, tmp_path: Path
 ) -> None:
     land(landing, "sub/a", "1")
@@ -127,7 +129,7 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(
     assert not (tmp_path / "c").exists()
 
 
-def test_the_folders_of_a_repository_may_be_no_links(tmp_path: Path) -> None:
+def test_a_symlinked_results_folder_of_a_repository_is_refused(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     (tmp_path / "repo/results").symlink_to(tmp_path)
     with pytest.raises(NotSafeError, match="--to"):
@@ -138,7 +140,7 @@ def test_the_folders_of_a_repository_may_be_no_links(tmp_path: Path) -> None:
     assert (tmp_path / "a").is_file()
 
 
-def test_names_that_differ_by_case_alone_both_land(landing: Destination) -> None:
+def test_pulled_names_that_differ_only_in_case_both_land(landing: Destination) -> None:
     """As on a case-insensitive file system: the second finds a file that is not its own."""
     land(landing, "Model.pt", "one")
     os.link(landing.place / "Model.pt", landing.place / "model.pt")
@@ -146,7 +148,7 @@ def test_names_that_differ_by_case_alone_both_land(landing: Destination) -> None
     assert (landing.place / "Model.pt").read_text() == "one"
 
 
-def test_two_pulls_into_one_folder_are_refused(landing: Destination, home: Path) -> None:
+def test_two_pulls_into_the_same_folder_are_refused(landing: Destination, home: Path) -> None:
     with pytest.raises(BusyError):
         Destination(home, ("box", "train-2"), "train-2")
     land(landing, "a", "1")
@@ -155,7 +157,7 @@ def test_two_pulls_into_one_folder_are_refused(landing: Destination, home: Path)
     assert [path.name for path in (home / "box/train-3").iterdir()] == []
 
 
-def test_reading_makes_nothing(home: Path) -> None:
+def test_looking_up_files_in_a_results_folder_creates_nothing(home: Path) -> None:
     home.mkdir()
     with LocalFolder(home) as folder:
         assert folder.digest("a/b/c") == ""
@@ -184,7 +186,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("path", REFUSED, ids=range(len(REFUSED)))
-def test_names_that_are_refused(path: str) -> None:
+def test_dangerous_result_paths_are_refused(path: str) -> None:
     assert why_refused(path)
 
 
@@ -195,11 +197,11 @@ def test_names_that_are_refused(path: str) -> None:
         *("x" * 255, "out/boxstrap-manifest.json", "CON", "a:b", "a\\b", "\u00a0a", "👩\u200d💻"),
     ],
 )
-def test_names_that_are_not(path: str) -> None:
+def test_unusual_but_harmless_result_paths_are_accepted(path: str) -> None:
     assert why_refused(path) == ""
 
 
-def test_a_name_beside_is_no_longer_than_names_are() -> None:
+def test_an_alternative_file_name_stays_within_the_length_limit() -> None:
     assert name_beside("out/.bashrc", "train-2", 1) == "out/.bashrc.from-train-2"
     assert name_beside("a.tar.gz", "train-2", 3) == "a.tar.from-train-2.3.gz"
     for name in ("é" * 127, "x" * 250 + ".pt"):
@@ -208,14 +210,14 @@ def test_a_name_beside_is_no_longer_than_names_are() -> None:
         assert not why_refused(beside)
 
 
-def test_a_link_is_no_file_that_came(landing: Destination, tmp_path: Path) -> None:
+def test_a_symlink_is_not_taken_for_a_pulled_file(landing: Destination, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("x")
     (landing.place / "link").symlink_to(tmp_path / "elsewhere")
     assert landing.digest("link") == ""
     assert landing.look("link") is None
 
 
-def test_without_hard_links_a_file_lands_and_replaces_nothing(
+def test_without_hard_links_a_pulled_file_lands_and_replaces_nothing(
     landing: Destination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on exFAT or some network disks."""
@@ -231,7 +233,7 @@ def test_without_hard_links_a_file_lands_and_replaces_nothing(
     assert found == {"a": "six", "a.from-train-2": "two"}
 
 
-def test_where_all_names_are_taken_nothing_is_replaced(
+def test_where_all_alternative_names_are_taken_no_file_is_replaced(
     landing: Destination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(destination, "_MOST_BESIDE", 3)
@@ -245,7 +247,9 @@ def test_where_all_names_are_taken_nothing_is_replaced(
     assert sorted(file.read_text() for file in landing.place.glob("a*")) == ["1", "2", "3"]
 
 
-def test_a_part_that_is_no_plain_file_of_ours_is_not_gone_on_with(landing: Destination) -> None:
+def test_a_partial_file_that_is_hard_linked_or_no_plain_file_is_not_continued(
+    landing: Destination,
+) -> None:
     partial = landing.partial("a", STATE, 4)
     partial.write(b"ab")
     partial.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.onbox.results.complete_files import CompleteFiles
 from bootstrap.onbox.results.keep_results import FOREVER, Keeping
 from bootstrap.onbox.results.run_results import MADE, OwnResults, RunResults, write_files
@@ -76,7 +76,7 @@ def link(box: ResultsHere, links: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_it_comes_once_leads_to_what_came_and_goes_on(
+def test_a_result_symlink_is_pulled_once_and_leads_to_the_pulled_file(
     box: ResultsHere, layout: str, tmp_path: Path
 ) -> None:
     files, links, wanted = LAYOUTS[layout]
@@ -105,7 +105,7 @@ def test_it_comes_once_leads_to_what_came_and_goes_on(
     (tmp_path / "new/on/out/b").unlink(missing_ok=True)
 
 
-def test_one_that_leads_elsewhere_is_a_new_one_and_nobody_elses_is_replaced(
+def test_a_result_symlink_that_changed_is_updated_and_no_file_of_the_users_replaced(
     box: ResultsHere, tmp_path: Path
 ) -> None:
     for name in "abc":
@@ -146,7 +146,9 @@ def test_one_that_leads_elsewhere_is_a_new_one_and_nobody_elses_is_replaced(
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_file_that_holds_where_it_leads_is_another(box: ResultsHere, is_first: bool) -> None:
+def test_a_file_that_replaces_a_symlink_of_the_same_content_is_another_result(
+    box: ResultsHere, is_first: bool
+) -> None:
     """Else a pull waits for ever, and a push finds it on the box already."""
     box.write("out/step-5")
     there, said = box.workdir / "there", {True: "out/step-5", False: "step-5"}
@@ -164,7 +166,7 @@ def test_a_file_that_holds_where_it_leads_is_another(box: ResultsHere, is_first:
         assert (there / "out/latest").is_symlink() == is_link
 
 
-def test_what_leads_out_or_to_no_result_of_the_run_is_named(box: ResultsHere) -> None:
+def test_result_symlinks_that_lead_out_or_nowhere_are_named_as_missing(box: ResultsHere) -> None:
     box.write("out/mine")
     (box.tree / "secret").write_text("x")
     (box.out / "empty").mkdir()
@@ -212,7 +214,7 @@ HOSTILE: dict[str, tuple[list[tuple[str, str]], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_link_of_a_box_leads_out(box: ResultsHere, name: str) -> None:
+def test_no_symlink_from_a_box_leads_out_of_the_results_folder(box: ResultsHere, name: str) -> None:
     rows, refused = HOSTILE[name]
     with box.pulling() as puller:
         found = puller.round(SaidResults(*rows), live=False)
@@ -224,7 +226,7 @@ def test_no_link_of_a_box_leads_out(box: ResultsHere, name: str) -> None:
     assert not os.path.lexists(box.home / "boxstrap-manifest.json")
 
 
-def test_no_file_is_written_through_a_link_of_the_box(box: ResultsHere) -> None:
+def test_no_result_file_is_written_through_a_symlink_from_the_box(box: ResultsHere) -> None:
     """Whether the link is said first or last, and in which round."""
     with box.pulling() as puller:
         first = puller.round(SaidResults(("d/x", ""), ("a", "d"), ("b", "d")), live=False)
@@ -242,7 +244,7 @@ def test_no_file_is_written_through_a_link_of_the_box(box: ResultsHere) -> None:
     assert links_in(box.home) == {"a": "d", "b": "d", "n.from-train-1": "d"}
 
 
-def test_it_waits_for_what_it_leads_to(box: ResultsHere) -> None:
+def test_a_result_symlink_waits_until_its_target_is_pulled(box: ResultsHere) -> None:
     """Else a `last.ckpt` would be here before its file, or never, where that does not come."""
     said = SaidResults(("a", ""), ("d/x", ""), ("d/y", ""), ("to-a", "a"), ("to-d", "d"))
     for path in ("a", "d/x"):
@@ -257,7 +259,7 @@ def test_it_waits_for_what_it_leads_to(box: ResultsHere) -> None:
     assert links_in(box.home) == {"to-a": "a", "to-d": "d"}
 
 
-def test_which_part_of_a_checkpoint_is_there_counts_links(tmp_path: Path) -> None:
+def test_a_symlink_counts_as_a_part_of_its_checkpoint(tmp_path: Path) -> None:
     now = 0.0
     looking = CompleteFiles(str(tmp_path), ["out"], clock=lambda: now)
     for at in (1, 2):
@@ -279,7 +281,7 @@ def test_which_part_of_a_checkpoint_is_there_counts_links(tmp_path: Path) -> Non
     assert not any(one.why for one in looking.look(live=True).files)
 
 
-def test_one_that_a_later_run_replaced_comes_from_its_copy(box: ResultsHere) -> None:
+def test_a_result_that_a_later_run_replaced_is_pulled_from_its_kept_copy(box: ResultsHere) -> None:
     for name in "ab":
         box.write(f"out/{name}", name)
     link(box, {"out/last": "a", "out/of b": "b"})

@@ -16,7 +16,7 @@ def listing(*paths: str, **row: object) -> dict[str, object]:
     return {"files": [{"path": path, "sha256": SHA, **row} for path in paths]}
 
 
-def test_what_is_listed_is_read() -> None:
+def test_a_results_manifest_is_read_with_its_files_and_missing_entries() -> None:
     document = {**listing("out/a", "out/b/c", size=5), "missing": {"d": "no room"}, "live": True}
     found = read_manifest(json.dumps({**document, "ended": "interrupted ec2 1 2"}).encode())
     assert found.files["out/b/c"] == ListedFile("out/b/c", SHA, 5, here=True)
@@ -48,6 +48,6 @@ def test_what_is_listed_is_read() -> None:
         json.dumps({**listing("a"), "missing": {"b": 1}}),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_reason(document: str) -> None:
+def test_a_malformed_results_manifest_is_refused_with_a_reason(document: str) -> None:
     with pytest.raises(ValueError, match=r"it |what is missing|Expecting|codec|key"):
         read_manifest(document.encode("latin-1"))

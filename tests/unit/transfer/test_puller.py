@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import NotSafeError
-from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.wire import LinkLost, NoAnswer
+from bootstrap.link import LinkLost, LocalStream, LocalWire, NoAnswer
 from bootstrap.protocol.transfer import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.destination import PartialFile
 from bootstrap.transfer.puller import PullRound
@@ -33,7 +32,7 @@ def box(tmp_path: Path) -> Iterator[ResultsHere]:
     wire.close()
 
 
-def test_results_are_here_byte_for_byte_and_come_once(box: ResultsHere) -> None:
+def test_results_are_pulled_byte_for_byte_and_only_once(box: ResultsHere) -> None:
     box.write("out/a", "1")
     box.write("out/zero", "")
     box.write("out/sub dir/é", os.urandom(3 * MIB))
@@ -59,7 +58,7 @@ def test_results_are_here_byte_for_byte_and_come_once(box: ResultsHere) -> None:
     assert box.here()["out/a"] == b"2"
 
 
-def test_what_was_told_once_is_told_again_only_where_it_changed(box: ResultsHere) -> None:
+def test_unchanged_results_are_listed_again_only_where_they_changed(box: ResultsHere) -> None:
     box.write("out/a")
     (box.out / "latest").symlink_to("a")
     (box.out / "elsewhere").symlink_to("/etc/passwd")
@@ -73,7 +72,9 @@ def test_what_was_told_once_is_told_again_only_where_it_changed(box: ResultsHere
     assert (looks[2].left, [*looks[2].files]) == ({"out/latest": "dead"}, [])
 
 
-def test_what_the_user_lets_go_of_is_not_there_until_they_say_otherwise(box: ResultsHere) -> None:
+def test_results_that_the_user_lets_go_of_are_ignored_until_told_otherwise(
+    box: ResultsHere,
+) -> None:
     for path in ("out/a", "out/deep/b.tmp", "out/cache/c", "out/[1]"):
         box.write(path)
     (box.out / "elsewhere").symlink_to("/etc/passwd")
@@ -95,7 +96,7 @@ def test_what_the_user_lets_go_of_is_not_there_until_they_say_otherwise(box: Res
         assert len(source.look(live=False).files) == 4
 
 
-def test_more_files_than_any_run_has_are_refused(
+def test_more_result_files_than_the_limit_are_refused(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if each look has new names of empty files, which take no space themselves."""
@@ -108,7 +109,7 @@ def test_more_files_than_any_run_has_are_refused(
         box.pull()
 
 
-def test_more_folders_than_any_run_has_are_refused(
+def test_more_result_folders_than_the_limit_are_refused(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty file in deep folders of its own takes more space than its size says."""
@@ -121,7 +122,7 @@ def test_more_folders_than_any_run_has_are_refused(
         box.pull()
 
 
-def test_what_is_being_written_waits(box: ResultsHere) -> None:
+def test_a_result_file_that_is_being_written_is_not_pulled_yet(box: ResultsHere) -> None:
     log, other = box.write("out/log"), box.write("out/done")
     with held(log):
         found = box.pull(live=True)
@@ -159,7 +160,7 @@ def pull_while(box: ResultsHere, path: str, action: Callable[[], object]) -> Pul
         return puller.round(ChangedMeanwhile(source, path, action), live=True)
 
 
-def test_what_changes_while_it_is_read_is_taken_again(box: ResultsHere) -> None:
+def test_a_result_that_changes_while_it_is_read_is_pulled_again(box: ResultsHere) -> None:
     # Large enough that the box is still reading when the first piece is here.
     file = box.write("out/a.pt", os.urandom(64 * MIB))
     found = pull_while(box, "out/a.pt", lambda: box.write("out/a.pt", b"new" * 1000))
@@ -170,7 +171,7 @@ def test_what_changes_while_it_is_read_is_taken_again(box: ResultsHere) -> None:
     assert box.here() == {"out/a.pt": file.read_bytes()}
 
 
-def test_a_checkpoint_lands_whole_or_not_at_all(box: ResultsHere) -> None:
+def test_a_checkpoint_is_pulled_complete_or_not_at_all(box: ResultsHere) -> None:
     for name in ("a", "b"):
         box.write(f"out/checkpoint-1/{name}", "1")
     found = pull_while(box, "out/checkpoint-1/b", lambda: box.write("out/checkpoint-1/a", "2"))
@@ -182,7 +183,7 @@ def test_a_checkpoint_lands_whole_or_not_at_all(box: ResultsHere) -> None:
     assert box.here() == {"out/checkpoint-1/a": b"2", "out/checkpoint-1/b": b"1"}
 
 
-def test_what_is_read_ahead_lands_when_it_turns_out_to_be_complete(
+def test_files_read_ahead_land_once_they_turn_out_to_be_complete(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The smallest files are read first; nothing of a live run is read ahead."""
@@ -203,7 +204,7 @@ def test_what_is_read_ahead_lands_when_it_turns_out_to_be_complete(
     assert box.pull(ahead=True).landed == {"out/z"}
 
 
-def test_while_it_must_stand_the_box_is_not_asked_again(
+def test_the_box_is_not_asked_again_while_results_must_stay_unchanged(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look goes through all processes of the box."""
@@ -221,7 +222,7 @@ def test_while_it_must_stand_the_box_is_not_asked_again(
     assert len(looks) == 2
 
 
-def test_what_changes_after_it_was_read_ahead_does_not_land(box: ResultsHere) -> None:
+def test_files_that_change_after_they_were_read_ahead_do_not_land(box: ResultsHere) -> None:
     others = [f"checkpoint-{number}/{name}" for number in (1, 2) for name in "ab"]
     for name in ("a", "b", "c", *others, "d"):
         box.write(f"out/{name}", "1")
@@ -251,7 +252,7 @@ def parts(box: ResultsHere) -> list[Path]:
     return list((box.home / ".boxstrap-parts").iterdir())
 
 
-def test_nothing_here_is_deleted_and_only_our_own_is_replaced(box: ResultsHere) -> None:
+def test_pull_deletes_nothing_at_home_and_replaces_only_its_own_files(box: ResultsHere) -> None:
     box.write("out/a", "1")
     box.write("out/b.pt", "1")
     box.pull()
@@ -275,7 +276,7 @@ def test_nothing_here_is_deleted_and_only_our_own_is_replaced(box: ResultsHere) 
     assert box.here()["out/a.from-train-2"] == b"22"
 
 
-def test_a_name_beside_that_the_box_uses_itself_costs_no_file(box: ResultsHere) -> None:
+def test_an_alternative_name_that_the_box_uses_itself_costs_no_file(box: ResultsHere) -> None:
     """Here such a name may hold another file than the one that has this name on the box."""
     (box.home / "out").mkdir(parents=True)
     (box.home / "out/a.pt").write_text("mine")
@@ -310,7 +311,7 @@ class CutAnswers(LocalWire):
         return stream
 
 
-def test_a_cut_costs_what_was_on_its_way_alone(box: ResultsHere) -> None:
+def test_a_cut_link_costs_only_the_bytes_that_were_under_way(box: ResultsHere) -> None:
     large = box.write("out/large", os.urandom(20 * MIB))
     received = 0
     for after in (6 * MIB, 7 * MIB):
@@ -332,7 +333,7 @@ def test_a_cut_costs_what_was_on_its_way_alone(box: ResultsHere) -> None:
     assert 20 * MIB <= received < 21 * MIB
 
 
-def test_a_part_here_that_is_not_the_boxs_is_thrown_away(box: ResultsHere) -> None:
+def test_a_partial_file_at_home_that_differs_from_the_boxs_is_thrown_away(box: ResultsHere) -> None:
     box.write("out/large", os.urandom(3 * MIB))
     with box.landing() as landing, box.source() as source:
         file = source.look(live=False).files["out/large"]
@@ -345,7 +346,7 @@ def test_a_part_here_that_is_not_the_boxs_is_thrown_away(box: ResultsHere) -> No
 
 
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_full_disk_here_says_what_is_missing(
+def test_a_full_disk_at_home_names_the_results_that_are_missing(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch, *, ahead: bool
 ) -> None:
     for name in "abc":
@@ -367,7 +368,9 @@ def test_a_full_disk_here_says_what_is_missing(
     assert box.pull().landed == {"out/b", "out/c"}
 
 
-def test_more_than_is_allowed_is_refused_before_anything_comes(box: ResultsHere) -> None:
+def test_results_above_max_size_are_refused_before_anything_is_transferred(
+    box: ResultsHere,
+) -> None:
     box.write("out/a", "1" * 600)
     assert box.pull(most=600).missing == {}
     (box.out / "a").unlink()
@@ -412,7 +415,7 @@ LIES: dict[str, tuple[list[bytes | BegunFile | GivenFile], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_what_a_box_lies_about_does_not_land(box: ResultsHere, lie: str) -> None:
+def test_a_result_that_a_box_lies_about_does_not_land(box: ResultsHere, lie: str) -> None:
     items, why = LIES[lie]
     with box.pulling() as puller:
         found = puller.round(LyingSource(items), live=False)
@@ -420,12 +423,13 @@ def test_what_a_box_lies_about_does_not_land(box: ResultsHere, lie: str) -> None
     assert "out" not in {path.name for path in box.home.iterdir()}
 
 
-def test_the_honest_answer_of_these_lands(box: ResultsHere) -> None:
+def test_an_honest_answer_of_the_lying_test_box_lands(box: ResultsHere) -> None:
     with box.pulling() as puller:
         assert puller.round(LyingSource([b"ab", GivenFile("", OF_AB)]), live=False).missing == {}
+        assert puller.received == 2
 
 
-def test_a_file_that_grows_above_what_was_announced_ends_the_pull(box: ResultsHere) -> None:
+def test_a_result_that_grows_beyond_its_announced_size_ends_the_pull(box: ResultsHere) -> None:
     with box.pulling() as puller, pytest.raises(NotSafeError, match="more of out/a than the 2 B"):
         puller.round(LyingSource([b"ab", b"c" * MIB]), live=False)
     assert sum(path.stat().st_size for path in parts(box)) == 2
@@ -434,7 +438,9 @@ def test_a_file_that_grows_above_what_was_announced_ends_the_pull(box: ResultsHe
 @pytest.mark.parametrize(
     "path", ["../a", "/etc/x", "out/a\x1b[2J\nb", "out/.git/config", "a" * 300]
 )
-def test_names_that_may_not_be_made_here_are_listed(box: ResultsHere, path: str) -> None:
+def test_result_names_that_may_not_be_created_here_are_named_as_missing(
+    box: ResultsHere, path: str
+) -> None:
     with box.pulling() as puller:
         found = puller.round(LyingSource([b"ab", GivenFile("", OF_AB)], path), live=False)
     ((name, why),) = found.reasons().items()
@@ -461,7 +467,7 @@ ANSWERS: list[dict[str, object]] = [
 @pytest.mark.parametrize(
     ("kind", "more"), [("left", ["outside"]), ("files", ["", "", "own", 1, 2, 3, 4, 5, "x" * 20])]
 )
-def test_names_of_what_is_there_do_not_fill_this_machine(
+def test_endless_result_names_from_a_box_do_not_fill_this_machines_memory(
     box: ResultsHere, kind: str, more: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.protocol.transfer._MOST_TEXT", 100)
@@ -473,7 +479,7 @@ def test_names_of_what_is_there_do_not_fill_this_machine(
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
-def test_answers_that_make_no_sense_are_refused(
+def test_senseless_answers_to_a_pull_are_refused(
     box: ResultsHere, answer: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with box.source() as source:
@@ -482,7 +488,7 @@ def test_answers_that_make_no_sense_are_refused(
             source.look(live=False)
 
 
-def test_a_box_that_gives_another_file_than_was_asked_is_refused(
+def test_a_box_that_sends_another_file_than_requested_is_refused(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box.write("out/a", "1")
@@ -500,7 +506,7 @@ def test_a_box_that_gives_another_file_than_was_asked_is_refused(
             puller.round(source, live=False)
 
 
-def test_a_run_of_an_earlier_version_has_the_profiles_results(box: ResultsHere) -> None:
+def test_a_run_of_an_earlier_version_has_the_profiles_result_paths(box: ResultsHere) -> None:
     (box.workdir / f".boxstrap/runs/{KEY}/{RUN}/results").unlink()
     box.write("logs/a", "1")
     with box.source() as source:
@@ -509,7 +515,7 @@ def test_a_run_of_an_earlier_version_has_the_profiles_results(box: ResultsHere) 
         assert source.paths == ["logs/"]
 
 
-def test_a_torn_file_never_has_its_name(box: ResultsHere) -> None:
+def test_a_torn_result_file_never_gets_its_final_name(box: ResultsHere) -> None:
     """The files are replaced and rewritten all the time while they are pulled."""
     stop = threading.Event()
 
@@ -547,12 +553,9 @@ def test_a_torn_file_never_has_its_name(box: ResultsHere) -> None:
 
 @pytest.mark.parametrize(
     ("answers", "says"),
-    [
-        ([], "does not give all"),
-        ([{"i": 0, "sha256": "x"}, {"i": 1, "sha256": "x"}], "gives more"),
-    ],
+    [([], "does not give all"), ([{"i": 0, "sha256": "x"}, {"i": 1, "sha256": "x"}], "gives more")],
 )
-def test_a_box_that_gives_less_or_more_than_was_asked_is_refused(
+def test_a_box_that_sends_fewer_or_more_digests_than_requested_is_refused(
     box: ResultsHere, answers: list[dict[str, Any]], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box.write("out/a", "1")

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
-from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.wire import LinkLost, ReconnectingLink
+from bootstrap.link import LinkLost, LocalStream, LocalWire, ReconnectingLink
 from bootstrap.onbox.results.complete_files import CompleteFiles
 from bootstrap.onbox.transfer import serve, take
 from bootstrap.onbox.transfer.frames import (
@@ -32,13 +31,7 @@ from bootstrap.profile.schema import SentItem
 from bootstrap.protocol import transfer
 from bootstrap.protocol.transfer import Frame, Transfer
 from bootstrap.transfer import sender
-from bootstrap.transfer.push import (
-    DataSender,
-    LocalItem,
-    Pushed,
-    push_folder,
-    upload_of_several,
-)
+from bootstrap.transfer.push import DataSender, LocalItem, Pushed, push_folder, upload_of_several
 from tests.unit.transfer.boxes import pack_frame
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -97,7 +90,7 @@ def write(folder: Path, **files: str | bytes) -> None:
         (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
-def test_what_stands_here_is_there_byte_for_byte_and_once(
+def test_pushed_files_arrive_byte_for_byte_and_only_once(
     push: Push, source: Path, target: Path
 ) -> None:
     write(source, a="1", zero="", large=os.urandom(3 * MIB))
@@ -121,7 +114,7 @@ def test_what_stands_here_is_there_byte_for_byte_and_once(
     assert (target / "a").read_text() == "3"
 
 
-def test_what_a_push_put_there_is_replaced_and_nothing_else(
+def test_push_replaces_only_files_that_a_push_put_there(
     push: Push, source: Path, target: Path
 ) -> None:
     write(source, ours="1", touched="1", same="1", other="1", longer="1")
@@ -148,13 +141,15 @@ def test_what_a_push_put_there_is_replaced_and_nothing_else(
     }
 
 
-def test_a_single_file_goes_into_the_folder(wire: LocalWire, tmp_path: Path) -> None:
+def test_a_single_pushed_file_goes_into_the_folder(wire: LocalWire, tmp_path: Path) -> None:
     write(tmp_path, one="1", other="2")
     pushed = push_folder(wire, tmp_path / "one", "to", workdir=str(tmp_path / "box"))
     assert (pushed.files, names(tmp_path / "box/to")) == (1, ["one"])
 
 
-def test_what_gitignore_lines_exclude_stays(push: Push, source: Path, target: Path) -> None:
+def test_files_excluded_by_gitignore_patterns_are_not_pushed(
+    push: Push, source: Path, target: Path
+) -> None:
     for name in ("keep.txt", "a.log", "sub/b.log", "sub/kept.log", "cache/x", "sub/cache/y"):
         (source / name).parent.mkdir(exist_ok=True, parents=True)
         (source / name).write_text(name)
@@ -162,7 +157,7 @@ def test_what_gitignore_lines_exclude_stays(push: Push, source: Path, target: Pa
     assert sorted(contents(target)) == [b"keep.txt", b"sub/cache/y", b"sub/kept.log"]
 
 
-def test_links_within_what_is_sent_arrive_as_links(
+def test_symlinks_within_a_pushed_folder_arrive_as_symlinks(
     push: Push, source: Path, target: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("s")
@@ -226,7 +221,7 @@ class CutWire(LocalWire):
 
 
 @pytest.mark.slow
-def test_after_each_cut_only_what_was_under_way_is_sent_again(
+def test_after_each_cut_of_a_push_only_the_file_under_way_is_sent_again(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, large=os.urandom(40 * MIB), **{f"small{n}": str(n) for n in range(50)})
@@ -252,7 +247,7 @@ def test_after_each_cut_only_what_was_under_way_is_sent_again(
     assert not (target / ".boxstrap-parts").exists()
 
 
-def test_a_file_that_changes_while_it_is_read_is_sent_as_it_is_then(
+def test_a_file_that_changes_while_it_is_pushed_is_sent_as_it_is_then(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, large=bytes(2 * MIB), small="1")
@@ -277,7 +272,7 @@ def _then(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     )
 
 
-def test_a_file_that_is_gone_meanwhile_is_said(
+def test_a_file_deleted_during_a_push_is_named_as_left_out(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, a="1", gone="2")
@@ -290,7 +285,7 @@ def test_a_file_that_is_gone_meanwhile_is_said(
 
 @pytest.mark.parametrize("what", ["inner", "inner/key"])
 @pytest.mark.parametrize("size", [1, 2 * MIB])
-def test_a_link_that_takes_a_place_meanwhile_is_not_followed(
+def test_a_symlink_that_takes_a_place_during_a_push_is_not_followed(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, what: str, size: int
 ) -> None:
     home = source.parent / "home"
@@ -308,7 +303,7 @@ def test_a_link_that_takes_a_place_meanwhile_is_not_followed(
     assert not contents(target)
 
 
-def test_files_that_change_or_can_t_be_read_are_no_internal_error(
+def test_files_that_change_or_can_not_be_read_during_a_push_are_no_internal_error(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, a="1", b="2")
@@ -327,7 +322,9 @@ def test_files_that_change_or_can_t_be_read_are_no_internal_error(
     assert push().left_out == ["b: it is no longer here"]
 
 
-def test_there_must_be_room_before_anything_is_sent(push: Push, source: Path, target: Path) -> None:
+def test_a_push_that_does_not_fit_on_the_box_is_refused_before_anything_is_sent(
+    push: Push, source: Path, target: Path
+) -> None:
     write(source, a="1")
     os.truncate(source / "a", 2**43)
     with pytest.raises(BoxLacksError, match=r"8.8 TB are to be sent, and .* are free"):
@@ -336,7 +333,7 @@ def test_there_must_be_room_before_anything_is_sent(push: Push, source: Path, ta
 
 
 @pytest.mark.parametrize("place", ["../out", "/etc/boxstrap-test", "tree/../../out"])
-def test_no_place_outside_of_the_working_folder(
+def test_a_push_to_a_place_outside_the_working_folder_is_refused(
     wire: LocalWire, source: Path, tmp_path: Path, place: str
 ) -> None:
     write(source, a="1")
@@ -381,7 +378,7 @@ def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
     assert len(failed) == 1
 
 
-def test_an_answer_without_an_end_is_refused(
+def test_an_endless_answer_to_a_push_is_refused(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise it would fill this machine's memory."""
@@ -393,7 +390,7 @@ def test_an_answer_without_an_end_is_refused(
     assert len([*endless]) == 99
 
 
-def test_very_many_empty_folders_come(
+def test_very_many_empty_folders_are_pushed(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More names than one frame takes."""
@@ -413,7 +410,7 @@ def test_very_many_empty_folders_come(
     assert max(asked) == 2
 
 
-def test_a_process_that_holds_no_lock_is_never_ended(
+def test_a_push_never_kills_a_process_that_does_not_hold_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a volume shared by two boxes, the process id in the lock may be the other box's."""
@@ -429,7 +426,7 @@ def test_a_process_that_holds_no_lock_is_never_ended(
             assert ended == expected
 
 
-def test_a_program_that_stands_still_is_left_and_the_push_goes_on(
+def test_a_push_whose_box_program_stands_still_goes_on_with_another(
     source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its link stays alive all the time."""
@@ -454,7 +451,7 @@ def test_a_program_that_stands_still_is_left_and_the_push_goes_on(
     link.close()
 
 
-def test_the_last_that_is_told_of_a_push_is_all_of_it(source: Path, target: Path) -> None:
+def test_the_last_progress_report_of_a_push_is_complete(source: Path, target: Path) -> None:
     write(source, **{f"part{i}": bytes(1000) for i in range(50)})
     told: list[tuple[int, int]] = []
     link = ReconnectingLink(LocalWire, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
@@ -467,7 +464,7 @@ def test_the_last_that_is_told_of_a_push_is_all_of_it(source: Path, target: Path
     link.close()
 
 
-def test_a_push_of_ours_that_stands_still_gives_up_its_lock(tmp_path: Path) -> None:
+def test_a_stopped_push_of_the_same_machine_is_killed_and_gives_up_its_lock(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     with file.open("w+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -480,7 +477,7 @@ def test_a_push_of_ours_that_stands_still_gives_up_its_lock(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("every", "is_left"), [(0.5, False), (600, True)])
-def test_a_program_that_says_it_is_at_work_is_waited_for(
+def test_a_box_program_that_reports_it_is_at_work_is_waited_for(
     wire: LocalWire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: float, is_left: bool
 ) -> None:
     # In all it takes longer than it may be silent.
@@ -497,7 +494,9 @@ def test_a_program_that_says_it_is_at_work_is_waited_for(
             assert list(one.run([])) == []
 
 
-def test_what_takes_long_on_a_box_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_digests_and_syncs_on_a_box_report_that_they_are_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Such as a digest, a look, or a sync to a slow disk."""
     monkeypatch.setattr(take, "SYNC_S", 0.01)
     file = tmp_path / "a"
@@ -518,7 +517,7 @@ def test_what_takes_long_on_a_box_says_so(tmp_path: Path, monkeypatch: pytest.Mo
         take.sync(disk, lambda: None)
 
 
-def test_a_beat_is_said_where_nothing_else_was_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_is_sent_only_after_a_silent_while(monkeypatch: pytest.MonkeyPatch) -> None:
     came: list[bytes] = []
     monkeypatch.setattr("os.write", lambda _, piece: came.append(bytes(piece)) or len(piece))
     channel = serve.Channel()
@@ -529,7 +528,7 @@ def test_a_beat_is_said_where_nothing_else_was_for_a_while(monkeypatch: pytest.M
     assert came == [pack_frame({"v": 1})]
 
 
-def test_frames_that_go_as_one_arrive_as_they_were() -> None:
+def test_bundled_frames_arrive_as_they_were() -> None:
     bundle = Bundle()
     frames: list[Frame] = [({"i": 1}, b"ab"), ({}, b""), ({}, b"c" * 9), ({"a": "é"}, b"")]
     assert bundle.take() == b""
@@ -551,7 +550,7 @@ class DyingFile(io.FileIO):
         return super().read(size) or b""
 
 
-def test_a_disk_that_fails_here_costs_its_files_alone(
+def test_a_failing_disk_at_home_costs_a_push_only_its_own_files(
     push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, good="12", small="1", large=bytes(MIB))
@@ -576,7 +575,7 @@ def test_a_disk_that_fails_here_costs_its_files_alone(
         ([{"states": ""}], "did not report which"),
     ],
 )
-def test_what_a_box_answers_before_a_file_is_sent_is_checked(
+def test_a_boxs_answer_before_a_push_is_checked(
     push: Push,
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -598,7 +597,7 @@ def test_what_a_box_answers_before_a_file_is_sent_is_checked(
         ([], ["a: the box did not report on it"], []),
     ],
 )
-def test_only_what_a_box_says_of_a_file_that_it_was_sent_counts(
+def test_only_answers_about_files_that_were_pushed_count(
     push: Push,
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -619,7 +618,7 @@ def test_only_what_a_box_says_of_a_file_that_it_was_sent_counts(
     assert (pushed.kept, pushed.files) == (kept, 0 if failed or kept else 1)
 
 
-def test_what_is_no_file_or_folder_and_no_pattern_is_said(source: Path) -> None:
+def test_a_pipe_missing_file_or_bad_pattern_to_push_is_a_usage_error(source: Path) -> None:
     os.mkfifo(source / "pipe")
     for named, patterns, says in (
         (source / "pipe", (), "only files and folders can be sent"),
@@ -649,7 +648,9 @@ NO_FRAMES += [[[{}, 3], [{}, -1]]]
         *((pack_frame({"frames": rows}, b"ab"), "frames") for rows in NO_FRAMES),
     ],
 )
-def test_half_a_frame_is_an_end_and_a_wrong_one_is_refused(frame: bytes, says: str | None) -> None:
+def test_an_incomplete_frame_is_an_end_and_a_malformed_one_is_refused(
+    frame: bytes, says: str | None
+) -> None:
     """The other side may be hostile: it gets no memory, and nothing of it is guessed."""
     if says is None:
         assert read_frames(io.BytesIO(frame).read) is None
@@ -658,7 +659,7 @@ def test_half_a_frame_is_an_end_and_a_wrong_one_is_refused(frame: bytes, says: s
             read_frames(io.BytesIO(frame).read)
 
 
-def test_what_is_sent_to_several_boxes_is_told_before_where_it_is_much(
+def test_the_total_upload_to_several_boxes_is_announced_where_it_is_large(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, a="12345", b="no")
@@ -669,7 +670,7 @@ def test_what_is_sent_to_several_boxes_is_told_before_where_it_is_much(
     assert upload_of_several(sent, 2) == ""
 
 
-def test_a_disk_that_fills_there_ends_the_push_and_says_what_has_arrived(
+def test_a_disk_that_fills_on_the_box_ends_the_push_and_says_what_arrived(
     push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(source, a="1", b="2")
@@ -679,7 +680,7 @@ def test_a_disk_that_fills_there_ends_the_push_and_says_what_has_arrived(
         push()
 
 
-def test_a_folder_that_can_not_be_listed_is_left_out_and_told(
+def test_a_folder_that_can_not_be_listed_is_left_out_of_a_push_and_named(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scandir = os.scandir
@@ -699,7 +700,7 @@ def test_a_folder_that_can_not_be_listed_is_left_out_and_told(
     assert found.left_out == [f"gone: {sender.GONE}", "locked: permission denied"]
 
 
-def test_data_of_which_a_part_did_not_arrive_is_no_data_that_has_arrived(
+def test_data_that_arrived_in_part_is_not_reported_to_the_box_as_arrived(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The box waits for all of it, and would train on half."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link.local import LocalWire
+from bootstrap.link import LocalWire
 from bootstrap.runs.bring_home import check_receipt, receipt_file, write_receipt
-from bootstrap.transfer.manifest import Manifest, RunOrigin, recorded_digests
+from bootstrap.transfer.manifest import Manifest, PulledRecord, RunOrigin, recorded_digests
 from tests.unit.transfer.boxes import KEY, RUN, ResultsHere
 
 ORIGIN = RunOrigin("my-box", KEY, RUN, "c" * 40)
@@ -37,7 +37,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     wire.close()
 
 
-def test_a_receipt_holds_against_the_box_and_the_files_here(made: Made) -> None:
+def test_a_pull_receipt_holds_while_the_files_at_home_match_the_box(made: Made) -> None:
     box, manifest, file = made
     present = manifest.present()
     assert {path: size for path, (size, _) in present.items()} == {"out/a": 1, "out/b": 2}
@@ -62,7 +62,7 @@ def test_a_receipt_holds_against_the_box_and_the_files_here(made: Made) -> None:
 NONE = ["this machine has no receipt for the run"]
 
 
-def test_a_receipt_that_was_made_up_or_changed_is_none(made: Made, tmp_path: Path) -> None:
+def test_a_forged_or_changed_pull_receipt_is_rejected(made: Made, tmp_path: Path) -> None:
     _, manifest, file = made
     present = manifest.present()
     body = json.loads(file.read_text())
@@ -89,7 +89,7 @@ def test_a_receipt_that_was_made_up_or_changed_is_none(made: Made, tmp_path: Pat
     assert check_receipt(file, NAMES, present, {}) == NONE
 
 
-def test_no_receipt_says_more_than_is_so(made: Made) -> None:
+def test_a_pull_receipt_does_not_cover_files_that_were_never_pulled(made: Made) -> None:
     box, manifest, file = made
     present = manifest.present()
     more = {**present, "out/c": (1, "0" * 64)}
@@ -102,7 +102,7 @@ def test_no_receipt_says_more_than_is_so(made: Made) -> None:
     assert check_receipt(file, NAMES, {"out/a": present["out/a"]}, {}) == []
 
 
-def test_the_manifest_says_what_came_from_where(made: Made) -> None:
+def test_the_pull_manifest_says_which_files_came_from_which_box_and_run(made: Made) -> None:
     _, manifest, _ = made
     document = json.loads(manifest.text())
     assert (document["v"], document["run"], document["box"]) == (1, RUN, "my-box")
@@ -113,7 +113,7 @@ def test_the_manifest_says_what_came_from_where(made: Made) -> None:
     assert json.loads(gone.text())["files"][1]["on_box"] is False
 
 
-def test_what_is_said_of_many_files_takes_time_for_each_once(made: Made) -> None:
+def test_writing_a_manifest_of_many_files_takes_time_for_each_once(made: Made) -> None:
     """A set made anew for each file took a minute for 20,000, at each pull."""
     box, manifest, file = made
     ((_, one), *_) = manifest.files.items()
@@ -125,11 +125,16 @@ def test_what_is_said_of_many_files_takes_time_for_each_once(made: Made) -> None
     assert time.process_time() - began < 5  # it is a tenth of that, and was a hundred seconds
 
 
-def test_digests_of_pulls_are_read_past_what_is_damaged(tmp_path: Path) -> None:
+def test_the_folder_of_pull_records_is_private_to_the_user(tmp_path: Path) -> None:
+    with PulledRecord(tmp_path / "pulls" / "run"):
+        assert (tmp_path / "pulls").stat().st_mode & 0o777 == 0o700
+
+
+def test_digests_of_pulls_are_read_past_damaged_rows(tmp_path: Path) -> None:
     """They decide which file of a run may go on elsewhere: a row that is half written is none."""
     file = tmp_path / "record"
     assert recorded_digests(file) == {}
     rows = [["a", [1], "x", "a", [1]], ["a", [2], "y", "a", [2]], ["b", [1], "z", "b.from-1", [1]]]
     damaged = ["{", "[]", "7", "[" * 100_000, '["c",[1],"x"']
-    file.write_text("\n".join([*map(json.dumps, rows), *damaged]))
+    file.write_text("\n".join([*map(json.dumps, (rows[:1], rows[1:])), *damaged]))
     assert recorded_digests(file) == {"a": {"x", "y"}}

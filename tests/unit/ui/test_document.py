@@ -11,7 +11,8 @@ from bootstrap.ui.screens import MOST_ENTRIES, JsonScreen, make_screen
 def told(do, redact=str):
     out, err = paper(), paper()
     try:
-        screen = make_screen(json=True, stream=err, out=out, redact=redact)
+        screen = make_screen(json=True, stream=err, out=out)
+        screen.redact = redact
         assert isinstance(screen, JsonScreen)
         try:
             do(screen)
@@ -30,11 +31,11 @@ def told(do, redact=str):
     return told.document
 
 
-def test_a_task_with_nothing_to_tell():
+def test_a_command_without_a_result_prints_a_json_document_with_its_exit_code():
     assert told(lambda screen: None) == {"v": 1, "exit": 0}
 
 
-def test_everything_is_in_one_document():
+def test_a_json_document_holds_steps_notes_warnings_logs_and_results():
     def do(screen):
         screen.plan(STEPS)
         for event in run_events():
@@ -76,7 +77,7 @@ def test_everything_is_in_one_document():
         (ZeroDivisionError("boom"), 1, "Internal"),
     ],
 )
-def test_an_error_is_told_and_goes_on_up(error, code, kind):
+def test_an_error_is_in_the_json_document_and_still_raised(error, code, kind):
     def do(screen):
         screen.result({"run": "abc"})
         raise error
@@ -88,7 +89,7 @@ def test_an_error_is_told_and_goes_on_up(error, code, kind):
     assert told.document["run"] == "abc"
 
 
-def test_secrets_are_hidden_everywhere():
+def test_secrets_are_redacted_everywhere_in_the_json_document():
     def do(screen):
         screen.result({"a": ["hunter22"], "hunter22": 1})
         screen.say("hunter22")
@@ -99,7 +100,7 @@ def test_secrets_are_hidden_everywhere():
     assert "hunter22" not in json.dumps(told.document)
 
 
-def test_what_was_too_long_to_be_there_whole_is_named():
+def test_parts_that_were_cut_are_named_in_the_json_document():
     def do(screen):
         screen.result({"output": "x" * (TEXT_LENGTH + 1), "runs": [{"name": "a"}]})
         screen.result({"deep": [{"text": "é" * (TEXT_LENGTH + 1)}], "fits": "x" * TEXT_LENGTH})
@@ -112,20 +113,20 @@ def test_what_was_too_long_to_be_there_whole_is_named():
     assert len(document["output"]) == len(document["fits"]) == TEXT_LENGTH
 
 
-def test_whoever_interrupts_is_told_how_to_go_on():
+def test_an_interrupted_command_says_in_json_how_to_go_on():
     with pytest.raises(KeyboardInterrupt):
         told(lambda _: (_ for _ in ()).throw(KeyboardInterrupt("To wait on: boxstrap wait")))
     error = told.document["error"]
     assert (error["exit"], error["next"]) == (130, "To wait on: boxstrap wait")
 
 
-def test_what_is_no_json_is_refused_where_it_is_given():
+def test_a_result_that_is_no_json_value_is_refused_at_once():
     screen = JsonScreen(paper())
     with pytest.raises(TypeError, match="set"):
         screen.result({"a": {1, 2}})
 
 
-def test_memory_is_bounded():
+def test_the_json_screen_keeps_a_bounded_number_of_entries():
     screen = JsonScreen(paper())
     for t in range(5000):
         screen.event(ev(t, "repo", "start"))
@@ -136,9 +137,10 @@ def test_memory_is_bounded():
     assert len(screen._said) == len(screen._warnings) == len(screen._notes) == MOST_ENTRIES
 
 
-def test_with_events_each_is_a_line_before_the_document():
+def test_with_events_each_event_is_a_json_line_before_the_document():
     out = paper()
-    screen = JsonScreen(out, lambda text: text.replace("hunter22", "*"), events=True)
+    screen = JsonScreen(out, events=True)
+    screen.redact = lambda text: text.replace("hunter22", "*")
     screen.note("rented", "vast:9001")
     screen.say("waiting for hunter22")
     screen.event(ev(1, "repo", "start"))

@@ -5,51 +5,35 @@ import pytest
 
 from bootstrap.protocol.run import NodeOf, Run
 from bootstrap.tasks.setup_report import next_steps
-from bootstrap.ui.layout import NextCommands, what_next
+from bootstrap.ui.layout import still_billing, what_next
 
 
-def test_everything_is_aligned():
-    following = NextCommands(
-        box="vast-5",
-        run="homework",
-        attach="boxstrap attach --host vast-5",
-        follow="boxstrap logs -f --host vast-5",
-        code="boxstrap code --host vast-5",
-        fetch=["scp -r vast-5:/workspace/hw/out .", "scp vast-5:/workspace/hw/log ."],
-        down="boxstrap down --host vast-5",
-        destroy_at="https://console.example/instances",
-        price=0.42,
-    )
-    assert what_next(following) == (
+def test_next_commands_and_billing_are_shown_aligned():
+    commands = [
+        ("attach", "boxstrap attach --host vast-5"),
+        ("follow", ""),
+        ("VS Code", "boxstrap code --host vast-5"),
+        ("fetch", "scp -r vast-5:/workspace/hw/out ."),
+    ]
+    down, console = "boxstrap down --host vast-5", "https://console.example/instances"
+    billing = still_billing(down, console, 0.42)
+    assert what_next("vast-5: run homework: running", commands, billing) == (
         "vast-5: run homework: running\n"
         "\n"
         "  attach   boxstrap attach --host vast-5\n"
-        "  follow   boxstrap logs -f --host vast-5\n"
         "  VS Code  boxstrap code --host vast-5\n"
         "  fetch    scp -r vast-5:/workspace/hw/out .\n"
-        "  fetch    scp vast-5:/workspace/hw/log .\n"
         "\n"
         "still billing $0.42 an hour: give it back with boxstrap down --host vast-5, "
         "or destroy it at https://console.example/instances"
     )
 
 
-def test_what_is_not_there_is_left_out():
-    assert what_next(NextCommands(box="local")) == "local: set up"
-    assert what_next(NextCommands(box="b", down="boxstrap down")) == (
+def test_next_commands_without_a_value_are_left_out():
+    assert what_next("local: set up", [], "") == "local: set up"
+    assert what_next("b: set up", [("stop", "")], still_billing("boxstrap down")) == (
         "b: set up\n\nstill billing: give it back with boxstrap down, "
         "or destroy it where you rented it"
-    )
-    short = NextCommands(
-        box="b",
-        run="r",
-        state="failed (exit 1)",
-        down="boxstrap down",
-        destroy_at="the provider's page",
-    )
-    assert what_next(short) == (
-        "b: run r: failed (exit 1)\n\nstill billing: give it back with boxstrap down, "
-        "or destroy it at the provider's page"
     )
 
 
@@ -73,7 +57,7 @@ LATER = run(node=NodeOf(1, ("a", "b")))
         pytest.param(LATER, {"results_of": "all"}, False, "pull fetch", id="each node's"),
     ],
 )
-def test_results_are_offered_where_a_run_has_some(
+def test_pull_is_offered_as_a_next_command_only_where_a_run_has_results(
     of: Run | None, profile: dict[str, Any], nothing: bool, offered: str
 ) -> None:
     train = Made(**{"results": ["out/"], "results_of": "rank-0", **profile})

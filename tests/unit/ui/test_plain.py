@@ -39,7 +39,7 @@ def plain(clock, stream, out=None) -> PlainScreen:
     return PlainScreen(stream, out or paper(), now=clock, clock=clock.show)
 
 
-def test_a_whole_run(clock):
+def test_a_whole_setup_is_shown_as_plain_lines(clock):
     stream, out = paper(), paper()
     with closing(plain(clock, stream, out)) as screen:
         screen.price = 1.2
@@ -55,7 +55,7 @@ def test_a_whole_run(clock):
     assert written(out) == "next: attach\n"
 
 
-def test_a_lost_link_is_told_at_once_then_every_five_seconds(clock):
+def test_a_lost_link_is_shown_at_once_and_then_every_five_seconds(clock):
     stream = paper()
     screen = plain(clock, stream)
     for second in range(12):
@@ -71,7 +71,7 @@ def test_a_lost_link_is_told_at_once_then_every_five_seconds(clock):
     )
 
 
-def test_a_box_that_goes_on_for_ever_is_cut_short(clock):
+def test_endless_plain_output_of_a_box_is_cut_short(clock):
     stream = paper()
     screen = plain(clock, stream)
     for t in range(2000):
@@ -82,7 +82,7 @@ def test_a_box_that_goes_on_for_ever_is_cut_short(clock):
     assert "the step's log has all of them" in lines[-1]
 
 
-def test_log_tails_are_bounded_in_lines_and_width(clock):
+def test_shown_log_tails_are_bounded_in_lines_and_width(clock):
     stream = paper()
     plain(clock, stream).log_tail("train", (b"x" * 1_000_000 for _ in range(100)))
     lines = written(stream).splitlines()
@@ -90,7 +90,7 @@ def test_log_tails_are_bounded_in_lines_and_width(clock):
     assert max(map(len, lines)) < 2100
 
 
-def test_what_the_box_says_cannot_command_and_holds_no_secret(clock):
+def test_text_from_a_box_is_shown_without_control_sequences_and_secrets(clock):
     stream, out = paper(), paper()
     screen = plain(clock, stream, out)
     screen.redact = lambda text: text.replace("hunter22", "[PW hidden]")

@@ -14,19 +14,19 @@ def progressed(*reports, total=100.0, unit="objects") -> Progress:
     return progress
 
 
-def test_an_even_pace_is_told_exactly():
+def test_speed_and_time_left_of_a_steady_transfer_are_exact():
     progress = progressed(*((t, 10 * t) for t in range(6)))
     assert progress.speed == pytest.approx(10)
     assert progress.left == pytest.approx(5)
     assert progress.share == 0.5
 
 
-def test_one_report_tells_no_speed():
+def test_after_a_single_progress_report_no_speed_is_shown():
     progress = progressed((0, 10))
     assert (progress.speed, progress.left, progress.share) == (None, None, 0.1)
 
 
-def test_the_speed_is_smoothed_but_follows():
+def test_the_shown_speed_is_smoothed_but_follows_changes():
     steady = [(t, 10 * t) for t in range(11)]
     burst = progressed(*steady, (11, 160), total=1000.0)
     assert burst.speed is not None
@@ -35,24 +35,24 @@ def test_the_speed_is_smoothed_but_follows():
     assert slower.speed == pytest.approx(1, rel=0.05)
 
 
-def test_reports_in_the_same_moment_are_taken_together():
+def test_progress_reports_of_the_same_moment_are_taken_together():
     progress = progressed((0, 0), (1, 10), (1.001, 20), (1.002, 30), (2, 30))
     assert progress.speed is not None
     assert progress.speed < 21
 
 
-def test_a_count_that_goes_down_begins_anew():
+def test_progress_starts_anew_when_its_count_goes_down():
     progress = progressed((0, 0), (1, 50), (2, 5))
     assert progress.speed is None
     assert progress.done == 5
 
 
-def test_a_clock_that_jumps_back_begins_anew():
+def test_progress_starts_anew_when_its_clock_jumps_back():
     progress = progressed((1000, 0), (1001, 10), (5, 20), (6, 21))
     assert progress.speed == pytest.approx(1)
 
 
-def test_nonsense_is_bent_straight():
+def test_impossible_progress_counts_are_corrected():
     assert progressed((0, -5)).done == 0
     over = progressed((0, 500))
     assert (over.total, over.left, over.share) == (None, None, None)
@@ -61,7 +61,7 @@ def test_nonsense_is_bent_straight():
     assert (stalled.speed, stalled.left) == (0, None)
 
 
-def test_a_wait_counts_down_in_seconds():
+def test_a_progress_in_seconds_shows_the_seconds_left():
     assert progressed((0, 20), total=300.0, unit="seconds").left == 280
 
 
@@ -69,7 +69,7 @@ NUMBER = st.floats(-(2.0**53), 2.0**53)
 
 
 @given(st.lists(st.tuples(NUMBER, NUMBER, st.none() | NUMBER, st.sampled_from(["bytes", "lines"]))))
-def test_no_report_makes_nonsense(reports):
+def test_no_progress_report_gives_a_negative_or_infinite_speed(reports):
     progress = Progress()
     for t, done, total, unit in reports:
         progress.report(done, total, unit, t)

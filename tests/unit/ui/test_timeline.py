@@ -62,7 +62,7 @@ MIDDLE = [
 ]
 
 
-def test_in_the_middle_of_a_run():
+def test_the_timeline_in_the_middle_of_a_setup_shows_each_step():
     terminal = TimelineTerminal()
     terminal.screen._steps.plan(STEPS)
     terminal.take(until(2.4))
@@ -71,7 +71,7 @@ def test_in_the_middle_of_a_run():
     assert told == MIDDLE
 
 
-def test_steps_that_run_at_once_are_shown_at_once():
+def test_steps_that_run_at_once_are_shown_as_running_in_the_timeline():
     terminal = TimelineTerminal()
     terminal.take(until(1.4))
     running = [line for line in terminal.frame() if line[1] in SPINNER]
@@ -80,7 +80,7 @@ def test_steps_that_run_at_once_are_shown_at_once():
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("price", [None, 1.2])
-def test_no_line_is_wider_than_the_terminal(width, price):
+def test_no_timeline_line_is_wider_than_the_terminal(width, price):
     terminal = TimelineTerminal(width)
     terminal.screen.price = price
     with closing(terminal.screen) as screen:
@@ -115,7 +115,7 @@ ANY_EVENT = st.tuples(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANY_EVENT, max_size=20), st.integers(40, 200), st.integers(2, 30))
-def test_whatever_a_box_sends_the_frame_keeps_its_size(events, width, height):
+def test_the_timeline_keeps_its_size_whatever_events_a_box_sends(events, width, height):
     terminal = TimelineTerminal(width)
     terminal.screen.price = 1.2
     for t, step, event, fields in events:
@@ -125,7 +125,7 @@ def test_whatever_a_box_sends_the_frame_keeps_its_size(events, width, height):
     assert all(cell_len(line) <= width - 1 for line in lines)
 
 
-def test_a_low_terminal_shows_what_matters():
+def test_a_low_terminal_shows_running_and_failed_steps_first():
     terminal = TimelineTerminal()
     terminal.screen._steps.plan(STEPS)
     terminal.take(until(74.0)[:-1])
@@ -134,7 +134,7 @@ def test_a_low_terminal_shows_what_matters():
     assert shown == ["gpu", "python", "train", "more", "setup"]
 
 
-def test_ascii_where_the_stream_has_no_utf8():
+def test_the_timeline_is_ascii_where_the_stream_has_no_utf8():
     terminal = TimelineTerminal(encoding="ascii")
     with closing(terminal.screen) as screen:
         screen.plan(STEPS)
@@ -148,7 +148,7 @@ def test_ascii_where_the_stream_has_no_utf8():
     assert "na?ve" in told
 
 
-def test_no_color_takes_the_colours_only():
+def test_no_color_removes_only_colours_from_the_timeline():
     for env, has_colour in ((ENV, True), ({**ENV, "NO_COLOR": "1"}, False)):
         terminal = TimelineTerminal(env=env)
         with closing(terminal.screen) as screen:
@@ -157,7 +157,7 @@ def test_no_color_takes_the_colours_only():
         assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]m", written(terminal.stream))) == has_colour
 
 
-def test_what_is_over_is_drawn_once_when_the_timeline_goes_on():
+def test_finished_steps_are_not_drawn_again_when_the_timeline_goes_on():
     terminal = TimelineTerminal()
     with closing(terminal.screen) as screen:
         screen.plan(["gpu", "repo"])
@@ -170,7 +170,7 @@ def test_what_is_over_is_drawn_once_when_the_timeline_goes_on():
     assert "gpu" not in after
 
 
-def test_a_flood_costs_no_drawing():
+def test_a_flood_of_events_is_not_drawn_one_by_one():
     terminal = TimelineTerminal()
     flood = [ev(0, "repo", "progress", done=n, total=10**6, unit="objects") for n in range(500)]
     with closing(terminal.screen) as screen:
@@ -181,7 +181,7 @@ def test_a_flood_costs_no_drawing():
     assert len(written(terminal.stream)) < 200_000
 
 
-def test_the_cursor_comes_back_after_an_error():
+def test_the_cursor_is_shown_again_after_an_interrupt():
     terminal = TimelineTerminal()
 
     def interrupted() -> None:
@@ -211,6 +211,6 @@ class Tty:
         ({"TERM": "unknown"}, PlainScreen),
     ],
 )
-def test_the_screen_that_suits(env, kind):
+def test_the_timeline_is_used_only_on_a_capable_terminal(env, kind):
     assert type(make_screen(stream=Tty(), out=paper(), env=env)) is kind
     assert type(make_screen(stream=paper(), out=paper(), env=env)) is PlainScreen

@@ -60,7 +60,7 @@ def screen(out: io.StringIO, *, as_json: bool = False) -> TopScreen:
     return make_top_screen(out, as_json=as_json, redact=redact, env={})
 
 
-def test_plain_lines() -> None:
+def test_top_prints_plain_lines_where_there_is_no_terminal() -> None:
     out = TopTerminal()
     view = live()
     screen(out).show([view], view)
@@ -74,7 +74,7 @@ def test_plain_lines() -> None:
     ]
 
 
-def test_a_lost_box_is_said_once_in_plain_lines() -> None:
+def test_a_lost_box_is_shown_once_in_tops_plain_lines() -> None:
     out = io.StringIO()
     plain = screen(out)
     view = BoxView("my-box", "lost", "for 2 s")
@@ -84,7 +84,7 @@ def test_a_lost_box_is_said_once_in_plain_lines() -> None:
     assert out.getvalue().count("\n") == 1
 
 
-def test_json_lines_have_a_version_and_no_secret() -> None:
+def test_tops_json_lines_have_a_version_and_no_secret() -> None:
     out = io.StringIO()
     lines = screen(out, as_json=True)
     view, gone = live(), BoxView("other", "gone", "it is not the box that was pinned")
@@ -108,7 +108,7 @@ def drawn(views: list[BoxView], monkeypatch: pytest.MonkeyPatch) -> str:
     return out.getvalue()
 
 
-def test_a_live_table_of_several_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_shows_a_live_table_of_several_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = live("silent-box")
     silent.sampled -= 30
     shown = drawn([live(), BoxView("lost-box", "lost", "for 8 s"), silent], monkeypatch)
@@ -117,7 +117,7 @@ def test_a_live_table_of_several_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hunter22" not in shown
 
 
-def test_markup_of_a_box_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rich_markup_from_a_box_is_shown_as_text_by_top(monkeypatch: pytest.MonkeyPatch) -> None:
     view = live()
     view.sample = LOOK.model_copy(update={"gpus": (Card(index=0, name="[red]A[/red]"),)})
     assert "[red]A[/red]" in drawn([view], monkeypatch)
