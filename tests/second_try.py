@@ -1,7 +1,7 @@
 """`--second-try`: what went red in a whole run is tried once more, alone, if it is little.
 
-Whole-box tests wait for real links and clocks beside a dozen others. One that is green alone is
-named, as a race to find; more than a few, or a test without a box, is a fault at once.
+Tests that start programs wait for real links and clocks beside a dozen others. One that is green
+alone is named, as a race to find; more than a few, or one of functions alone, is a fault at once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--second-try",
         action="store_true",
-        help="with --last-failed: only if at most three tests failed, each with a box",
+        help="with --last-failed: only if at most three tests failed, each with programs",
     )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.second_try:
         return
-    without = [item.nodeid for item in session.items if not item.get_closest_marker("boxes")]
+    waits = ("boxes", "slow")
+    without = [one for one in session.items if not any(map(one.get_closest_marker, waits))]
     if without or len(session.items) > MOST:
-        told = f"{len(session.items)} tests failed, {len(without)} of them without a box"
-        raise pytest.UsageError(f"no second try: {told}; it is for {MOST} with boxes at most")
+        told = f"{len(session.items)} tests failed, {len(without)} of them start no program"
+        raise pytest.UsageError(f"no second try: {told}; it is for {MOST} that do at most")
 
 
 @pytest.hookimpl(wrapper=True)

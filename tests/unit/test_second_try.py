@@ -1,4 +1,4 @@
-"""The second try of `make test` takes few tests, each with a box, and shows which were red once."""
+"""The second try of `make test` takes few tests, each of which starts programs, and shows which were red once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def again():
 
 def test_unit(): assert False
 
-@pytest.mark.boxes
+@pytest.mark.slow
 def test_once_red(again): assert again
 
 @pytest.mark.boxes
@@ -48,11 +48,11 @@ def tests(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("once_red", 0, "red beside others"),
         ("then_skipped", 1, "it went red and is left out now"),
         ("red and 1", 1, "1 failed"),
-        ("red and not once", 4, "4 tests failed, 0 of them without a box"),
-        ("unit", 4, "1 tests failed, 1 of them without a box"),
+        ("red and not once", 4, "4 tests failed, 0 of them start no program"),
+        ("unit", 4, "1 tests failed, 1 of them start no program"),
     ],
 )
-def test_few_red_box_tests_are_run_a_second_time_before_they_fail(
+def test_few_red_tests_with_programs_are_run_a_second_time_before_they_fail(
     tmp_path: Path,
     tests: str,
     chosen: str,
