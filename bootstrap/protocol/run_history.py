@@ -181,8 +181,8 @@ class Machine(_BoxPart):
     disk_total: Count
 
 
-class Newest(_BoxPart):
-    """The newest run, the last line of its log, and the last line with a metric."""
+class RunNow(_BoxPart):
+    """A run, the last line of its log, and the last line with a metric."""
 
     name: Text
     repo: Text
@@ -203,7 +203,10 @@ class Sample(_BoxPart):
     gpus: Annotated[tuple[Card, ...], Field(max_length=128)] = ()
     error: Annotated[int, Field(ge=0, lt=100_000)] | None = None
     """NVML's error code, if it can't be used."""
-    run: Newest | None = None
+    run: RunNow | None = None
+    """The newest."""
+    others: Annotated[tuple[RunNow, ...], Field(max_length=16)] = ()
+    """Older ones that are running."""
     low: Annotated[LowDisk | None, BeforeValidator(_low_disk)] = None
     """A disk that will soon be full, as a live run is told of it."""
 

@@ -382,7 +382,7 @@ def card_line(card: Card) -> str:
 
 
 def box_lines(sample: Sample) -> list[str]:
-    """Return the lines of the machine, of an NVML error, and of the training run."""
+    """Return the lines of the machine, of an NVML error, and of the newest and each live run."""
     lines = []
     if sample.host:
         host = sample.host
@@ -394,8 +394,7 @@ def box_lines(sample: Sample) -> list[str]:
         lines.append(sample.low.words())
     if sample.error is not None:
         lines.append(f"NVML error {sample.error}: no GPU can be read")
-    if sample.run:
-        run = sample.run
+    for run in (*([sample.run] if sample.run else []), *sample.others):
         failed = run.state == "finished" and run.rc
         what = f"ended with exit code {run.rc}" if failed else run.state
         lines.append(f"{called(run.name)} {what}" + (f": {run.last}" if run.last else ""))

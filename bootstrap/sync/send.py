@@ -151,11 +151,20 @@ def base_of(box: BoxLogin, state: LocalState) -> str:
     return known.snapshot if known else ""
 
 
-def take_answer(answer: SyncAnswer, state: LocalState, box: BoxLogin, began: float) -> Synced:
-    """Return the result of sending a state, and remember the state. Raises as `send_state`."""
+def take_answer(
+    answer: SyncAnswer,
+    state: LocalState,
+    box: BoxLogin,
+    began: float,
+    named: tuple[str, ...] = (),
+) -> Synced:
+    """Return the result of sending a state, and remember the state. Raises as `send_state`.
+
+    `named`: the edited files that the user was warned of just before.
+    """
     from bootstrap.repo.snapshot import remember_snapshot
 
-    answer.warn(box)
+    answer.warn(box, named)
     if not answer.placed:
         raise refusal(answer, box.endpoint.label if box.endpoint else box.name, box.name)
     here = state.here
@@ -357,11 +366,11 @@ class SyncAnswer:
     facts: Mapping[str, str]
     """All other values it reported, by word."""
 
-    def warn(self, box: BoxLogin) -> None:
-        """Pass on its warnings."""
+    def warn(self, box: BoxLogin, named: tuple[str, ...] = ()) -> None:
+        """Pass on its warnings; not that of edited files, if these were named before."""
         for code in self.warnings:
             box.reporter.warn(f"{explain(code, {}).what}.")
-        if self.edited:
+        if self.edited not in ((), named):
             box.reporter.warn(edited_there(self.edited, box.name))
 
 

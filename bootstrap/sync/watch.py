@@ -159,6 +159,7 @@ class _Sender:
     _new: tuple[str, ...] = ()  # the untracked files of the state that was sent last
     _again_at: float = float("inf")
     _took: bool = False  # whether the command on the box answered to a state
+    _edited: tuple[str, ...] = ()  # files edited on the box, as the user was warned last
 
     def is_due(self) -> bool:
         """Whether it is time to send a refused state again."""
@@ -227,7 +228,8 @@ class _Sender:
             lambda sent, objects: stream.send(sent, b"".join(objects)), base_of(self.box, state)
         )
         self._took = True
-        return take_answer(answer, state, self.box, began)
+        named, self._edited = self._edited, answer.edited
+        return take_answer(answer, state, self.box, began, named)
 
     def _reconnect(self, lost: LinkLost) -> None:
         self._drop_stream()

@@ -24,7 +24,7 @@ from bootstrap.protocol.disk import LowDisk
 from bootstrap.protocol.failure import RunThatEnded
 from bootstrap.protocol.probe import BoxLease
 from bootstrap.protocol.run import Run, RunOnABox
-from bootstrap.protocol.run_history import Card, Machine, Newest
+from bootstrap.protocol.run_history import Card, Machine, RunNow
 from bootstrap.protocol.trees import DisposableThing, TreeBeside
 from bootstrap.protocol.verdict import Verdict
 from bootstrap.providers.offer import Leftover, RentOrder
@@ -251,7 +251,7 @@ LINES: Mapping[str, Any] = {
         {
             "v": int, "box": str, "state": str, "why?": str, "t?": float,
             "host?": Machine | None, "gpus?": list[Card], "error?": int | None,
-            "run?": Newest | None, "low?": LowDisk | None,
+            "run?": RunNow | None, "others?": list[RunNow], "low?": LowDisk | None,
         },
     ),
     "tunnel": keyed(

@@ -275,6 +275,22 @@ def test_a_watch_says_at_each_save_that_it_was_not_taken(twin: Twin, faults: Fau
         watch.end()
 
 
+def test_a_watch_names_files_that_were_edited_on_the_box_once(twin: Twin) -> None:
+    before = (twin.tree / "keep.txt").read_text()
+    (twin.tree / "keep.txt").write_text("edited there\n")
+    watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
+    try:
+        watch.await_said("watching")
+        for number in range(3):
+            twin.write("other.txt", f"here {number}\n")
+            await_text(twin.tree / "other.txt", f"here {number}\n", watch)
+        assert watch.said().count("edited on the box: keep.txt") == 1
+    finally:
+        (twin.tree / "keep.txt").write_text(before)
+        watch.interrupt()
+        watch.end()
+
+
 def test_a_watch_lives_on_beside_a_name_that_is_not_utf_8(twin: Twin, faults: Faults) -> None:
     watch = twin.user.begin("sync", "--watch", *TO_LOCAL)
     root = twin.repository.root

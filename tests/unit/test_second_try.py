@@ -1,4 +1,4 @@
-"""The second try of `make test` takes few tests, each of which starts programs, and shows which were red once."""
+"""The second try of `make test` takes few tests that start programs, and names what was red."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Sample the box repeatedly: its GPUs (NVML), the machine (psutil) and its newest run.
+"""Sample the box repeatedly: its GPUs (NVML), the machine (psutil), its newest and its live runs.
 
 `onbox runs.top_stream --every 2 --runs RUNS` writes one JSON object per line:
 {"v": 1, "t", "host": {cpus, cpu, memory_used, memory_total, disk_free, disk_total},
 "gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
 clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory, run}]}],
-"error", "run": {name, repo, state, rc, last, metric}, "low": the `disk_low` of a live run}. Bytes,
-watts, °C, MHz, percent; `throttle` are NVML's bits; null is "not known"; the `run` of a process is
-REPO/NAME of the run that it belongs to. It ends when its output is closed or its standard input
-ends.
+"error", "run": {name, repo, state, rc, last, metric}, "others": [the same of each other live run],
+"low": the `disk_low` of a live run}. Bytes, watts, °C, MHz, percent; `throttle` are NVML's bits;
+null is "not known"; the `run` of a process is REPO/NAME of the run that it belongs to. It ends when
+its output is closed or its standard input ends.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ..verdict.gpu_reader import GPU, INIT, NO_LIBRARY, ask, load_library
 VERSION = 1
 TAIL = 32 * 1024  # bytes of a log that are searched for its last lines
 MOST_PROCESSES = 16
+MOST_RUNS = 16
 MOST_TOLD = 2048  # characters of what is told of a disk
 
 CLOCK = [("nvmlDeviceGetClockInfo", 1)]  # of the streaming multiprocessors
@@ -121,7 +122,7 @@ def run_of(pid: int) -> str:
 
 
 class BoxSampler:
-    """Samples the GPUs and, if the folder of runs is given, the machine and its newest run."""
+    """Samples the GPUs and, if the folder of runs is given, the machine and its runs."""
 
     def __init__(self, runs: Path | None) -> None:
         self.runs = runs
@@ -132,13 +133,15 @@ class BoxSampler:
         self.gpus = [GpuSampler(index) for index in range(count or 0)]
 
     def sample(self) -> dict[str, Any]:
+        newest, *others = shown_runs(self.runs) if self.runs else [None]
         return {
             "v": VERSION,
             "t": round(time.time(), 3),
             "host": host(self.runs) if self.runs else None,
             "gpus": [gpu.sample(self.names) for gpu in self.gpus],
             "error": self.error,
-            "run": newest_run(self.runs) if self.runs else None,
+            "run": newest,
+            "others": others,
             "low": low_disk(self.runs) if self.runs else "",
         }
 
@@ -168,12 +171,16 @@ def host(folder: Path) -> dict[str, Any]:
     }
 
 
-def newest_run(runs: Path) -> dict[str, Any] | None:
-    """Return the run that was started last, with the last line of its log."""
+def shown_runs(runs: Path) -> list[dict[str, Any] | None]:
+    """Return the run that was started last, or None, and the others that are running."""
     found = [folder for folder in runs.glob("*/*") if (folder / "started").is_file()]
-    if not found:
-        return None
-    run = max(found, key=lambda folder: (folder / "started").stat().st_mtime)
+    found.sort(key=lambda folder: (folder / "started").stat().st_mtime, reverse=True)
+    others = [run for run in found[1:] if RunFolder(run).is_running][:MOST_RUNS]
+    return [*map(about, found[:1]), *map(about, others)] or [None]
+
+
+def about(run: Path) -> dict[str, Any]:
+    """Return a run's state, with the last line of its log."""
     state, _, code = RunFolder(run).state().partition(" ")
     end = end_of(run / "log", TAIL)
     own = run / "metrics"

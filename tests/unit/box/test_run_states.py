@@ -148,13 +148,28 @@ def test_a_client_that_follows_a_log_is_told_the_runs_end(name: str, workdir: Pa
 
 @pytest.mark.parametrize("name", ["failed"])
 def test_top_shows_the_newest_runs_state_exit_code_and_log_line(name: str, workdir: Path) -> None:
-    case, run = CASES[name], top_stream.newest_run(workdir / ".boxstrap/runs")
+    case, [run] = CASES[name], top_stream.shown_runs(workdir / ".boxstrap/runs")
     assert run
     assert (run["state"], run["rc"], run["last"]) == (case.state, case.rc, "step 1")
     sample = run_history.parse_sample(json.dumps({"run": run}).encode())
     assert sample
     assert sample.run
     assert (sample.run.state, sample.run.rc) == (case.state, case.rc)
+
+
+@pytest.mark.parametrize("name", ["at work"])
+def test_top_shows_other_live_runs_beside_the_newest(name: str, workdir: Path) -> None:
+    live = run_of(workdir)
+    for number in (2, 3):
+        over = live.with_name(f"train-{number}")
+        shutil.copytree(live, over)
+        (over / "exit").write_text("0\n")
+        os.utime(over / "started", (2e9 + number, 2e9 + number))
+    shown = top_stream.shown_runs(workdir / ".boxstrap/runs")
+    assert [run and (run["name"], run["state"]) for run in shown] == [
+        ("train-3", "finished"),
+        ("train-1", CASES[name].state),
+    ]
 
 
 @each_state

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from bootstrap.protocol.run_history import Card, Machine, Newest, Process, Sample
+from bootstrap.protocol.run_history import Card, Machine, Process, RunNow, Sample
 from bootstrap.runs.top import BoxView, LiveTable, TopScreen, make_top_screen
 
 GIB = 1024**3
@@ -44,7 +44,8 @@ LOOK = Sample(
         disk_total=1,
     ),
     gpus=(CARD, Card(index=1, name="NVIDIA A100-SXM4-80GB", error=15)),
-    run=Newest(name="train-1", repo="r", state="running", last="step 3 token=hunter22"),
+    run=RunNow(name="train-2", repo="r", state="running", last="step 3 token=hunter22"),
+    others=(RunNow(name="train-1", repo="r", state="running", last="step 7"),),
 )
 
 
@@ -70,7 +71,8 @@ def test_top_prints_plain_lines_where_there_is_no_terminal() -> None:
         "  python 69.0 GiB",
         "my-box  GPU 1 A100-SXM4-80GB  NVML error 15",
         "my-box  cpu 12 % of 32  memory 40.0/128.0 GiB  disk 100 GB free",
-        "my-box  train-1 running: step 3 token=***",
+        "my-box  train-2 running: step 3 token=***",
+        "my-box  train-1 running: step 7",
     ]
 
 
